@@ -1,0 +1,89 @@
+"""What can go wrong with an input, as one small tree.
+
+    MofaError                   anything we raise on purpose
+    ├── InputError (ValueError) what was given cannot be right: exit code 2
+    │   ├── UnknownName         a preset, field or option that does not exist
+    │   ├── BadValue            a known field with a value that cannot be
+    │   ├── BadUnit             text that is not a quantity of the asked dimension
+    │   └── BadFile             a file that cannot be read as what it should be
+    ├── NoFeasibleStrategy      the search space holds nothing that runs: exit code 3
+    └── SourceUnreachable       a cluster or server did not answer: exit code 4
+
+A strategy that does not fit is not an error: it is an answer with a reason (`search.verdict`).
+Every message names the field, the value, and what would be right, on one line.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_SHOWN = 80
+
+
+def shown(value: object) -> str:
+    """A value as it may stand in a one-line message: printable and short."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+class MofaError(Exception):
+    """Anything that we raise on purpose; `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+
+class InputError(MofaError, ValueError):
+    """What was given cannot be right."""
+
+    exit_code = 2
+
+
+class UnknownName(InputError):
+    """A name that is not in the list of known ones; the nearest are suggested."""
+
+    def __init__(self, field: str, name: object, known: Iterable[str]) -> None:
+        candidates = sorted(known)
+        near = difflib.get_close_matches(str(name).lower()[:200], candidates, n=3, cutoff=0.5)
+        right = (
+            f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(candidates[:12])}"
+        )
+        if not near and len(candidates) > 12:
+            right += f" and {len(candidates) - 12} more"
+        super().__init__(f"{field}: unknown name {shown(name)}; {right}")
+        self.field = field
+
+
+class BadValue(InputError):
+    """A known field with a value that cannot be."""
+
+    def __init__(self, field: str, value: object, right: str) -> None:
+        super().__init__(f"{field}: {shown(value)} cannot be right; {right}")
+        self.field = field
+
+
+class BadUnit(InputError):
+    """Text that is not a quantity of the asked dimension."""
+
+    def __init__(self, field: str, text: object, right: str) -> None:
+        super().__init__(f"{field}: {shown(text)} is not a quantity here; {right}")
+        self.field = field
+
+
+class BadFile(InputError):
+    """A file that cannot be read as what it should be."""
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(f"{path}: {why}")
+
+
+class NoFeasibleStrategy(MofaError):
+    """The search space holds nothing that runs; the message names the binding reason."""
+
+    exit_code = 3
+
+
+class SourceUnreachable(MofaError):
+    """A cluster or server did not answer."""
+
+    exit_code = 4

@@ -1,0 +1,144 @@
+"""Text with units in, SI floats out, and back: the one home of 1e9 and 2**30.
+
+    parse("450 GB/s", "B/s")  -> 4.5e11        format(4.5e11, "B/s")  -> "450 GB/s"
+    parse("80 GiB", "B")      -> 85899345920.0 parse("400 Gbit/s", "B/s") -> 5e10
+    parse("2.5 ms", "s")      -> 0.0025        count("15T")           -> 15_000_000_000_000
+
+Inside the package every number is SI: seconds, bytes, FLOP, bytes per second, FLOP per second. A bare number is refused
+for a dimensioned quantity, so that nobody has to guess whether 400 meant Gbit/s or GB/s.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.errors import BadUnit, BadValue
+
+Numeric: TypeAlias = float | NDArray[np.floating[Any]]
+"""A scalar or an array: every equation takes either through the same code."""
+
+Seconds: TypeAlias = Annotated[Numeric, "s"]
+Bytes: TypeAlias = Annotated[Numeric, "B"]
+BytesPerSecond: TypeAlias = Annotated[Numeric, "B/s"]
+Flop: TypeAlias = Annotated[Numeric, "FLOP"]
+FlopPerSecond: TypeAlias = Annotated[Numeric, "FLOP/s"]
+Count: TypeAlias = Annotated[Numeric, "1"]
+Ratio: TypeAlias = Annotated[Numeric, "1"]
+
+MINUTE: Final = 60.0
+HOUR: Final = 3600.0
+DAY: Final = 86400.0
+GIB: Final = float(2**30)
+
+_SI: Final = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_IEC: Final = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
+_SMALL: Final = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3}
+
+
+def _scaled(suffix: str, prefixes: dict[str, float], unit: float = 1.0) -> dict[str, float]:
+    return {prefix + suffix: scale * unit for prefix, scale in prefixes.items()}
+
+
+def _bytes(per: str) -> dict[str, float]:
+    return {
+        **_scaled(f"B{per}", _SI | _IEC),
+        **_scaled(f"bit{per}", _SI, 1 / 8),
+        **({f"{p}bps": s / 8 for p, s in _SI.items()} if per else {}),
+    }
+
+
+_UNITS: Final[dict[str, dict[str, float]]] = {
+    "s": {
+        **_scaled("s", {"": 1.0} | _SMALL),
+        "min": MINUTE,
+        "h": HOUR,
+        "d": DAY,
+        "day": DAY,
+        "days": DAY,
+    },
+    "B": _bytes(""),
+    "B/s": _bytes("/s"),
+    "FLOP": _scaled("FLOP", _SI),
+    "FLOP/s": {**_scaled("FLOP/s", _SI), **_scaled("FLOPS", _SI)},
+    "1/s": {"/s": 1.0, "/h": 1 / HOUR, "/d": 1 / DAY, "/day": 1 / DAY},
+}
+_SHOWN: Final = {
+    "s": ("d", "h", "min", "s", "ms", "us", "ns"),
+    "B": ("PiB", "TiB", "GiB", "MiB", "KiB", "B"),
+    "B/s": ("TB/s", "GB/s", "MB/s", "kB/s", "B/s"),
+    "FLOP": ("EFLOP", "PFLOP", "TFLOP", "GFLOP", "MFLOP", "kFLOP", "FLOP"),
+    "FLOP/s": ("PFLOP/s", "TFLOP/s", "GFLOP/s", "MFLOP/s", "kFLOP/s", "FLOP/s"),
+    "1/s": ("/s", "/h", "/d"),
+}
+_EXAMPLE: Final = {
+    "s": "2.5 ms",
+    "B": "80 GiB",
+    "B/s": "400 Gbit/s",
+    "FLOP": "1 TFLOP",
+    "FLOP/s": "989 TFLOP/s",
+    "1/s": "0.005 /d",
+}
+_QUANTITY: Final = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*(\S*)\s*")
+_LONGEST: Final = 64
+
+
+def parse(text: object, dimension: str, *, field: str = "quantity") -> float:
+    """A quantity with its unit, as an SI float; `dimension` is one of s, B, B/s, FLOP, FLOP/s, 1/s.
+
+    >>> parse("400 Gbit/s", "B/s")
+    50000000000.0
+    """
+    units = _UNITS[dimension]
+    right = f"write a number with a unit, for example {_EXAMPLE[dimension]!r}"
+    if not isinstance(text, str) or len(text) > _LONGEST:
+        raise BadUnit(field, text, right)
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match.group(2) not in units:
+        raise BadUnit(field, text, right)
+    return _finite(float(match.group(1)) * units[match.group(2)], field, text)
+
+
+def count(text: object, *, field: str = "count") -> int:
+    """A whole number, with an optional decimal suffix: "15T", "8k", "2048".
+
+    >>> count("15T")
+    15000000000000
+    """
+    right = "write a whole number, for example 2048 or '15T'"
+    if isinstance(text, bool) or not isinstance(text, str | int | float):
+        raise BadValue(field, text, right)
+    if not isinstance(text, str):
+        value = _finite(float(text), field, text)
+    else:
+        match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
+        scales = _SI | {"B": 1e9}
+        if match is None or match.group(2) not in scales:
+            raise BadValue(field, text, right)
+        value = _finite(float(match.group(1)) * scales[match.group(2)], field, text)
+    if value != round(value):
+        raise BadValue(field, text, right)
+    return round(value)
+
+
+def format(value: float, dimension: str, digits: int = 4) -> str:
+    """An SI float with the largest unit that keeps it at one or more.
+
+    >>> format(5e10, "B/s")
+    '50 GB/s'
+    """
+    units = _UNITS[dimension]
+    names = _SHOWN[dimension]
+    fitting = (name for name in names if abs(value) >= units[name])
+    name = next(fitting, names[-1])
+    return f"{value / units[name]:.{digits}g} {name}"
+
+
+def _finite(value: float, field: str, given: object) -> float:
+    if not math.isfinite(value):
+        raise BadValue(field, given, "write a finite number")
+    return value
