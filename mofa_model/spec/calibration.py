@@ -1,0 +1,204 @@
+"""Constants that no data sheet has: what a device, a precision and a software stack make of the hardware.
+
+Each constant may depend on device, precision, stack, operator and link; never on a model, a layout or a cluster.
+The values here are the defaults for a stack nobody has measured; presets replace them, with source and scatter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from mofa_model.spec.checks import not_negative
+from mofa_model.units import Bytes, Count, Numeric, Ratio, Seconds
+
+
+def _check(constants: Any) -> None:
+    not_negative(**{item.name: getattr(constants, item.name) for item in fields(constants)})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComputeConstants:
+    """What kernels reach of the device."""
+
+    gemm_efficiency: Ratio = 0.75
+    """Share of the peak that an infinitely large GEMM reaches. [1]"""
+    gemm_half_m: Count = 150.0
+    """Rows (tokens) at which a GEMM takes twice its ideal time. [1]"""
+    gemm_half_n: Count = 150.0
+    """The same for the output width. [1]"""
+    gemm_half_k: Count = 150.0
+    """The same for the contracted width. [1]"""
+    low_precision_rate: Ratio = 1.0
+    """Achieved FP8 or FP4 rate, as a share of its peak times `gemm_efficiency`. [1]"""
+    grouped_penalty: Ratio = 2.0
+    """Factor on the half sizes for the grouped GEMMs of experts. [1]"""
+    attention_efficiency: Ratio = 0.45
+    """Share of the bf16 peak that fused attention reaches on large shapes, causal FLOPs. [1]"""
+    attention_half: Numeric = 8.0
+    """Heads x tokens / 4096 on a device at which fused attention takes twice its ideal time. [1]"""
+    attention_backward: Ratio = 2.5
+    """Backward over forward time of fused attention. [1]"""
+    score_traffic: Bytes = 0.0
+    """Bytes moved per attention score and pass where attention is not fused; 0 = fused. [B]"""
+    memory_efficiency: Ratio = 0.75
+    """Share of the memory bandwidth that elementwise kernels reach. [1]"""
+    elementwise_passes: Ratio = 1.0
+    """Elementwise traffic over that of well fused kernels. [1]"""
+    cast_traffic: Bytes = 3.0
+    """Bytes moved per GEMM input element to quantise it. [B]"""
+    permute_passes: Ratio = 1.5
+    """Traffic of sorting tokens by expert over the ideal. [1]"""
+    logit_traffic: Bytes = 24.0
+    """Bytes moved per logit, forward and backward. [B]"""
+    accumulate_traffic: Bytes = 10.0
+    """Bytes moved per parameter and micro-batch to add up gradients. [B]"""
+    optimizer_traffic: Bytes = 30.0
+    """Bytes moved per parameter in the optimizer update. [B]"""
+    optimizer_efficiency: Ratio = 0.67
+    """Share of the memory bandwidth that the optimizer update reaches. [1]"""
+    recompute_share: Ratio = 1.0
+    """Measured over ideal time of recomputed operators. [1]"""
+    layer_scale: Ratio = 1.0
+    """Factor on the device time of a layer: a release of a stack that is known to be slower. [1]"""
+    expert_scale: Ratio = 1.0
+    """The same for layers with experts alone. [1]"""
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostConstants:
+    """Time the host needs to launch work: a maximum with the device's time, not a sum."""
+
+    layer: Seconds = 3.9e-3
+    """Forward and backward of one dense layer, where tensors are sharded. [s]"""
+    layer_unsharded: Seconds = 3.0e-3
+    """The same at tp = 1. [s]"""
+    layer_experts: Seconds = 9.0e-3
+    """Forward and backward of one layer with experts. [s]"""
+    head: Seconds = 4.0e-3
+    """Forward and backward of head and loss. [s]"""
+    recompute: Ratio = 0.33
+    """Extra share of a layer's launch time under full recomputation. [1]"""
+    extra_node: Seconds = 0.0
+    """Per layer and further node that the tensor-parallel group spans. [s]"""
+    extra_rank: Seconds = 0.0
+    """Per layer and tensor-parallel rank: a communication defect of some stacks; 0 = sound. [s]"""
+    serial: Ratio = 0.0
+    """Share of the smaller of host and device time that adds up when the tensor-parallel group leaves the node. [1]"""
+    graph_partial: Ratio = 0.6
+    """Launch time left when parts of a layer are captured in graphs. [1]"""
+    graph_full: Ratio = 0.15
+    """Launch time left when the whole iteration is one graph. [1]"""
+    micro_batch: Seconds = 1.0e-3
+    """Per micro-batch and stage, beside everything else. [s]"""
+    step: Seconds = 20e-3
+    """Per optimizer step. [s]"""
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LinkConstants:
+    """What collectives reach of the links."""
+
+    scale_up_efficiency: Ratio = 0.7
+    """Share of the scale-up bandwidth that collectives reach. [1]"""
+    scale_out_efficiency: Ratio = 0.8
+    """Share of the NIC bandwidth that collectives reach. [1]"""
+    scale_up_hop: Seconds = 5e-6
+    """Latency of a ring hop inside the domain. [s]"""
+    scale_out_hop: Seconds = 10e-6
+    """Latency of a ring hop between nodes. [s]"""
+    scale_decay: Ratio = 0.1
+    """Exponent by which bandwidth falls with the nodes that a group spans, Eq. (3). [1]"""
+    all_to_all_efficiency: Ratio = 0.5
+    """Share of the collectives' bandwidth that all-to-all reaches. [1]"""
+    point_efficiency: Ratio = 0.5
+    """Share of the link bandwidth that a pipeline hop reaches. [1]"""
+    point_latency: Seconds = 0.3e-3
+    """Fixed time of a pipeline hop. [s]"""
+    tensor_latency: Seconds = 5e-6
+    """Per parameter tensor and rank of a sharded gradient collective. [s]"""
+    tensor_latency_replicated: Seconds = 3e-6
+    """The same for all-reduces of replicated gradients. [s]"""
+    host_link_efficiency: Ratio = 0.8
+    """Share of the host link that offloading reaches. [1]"""
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OverlapConstants:
+    """How much communication hides behind compute, and what that costs."""
+
+    tensor: Ratio = 0.9
+    """Exposed share of tensor-parallel collectives without overlap. [1]"""
+    tensor_overlapped: Ratio = 0.4
+    """Exposed share with asynchronous or user-buffer overlap, Eq. (20). [1]"""
+    context: Ratio = 0.3
+    """Exposed share of ring attention's messages where compute could cover them. [1]"""
+    expert_overlapped: Ratio = 0.4
+    """Exposed share of all-to-all with overlap, Eq. (22). [1]"""
+    pipeline: Ratio = 0.3
+    """Exposed share of pipeline hops in the steady phase without overlap, Eq. (23). [1]"""
+    data: Ratio = 0.5
+    """Share of the last backward pass that hides gradient collectives, Eq. (24); 0 = no overlap. [1]"""
+    data_tail: Ratio = 0.1
+    """Share of gradient collectives that never hides. [1]"""
+    gather: Ratio = 0.7
+    """Share of a micro-batch's compute that hides fully sharded gathers and reduces. [1]"""
+    gather_tail: Ratio = 0.08
+    """Share of those that never hides. [1]"""
+    slow_down: Ratio = 1.0
+    """Compute over undisturbed compute while communication runs beside it. [1]"""
+    straggler: Ratio = 0.005
+    """Growth of the step per doubling of the nodes. [1]"""
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryConstants:
+    """What a stack keeps in device memory beyond the bare tensors."""
+
+    activation_scale: Ratio = 1.0
+    """Measured over ideal stored activations of a layer. [1]"""
+    logit_copies: Numeric = 2.0
+    """Copies of the logits alive at the loss peak. [1]"""
+    extra_parameter: Bytes = 0.0
+    """Bytes per parameter that the stack keeps beside weight, gradient and optimizer state. [B]"""
+    buffer: Bytes = 1.0 * 2**30
+    """Communication buffers, workspace and context. [B]"""
+    fragmentation: Ratio = 0.03
+    """Reserved over allocated memory, minus one. [1]"""
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Calibration:
+    """All constants of one device, precision and stack, and the stack's habits."""
+
+    stack: str = "default"
+    """Stack preset id."""
+    placement: str = "even"
+    """How layers go to stages: `even`, `slots` (embedding and head count as a layer each) or `cost`."""
+    tensor_overlap: bool = False
+    """True where the stack overlaps tensor-parallel collectives by default."""
+    compute: ComputeConstants = field(default_factory=ComputeConstants)
+    """Kernels."""
+    host: HostConstants = field(default_factory=HostConstants)
+    """Launches."""
+    links: LinkConstants = field(default_factory=LinkConstants)
+    """Collectives."""
+    overlap: OverlapConstants = field(default_factory=OverlapConstants)
+    """Hiding."""
+    memory: MemoryConstants = field(default_factory=MemoryConstants)
+    """Residents."""

@@ -1,0 +1,38 @@
+"""The few checks that every given value passes once, when it is made."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mofa_model.errors import BadValue
+from mofa_model.units import Numeric
+
+
+def positive(**values: Numeric) -> None:
+    """Refuse a value that is not finite and above zero."""
+    for field, value in values.items():
+        if not np.all(np.isfinite(value) & (np.asarray(value) > 0)):
+            raise BadValue(field, value, "give a finite number above zero")
+
+
+def not_negative(**values: Numeric) -> None:
+    """Refuse a value that is not finite and at least zero."""
+    for field, value in values.items():
+        if not np.all(np.isfinite(value) & (np.asarray(value) >= 0)):
+            raise BadValue(field, value, "give a finite number that is zero or more")
+
+
+def whole(**values: Numeric) -> None:
+    """Refuse a count that is not a whole number of at least one."""
+    for field, value in values.items():
+        given = np.asarray(value)
+        if not np.all(np.isfinite(given) & (given >= 1) & (given == np.round(given))):
+            raise BadValue(field, value, "give a whole number of one or more")
+
+
+def share(**values: Numeric) -> None:
+    """Refuse a value outside [0, 1]."""
+    for field, value in values.items():
+        given = np.asarray(value)
+        if not np.all(np.isfinite(given) & (given >= 0) & (given <= 1)):
+            raise BadValue(field, value, "give a share between 0 and 1")

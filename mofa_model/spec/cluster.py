@@ -1,0 +1,106 @@
+"""The machines: device, links, host, and the constants measured on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mofa_model.errors import BadValue
+from mofa_model.spec.calibration import Calibration
+from mofa_model.spec.checks import not_negative, positive, share, whole
+from mofa_model.units import Bytes, BytesPerSecond, FlopPerSecond, Numeric, Seconds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Device:
+    """One accelerator, by its data sheet."""
+
+    name: str
+    """Preset id, for example h100-80gb-sxm."""
+    peak_bf16: FlopPerSecond
+    """Dense BF16 and FP16 peak. [FLOP/s]"""
+    peak_fp8: FlopPerSecond = 0.0
+    """Dense FP8 peak; 0 = not supported. [FLOP/s]"""
+    peak_fp4: FlopPerSecond = 0.0
+    """Dense FP4 peak; 0 = not supported. [FLOP/s]"""
+    memory: Bytes
+    """Device memory that a process can have. [B]"""
+    memory_bandwidth: BytesPerSecond
+    """HBM bandwidth. [B/s]"""
+
+    def __post_init__(self) -> None:
+        positive(
+            peak_bf16=self.peak_bf16, memory=self.memory, memory_bandwidth=self.memory_bandwidth
+        )
+        not_negative(peak_fp8=self.peak_fp8, peak_fp4=self.peak_fp4)
+
+    def peak(self, gemm: str) -> FlopPerSecond:
+        """Peak of the matrix units in a format; a format without one is an input error. [FLOP/s]"""
+        peak: FlopPerSecond = {"bf16": self.peak_bf16, "fp8": self.peak_fp8, "fp4": self.peak_fp4}[gemm]
+        try:
+            positive(peak=peak)
+        except BadValue:
+            raise BadValue("precision", gemm, f"{self.name} has no {gemm} matrix units") from None
+        return peak
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Link:
+    """A way out of a device: per device and direction."""
+
+    bandwidth: BytesPerSecond
+    """Data-sheet bandwidth of one device's port, one direction. [B/s]"""
+    latency: Seconds = 0.0
+    """Time of a hop with no payload. [s]"""
+
+    def __post_init__(self) -> None:
+        positive(bandwidth=self.bandwidth)
+        not_negative(latency=self.latency)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Host:
+    """The node around the devices: what offloading can use."""
+
+    memory: Bytes = 1024.0 * 2**30
+    """Main memory of a node. [B]"""
+    link: Link = field(default_factory=lambda: Link(bandwidth=31e9))
+    """PCIe or C2C between one device and the host, one direction. [B/s]"""
+
+    def __post_init__(self) -> None:
+        positive(host_memory=self.memory)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cluster:
+    """`gpus` equal devices in nodes, in scale-up domains, on a fabric."""
+
+    device: Device
+    """The accelerator."""
+    gpus: Numeric
+    """Devices in the job."""
+    gpus_per_node: Numeric = 8
+    """Devices that share a host; also the unit in which failures are counted."""
+    domain: Numeric = 8
+    """Devices that reach each other over the scale-up link: 8 for HGX, 72 for NVL72."""
+    scale_up: Link
+    """NVLink and its kin."""
+    scale_out: Link
+    """The fabric between nodes, as one device's own share of the node's NICs."""
+    spine_nodes: Numeric = 0
+    """Nodes below one leaf group; 0 = the fabric does not thin out."""
+    oversubscription: Numeric = 1.0
+    """How much thinner the fabric is above a leaf group, at least 1."""
+    in_network_reduction: bool = False
+    """True where switches add up all-reduces (SHARP): half the bytes per device."""
+    host: Host = field(default_factory=Host)
+    """The node around the devices."""
+    reserve: Numeric = 0.0
+    """Share of device memory to leave free."""
+    calibration: Calibration = field(default_factory=Calibration)
+    """Constants measured on this device, precision and software stack."""
+
+    def __post_init__(self) -> None:
+        whole(gpus=self.gpus, gpus_per_node=self.gpus_per_node, domain=self.domain)
+        not_negative(spine_nodes=self.spine_nodes)
+        share(reserve=self.reserve)
+        positive(oversubscription=self.oversubscription)
