@@ -1,0 +1,137 @@
+"""Device memory of one rank: what stays, what comes and goes, and what recomputation takes away.
+
+    M_peak = M_static + max_i M_dyn(i) + M_0, Eq. (6)
+    M_static   weights, gradients, optimizer states, each shared as far as the ZeRO level says      Eq. (4), (25), (27)
+    M_dyn(i)   activations of the micro-batches in flight on stage i, less what is recomputed       Eq. (5), (29), (31)
+
+Bytes of the stored activations are in `activations`, moving them to the host is in `offload`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mofa_model.units import Bytes, Count, Ratio
+
+
+def static_memory(parameters: Count, weight: Bytes, gradient: Bytes, optimizer: Bytes) -> Bytes:
+    """Weights, gradients and optimizer states, Eq. (4): M_static = sum W_i (beta_w + beta_g + beta_o). [B]
+
+    >>> static_memory(1e9, 2.0, 2.0, 16.0)
+    20000000000.0
+    """
+    return parameters * (weight + gradient + optimizer)
+
+
+def shard_ranks(data: Count, shard: Count) -> Count:
+    """Data-parallel ranks that share one copy; 0 asks for all, and a group is never larger than there are ranks.
+    Source: hybrid sharded data parallelism. [1]
+
+    >>> int(shard_ranks(64, 0)), int(shard_ranks(64, 8)), int(shard_ranks(4, 8))
+    (64, 8, 4)
+    """
+    return np.where(np.asarray(shard) > 0, np.minimum(shard, data), data)
+
+
+def expert_data_ranks(data: Count, tensor: Count, expert: Count, expert_tensor: Count) -> Count:
+    """Ranks that hold the same experts: those of tp and of data parallelism, less those of ep and etp. Ours. [1]
+
+    `data` counts context-parallel ranks as well; where experts spread wider than that, one rank is left.
+
+    >>> float(expert_data_ranks(128, 8, 64, 1))
+    16.0
+    """
+    return np.maximum(data * tensor / (expert * expert_tensor), 1.0)
+
+
+def sharded_bytes(size: Bytes, ranks: Count) -> Bytes:
+    """Bytes per parameter of a state that data-parallel ranks share, Eq. (25): beta_o / d. [B]
+
+    >>> sharded_bytes(16.0, 32)
+    0.5
+    """
+    return size / ranks
+
+
+def gathered_memory(layer: Count, weight: Bytes, gradient: Bytes) -> Bytes:
+    """Buffers of fully sharded data parallelism: the layer at work and the next one gathered, and a full gradient. Ours. [B]
+
+    >>> gathered_memory(2e8, 2.0, 4.0)
+    1600000000.0
+    """
+    return layer * (2.0 * weight + gradient)
+
+
+def tensor_buffer(tokens: Count, hidden: Count, tensor: Count, *, width: Bytes, copies: Count) -> Bytes:
+    """Full-size copies of a layer's input that tensor-parallel collectives write to; none at t = 1. Ours. [B]
+
+    >>> float(tensor_buffer(4096, 2048, 8, width=2.0, copies=2.0))
+    33554432.0
+    """
+    return np.where(np.asarray(tensor) > 1, copies * width * tokens * hidden, 0.0)
+
+
+def stored_activation(in_flight: Count, layers: Count, layer: Bytes) -> Bytes:
+    """Activations of the micro-batches in flight on a stage, Eq. (5): M_dyn = n_inflight l sum A_j. [B]
+
+    >>> stored_activation(8, 16, 1e8)
+    12800000000.0
+    """
+    return in_flight * layers * layer
+
+
+def selective_activation(layer: Bytes, recomputed: Bytes) -> Bytes:
+    """Stored activations of a layer that computes some modules again, Eq. (29): A - A_attn. [B]
+
+    >>> selective_activation(1e8, 4e7)
+    60000000.0
+    """
+    return layer - recomputed
+
+
+def recomputed_share(layers: Count, recomputed: Count) -> Ratio:
+    """Share of a stage's layers under full recomputation; 0 layers asks for all. Ours. [1]
+
+    >>> float(recomputed_share(16, 4)), float(recomputed_share(16, 0)), float(recomputed_share(2, 4))
+    (0.25, 1.0, 1.0)
+    """
+    within = np.minimum(recomputed, layers) / np.maximum(layers, 1.0)
+    return np.where(np.asarray(recomputed) > 0, within, 1.0)
+
+
+def full_recompute_activation(layer: Bytes, layer_input: Bytes, share: Ratio) -> Bytes:
+    """Stored activations of a layer where a `share` of the layers keep their input only, Eq. (31). [B]
+
+    The equation's other summand, the one layer that is being computed again, is `backward_activation`.
+
+    >>> full_recompute_activation(1e8, 1e7, 1.0)
+    10000000.0
+    """
+    return share * layer_input + (1.0 - share) * layer
+
+
+def chunked_activation(experts: Bytes, chunks: Count) -> Bytes:
+    """Expert activations that live at one time when experts run in chunks and are recomputed. Source: MemFine. [B]
+
+    >>> chunked_activation(8e9, 4)
+    2000000000.0
+    """
+    return experts / chunks
+
+
+def backward_activation(whole: Bytes, stored: Bytes, gradients: Bytes) -> Bytes:
+    """What the backward pass of one layer brings back or makes new: recomputed activations and their gradients. Ours. [B]
+
+    >>> backward_activation(1e8, 1e7, 4e7)
+    130000000.0
+    """
+    return whole - stored + gradients
+
+
+def peak_memory(static: Bytes, dynamic: Bytes, reserve: Bytes) -> Bytes:
+    """Peak of a stage, Eq. (6): M_peak = M_static + M_dyn + M_0. [B]
+
+    >>> peak_memory(2e10, 1e10, 8e9)
+    38000000000.0
+    """
+    return static + dynamic + reserve
