@@ -39,6 +39,8 @@ class ComputeConstants:
     """Heads x tokens / 4096 on a device at which fused attention takes twice its ideal time. [1]"""
     attention_backward: Ratio = 2.5
     """Backward over forward time of fused attention. [1]"""
+    attention_causal: Ratio = 0.5
+    """Share of the s x s products that are computed: 0.5 with causal skipping, 1 without. [1]"""
     score_traffic: Bytes = 0.0
     """Bytes moved per attention score and pass where attention is not fused; 0 = fused. [B]"""
     memory_efficiency: Ratio = 0.75
@@ -51,8 +53,6 @@ class ComputeConstants:
     """Traffic of sorting tokens by expert over the ideal. [1]"""
     logit_traffic: Bytes = 24.0
     """Bytes moved per logit, forward and backward. [B]"""
-    accumulate_traffic: Bytes = 10.0
-    """Bytes moved per parameter and micro-batch to add up gradients. [B]"""
     optimizer_traffic: Bytes = 30.0
     """Bytes moved per parameter in the optimizer update. [B]"""
     optimizer_efficiency: Ratio = 0.67
@@ -147,7 +147,9 @@ class OverlapConstants:
     pipeline: Ratio = 0.3
     """Exposed share of pipeline hops in the steady phase without overlap, Eq. (23). [1]"""
     data: Ratio = 0.5
-    """Share of the last backward pass that hides gradient collectives, Eq. (24); 0 = no overlap. [1]"""
+    """Share of a micro-batch's compute that hides sharded gradient collectives, Eq. (24); 0 = no overlap. [1]"""
+    data_replicated: Ratio = 0.3
+    """The same for all-reduces of replicated gradients. [1]"""
     data_tail: Ratio = 0.1
     """Share of gradient collectives that never hides. [1]"""
     gather: Ratio = 0.7

@@ -66,8 +66,11 @@ class Host:
     link: Link = field(default_factory=lambda: Link(bandwidth=31e9))
     """PCIe or C2C between one device and the host, one direction. [B/s]"""
 
+    optimizer_rate: Numeric = 8.1e10
+    """Parameters that the processors of a node update in a second. [1/s]"""
+
     def __post_init__(self) -> None:
-        positive(host_memory=self.memory)
+        positive(host_memory=self.memory, optimizer_rate=self.optimizer_rate)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

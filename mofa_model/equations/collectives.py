@@ -1,0 +1,146 @@
+"""Time of collectives on a path: latency and bandwidth per tier, and which tier a group is on.
+
+A `Path` is what a group of ranks has between its members: the achieved bandwidth of one member and the latency of a
+hop. Bytes are of the whole tensor on one member, volumes carry the ring factors (g - 1) / g.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mofa_model.spec import Cluster
+from mofa_model.units import Bytes, BytesPerSecond, Count, Ratio, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What lies between the members of a group."""
+
+    bandwidth: BytesPerSecond
+    """Achieved bandwidth of one member, one direction. [B/s]"""
+    hop: Seconds
+    """Latency of one hop. [s]"""
+
+
+def transfer_time(size: Bytes, bandwidth: BytesPerSecond) -> Seconds:
+    """Time of a communication at its achieved bandwidth, Eq. (2). [s]
+
+    >>> transfer_time(1e9, 50e9)
+    0.02
+    """
+    return size / bandwidth
+
+
+def bandwidth_at_scale(bandwidth: BytesPerSecond, nodes: Count, decay: Ratio) -> BytesPerSecond:
+    """Bandwidth that is left when a group spans more nodes, Eq. (3): B(n) = eta(n) B(n_0), eta = n^-decay. [B/s]
+
+    The paper's 0.9 per doubling is a decay of 0.152.
+
+    >>> round(float(bandwidth_at_scale(100e9, 2.0, 0.152)) / 1e9, 1)
+    90.0
+    """
+    return bandwidth / np.power(np.maximum(nodes, 1.0), decay)
+
+
+def path_between(cluster: Cluster, size: Count, stride: Count) -> Path:
+    """Path of a group of `size` ranks that lie `stride` apart. Source: ring over the NICs of a domain's members. []
+
+    A group inside the scale-up domain uses its links. One that leaves it runs a ring that enters and leaves each domain
+    through the NICs of all its members there, so it has min(scale-up, members x NIC).
+    """
+    constants = cluster.calibration.links
+    up = cluster.scale_up.bandwidth * constants.scale_up_efficiency
+    inside = size * stride <= cluster.domain
+    members = np.minimum(size, np.maximum(1.0, cluster.domain / stride))
+    nodes = size * stride / cluster.gpus_per_node
+    thin = np.where((np.asarray(cluster.spine_nodes) > 0) & (nodes > cluster.spine_nodes), cluster.oversubscription, 1.0)
+    out = bandwidth_at_scale(
+        members * (cluster.scale_out.bandwidth * constants.scale_out_efficiency) / thin, nodes, constants.scale_decay
+    )
+    return Path(
+        bandwidth=np.where(inside, up, np.minimum(up, out)),
+        hop=np.where(
+            inside,
+            cluster.scale_up.latency + constants.scale_up_hop,
+            cluster.scale_out.latency + constants.scale_out_hop,
+        ),
+    )
+
+
+def all_gather_time(size: Bytes, group: Count, path: Path) -> Seconds:
+    """Ring all-gather of `size` bytes in total. Source: (g - 1) hops of size / g. [s]
+
+    >>> round(float(all_gather_time(8e9, 8, Path(350e9, 5e-6))) * 1e3, 3)
+    20.035
+    """
+    return (group - 1.0) * path.hop + (group - 1.0) / group * size / path.bandwidth
+
+
+def reduce_scatter_time(size: Bytes, group: Count, path: Path) -> Seconds:
+    """Ring reduce-scatter of `size` bytes on each member; as an all-gather run backwards. Source: same hops. [s]
+
+    >>> round(float(reduce_scatter_time(8e9, 8, Path(350e9, 5e-6))) * 1e3, 3)
+    20.035
+    """
+    return all_gather_time(size, group, path)
+
+
+def all_reduce_time(size: Bytes, group: Count, path: Path, in_network: bool = False) -> Seconds:
+    """All-reduce of `size` bytes on each member: the faster of ring and tree. Source: NCCL's two algorithms. [s]
+
+    Ring: 2 (g - 1) hops and 2 (g - 1) / g volumes; double tree: 2 log2 g hops and 2 volumes; switches that add up
+    send one volume.
+
+    >>> round(float(all_reduce_time(8e9, 8, Path(350e9, 5e-6))) * 1e3, 2)
+    40.07
+    """
+    ring = 2.0 * all_gather_time(size, group, path)
+    volumes = 1.0 if in_network else 2.0
+    tree = 2.0 * np.log2(group) * path.hop + volumes * size / path.bandwidth
+    return np.where(np.asarray(group) > 1, np.minimum(ring, tree), 0.0)
+
+
+def point_to_point_time(size: Bytes, bandwidth: BytesPerSecond, latency: Seconds) -> Seconds:
+    """One pipeline hop. Source: latency plus bytes over bandwidth. [s]
+
+    >>> round(point_to_point_time(1e8, 50e9, 3e-4) * 1e3, 2)
+    2.3
+    """
+    return latency + size / bandwidth
+
+
+def nodes_hit(nodes: Count, top_k: Count, limit: Count) -> Count:
+    """Distinct nodes that the experts of a token lie on, expected. Source: n (1 - (1 - 1/n)^k) for k draws. [1]
+
+    >>> round(float(nodes_hit(8.0, 8, 0)), 2)
+    5.25
+    """
+    n = np.maximum(nodes, 1.0)
+    hit = n * (1.0 - np.power(1.0 - 1.0 / n, top_k))
+    return np.where(np.asarray(limit) > 0, np.minimum(hit, np.maximum(limit, 1.0)), hit)
+
+
+def all_to_all_time(
+    size: Bytes,
+    group: Count,
+    copies: Count,
+    limit: Count,
+    *,
+    domains: Count,
+    up: BytesPerSecond,
+    out: BytesPerSecond,
+) -> Seconds:
+    """Dispatch or combine of `copies` copies of `size` bytes each over a group of experts. Source: DeepSeek-V3's scheme. [s]
+
+    Inside a domain every copy crosses the scale-up link. Between domains a token is sent once to each domain that it
+    needs, over the device's own NIC, and spreads inside meanwhile; the slower of the two decides.
+
+    >>> round(float(all_to_all_time(1e8, 8, 8, 0, domains=1.0, up=200e9, out=40e9)) * 1e3, 2)
+    3.5
+    """
+    within = copies * size * (group - 1.0) / group / up
+    d = np.maximum(domains, 1.0)
+    between = nodes_hit(d, copies, limit) * size * (d - 1.0) / d / out
+    return np.maximum(within, between)

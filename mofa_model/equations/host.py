@@ -1,0 +1,49 @@
+"""Time that the host needs to launch a stage's kernels. The largest single effect in measured data."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mofa_model.units import Count, Ratio, Seconds
+
+
+def layer_launch_time(
+    sharded: Seconds,
+    unsharded: Seconds,
+    tensor_parallel: Count,
+    gpus_per_node: Count,
+    extra_node: Seconds,
+    extra_rank: Seconds,
+) -> Seconds:
+    """Host time of a layer's forward and backward pass. Ours; forms of the fidelity study. [s]
+
+    Launches cost the same whatever the shapes; collectives over more nodes cost more, and some releases pay for each
+    rank of the ring (`extra_rank`).
+
+    >>> round(float(layer_launch_time(3.9e-3, 1.5e-3, 16.0, 8, 3.1e-3, 0.0)) * 1e3, 1)
+    7.0
+    """
+    t = tensor_parallel
+    nodes = np.maximum(1.0, t / gpus_per_node)
+    alone = np.asarray(t) <= 1
+    return np.where(alone, unsharded, sharded + extra_node * (nodes - 1.0) + extra_rank * t)
+
+
+def graph_share(captured: Ratio, recompute: Ratio, extra: Ratio) -> Ratio:
+    """Launches that are left after graphs, with those of recomputed layers added. Ours. [1]
+
+    >>> graph_share(0.15, 1.0, 0.33)
+    0.1995
+    """
+    return captured * (1.0 + extra * recompute)
+
+
+def serialised(device: Seconds, host: Seconds, smooth: Seconds, share: Ratio) -> Seconds:
+    """Stage time where collectives across nodes make host and device take turns. Ours. [s]
+
+    `share` of the smaller time is added to the smooth maximum: 0 = they overlap, 1 = they add up.
+
+    >>> float(serialised(3.0, 2.0, 3.0, 1.0))
+    5.0
+    """
+    return smooth + share * np.minimum(device, host)

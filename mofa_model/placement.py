@@ -1,0 +1,130 @@
+"""Where layers, embedding and head really go on the pipeline stages.
+
+Stages that hold the same are one *kind*; a kind has a count and the position of its first member. So a layout of 64
+stages is three or four kinds, and everything per stage is an array of kinds [K, ...] instead of [stages, ...].
+
+Rules, by what trainers do:
+    even   layers / stages each, the remainder to the first stages; embedding on the first stage, head on the last (Megatron)
+    slots  as `even`, but where layers do not divide, embedding and head count as one layer each (Megatron's
+           account-for-embedding options; BLOOM, Llama 3.1)
+    cost   blocks are dealt by parameter cost: a stage closes when the running cost reaches its share (nanotron)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.errors import BadValue
+from mofa_model.spec import Transformer
+from mofa_model.strategy import Strategy
+from mofa_model.units import Numeric
+
+RULES = ("even", "slots", "cost")
+
+Array = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The kinds of stages of one or many layouts; each field has shape [K, ...]."""
+
+    count: Array
+    """Stages of this kind; 0 pads rows with fewer kinds."""
+    position: Array
+    """Index of the kind's first stage, where most micro-batches are in flight."""
+    dense_layers: Array
+    """Layers with a plain FFN on a stage."""
+    expert_layers: Array
+    """Layers with experts on a stage."""
+    embedding: Array
+    """1 where the stage holds the embedding."""
+    head: Array
+    """1 where the stage holds the head, the loss and the prediction modules."""
+
+    @property
+    def layers(self) -> Array:
+        """Transformer layers on a stage."""
+        return self.dense_layers + self.expert_layers
+
+
+def stages_of(model: Transformer, strategy: Strategy, rule: str) -> Stages:
+    """The kinds of stages of every layout of a family."""
+    if rule not in RULES:
+        raise BadValue("placement", rule, f"one of {', '.join(RULES)}")
+    dense = 0 if model.experts is None else model.experts.dense_layers
+    all_dense = model.experts is None
+    layer, head = _block_costs(model)
+    columns = np.broadcast_arrays(
+        *np.atleast_1d(model.layers, dense, strategy.pp, strategy.vpp, layer, head)
+    )
+    shape = np.broadcast_shapes(
+        *(np.shape(x) for x in (model.layers, dense, strategy.pp, strategy.vpp, layer, head))
+    )
+    keys, inverse = np.unique(np.stack([c.reshape(-1) for c in columns]), axis=1, return_inverse=True)
+    tables = [_kinds(rule, all_dense, *(float(x) for x in key)) for key in keys.T]
+    width = max(len(table) for table in tables)
+    padded = np.zeros((6, width, len(tables)))
+    for index, table in enumerate(tables):
+        padded[:, : len(table), index] = np.array(table, dtype=float).T
+    fields = padded[:, :, np.reshape(inverse, -1)].reshape((6, width, *shape))
+    return Stages(*fields)
+
+
+def _block_costs(model: Transformer) -> tuple[Numeric, Numeric]:
+    """Relative parameter cost of a block and of the head, as the `cost` rule deals them. [1]"""
+    # The rule counts h x h projections and three h x f matrices whatever the attention kind: that is what it does.
+    layer = 4 * model.hidden * model.hidden + 3 * model.hidden * model.ffn
+    return layer, model.vocabulary * model.hidden
+
+
+@lru_cache(maxsize=65536)
+def _kinds(
+    rule: str, all_dense: bool, layers: float, dense: float, pp: float, vpp: float, layer: float, head: float
+) -> tuple[tuple[float, ...], ...]:
+    """Distinct stages as (count, position, dense, expert, embedding, head), in order of position."""
+    stages, total = int(pp), int(layers)
+    if rule == "cost":
+        dealt = _dealt_by_cost(total, stages, layer, head)
+    else:
+        dealt = [(n, int(i == 0), int(i == stages - 1)) for i, n in enumerate(_dealt(rule, total, stages, int(vpp)))]
+    left = total if all_dense else int(dense)
+    kinds: dict[tuple[float, ...], list[float]] = {}
+    for position, (n, embedding, has_head) in enumerate(dealt):
+        plain = min(left, n)
+        left -= plain
+        kind = (plain, n - plain, embedding, has_head)
+        kinds.setdefault(kind, [0, position])[0] += 1
+    return tuple((n, position, *kind) for kind, (n, position) in kinds.items())
+
+
+def _dealt(rule: str, layers: int, stages: int, virtual: int) -> list[int]:
+    """Layers of each stage under `even` and `slots`."""
+    chunks = stages * virtual
+    if stages == 1 or layers % chunks == 0:
+        return [layers // stages] * stages
+    extra = 2 if rule == "slots" else 0
+    base, more = divmod(layers + extra, stages)
+    dealt = [base + (i < more) for i in range(stages)]
+    if extra:
+        dealt[0] -= 1
+        dealt[-1] -= 1
+    return dealt
+
+
+def _dealt_by_cost(layers: int, stages: int, layer: float, head: float) -> list[tuple[int, int, int]]:
+    """(layers, embedding, head) of each stage when blocks are dealt by cost, in order of the network."""
+    costs = [("embedding", 0.0), *[("layer", layer)] * layers, ("norm", 0.0), ("head", head)]
+    total = layers * layer + head
+    dealt = [{"layer": 0, "embedding": 0, "head": 0, "norm": 0} for _ in range(stages)]
+    stage, running = 0, 0.0
+    for block, cost in costs:
+        dealt[stage][block] += 1
+        running += cost
+        if running >= total * ((stage + 1) / stages) and stage < stages - 1:
+            stage += 1
+    return [(held["layer"], held["embedding"], held["head"]) for held in dealt]

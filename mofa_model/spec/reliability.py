@@ -1,0 +1,224 @@
+"""How the machines fail and come back: rates, recoveries, checkpoint storage, spares.
+
+Rates are per node and second, and never bare points: a rate is a Gamma posterior that carries its exposure.
+The classes process, pod and job partition the recoveries, as in section 3.4 of the paper; a rack or switch whose loss
+stops the job is a `Domain`, whose failures are recovered like a class of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from mofa_model.errors import BadValue
+from mofa_model.spec.checks import not_negative, positive, share, whole
+from mofa_model.units import DAY, BytesPerSecond, Seconds
+
+RECOVERY_LAWS = ("deterministic", "exponential", "lognormal", "gamma")
+FAILURE_LAWS = ("exponential", "weibull", "mixture")
+PRIOR_WEIGHT = 2.0
+"""Failures that an assumed rate is worth: published fleets differ tenfold, which is the 90 % interval of Gamma(2)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailureRate:
+    """A Gamma posterior of failures per node-second."""
+
+    failures: float
+    """Failures seen, with the prior's; infinite = the rate is known exactly (then `exposure` is too). [1]"""
+    exposure: float
+    """Node-time watched, with the prior's. [node s]"""
+    exactly: float | None = None
+    """A rate that is taken as known; then the two fields above say nothing. [1/s per node]"""
+
+    def __post_init__(self) -> None:
+        if self.exactly is not None:
+            not_negative(rate=self.exactly)
+            return
+        not_negative(failures=self.failures)
+        positive(exposure=self.exposure)
+
+    @classmethod
+    def assumed(cls, per_node_day: float, weight: float = PRIOR_WEIGHT) -> FailureRate:
+        """An assumption in failures per node-day, worth `weight` observed failures; an infinite weight is certainty."""
+        not_negative(failures_per_node_day=per_node_day)
+        if math.isinf(weight) or per_node_day == 0:
+            return cls(failures=0.0, exposure=1.0, exactly=per_node_day / DAY)
+        positive(prior_weight=weight)
+        return cls(failures=weight, exposure=weight / per_node_day * DAY)
+
+    @property
+    def mean(self) -> float:
+        """Posterior mean. [1/s per node]"""
+        return self.failures / self.exposure if self.exactly is None else self.exactly
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecoveryTime:
+    """Time from a failure to the first new step, by law, mean and spread."""
+
+    mean: Seconds
+    """Mean: detect, diagnose, schedule, load, warm up. [s]"""
+    law: str = "lognormal"
+    """deterministic, exponential, lognormal or gamma."""
+    cv: float = 1.0
+    """Standard deviation over mean; used by lognormal and gamma. [1]"""
+
+    def __post_init__(self) -> None:
+        if self.law not in RECOVERY_LAWS:
+            raise BadValue("recovery.law", self.law, f"one of {', '.join(RECOVERY_LAWS)}")
+        not_negative(recovery_mean=self.mean, recovery_cv=self.cv)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecoveryClass:
+    """One way to come back: how often it is needed, how long it takes, which checkpoint it can read."""
+
+    name: str
+    """process, pod or job."""
+    rate: FailureRate
+    """Failures that need this class, per node."""
+    recovery: RecoveryTime
+    """Time to recover, without queueing."""
+    tier: int = 0
+    """Index of the nearest checkpoint tier that survives the failure."""
+    queues: bool = False
+    """Whether the recovery waits in the scheduler's queue first."""
+
+    def __post_init__(self) -> None:
+        not_negative(tier=self.tier)
+        whole(tier_number=self.tier + 1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Domain:
+    """Nodes that fail together: a rack, a power feed, a leaf switch."""
+
+    name: str
+    """What it is."""
+    nodes: int
+    """Nodes in one domain. [1]"""
+    rate: float
+    """Failures of one domain. [1/s]"""
+    recovery: RecoveryTime
+    """Time to recover from its loss."""
+    tier: int = 0
+    """Index of the nearest tier that survives; copies on peers inside the domain do not."""
+
+    def __post_init__(self) -> None:
+        whole(domain_nodes=self.nodes, tier_number=self.tier + 1)
+        not_negative(domain_rate=self.rate)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckpointTier:
+    """Where checkpoints go: how fast, and whether training waits."""
+
+    name: str
+    """local, peer or remote."""
+    node_bandwidth: BytesPerSecond
+    """What one node can write there. [B/s]"""
+    total_bandwidth: BytesPerSecond = math.inf
+    """What all nodes together can write there. [B/s]"""
+    asynchronous: bool = True
+    """Training goes on while the copy is written; a failure loses a copy in flight."""
+    snapshot_bandwidth: BytesPerSecond = math.inf
+    """Device to host memory of one node, which an asynchronous save blocks for. [B/s]"""
+    latency: Seconds = 0.0
+    """Time of a save with no payload. [s]"""
+    every: int | None = None
+    """Saves of the nearest tier for one of this; None = choose the best. [1]"""
+
+    def __post_init__(self) -> None:
+        for field, value in (
+            ("node_bandwidth", self.node_bandwidth),
+            ("total_bandwidth", self.total_bandwidth),
+            ("snapshot_bandwidth", self.snapshot_bandwidth),
+        ):
+            if not value > 0:
+                raise BadValue(field, value, "give a bandwidth above zero")
+        not_negative(latency=self.latency)
+        if self.every is not None:
+            whole(every=self.every)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailureLaw:
+    """The law of the time between failures of the job; its mean comes from the rates."""
+
+    kind: str = "exponential"
+    """exponential (Poisson failures), weibull, or a mixture of two exponentials (lemon nodes)."""
+    shape: float = 1.0
+    """Weibull shape; below one failures cluster. [1]"""
+    short_share: float = 0.0
+    """Mixture: share of times from the short component. [1]"""
+    short_mean: float = 1.0
+    """Mixture: mean of the short component over the mean of all. [1]"""
+
+    def __post_init__(self) -> None:
+        if self.kind not in FAILURE_LAWS:
+            raise BadValue("law", self.kind, f"one of {', '.join(FAILURE_LAWS)}")
+        positive(shape=self.shape, short_mean=self.short_mean)
+        share(short_share=self.short_share)
+        if not 0.05 <= self.shape <= 50:
+            raise BadValue("shape", self.shape, "give a Weibull shape between 0.05 and 50")
+        if self.short_share * self.short_mean >= 1 and self.short_share > 0:
+            raise BadValue("short_mean", self.short_mean, "short_share x short_mean must stay below one")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reliability:
+    """All that is known of how a pool fails and recovers."""
+
+    classes: tuple[RecoveryClass, ...]
+    """Recovery classes; they partition the recoveries."""
+    tiers: tuple[CheckpointTier, ...] = ()
+    """Checkpoint tiers, nearest first; empty = save times are given by the caller, one tier."""
+    slowdown: float = 0.0
+    """Relative slowdown of steps while a copy is in flight (epsilon). [1]"""
+    law: FailureLaw = FailureLaw()
+    """Law of the time between failures."""
+    failures_during_recovery: bool = True
+    """Whether the failure clock also runs while the job recovers."""
+    queue: RecoveryTime | None = None
+    """Scheduler queue that `queues` classes wait in first."""
+    spares: int | None = None
+    """Spare nodes; None = a broken node is always replaced at once. [1]"""
+    repair: Seconds = DAY
+    """Mean repair time of a broken node, used with `spares`. [s]"""
+    domains: tuple[Domain, ...] = ()
+    """What fails together."""
+    start: Seconds = 0.0
+    """Initialisation of the run, paid once (T_init). [s]"""
+
+    def __post_init__(self) -> None:
+        if not self.classes:
+            raise BadValue("classes", self.classes, "give at least one recovery class")
+        not_negative(slowdown=self.slowdown, start=self.start)
+        positive(repair=self.repair)
+        if self.spares is not None:
+            whole(spares_and_one=self.spares + 1)
+        top = max(1, len(self.tiers))
+        for source in (*self.classes, *self.domains):
+            if self.tiers and source.tier >= top:
+                raise BadValue(f"{source.name}.tier", source.tier, f"there are {top} tiers, counted from 0")
+
+
+PAPER_SHARES = (("process", 0.3, 141.0), ("pod", 0.6, 262.0), ("job", 0.1, 307.0))
+"""Class, share and recovery time of section 3.4 of the paper. [1, s]"""
+
+
+def paper_classes(per_node_day: float = 0.005, weight: float = PRIOR_WEIGHT) -> tuple[RecoveryClass, ...]:
+    """The classes of section 3.4 of the paper, 3:6:1 with 141, 262 and 307 s, at an assumed total rate.
+
+    >>> [round(c.rate.mean * 86400, 4) for c in paper_classes()]
+    [0.0015, 0.003, 0.0005]
+    """
+    return tuple(
+        RecoveryClass(
+            name=name,
+            rate=FailureRate.assumed(part * per_node_day, part * weight if math.isfinite(weight) else weight),
+            recovery=RecoveryTime(mean=mean, law="deterministic"),
+        )
+        for name, part, mean in PAPER_SHARES
+    )
