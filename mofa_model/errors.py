@@ -45,9 +45,7 @@ class UnknownName(InputError):
     def __init__(self, field: str, name: object, known: Iterable[str]) -> None:
         candidates = sorted(known)
         near = difflib.get_close_matches(str(name).lower()[:200], candidates, n=3, cutoff=0.5)
-        right = (
-            f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(candidates[:12])}"
-        )
+        right = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(candidates[:12])}"
         if not near and len(candidates) > 12:
             right += f" and {len(candidates) - 12} more"
         super().__init__(f"{field}: unknown name {shown(name)}; {right}")

@@ -1,0 +1,67 @@
+# `make` alone lists the targets. Every target sets up .venv first, from the lock, once.
+
+VENV   := .venv
+PYTHON ?= python3
+STAMP  := $(VENV)/.set-up-from-lock
+BIN    := $(VENV)/bin
+CODE   := $(wildcard mofa_model operator/mofa_operator)
+PYTEST := $(BIN)/python -m pytest
+JOBS   ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lock demo test test-unit check format verify bench validate soak up down test-kind clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv with everything, from the lock
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "setup: Python 3.11 or newer is needed; say which with make PYTHON=...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+lock: $(STAMP) ## make requirements/*.txt anew from pyproject.toml
+	$(BIN)/python tools/lock.py
+
+demo: $(STAMP) ## one strategy of Llama 3.1 405B, explained
+	$(BIN)/mofa explain --model llama3.1-405b --gpu h100-sxm --gpus 16384 --global-batch 2048 --seq 8192 \
+	    --strategy tp=8,pp=16,dp=128,mbs=1
+
+test: $(STAMP) ## every test that needs no container engine
+	$(PYTEST) -n $(JOBS)
+
+test-unit: $(STAMP) ## the quick tier: unit, property, golden
+	$(PYTEST) -n $(JOBS) -m "not slow"
+
+check: $(STAMP) ## lint, format, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(CODE)
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## put the code in the one format
+	$(BIN)/ruff check --fix --quiet . || true
+	$(BIN)/ruff format .
+
+# Targets whose room is not built yet say so. `verify` and `bench` have nothing to fail, so they exit 0.
+
+verify: $(STAMP) ## generated files equal their source
+	@echo "verify: nothing is generated yet"
+
+bench: $(STAMP) ## strategies per second, and the other figures we claim
+	@for script in benchmarks/*.py; do \
+	    if test -e $$script; then echo "== $$script"; $(BIN)/python $$script || exit 1; \
+	    else echo "bench: no benchmark is built yet"; fi; done
+
+validate: $(STAMP) ## predicted against measured, for every case we ship
+	@if $(BIN)/mofa validate --help >/dev/null 2>&1; then $(BIN)/mofa validate steps tests/data/cases/*.json; \
+	else echo "validate: not built yet"; exit 1; fi
+
+soak up down test-kind: $(STAMP)
+	@echo "$@: not built yet"; exit 1
+
+clean: ## remove what the tools made, .venv excepted
+	rm -rf dist build .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

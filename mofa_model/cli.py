@@ -1,0 +1,106 @@
+"""`mofa VERB`: find the verb, run it, turn what goes wrong into one line and an exit code.
+
+    0 answered · 1 our fault · 2 bad input · 3 no feasible strategy · 4 a source is unreachable · 130 interrupted
+
+Nothing slow is imported here: a verb's module is imported when that verb is asked for, and no other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+from mofa_model import verbs
+from mofa_model.errors import MofaError, UnknownName
+
+TRACEBACK: Final = "MOFA_TRACEBACK"
+"""The environment variable that shows the traceback of an unexpected error."""
+
+INTERRUPTED: Final = 130
+"""128 + SIGINT, as shells report it."""
+
+_EPILOGUE: Final = """\
+exit codes: 0 answered, 2 bad input, 3 no feasible strategy, 4 a source is unreachable
+`mofa VERB --help` shows a verb's options."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; `argv` without the program's name. The result is the exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    name = next((word for word in given[:1] if not word.startswith("-")), "")
+    try:
+        code = _run_verb(name, given[1:]) if name else _run_bare(given)
+        sys.stdout.flush()
+    except MofaError as error:
+        return _fail(name, str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _reader_went_away()
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        kind = type(error).__name__
+        return _fail(name, f"{kind}: {error}; this is our fault: please report it, with {TRACEBACK}=1 set", 1)
+    return code
+
+
+def _run_verb(name: str, rest: list[str]) -> int:
+    if name in verbs.ours():
+        verb = verbs.load(name)
+    else:
+        foreign = verbs.foreign()
+        if name not in foreign:
+            raise UnknownName("verb", name, [*verbs.ours(), *foreign])
+        verb = verbs.load(name, foreign[name])
+    parser = _Parser(prog=f"mofa {name}", description=verbs.SUMMARIES.get(name, verb.__doc__))
+    verb.configure(parser)
+    return verb.run(parser.parse_args(rest))
+
+
+def _run_bare(given: list[str]) -> int:
+    parser = _Parser(
+        prog="mofa",
+        usage="mofa VERB [options]",
+        description=_listing(),
+        epilog=_EPILOGUE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="show the version and exit")
+    if parser.parse_args(given).version:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"mofa {version('mofa-advisor')}\n")
+    else:
+        parser.print_help()
+    return 0
+
+
+def _listing() -> str:
+    foreign = {name: f"from {module}" for name, module in sorted(verbs.foreign().items())}
+    lines = [f"  {name:<10} {summary}" for name, summary in (verbs.ours() | foreign).items()]
+    return "\n".join(
+        ["Advice for training large models: layout, checkpoints, goodput.", "", "verbs:", *lines]
+    )
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser whose errors have the form of all our errors: one line, exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def _fail(name: str, message: str, code: int) -> int:
+    line = " ".join(message.split())
+    sys.stderr.write(f"{f'mofa {name}'.strip()}: {line}\n")
+    return code
+
+
+def _reader_went_away() -> int:
+    """Point stdout at nothing, so that Python's own flush at exit stays silent as well."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

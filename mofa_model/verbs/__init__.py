@@ -1,0 +1,67 @@
+"""The verbs of `mofa`: one file each, named as the verb.
+
+May import everything in `mofa_model`; only `cli` imports it, and only the verb that is asked for.
+
+A verb is a module with two functions, found by its name here or through the entry-point group `mofa.verbs`
+(`name = "package.module"`), which is how `mofa_operator` adds its own:
+
+    configure(parser)      add arguments to an empty `argparse.ArgumentParser`
+    run(arguments) -> int  do it and return the exit code; raise a `MofaError` for anything that cannot be
+
+`mofa --help` must not import every verb, so the one-line summaries of ours stand here. A foreign verb is listed by name
+and the module that brings it. Imports inside a verb that are slow (rich, pydantic, scipy) belong in `run`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Final, Protocol, cast
+
+GROUP: Final = "mofa.verbs"
+"""The entry-point group in which other distributions register verbs."""
+
+SUMMARIES: Final[Mapping[str, str]] = {
+    "advise": "recommend a strategy and a checkpoint interval for a training job",
+    "annotate": "write the advice into manifests as annotations",
+    "explain": "one strategy: every time term and memory term, with equation numbers",
+    "ettr": "effective training time ratio and the best checkpoint interval",
+    "rates": "check assumed failure rates against observed ones",
+    "simulate": "a run under failures, event by event",
+    "sweep": "what-if over any field",
+    "validate": "predicted against measured, for published cases",
+    "calibrate": "make or refine presets from measurements",
+    "profile": "propose a ClusterProfile",
+    "trace": "inspect, replay or predict from profiler traces",
+    "presets": "list models, GPUs, fabrics and stacks with their sources",
+}
+"""Our own verbs in the order of `mofa --help`; one whose module is not built is not listed."""
+
+
+class Verb(Protocol):
+    """What a verb's module holds."""
+
+    def configure(self, parser: ArgumentParser) -> None:
+        """Add the verb's arguments."""
+
+    def run(self, arguments: Namespace) -> int:
+        """Do it; the result is the exit code."""
+
+
+def ours() -> dict[str, str]:
+    """Our verbs that are built, with their summaries; imports none of them."""
+    return {name: summary for name, summary in SUMMARIES.items() if find_spec(f"{__name__}.{name}")}
+
+
+def foreign() -> dict[str, str]:
+    """Verbs of other distributions, with the modules that bring them; imports none of them."""
+    from importlib.metadata import entry_points
+
+    return {point.name: point.value for point in entry_points(group=GROUP) if point.name not in SUMMARIES}
+
+
+def load(name: str, module: str | None = None) -> Verb:
+    """The module of a verb: ours by name, a foreign one by its module."""
+    return cast("Verb", importlib.import_module(module or f"{__name__}.{name}"))
