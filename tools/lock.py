@@ -1,0 +1,49 @@
+"""Make `requirements/*.txt` anew from pyproject.toml: every version and hash, no URL, for every platform.
+
+    dev.txt       everything; `make setup` installs it
+    core.txt      what `pip install mofa-advisor` brings
+    test.txt      the same, and what runs its tests
+    operator.txt  the same as core, and what the operator needs: what the image installs
+
+All four agree, because the others are resolved under dev.txt's versions. Versions that still fit stay;
+`--upgrade` moves all of them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "requirements"
+OPTIONS = ("--universal", "--generate-hashes", "--no-emit-index-url", "--no-header", "--quiet")
+TITLE = "# Made by `make lock` from pyproject.toml; do not edit.\n"
+
+
+def lock(name: str, *options: str) -> None:
+    """Resolve one lock; an earlier one of the same name says which versions to keep."""
+    target = FOLDER / name
+    command = [sys.executable, "-m", "uv", "pip", "compile", *OPTIONS, *options, "pyproject.toml"]
+    done = subprocess.run(
+        [*command, "--output-file", str(target)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"lock: {name}: {done.stderr.strip()}")
+    text = target.read_text(encoding="utf-8").removeprefix(TITLE)
+    target.write_text(TITLE + text, encoding="utf-8")
+    print(f"{target.relative_to(ROOT)}: {sum(line[:1].isalnum() for line in text.splitlines())} packages")
+
+
+def main() -> None:
+    """Lock everything first, then the parts under its versions."""
+    FOLDER.mkdir(exist_ok=True)
+    lock("dev.txt", "--extra", "dev", *(["--upgrade"] if "--upgrade" in sys.argv[1:] else []))
+    under = ("--constraint", str(FOLDER / "dev.txt"))
+    lock("core.txt", *under)
+    lock("test.txt", "--extra", "test", *under)
+    lock("operator.txt", "--extra", "operator", *under)
+
+
+if __name__ == "__main__":
+    main()
