@@ -1,0 +1,154 @@
+"""The types of an answer: what the command prints, what the annotations say, what the operator writes."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mofa_model.strategy import Strategy
+from mofa_model.units import Bytes, Ratio, Seconds
+
+
+class Status(enum.Enum):
+    """What an answer is worth; the values are those of the `status` annotation."""
+
+    RECOMMENDED = "Recommended"
+    LOW_CONFIDENCE = "LowConfidence"
+    NO_RECOMMENDATION = "NoRecommendation"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Band:
+    """A prediction with its bounds, lower <= target <= upper."""
+
+    lower: float
+    """Lower bound of the stated confidence."""
+    target: float
+    """What is predicted."""
+    upper: float
+    """Upper bound of the stated confidence."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Predicted:
+    """What a strategy is expected to do."""
+
+    step_seconds: Band
+    """One optimizer step. [s]"""
+    tokens_per_second: Band
+    """The whole job, while it runs. [1/s]"""
+    mfu: Band
+    """Model FLOPs utilisation. [1]"""
+    memory_bytes: Band
+    """Peak device memory of the fullest stage. [B]"""
+    ettr: Band
+    """Effective training time ratio at the interval beside it. [1]"""
+    duration_seconds: Band
+    """Wall time to finish the tokens, failures included; zeros where no number of tokens is stated. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Alternative:
+    """Another strategy, and why it is not the first choice."""
+
+    strategy: Strategy
+    """What it is, as one layout."""
+    predicted: Predicted
+    """What it would do."""
+    checkpoint_interval_steps: int
+    """Its own best interval. [1]"""
+    checkpoint_interval_seconds: Seconds
+    """The same as time. [s]"""
+    terms: Mapping[str, Seconds]
+    """Seconds a step by which each term is longer (or, below zero, shorter) than the first choice's; terms of `StepTime`. [s]"""
+    reason: str
+    """One sentence: which terms decide."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Current:
+    """Today's layout, priced beside the advice."""
+
+    strategy: Strategy
+    """As it was given."""
+    predicted: Predicted | None
+    """What it does; None where it cannot run."""
+    reason: str
+    """Why it cannot run, by the model; empty where it can."""
+    gain: Ratio
+    """Time to finish with it over time to finish with the advice, minus one; 0 where it cannot run. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counts:
+    """What became of every combination of the axes: raw = searched + pruned + rejected."""
+
+    raw: int
+    """Combinations of all axis values."""
+    searched: int
+    """Legal strategies that fit, each one priced."""
+    pruned: int
+    """Left out because another one is proved to be at least as good."""
+    rejected: int
+    """Not legal, or not fitting; `Advice.rejected` has the reasons."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailureInput:
+    """A failure rate that the answer used."""
+
+    name: str
+    """Recovery class: process, pod or job."""
+    per_node_day: float
+    """Failures of a node in a day. [1/d]"""
+    recovery_seconds: Seconds
+    """Mean time to recover. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Advice:
+    """The answer. `strategy`, `predicted` and the interval are None exactly where there is no recommendation."""
+
+    status: Status
+    """What the answer is worth."""
+    model: str
+    """Model that was asked about."""
+    device: str
+    """GPU preset."""
+    objective: str
+    """time, throughput or cost."""
+    strategy: Strategy | None = None
+    """The first choice, as one layout."""
+    predicted: Predicted | None = None
+    """What it is expected to do."""
+    checkpoint_interval_steps: int | None = None
+    """Steps between checkpoints. [1]"""
+    checkpoint_interval_seconds: Seconds | None = None
+    """The same as time. [s]"""
+    nodes: int
+    """Nodes that the first choice uses; those that were given where there is none. [1]"""
+    gpus: int
+    """Devices on them. [1]"""
+    explanation: str
+    """One sentence: what is recommended and why, or what stands in the way."""
+    alternatives: tuple[Alternative, ...] = ()
+    """The next best, best first."""
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    """Strategies that were left out, by reason."""
+    counts: Counts
+    """What became of every combination."""
+    nearest: tuple[str, ...] = ()
+    """Constraints that a small change would move, one sentence each."""
+    current: Current | None = None
+    """Today's layout, where one was given."""
+    confidence: Ratio
+    """Probability that the bands hold; below 0.5 the status is LowConfidence. [1]"""
+    caveats: tuple[str, ...] = ()
+    """What lowers confidence, one sentence each."""
+    failures: tuple[FailureInput, ...] = ()
+    """Failure rates that were used."""
+    memory_limit_bytes: Bytes
+    """Device memory that a strategy may take. [B]"""
+    model_version: str
+    """Version of the engine; part of the inputs hash."""
