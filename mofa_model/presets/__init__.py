@@ -1,0 +1,45 @@
+"""Facts by name: models, devices, fabrics, precisions, software stacks, and the constants measured on them.
+
+May import: spec, strategy, units, errors. Imported by: whatever turns a name into a description; no equation does.
+
+The facts are the `.toml` files beside this module, one a kind, and each entry says where it was read. Only the file that
+is asked for is parsed, once a process. `constants.toml` is written by `mofa calibrate`; the others by hand.
+
+    cluster("h100", 1024, stack="megatron-core", precision="bf16")    a Cluster with its Calibration
+    model("llama3-405b")                                              a Transformer; ids and aliases, case ignored
+    huggingface.read_config("config.json")                            a Transformer from a model hub's file
+"""
+
+from mofa_model.presets.catalogue import (
+    Fabric,
+    Stack,
+    device,
+    device_class,
+    fabric,
+    model,
+    precision,
+    stack,
+)
+from mofa_model.presets.clusters import cluster, link
+from mofa_model.presets.constants import Constant, calibration, constants
+from mofa_model.presets.tables import KINDS, names, resolve, sources
+
+__all__ = [
+    "KINDS",
+    "Constant",
+    "Fabric",
+    "Stack",
+    "calibration",
+    "cluster",
+    "constants",
+    "device",
+    "device_class",
+    "fabric",
+    "link",
+    "model",
+    "names",
+    "precision",
+    "resolve",
+    "sources",
+    "stack",
+]

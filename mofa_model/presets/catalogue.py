@@ -1,0 +1,176 @@
+"""Presets as objects: the description that a name stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, Final
+
+from mofa_model import units
+from mofa_model.errors import BadValue
+from mofa_model.presets import tables
+from mofa_model.spec import Attention, Device, Experts, LatentAttention, Link, Precision, Transformer
+
+_WIDTHS: Final = tuple(item.name for item in fields(Precision) if item.name not in {"name", "gemm"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fabric:
+    """A link by its data sheet."""
+
+    name: str
+    """Preset id."""
+    kind: str
+    """`scale-up`, `scale-out` or `host`."""
+    link: Link
+    """One device's own share of it."""
+    domain: int = 0
+    """Devices that a scale-up fabric joins; 0 = the machine decides."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stack:
+    """A trainer's habits, whatever the layout."""
+
+    name: str
+    """Preset id."""
+    placement: str
+    """How layers go to stages: `even`, `slots` or `cost`."""
+    tensor_overlap: bool
+    """True where tensor-parallel collectives run beside GEMMs by default."""
+    launch: str = ""
+    """The form in which a launch command is printed for it; empty = none."""
+    precision: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Widths that differ from the recipe's, by recipe; `all` for every one."""
+    releases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Defects by release."""
+    defects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Known states by name: `about`, and the device `classes` where it was seen (absent = all)."""
+
+    def defects_of(self, release: str | None, device_class: str) -> tuple[str, ...]:
+        """Defects of a release on a class of devices; None is the newest release that is listed."""
+        wanted = _version(release) if release is not None else None
+        fitting = [r for r in self.releases if wanted is None or _version(r) <= wanted]
+        newest = max(fitting, key=_version, default=None)
+        return tuple(d for d in self.releases.get(newest or "", ()) if self._seen_on(d, device_class))
+
+    def _seen_on(self, defect: str, device_class: str) -> bool:
+        return device_class in self.defects[defect].get("classes", (device_class,))
+
+
+def model(name: str) -> Transformer:
+    """The shape of a model.
+
+    >>> model("llama3-405b").layers
+    126
+    """
+    return _model(tables.resolve("models", name))
+
+
+def device(name: str) -> Device:
+    """A device by its data sheet.
+
+    >>> device("NVIDIA-H100-80GB-HBM3").peak_bf16
+    989000000000000.0
+    """
+    return _device(tables.resolve("devices", name))
+
+
+def device_class(name: str) -> str:
+    """The class of devices whose constants hold for a device.
+
+    >>> device_class("h200")
+    'h100'
+    """
+    given: str = tables.entry("devices", name)["class"]
+    return given
+
+
+def fabric(name: str) -> Fabric:
+    """A link by its data sheet.
+
+    >>> fabric("ndr").link.bandwidth
+    50000000000.0
+    """
+    return _fabric(tables.resolve("fabrics", name))
+
+
+def precision(name: str, *, stack: str = "default", fp8_params: bool = False) -> Precision:
+    """A training recipe, with the widths that a stack changes; `fp8_params` keeps the weights in 8 bits.
+
+    >>> precision("bf16").optimizer, precision("fp8-current", fp8_params=True).weight
+    (12.0, 1.0)
+    """
+    return _precision(tables.resolve("precisions", name), tables.resolve("stacks", stack), fp8_params)
+
+
+def stack(name: str) -> Stack:
+    """A software stack's habits.
+
+    >>> stack("nanotron").placement
+    'cost'
+    """
+    return _stack(tables.resolve("stacks", name))
+
+
+@cache
+def _model(name: str) -> Transformer:
+    given = tables.facts(tables.entry("models", name))
+    latent = given.pop("latent_attention", None)
+    attention = LatentAttention(**latent) if latent else Attention(**given.pop("attention"))
+    experts = given.pop("experts", None)
+    return Transformer(
+        name=name, attention=attention, experts=Experts(**experts) if experts else None, **given
+    )
+
+
+@cache
+def _device(name: str) -> Device:
+    given = tables.entry("devices", name)
+    peaks = {
+        peak: units.parse(given.get(peak, "0 FLOP/s"), "FLOP/s", field=f"{name}.{peak}")
+        for peak in ("peak_bf16", "peak_fp8", "peak_fp4")
+    }
+    return Device(
+        name=name,
+        memory=units.parse(given["memory"], "B", field=f"{name}.memory"),
+        memory_bandwidth=units.parse(given["memory_bandwidth"], "B/s", field=f"{name}.memory_bandwidth"),
+        **peaks,
+    )
+
+
+@cache
+def _fabric(name: str) -> Fabric:
+    given = tables.entry("fabrics", name)
+    link = Link(
+        bandwidth=units.parse(given["bandwidth"], "B/s", field=f"{name}.bandwidth"),
+        latency=units.parse(given["latency"], "s", field=f"{name}.latency"),
+    )
+    return Fabric(name=name, kind=given["kind"], link=link, domain=given.get("domain", 0))
+
+
+@cache
+def _precision(name: str, stack_id: str, fp8_params: bool) -> Precision:
+    given = tables.facts(tables.entry("precisions", name))
+    stored = given.pop("fp8_params", None)
+    if fp8_params and stored is None:
+        raise BadValue("fp8_params", fp8_params, f"{name} has no weights in 8 bits")
+    habits = _stack(stack_id).precision
+    widths = {**habits.get("all", {}), **habits.get(name, {}), **(stored if fp8_params else {})}
+    return Precision(name=name, **given | widths)
+
+
+@cache
+def _stack(name: str) -> Stack:
+    given = tables.facts(tables.entry("stacks", name))
+    releases = {release: tuple(defects) for release, defects in given.pop("releases", {}).items()}
+    return Stack(name=name, releases=releases, **given)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """A release's numbers, so that 26.10 stands above 26.9."""
+    parts = str(text).split(".")
+    if not all(part.isdecimal() and len(part) <= 8 for part in parts):
+        raise BadValue("release", text, "write numbers with dots, for example 26.04")
+    return tuple(int(part) for part in parts)

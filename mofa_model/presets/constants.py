@@ -1,0 +1,148 @@
+"""Measured constants: layers of constants.toml put over the defaults, for one device, precision and stack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Final
+
+from mofa_model.errors import BadFile, UnknownName
+from mofa_model.presets import catalogue, tables
+from mofa_model.presets.catalogue import Stack
+from mofa_model.spec import Calibration
+
+GROUPS: Final = ("compute", "host", "links", "overlap", "memory")
+"""Fields of `Calibration` that hold constants; a path is one of these, a dot and the constant's name."""
+
+Section = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Constant:
+    """One constant that a preset sets, with where it comes from."""
+
+    path: str
+    """For example compute.gemm_efficiency."""
+    value: float
+    """What it is after every layer."""
+    scatter: float
+    """Standard deviation of its logarithm when a source is left out, of the last layer that states it; 0 = not stated."""
+    source: str
+    """What it was fitted to, outermost layer last."""
+
+
+def calibration(
+    device: str,
+    precision: str = "bf16",
+    stack: str = "default",
+    *,
+    release: str | None = None,
+    defects: Iterable[str] = (),
+) -> Calibration:
+    """All constants of a device, a precision and a software stack.
+
+    A release brings its known defects (None: the newest one's); `defects` names further ones.
+
+    >>> calibration("h100", "bf16", "nanotron").host.layer
+    0.0039
+    """
+    return _calibration(*_key(device, precision, stack, release, defects))
+
+
+def constants(
+    device: str,
+    precision: str = "bf16",
+    stack: str = "default",
+    *,
+    release: str | None = None,
+    defects: Iterable[str] = (),
+) -> Mapping[str, Constant]:
+    """The constants that presets set, by path, with scatter and source; every other one has its default.
+
+    >>> constants("h100", "fp8-rowwise")["compute.low_precision_rate"].value
+    0.38
+    """
+    return _constants(*_key(device, precision, stack, release, defects))
+
+
+def _key(
+    device: str, precision: str, stack: str, release: str | None, defects: Iterable[str]
+) -> tuple[str, str, str, tuple[str, ...]]:
+    """What the constants depend on, in a form that can be cached: class, recipe, stack, defects."""
+    device_class = catalogue.device_class(device)
+    habits = catalogue.stack(stack)
+    named = tuple(defects)
+    for defect in named:
+        if defect not in habits.defects:
+            raise UnknownName("defects", defect, habits.defects)
+    applied = (*habits.defects_of(release, device_class), *named)
+    return device_class, tables.resolve("precisions", precision), habits.name, tuple(dict.fromkeys(applied))
+
+
+@cache
+def _calibration(device_class: str, recipe: str, stack: str, defects: tuple[str, ...]) -> Calibration:
+    habits = catalogue.stack(stack)
+    bare = Calibration(stack=stack, placement=habits.placement, tensor_overlap=habits.tensor_overlap)
+    changes: dict[str, dict[str, float]] = {}
+    for path, constant in _constants(device_class, recipe, stack, defects).items():
+        group, name = path.split(".")
+        changes.setdefault(group, {})[name] = constant.value
+    groups: dict[str, Any] = {
+        group: replace(getattr(bare, group), **values) for group, values in changes.items()
+    }
+    return replace(bare, **groups)
+
+
+@cache
+def _constants(
+    device_class: str, recipe: str, stack: str, defects: tuple[str, ...]
+) -> Mapping[str, Constant]:
+    defaults = _defaults()
+    found: dict[str, Constant] = {}
+    for where, section in _layers(device_class, recipe, catalogue.stack(stack), defects):
+        for path, given in section.items():
+            if path not in defaults:
+                raise BadFile("constants.toml", f"[{where}] {path} is not a constant of Calibration")
+            below = found.get(path)
+            now = defaults[path] if below is None else below.value
+            value = given["value"] if "value" in given else now * given["factor"]
+            told = below.source + "; " if below is not None and "factor" in given else ""
+            scatter = given.get("scatter", 0.0)
+            found[path] = Constant(
+                path=path, value=float(value), scatter=scatter, source=f"{told}{where}: {given['source']}"
+            )
+    return MappingProxyType(found)
+
+
+@cache
+def _defaults() -> Mapping[str, float]:
+    bare = Calibration()
+    return MappingProxyType(
+        {
+            f"{group}.{item.name}": getattr(getattr(bare, group), item.name)
+            for group in GROUPS
+            for item in fields(getattr(bare, group))
+        }
+    )
+
+
+def _layers(
+    device_class: str, recipe: str, stack: Stack, defects: tuple[str, ...]
+) -> Iterator[tuple[str, Section]]:
+    """The sections of constants.toml that apply, innermost first, each with its name."""
+    root = tables.table("constants")
+    gemm = tables.entry("precisions", recipe)["gemm"]
+    paths = [
+        ("device", device_class),
+        *(("device", device_class, name) for name in dict.fromkeys((gemm, recipe))),
+        ("stack", stack.name),
+        ("stack", stack.name, "device", device_class),
+        *(("defect", defect) for defect in defects),
+    ]
+    for path in paths:
+        section: Any = root
+        for name in path:
+            section = section.get(name, {})
+        yield ".".join(path), {key: value for key, value in section.items() if "." in key}
