@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mofa_model.units import Ratio, Seconds
+from mofa_model.units import Count, Ratio, Seconds
+
+_TINY = float(np.finfo(float).tiny)
 
 
 def exposed(comm: Seconds, cover: Seconds, tail: Ratio) -> Seconds:
@@ -31,7 +33,7 @@ def tensor_exposed(comm: Seconds, gemm: Seconds, tail: Ratio) -> Seconds:
     return exposed(comm, (1.0 - tail) * gemm, tail)
 
 
-def context_exposed(comm: Seconds, attention: Seconds, ranks: Seconds, tail: Ratio) -> Seconds:
+def context_exposed(comm: Seconds, attention: Seconds, ranks: Count, tail: Ratio) -> Seconds:
     """Ring attention's messages left beside the attention of the other blocks, Eq. (21). [s]
 
     c - 1 of the c blocks are computed while the next one travels.
@@ -49,15 +51,6 @@ def expert_exposed(comm: Seconds, compute: Seconds, tail: Ratio) -> Seconds:
     2.0
     """
     return exposed(comm, compute, tail)
-
-
-def pipeline_exposed(hop: Seconds, stage: Seconds, tail: Ratio) -> Seconds:
-    """Part of a pipeline hop that the next chunk's compute does not cover, Eq. (23). [s]
-
-    >>> float(pipeline_exposed(0.002, 0.05, 0.1))
-    0.0002
-    """
-    return exposed(hop, stage, tail)
 
 
 def data_exposed(comm: Seconds, window: Seconds, reach: Ratio, tail: Ratio) -> Seconds:
@@ -89,11 +82,9 @@ def smooth_max(device: Seconds, host: Seconds) -> Seconds:
     >>> round(float(smooth_max(1.0, 1.0)), 4), float(smooth_max(1.0, 0.0))
     (1.0905, 1.0)
     """
-    larger = np.maximum(device, host)
+    larger: Seconds = np.maximum(device, host)
     ratio = np.minimum(device, host) / np.maximum(larger, _TINY)
     r2 = ratio * ratio
     r4 = r2 * r2
-    return larger * np.sqrt(np.sqrt(np.sqrt(1.0 + r4 * r4)))
-
-
-_TINY = np.finfo(float).tiny
+    eighth_root: Ratio = np.sqrt(np.sqrt(np.sqrt(1.0 + r4 * r4)))
+    return larger * eighth_root

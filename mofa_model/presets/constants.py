@@ -99,14 +99,14 @@ def _calibration(device_class: str, recipe: str, stack: str, defects: tuple[str,
 def _constants(
     device_class: str, recipe: str, stack: str, defects: tuple[str, ...]
 ) -> Mapping[str, Constant]:
-    defaults = _defaults()
+    known = defaults()
     found: dict[str, Constant] = {}
     for where, section in _layers(device_class, recipe, catalogue.stack(stack), defects):
         for path, given in section.items():
-            if path not in defaults:
+            if path not in known:
                 raise BadFile("constants.toml", f"[{where}] {path} is not a constant of Calibration")
             below = found.get(path)
-            now = defaults[path] if below is None else below.value
+            now = known[path] if below is None else below.value
             value = given["value"] if "value" in given else now * given["factor"]
             told = below.source + "; " if below is not None and "factor" in given else ""
             scatter = given.get("scatter", 0.0)
@@ -117,7 +117,8 @@ def _constants(
 
 
 @cache
-def _defaults() -> Mapping[str, float]:
+def defaults() -> Mapping[str, float]:
+    """Every constant by path, with the value that it has where no preset says otherwise."""
     bare = Calibration()
     return MappingProxyType(
         {
@@ -133,16 +134,38 @@ def _layers(
 ) -> Iterator[tuple[str, Section]]:
     """The sections of constants.toml that apply, innermost first, each with its name."""
     root = tables.table("constants")
+    for path in _paths(device_class, recipe, stack, defects):
+        section: Any = root
+        for name in path:
+            section = section.get(name, {})
+        yield ".".join(path), {key: value for key, value in section.items() if "." in key}
+
+
+def sections_of(
+    device: str,
+    precision: str = "bf16",
+    stack: str = "default",
+    *,
+    release: str | None = None,
+    defects: Iterable[str] = (),
+) -> tuple[str, ...]:
+    """Names of the sections of constants.toml that apply, innermost first.
+
+    >>> sections_of("h100", "mxfp8", "nemo")
+    ('device.h100', 'device.h100.fp8', 'device.h100.mxfp8', 'stack.nemo', 'stack.nemo.device.h100')
+    """
+    device_class, recipe, name, applied = _key(device, precision, stack, release, defects)
+    return tuple(".".join(path) for path in _paths(device_class, recipe, catalogue.stack(name), applied))
+
+
+def _paths(
+    device_class: str, recipe: str, stack: Stack, defects: tuple[str, ...]
+) -> tuple[tuple[str, ...], ...]:
     gemm = tables.entry("precisions", recipe)["gemm"]
-    paths = [
+    return (
         ("device", device_class),
         *(("device", device_class, name) for name in dict.fromkeys((gemm, recipe))),
         ("stack", stack.name),
         ("stack", stack.name, "device", device_class),
         *(("defect", defect) for defect in defects),
-    ]
-    for path in paths:
-        section: Any = root
-        for name in path:
-            section = section.get(name, {})
-        yield ".".join(path), {key: value for key, value in section.items() if "." in key}
+    )

@@ -144,8 +144,6 @@ class OverlapConstants:
     """Exposed share of ring attention's messages where compute could cover them. [1]"""
     expert_overlapped: Ratio = 0.4
     """Exposed share of all-to-all with overlap, Eq. (22). [1]"""
-    pipeline: Ratio = 0.3
-    """Exposed share of pipeline hops in the steady phase without overlap, Eq. (23). [1]"""
     data: Ratio = 0.5
     """Share of a micro-batch's compute that hides sharded gradient collectives, Eq. (24); 0 = no overlap. [1]"""
     data_replicated: Ratio = 0.3
@@ -169,16 +167,32 @@ class OverlapConstants:
 class MemoryConstants:
     """What a stack keeps in device memory beyond the bare tensors."""
 
-    activation_scale: Ratio = 1.0
+    activation_scale: Ratio = 1.1
     """Measured over ideal stored activations of a layer. [1]"""
+    gathered_input: Ratio = 0.0
+    """Copies of a layer's input that stay whole although sequence parallelism shards them. [1]"""
+    score: Bytes = 0.0
+    """Bytes kept per attention score; 0 = fused, 5 = softmax, mask and dropout of an unfused core. [B]"""
+    mask: Bytes = 0.0
+    """Bytes of a dropout mask per element of the residual stream; 0 = no dropout. [B]"""
+    backward_copies: Ratio = 1.0
+    """Gradients alive in the backward pass of a layer, over the activations of its feed-forward part. [1]"""
     logit_copies: Numeric = 2.0
-    """Copies of the logits alive at the loss peak. [1]"""
-    extra_parameter: Bytes = 0.0
-    """Bytes per parameter that the stack keeps beside weight, gradient and optimizer state. [B]"""
+    """Copies of the logits alive at the loss peak, in the precision's logit width. [1]"""
+    gather_copies: Numeric = 2.0
+    """Full-size layer inputs that tensor-parallel collectives write to. [1]"""
+    bucket: Bytes = 0.0
+    """Bytes per parameter of reduction buffers, where gradients are reduced over data-parallel ranks. [B]"""
+    partition: Bytes = 0.0
+    """Bytes per parameter of gather buffers, where ranks own parts of the optimizer states. [B]"""
+    sharded_weight: Bytes = 0.0
+    """Width of weight shards kept beside the master weights under full sharding; 0 = cast when gathered. [B]"""
     buffer: Bytes = 1.0 * 2**30
-    """Communication buffers, workspace and context. [B]"""
-    fragmentation: Ratio = 0.03
+    """Communication buffers, workspace and what else is there before the first layer. [B]"""
+    fragmentation: Ratio = 0.05
     """Reserved over allocated memory, minus one. [1]"""
+    usable: Ratio = 0.94
+    """Share of the device memory that a run can reserve before it fails. [1]"""
 
     def __post_init__(self) -> None:
         _check(self)

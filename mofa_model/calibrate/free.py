@@ -1,0 +1,103 @@
+"""Which constants a fit may move: entries of priors.toml, each a section and path of constants.toml with a prior.
+
+A constant is what the layers of constants.toml make of it: the innermost `value`, times every `factor` above it. So the
+logarithm of each constant is a sum of logarithms of entries, and a fit works on these sums.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from mofa_model.errors import BadFile
+from mofa_model.presets.constants import defaults, sections_of
+from mofa_model.validate.cases import CalibrationKey
+
+Table = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""Sections of constants by name ("stack.nanotron.device.h100"), each path -> entry."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Free:
+    """One constant that may move."""
+
+    section: str
+    """Section of constants.toml."""
+    path: str
+    """Constant in `Calibration`, for example compute.gemm_efficiency."""
+    factor: bool
+    """True where it multiplies what the layers below say."""
+    prior: float
+    """Where it is expected."""
+    spread: float
+    """Standard deviation of its logarithm before any run is seen; 0 = fixed at the prior."""
+    source: str
+    """Where the prior is from."""
+
+    @property
+    def name(self) -> str:
+        """Section and path. []"""
+        return f"{self.section}:{self.path}"
+
+
+def priors(text: str | None = None) -> tuple[Free, ...]:
+    """All entries of priors.toml, fixed ones included, in order."""
+    where = resources.files("mofa_model.calibrate").joinpath("priors.toml")
+    table = tomllib.loads(where.read_text(encoding="utf-8") if text is None else text)
+    known = defaults()
+    entries = []
+    for section, constants in table.items():
+        for path, given in constants.items():
+            if path not in known:
+                raise BadFile("priors.toml", f"[{section}] {path} is not a constant of Calibration")
+            factor = "factor" in given
+            entries.append(
+                Free(
+                    section=section,
+                    path=path,
+                    factor=factor,
+                    prior=float(given["factor" if factor else "value"]),
+                    spread=float(given.get("spread", 0.0)),
+                    source=str(given.get("source", "")),
+                )
+            )
+    return tuple(entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """How one key's constant is made: a fixed part times some of the entries."""
+
+    fixed: float
+    """Default where no entry replaces it, else 1."""
+    entries: tuple[int, ...]
+    """Indices of the entries that multiply up to it."""
+
+
+def composition(key: CalibrationKey, entries: tuple[Free, ...]) -> dict[str, Composition]:
+    """Every constant that some entry touches, for one key."""
+    by_section: dict[str, list[int]] = {}
+    for index, entry in enumerate(entries):
+        by_section.setdefault(entry.section, []).append(index)
+    known = defaults()
+    made: dict[str, Composition] = {}
+    for section in sections_of(
+        key.device, key.precision, key.stack, release=key.release or None, defects=key.defects
+    ):
+        for index in by_section.get(section, ()):
+            entry = entries[index]
+            below = made.get(entry.path, Composition(known[entry.path], ()))
+            made[entry.path] = (
+                Composition(below.fixed, (*below.entries, index)) if entry.factor else Composition(1.0, (index,))
+            )
+    return made
+
+
+def constants_of(made: dict[str, Composition], values: np.ndarray[Any, Any]) -> dict[str, float]:
+    """Values of one key's constants under given values of the entries."""
+    return {path: c.fixed * float(np.prod(values[list(c.entries)])) for path, c in made.items()}
