@@ -1,0 +1,13 @@
+"""Predicted against measured: case files in, figures of merit out.
+
+    record     one JSON object, read with checks
+    cases      record -> Case: workload, cluster, strategy, what was measured, which calibration it asks for
+    facts      record -> network, formats, machines, layout
+    wording    how sources word what a stack does; `wording.toml` holds the words
+    conventions  throughput, TFLOPS and utilisation -> step time, each by the case's own convention
+    batches    cases of one kind -> one set of arrays, so that thousands are priced in one pass
+    steps      runs the estimate over cases;  score: errors, regret, out-of-memory counts
+    paper      the printed tables of the MoFa paper against its own equations
+
+May import: everything below the command line. Imported by: calibrate, verbs.
+"""

@@ -1,0 +1,136 @@
+"""Case files: one JSON object -> one `Case`, in the words of `spec` and `strategy`.
+
+Each case stands alone: one that cannot be read becomes an `Unsupported` with its reason, and the others go on.
+Facts of a case (nodes, NICs, shapes) overrule presets. Constants do not belong to a case: it only names, by a
+`CalibrationKey`, which ones it asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mofa_model import presets
+from mofa_model.errors import BadValue, InputError
+from mofa_model.spec import Cluster, Training, Workload
+from mofa_model.strategy import Strategy
+from mofa_model.validate.conventions import Measured, measurements
+from mofa_model.validate.facts import cluster_of, model_of, precision_of, stack_of, strategy_of
+from mofa_model.validate.record import Record, read
+from mofa_model.validate.wording import features_of, release_of
+
+KINDS: Final = ("pretrain", "sweep", "layer", "activation-memory-ratio")
+"""Kinds of cases that can be validated."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CalibrationKey:
+    """Which constants a case asks for; nothing here names a model, a layout or a cluster."""
+
+    device: str
+    """Device preset id."""
+    precision: str
+    """Precision recipe id."""
+    stack: str
+    """Software stack id."""
+    release: str = ""
+    """Container release, or the year."""
+    defects: frozenset[str] = frozenset()
+    """Known defects and variants of the stack that apply."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """One run: what was trained, where, how, and what was measured."""
+
+    id: str
+    """Name of the case in its file."""
+    kind: str
+    """One of `KINDS`."""
+    source: str
+    """Where the figures are from."""
+    publisher: str
+    """Who ran it."""
+    gpu: str
+    """Accelerator, in the words of the file."""
+    group: str
+    """Runs that compete with each other; empty where there is no such group."""
+    workload: Workload
+    """Model and training."""
+    cluster: Cluster
+    """Machines, with default constants: see `key`."""
+    strategy: Strategy
+    """Layout and features."""
+    key: CalibrationKey
+    """Constants that it asks for."""
+    measured: tuple[Measured, ...]
+    """Measured figures, in SI units."""
+    out_of_memory: bool = False
+    """True where the run did not fit."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unsupported:
+    """A case that cannot be priced, and why."""
+
+    id: str
+    """Name of the case, or its position in the file."""
+    reason: str
+    """One line."""
+
+
+def load(path: Path | str) -> tuple[list[Case], list[Unsupported]]:
+    """All cases of a file; those that cannot be read come second, with reasons."""
+    records, _ = read(path)
+    cases: list[Case] = []
+    unsupported: list[Unsupported] = []
+    for position, values in enumerate(records, start=1):
+        known = isinstance(values, Mapping)
+        name = str(values.get("id") or f"#{position}") if known else f"#{position}"
+        try:
+            if not known:
+                raise BadValue("case", values, "give an object")
+            cases.append(case_of(Record(values)))
+        except InputError as error:
+            unsupported.append(Unsupported(id=name, reason=str(error)))
+    return cases, unsupported
+
+
+def case_of(record: Record) -> Case:
+    """The case that a record describes."""
+    kind = record.text("kind", "pretrain")
+    if kind not in KINDS:
+        raise BadValue("kind", kind, f"one of {', '.join(KINDS)}")
+    features = features_of(record)
+    model, precision, stack = model_of(record), precision_of(record), stack_of(record)
+    strategy = strategy_of(record, features)
+    cluster = cluster_of(record, strategy)
+    batch = record.inner("strategy").count("gbs", int(strategy.dp) * int(strategy.mbs))
+    micro_batch = int(strategy.dp) * int(strategy.mbs)
+    if batch % micro_batch or not batch:
+        raise BadValue("strategy.gbs", batch, f"a multiple of dp x mbs = {micro_batch}")
+    training = Training(sequence=record.inner("model").count("seq"), global_batch=batch, precision=precision)
+    workload = Workload(model=model, training=training)
+    normalized = record.inner("normalized")
+    return Case(
+        id=record.text("id"),
+        kind=kind,
+        source=record.text("source", "not stated"),
+        publisher=normalized.text("publisher", "not stated"),
+        gpu=record.inner("system").text("gpu"),
+        group=record.text("group", "none") if record.get("group") else "",
+        workload=workload,
+        cluster=cluster,
+        strategy=strategy,
+        key=CalibrationKey(
+            device=cluster.device.name,
+            precision=precision.name,
+            stack=stack,
+            release=release_of(record),
+            defects=features["defects"] & set(presets.stack(stack).defects),
+        ),
+        measured=measurements(record, workload, cluster, strategy),
+        out_of_memory=record.inner("measured").flag("oom"),
+    )

@@ -1,0 +1,203 @@
+"""From what a source publishes to seconds, by the source's own convention.
+
+Preferred in this order: step time, tokens per second, TFLOPS, model utilisation, hardware utilisation. The first needs
+no convention, the second only the batch; the rest count FLOPs, and sources count differently:
+
+    full                full s x s attention, head once
+    causal              half of the attention, head once
+    head_counted_twice  as full, with the head's FLOPs doubled (nanotron with pp > 1)
+    6n_full             6 N + 12 L s h per token with all parameters N (llm-foundry)
+    full_nonemb         6 (N - embedding) + 12 L s h per token (torchtitan)
+
+`flops_basis` says whether recomputed passes are counted: with hardware_full_recompute every layer counts four forward
+passes, not three, which is 96 B s L h^2 (1 + s/6h + V/16Lh) for a plain block (Megatron-LM SC21); with
+hardware_selective_recompute attention counts twice, 72 B s L h^2 (1 + s/3h + V/12Lh) (Korthikanti et al.).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mofa_model import units
+from mofa_model.errors import BadValue
+from mofa_model.spec import Cluster, LatentAttention, Transformer, Workload
+from mofa_model.strategy import Recompute, Strategy
+from mofa_model.units import GIB, Count, Flop, Numeric, Seconds
+from mofa_model.validate.record import Record
+
+FORMULAS: Final = ("full", "causal", "head_counted_twice", "6n_full", "full_nonemb")
+"""Ways of counting FLOPs."""
+
+BASES: Final = ("model", "hardware_full_recompute", "hardware_selective_recompute", "hardware")
+"""Which passes a count includes; plain `hardware` follows the case's own recomputation."""
+
+_HARDWARE: Final = {
+    Recompute.FULL: "hardware_full_recompute",
+    Recompute.SELECTIVE: "hardware_selective_recompute",
+}
+_MILLISECOND: Final = units.parse("1 ms", "s")
+_TERAFLOPS: Final = units.parse("1 TFLOP/s", "FLOP/s")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """One measured figure."""
+
+    quantity: str
+    """step_time_s, memory_gib, memory_static_gib, layer_forward_s, layer_backward_s or activation_ratio."""
+    value: float
+    """SI: seconds, bytes or a ratio, whatever the quantity is called."""
+    basis: str = ""
+    """What it was made from: the field it was converted from, the rank of a memory figure, the variant of a ratio."""
+
+
+def measurements(
+    record: Record, workload: Workload, cluster: Cluster, strategy: Strategy
+) -> tuple[Measured, ...]:
+    """All figures of a case that can be held against a prediction."""
+    given = record.inner("measured")
+    step = step_time(record, workload, cluster, strategy)
+    found = [step] if step else []
+    rank = (
+        "first stage" if "rank 0" in str(record.get("memory_basis") or given.get("memory_basis")) else "peak"
+    )
+    for quantity in ("memory_gib", "memory_static_gib"):
+        value = given.measured(quantity)
+        if value is not None:
+            found.append(Measured(quantity=quantity, value=value * GIB, basis=rank))
+    for quantity in ("layer_forward", "layer_backward"):
+        value = given.measured(f"{quantity}_ms")
+        if value is not None:
+            found.append(Measured(quantity=f"{quantity}_s", value=value * _MILLISECOND))
+    ratios = given.inner("activation_memory_pct_of_tp_baseline")
+    for variant in ratios.values:
+        value = ratios.measured(variant)
+        if value is not None:
+            found.append(Measured(quantity="activation_ratio", value=value / 100, basis=variant))
+    return tuple(found)
+
+
+def step_time(record: Record, workload: Workload, cluster: Cluster, strategy: Strategy) -> Measured | None:
+    """The time of an optimizer step from the most direct figure that a case gives. [s]"""
+    given = record.inner("measured")
+    figures = {
+        name: value
+        for name in ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu")
+        if (value := given.measured(name)) is not None
+    }
+    if not figures:
+        return None
+    name, value = next(iter(figures.items()))
+    if name == "step_time_s":
+        return Measured(quantity="step_time_s", value=value, basis=name)
+    training = workload.training
+    tokens = training.global_batch * training.sequence
+    if name == "tokens_per_s_per_gpu":
+        seconds = step_from_tokens(tokens, cluster.gpus, value)
+    else:
+        formula = record.text("flops_formula", "full")
+        basis = record.text("flops_basis", "model") if name == "tflops_per_gpu" else "model"
+        basis = "hardware" if name == "hfu" else basis
+        flops = tokens * flops_per_token(
+            workload.model,
+            training.sequence,
+            formula,
+            basis,
+            strategy,
+            parameters=given.number("n_params", 0.0),
+        )
+        rate = value * (_TERAFLOPS if name == "tflops_per_gpu" else _peak(record, workload, cluster))
+        seconds = step_from_rate(flops, cluster.gpus, rate)
+    return Measured(quantity="step_time_s", value=float(seconds), basis=name)
+
+
+def step_from_tokens(tokens: Count, gpus: Count, rate: Numeric) -> Seconds:
+    """Time of a step of so many tokens at a throughput per device. Ours. [s]
+
+    >>> step_from_tokens(64 * 2048, 8, 4096.0)
+    4.0
+    """
+    return tokens / (gpus * rate)
+
+
+def step_from_rate(flops: Flop, gpus: Count, rate: Numeric) -> Seconds:
+    """Time of a step of so many counted FLOPs at a rate per device, Eq. (15) solved for the time. [s]
+
+    >>> step_from_rate(8e15, 8, 5e14)
+    2.0
+    """
+    return flops / (gpus * rate)
+
+
+def _peak(record: Record, workload: Workload, cluster: Cluster) -> Numeric:
+    """What a utilisation is a share of: the stated peak, else that of the GEMMs' format. [FLOP/s]"""
+    stated = record.number("mfu_peak", 0.0) * _TERAFLOPS
+    return stated or cluster.device.peak(workload.training.precision.gemm)
+
+
+def flops_per_token(
+    model: Transformer,
+    sequence: Count,
+    formula: str,
+    basis: str,
+    strategy: Strategy,
+    *,
+    parameters: Count = 0.0,
+) -> Flop:
+    """FLOPs that a source counts for a token, forward and backward, Eq. (15) and the sources' own. [FLOP]"""
+    if formula not in FORMULAS:
+        raise BadValue("flops_formula", formula, f"one of {', '.join(FORMULAS)}")
+    if basis not in BASES:
+        raise BadValue("flops_basis", basis, f"one of {', '.join(BASES)}")
+    core = attention_flops(model, sequence) * (0.5 if formula == "causal" else 1.0)
+    head = 2 * model.hidden * model.vocabulary * (2 if formula == "head_counted_twice" else 1)
+    layers = layer_flops(model)
+    if formula == "6n_full":
+        embedding = model.vocabulary * model.hidden * (1 if model.tied_embeddings else 2)
+        layers = 2 * (parameters or layers / 2 + embedding)
+        head = 0.0
+    if basis == "hardware":
+        basis = _HARDWARE.get(_recomputed(strategy), "model")
+    passes = 4 if basis == "hardware_full_recompute" else 3
+    cores = 2 if basis == "hardware_selective_recompute" else 1
+    return passes * (layers + cores * core) + 3 * head
+
+
+def _recomputed(strategy: Strategy) -> Recompute:
+    """Full or selective only where a source counts it: norms and activation functions have no FLOPs to count."""
+    selective = strategy.recompute is Recompute.SELECTIVE
+    return (
+        Recompute.NONE if selective and "core_attn" not in strategy.recompute_modules else strategy.recompute
+    )
+
+
+def attention_flops(model: Transformer, sequence: Count) -> Flop:
+    """Forward FLOPs of full s x s attention for a token, over all layers. [FLOP]
+
+    A layer with 32 heads of 128 at 4096 tokens: 4 x 4096 x 4096 = 67 MFLOP.
+    """
+    a = model.attention
+    width = (a.nope_dim + a.rope_dim + a.value_dim) / 2 if isinstance(a, LatentAttention) else a.head_dim
+    return model.layers * 4 * sequence * a.heads * width
+
+
+def layer_flops(model: Transformer) -> Flop:
+    """Forward FLOPs of the linear parts of all layers for a token: two per parameter that it meets. [FLOP]"""
+    h, a = model.hidden, model.attention
+    if isinstance(a, LatentAttention):
+        query = a.heads * (a.nope_dim + a.rope_dim)
+        direct = np.where(np.asarray(a.query_rank) > 0, a.query_rank * (h + query), h * query)
+        latent = h * (a.kv_rank + a.rope_dim) + a.kv_rank * a.heads * (a.nope_dim + a.value_dim)
+        attention = direct + latent + a.heads * a.value_dim * h
+    else:
+        attention = h * a.head_dim * (2 * a.heads + 2 * a.kv_heads)
+    matrices = 3 if model.gated else 2
+    dense = matrices * h * model.ffn
+    if model.experts is None:
+        return model.layers * 2 * (attention + dense)
+    e = model.experts
+    sparse = h * e.count + matrices * h * (e.top_k * e.width + e.shared_width)
+    return 2 * (model.layers * attention + e.dense_layers * dense + (model.layers - e.dense_layers) * sparse)

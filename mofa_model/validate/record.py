@@ -1,0 +1,104 @@
+"""One JSON object of a case file, read with checks: a wrong field is named with its case, its value and what is right."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mofa_model.errors import BadFile, BadValue
+
+LARGEST = 256 * 2**20
+"""A case file beyond this is refused unread. [B]"""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A JSON object and the path that leads to it; null and absent are the same."""
+
+    values: Mapping[str, Any]
+    """What the object holds."""
+    path: str = ""
+    """Names of the fields around it, for messages."""
+
+    def _field(self, name: str) -> str:
+        return f"{self.path}.{name}" if self.path else name
+
+    def get(self, name: str) -> Any:
+        """The raw value; None where it is null or absent."""
+        return self.values.get(name)
+
+    def inner(self, name: str) -> Record:
+        """An object inside; an empty one where it is null or absent."""
+        value = self.get(name)
+        if value is not None and not isinstance(value, Mapping):
+            raise BadValue(self._field(name), value, "give an object")
+        return Record(value or {}, self._field(name))
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A string."""
+        value = self.get(name)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, str) or not value:
+            raise BadValue(self._field(name), value, "give text")
+        return value
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """True or false."""
+        value = self.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise BadValue(self._field(name), value, "give true or false")
+        return value
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A finite number of zero or more."""
+        value = self.get(name)
+        if value is None and default is not None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise BadValue(self._field(name), value, "give a number")
+        if not math.isfinite(value) or value < 0:
+            raise BadValue(self._field(name), value, "give a finite number that is zero or more")
+        return value
+
+    def count(self, name: str, default: int | None = None) -> int:
+        """A whole number of zero or more."""
+        value = self.number(name, default)
+        if value != round(value):
+            raise BadValue(self._field(name), value, "give a whole number")
+        return round(value)
+
+    def measured(self, name: str) -> float | None:
+        """A measured figure: above zero, or None where nothing was measured."""
+        if self.get(name) is None:
+            return None
+        value = self.number(name)
+        if not value:
+            raise BadValue(self._field(name), value, "give a number above zero, or null")
+        return value
+
+
+def read(
+    path: Path | str, *, within: tuple[str, ...] = ("cases", "rows")
+) -> tuple[list[Any], Mapping[str, Any]]:
+    """The list that a JSON file holds, bare or under one of the names `within`, and what stands around it."""
+    source = Path(path)
+    try:
+        if source.stat().st_size > LARGEST:
+            raise BadFile(path, f"larger than {LARGEST} bytes")
+        document = json.loads(source.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadFile(path, f"cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise BadFile(path, f"is not JSON: {error}") from None
+    around: Mapping[str, Any] = document if isinstance(document, dict) else {}
+    listed = next((around[name] for name in within if name in around), document)
+    if not isinstance(listed, list):
+        raise BadFile(path, f"must hold a list, or an object with one under {' or '.join(within)}")
+    return listed, around
