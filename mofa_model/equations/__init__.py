@@ -1,0 +1,1 @@
+"""The equations of the cost model: pure functions, one per equation, for scalars and arrays alike."""
