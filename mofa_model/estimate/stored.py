@@ -1,0 +1,169 @@
+"""What one layer stores for its backward pass on one device: everything, and what is left after recomputation.
+
+A layer is a table of named parts. A module that selective recomputation can name is a set of parts that it drops; a
+new module is one more line of `DROPPED`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mofa_model.equations import activations, memory
+from mofa_model.spec import Experts, LatentAttention, MemoryConstants, Workload
+from mofa_model.strategy import Recompute, Strategy
+from mofa_model.units import Bytes, Count
+
+DROPPED: Final = {
+    "core_attn": frozenset({"scores"}),
+    "layernorm": frozenset({"norms"}),
+    "mlp": frozenset({"hidden", "output"}),
+    "mlp_act": frozenset({"output"}),
+    "moe": frozenset({"router", "dispatch", "expert_hidden", "expert_output", "shared_hidden", "shared_output"}),
+    "moe_act": frozenset({"expert_output", "shared_output"}),
+    "mla_up_proj": frozenset({"up_projections"}),
+    # Every second matrix product is computed again, and all that is cheap: half of two equal products is dropped.
+    "per_op": frozenset({"norms", "output", "expert_output", "shared_output", "half"}),
+    "all_but_attention_output": frozenset(
+        {"norms", "masks", "scores", "latents", "projections", "up_projections", "hidden", "output"}
+        | {"router", "dispatch", "expert_hidden", "expert_output", "shared_hidden", "shared_output"}
+    ),
+}
+"""Parts of a layer that a module's recomputation drops."""
+HALVED: Final = frozenset({"projections", "up_projections", "hidden", "expert_hidden", "shared_hidden"})
+"""Parts of which `per_op` keeps half."""
+ROUTED: Final = ("dispatch", "expert_hidden", "expert_output")
+"""Parts that grow with the tokens an expert gets, and that MemFine runs in chunks."""
+INNER: Final = ("hidden", "output", "shared_hidden", "shared_output")
+"""Parts whose gradients are alive together in the backward pass, beside those of the routed ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLayer:
+    """One layer, one micro-batch, one device. [B]"""
+
+    whole: Bytes
+    """All that the backward pass of the layer needs at one time."""
+    kept: Bytes
+    """What waits for it, Eq. (29); the same without selective recomputation."""
+    input: Bytes
+    """The layer's input, A_in."""
+    gradients: Bytes
+    """Gradients that the backward pass makes on its way."""
+
+
+def tokens_in_flight(workload: Workload, strategy: Strategy) -> Count:
+    """Tokens of a micro-batch on one device. [1]"""
+    return strategy.mbs * (workload.training.sequence / strategy.cp)
+
+
+def stored_layers(
+    workload: Workload, constants: MemoryConstants, strategy: Strategy
+) -> tuple[StoredLayer, StoredLayer | None]:
+    """A layer with a plain FFN and, in a mixture of experts, one with experts."""
+    attention = _attention_parts(workload, constants, strategy)
+    experts = workload.model.experts
+    plain = _layer(workload, constants, strategy, attention | _ffn_parts(workload, strategy, ""))
+    if experts is None:
+        return plain, None
+    return plain, _layer(workload, constants, strategy, attention | _expert_parts(workload, strategy, experts))
+
+
+def _layer(
+    workload: Workload, constants: MemoryConstants, strategy: Strategy, parts: dict[str, Bytes]
+) -> StoredLayer:
+    """Adds up the parts of a layer."""
+    tokens, width, h = tokens_in_flight(workload, strategy), workload.training.precision.activation, workload.model.hidden
+    source = activations.layer_input(tokens, h, width=width, ranks=_spread(strategy))
+    fixed = [name for name in parts if name not in ROUTED]
+    routed = [name for name in parts if name in ROUTED]
+    dropped: frozenset[str] = frozenset()
+    if strategy.recompute is Recompute.SELECTIVE:
+        dropped = frozenset().union(*(DROPPED[module] for module in strategy.recompute_modules))
+    running = memory.chunked_activation(_sum(parts, routed), strategy.chunks)
+    waiting = np.where(np.asarray(strategy.chunks) > 1, 0.0, _sum(parts, routed, dropped)) if routed else 0.0
+    whole = _sum(parts, fixed) + running
+    kept = _sum(parts, fixed, dropped) + waiting
+    gathered = constants.gathered_input * (width * tokens * h)
+    return StoredLayer(
+        whole=constants.activation_scale * whole + gathered,
+        kept=constants.activation_scale * kept + gathered,
+        input=source,
+        gradients=constants.backward_copies * (_sum(parts, [n for n in INNER if n in parts]) + running),
+    )
+
+
+def _sum(parts: dict[str, Bytes], names: Iterable[str], dropped: frozenset[str] = frozenset()) -> Bytes:
+    """Bytes of the named parts without those dropped. [B]"""
+    total: Bytes = 0.0
+    for name in names:
+        if name not in dropped:
+            total = total + (0.5 * parts[name] if "half" in dropped and name in HALVED else parts[name])
+    return total
+
+
+def _spread(strategy: Strategy) -> Count:
+    """Ranks that share the residual stream. [1]"""
+    return strategy.tp if strategy.sequence_parallel else 1.0
+
+
+def _attention_parts(workload: Workload, constants: MemoryConstants, strategy: Strategy) -> dict[str, Bytes]:
+    """Norms and attention; also the residual stream of the feed-forward half."""
+    model, a, t, spread = workload.model, workload.model.attention, strategy.tp, _spread(strategy)
+    tokens, width = tokens_in_flight(workload, strategy), workload.training.precision.activation
+    parts = {
+        "residual": activations.residual_activation(tokens, model.hidden, width=width, ranks=spread),
+        "norms": activations.norm_activation(tokens, model.hidden, width=width, ranks=spread),
+        "scores": activations.score_activation(
+            tokens, a.heads, workload.training.sequence, score=constants.score, ranks=t
+        ),
+    }
+    if np.any(np.asarray(constants.mask) > 0):
+        parts["masks"] = activations.mask_activation(tokens, model.hidden, mask=constants.mask, ranks=spread)
+    if isinstance(a, LatentAttention):
+        query, value = a.heads * (a.nope_dim + a.rope_dim), a.heads * a.value_dim
+        parts["up_projections"] = activations.projection_activation(
+            tokens, query, query, value, width=width, ranks=t
+        )
+        parts["latents"] = activations.latent_activation(
+            tokens, a.query_rank, a.kv_rank, a.rope_dim, width=width, ranks=spread
+        )
+    else:
+        value, key = a.heads * a.head_dim, a.kv_heads * a.head_dim
+        parts["projections"] = activations.projection_activation(tokens, value, key, key, width=width, ranks=t)
+    parts["context"] = activations.context_activation(tokens, value, width=width, ranks=t)
+    return parts
+
+
+def _ffn_parts(workload: Workload, strategy: Strategy, prefix: str, ffn: Count | None = None) -> dict[str, Bytes]:
+    """A feed-forward block that every token passes."""
+    model, t = workload.model, strategy.tp
+    tokens, width = tokens_in_flight(workload, strategy), workload.training.precision.activation
+    f, inputs = model.ffn if ffn is None else ffn, 2.0 if model.gated else 1.0
+    return {
+        f"{prefix}hidden": activations.ffn_hidden_activation(tokens, f, inputs, width=width, ranks=t),
+        f"{prefix}output": activations.ffn_output_activation(tokens, f, width=width, ranks=t),
+    }
+
+
+def _expert_parts(workload: Workload, strategy: Strategy, experts: Experts) -> dict[str, Bytes]:
+    """Router, routed experts of the fullest device, and shared experts."""
+    model, width = workload.model, workload.training.precision.activation
+    tokens, inputs = tokens_in_flight(workload, strategy), 2.0 if model.gated else 1.0
+    routed = activations.routed_tokens(
+        tokens, experts.top_k, experts.imbalance, tensor=strategy.tp, expert_tensor=strategy.etp
+    )
+    return {
+        "router": activations.router_activation(tokens, experts.count, ranks=strategy.tp),
+        "dispatch": activations.dispatch_activation(routed, model.hidden, width=width),
+        "expert_hidden": activations.ffn_hidden_activation(
+            routed, experts.width, inputs, width=width, ranks=strategy.etp
+        ),
+        "expert_output": activations.ffn_output_activation(
+            routed, experts.width, width=width, ranks=strategy.etp
+        ),
+        **_ffn_parts(workload, strategy, "shared_", experts.shared_width),
+    }
