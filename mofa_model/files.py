@@ -1,0 +1,74 @@
+"""Files that people name: read whole or refused in one line, written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from mofa_model.errors import BadFile
+
+LARGEST: Final = 8 * 2**20
+"""Bytes that a file from outside may have: a hundred times any manifest or model configuration."""
+
+
+def read_text(path: Path | str, *, largest: int = LARGEST) -> str:
+    """A UTF-8 text file of at most `largest` bytes; `-` is standard input."""
+    try:
+        if str(path) == "-":
+            data = sys.stdin.buffer.read(largest + 1)
+        else:
+            with Path(path).open("rb") as file:
+                data = file.read(largest + 1)
+    except OSError as error:
+        raise BadFile(path, f"cannot be read: {_why(error)}") from error
+    except ValueError as error:  # a NUL byte in the name
+        raise BadFile(repr(path), f"cannot be read: {error}") from error
+    if len(data) > largest:
+        raise BadFile(path, f"has more than {largest} bytes; give a smaller file")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadFile(path, f"is not UTF-8 text: byte {error.start} cannot be decoded") from error
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write a file so that every reader, at any moment, sees the old text or the new one.
+
+    The text goes to a file beside the target, which then takes its name; an interruption leaves the target untouched. A
+    link stays a link, and a file keeps its permissions.
+    """
+    target = Path(path).resolve()
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as error:
+        raise BadFile(path, f"cannot be written: {_why(error)}") from error
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(_mode(target))
+        Path(name).replace(target)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        if isinstance(error, OSError):
+            raise BadFile(path, f"cannot be written: {_why(error)}") from error
+        raise
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+def _mode(target: Path) -> int:
+    """Permissions of the file that is replaced, or those that a new file gets here."""
+    if target.exists():
+        return target.stat().st_mode & 0o7777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

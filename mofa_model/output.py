@@ -1,0 +1,185 @@
+"""What a verb answers, printed in the form that was asked for.
+
+    def configure(parser):
+        output.add_options(parser)
+
+    def run(arguments):
+        output.emit(arguments.output, [table], document={"step_seconds": 4.2})
+        return 0
+
+Tables on a terminal are drawn by rich; piped, they are plain text of at most 80 columns. JSON and YAML hold `document`,
+or the tables themselves where a verb has none; a number that is not finite is refused, because JSON has no word for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import math
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from mofa_model.tables import Table, as_csv, as_html, as_markdown, for_people, plain
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+FORMS: Final = ("table", "wide", "json", "yaml", "csv", "markdown", "html")
+
+_PATIENCE: Final = 1.0
+"""Seconds of work before a progress bar is worth looking at."""
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Give a verb the options `-o FORM` and `--json`; both end in `arguments.output`."""
+    group = parser.add_argument_group("output").add_mutually_exclusive_group()
+    group.add_argument(
+        "-o", "--output", choices=FORMS, default="table", help="form of the answer (default: table)"
+    )
+    group.add_argument("--json", dest="output", action="store_const", const="json", help="short for -o json")
+
+
+def emit(form: str, tables: Sequence[Table], document: Any = None, *, stream: TextIO | None = None) -> None:
+    """Print tables, or in JSON and YAML the document, to `stream` (standard output)."""
+    out = stream or sys.stdout
+    if form in ("table", "wide") and out.isatty():
+        _draw(tables, out, wide=form == "wide")
+    else:
+        out.write(render(form, tables, document))
+
+
+def render(form: str, tables: Sequence[Table], document: Any = None) -> str:
+    """The text that `emit` writes where there is no terminal."""
+    if form in ("json", "yaml"):
+        data = as_data(as_document(tables) if document is None else document)
+        return as_json(data) if form == "json" else _yaml(data)
+    if form == "html":
+        return as_html(tables)
+    write: dict[str, Callable[[Table], str]] = {
+        "table": plain,
+        "wide": lambda table: plain(table, wide=True),
+        "csv": as_csv,
+        "markdown": as_markdown,
+    }
+    return "\n".join(write[form](table) for table in tables)
+
+
+def as_document(tables: Sequence[Table]) -> Any:
+    """Tables for machines: one object, or a list where there are several."""
+    documents = [
+        {
+            "title": table.title,
+            "units": {column.key: column.unit for column in table.columns if column.unit},
+            "rows": [
+                dict(zip((column.key for column in table.columns), row, strict=True)) for row in table.rows
+            ],
+            "notes": list(table.notes),
+        }
+        for table in tables
+    ]
+    return documents[0] if len(documents) == 1 else documents
+
+
+def as_json(document: Any) -> str:
+    """A document as JSON text, its keys in the order given."""
+    return json.dumps(as_data(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_data(value: Any, at: str = "document") -> Any:
+    """Dataclasses, enums and arrays as what JSON knows; `at` names the place in an error."""
+    if isinstance(value, enum.Enum):
+        return as_data(value.value, at)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{at} is {value}, which JSON cannot say")
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: as_data(getattr(value, f.name), f"{at}.{f.name}") for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(as_data(key, at)): as_data(item, f"{at}.{key}") for key, item in value.items()}
+    if hasattr(value, "tolist"):  # numpy arrays and scalars, without importing numpy
+        return as_data(value.tolist(), at)
+    if isinstance(value, Iterable):
+        return [as_data(item, f"{at}[{i}]") for i, item in enumerate(value)]
+    return str(value)
+
+
+@contextmanager
+def progress(what: str, total: float | None = None) -> Iterator[Callable[[float], None]]:
+    """Show progress on standard error, where it is a terminal, for work of more than a second.
+
+    with progress("searching", total=len(blocks)) as advance:
+        for block in blocks:
+            ...
+            advance(1)
+    """
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    began, done = monotonic(), 0.0
+    bar: Progress | None = None
+
+    def advance(amount: float) -> None:
+        nonlocal done, bar
+        done += amount
+        if bar is None and monotonic() - began > _PATIENCE:
+            from rich.console import Console
+            from rich.progress import Progress
+
+            bar = Progress(console=Console(stderr=True), transient=True)
+            bar.add_task(what, total=total)
+            bar.start()
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=done)
+
+    try:
+        yield advance
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+def _yaml(data: Any) -> str:
+    import io
+
+    from ruamel.yaml import YAML
+
+    text = io.StringIO()
+    writer = YAML()
+    writer.default_flow_style = False
+    writer.width = 4096
+    writer.dump(data, text)
+    return text.getvalue()
+
+
+def _draw(tables: Sequence[Table], out: TextIO, *, wide: bool) -> None:
+    """Tables on a terminal; text of users is never read as markup."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as Drawing
+    from rich.text import Text
+
+    console = Console(file=out, highlight=False, markup=False)
+    for table in tables:
+        told = for_people(table, wide=wide)
+        drawing = Drawing(
+            title=Text(told.title, style="bold") if told.title else None,
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+        )
+        for column in told.columns:
+            number = column.align == "right"  # never broken over two lines
+            drawing.add_column(Text(column.name), justify="right" if number else "left", no_wrap=number)
+        for row in told.rows:
+            drawing.add_row(*(Text(str(cell)) for cell in row))
+        if wide:
+            console.width = max(console.width, console.measure(drawing).maximum)
+        console.print(drawing)
+        for note in told.notes:
+            console.print(note, style="dim")

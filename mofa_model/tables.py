@@ -1,0 +1,212 @@
+"""A table as a value, and its text in each form: plain, markdown, CSV, HTML. Pure; `output` prints it.
+
+    Table(
+        title="Step time",
+        columns=(Column("term"), Column("time", unit="s"), Column("share", unit="%")),
+        rows=(("compute", 4.2, 0.81), ("pipeline bubble", 0.31, 0.06)),
+    )
+
+People read `4.2 s` and `81 %`; machines get 4.2 and 0.81 with every digit. A cell that has no value is None.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+Cell: TypeAlias = str | int | float | bool | None
+
+_DIMENSIONS: Final = ("s", "B", "B/s", "FLOP", "FLOP/s", "1/s")
+"""Units that people read with a prefix in the cell, not in the heading."""
+
+_NARROWEST: Final = 12
+"""A text column is wrapped to no fewer characters than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: what it holds and how people read it."""
+
+    name: str
+    """The heading; the key in JSON is the same in small letters, with _ for spaces."""
+
+    unit: str = ""
+    """`s`, `B`, `B/s`, `FLOP`, `FLOP/s`, `1/s` get a prefix for people; `%` shows a ratio; others stand in the heading."""
+
+    align: Literal["auto", "left", "right"] = "auto"
+    """`auto` is right where the first value is a number."""
+
+    wide: bool = False
+    """Shown by `-o wide` and to machines only."""
+
+    @property
+    def key(self) -> str:
+        """The name as machines write it."""
+        return self.name.lower().replace(" ", "_").replace("-", "_")
+
+    @property
+    def heading(self) -> str:
+        """The name with its unit, where the cells do not carry it."""
+        return self.name if self.unit in ("", "%", *_DIMENSIONS) else f"{self.name} [{self.unit}]"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """Rows under columns, with a title above and notes below."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    title: str = ""
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Every row has one cell for each column."""
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"{self.title}: {len(row)} cells under {len(self.columns)} columns: {row}")
+
+
+def shown(cell: Cell, unit: str = "") -> str:
+    """A cell as people read it.
+
+    >>> shown(0.0042, "s"), shown(0.413, "%"), shown(123456.789), shown(None)
+    ('4.2 ms', '41.3 %', '123456.8', '-')
+    """
+    if cell is None:
+        return "-"
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, str):
+        return _one_line(cell)
+    if unit == "%":
+        return f"{100 * cell:.1f} %"
+    if unit in _DIMENSIONS:
+        from mofa_model import units
+
+        return "0" if cell == 0 else units.format(float(cell), unit)
+    return str(cell) if isinstance(cell, int) else f"{cell:.7g}" if abs(cell) >= 1000 else f"{cell:.4g}"
+
+
+def for_people(table: Table, *, wide: bool = False) -> Table:
+    """The same table with every cell as text, and without the columns that only `wide` shows."""
+    kept = [i for i, column in enumerate(table.columns) if wide or not column.wide]
+    columns = tuple(
+        Column(table.columns[i].heading, align="right" if _is_right(table, i) else "left") for i in kept
+    )
+    rows = tuple(tuple(shown(row[i], table.columns[i].unit) for i in kept) for row in table.rows)
+    return Table(title=table.title, columns=columns, rows=rows, notes=table.notes)
+
+
+def plain(table: Table, *, wide: bool = False, width: int = 80) -> str:
+    """Aligned text; without `wide`, long text columns are wrapped until a line takes at most `width` characters."""
+    told = for_people(table, wide=wide)
+    grid = [[column.name for column in told.columns], *([str(cell) for cell in row] for row in told.rows)]
+    widths = [max((len(cell) for cell in cells), default=0) for cells in zip(*grid, strict=True)]
+    if not wide:
+        widths = _narrowed(widths, told.columns, width)
+    lines = [table.title] if table.title else []
+    for number, row in enumerate(grid):
+        lines += _wrapped(row, widths, told.columns)
+        if number == 0:
+            lines.append("  ".join("-" * size for size in widths))
+    lines += [line for note in table.notes for line in (textwrap.wrap(note, width) or [""])]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def as_markdown(table: Table, *, wide: bool = True) -> str:
+    """A table as most renderers of markdown know it."""
+    told = for_people(table, wide=wide)
+    rule = ["--:" if column.align == "right" else "---" for column in told.columns]
+    grid = [[column.name for column in told.columns], rule, *told.rows]
+    escaped = [[str(cell).replace("|", "\\|") for cell in row] for row in grid]
+    lines = [f"### {table.title}", ""] if table.title else []
+    lines += [f"| {' | '.join(row)} |" for row in escaped]
+    lines += ["", *table.notes] if table.notes else []
+    return "\n".join(lines) + "\n"
+
+
+def as_csv(table: Table) -> str:
+    """Keys in the first row, then the values with every digit; title and notes are left out."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([column.key for column in table.columns])
+    writer.writerows(["" if cell is None else cell for cell in row] for row in table.rows)
+    return text.getvalue()
+
+
+def as_html(tables: Sequence[Table]) -> str:
+    """One page that needs nothing else."""
+    title = html.escape(tables[0].title if tables else "mofa")
+    body = "\n".join(_section(for_people(table, wide=True)) for table in tables)
+    return (
+        f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>\n'
+        f"<style>{_STYLE}</style>\n{body}\n</html>\n"
+    )
+
+
+_STYLE: Final = (
+    "body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:#1b1f24}"
+    "table{border-collapse:collapse;margin:.5rem 0}th,td{padding:.25rem .8rem;border-bottom:1px solid #d5dae0;"
+    "text-align:left;vertical-align:top}th{border-bottom-width:2px}.r{text-align:right;"
+    "font-variant-numeric:tabular-nums}p{color:#57606a;margin:.2rem 0}"
+)
+
+
+def _section(told: Table) -> str:
+    def row(cells: Sequence[Cell], tag: str) -> str:
+        marks = (' class="r"' if column.align == "right" else "" for column in told.columns)
+        tagged = (
+            f"<{tag}{mark}>{html.escape(str(cell))}</{tag}>" for mark, cell in zip(marks, cells, strict=True)
+        )
+        return f"<tr>{''.join(tagged)}</tr>"
+
+    head = row([column.name for column in told.columns], "th")
+    rows = "\n".join(row(cells, "td") for cells in told.rows)
+    notes = "".join(f"\n<p>{html.escape(note)}</p>" for note in told.notes)
+    heading = f"<h2>{html.escape(told.title)}</h2>\n" if told.title else ""
+    return f"{heading}<table>\n<thead>{head}</thead>\n<tbody>\n{rows}\n</tbody>\n</table>{notes}"
+
+
+def _is_right(table: Table, index: int) -> bool:
+    column = table.columns[index]
+    if column.align != "auto":
+        return column.align == "right"
+    first = next((row[index] for row in table.rows if row[index] is not None), "")
+    return isinstance(first, int | float) and not isinstance(first, bool)
+
+
+def _narrowed(widths: list[int], columns: tuple[Column, ...], width: int) -> list[int]:
+    """Take from the widest text column, one character at a time, until the line fits or no column can give."""
+    sizes = list(widths)
+    while sum(sizes) + 2 * (len(sizes) - 1) > width:
+        giving = [i for i, c in enumerate(columns) if c.align == "left" and sizes[i] > _NARROWEST]
+        if not giving:
+            break
+        sizes[max(giving, key=lambda i: sizes[i])] -= 1
+    return sizes
+
+
+def _wrapped(row: list[str], widths: list[int], columns: tuple[Column, ...]) -> list[str]:
+    parts = [
+        textwrap.wrap(cell, size) if len(cell) > size else [cell]
+        for cell, size in zip(row, widths, strict=True)
+    ]
+    height = max((len(part) for part in parts), default=0)
+    padded = [part + [""] * (height - len(part)) for part in parts]
+    return [
+        "  ".join(
+            part[i].rjust(size) if column.align == "right" else part[i].ljust(size)
+            for part, size, column in zip(padded, widths, columns, strict=True)
+        )
+        for i in range(height)
+    ]
+
+
+def _one_line(text: str) -> str:
+    """Text of users without line breaks and without what would steer a terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)

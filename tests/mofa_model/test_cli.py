@@ -1,0 +1,168 @@
+"""The shell around the verbs: what goes wrong becomes one line and an exit code, and the start is quick."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
+import pytest
+
+from mofa_model import cli, verbs
+
+
+@pytest.fixture
+def foreign(monkeypatch, tmp_path):
+    """Register the source of a verb named `borrowed` as another distribution would, and run it."""
+
+    def run(source, *arguments):
+        name = f"borrowed_{abs(hash(source))}"
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(source))
+        monkeypatch.syspath_prepend(str(tmp_path))
+        points = EntryPoints([EntryPoint(name="borrowed", value=name, group=verbs.GROUP)])
+        monkeypatch.setattr("importlib.metadata.entry_points", lambda *, group: points.select(group=group))
+        return cli.main(["borrowed", *arguments])
+
+    return run
+
+
+def configured(body):
+    return f"from mofa_model import errors\ndef configure(parser): parser.add_argument('--n', type=int)\ndef run(arguments): {body}\n"
+
+
+def test_without_arguments_the_verbs_are_listed_and_the_exit_code_is_0(capsys):
+    assert cli.main([]) == 0
+    listing = capsys.readouterr().out
+    assert all(f"  {name} " in listing for name in verbs.ours())
+
+
+def test_the_version_is_that_of_the_distribution(capsys):
+    from importlib.metadata import version
+
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"mofa {version('mofa-advisor')}\n"
+
+
+def test_only_verbs_whose_module_exists_are_listed():
+    here = Path(verbs.__file__).parent
+    assert set(verbs.ours()) == {path.stem for path in here.glob("*.py")} & set(verbs.SUMMARIES)
+
+
+def test_every_verb_module_has_a_summary_and_both_functions():
+    here = Path(verbs.__file__).parent
+    for name in sorted(path.stem for path in here.glob("[a-z]*.py")):
+        assert name in verbs.SUMMARIES
+        verb = verbs.load(name)
+        assert callable(verb.configure)
+        assert callable(verb.run)
+
+
+def test_every_verb_explains_itself(capsys):
+    for verb in verbs.ours():
+        with pytest.raises(SystemExit) as stop:
+            cli.main([verb, "--help"])
+        assert stop.value.code == 0
+        assert f"usage: mofa {verb}" in capsys.readouterr().out
+
+
+def test_a_misspelt_verb_exits_with_2_and_one_line(capsys):
+    assert cli.main(["explian"]) == 2
+    assert capsys.readouterr().err.startswith("mofa explian: verb: unknown name 'explian'; ")
+
+
+def test_a_verb_of_another_distribution_runs_and_its_exit_code_is_kept(foreign):
+    assert foreign(configured("return arguments.n"), "--n", "5") == 5
+
+
+def test_a_verb_of_another_distribution_is_listed_with_its_module(foreign, capsys):
+    foreign(configured("return 0"))
+    assert cli.main([]) == 0
+    assert "borrowed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "error, code",
+    [
+        ("errors.BadValue('gpus', -1, 'give at least 1')", 2),
+        ("errors.NoFeasibleStrategy('all 12 run out of memory')", 3),
+        ("errors.SourceUnreachable('prometheus: no answer in 5 s')", 4),
+        ("errors.MofaError('two\\nlines')", 1),
+    ],
+)
+def test_our_errors_become_one_line_and_their_exit_code(foreign, capsys, error, code):
+    assert (
+        foreign(
+            f"from mofa_model import errors\ndef configure(parser): ...\ndef run(arguments): raise {error}\n"
+        )
+        == code
+    )
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("mofa borrowed: ")
+    assert said.err.count("\n") == 1
+
+
+def test_a_wrong_option_exits_with_2_and_one_line(foreign, capsys):
+    with pytest.raises(SystemExit) as stop:
+        foreign(configured("return 0"), "--n", "many")
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == "mofa borrowed: argument --n: invalid int value: 'many'\n"
+
+
+def test_an_unexpected_error_is_one_line_that_asks_to_report_it(foreign, capsys, monkeypatch):
+    monkeypatch.delenv(cli.TRACEBACK, raising=False)
+    assert foreign(configured("1 / 0")) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("mofa borrowed: ZeroDivisionError: division by zero; this is our fault")
+    assert said.count("\n") == 1
+
+
+def test_the_traceback_of_an_unexpected_error_is_shown_when_asked_for(foreign, monkeypatch):
+    monkeypatch.setenv(cli.TRACEBACK, "1")
+    with pytest.raises(ZeroDivisionError):
+        foreign(configured("return 1 / 0"))
+
+
+def test_an_interruption_exits_with_130_and_says_nothing(foreign, capsys):
+    assert foreign("def configure(parser): ...\ndef run(arguments): raise KeyboardInterrupt\n") == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    with subprocess.Popen(
+        [sys.executable, "-m", "mofa_model"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        complaint = process.stderr.read()
+    assert (process.returncode, complaint) == (0, b"")
+
+
+def test_a_real_sigint_ends_quietly(tmp_path):
+    (tmp_path / "waiting.py").write_text(
+        "import sys, time\nsys.modules['mofa_model.verbs.waiting'] = sys.modules[__name__]\n"
+        "def configure(parser): ...\ndef run(arguments):\n    print('ready', flush=True)\n    time.sleep(60)\n"
+    )
+    program = (
+        "import sys; from mofa_model import cli, verbs; import waiting;"
+        "verbs.ours = lambda: {'waiting': ''}; sys.exit(cli.main(['waiting']))"
+    )
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as process:
+        assert process.stdout.readline().strip() == b"ready"
+        process.send_signal(signal.SIGINT)
+        complaint = process.stderr.read()
+    assert (process.returncode, complaint) == (130, b"")
+
+
+def test_help_imports_nothing_slow():
+    program = (
+        "import sys; from mofa_model import cli; cli.main([]);"
+        "slow = {'numpy', 'scipy', 'pydantic', 'rich', 'ruamel', 'matplotlib'} & set(sys.modules);"
+        "sys.exit(f'imported {slow}' if slow else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
