@@ -19,11 +19,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from mofa_model import units
+from mofa_model.equations.parameters import (
+    attention_flops_per_token,
+    embedding_parameters,
+    forward_flops_per_token,
+    total_parameters,
+)
 from mofa_model.errors import BadValue
-from mofa_model.spec import Cluster, LatentAttention, Transformer, Workload
+from mofa_model.spec import Cluster, Transformer, Workload
 from mofa_model.strategy import Recompute, Strategy
 from mofa_model.units import GIB, Count, Flop, Numeric, Seconds
 from mofa_model.validate.record import Record
@@ -152,18 +156,18 @@ def flops_per_token(
         raise BadValue("flops_formula", formula, f"one of {', '.join(FORMULAS)}")
     if basis not in BASES:
         raise BadValue("flops_basis", basis, f"one of {', '.join(BASES)}")
-    core = attention_flops(model, sequence) * (0.5 if formula == "causal" else 1.0)
-    head = 2 * model.hidden * model.vocabulary * (2 if formula == "head_counted_twice" else 1)
-    layers = layer_flops(model)
-    if formula == "6n_full":
-        embedding = model.vocabulary * model.hidden * (1 if model.tied_embeddings else 2)
-        layers = 2 * (parameters or layers / 2 + embedding)
-        head = 0.0
     if basis == "hardware":
         basis = _HARDWARE.get(_recomputed(strategy), "model")
-    passes = 4 if basis == "hardware_full_recompute" else 3
-    cores = 2 if basis == "hardware_selective_recompute" else 1
-    return passes * (layers + cores * core) + 3 * head
+    core = model.layers * attention_flops_per_token(model, sequence)
+    head = embedding_parameters(model) * 2
+    if formula == "6n_full":
+        forward = 2 * (parameters or total_parameters(model)) + core
+        head = 0.0
+    else:
+        convention, twice = ("causal" if formula == "causal" else "full"), formula == "head_counted_twice"
+        forward = forward_flops_per_token(model, sequence, convention=convention, head_counted_twice=twice)
+    again = {"hardware_full_recompute": forward - head, "hardware_selective_recompute": 3 * core}
+    return 3 * forward + again.get(basis, 0.0)
 
 
 def _recomputed(strategy: Strategy) -> Recompute:
@@ -172,32 +176,3 @@ def _recomputed(strategy: Strategy) -> Recompute:
     return (
         Recompute.NONE if selective and "core_attn" not in strategy.recompute_modules else strategy.recompute
     )
-
-
-def attention_flops(model: Transformer, sequence: Count) -> Flop:
-    """Forward FLOPs of full s x s attention for a token, over all layers. [FLOP]
-
-    A layer with 32 heads of 128 at 4096 tokens: 4 x 4096 x 4096 = 67 MFLOP.
-    """
-    a = model.attention
-    width = (a.nope_dim + a.rope_dim + a.value_dim) / 2 if isinstance(a, LatentAttention) else a.head_dim
-    return model.layers * 4 * sequence * a.heads * width
-
-
-def layer_flops(model: Transformer) -> Flop:
-    """Forward FLOPs of the linear parts of all layers for a token: two per parameter that it meets. [FLOP]"""
-    h, a = model.hidden, model.attention
-    if isinstance(a, LatentAttention):
-        query = a.heads * (a.nope_dim + a.rope_dim)
-        direct = np.where(np.asarray(a.query_rank) > 0, a.query_rank * (h + query), h * query)
-        latent = h * (a.kv_rank + a.rope_dim) + a.kv_rank * a.heads * (a.nope_dim + a.value_dim)
-        attention = direct + latent + a.heads * a.value_dim * h
-    else:
-        attention = h * a.head_dim * (2 * a.heads + 2 * a.kv_heads)
-    matrices = 3 if model.gated else 2
-    dense = matrices * h * model.ffn
-    if model.experts is None:
-        return model.layers * 2 * (attention + dense)
-    e = model.experts
-    sparse = h * e.count + matrices * h * (e.top_k * e.width + e.shared_width)
-    return 2 * (model.layers * attention + e.dense_layers * dense + (model.layers - e.dense_layers) * sparse)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -15,8 +16,8 @@ from mofa_model.estimate import Estimate, estimate
 from mofa_model.spec import Calibration, Cluster, Workload
 from mofa_model.strategy import Recompute, Strategy
 from mofa_model.validate.batches import Batch, Resolve, batches, singles
-from mofa_model.validate.cases import CalibrationKey, Case, Unsupported
-from mofa_model.validate.score import Scored
+from mofa_model.validate.cases import CalibrationKey, Case, Unsupported, load
+from mofa_model.validate.score import Scored, out_of_memory, pick_regret, summary
 
 Estimator: TypeAlias = Callable[[Workload, Cluster, Strategy], Estimate]
 """What prices a batch: the estimate, or a stand-in in tests."""
@@ -132,3 +133,19 @@ def activation_ratios(
 
     whole = stored(sequence_parallel=False, recompute=Recompute.NONE)
     return {variant: stored(**changes) / whole for variant, changes in RATIOS.items()}
+
+
+def validate_steps(path: Path | str) -> dict[str, Any]:
+    """What `mofa validate steps` answers for a file: cases, unsupported ones with reasons, summary."""
+    cases, unread = load(path)
+    found = predict(cases)
+    rows = scored(cases, found)
+    figures = summary(rows)
+    if any(case.group for case in cases):
+        figures["pick_regret"] = pick_regret(rows)
+        figures["oom"] = out_of_memory(cases, found.oversized())
+    return {
+        "cases": [row.row() for row in rows],
+        "unsupported": [{"id": item.id, "reason": item.reason} for item in (*unread, *found.unsupported)],
+        "summary": figures,
+    }
