@@ -14,7 +14,7 @@ from mofa_model.errors import BadValue
 from mofa_model.spec.checks import not_negative, positive, share, whole
 from mofa_model.units import DAY, BytesPerSecond, Seconds
 
-RECOVERY_LAWS = ("deterministic", "exponential", "lognormal", "gamma")
+RECOVERY_LAWS = ("deterministic", "exponential", "lognormal")
 FAILURE_LAWS = ("exponential", "weibull", "mixture")
 PRIOR_WEIGHT = 2.0
 """Failures that an assumed rate is worth: published fleets differ tenfold, which is the 90 % interval of Gamma(2)."""
@@ -25,7 +25,7 @@ class FailureRate:
     """A Gamma posterior of failures per node-second."""
 
     failures: float
-    """Failures seen, with the prior's; infinite = the rate is known exactly (then `exposure` is too). [1]"""
+    """Failures seen, with the prior's. [1]"""
     exposure: float
     """Node-time watched, with the prior's. [node s]"""
     exactly: float | None = None
@@ -60,9 +60,9 @@ class RecoveryTime:
     mean: Seconds
     """Mean: detect, diagnose, schedule, load, warm up. [s]"""
     law: str = "lognormal"
-    """deterministic, exponential, lognormal or gamma."""
+    """deterministic, exponential or lognormal."""
     cv: float = 1.0
-    """Standard deviation over mean; used by lognormal and gamma. [1]"""
+    """Standard deviation over mean; used by lognormal. [1]"""
 
     def __post_init__(self) -> None:
         if self.law not in RECOVERY_LAWS:

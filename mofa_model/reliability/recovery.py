@@ -1,0 +1,154 @@
+"""Recovery times by class: means, Laplace transforms, and the quadrature that every other law needs.
+
+A recovery law enters the exact model in two ways: through E exp(-Lam R) when failures are Poisson, and through
+E f(R) for any other law of failures, which `nodes_of` turns into a short weighted sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.spec.reliability import Reliability, RecoveryTime
+from mofa_model.units import Count, Numeric, Ratio, Seconds
+
+_STEPS: Final = np.linspace(-7.5, 7.5, 65)
+"""Trapezoid nodes in standard deviations: for a Gaussian weight the rule is exact to 1e-12."""
+_WEIGHTS: Final = np.exp(-0.5 * _STEPS * _STEPS) / np.sum(np.exp(-0.5 * _STEPS * _STEPS))
+_LOG_STEPS: Final = np.linspace(-34.0, 4.0, 129)
+"""Trapezoid nodes of log(R / mean) for the exponential law, from 1e-15 to 55 means."""
+_LOG_WEIGHTS: Final = np.exp(_LOG_STEPS - np.exp(_LOG_STEPS)) / np.sum(np.exp(_LOG_STEPS - np.exp(_LOG_STEPS)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """One cause of failures of the job: its rate, its recovery, the tier it restores from."""
+
+    name: str
+    """Recovery class or domain."""
+    rate: Numeric
+    """Failures of the job from this cause. [1/s]"""
+    recoveries: tuple[RecoveryTime, ...]
+    """Independent parts of the recovery time: the queue, then the recovery."""
+    tier: int
+    """Nearest tier that survives."""
+
+
+def sources_of(nodes: Count, reliability: Reliability) -> tuple[Source, ...]:
+    """The causes of failure of a job on `nodes` nodes: N lambda of each class, N / h of each domain. []
+
+    Source: independent Poisson processes add.
+    """
+    queue = () if reliability.queue is None else (reliability.queue,)
+    classes = (
+        Source(
+            name=c.name,
+            rate=nodes * c.rate.mean,
+            recoveries=(*(queue if c.queues else ()), c.recovery),
+            tier=c.tier,
+        )
+        for c in reliability.classes
+    )
+    domains = (
+        Source(name=d.name, rate=nodes / d.nodes * d.rate, recoveries=(*queue, d.recovery), tier=d.tier)
+        for d in reliability.domains
+    )
+    return (*classes, *domains)
+
+
+def job_rate(sources: tuple[Source, ...]) -> Numeric:
+    """Failures of the job from all causes (Lam). Source: independent Poisson processes add. [1/s]"""
+    total: Numeric = 0.0
+    for source in sources:
+        total = total + source.rate
+    return total
+
+
+def mean_of(recoveries: tuple[RecoveryTime, ...]) -> Seconds:
+    """Mean recovery time of a cause, its parts added. Source: linearity. [s]
+
+    >>> mean_of((RecoveryTime(mean=60.0), RecoveryTime(mean=300.0)))
+    360.0
+    """
+    return sum((r.mean for r in recoveries), 0.0)
+
+
+def laplace_of(recovery: RecoveryTime, rate: Numeric) -> Ratio:
+    """E exp(-s R), the chance that no failure comes while recovering. Source: moment generating functions. [1]
+
+    `rate` is s [1/s].
+
+    >>> round(float(laplace_of(RecoveryTime(mean=600.0, law="exponential"), 1 / 600)), 6)
+    0.5
+    """
+    if _is_fixed(recovery):
+        return np.exp(-rate * recovery.mean)
+    if recovery.law == "exponential":
+        return 1 / (1 + rate * recovery.mean)
+    values, weights = nodes_of(recovery)
+    total: Ratio = 0.0
+    for value, weight in zip(values, weights, strict=True):
+        total = total + weight * np.exp(-rate * value)
+    return total
+
+
+def laplace_slope(recovery: RecoveryTime, rate: Numeric) -> Seconds:
+    """E R exp(-s R), minus the slope of `laplace_of`. Source: moment generating functions. [s]
+
+    >>> round(float(laplace_slope(RecoveryTime(mean=600.0, law="exponential"), 1 / 600)), 6)
+    150.0
+    """
+    values, weights = nodes_of(recovery)
+    total: Seconds = 0.0
+    for value, weight in zip(values, weights, strict=True):
+        total = total + weight * value * np.exp(-rate * value)
+    return total
+
+
+def survival_of_recovery(sources: tuple[Source, ...], rate: Numeric) -> Ratio:
+    """Chance that a recovery is not itself hit by a failure (phi), over causes by their share. Ours. [1]
+
+    `rate` is the job's failures (Lam) [1/s].
+    """
+    phi: Ratio = 0.0
+    total = np.maximum(rate, 1e-300)
+    for source in sources:
+        part: Ratio = source.rate / total
+        for recovery in source.recoveries:
+            part = part * laplace_of(recovery, rate)
+        phi = phi + part
+    return np.where(np.asarray(rate) > 0, phi, 1.0)[()]
+
+
+def nodes_of(recovery: RecoveryTime) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Times and weights with E f(R) = sum of weight x f(time), for smooth f. Source: trapezoid in log R. [s, 1]
+
+    >>> values, weights = nodes_of(RecoveryTime(mean=600.0, cv=1.5))
+    >>> round(float(np.sum(values * weights)), 6)
+    600.0
+    """
+    mean, cv = recovery.mean, recovery.cv
+    if _is_fixed(recovery):
+        return np.array([mean]), np.array([1.0])
+    if recovery.law == "exponential":
+        return mean * np.exp(_LOG_STEPS), _LOG_WEIGHTS
+    sigma = np.sqrt(np.log1p(cv * cv))
+    return mean * np.exp(sigma * _STEPS - 0.5 * sigma * sigma), _WEIGHTS
+
+
+def nodes_of_sum(recoveries: tuple[RecoveryTime, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """As `nodes_of`, for the sum of independent parts. Source: product rule. [s, 1]"""
+    values, weights = np.zeros(1), np.ones(1)
+    for recovery in recoveries:
+        more, shares = nodes_of(recovery)
+        values = np.add.outer(values, more).ravel()
+        weights = np.multiply.outer(weights, shares).ravel()
+    return values, weights
+
+
+def _is_fixed(recovery: RecoveryTime) -> bool:
+    spread = recovery.cv > 0 or recovery.law == "exponential"
+    return recovery.law == "deterministic" or recovery.mean == 0 or not spread

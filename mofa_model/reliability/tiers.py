@@ -1,0 +1,236 @@
+"""The exact model of nested tiers: the Markov chain of restarts, embedded at failures.
+
+A failure of a class that reads tier j restarts the job at tier j's last durable save. Only that position matters, and
+how far behind it the farther tiers' durable saves lie. Three roles are told apart:
+
+    near    the nearest tier that a class reads; restarts there are states (k, b): boundary b in the period, and k, how
+            many of the middle tier's saves in a row never became durable
+    middle  the next tier that a class reads, if any; states are its boundaries
+    far     the last tier; all is durable there, one state, where the chain renews itself
+
+How many of the far tier's saves were missed (m) would make the states many, but the reward is linear in it: so beside
+the stationary law q of the states we solve for h, the mean of m on each state, and
+
+    ETTR = w_far sum over s of [ q(s) lattice_s(H) + h(s) alive_s(H) ] / E[X],     H = first far save durable
+
+Transitions are differences of `alive` at the times of the timeline; any law of `laws` serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.errors import BadValue
+from mofa_model.reliability.laws import Run
+from mofa_model.reliability.timeline import Tiers, Timeline, lag, walk
+from mofa_model.units import Ratio, Seconds
+
+Matrix: TypeAlias = NDArray[Any]
+Curve: TypeAlias = Callable[[Any], Any]
+
+_MOST_STATES = 2400
+"""States of the dense chain; beyond it a solve takes seconds."""
+_NEGLIGIBLE = 1e-9
+"""Chance of k misses in a row below which they count as k - 1."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """What fails: the share of failures that read a tier, and the run after such a failure."""
+
+    tier: int
+    """Tier that these failures read."""
+    share: float
+    """Share of all failures. [1]"""
+    run: Run
+    """Law of the run that follows the recovery."""
+
+
+def ettr(tiers: Tiers, failures: tuple[Failure, ...], cycle: Seconds) -> Ratio:
+    """Exact ETTR of nested tiers with background copies, waits and classes. Ours. [1]
+
+    `cycle` is the mean time from failure to failure [s].
+    """
+    chain = _Chain(tiers, failures)
+    law, missed = chain.stationary()
+    saves = law @ chain.lattice + missed @ chain.alive
+    return float(tiers.work * tiers.every[-1] * saves / cycle)
+
+
+class _Chain:
+    """Transitions between restarts, for one set of tiers and failures."""
+
+    def __init__(self, tiers: Tiers, failures: tuple[Failure, ...]) -> None:
+        by_tier = {f.tier: f for f in failures if f.share > 0}
+        far = len(tiers.every) - 1
+        if any(tier > far for tier in by_tier):
+            raise BadValue("tier", max(by_tier), f"there are {far + 1} tiers, counted from 0")
+        read = sorted(tier for tier in by_tier if tier != far)
+        if len(read) > 2:
+            raise BadValue("tiers", read, "at most two tiers besides the last may be read by failures")
+        near = read[0] if read else far
+        middle = read[1] if len(read) == 2 else far
+        self.roles = (near, middle, far)
+        share = {tier: failure.share for tier, failure in by_tier.items()}
+        self.shares = (
+            share.get(near, 0.0),
+            share[middle] if len(read) == 2 else 0.0,
+            share.get(far, 0.0) if near != far else 0.0,
+        )
+        someone = next(iter(by_tier.values()))
+        self.runs = tuple(by_tier.get(tier, someone).run for tier in self.roles)
+        self._lay_out(tiers, walk(tiers))
+
+    def _lay_out(self, tiers: Tiers, timeline: Timeline) -> None:
+        near, middle, far = self.roles
+        unit = tiers.every[near]
+        self.n = n = tiers.every[far] // unit
+        self.g = g = tiers.every[middle] // unit
+        self.period = timeline.period
+        ends = timeline.ends[::unit, ::unit]
+        boundary = np.arange(2 * n + 1)
+        self.near = ends + np.array([lag(tiers, near, unit * int(p)) for p in boundary])
+        middles = ends + np.array([lag(tiers, middle, unit * int(p - p % g)) for p in boundary])
+        self.middle = middles[:, boundary - boundary % g]
+        self.horizon = ends[:, n] + tiers.background[far]
+        self.depth = self._depth(tiers)
+        if n * self.depth > _MOST_STATES:
+            raise BadValue("every", tiers.every, f"at most {_MOST_STATES} saves of a tier between saves of the last")
+        k, m, first = self.depth, n // g, slice(0, n)
+        h, a = self.horizon, [run.alive for run in self.runs]
+        longest = float(self.near[0, 2 * n] + self.horizon[0] + self.period)
+        self.lattices = [run.lattice_of(self.period, longest) for run in self.runs]
+        s = [f(h[rows]) for f, rows in zip(self.lattices, (first, slice(0, n, g), slice(0, 1)), strict=True)]
+        self.alive = np.concatenate([np.tile(a[0](h), k), a[1](h[::g]), a[2](h[:1])])
+        self.lattice = np.concatenate([np.tile(s[0], k), s[1], s[2]])
+        self.size = k * n + m + 1
+
+    def _depth(self, tiers: Tiers) -> int:
+        """How many misses in a row of the middle tier are told apart."""
+        if not self.shares[1]:
+            return 1
+        wait = np.asarray(self.middle[0, self.g] - self.near[0, self.g])
+        miss = float(1 - self.runs[0].alive(wait) / self.runs[0].alive(0.0 * wait))
+        wanted = 1 if miss <= 0 else 1 + int(np.ceil(np.log(_NEGLIGIBLE) / np.log(min(miss, 0.99))))
+        return max(1, min(wanted, 40, max(2, 1200 // self.n)))
+
+    def stationary(self) -> tuple[Matrix, Matrix]:
+        """Stationary law q of the restarts, and the mean number of missed far saves h on each state."""
+        near, middle = self.n * self.depth, self.n // self.g
+        steps, unread, gained = (np.zeros((self.size, self.size)) for _ in range(3))
+        groups = (
+            (np.arange(self.n), range(self.depth), 0),
+            (np.arange(0, self.n, self.g), range(1), near),
+            (np.zeros(1, dtype=int), range(1), near + middle),
+        )
+        for role, (starts, depths, offset) in enumerate(groups):
+            masses = _Masses(self, self.runs[role].alive, self.lattices[role], starts)
+            for k in depths:
+                rows = slice(offset + k * self.n, offset + k * self.n + len(starts))
+                steps[rows], unread[rows], gained[rows] = masses.rows(k)
+        q = _stationary_law(steps)
+        h = np.linalg.solve((np.eye(self.size) - unread).T, q @ gained)
+        return q, h
+
+
+class _Masses:
+    """Chances that a failure finds given saves durable, for restarts at `starts`.
+
+    Columns are boundaries p: the last one that is durable near. Within a column the middle tier's last save (at or
+    before p) is durable only in the later part, from `split` on. Columns from n on repeat every period; `first` masses
+    are of the first time they are passed, `later` masses of all other times.
+    """
+
+    def __init__(self, chain: _Chain, alive: Curve, lattice: Curve, starts: NDArray[np.int_]) -> None:
+        self.chain, self.starts = chain, starts
+        n, g, t = chain.n, chain.g, chain.period
+        p = np.arange(2 * n)
+        last = p - p % g
+        self.crossed = last > starts[:, None]
+        self.before = last - g > starts[:, None]
+        times, horizon = chain.near[starts], chain.horizon[starts][:, None]
+        begun = p > starts[:, None]
+        here = p == starts[:, None]
+        end = np.where(p + 1 > starts[:, None], times[:, 1:], 0.0)
+        low = np.where(begun, times[:, :-1], 0.0)
+        split = np.clip(np.where(self.crossed, chain.middle[starts][:, :-1], 0.0), low, np.maximum(low, end))
+
+        def first(limit: Matrix | float) -> tuple[Matrix, Matrix]:
+            a, b, c = (alive(np.minimum(x, limit)) for x in (low, split, end))
+            a = np.where(here, 1.0, a)
+            some = begun | here
+            return np.where(some, a - b, 0.0), np.where(some, b - c, 0.0)
+
+        def later(limit: Matrix | float) -> tuple[Matrix, Matrix]:
+            a, b, c = (lattice(np.minimum(x[:, n:], limit) + t) for x in (low, split, end))
+            return a - b, b - c
+
+        self.first, self.later = first(np.inf), later(np.inf)
+        self.first_unread, self.later_unread = first(horizon), later(horizon)
+
+    def rows(self, k: int) -> tuple[Matrix, Matrix, Matrix]:
+        """Rows of the chain for starts with k misses: steps, those without a far save, and their change of m."""
+        n, g, shares = self.chain.n, self.chain.g, self.chain.shares
+        m = n // g
+        passed = np.arange(2 * n) >= n
+        twice = np.arange(2 * n) >= n + g
+        nothing = np.zeros((len(self.starts), n))
+        steps = self._targets(self.first, self.later, k, passed | True, passed | True)
+        unread = self._targets(self.first_unread, (nothing, nothing), k, passed | True, passed | True)
+        gained = self._targets(self.first_unread, self.later_unread, k, passed, twice)
+        stay = self._stayed(self.first_unread)
+        back = (self.starts // g - k) // m
+        index = self.chain.depth * n + (self.starts // g - k) % m
+        gained[np.arange(len(self.starts)), index] += shares[1] * stay * back
+        steps[:, -1] = shares[2]
+        return steps, unread, gained
+
+    def _stayed(self, first: tuple[Matrix, Matrix]) -> Matrix:
+        """Mass that never saw a middle save durable."""
+        early, late = first
+        total: Matrix = np.sum(np.where(self.crossed & self.before, 0.0, early) + np.where(self.crossed, 0.0, late), axis=1)
+        return total
+
+    def _targets(
+        self, first: tuple[Matrix, Matrix], later: tuple[Matrix, Matrix], k: int, fresh_if: Matrix, one_if: Matrix
+    ) -> Matrix:
+        chain = self.chain
+        n, g, depth = chain.n, chain.g, chain.depth
+        m, base, rows = n // g, chain.depth * n, np.arange(len(self.starts))
+        early, late = first
+        fresh = np.where(self.crossed, late, 0.0)
+        one = np.where(self.crossed & self.before, early, 0.0)
+        missed = np.where(self.crossed & ~self.before, early, 0.0)
+        same = np.where(self.crossed, 0.0, early + late)
+        fresh[:, n:] += later[1]
+        one[:, n:] += later[0]
+        out = np.zeros((len(self.starts), chain.size))
+        for kept, mass in ((0, fresh), (1, one), (k + 1, missed), (k, same)):
+            kept = min(kept, depth - 1)
+            out[:, kept * n : kept * n + n] += chain.shares[0] * _folded(mass * fresh_if, n)
+        index = (np.arange(2 * n) // g) % m
+        np.add.at(out, (rows[:, None], base + index), chain.shares[1] * fresh * fresh_if)
+        np.add.at(out, (rows[:, None], base + (index - 1) % m), chain.shares[1] * one * one_if)
+        if bool(np.all(fresh_if)):
+            out[rows, base + (self.starts // g - k) % m] += chain.shares[1] * self._stayed(first)
+        return out
+
+
+def _folded(mass: Matrix, n: int) -> Matrix:
+    return mass[:, :n] + mass[:, n:]
+
+
+def _stationary_law(steps: Matrix) -> Matrix:
+    """The law q with q = q steps, sum q = 1."""
+    size = len(steps)
+    system = (np.eye(size) - steps).T
+    system[-1] = 1.0
+    right = np.zeros(size)
+    right[-1] = 1.0
+    q: Matrix = np.linalg.solve(system, right)
+    return q

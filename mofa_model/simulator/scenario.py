@@ -1,0 +1,103 @@
+"""What is simulated, and how its random times are drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gamma
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from mofa_model.errors import BadValue
+from mofa_model.spec.checks import not_negative, positive, share
+from mofa_model.spec.reliability import FailureLaw, RecoveryTime
+from mofa_model.units import Seconds
+
+Floats = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cause:
+    """One cause of failure."""
+
+    name: str
+    """Recovery class or domain."""
+    share: float
+    """Share of all failures. [1]"""
+    recoveries: tuple[RecoveryTime, ...]
+    """Parts of the recovery time, one after the other."""
+    tier: int = 0
+    """Nearest tier that survives."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scenario:
+    """A job, its checkpoints and its failures."""
+
+    rate: float
+    """Failures of the job. [1/s]"""
+    causes: tuple[Cause, ...]
+    """Causes of failure; their shares add to one."""
+    work: Seconds
+    """Work between saves of the nearest tier. [s]"""
+    every: tuple[int, ...] = (1,)
+    """Saves of the nearest tier for one of each tier. [1]"""
+    blocking: tuple[float, ...] = (0.0,)
+    """Blocking part of each tier's save. [s]"""
+    background: tuple[float, ...] = (0.0,)
+    """Background copy of each tier. [s]"""
+    slowdown: float = 0.0
+    """Relative slowdown of steps while a copy is in flight. [1]"""
+    law: FailureLaw = FailureLaw()
+    """Law of the time between failures."""
+    during_recovery: bool = True
+    """Whether the failure clock runs while the job recovers."""
+
+    def __post_init__(self) -> None:
+        not_negative(rate=self.rate, slowdown=self.slowdown)
+        positive(work=self.work)
+        if not 0 < len(self.every) == len(self.blocking) == len(self.background):
+            raise BadValue("tiers", self.every, "give every, blocking and background for each tier")
+        for cause in self.causes:
+            share(share=cause.share)
+            if cause.tier >= len(self.every):
+                raise BadValue("tier", cause.tier, f"there are {len(self.every)} tiers, counted from 0")
+        if abs(sum(cause.share for cause in self.causes) - 1) > 1e-9:
+            raise BadValue("shares", [c.share for c in self.causes], "shares of failures must add to one")
+
+
+def draw_failures(scenario: Scenario, count: int, generator: Generator) -> Floats:
+    """Times from one failure to the next; infinite when nothing fails. [s]"""
+    law = scenario.law
+    if scenario.rate == 0:
+        return np.full(count, np.inf)
+    mean = 1 / scenario.rate
+    if law.kind == "weibull":
+        return generator.weibull(law.shape, count) * (mean / gamma(1 + 1 / law.shape))
+    times = generator.exponential(1.0, count)
+    if law.kind == "exponential" or law.short_share == 0:
+        return times * mean
+    p = law.short_share
+    long = (1 - p * law.short_mean) / (1 - p)
+    return times * mean * np.where(generator.random(count) < p, law.short_mean, long)
+
+
+def draw_recoveries(scenario: Scenario, causes: NDArray[np.int_], generator: Generator) -> Floats:
+    """Recovery times of failures with these causes. [s]"""
+    times = np.zeros(len(causes))
+    for index, cause in enumerate(scenario.causes):
+        mine = np.flatnonzero(causes == index)
+        for recovery in cause.recoveries:
+            times[mine] += _draw(recovery, len(mine), generator)
+    return times
+
+
+def _draw(recovery: RecoveryTime, count: int, generator: Generator) -> Floats:
+    if recovery.law == "exponential":
+        return generator.exponential(recovery.mean, count)
+    if recovery.law == "lognormal" and recovery.mean > 0 and recovery.cv > 0:
+        spread = np.sqrt(np.log(1 + recovery.cv * recovery.cv))
+        return generator.lognormal(np.log(recovery.mean) - spread * spread / 2, spread, count)
+    return np.full(count, recovery.mean)
