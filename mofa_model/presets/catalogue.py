@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mofa_model import units
 from mofa_model.errors import BadValue
-from mofa_model.presets import tables
+from mofa_model.presets import entries
 from mofa_model.spec import Attention, Device, Experts, LatentAttention, Link, Precision, Transformer
 
 _WIDTHS: Final = tuple(item.name for item in fields(Precision) if item.name not in {"name", "gemm"})
@@ -65,7 +65,7 @@ def model(name: str) -> Transformer:
     >>> model("llama3-405b").layers
     126
     """
-    return _model(tables.resolve("models", name))
+    return _model(entries.resolve("models", name))
 
 
 def device(name: str) -> Device:
@@ -74,7 +74,7 @@ def device(name: str) -> Device:
     >>> device("NVIDIA-H100-80GB-HBM3").peak_bf16
     989000000000000.0
     """
-    return _device(tables.resolve("devices", name))
+    return _device(entries.resolve("devices", name))
 
 
 def device_class(name: str) -> str:
@@ -83,7 +83,7 @@ def device_class(name: str) -> str:
     >>> device_class("h200")
     'h100'
     """
-    given: str = tables.entry("devices", name)["class"]
+    given: str = entries.entry("devices", name)["class"]
     return given
 
 
@@ -93,7 +93,7 @@ def fabric(name: str) -> Fabric:
     >>> fabric("ndr").link.bandwidth
     50000000000.0
     """
-    return _fabric(tables.resolve("fabrics", name))
+    return _fabric(entries.resolve("fabrics", name))
 
 
 def precision(name: str, *, stack: str = "default", fp8_params: bool = False) -> Precision:
@@ -102,7 +102,7 @@ def precision(name: str, *, stack: str = "default", fp8_params: bool = False) ->
     >>> precision("bf16").optimizer, precision("fp8-current", fp8_params=True).weight
     (12.0, 1.0)
     """
-    return _precision(tables.resolve("precisions", name), tables.resolve("stacks", stack), fp8_params)
+    return _precision(entries.resolve("precisions", name), entries.resolve("stacks", stack), fp8_params)
 
 
 def stack(name: str) -> Stack:
@@ -111,12 +111,12 @@ def stack(name: str) -> Stack:
     >>> stack("nanotron").placement
     'cost'
     """
-    return _stack(tables.resolve("stacks", name))
+    return _stack(entries.resolve("stacks", name))
 
 
 @cache
 def _model(name: str) -> Transformer:
-    given = tables.facts(tables.entry("models", name))
+    given = entries.facts(entries.entry("models", name))
     latent = given.pop("latent_attention", None)
     attention = LatentAttention(**latent) if latent else Attention(**given.pop("attention"))
     experts = given.pop("experts", None)
@@ -127,7 +127,7 @@ def _model(name: str) -> Transformer:
 
 @cache
 def _device(name: str) -> Device:
-    given = tables.entry("devices", name)
+    given = entries.entry("devices", name)
     peaks = {
         peak: units.parse(given.get(peak, "0 FLOP/s"), "FLOP/s", field=f"{name}.{peak}")
         for peak in ("peak_bf16", "peak_fp8", "peak_fp4")
@@ -142,7 +142,7 @@ def _device(name: str) -> Device:
 
 @cache
 def _fabric(name: str) -> Fabric:
-    given = tables.entry("fabrics", name)
+    given = entries.entry("fabrics", name)
     link = Link(
         bandwidth=units.parse(given["bandwidth"], "B/s", field=f"{name}.bandwidth"),
         latency=units.parse(given["latency"], "s", field=f"{name}.latency"),
@@ -152,7 +152,7 @@ def _fabric(name: str) -> Fabric:
 
 @cache
 def _precision(name: str, stack_id: str, fp8_params: bool) -> Precision:
-    given = tables.facts(tables.entry("precisions", name))
+    given = entries.facts(entries.entry("precisions", name))
     stored = given.pop("fp8_params", None)
     if fp8_params and stored is None:
         raise BadValue("fp8_params", fp8_params, f"{name} has no weights in 8 bits")
@@ -163,7 +163,7 @@ def _precision(name: str, stack_id: str, fp8_params: bool) -> Precision:
 
 @cache
 def _stack(name: str) -> Stack:
-    given = tables.facts(tables.entry("stacks", name))
+    given = entries.facts(entries.entry("stacks", name))
     releases = {release: tuple(defects) for release, defects in given.pop("releases", {}).items()}
     return Stack(name=name, releases=releases, **given)
 

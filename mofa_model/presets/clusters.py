@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from mofa_model import units
 from mofa_model.errors import BadValue
-from mofa_model.presets import catalogue, constants, tables
+from mofa_model.presets import catalogue, constants, entries
 from mofa_model.spec import Cluster, Host, Link, Precision
 from mofa_model.units import Numeric
 
@@ -21,7 +21,7 @@ def link(given: str | Link, *, field: str = "link") -> Link:
         return given
     if str(given)[:1].isdigit():
         return Link(bandwidth=units.parse(given, "B/s", field=field))
-    return catalogue.fabric(tables.resolve("fabrics", given, field=field)).link
+    return catalogue.fabric(entries.resolve("fabrics", given, field=field)).link
 
 
 def cluster(
@@ -51,8 +51,8 @@ def cluster(
     >>> cluster("gb200", 144).domain, cluster("h100", 64, scale_out="200 Gbit/s").scale_out.bandwidth
     (72, 25000000000.0)
     """
-    name = tables.resolve("devices", device, field="gpu")
-    given = tables.entry("devices", name)
+    name = entries.resolve("devices", device, field="gpu")
+    given = entries.entry("devices", name)
     recipe = precision.name if isinstance(precision, Precision) else precision
     node = given["gpus_per_node"] if gpus_per_node is None else gpus_per_node
     if domain is None:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mofa_model.errors import BadFile, UnknownName
-from mofa_model.presets import catalogue, tables
+from mofa_model.presets import catalogue, entries
 from mofa_model.presets.catalogue import Stack
 from mofa_model.spec import Calibration
 
@@ -78,7 +78,7 @@ def _key(
         if defect not in habits.defects:
             raise UnknownName("defects", defect, habits.defects)
     applied = (*habits.defects_of(release, device_class), *named)
-    return device_class, tables.resolve("precisions", precision), habits.name, tuple(dict.fromkeys(applied))
+    return device_class, entries.resolve("precisions", precision), habits.name, tuple(dict.fromkeys(applied))
 
 
 @cache
@@ -133,7 +133,7 @@ def _layers(
     device_class: str, recipe: str, stack: Stack, defects: tuple[str, ...]
 ) -> Iterator[tuple[str, Section]]:
     """The sections of constants.toml that apply, innermost first, each with its name."""
-    root = tables.table("constants")
+    root = entries.table("constants")
     for path in _paths(device_class, recipe, stack, defects):
         section: Any = root
         for name in path:
@@ -152,7 +152,7 @@ def sections_of(
     """Names of the sections of constants.toml that apply, innermost first.
 
     >>> sections_of("h100", "mxfp8", "nemo")
-    ('device.h100', 'device.h100.fp8', 'device.h100.mxfp8', 'stack.nemo', 'stack.nemo.device.h100')
+    ('any', 'device.h100', 'device.h100.fp8', 'device.h100.mxfp8', 'stack.nemo', 'stack.nemo.device.h100')
     """
     device_class, recipe, name, applied = _key(device, precision, stack, release, defects)
     return tuple(".".join(path) for path in _paths(device_class, recipe, catalogue.stack(name), applied))
@@ -161,11 +161,14 @@ def sections_of(
 def _paths(
     device_class: str, recipe: str, stack: Stack, defects: tuple[str, ...]
 ) -> tuple[tuple[str, ...], ...]:
-    gemm = tables.entry("precisions", recipe)["gemm"]
+    gemm = entries.entry("precisions", recipe)["gemm"]
+    words = device_class.split("-")
+    lineage = ["-".join(words[: n + 1]) for n in range(len(words))]  # h100-500w is an h100 first
     return (
-        ("device", device_class),
-        *(("device", device_class, name) for name in dict.fromkeys((gemm, recipe))),
+        ("any",),
+        *(("device", name) for name in lineage),
+        *(("device", name, format) for name in lineage for format in dict.fromkeys((gemm, recipe))),
         ("stack", stack.name),
-        ("stack", stack.name, "device", device_class),
+        *(("stack", stack.name, "device", name) for name in lineage),
         *(("defect", defect) for defect in defects),
     )
