@@ -1,0 +1,143 @@
+"""The tree keeps its shape: what must be absent is absent, rooms say what they may import, modules stay short."""
+
+import ast
+import importlib
+import operator
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LONGEST = 300
+CORE = {
+    "errors", "units", "spec", "strategy", "strategy_text", "placement", "equations", "schedule", "estimate",
+    "reliability", "simulator", "search",
+}  # fmt: skip
+"""What needs numpy and the standard library only."""
+
+SOURCES = sorted(
+    path
+    for room in ("mofa_model", "operator")
+    for path in (ROOT / room).rglob("*.py")
+    if ".venv" not in path.parts
+)
+ROOMS = sorted(path.parent for path in SOURCES if path.name == "__init__.py")
+
+
+def tracked():
+    """Files that git knows, or would add."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+
+
+def shown(path):
+    return str(path.relative_to(ROOT))
+
+
+def test_the_operator_folder_is_a_source_root_and_not_a_package():
+    assert not (ROOT / "operator" / "__init__.py").exists()
+
+
+def test_the_standard_library_operator_is_not_shadowed():
+    assert operator.itemgetter(1)("ab") == "b"
+
+
+def test_no_package_marker_under_tests():
+    assert [shown(path) for path in (ROOT / "tests").rglob("__init__.py")] == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=shown)
+def test_a_module_can_be_read_in_one_sitting(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=shown)
+def test_a_module_says_what_it_is_for(path):
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if room.parent.name == "mofa_model"], ids=shown)
+def test_a_room_says_what_it_may_import(room):
+    said = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
+    assert "ay import" in said, f"{shown(room)}/__init__.py: say what the room may import and who imports it"
+
+
+def test_every_source_folder_is_a_package():
+    folders = {path.parent for path in SOURCES} - {ROOT / "operator"}
+    assert [shown(folder) for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
+
+
+def test_the_import_contract_names_every_room_of_the_core_that_is_built():
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = config["tool"]["importlinter"]["contracts"]
+    named = next(one["source_modules"] for one in contracts if "the core" in one["name"])
+    built = {
+        room
+        for room in CORE
+        if (ROOT / f"mofa_model/{room}/__init__.py").exists() or (ROOT / f"mofa_model/{room}.py").exists()
+    }
+    assert sorted(named) == sorted(f"mofa_model.{room}" for room in built)
+
+
+def test_the_core_imports_scipy_only_inside_functions():
+    def at_the_top(path):
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        names = [alias.name for node in body if isinstance(node, ast.Import) for alias in node.names]
+        names += [node.module or "" for node in body if isinstance(node, ast.ImportFrom)]
+        return any(name.split(".")[0] == "scipy" for name in names)
+
+    assert [shown(path) for path in SOURCES if at_the_top(path)] == []
+
+
+@pytest.mark.parametrize("lock", sorted((ROOT / "requirements").glob("*.txt")), ids=shown)
+def test_a_lock_has_hashes_and_names_no_place_to_fetch_from(lock):
+    text = lock.read_text(encoding="utf-8")
+    pinned = [line for line in text.splitlines() if line[:1].isalnum()]
+    assert pinned
+    assert all("==" in line and line.endswith("\\") for line in pinned)
+    assert text.count("--hash=sha256:") >= len(pinned)
+    assert "://" not in text
+    assert not any(
+        line.lstrip().startswith(("-i", "-f", "--index", "--extra-index", "--find"))
+        for line in text.splitlines()
+    )
+
+
+def test_the_parts_of_the_lock_agree():
+    def pins(name):
+        lines = (ROOT / "requirements" / name).read_text(encoding="utf-8").splitlines()
+        return {line.rstrip(" \\") for line in lines if line[:1].isalnum()}
+
+    versions = {pin.split(" ;")[0] for pin in pins("dev.txt")}
+    for part in ("core.txt", "test.txt", "operator.txt"):
+        assert {pin.split(" ;")[0] for pin in pins(part)} <= versions
+
+
+def test_nothing_reads_files_beside_the_repository():
+    texts = {
+        shown(path): path.read_text("utf-8", "replace")
+        for path in tracked()
+        if path.suffix in {".py", ".toml", ".sh", ".yaml", ".md", ""} and path != Path(__file__)
+    }
+    assert [name for name, text in texts.items() if "../shared" in text] == []
+
+
+@pytest.mark.parametrize("path", [ROOT / ".ci" / "run"], ids=shown)
+def test_a_script_can_be_run(path):
+    assert path.stat().st_mode & 0o111
+    assert path.read_text(encoding="utf-8").startswith("#!/usr/bin/env bash\n")
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path.name != "__main__.py"], ids=shown)
+def test_every_module_can_be_imported_alone(path):
+    if path.is_relative_to(ROOT / "operator"):
+        pytest.importorskip("kopf", reason="the operator's modules need the extra `operator`")
+        path = path.relative_to(ROOT / "operator")
+    else:
+        path = path.relative_to(ROOT)
+    importlib.import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))

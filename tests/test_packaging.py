@@ -1,0 +1,100 @@
+"""One wheel: it holds what it should, and without the extra it works and passes its own tests."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCK = ROOT / "requirements" / "test.txt"
+PIP = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
+
+pytestmark = pytest.mark.slow
+
+
+def run(*command, **options):
+    done = subprocess.run(
+        [str(one) for one in command], capture_output=True, text=True, check=False, **options
+    )
+    assert done.returncode == 0, (
+        f"{' '.join(map(str, command))}\n{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
+    )
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, *PIP, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, ROOT)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def without_extra(wheel):
+    """The Python of an environment with the core's lock, the test runner's, and the wheel.
+
+    The locked part is kept in `.cache/` under the hash of the lock, so that only its first use takes long.
+    """
+    key = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    folder = ROOT / ".cache" / f"without-extra-{key}"
+    python, done = folder / "bin" / "python", folder / "complete"
+    if not done.exists():
+        run(sys.executable, "-m", "venv", "--clear", folder)
+        run(python, *PIP, "install", "--require-hashes", "-r", LOCK)
+        done.touch()
+    run(python, *PIP, "install", "--no-deps", "--force-reinstall", wheel)
+    return python
+
+
+def test_the_wheel_holds_both_packages_with_their_data_and_nothing_else(wheel):
+    held = zipfile.ZipFile(wheel).namelist()
+    built = {
+        room
+        for room, source in [("mofa_model", "mofa_model"), ("mofa_operator", "operator/mofa_operator")]
+        if (ROOT / source).exists()
+    }
+    assert {name.split("/")[0] for name in held if ".dist-info" not in name} == built
+    data = {
+        f"mofa_model/{path.relative_to(ROOT / 'mofa_model')}"
+        for path in (ROOT / "mofa_model").rglob("*.toml")
+    }
+    assert data <= set(held)
+    assert not [name for name in held if "__pycache__" in name or "/tests/" in name]
+
+
+def test_without_the_extra_the_command_runs_from_the_wheel(without_extra, tmp_path):
+    where = run(without_extra, "-c", "import mofa_model; print(mofa_model.__file__)", cwd=tmp_path)
+    assert Path(where.strip()).is_relative_to(ROOT / ".cache")
+    assert run(without_extra.parent / "mofa", "--version", cwd=tmp_path).startswith("mofa ")
+
+
+def test_without_the_extra_kubernetes_and_plots_are_absent(without_extra):
+    program = "from importlib.util import find_spec; print([n for n in ('kopf', 'kubernetes', 'httpx', 'matplotlib') if find_spec(n)])"
+    assert run(without_extra, "-c", program).strip() == "[]"
+
+
+def test_without_the_extra_the_tests_of_the_model_pass(without_extra, tmp_path):
+    environment = os.environ | {"PYTHONSAFEPATH": "1"}  # so that the wheel is tested and not the working tree
+    environment = {
+        name: value for name, value in environment.items() if not name.startswith(("PYTEST_", "COV_"))
+    }
+    options = [
+        "-q",
+        "-m",
+        "not slow",
+        "-p",
+        "no:cacheprovider",
+        "--basetemp",
+        tmp_path / "pytest",
+        "--rootdir",
+        ROOT,
+    ]
+    said = run(
+        without_extra, "-m", "pytest", *options, ROOT / "tests" / "mofa_model", cwd=ROOT, env=environment
+    )
+    assert " passed" in said
