@@ -132,10 +132,10 @@ def format(value: float, dimension: str, digits: int = 4) -> str:
     '50 GB/s'
     """
     units = _UNITS[dimension]
-    names = _SHOWN[dimension]
-    fitting = (name for name in names if abs(value) >= units[name])
-    name = next(fitting, names[-1])
-    return f"{value / units[name]:.{digits}g} {name}"
+    texts = {name: f"{value / units[name]:.{digits}g}" for name in _SHOWN[dimension]}
+    fitting = (name for name, text in texts.items() if abs(float(text)) >= 1)  # as rounded: 999.99 ms is 1 s
+    name = next(fitting, _SHOWN[dimension][-1])
+    return f"{texts[name]} {name}"
 
 
 def _finite(value: float, field: str, given: object) -> float:
