@@ -22,7 +22,7 @@ from mofa_model.presets.catalogue import (
 )
 from mofa_model.presets.clusters import cluster, link
 from mofa_model.presets.constants import Constant, calibration, constants
-from mofa_model.presets.entries import KINDS, names, resolve, sources
+from mofa_model.presets.entries import KINDS, entry, names, resolve, sources
 
 __all__ = [
     "KINDS",
@@ -34,6 +34,7 @@ __all__ = [
     "constants",
     "device",
     "device_class",
+    "entry",
     "fabric",
     "link",
     "model",

@@ -1,0 +1,180 @@
+"""`mofa presets [KIND [NAME]]`: what is known by name, and where each number was read."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from mofa_model import output, presets
+from mofa_model.equations import parameters
+from mofa_model.errors import BadValue, UnknownName
+from mofa_model.spec import Attention
+from mofa_model.tables import Cell, Column, Table
+
+CONSTANTS: Final = "constants"
+"""The kind that is asked for with a device: measured constants, after all their layers."""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add kind and name, and what the constants of a device depend on."""
+    kinds = ", ".join((*presets.KINDS, CONSTANTS))
+    parser.add_argument("kind", nargs="?", metavar="KIND", help=f"one of {kinds}")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="an id or alias; for constants, a device")
+    group = parser.add_argument_group(CONSTANTS)
+    group.add_argument(
+        "--stack", default="default", help="software stack (default: one that nobody measured)"
+    )
+    group.add_argument("--precision", default="bf16", help="training recipe (default: bf16)")
+    group.add_argument("--release", help="release of the stack (default: the newest that is listed)")
+    group.add_argument(
+        "--defect", action="append", default=[], help="a known state of the stack; may be repeated"
+    )
+    output.add_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """List the kinds, list one kind, or show one preset."""
+    kind, name = arguments.kind, arguments.name
+    if kind is None:
+        table = _kinds()
+    elif kind == CONSTANTS:
+        table = _constants(arguments)
+    elif kind not in presets.KINDS:
+        raise UnknownName("presets", kind, (*presets.KINDS, CONSTANTS))
+    else:
+        table = _list(kind) if name is None else _one(kind, name)
+    output.emit(arguments.output, [table])
+    return 0
+
+
+def _kinds() -> Table:
+    rows = tuple((kind, len(presets.names(kind)), ", ".join(presets.names(kind))) for kind in presets.KINDS)
+    return Table(
+        title="Presets",
+        columns=(Column("kind"), Column("count"), Column("names")),
+        rows=rows,
+        notes=(
+            "`mofa presets KIND` lists one kind, `mofa presets KIND NAME` shows one preset and its sources.",
+        ),
+    )
+
+
+def _list(kind: str) -> Table:
+    columns, facts = _KINDS[kind]
+    return Table(
+        title=kind.capitalize(),
+        columns=(Column("name"), *columns, Column("source", wide=True)),
+        rows=tuple(
+            (name, *facts(name), presets.sources(kind, name)["source"]) for name in presets.names(kind)
+        ),
+    )
+
+
+def _one(kind: str, name: str) -> Table:
+    """Every field of one preset as it stands in its file."""
+    found = presets.resolve(kind, name)
+    rows = tuple(_flat(presets.entry(kind, found)))
+    return Table(title=found, columns=(Column("field"), Column("value", align="left")), rows=rows)
+
+
+def _constants(arguments: Namespace) -> Table:
+    if arguments.name is None:
+        raise BadValue("NAME", None, "name a device: mofa presets constants h100 --stack megatron-core")
+    asked = (arguments.name, arguments.precision, arguments.stack)
+    found = presets.constants(*asked, release=arguments.release, defects=arguments.defect)
+    return Table(
+        title=f"Constants: {', '.join(asked)}",
+        columns=(Column("constant"), Column("value"), Column("scatter", unit="%"), Column("source")),
+        rows=tuple((c.path, c.value, c.scatter or None, c.source) for c in found.values()),
+        notes=("Every other constant has its default.",),
+    )
+
+
+def _model(name: str) -> tuple[Cell, ...]:
+    model = presets.model(name)
+    a, e = model.attention, model.experts
+    return (
+        float(parameters.total_parameters(model)) / 1e9,
+        float(parameters.active_parameters(model)) / 1e9,
+        int(model.layers),
+        int(model.hidden),
+        f"{a.heads} over {a.kv_heads}" if isinstance(a, Attention) else f"{a.heads} latent",
+        "" if e is None else f"{e.top_k} of {e.count}",
+    )
+
+
+def _device(name: str) -> tuple[Cell, ...]:
+    device, cluster = presets.device(name), presets.cluster(name, 1)
+    return (
+        float(device.peak_bf16),
+        float(device.peak_fp8) or None,
+        float(device.memory),
+        float(device.memory_bandwidth),
+        float(cluster.scale_up.bandwidth),
+        float(cluster.scale_out.bandwidth),
+        int(cluster.gpus_per_node),
+    )
+
+
+def _fabric(name: str) -> tuple[Cell, ...]:
+    fabric = presets.fabric(name)
+    return fabric.kind, float(fabric.link.bandwidth), float(fabric.link.latency)
+
+
+def _precision(name: str) -> tuple[Cell, ...]:
+    recipe = presets.precision(name)
+    return recipe.gemm, float(recipe.weight), float(recipe.gradient), float(recipe.optimizer)
+
+
+def _stack(name: str) -> tuple[Cell, ...]:
+    stack = presets.stack(name)
+    return stack.placement, stack.tensor_overlap, ", ".join(stack.releases), ", ".join(stack.defects)
+
+
+_KINDS: Final[Mapping[str, tuple[tuple[Column, ...], Callable[[str], tuple[Cell, ...]]]]] = {
+    "models": (
+        (
+            Column("total", unit="1e9"),
+            Column("active", unit="1e9"),
+            Column("layers"),
+            Column("hidden", wide=True),
+            Column("heads"),
+            Column("experts"),
+        ),
+        _model,
+    ),
+    "devices": (
+        (
+            Column("bf16", unit="FLOP/s"),
+            Column("fp8", unit="FLOP/s", wide=True),
+            Column("memory", unit="B"),
+            Column("memory bandwidth", unit="B/s", wide=True),
+            Column("scale up", unit="B/s"),
+            Column("scale out", unit="B/s"),
+            Column("node"),
+        ),
+        _device,
+    ),
+    "fabrics": ((Column("kind"), Column("bandwidth", unit="B/s"), Column("latency", unit="s")), _fabric),
+    "precisions": (
+        (Column("gemm"), Column("weight"), Column("gradient"), Column("optimizer")),
+        _precision,
+    ),
+    "stacks": (
+        (Column("placement"), Column("tensor overlap"), Column("releases", wide=True), Column("defects")),
+        _stack,
+    ),
+}
+"""What a list of each kind shows."""
+
+
+def _flat(fields: Mapping[str, Any], within: str = "") -> Iterator[tuple[Cell, ...]]:
+    """Fields with their values as people write them, nested ones by dotted names."""
+    for key, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{within}{key}.")
+        elif isinstance(value, list):
+            yield f"{within}{key}", ", ".join(map(str, value))
+        else:
+            yield f"{within}{key}", str(value).lower() if isinstance(value, bool) else str(value)
