@@ -6,7 +6,7 @@
     projections          Q, K, V and the attention output                 always shared by tp
     scores               row statistics, or every score without fusion    always shared by tp
     FFN                  up (and gate) output, activation output          always shared by tp
-    experts              dispatched tokens, up, activation, output        shared by etp, spread over ep
+    experts              dispatched tokens; up, activation output        spread over ep; shared by etp
 
 `tokens` are those of one micro-batch on one context-parallel rank; `width` is bytes per stored element. Where a term is
 shared, its function takes the number of `ranks` that share it. Sum of all for a plain layer with unfused attention and
@@ -145,12 +145,14 @@ def routed_tokens(
 
 
 def dispatch_activation(routed: Count, hidden: Count, *, width: Bytes) -> Bytes:
-    """Tokens sorted by expert, as the experts take them and as they hand them back. Ours. [B]
+    """Tokens sorted by expert, as the experts take them. Ours. [B]
+
+    What they hand back is not stored: the router's weights are applied inside the activation function.
 
     >>> dispatch_activation(40960, 7168, width=2.0)
-    1174405120.0
+    587202560.0
     """
-    return 2.0 * width * routed * hidden
+    return width * routed * hidden
 
 
 def head_activation(tokens: Count, hidden: Count, *, width: Bytes, ranks: Count) -> Bytes:
@@ -169,3 +171,12 @@ def logit_memory(tokens: Count, vocabulary: Count, *, width: Bytes, copies: Coun
     1050673152.0
     """
     return copies * width * tokens * vocabulary / ranks
+
+
+def head_weight_memory(hidden: Count, vocabulary: Count, *, width: Bytes, ranks: Count) -> Bytes:
+    """The head's weight gradient before it is accumulated, and its gathered weights where those are sharded. Ours. [B]
+
+    >>> head_weight_memory(16384, 128256, width=2.0, ranks=8)
+    525336576.0
+    """
+    return width * hidden * vocabulary / ranks

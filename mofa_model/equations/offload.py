@@ -39,7 +39,9 @@ def offloaded_activation(layer: Bytes, layer_input: Bytes, inputs: Count) -> Byt
     return layer + inputs * layer_input
 
 
-def host_activation(in_flight: Count, layers: Count, layer: Bytes, layer_input: Bytes, devices: Count) -> Bytes:
+def host_activation(
+    in_flight: Count, layers: Count, layer: Bytes, layer_input: Bytes, devices: Count
+) -> Bytes:
     """Activations that the devices of a node park in its host: n_inflight l (A - A_in) G. Ours. [B]
 
     >>> host_activation(2, 16, 5.0e8, 1.0e8, 8)

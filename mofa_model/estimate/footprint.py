@@ -9,8 +9,8 @@ Where one device holds the stages of two directions (DualPipe), it holds the par
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ class Footprint:
     backward: Bytes
     """What the backward pass of one layer makes anew, recomputed activations included."""
     logits: Bytes
-    """Input of the head, logits and their copies at the loss."""
+    """Head and loss: input, logits and their copies, gradient of the head's weights."""
     update: Bytes
     """Workspace of the optimizer update."""
     fragmentation: Bytes
@@ -56,27 +56,32 @@ class Footprint:
     @property
     def static(self) -> Bytes:
         """What is there between two steps, [K, ...]. [B]"""
-        return self.weights + self.gradients + self.optimizer + self.buffers + self.reserve
+        return self.weights + self.gradients + self.optimizer + (self.buffers + self.reserve)
 
     @property
     def total(self) -> Bytes:
         """Peak of every kind of stage, [K, ...]. [B]"""
-        return self.static + (self.activations + self.backward + self.logits + self.update + self.fragmentation)
+        return (
+            self.static + self.update + (self.activations + self.backward + self.logits + self.fragmentation)
+        )
 
     @property
     def peak(self) -> Bytes:
         """Peak of the fullest stage, Eq. (6). [B]"""
-        return np.max(self.total, axis=0)
+        peak: Bytes = np.max(self.total, axis=0)
+        return peak
 
     @property
     def first_stage(self) -> Bytes:
         """Peak of rank 0, which some trainers report. [B]"""
-        return np.asarray(self.total)[0]
+        first: Bytes = np.asarray(self.total)[0]
+        return first
 
     @property
     def static_first_stage(self) -> Bytes:
         """What rank 0 still has allocated when a step is over. [B]"""
-        return np.asarray(self.static)[0]
+        first: Bytes = np.asarray(self.static)[0]
+        return first
 
     def fits(self, cluster: Cluster) -> NDArray[np.bool_] | np.bool_:
         """True where the fullest device and the host have room."""
@@ -132,14 +137,16 @@ def footprint(workload: Workload, cluster: Cluster, strategy: Strategy, stages: 
         logits=logits,
         update=_added(groups, "update"),
         fragmentation=constants.fragmentation * (stored + backward + logits),
-        host=np.max(host, axis=0),
+        host=np.max(host, axis=0) if np.ndim(host) else host,
         usable=constants.usable,
     )
 
 
 def _added(groups: list[_Group], name: str) -> Bytes:
     """Bytes of one kind over all groups, [K, ...]. [B]"""
-    return sum((g.parameters * getattr(g, name) for g in groups[1:]), groups[0].parameters * getattr(groups[0], name))
+    # Most stacks keep no buckets: the search is spared a pass over all rows.
+    terms = [g.parameters * getattr(g, name) for g in groups if np.any(getattr(g, name))]
+    return sum(terms[1:], terms[0]) if terms else 0.0
 
 
 def _ends(strategy: Strategy, stages: Stages) -> tuple[Count, Count]:
@@ -152,15 +159,15 @@ def _ends(strategy: Strategy, stages: Stages) -> tuple[Count, Count]:
 
 def _layers(workload: Workload, stages: Stages) -> tuple[Count, Count]:
     """Layers with a plain FFN and with experts on a stage; prediction modules are further layers beside the head. [1]"""
-    more = stages.head * workload.model.prediction_modules
+    more = (
+        stages.head * workload.model.prediction_modules if np.any(workload.model.prediction_modules) else 0.0
+    )
     if workload.model.experts is None:
         return stages.dense_layers + more, 0.0
     return stages.dense_layers, stages.expert_layers + more
 
 
-def _groups(
-    workload: Workload, constants: MemoryConstants, s: Strategy, stages: Stages
-) -> list[_Group]:
+def _groups(workload: Workload, constants: MemoryConstants, s: Strategy, stages: Stages) -> list[_Group]:
     """Parameters of a device by the ranks that hold the same: all but the experts, and the experts."""
     model, h = workload.model, workload.model.hidden
     plain, routed = _layers(workload, stages)
@@ -169,14 +176,16 @@ def _groups(
     directions = 2.0 if s.schedule is Schedule.DUALPIPE else 1.0
     attention = parameters.attention_parameters(model)
     dense_layer = (attention + parameters.ffn_parameters(model)) / s.tp
-    dense = plain * (directions * dense_layer)
-    dense = dense + vocabulary * (model.vocabulary * h / s.tp)
-    dense = dense + stages.head * (model.prediction_modules * (2.0 * h * h / s.tp))
+    dense = plain * (directions * dense_layer) + vocabulary * (model.vocabulary * h / s.tp)
+    if np.any(model.prediction_modules):
+        dense = dense + stages.head * (model.prediction_modules * (2.0 * h * h / s.tp))
     ranks = s.dp * s.cp
     if model.experts is None:
         return [_group(workload, constants, s, dense, dense_layer, ranks)]
     e = model.experts
-    around = (attention + parameters.shared_expert_parameters(model) + h * e.count) / s.tp
+    around = (
+        attention + parameters.shared_expert_parameters(model) + parameters.router_parameters(model)
+    ) / s.tp
     inside = parameters.expert_parameters(model) * (e.count / (s.ep * s.etp))
     copies = memory.expert_data_ranks(ranks, s.tp, s.ep, s.etp)
     return [
@@ -213,7 +222,7 @@ def _group(
         weight=weight,
         gradient=gradient,
         optimizer=offload.device_optimizer_bytes(states, on_host=on_host),
-        buffer=np.where(np.asarray(ranks) > 1, buffer, 0.0),
+        buffer=np.where(np.asarray(ranks) > 1, buffer, 0.0) if np.any(buffer) else 0.0,
         update=update,
         parked=parked,
     )
@@ -224,28 +233,32 @@ def _activations(
 ) -> tuple[Bytes, Bytes, Bytes]:
     """Stored, backward and parked bytes of every kind of stage."""
     micro_batches = workload.training.global_batch / (s.dp * s.mbs)
-    waiting = in_flight(
+    chunks = in_flight(
         s.schedule, position=stages.position, microbatches=micro_batches, stages=s.pp, virtual=s.vpp
-    ) / (1.0 * s.vpp)
+    )
     share: Ratio = 0.0
     if s.recompute is Recompute.FULL:
-        share = memory.recomputed_share(stages.layers, s.recompute_layers) if np.any(s.recompute_layers) else 1.0
-    kinds = zip(stored_layers(workload, constants, s), _layers(workload, stages), strict=True)
-    stored: Bytes = 0.0
-    backward: Bytes = 0.0
-    parked: Bytes = 0.0
-    for layer, layers in kinds:
+        share = (
+            memory.recomputed_share(stages.layers, s.recompute_layers) if np.any(s.recompute_layers) else 1.0
+        )
+    stored: list[Bytes] = []
+    backward: list[Bytes] = []
+    parked: list[Bytes] = []
+    for layer, layers in zip(stored_layers(workload, constants, s), _layers(workload, stages), strict=True):
         if layer is None:
             continue
         kept, again = _kept(layer, s, share)
+        # A chunk in flight holds the layers of one virtual stage.
         if s.offload:
-            parked = parked + offload.host_activation(waiting, layers, kept, layer.input, 1.0)
-            stored = stored + waiting * layers * layer.input
-            again = again + kept
-        else:
-            stored = stored + memory.stored_activation(waiting, layers, kept)
-        backward = np.maximum(backward, np.where(np.asarray(layers) > 0, again, 0.0))
-    return stored, backward, parked
+            parked.append(offload.host_activation(chunks, layers, kept / s.vpp, layer.input / s.vpp, 1.0))
+            kept, again = layer.input, again + kept
+        stored.append(memory.stored_activation(chunks, layers, kept / s.vpp))
+        backward.append(np.where(np.asarray(layers) > 0, again, 0.0))
+    return (
+        sum(stored[1:], stored[0]),
+        reduce(np.maximum, backward),
+        sum(parked[1:], parked[0]) if parked else 0.0,
+    )
 
 
 def _kept(layer: StoredLayer, s: Strategy, share: Ratio) -> tuple[Bytes, Bytes]:
@@ -264,4 +277,7 @@ def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
     logits = activations.logit_memory(
         tokens, model.vocabulary, width=precision.logit, copies=constants.logit_copies, ranks=s.tp
     )
-    return (1.0 + model.prediction_modules) * (source + logits)
+    # The head's backward pass comes first, while all activations of the stage are still there.
+    width = precision.gather + precision.reduce if s.sharding is Sharding.WEIGHTS else precision.activation
+    weights = activations.head_weight_memory(model.hidden, model.vocabulary, width=width, ranks=s.tp)
+    return (1.0 + model.prediction_modules) * (source + logits) + weights

@@ -6,7 +6,7 @@ new module is one more line of `DROPPED`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,14 +15,16 @@ import numpy as np
 from mofa_model.equations import activations, memory
 from mofa_model.spec import Experts, LatentAttention, MemoryConstants, Workload
 from mofa_model.strategy import Recompute, Strategy
-from mofa_model.units import Bytes, Count
+from mofa_model.units import Bytes, Count, Ratio
 
 DROPPED: Final = {
     "core_attn": frozenset({"scores"}),
     "layernorm": frozenset({"norms"}),
     "mlp": frozenset({"hidden", "output"}),
     "mlp_act": frozenset({"output"}),
-    "moe": frozenset({"router", "dispatch", "expert_hidden", "expert_output", "shared_hidden", "shared_output"}),
+    "moe": frozenset(
+        {"router", "dispatch", "expert_hidden", "expert_output", "shared_hidden", "shared_output"}
+    ),
     "moe_act": frozenset({"expert_output", "shared_output"}),
     "mla_up_proj": frozenset({"up_projections"}),
     # Every second matrix product is computed again, and all that is cheap: half of two equal products is dropped.
@@ -37,6 +39,12 @@ HALVED: Final = frozenset({"projections", "up_projections", "hidden", "expert_hi
 """Parts of which `per_op` keeps half."""
 ROUTED: Final = ("dispatch", "expert_hidden", "expert_output")
 """Parts that grow with the tokens an expert gets, and that MemFine runs in chunks."""
+GEMM_INPUTS: Final = frozenset({"norms", "context", "output", "dispatch", "expert_output", "shared_output"})
+"""Parts that are inputs of linear layers."""
+FEEDS: Final = {"output": "hidden", "expert_output": "expert_hidden", "shared_output": "shared_hidden"}
+"""Outputs of the activation function and its inputs."""
+WHOLE: Final[Mapping[str, Ratio]] = {}
+"""Nothing is dropped or narrowed."""
 INNER: Final = ("hidden", "output", "shared_hidden", "shared_output")
 """Parts whose gradients are alive together in the backward pass, beside those of the routed ones."""
 
@@ -65,43 +73,59 @@ def stored_layers(
 ) -> tuple[StoredLayer, StoredLayer | None]:
     """A layer with a plain FFN and, in a mixture of experts, one with experts."""
     attention = _attention_parts(workload, constants, strategy)
-    experts = workload.model.experts
-    plain = _layer(workload, constants, strategy, attention | _ffn_parts(workload, strategy, ""))
+    model, experts = workload.model, workload.model.experts
+    plain = _layer(workload, constants, strategy, attention | _ffn_parts(workload, strategy, model.ffn))
     if experts is None:
         return plain, None
-    return plain, _layer(workload, constants, strategy, attention | _expert_parts(workload, strategy, experts))
+    return plain, _layer(
+        workload, constants, strategy, attention | _expert_parts(workload, strategy, experts)
+    )
 
 
 def _layer(
     workload: Workload, constants: MemoryConstants, strategy: Strategy, parts: dict[str, Bytes]
 ) -> StoredLayer:
     """Adds up the parts of a layer."""
-    tokens, width, h = tokens_in_flight(workload, strategy), workload.training.precision.activation, workload.model.hidden
-    source = activations.layer_input(tokens, h, width=width, ranks=_spread(strategy))
-    fixed = [name for name in parts if name not in ROUTED]
-    routed = [name for name in parts if name in ROUTED]
+    tokens, h = tokens_in_flight(workload, strategy), workload.model.hidden
+    width = workload.training.precision.activation
     dropped: frozenset[str] = frozenset()
     if strategy.recompute is Recompute.SELECTIVE:
-        dropped = frozenset().union(*(DROPPED[module] for module in strategy.recompute_modules))
+        dropped = dropped.union(*(DROPPED[module] for module in strategy.recompute_modules))
+    weights = _weights(workload, constants, dropped)
+    fixed = [name for name in parts if name not in ROUTED]
+    routed = [name for name in parts if name in ROUTED]
+    inner = [name for name in parts if name in INNER]
     running = memory.chunked_activation(_sum(parts, routed), strategy.chunks)
-    waiting = np.where(np.asarray(strategy.chunks) > 1, 0.0, _sum(parts, routed, dropped)) if routed else 0.0
-    whole = _sum(parts, fixed) + running
-    kept = _sum(parts, fixed, dropped) + waiting
+    waiting: Bytes = 0.0
+    if routed:
+        waiting = np.where(np.asarray(strategy.chunks) > 1, 0.0, _sum(parts, routed, weights))
     gathered = constants.gathered_input * (width * tokens * h)
     return StoredLayer(
-        whole=constants.activation_scale * whole + gathered,
-        kept=constants.activation_scale * kept + gathered,
-        input=source,
-        gradients=constants.backward_copies * (_sum(parts, [n for n in INNER if n in parts]) + running),
+        whole=constants.activation_scale * (_sum(parts, fixed) + running) + gathered,
+        kept=constants.activation_scale * (_sum(parts, fixed, weights) + waiting) + gathered,
+        input=activations.layer_input(tokens, h, width=width, ranks=_spread(strategy)),
+        gradients=constants.backward_copies * (_sum(parts, inner) + running),
     )
 
 
-def _sum(parts: dict[str, Bytes], names: Iterable[str], dropped: frozenset[str] = frozenset()) -> Bytes:
-    """Bytes of the named parts without those dropped. [B]"""
+def _weights(workload: Workload, constants: MemoryConstants, dropped: frozenset[str]) -> dict[str, Ratio]:
+    """How much of a part is kept, where that is not all of it."""
+    weights: dict[str, Ratio] = {}
+    if workload.training.precision.gemm != "bf16":
+        weights = dict.fromkeys(GEMM_INPUTS, constants.low_precision_input)
+        # DeepSeek-V3 keeps what SwiGLU takes in FP8 as well, where it computes SwiGLU again.
+        weights |= {FEEDS[name]: constants.low_precision_input for name in dropped & FEEDS.keys()}
+    if "half" in dropped:
+        weights |= {name: 0.5 * weights.get(name, 1.0) for name in HALVED}
+    return weights | dict.fromkeys(dropped, 0.0)
+
+
+def _sum(parts: dict[str, Bytes], names: Iterable[str], weights: Mapping[str, Ratio] = WHOLE) -> Bytes:
+    """Bytes of the named parts, each as far as it is kept. [B]"""
     total: Bytes = 0.0
     for name in names:
-        if name not in dropped:
-            total = total + (0.5 * parts[name] if "half" in dropped and name in HALVED else parts[name])
+        weight = weights.get(name)
+        total = total + (parts[name] if weight is None else weight * parts[name])
     return total
 
 
@@ -133,37 +157,38 @@ def _attention_parts(workload: Workload, constants: MemoryConstants, strategy: S
         )
     else:
         value, key = a.heads * a.head_dim, a.kv_heads * a.head_dim
-        parts["projections"] = activations.projection_activation(tokens, value, key, key, width=width, ranks=t)
+        parts["projections"] = activations.projection_activation(
+            tokens, value, key, key, width=width, ranks=t
+        )
     parts["context"] = activations.context_activation(tokens, value, width=width, ranks=t)
     return parts
 
 
-def _ffn_parts(workload: Workload, strategy: Strategy, prefix: str, ffn: Count | None = None) -> dict[str, Bytes]:
+def _ffn_parts(workload: Workload, strategy: Strategy, ffn: Count, prefix: str = "") -> dict[str, Bytes]:
     """A feed-forward block that every token passes."""
-    model, t = workload.model, strategy.tp
     tokens, width = tokens_in_flight(workload, strategy), workload.training.precision.activation
-    f, inputs = model.ffn if ffn is None else ffn, 2.0 if model.gated else 1.0
+    inputs = 2.0 if workload.model.gated else 1.0
     return {
-        f"{prefix}hidden": activations.ffn_hidden_activation(tokens, f, inputs, width=width, ranks=t),
-        f"{prefix}output": activations.ffn_output_activation(tokens, f, width=width, ranks=t),
+        f"{prefix}hidden": activations.ffn_hidden_activation(
+            tokens, ffn, inputs, width=width, ranks=strategy.tp
+        ),
+        f"{prefix}output": activations.ffn_output_activation(tokens, ffn, width=width, ranks=strategy.tp),
     }
 
 
 def _expert_parts(workload: Workload, strategy: Strategy, experts: Experts) -> dict[str, Bytes]:
     """Router, routed experts of the fullest device, and shared experts."""
-    model, width = workload.model, workload.training.precision.activation
-    tokens, inputs = tokens_in_flight(workload, strategy), 2.0 if model.gated else 1.0
+    width, tokens, s = workload.training.precision.activation, tokens_in_flight(workload, strategy), strategy
+    inputs = 2.0 if workload.model.gated else 1.0
     routed = activations.routed_tokens(
-        tokens, experts.top_k, experts.imbalance, tensor=strategy.tp, expert_tensor=strategy.etp
+        tokens, experts.top_k, experts.imbalance, tensor=s.tp, expert_tensor=s.etp
     )
     return {
-        "router": activations.router_activation(tokens, experts.count, ranks=strategy.tp),
-        "dispatch": activations.dispatch_activation(routed, model.hidden, width=width),
+        "router": activations.router_activation(tokens, experts.count, ranks=s.tp),
+        "dispatch": activations.dispatch_activation(routed, workload.model.hidden, width=width),
         "expert_hidden": activations.ffn_hidden_activation(
-            routed, experts.width, inputs, width=width, ranks=strategy.etp
+            routed, experts.width, inputs, width=width, ranks=s.etp
         ),
-        "expert_output": activations.ffn_output_activation(
-            routed, experts.width, width=width, ranks=strategy.etp
-        ),
-        **_ffn_parts(workload, strategy, "shared_", experts.shared_width),
+        "expert_output": activations.ffn_output_activation(routed, experts.width, width=width, ranks=s.etp),
+        **_ffn_parts(workload, s, experts.shared_width, "shared_"),
     }

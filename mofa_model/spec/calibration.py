@@ -29,6 +29,8 @@ class ComputeConstants:
     """The same for the output width. [1]"""
     gemm_half_k: Count = 150.0
     """The same for the contracted width. [1]"""
+    gemm_shape: Ratio = 1.0
+    """Factor on the three half sizes. [1]"""
     low_precision_rate: Ratio = 1.0
     """Achieved FP8 or FP4 rate, as a share of its peak times `gemm_efficiency`. [1]"""
     grouped_penalty: Ratio = 2.0
@@ -167,8 +169,10 @@ class OverlapConstants:
 class MemoryConstants:
     """What a stack keeps in device memory beyond the bare tensors."""
 
-    activation_scale: Ratio = 1.1
+    activation_scale: Ratio = 1.05
     """Measured over ideal stored activations of a layer. [1]"""
+    low_precision_input: Ratio = 0.5
+    """Width of what FP8 and FP4 GEMMs keep of their inputs, over the activation width; 1 = the wide tensor is kept. [1]"""
     gathered_input: Ratio = 0.0
     """Copies of a layer's input that stay whole although sequence parallelism shards them. [1]"""
     score: Bytes = 0.0
@@ -185,11 +189,13 @@ class MemoryConstants:
     """Bytes per parameter of reduction buffers, where gradients are reduced over data-parallel ranks. [B]"""
     partition: Bytes = 0.0
     """Bytes per parameter of gather buffers, where ranks own parts of the optimizer states. [B]"""
+    update: Bytes = 0.0
+    """Bytes per parameter that a rank updates, for the time of the update. [B]"""
     sharded_weight: Bytes = 0.0
     """Width of weight shards kept beside the master weights under full sharding; 0 = cast when gathered. [B]"""
     buffer: Bytes = 1.0 * 2**30
     """Communication buffers, workspace and what else is there before the first layer. [B]"""
-    fragmentation: Ratio = 0.05
+    fragmentation: Ratio = 0.03
     """Reserved over allocated memory, minus one. [1]"""
     usable: Ratio = 0.94
     """Share of the device memory that a run can reserve before it fails. [1]"""
