@@ -69,6 +69,8 @@ class Case:
     """Measured figures, in SI units."""
     out_of_memory: bool = False
     """True where the run did not fit."""
+    composed: bool = False
+    """True where a step time was composed from profiled layer times, so that neighbours are not independent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,8 +105,8 @@ def case_of(record: Record) -> Case:
     kind = record.text("kind", "pretrain")
     if kind not in KINDS:
         raise BadValue("kind", kind, f"one of {', '.join(KINDS)}")
-    features = features_of(record)
     model, precision, stack = model_of(record), precision_of(record), stack_of(record)
+    features = {"tensor_overlap": presets.stack(stack).tensor_overlap, **features_of(record)}
     strategy = strategy_of(record, features)
     cluster = cluster_of(record, strategy)
     batch = record.inner("strategy").count("gbs", int(strategy.dp) * int(strategy.mbs))
@@ -133,4 +135,5 @@ def case_of(record: Record) -> Case:
         ),
         measured=measurements(record, workload, cluster, strategy),
         out_of_memory=record.inner("measured").flag("oom"),
+        composed=record.flag("composed"),
     )

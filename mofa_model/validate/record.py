@@ -74,14 +74,23 @@ class Record:
             raise BadValue(self._field(name), value, "give a whole number")
         return round(value)
 
-    def measured(self, name: str) -> float | None:
-        """A measured figure: above zero, or None where nothing was measured."""
-        if self.get(name) is None:
-            return None
+    def size(self, name: str, default: int | None = None) -> int:
+        """A whole number of one or more."""
+        value = self.count(name, default)
+        if not value:
+            raise BadValue(self._field(name), value, "give a whole number of one or more")
+        return value
+
+    def positive(self, name: str) -> float:
+        """A finite number above zero."""
         value = self.number(name)
         if not value:
-            raise BadValue(self._field(name), value, "give a number above zero, or null")
+            raise BadValue(self._field(name), value, "give a number above zero")
         return value
+
+    def measured(self, name: str) -> float | None:
+        """A measured figure: above zero, or None where nothing was measured."""
+        return None if self.get(name) is None else self.positive(name)
 
 
 def read(

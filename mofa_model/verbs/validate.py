@@ -121,7 +121,10 @@ def _paper(arguments: Namespace) -> None:
     columns = ("table", "id", "quantity", "printed", "predicted", "tolerance", "measure", "ok")
     summary = document["summary"]
     tables = [_rows(f"{summary['ok']} of {summary['n']} hold", columns, document["rows"])]
-    tables.append(_rows("Mean errors", ("table", "quantity", "mean", "tolerance", "ok"), document["means"]))
+    if document["means"]:
+        tables.append(
+            _rows("Mean errors", ("table", "quantity", "mean", "tolerance", "ok"), document["means"])
+        )
     if document["unsupported"]:
         tables.append(_rows("Unsupported", ("id", "reason"), document["unsupported"]))
     output.emit(arguments.output, tables, document)
