@@ -1,0 +1,163 @@
+"""A hub's config.json is read to the last field that matters, or refused by the field's name."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mofa_model import presets
+from mofa_model.equations import parameters
+from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
+from mofa_model.presets import huggingface
+from mofa_model.presets.huggingface import from_config, read_config
+
+HUB = json.loads((Path(__file__).parents[2] / "data" / "hub_configs.json").read_text(encoding="utf-8"))
+LLAMA = HUB["presets"]["llama3-8b"]
+
+
+@pytest.mark.parametrize("name", HUB["presets"])
+def test_a_published_file_describes_the_same_model_as_the_preset(name):
+    assert from_config(HUB["presets"][name], name=name) == presets.model(name)
+
+
+@pytest.mark.parametrize("name", HUB["stated"])
+def test_a_published_file_has_the_stated_parameters(name):
+    read, stated = from_config(HUB["stated"][name]["config"]), HUB["stated"][name]["parameters"]
+    assert parameters.total_parameters(read) == pytest.approx(stated, rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    "name, window, share",
+    [
+        ("gemma-2-9b", 4096, 1 / 2),  # every other layer
+        ("gemma-3-1b", 512, 22 / 26),  # all but every sixth: 4 of 26 see everything
+        ("phi-3-mini", 2047, 1.0),
+        ("mistral-7b", 4096, 1.0),
+        ("gpt2-xl", 0, 1.0),
+    ],
+)
+def test_windows_are_read_by_the_family_s_rule(name, window, share):
+    attention = from_config(HUB["stated"][name]["config"]).attention
+    assert (attention.window, attention.windowed_share) == (window, share)
+
+
+def test_a_listed_window_stands_over_the_rule():
+    listed = ["sliding_attention"] * 8 + ["full_attention"] * 24
+    attention = from_config(LLAMA | {"sliding_window": 1024, "layer_types": listed}).attention
+    assert (attention.window, attention.windowed_share) == (1024, 0.25)
+
+
+def test_qwen_windows_begin_at_their_layer_and_only_where_they_are_used():
+    qwen = HUB["presets"]["qwen2.5-72b"]
+    assert from_config(qwen).attention.window == 0
+    used = from_config(qwen | {"use_sliding_window": True, "sliding_window": 4096}).attention
+    assert (used.window, used.windowed_share) == (4096, 10 / 80)
+
+
+def test_leading_dense_layers_may_be_listed():
+    moe = HUB["presets"]["qwen3-235b-a22b"]
+    assert from_config(moe | {"mlp_only_layers": [0, 1]}).experts.dense_layers == 2
+    with pytest.raises(BadValue, match=r"config\.mlp_only_layers"):
+        from_config(moe | {"mlp_only_layers": [1, 3]})
+
+
+@pytest.mark.parametrize(
+    "change, named",
+    [
+        ({"linear_attention_layers": 3}, "config.linear_attention_layers"),
+        ({"num_experts": 8}, "config.num_experts"),
+        ({"hidden_size": None}, "config.hidden_size"),
+        ({"hidden_size": -4096}, "config.hidden_size"),
+        ({"hidden_size": 4096.5}, "config.hidden_size"),
+        ({"hidden_size": float("nan")}, "config.hidden_size"),
+        ({"hidden_size": "4096"}, "config.hidden_size"),
+        ({"num_hidden_layers": True}, "config.num_hidden_layers"),
+        ({"num_hidden_layers": 10**30}, "config.num_hidden_layers"),
+        ({"num_attention_heads": 33}, "config.num_attention_heads"),
+        ({"num_key_value_heads": 5}, "kv_heads"),
+        ({"tie_word_embeddings": "no"}, "config.tie_word_embeddings"),
+        ({"layer_types": ["full_attention"]}, "config.layer_types"),
+        ({"layer_types": [{}] * 32}, "config.layer_types"),
+        ({"is_encoder_decoder": True}, "config.is_encoder_decoder"),
+        ({"text_config": {}}, "config.text_config"),
+        ({"model_type": "falcon"}, "config.model_type"),
+        ({"model_type": ["llama"]}, "config.model_type"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_name(change, named):
+    with pytest.raises(InputError) as caught:
+        from_config(LLAMA | change)
+    assert str(caught.value).startswith(f"{named}:")
+
+
+def test_a_known_field_with_a_costly_value_is_refused():
+    with pytest.raises(BadValue, match=r"config\.moe_layer_freq: 2 .* only 1"):
+        from_config(HUB["presets"]["deepseek-v3"] | {"moe_layer_freq": 2})
+    with pytest.raises(BadValue, match=r"config\.word_embed_proj_dim: 512"):
+        from_config(HUB["presets"]["opt-175b"] | {"word_embed_proj_dim": 512})
+    with pytest.raises(BadValue, match=r"config\.attn_config\.attn_type"):
+        from_config(HUB["presets"]["mpt-30b"] | {"attn_config": {"attn_type": "multiquery_attention"}})
+
+
+def test_private_fields_say_nothing_about_cost():
+    assert from_config(LLAMA | {"_attn_implementation_autoset": True}) == from_config(LLAMA)
+
+
+def test_a_file_and_its_folder_are_read_alike(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
+    assert read_config(tmp_path) == read_config(tmp_path / "config.json") == from_config(LLAMA)
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        (json.dumps(LLAMA)[:200], "is not JSON"),
+        ("", "is not JSON"),
+        ("[1, 2]", "is not a model configuration"),
+        ('{"hidden_size": NaN}', "NaN is not a number"),
+        ("[" * 100_000, "is not JSON"),
+        ("9" * 5000, "is not JSON"),
+        (" " * (huggingface.LARGEST_FILE + 1), "has more than"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_refused_in_one_line(tmp_path, text, why):
+    file = tmp_path / "config.json"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(BadFile) as caught:
+        read_config(file)
+    assert why in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(BadFile, match="cannot be read"):
+        read_config(tmp_path / "config.json")
+
+
+values = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=9)
+    | st.lists(st.integers(), max_size=3)
+)
+
+
+@given(st.sampled_from(list(HUB["presets"])), st.data())
+def test_any_changed_field_is_either_read_or_refused(name, data):
+    config = dict(HUB["presets"][name])
+    for field in data.draw(st.lists(st.sampled_from(sorted(config)), max_size=3)):
+        config[field] = data.draw(values)
+    try:
+        model = from_config(config)
+    except InputError:
+        return
+    assert parameters.total_parameters(model) > 0
+
+
+def test_an_unknown_family_is_told_the_known_ones():
+    with pytest.raises(UnknownName, match="did you mean llama"):
+        from_config({"model_type": "lama"})
