@@ -1,0 +1,19 @@
+"""A layout in a trainer's own words: the arguments that launch it, and a launch command read as a layout.
+
+May import: presets, spec, strategy and its text, units, errors. Imported by: manifest, verbs.
+
+    launch(strategy, "megatron", run)             Launch: arguments, files, environment, notes
+    read(words)                                   Reading: what a launch command says
+    read_layout("tp=8,pp=4" or "--tensor-...", gpus)  the Strategy, whichever of the two was written
+
+    answer     the types
+    arguments/ the trainers' argument names as data, with the release in which they were read
+    table      those files, and the check that every word we print is in them
+    megatron, torchtitan, nemo, deepspeed   one trainer each: write and read
+    trainers   which trainer a command is for
+"""
+
+from mofa_model.launch.answer import Launch, Reading, Run
+from mofa_model.launch.trainers import TRAINERS, launch, read, read_layout
+
+__all__ = ["TRAINERS", "Launch", "Reading", "Run", "launch", "read", "read_layout"]

@@ -1,0 +1,144 @@
+"""What a launch needs to know, what it says, and what one was read to say."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mofa_model.errors import BadValue
+from mofa_model.strategy import Schedule, Strategy
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """What a launch says beside the layout."""
+
+    sequence: int
+    """Tokens in a sequence. [1]"""
+    global_batch: int
+    """Sequences in an optimizer step. [1]"""
+    layers: int
+    """Transformer blocks. [1]"""
+    experts: bool = False
+    """Whether the model is a mixture of experts."""
+    precision: str = "bf16"
+    """Precision preset id."""
+    interval_steps: int | None = None
+    """Steps between checkpoints; None = the trainer's own. [1]"""
+    asynchronous: bool = True
+    """Whether training goes on while a checkpoint is written."""
+
+    def micro_batches(self, strategy: Strategy) -> int:
+        """Micro-batches of one data-parallel rank in a step. [1]"""
+        ranks, size = int(strategy.dp), int(strategy.mbs)
+        if self.global_batch % (ranks * size):
+            raise BadValue(
+                "strategy", f"dp x mbs = {ranks * size}", f"it must divide the batch ({self.global_batch})"
+            )
+        return self.global_batch // (ranks * size)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    """A strategy in a trainer's own words."""
+
+    trainer: str
+    """megatron, torchtitan, nemo or deepspeed."""
+    release: str
+    """Release in which these words were read."""
+    arguments: tuple[str, ...]
+    """What follows the trainer's script on the command line."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the layout needs."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Files that the arguments name, with their text."""
+    notes: tuple[str, ...] = ()
+    """What no argument can say."""
+
+    def text(self) -> str:
+        """The whole as something to read and to copy: notes, variables and files as comments, then the arguments."""
+        lines = [f"# {self.release}", *(f"# {note}" for note in self.notes)]
+        lines += [f"export {name}={shlex.quote(value)}" for name, value in self.environment.items()]
+        for name, content in self.files.items():
+            lines += [f"# {name}:", *(f"#   {line}" for line in content.splitlines())]
+        return "\n".join(lines) + "\n" + " \\\n".join(_grouped(self.arguments)) + "\n"
+
+
+def _grouped(arguments: tuple[str, ...]) -> list[str]:
+    """Each option with its values, one a line."""
+    groups: list[list[str]] = []
+    for word in arguments:
+        quoted = shlex.quote(word)
+        if groups and not word.startswith("-") and groups[-1][0].startswith("-"):
+            groups[-1].append(quoted)
+        else:
+            groups.append([quoted])
+    return [" ".join(group) for group in groups]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """What a launch command says; what it leaves open is None or missing."""
+
+    trainer: str
+    """The trainer it is for."""
+    layout: Mapping[str, Any]
+    """Fields of `Strategy` that it decides."""
+    chunk_layers: int | None = None
+    """Layers of a virtual stage, where the command gives these instead of their number. [1]"""
+    outer_slots: int = 0
+    """What counts as a layer beside the layers, where they go to stages. [1]"""
+    copies: int = 1
+    """Copies of what is sharded, over all data-parallel ranks. [1]"""
+    layers: int | None = None
+    """Transformer blocks. [1]"""
+    sequence: int | None = None
+    """Tokens in a sequence. [1]"""
+    global_batch: int | None = None
+    """Sequences in an optimizer step. [1]"""
+    precision: str | None = None
+    """Precision preset id."""
+    interval_steps: int | None = None
+    """Steps between checkpoints. [1]"""
+
+    def strategy(self, gpus: int, *, layers: int | None = None) -> Strategy:
+        """The layout on `gpus` devices [1]; `layers` [1] of the model, where the command does not say.
+
+        >>> Reading(trainer="megatron", layout={"tp": 8, "pp": 4}).strategy(64).dp
+        2
+        """
+        fields = dict(self.layout)
+        taken = int(fields.get("tp", 1)) * int(fields.get("pp", 1)) * int(fields.get("cp", 1))
+        if gpus % taken:
+            raise BadValue("current", f"tp x pp x cp = {taken}", f"it must divide the {gpus} devices")
+        dp = gpus // taken
+        if fields.setdefault("dp", dp) != dp:
+            right = f"{gpus} devices over tp x pp x cp = {taken} make {dp}"
+            raise BadValue("current.dp", fields["dp"], right)
+        fields |= self._virtual(fields, layers) | self._shared(dp)
+        return Strategy(**fields)
+
+    def _virtual(self, fields: Mapping[str, Any], layers: int | None) -> dict[str, Any]:
+        if self.chunk_layers is None:
+            return {}
+        depth, stages = self.layers or layers, int(fields.get("pp", 1))
+        if depth is None:
+            raise BadValue(
+                "current", f"{self.chunk_layers} layers a virtual stage", "say how many layers there are"
+            )
+        chunks = -(-(depth + self.outer_slots) // self.chunk_layers)
+        if chunks % stages:
+            raise BadValue("current", f"{chunks} virtual stages", f"they must divide by the {stages} stages")
+        vpp = chunks // stages
+        return {"vpp": vpp, "schedule": Schedule.INTERLEAVED} if vpp > 1 else {}
+
+    def _shared(self, dp: int) -> dict[str, Any]:
+        if self.copies == 1:
+            return {}
+        if dp % self.copies:
+            raise BadValue(
+                "current", f"{self.copies} copies", f"they must divide the {dp} data-parallel ranks"
+            )
+        return {"shard": dp // self.copies}

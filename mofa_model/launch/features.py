@@ -1,0 +1,81 @@
+"""What Megatron's words mean, whichever trainer says them: Megatron-LM as flags, NeMo as overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mofa_model.launch.table import table, unsupported
+from mofa_model.strategy import MODULES, ContextMode, Graphs, Recompute, Schedule, Sharding, Strategy
+
+FSDP: Final = {Sharding.GRADIENTS: "optim_grads", Sharding.WEIGHTS: "optim_grads_params"}
+"""Sharding levels that Megatron-FSDP does; the one below is the distributed optimizer's."""
+OFFLOADED: Final = ("attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm")
+"""Inputs that fine-grained offloading moves to the host."""
+OFFLOADED_EXPERTS: Final = ("expert_fc1", "moe_act")
+"""The same inside experts."""
+GRAPHED: Final = ("attn",)
+"""What partial graphs capture."""
+GRAPHED_EXPERTS: Final = ("attn", "moe_router", "moe_preprocess")
+"""The same in models with experts: dispatch has no fixed shape."""
+
+
+def refuse(strategy: Strategy, trainer: str) -> None:
+    """Refuse what no Megatron trainer can be told."""
+    if strategy.schedule not in {Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED}:
+        raise unsupported(trainer, "schedule", strategy.schedule.value)
+    if strategy.chunks != 1:
+        raise unsupported(trainer, "chunks", int(strategy.chunks))
+    if strategy.recompute is Recompute.SELECTIVE:
+        known = set(table("megatron").choices("recompute-modules"))
+        unknown = strategy.recompute_modules - known
+        if unknown:
+            raise unsupported(trainer, "recompute", "+".join(sorted(unknown)))
+
+
+def chunk_layers(strategy: Strategy) -> int:
+    """Layers of a virtual stage that are recomputed, rounded up: Megatron counts by virtual stage. [1]"""
+    return -(-int(strategy.recompute_layers) // int(strategy.vpp))
+
+
+def read_features(
+    *,
+    sharding: str,
+    fsdp: bool,
+    distributed: bool,
+    granularity: str | None,
+    method: str | None,
+    recompute_layers: int | None,
+    modules: Sequence[str],
+    graphs: str | None,
+    vpp: int,
+) -> dict[str, Any]:
+    """Sharding, recomputation, graphs and schedule from Megatron's words, whichever trainer says them."""
+    levels = {word: level for level, word in FSDP.items()} | {
+        "optim": Sharding.OPTIMIZER,
+        "no_shard": Sharding.NONE,
+    }
+    layout: dict[str, Any] = {
+        "sharding": levels[sharding] if fsdp else Sharding.OPTIMIZER if distributed else Sharding.NONE
+    }
+    if vpp > 1:
+        layout["schedule"] = Schedule.INTERLEAVED
+    if granularity == "full":
+        layout["recompute"] = Recompute.FULL
+        if method == "block" and recompute_layers:
+            layout["recompute_layers"] = recompute_layers * vpp
+    elif granularity == "selective":
+        layout |= {"recompute": Recompute.SELECTIVE, "recompute_modules": _modules(modules)}
+    if graphs not in {None, "none"}:
+        layout["graphs"] = Graphs.FULL if graphs == "full_iteration" else Graphs.PARTIAL
+    return layout
+
+
+def read_context(words: Sequence[str]) -> ContextMode:
+    """How context parallelism communicates; anything but an all-to-all is priced as a ring."""
+    return ContextMode.ALL_TO_ALL if tuple(words) == ("a2a",) else ContextMode.RING
+
+
+def _modules(words: Sequence[str]) -> frozenset[str]:
+    """Modules that the model knows; `shared_experts` and the rest of Megatron's are part of `moe` here."""
+    return frozenset(word for word in words if word in MODULES) or frozenset({"core_attn"})

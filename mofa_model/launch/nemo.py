@@ -1,0 +1,206 @@
+"""NeMo: overrides of a recipe, `section.name=value`, as its language-model trainer Megatron Bridge takes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mofa_model.launch.answer import Launch, Reading, Run
+from mofa_model.launch.features import (
+    FSDP,
+    GRAPHED,
+    GRAPHED_EXPERTS,
+    OFFLOADED,
+    OFFLOADED_EXPERTS,
+    chunk_layers,
+    read_context,
+    read_features,
+    refuse,
+)
+from mofa_model.launch.table import Words, table, unsupported
+from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Sharding, Strategy
+
+TRAINER: Final = "nemo"
+
+_PRECISIONS: Final = {
+    "bf16": "bf16_mixed",
+    "fp16": "fp16_mixed",
+    "fp8-delayed": "bf16_with_fp8_delayed_scaling_mixed",
+    "fp8-current": "bf16_with_fp8_current_scaling_mixed",
+    "fp8-tensorwise": "bf16_with_fp8_current_scaling_mixed",
+    "fp8-block": "bf16_with_fp8_subchannel_scaling_mixed",
+    "mxfp8": "bf16_with_mxfp8_mixed",
+    "nvfp4": "bf16_with_nvfp4_mixed",
+}
+_OVERRIDE: Final = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
+
+
+def write(strategy: Strategy, run: Run) -> Launch:
+    """The overrides that make a NeMo recipe run a layout."""
+    refuse(strategy, TRAINER)
+    words = Words(table(TRAINER), _override)
+    _sizes(words, strategy, run)
+    _data_parallel(words, strategy)
+    _activations(words, strategy, run)
+    if run.precision not in _PRECISIONS:
+        raise unsupported(TRAINER, "precision", run.precision)
+    words.add("mixed_precision", _PRECISIONS[run.precision])
+    if run.interval_steps is not None:
+        words.add("checkpoint.save_interval", run.interval_steps)
+        words.add("checkpoint.async_save", run.asynchronous)
+    serial = strategy.tp > 1 or strategy.cp > 1
+    return Launch(
+        trainer=TRAINER,
+        release=table(TRAINER).release,
+        arguments=tuple(words.words),
+        environment={"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if serial else {},
+        notes=("after a script that hands its overrides to the recipe's configuration",),
+    )
+
+
+def _override(name: str, values: tuple[object, ...]) -> list[str]:
+    kind = table(TRAINER).kinds[name]
+    if kind.startswith("words:"):
+        return [f"{name}=[{','.join(str(value) for value in values)}]"]
+    (value,) = values
+    return [f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
+
+
+def _sizes(words: Words, strategy: Strategy, run: Run) -> None:
+    run.micro_batches(strategy)  # refuses a batch that does not divide
+    words.add("model.tensor_model_parallel_size", int(strategy.tp))
+    words.add("model.pipeline_model_parallel_size", int(strategy.pp))
+    if strategy.vpp > 1:
+        words.add("model.virtual_pipeline_model_parallel_size", int(strategy.vpp))
+    words.add("model.context_parallel_size", int(strategy.cp))
+    if strategy.cp > 1:
+        words.add("model.cp_comm_type", "p2p" if strategy.context_mode is ContextMode.RING else "a2a")
+    if run.experts:
+        words.add("model.expert_model_parallel_size", int(strategy.ep))
+        words.add("model.expert_tensor_parallel_size", int(strategy.etp))
+    words.add("model.sequence_parallel", strategy.sequence_parallel)
+    words.add("model.seq_length", run.sequence)
+    words.add("dataset.seq_length", run.sequence)
+    words.add("train.micro_batch_size", int(strategy.mbs))
+    words.add("train.global_batch_size", run.global_batch)
+
+
+def _data_parallel(words: Words, strategy: Strategy) -> None:
+    sharded = strategy.sharding is not Sharding.NONE
+    words.add("ddp.use_distributed_optimizer", sharded)
+    words.add("optimizer.use_distributed_optimizer", sharded)
+    if strategy.sharding in FSDP:
+        words.add("ddp.use_megatron_fsdp", True)
+        words.add("dist.use_megatron_fsdp", True)
+        words.add("ddp.data_parallel_sharding_strategy", FSDP[strategy.sharding])
+        words.add("checkpoint.ckpt_format", "fsdp_dtensor")
+    if sharded and 0 < strategy.shard < strategy.dp:
+        words.add("ddp.num_distributed_optimizer_instances", int(strategy.dp) // int(strategy.shard))
+    words.add("ddp.overlap_grad_reduce", strategy.data_overlap)
+    words.add("ddp.overlap_param_gather", strategy.data_overlap and sharded)
+    # The recipe's `comm_overlap` section has the last word, so it is set as well.
+    words.add("comm_overlap.overlap_grad_reduce", strategy.data_overlap)
+    words.add("comm_overlap.overlap_param_gather", strategy.data_overlap and sharded)
+    words.add("comm_overlap.tp_comm_overlap", strategy.tensor_overlap and strategy.sequence_parallel)
+    if strategy.vpp > 1:
+        words.add("comm_overlap.overlap_p2p_comm", strategy.pipeline_overlap)
+    if strategy.expert_overlap:
+        words.add("comm_overlap.overlap_moe_expert_parallel_comm", True)
+
+
+def _activations(words: Words, strategy: Strategy, run: Run) -> None:
+    if strategy.recompute is Recompute.NONE:
+        words.add("model.recompute_granularity", "null")
+    elif strategy.recompute is Recompute.SELECTIVE:
+        words.add("model.recompute_granularity", "selective")
+        words.add("model.recompute_modules", *sorted(strategy.recompute_modules))
+    else:
+        words.add("model.recompute_granularity", "full")
+        words.add("model.recompute_method", "block" if strategy.recompute_layers else "uniform")
+        words.add("model.recompute_num_layers", chunk_layers(strategy) or 1)
+    if strategy.offload:
+        words.add("model.fine_grained_activation_offloading", True)
+        words.add("model.offload_modules", *OFFLOADED, *(OFFLOADED_EXPERTS if run.experts else ()))
+    if strategy.optimizer is Placement.HOST:
+        words.add("optimizer.optimizer_cpu_offload", True)
+        words.add("optimizer.optimizer_offload_fraction", "1.0")
+        words.add("optimizer.overlap_cpu_optimizer_d2h_h2d", True)
+        words.add("optimizer.use_precision_aware_optimizer", True)
+    if strategy.graphs is Graphs.FULL:
+        words.add("model.cuda_graph_impl", "full_iteration")
+    elif strategy.graphs is Graphs.PARTIAL:
+        words.add("model.cuda_graph_impl", "transformer_engine")
+        words.add("model.cuda_graph_modules", *(GRAPHED_EXPERTS if run.experts else GRAPHED))
+
+
+def matches(word: str) -> bool:
+    """Whether a word is an override that says something about a layout."""
+    known = table(TRAINER)
+    found = _OVERRIDE.fullmatch(word)
+    return found is not None and (found.group(1) in known.kinds or found.group(1) in known.older)
+
+
+def read(words: Sequence[str]) -> Reading:
+    """What a recipe's overrides say; what the recipe itself says is not in them and stays open."""
+    known = table(TRAINER)
+    given: dict[str, str] = {}
+    for word in words:
+        if found := _OVERRIDE.fullmatch(word):
+            name, value = known.today(found.group(1), found.group(2))
+            if name in known.kinds and value not in {None, "null", "None"}:
+                given[name] = str(value)
+
+    def number(name: str) -> int | None:
+        return known.number(name, given[name]) if name in given else None
+
+    def choice(name: str) -> str | None:
+        return known.choice(name, given[name]) if name in given else None
+
+    def truth(*names: str) -> bool:
+        return any(given.get(name, "").lower() == "true" for name in names)
+
+    sizes = {
+        "tp": number("model.tensor_model_parallel_size"),
+        "pp": number("model.pipeline_model_parallel_size"),
+        "cp": number("model.context_parallel_size"),
+        "ep": number("model.expert_model_parallel_size"),
+        "etp": number("model.expert_tensor_parallel_size"),
+        "vpp": number("model.virtual_pipeline_model_parallel_size"),
+        "mbs": number("train.micro_batch_size"),
+    }
+    layout: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
+    distributed = given.get("ddp.use_distributed_optimizer", "true").lower() == "true"  # every recipe has it
+    layout |= read_features(
+        sharding=choice("ddp.data_parallel_sharding_strategy") or "optim_grads_params",
+        fsdp=truth("ddp.use_megatron_fsdp", "dist.use_megatron_fsdp"),
+        distributed=distributed,
+        granularity=choice("model.recompute_granularity"),
+        method=choice("model.recompute_method"),
+        recompute_layers=number("model.recompute_num_layers"),
+        modules=given.get("model.recompute_modules", "core_attn").strip("[]").replace(" ", "").split(","),
+        graphs=choice("model.cuda_graph_impl"),
+        vpp=layout.get("vpp", 1),
+    )
+    layout["sequence_parallel"] = truth("model.sequence_parallel")
+    layout["tensor_overlap"] = truth("comm_overlap.tp_comm_overlap")
+    layout["expert_overlap"] = truth("comm_overlap.overlap_moe_expert_parallel_comm")
+    layout["offload"] = truth("model.fine_grained_activation_offloading", "model.cpu_offloading")
+    layout["optimizer"] = Placement.HOST if truth("optimizer.optimizer_cpu_offload") else Placement.DEVICE
+    layout["data_overlap"] = "false" not in {
+        given.get("ddp.overlap_grad_reduce", "").lower(),
+        given.get("comm_overlap.overlap_grad_reduce", "").lower(),
+    }
+    if "model.cp_comm_type" in given:
+        layout["context_mode"] = read_context((given["model.cp_comm_type"],))
+    recipes = {word: name for name, word in reversed(_PRECISIONS.items())}
+    return Reading(
+        trainer=TRAINER,
+        layout=layout,
+        copies=number("ddp.num_distributed_optimizer_instances") or 1,
+        layers=number("model.num_layers"),
+        sequence=number("model.seq_length") or number("dataset.seq_length"),
+        global_batch=number("train.global_batch_size"),
+        precision=recipes.get(given.get("mixed_precision", "").replace("-", "_")),
+        interval_steps=number("checkpoint.save_interval"),
+    )

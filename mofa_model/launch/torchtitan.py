@@ -1,0 +1,221 @@
+"""torchtitan: `--section.name value`, and the positional word that chooses activation checkpointing."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from mofa_model.errors import BadFile
+from mofa_model.launch.answer import Launch, Reading, Run
+from mofa_model.launch.table import Words, table, unsupported
+from mofa_model.strategy import Placement, Recompute, Schedule, Sharding, Strategy
+
+TRAINER: Final = "torchtitan"
+
+_SCHEDULES: Final = {
+    Schedule.ONE_F_ONE_B: "1F1B",
+    Schedule.INTERLEAVED: "Interleaved1F1B",
+    Schedule.ZERO_BUBBLE: "ZBVZeroBubble",
+    Schedule.DUALPIPE: "DualPipeV",
+}
+_PER_OPERATOR: Final = frozenset({"per_op"})
+"""What torchtitan's selective mode does."""
+_OUTER: Final = 2
+"""Embedding and head, each counted as a layer where layers go to stages. [1]"""
+_SECTIONS: Final = (
+    "parallelism",
+    "training",
+    "checkpoint",
+    "compile",
+    "activation_checkpoint",
+    "experimental",
+)
+
+
+def write(strategy: Strategy, run: Run) -> Launch:
+    """The arguments that make torchtitan run a layout, after `--module` and `--config`."""
+    _refuse(strategy)
+    words = Words(table(TRAINER), _option)
+    _batch(words, strategy, run)
+    _degrees(words, strategy, run)
+    if strategy.optimizer is Placement.HOST:
+        words.add("training.enable_cpu_offload")
+    if strategy.tensor_overlap and strategy.tp > 1:
+        words.add("compile.enable")
+        words.add("compile.enable_async_tensor_parallel")
+    if run.interval_steps is not None:
+        words.add("checkpoint.enable")
+        words.add("checkpoint.interval", run.interval_steps)
+        words.add("checkpoint.async_mode", "async" if run.asynchronous else "disabled")
+    words.add("activation-checkpoint", strategy.recompute.value)  # a positional word: it must be the last
+    notes = ["after: --module MODEL --config RECIPE; the recipe also chooses the precision"]
+    if run.precision not in {"bf16", "fp16"}:
+        notes.append(f"choose a recipe whose linear layers are converted to {run.precision}")
+    if strategy.recompute is Recompute.SELECTIVE and strategy.recompute_modules != _PER_OPERATOR:
+        notes.append("selective mode recomputes by operator here, not by the modules that were asked for")
+    return Launch(
+        trainer=TRAINER, release=table(TRAINER).release, arguments=tuple(words.words), notes=tuple(notes)
+    )
+
+
+def _option(name: str, values: tuple[object, ...]) -> list[str]:
+    if name == "activation-checkpoint":
+        return [f"{name}:{values[0]}"]
+    return [f"--{name}", *(str(value) for value in values)]
+
+
+def _refuse(strategy: Strategy) -> None:
+    if strategy.sharding is Sharding.OPTIMIZER:
+        raise unsupported(TRAINER, "optimizer", "distributed")
+    if strategy.chunks != 1 or strategy.offload or strategy.etp != 1:
+        field = "chunks" if strategy.chunks != 1 else "offload" if strategy.offload else "etp"
+        raise unsupported(TRAINER, field, getattr(strategy, field))
+    if strategy.recompute is Recompute.FULL and strategy.recompute_layers:
+        raise unsupported(TRAINER, "recompute", f"full:{int(strategy.recompute_layers)}")
+
+
+def _batch(words: Words, strategy: Strategy, run: Run) -> None:
+    """With a pipeline the local batch holds all micro-batches; without, gradients are accumulated over them."""
+    rounds, size = run.micro_batches(strategy), int(strategy.mbs)
+    words.add("training.local_batch_size", rounds * size if strategy.pp > 1 else size)
+    words.add("training.global_batch_size", run.global_batch)
+    words.add("training.seq_len", run.sequence)
+    if strategy.pp > 1:
+        words.add("parallelism.pipeline_parallel_microbatch_size", size)
+
+
+def _degrees(words: Words, strategy: Strategy, run: Run) -> None:
+    dp = int(strategy.dp)
+    sharded = 1 if strategy.sharding is Sharding.NONE else int(strategy.shard) or dp
+    words.add("parallelism.data_parallel_replicate_degree", dp // sharded)
+    words.add("parallelism.data_parallel_shard_degree", sharded)
+    if strategy.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
+        keep = "always" if strategy.sharding is Sharding.WEIGHTS else "never"
+        words.add("parallelism.fsdp_reshard_after_forward", keep)
+    words.add("parallelism.tensor_parallel_degree", int(strategy.tp))
+    if strategy.tp > 1 and not strategy.sequence_parallel:
+        words.add("parallelism.no_enable_sequence_parallel")
+    words.add("parallelism.pipeline_parallel_degree", int(strategy.pp))
+    if strategy.pp > 1:
+        schedule = (
+            Schedule.INTERLEAVED
+            if strategy.vpp > 1 and strategy.schedule is Schedule.ONE_F_ONE_B
+            else strategy.schedule
+        )
+        words.add("parallelism.pipeline_parallel_schedule", _SCHEDULES[schedule])
+        if strategy.vpp > 2:  # two virtual stages are what the looped schedules make by themselves
+            words.add("parallelism.pipeline_parallel_layers_per_stage", _stage_layers(strategy, run))
+    words.add("parallelism.context_parallel_degree", int(strategy.cp))
+    if run.experts:
+        words.add("parallelism.expert_parallel_degree", int(strategy.ep))
+
+
+def _stage_layers(strategy: Strategy, run: Run) -> int:
+    """Layers of a virtual stage, embedding and head counted as one each, as torchtitan does by default. [1]"""
+    stages, slots = int(strategy.pp) * int(strategy.vpp), run.layers + _OUTER
+    size = -(-slots // stages)
+    if -(-slots // size) != stages:
+        raise unsupported(TRAINER, "vpp", int(strategy.vpp))
+    return size
+
+
+def read(words: Sequence[str]) -> Reading:
+    """What torchtitan's arguments say."""
+    given: dict[str, str | None] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--"):
+            name, equals, _ = word[2:].replace("-", "_").partition("=")
+            given[name] = word.partition("=")[2] if equals else None
+        elif word.startswith(("activation-checkpoint:", "activation_checkpoint:")):
+            given["activation_checkpoint.mode"] = word.partition(":")[2]
+        elif name and given[name] is None:
+            given[name] = word
+    return _reading(given)
+
+
+def read_file(text: str, name: str) -> Reading:
+    """What a TOML configuration of a release before 0.3 says."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadFile(name, f"is not TOML: {error}") from error
+    given: dict[str, str | None] = {}
+    for section in _SECTIONS:
+        for key, value in _section(document, section).items():
+            if value is False:
+                given[f"{section}.no_{key}"] = None
+            elif not isinstance(value, dict | list):
+                given[f"{section}.{key}"] = str(value)
+    return _reading(given)
+
+
+def _section(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = document.get(name, {})
+    return found if isinstance(found, dict) else {}
+
+
+def _reading(raw: Mapping[str, str | None]) -> Reading:
+    known = table(TRAINER)
+    given = dict(known.today(name, value) for name, value in raw.items())
+
+    def number(name: str) -> int | None:
+        # torchtitan writes -1 for "what is left"
+        value = given.get(name)
+        return None if value in {None, "-1"} else known.number(f"--{name}", value)
+
+    tp, pp, cp = (
+        number(f"parallelism.{axis}_parallel_degree") or 1 for axis in ("tensor", "pipeline", "context")
+    )
+    replicas = number("parallelism.data_parallel_replicate_degree") or 1
+    sharded = number("parallelism.data_parallel_shard_degree")
+    layout: dict[str, Any] = {"tp": tp, "pp": pp, "cp": cp}
+    layout["ep"] = number("parallelism.expert_parallel_degree") or 1
+    layout["mbs"] = (
+        number("parallelism.pipeline_parallel_microbatch_size" if pp > 1 else "training.local_batch_size")
+        or 1
+    )
+    layout["sequence_parallel"] = tp > 1 and "parallelism.no_enable_sequence_parallel" not in given
+    layout["tensor_overlap"] = "compile.enable_async_tensor_parallel" in given
+    if "training.enable_cpu_offload" in given:
+        layout["optimizer"] = Placement.HOST
+    if sharded is not None:
+        layout["dp"] = replicas * sharded
+    layout["sharding"] = _sharding(given, sharded, pp)
+    layout |= _recompute(given.get("activation-checkpoint"))
+    schedule = given.get("parallelism.pipeline_parallel_schedule")
+    if pp > 1 and schedule is not None:
+        known.choice("parallelism.pipeline_parallel_schedule", schedule)
+        words = {word: chosen for chosen, word in _SCHEDULES.items()}
+        layout["schedule"] = words.get(schedule, Schedule.ONE_F_ONE_B)
+        if layout["schedule"] is Schedule.INTERLEAVED:
+            layout["vpp"] = 2  # torchtitan's default where the layers of a stage are not stated
+    return Reading(
+        trainer=TRAINER,
+        layout=layout,
+        copies=replicas if layout["sharding"] is not Sharding.NONE else 1,
+        sequence=number("training.seq_len"),
+        global_batch=number("training.global_batch_size"),
+        interval_steps=number("checkpoint.interval"),
+        chunk_layers=number("parallelism.pipeline_parallel_layers_per_stage"),
+        outer_slots=_OUTER,
+    )
+
+
+def _sharding(given: Mapping[str, str | None], sharded: int | None, pp: int) -> Sharding:
+    """Level of sharding; by default weights are gathered again for the backward pass, except under a pipeline."""
+    if sharded == 1:
+        return Sharding.NONE
+    keep = given.get("parallelism.fsdp_reshard_after_forward") or "default"
+    kept = keep == "never" or (keep == "default" and pp > 1)
+    return Sharding.GRADIENTS if kept else Sharding.WEIGHTS
+
+
+def _recompute(mode: str | None) -> dict[str, Any]:
+    if mode is None:
+        return {}
+    table(TRAINER).choice("activation-checkpoint", mode)
+    if mode == "selective":
+        return {"recompute": Recompute.SELECTIVE, "recompute_modules": _PER_OPERATOR}
+    return {"recompute": Recompute.FULL if mode == "full" else Recompute.NONE}

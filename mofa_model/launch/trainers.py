@@ -1,0 +1,111 @@
+"""Which trainer: by name for writing, by its words for reading."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from mofa_model.errors import BadValue, UnknownName
+from mofa_model.launch import deepspeed, megatron, nemo, torchtitan
+from mofa_model.launch.answer import Launch, Reading, Run
+from mofa_model.launch.table import table
+from mofa_model.strategy import Strategy
+from mofa_model.strategy_text import parse_strategy
+
+_WRITERS: Final[Mapping[str, Callable[[Strategy, Run], Launch]]] = {
+    megatron.TRAINER: megatron.write,
+    torchtitan.TRAINER: torchtitan.write,
+    nemo.TRAINER: nemo.write,
+    deepspeed.TRAINER: deepspeed.write,
+}
+TRAINERS: Final = tuple(_WRITERS)
+"""What `--launch` takes."""
+
+_LONGEST: Final = 20_000
+"""Characters of a launch command that are read."""
+
+
+def launch(strategy: Strategy, trainer: str, run: Run) -> Launch:
+    """A layout in a trainer's own words.
+
+    >>> run = Run(sequence=8192, global_batch=16, layers=32)
+    >>> launch(Strategy(tp=8, dp=2), "megatron", run).arguments[:2]
+    ('--tensor-model-parallel-size', '8')
+    """
+    if trainer not in _WRITERS:
+        raise UnknownName("launch", trainer, TRAINERS)
+    if len(strategy) > 1:
+        raise BadValue("strategy", f"{len(strategy)} layouts", "give one")
+    return _WRITERS[trainer](strategy, run)
+
+
+def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) -> Reading:
+    """What a launch command says; `open_file` reads configuration files that it names, None = they stay closed.
+
+    >>> read(["--tensor-model-parallel-size", "8", "--micro-batch-size", "2"]).layout["mbs"]
+    2
+    """
+    if any(_is_flag_of(megatron.TRAINER, word) for word in words):
+        return megatron.read(words)
+    if any(_is_flag_of(torchtitan.TRAINER, word) for word in words):
+        return torchtitan.read(words)
+    if any(nemo.matches(word) for word in words):
+        return nemo.read(words)
+    if any(word.partition("=")[0] in {"--deepspeed", "--deepspeed_config"} for word in words):
+        return deepspeed.read(words, open_file)
+    path = next((word for word in words if word.endswith((".toml", ".json"))), None)
+    if path is not None and open_file is not None:
+        reader = torchtitan.read_file if path.endswith(".toml") else deepspeed.read_file
+        return reader(open_file(path), path)
+    raise BadValue("current", " ".join(words), f"write tp=8,pp=4,… or the arguments of {', '.join(TRAINERS)}")
+
+
+def read_layout(
+    text: str | Sequence[str],
+    gpus: int,
+    *,
+    layers: int | None = None,
+    open_file: Callable[[str], str] | None = None,
+    field: str = "current",
+) -> Strategy:
+    """A layout on `gpus` devices [1], written as strategy text or as a trainer's arguments.
+
+    >>> read_layout("--tensor-model-parallel-size 8 --pipeline-model-parallel-size 4", 64).dp
+    2
+    """
+    if isinstance(text, str):
+        if len(text) > _LONGEST:
+            raise BadValue(field, text, f"at most {_LONGEST} characters")
+        try:
+            words = shlex.split(text, comments=True)
+        except ValueError as error:
+            raise BadValue(field, text, f"the quotes must match: {error}") from None
+        if len(words) <= 1 and not text.strip().startswith("-") and not _is_launch(words):
+            return parse_strategy(text, gpus, field=field)
+    else:
+        words = list(text)
+    return read(words, open_file).strategy(gpus, layers=layers)
+
+
+def _is_launch(words: Sequence[str]) -> bool:
+    return any(nemo.matches(word) or word.endswith((".toml", ".json")) for word in words)
+
+
+def _is_flag_of(trainer: str, word: str) -> bool:
+    """Whether a word is one of a trainer's flags, written with hyphens or underscores."""
+    known = table(trainer)
+    if trainer == torchtitan.TRAINER and word.startswith(
+        ("activation-checkpoint:", "activation_checkpoint:")
+    ):
+        return True
+    if not word.startswith("--"):
+        return False
+    name = word[2:].partition("=")[0]
+    spelled = name.replace("-", "_") if trainer == torchtitan.TRAINER else name.replace("_", "-")
+    return (spelled in known.kinds and not _shared(spelled)) or spelled in known.older
+
+
+def _shared(name: str) -> bool:
+    """Flags that are not Megatron's alone: they do not tell whose command it is."""
+    return name in {"bf16", "fp16", "seq-length", "num-layers"}

@@ -1,0 +1,298 @@
+"""A layout becomes a trainer's own words, and those words become the layout again."""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
+from mofa_model.launch import TRAINERS, Run, launch, read, read_layout
+from mofa_model.launch.table import table
+from mofa_model.strategy import (
+    ContextMode,
+    Graphs,
+    Placement,
+    Recompute,
+    Schedule,
+    Sharding,
+    Strategy,
+)
+
+RUN = Run(sequence=8192, global_batch=2048, layers=126, interval_steps=120)
+
+
+def a_parser_of(trainer):
+    """What the trainer's own parser does with flags, made from the argument table."""
+    parser = argparse.ArgumentParser(allow_abbrev=False, exit_on_error=False)
+    for name, kind in table(trainer).kinds.items():
+        if kind.startswith("word:"):
+            continue
+        choices = table(trainer).choices(name) or None
+        if kind == "flag":
+            parser.add_argument(f"--{name}", action="store_true")
+        elif kind.startswith("words:"):
+            parser.add_argument(f"--{name}", nargs="+", choices=choices)
+        else:
+            parser.add_argument(f"--{name}", type=int if kind == "int" else str, choices=choices)
+    return parser
+
+
+def test_the_published_layout_of_llama_405b_reads_as_megatron_users_write_it():
+    strategy = Strategy(tp=8, pp=16, dp=128, sequence_parallel=True)
+    words = launch(strategy, "megatron", RUN).arguments
+    assert " ".join(words) == (
+        "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 --context-parallel-size 1"
+        " --sequence-parallel --micro-batch-size 1 --global-batch-size 2048 --seq-length 8192"
+        " --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --bf16"
+        " --save-interval 120 --async-save"
+    )
+
+
+def test_torchtitan_gets_flags_and_the_word_for_recomputation_comes_last():
+    strategy = Strategy(
+        tp=8, dp=64, mbs=2, sharding=Sharding.WEIGHTS, recompute=Recompute.FULL, sequence_parallel=True
+    )
+    words = launch(strategy, "torchtitan", dataclasses.replace(RUN, global_batch=1024)).arguments
+    assert words[-1] == "activation-checkpoint:full"
+    assert "--parallelism.data_parallel_shard_degree 64" in " ".join(words)
+    assert "--training.local_batch_size 2 --training.global_batch_size 1024" in " ".join(words)
+    assert "--checkpoint.enable --checkpoint.interval 120 --checkpoint.async_mode async" in " ".join(words)
+
+
+def test_nemo_gets_overrides_of_a_recipe():
+    strategy = Strategy(tp=4, pp=8, dp=16, vpp=2, sequence_parallel=True, recompute=Recompute.SELECTIVE)
+    words = launch(strategy, "nemo", dataclasses.replace(RUN, precision="fp8-current")).arguments
+    assert "model.virtual_pipeline_model_parallel_size=2" in words
+    assert "model.recompute_modules=[core_attn]" in words
+    assert "mixed_precision=bf16_with_fp8_current_scaling_mixed" in words
+    assert "checkpoint.save_interval=120" in words
+
+
+def test_deepspeed_gets_a_configuration_whose_batch_sizes_multiply_up():
+    strategy = Strategy(tp=4, dp=64, mbs=2, sharding=Sharding.GRADIENTS, optimizer=Placement.HOST)
+    answer = launch(strategy, "deepspeed", RUN)
+    config = json.loads(answer.files["ds_config.json"])
+    assert config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] * 64 == 2048
+    assert config["zero_optimization"]["stage"] == 2
+    assert config["zero_optimization"]["offload_optimizer"]["device"] == "cpu"
+    assert config["tensor_parallel"] == {"autotp_size": 4}
+    assert answer.arguments[-4:] == ("--save_strategy", "steps", "--save_steps", "120")
+
+
+def test_a_launch_can_be_copied_into_a_shell():
+    text = launch(Strategy(tp=8, dp=256), "megatron", RUN).text()
+    assert text.startswith("# Megatron-LM (megatron-core 0.19.2)\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n")
+    assert "--micro-batch-size 1 \\\n" in text
+
+
+@pytest.mark.parametrize(
+    "trainer, strategy, field",
+    [
+        ("megatron", Strategy(schedule=Schedule.DUALPIPE, pp=2), "schedule"),
+        ("nemo", Strategy(chunks=4), "chunks"),
+        ("torchtitan", Strategy(dp=2), "optimizer"),
+        ("deepspeed", Strategy(pp=2), "pp"),
+        ("deepspeed", Strategy(cp=2), "cp-mode"),
+    ],
+)
+def test_what_a_trainer_cannot_be_told_is_refused_by_name(trainer, strategy, field):
+    with pytest.raises(BadValue, match=rf"strategy\.{field}: .*{trainer}"):
+        launch(strategy, trainer, RUN)
+
+
+def test_an_unknown_trainer_is_refused_with_the_known_ones():
+    with pytest.raises(UnknownName, match="did you mean megatron"):
+        launch(Strategy(), "megatrn", RUN)
+
+
+def test_a_batch_that_does_not_divide_is_refused():
+    with pytest.raises(BadValue, match="it must divide the batch"):
+        launch(Strategy(dp=3), "megatron", RUN)
+
+
+degrees = st.sampled_from([1, 2, 4, 8])
+
+
+@st.composite
+def layouts(draw, *, trainer):
+    """Layouts that a trainer can be told."""
+    tp, pp, dp = draw(degrees), draw(degrees), draw(degrees)
+    megatron = trainer in {"megatron", "nemo"}
+    vpp = draw(st.sampled_from([1, 2])) if pp > 1 and trainer != "deepspeed" else 1
+    recompute = draw(
+        st.sampled_from(
+            [Recompute.NONE, Recompute.FULL] + ([Recompute.SELECTIVE] if trainer != "deepspeed" else [])
+        )
+    )
+    fields = {
+        "tp": tp,
+        "pp": 1 if trainer == "deepspeed" else pp,
+        "cp": draw(degrees),
+        "dp": dp,
+        "ep": draw(degrees),
+        "vpp": vpp,
+        "mbs": draw(st.sampled_from([1, 2])),
+        "schedule": Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B,
+        "recompute": recompute,
+        "optimizer": draw(st.sampled_from(list(Placement))),
+    }
+    if megatron:
+        fields["etp"] = draw(st.sampled_from([1, 2]))
+        fields["sharding"] = draw(st.sampled_from(list(Sharding)))
+        fields["sequence_parallel"] = tp > 1 and draw(st.booleans())
+        fields["tensor_overlap"] = fields["sequence_parallel"] and draw(st.booleans())
+        fields["data_overlap"] = draw(st.booleans())
+        fields["expert_overlap"] = draw(st.booleans())
+        fields["offload"] = draw(st.booleans())
+        fields["graphs"] = draw(st.sampled_from(list(Graphs)))
+        if fields["cp"] > 1:
+            fields["context_mode"] = draw(st.sampled_from(list(ContextMode)))
+        if recompute is Recompute.FULL:
+            fields["recompute_layers"] = draw(st.sampled_from([0, 2 * vpp]))
+        if fields["sharding"] is not Sharding.NONE and dp > 1:
+            fields["shard"] = draw(st.sampled_from([0, dp // 2]))
+    elif trainer == "torchtitan":
+        fields["sharding"] = (
+            draw(st.sampled_from([Sharding.GRADIENTS, Sharding.WEIGHTS])) if dp > 1 else Sharding.NONE
+        )
+        fields["sequence_parallel"] = tp > 1 and draw(st.booleans())
+        fields["tensor_overlap"] = tp > 1 and draw(st.booleans())
+        fields["recompute_modules"] = frozenset({"per_op"})
+    else:
+        fields["sharding"] = draw(st.sampled_from(list(Sharding)))
+        fields["data_overlap"] = fields["sharding"] in {Sharding.WEIGHTS, Sharding.OPTIMIZER}
+        fields["context_mode"] = ContextMode.ALL_TO_ALL
+    return Strategy(**fields)
+
+
+def normal(strategy):
+    """The same layout with fields that say nothing set to their default."""
+    plain = Strategy()
+    changes = {}
+    if strategy.recompute is not Recompute.SELECTIVE:
+        changes["recompute_modules"] = plain.recompute_modules
+    if strategy.cp == 1:
+        changes["context_mode"] = plain.context_mode
+    return dataclasses.replace(strategy, **changes)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_writing_and_reading_a_launch_gives_the_same_layout(trainer, data):
+    strategy = data.draw(layouts(trainer=trainer))
+    answer = launch(strategy, trainer, dataclasses.replace(RUN, experts=True))
+    reading = read(answer.arguments, answer.files.get)
+    assert normal(reading.strategy(int(strategy.gpus), layers=126)) == normal(strategy)
+    assert reading.interval_steps == 120
+    assert reading.global_batch == 2048
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+@pytest.mark.parametrize("trainer", ["megatron", "torchtitan"])
+def test_every_printed_flag_is_one_that_the_trainer_has(trainer, data):
+    strategy = data.draw(layouts(trainer=trainer))
+    words = [
+        w for w in launch(strategy, trainer, RUN).arguments if not w.startswith("activation-checkpoint:")
+    ]
+    _, unknown = a_parser_of(trainer).parse_known_args(words)
+    assert unknown == []
+
+
+def test_layers_of_a_virtual_stage_become_a_number_of_virtual_stages():
+    reading = read(
+        [
+            "--num-layers",
+            "96",
+            "--pipeline-model-parallel-size",
+            "4",
+            "--num-layers-per-virtual-pipeline-stage",
+            "8",
+        ]
+    )
+    assert reading.strategy(4).vpp == 3
+
+
+def test_a_torchtitan_file_of_an_earlier_release_is_read(tmp_path):
+    text = """
+[training]
+batch_size = 2
+seq_len = 8192
+compile = true
+[parallelism]
+tensor_parallel_degree = 8
+data_parallel_shard_degree = -1
+[activation_checkpoint]
+mode = "full"
+[checkpoint]
+enable_checkpoint = true
+interval = 500
+"""
+    strategy = read_layout("--job.config_file job.toml", 64, open_file={"job.toml": text}.get)
+    assert (strategy.tp, strategy.dp, strategy.mbs, strategy.sharding) == (8, 8, 2, Sharding.WEIGHTS)
+    assert strategy.recompute is Recompute.FULL
+
+
+def test_nemo_two_names_are_read():
+    text = "trainer.strategy.tensor_model_parallel_size=4 trainer.strategy.pipeline_model_parallel_size=2 data.micro_batch_size=2"
+    strategy = read_layout(text, 16)
+    assert (strategy.tp, strategy.pp, strategy.dp, strategy.mbs) == (4, 2, 2, 2)
+
+
+def test_strategy_text_and_launch_arguments_are_both_a_current_layout():
+    assert read_layout("tp=8,pp=2", 32) == Strategy(tp=8, pp=2, dp=2)
+    assert read_layout(["--tensor-model-parallel-size=8"], 32).dp == 4
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("--tensor-model-parallel-size $TP", "shell variables cannot be read"),
+        ("--tensor-model-parallel-size 8 --recompute-granularity some", "one of full, selective"),
+        ("--lr 3e-4", "write tp=8,pp=4"),
+        ("--tensor-model-parallel-size 'oops", "the quotes must match"),
+        ("--tensor-model-parallel-size 3", "it must divide the 64 devices"),
+    ],
+)
+def test_a_launch_command_that_cannot_be_read_is_refused_in_one_line(text, message):
+    with pytest.raises(InputError, match=message.replace("$", r"\$")) as caught:
+        read_layout(text, 64)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["[1]", "{", '{"zero_optimization": {"stage": 7}}', '{"train_batch_size": "x"}']
+)
+def test_a_broken_deepspeed_file_is_refused(text):
+    with pytest.raises((BadFile, BadValue)):
+        read(["--deepspeed", "ds.json"], {"ds.json": text}.get)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=200))
+def test_any_text_is_a_layout_or_an_input_error(text):
+    with contextlib.suppress(InputError):
+        assert isinstance(read_layout(text, 64), Strategy)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from([f"--{name}" for name in table("megatron").kinds]),
+            st.sampled_from([f"--{name}" for name in table("torchtitan").kinds]),
+            st.sampled_from([f"{name}=2" for name in table("nemo").kinds]),
+            st.sampled_from(["1", "2", "true", "full", "selective", "-1", "p2p"]),
+            st.text(max_size=8),
+        ),
+        max_size=8,
+    )
+)
+def test_any_words_are_a_layout_or_an_input_error(words):
+    with contextlib.suppress(InputError):
+        assert isinstance(read_layout(words, 64, layers=32), Strategy)
