@@ -21,7 +21,7 @@ from mofa_model.presets.catalogue import (
     stack,
 )
 from mofa_model.presets.clusters import cluster, link
-from mofa_model.presets.constants import Constant, calibration, constants
+from mofa_model.presets.constants import Constant, calibration, constants_of
 from mofa_model.presets.entries import KINDS, entry, names, resolve, sources
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
     "Stack",
     "calibration",
     "cluster",
-    "constants",
+    "constants_of",
     "device",
     "device_class",
     "entry",

@@ -43,6 +43,8 @@ class Stack:
     """The form in which a launch command is printed for it; empty = none."""
     precision: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Widths that differ from the recipe's, by recipe; `all` for every one."""
+    like: str = ""
+    """Stack whose constants stand below its own; empty for none."""
     releases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Defects by release."""
     defects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -56,7 +58,8 @@ class Stack:
         return tuple(d for d in self.releases.get(newest or "", ()) if self._seen_on(d, device_class))
 
     def _seen_on(self, defect: str, device_class: str) -> bool:
-        return device_class in self.defects[defect].get("classes", (device_class,))
+        classes = self.defects[defect].get("classes", (device_class,))
+        return any(device_class == name or device_class.startswith(f"{name}-") for name in classes)
 
 
 def model(name: str) -> Transformer:

@@ -45,13 +45,13 @@ def calibration(
 
     A release brings its known defects (None: the newest one's); `defects` names further ones.
 
-    >>> calibration("h100", "bf16", "nanotron").host.layer
-    0.0039
+    >>> calibration("h100", "bf16", "nanotron").placement
+    'cost'
     """
     return _calibration(*_key(device, precision, stack, release, defects))
 
 
-def constants(
+def constants_of(
     device: str,
     precision: str = "bf16",
     stack: str = "default",
@@ -61,8 +61,8 @@ def constants(
 ) -> Mapping[str, Constant]:
     """The constants that presets set, by path, with scatter and source; every other one has its default.
 
-    >>> constants("h100", "fp8-rowwise")["compute.low_precision_rate"].value
-    0.38
+    >>> "compute.gemm_efficiency" in constants_of("h100", "fp8-rowwise")
+    True
     """
     return _constants(*_key(device, precision, stack, release, defects))
 
@@ -164,11 +164,17 @@ def _paths(
     gemm = entries.entry("precisions", recipe)["gemm"]
     words = device_class.split("-")
     lineage = ["-".join(words[: n + 1]) for n in range(len(words))]  # h100-500w is an h100 first
+    family = [stack.name]
+    while above := catalogue.stack(family[0]).like:
+        family.insert(0, above)
     return (
         ("any",),
         *(("device", name) for name in lineage),
         *(("device", name, format) for name in lineage for format in dict.fromkeys((gemm, recipe))),
-        ("stack", stack.name),
-        *(("stack", stack.name, "device", name) for name in lineage),
+        *(path for name in family for path in _of_stack(name, lineage)),
         *(("defect", defect) for defect in defects),
     )
+
+
+def _of_stack(name: str, lineage: list[str]) -> list[tuple[str, ...]]:
+    return [("stack", name), *(("stack", name, "device", device) for device in lineage)]

@@ -82,7 +82,7 @@ def _constants(arguments: Namespace) -> Table:
     if arguments.name is None:
         raise BadValue("NAME", None, "name a device: mofa presets constants h100 --stack megatron-core")
     asked = (arguments.name, arguments.precision, arguments.stack)
-    found = presets.constants(*asked, release=arguments.release, defects=arguments.defect)
+    found = presets.constants_of(*asked, release=arguments.release, defects=arguments.defect)
     return Table(
         title=f"Constants: {', '.join(asked)}",
         columns=(Column("constant"), Column("value"), Column("scatter", unit="%"), Column("source")),

@@ -1,0 +1,116 @@
+"""Every name finds what it means, every preset can be built, and every number says where it was read."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mofa_model import presets
+from mofa_model.errors import BadValue, InputError, UnknownName
+from mofa_model.presets import entries
+from mofa_model.units import GIB
+
+EVERY = [(kind, name) for kind in presets.KINDS for name in presets.names(kind)]
+
+
+@pytest.mark.parametrize(
+    "kind, said, meant",
+    [
+        ("models", "Llama3-405B", "llama3.1-405b"),
+        ("models", "meta-llama/Llama-3.1-405B", "llama3.1-405b"),
+        ("models", "deepseek-v3-671b", "deepseek-v3"),
+        ("devices", "h100", "h100-80gb-sxm"),
+        ("devices", "H100-SXM", "h100-80gb-sxm"),
+        ("devices", "H100-80GB-SXM5", "h100-80gb-sxm"),
+        ("devices", "NVIDIA-H100-80GB-HBM3", "h100-80gb-sxm"),
+        ("devices", "NVIDIA-A100-SXM4-80GB", "a100-80gb-sxm"),
+        ("devices", "NVIDIA-B200", "b200-180gb-sxm"),
+        ("devices", " b200 ", "b200-180gb-sxm"),
+        ("devices", "GB200", "gb200"),
+        ("devices", "mi300x", "mi300x"),
+        ("stacks", "megatron", "megatron-core"),
+        ("precisions", "FP8", "fp8-delayed"),
+    ],
+)
+def test_names_and_aliases_find_their_preset_whatever_the_case(kind, said, meant):
+    assert presets.resolve(kind, said) == meant
+
+
+@pytest.mark.parametrize("kind", presets.KINDS)
+def test_no_name_means_two_presets_and_every_id_is_in_small_letters(kind):
+    table = entries.table(kind)
+    said = Counter(alias.lower() for entry in table.values() for alias in entry.get("aliases", ()))
+    said.update(list(table))
+    assert [name for name, times in said.items() if times > 1] == []
+    assert [name for name in table if name != name.lower()] == []
+
+
+@pytest.mark.parametrize("kind, name", EVERY)
+def test_every_preset_says_where_it_was_read(kind, name):
+    assert presets.sources(kind, name)["source"].strip()
+
+
+@pytest.mark.parametrize("name", presets.names("devices"))
+def test_what_is_derived_or_from_memory_is_a_field_of_the_device(name):
+    entry = presets.entry("devices", name)
+    assert set(entry.get("derived", ())) | set(entry.get("from_memory", ())) <= set(entry)
+
+
+@pytest.mark.parametrize("kind, name", EVERY)
+def test_every_preset_can_be_built(kind, name):
+    build = {
+        "models": presets.model,
+        "devices": presets.device,
+        "fabrics": presets.fabric,
+        "precisions": presets.precision,
+        "stacks": presets.stack,
+    }[kind]
+    assert build(name).name == name
+
+
+def test_published_devices_have_their_data_sheet():
+    h100, b200 = presets.device("h100"), presets.device("b200")
+    assert (h100.peak_bf16, h100.peak_fp8, h100.peak_fp4) == (989e12, 1979e12, 0.0)
+    assert h100.memory_bandwidth == 3.35e12
+    assert h100.memory == 81559 * 2**20
+    assert b200.peak_fp4 == 9e15
+    assert presets.device("h100-500w").peak_bf16 == pytest.approx(0.9 * 989e12)
+
+
+def test_memory_that_is_not_stated_is_the_data_sheet_s_less_half_a_percent():
+    assert presets.device("a100").memory / (80 * GIB) == pytest.approx(0.995)
+    assert presets.device("h100").memory / (80 * GIB) == pytest.approx(0.9956, abs=1e-4)  # stated
+
+
+def test_a_recipe_has_the_widths_of_mixed_precision():
+    recipe = presets.precision("bf16")
+    assert (recipe.weight, recipe.gradient, recipe.optimizer) == (2.0, 4.0, 12.0)
+
+
+def test_weights_in_eight_bits_are_an_option_of_eight_bit_recipes_alone():
+    assert presets.precision("fp8-current", fp8_params=True).weight == 1.0
+    assert presets.precision("fp8-current").weight == 2.0
+    with pytest.raises(BadValue, match="fp8_params"):
+        presets.precision("bf16", fp8_params=True)
+
+
+def test_a_stack_may_change_the_widths_of_a_recipe():
+    assert presets.precision("fp16", stack="megatron-deepspeed").reduce == 2.0
+    assert presets.precision("bf16", stack="megatron-deepspeed").reduce == 4.0
+    assert presets.precision("bf16", stack="internevo").gradient == 2.0
+
+
+def test_an_unknown_name_is_refused_with_the_nearest():
+    with pytest.raises(UnknownName, match=r"model: unknown name 'llama3-404b'; did you mean"):
+        presets.model("llama3-404b")
+    with pytest.raises(UnknownName, match="presets: unknown name 'gpus'"):
+        presets.names("gpus")
+
+
+@given(st.sampled_from(presets.KINDS), st.text(max_size=40) | st.none() | st.integers() | st.lists(st.text()))
+def test_any_name_is_either_known_or_refused(kind, name):
+    try:
+        assert presets.resolve(kind, name) in presets.names(kind)
+    except InputError as error:
+        assert str(error).startswith(f"{kind.removesuffix('s')}:")  # noqa: PT017
