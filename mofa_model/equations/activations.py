@@ -17,11 +17,6 @@ from __future__ import annotations
 
 from mofa_model.units import Bytes, Count, Ratio
 
-STATISTIC = 4.0
-"""Row maximum and sum of fused attention, folded into one fp32 number per head and token. [B]"""
-ROUTER = 4.0
-"""Logits and probabilities of the router, Table 2: 4 sbE. [B]"""
-
 
 def layer_input(tokens: Count, hidden: Count, *, width: Bytes, ranks: Count) -> Bytes:
     """Input of a layer, A_in of Eq. (31) and (33): 2 sbh. [B]
@@ -92,15 +87,18 @@ def context_activation(tokens: Count, output: Count, *, width: Bytes, ranks: Cou
     return width * tokens * output / ranks
 
 
-def score_activation(tokens: Count, heads: Count, sequence: Count, *, score: Bytes, ranks: Count) -> Bytes:
-    """Row statistics of fused attention, or `score` bytes per score where it is not fused, Table 2: 4 abs^2. [B]
+def score_activation(
+    tokens: Count, heads: Count, sequence: Count, *, statistic: Bytes, score: Bytes, ranks: Count
+) -> Bytes:
+    """Row statistics of fused attention, and `score` bytes per score where it is not fused, Table 2: 4 abs^2. [B]
 
-    With dropout an unfused core keeps 5 bytes: softmax, mask, and the product of both.
+    Fused attention folds maximum and sum of a row into one fp32 number, `statistic`. An unfused core with dropout keeps
+    5 bytes per score: softmax, mask, and the product of both.
 
-    >>> score_activation(2048, 64, 2048, score=5.0, ranks=8)
+    >>> score_activation(2048, 64, 2048, statistic=4.0, score=5.0, ranks=8)
     167837696.0
     """
-    return tokens * heads * (STATISTIC + score * sequence) / ranks
+    return tokens * heads * (statistic + score * sequence) / ranks
 
 
 def ffn_hidden_activation(tokens: Count, ffn: Count, inputs: Count, *, width: Bytes, ranks: Count) -> Bytes:
@@ -121,13 +119,13 @@ def ffn_output_activation(tokens: Count, ffn: Count, *, width: Bytes, ranks: Cou
     return width * tokens * ffn / ranks
 
 
-def router_activation(tokens: Count, experts: Count, *, ranks: Count) -> Bytes:
-    """Logits and probabilities of the router, Table 2: 4 sbE. [B]
+def router_activation(tokens: Count, experts: Count, *, width: Bytes, ranks: Count) -> Bytes:
+    """Logits of the router, in fp32, Table 2: 4 sbE. [B]
 
-    >>> router_activation(4096, 256, ranks=1)
+    >>> router_activation(4096, 256, width=4.0, ranks=1)
     4194304.0
     """
-    return ROUTER * tokens * experts / ranks
+    return width * tokens * experts / ranks
 
 
 def routed_tokens(

@@ -142,7 +142,12 @@ def _attention_parts(workload: Workload, constants: MemoryConstants, strategy: S
         "residual": activations.residual_activation(tokens, model.hidden, width=width, ranks=spread),
         "norms": activations.norm_activation(tokens, model.hidden, width=width, ranks=spread),
         "scores": activations.score_activation(
-            tokens, a.heads, workload.training.sequence, score=constants.score, ranks=t
+            tokens,
+            a.heads,
+            workload.training.sequence,
+            statistic=workload.training.precision.logit,
+            score=constants.score,
+            ranks=t,
         ),
     }
     if np.any(np.asarray(constants.mask) > 0):
@@ -184,7 +189,9 @@ def _expert_parts(workload: Workload, strategy: Strategy, experts: Experts) -> d
         tokens, experts.top_k, experts.imbalance, tensor=s.tp, expert_tensor=s.etp
     )
     return {
-        "router": activations.router_activation(tokens, experts.count, ranks=s.tp),
+        "router": activations.router_activation(
+            tokens, experts.count, width=workload.training.precision.logit, ranks=s.tp
+        ),
         "dispatch": activations.dispatch_activation(routed, workload.model.hidden, width=width),
         "expert_hidden": activations.ffn_hidden_activation(
             routed, experts.width, inputs, width=width, ranks=s.etp
