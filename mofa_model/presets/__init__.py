@@ -7,7 +7,7 @@ is asked for is parsed, once a process. `constants.toml` is written by `mofa cal
 
     cluster("h100", 1024, stack="megatron-core", precision="bf16")    a Cluster with its Calibration
     model("llama3-405b")                                              a Transformer; ids and aliases, case ignored
-    huggingface.read_config("config.json")                            a Transformer from a model hub's file
+    read_config("config.json")                                        a Transformer from a model hub's file
 """
 
 from mofa_model.presets.catalogue import (
@@ -23,6 +23,7 @@ from mofa_model.presets.catalogue import (
 from mofa_model.presets.clusters import cluster, link
 from mofa_model.presets.constants import Constant, calibration, constants_of
 from mofa_model.presets.entries import KINDS, entry, names, resolve, sources
+from mofa_model.presets.huggingface import from_config, read_config
 
 __all__ = [
     "KINDS",
@@ -36,10 +37,12 @@ __all__ = [
     "device_class",
     "entry",
     "fabric",
+    "from_config",
     "link",
     "model",
     "names",
     "precision",
+    "read_config",
     "resolve",
     "sources",
     "stack",

@@ -151,8 +151,8 @@ def sections_of(
 ) -> tuple[str, ...]:
     """Names of the sections of constants.toml that apply, innermost first.
 
-    >>> sections_of("h100", "mxfp8", "nemo")
-    ('any', 'device.h100', 'device.h100.fp8', 'device.h100.mxfp8', 'stack.nemo', 'stack.nemo.device.h100')
+    >>> sections_of("h100", "fp8-rowwise", "nanotron")[:4]
+    ('any', 'device.h100', 'device.h100.fp8', 'device.h100.fp8-rowwise')
     """
     device_class, recipe, name, applied = _key(device, precision, stack, release, defects)
     return tuple(".".join(path) for path in _paths(device_class, recipe, catalogue.stack(name), applied))
