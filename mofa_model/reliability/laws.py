@@ -144,7 +144,7 @@ def run_after(
         parts = components_of(law, rate)
         return ExponentialRun(
             tuple(
-                (share * (survival_of_recovery_at(sources, part) if during_recovery else 1.0), part)
+                (share * (survival_of_recovery(sources, part) if during_recovery else 1.0), part)
                 for share, part in parts
             )
         )
@@ -157,16 +157,6 @@ def run_after(
         return total
 
     return GeneralRun(_series(alive, 1e-6 / rate, max(horizon, longest)), horizon)
-
-
-def survival_of_recovery_at(sources: tuple[Source, ...], rate: Numeric) -> Ratio:
-    """E exp(-s R) over `sources` by their share, at a rate s that need not be their sum. Ours. [1]"""
-    total = sum(float(np.max(source.rate)) for source in sources)
-    scale = rate / total if total > 0 else 0.0
-    scaled = tuple(
-        Source(name=s.name, rate=s.rate * scale, recoveries=s.recoveries, tier=s.tier) for s in sources
-    )
-    return survival_of_recovery(scaled, rate)
 
 
 def _delays(sources: tuple[Source, ...]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -9,15 +9,10 @@ above 0.2. Where the paper's form would fall below zero this module answers zero
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
+from mofa_model.reliability.recovery import NEVER
 from mofa_model.units import Count, Numeric, Ratio, Seconds
-
-NEVER: Final = 1e-300
-"""A rate that stands for zero where one divides by it. [1/s]"""
-
 
 def effective_time(steps: Count, step_time: Seconds) -> Seconds:
     """Time that steps alone would need, Eq. (37): S t. [s]
@@ -150,7 +145,7 @@ def daly_interval(save: Seconds, rate: Numeric) -> Seconds:
     `rate` is the job's failures, 1 / M [1/s].
 
     >>> round(float(daly_interval(30.0, 1 / 1064)), 1)
-    233.0
+    233.1
     """
     x = save * rate / 2
     long = young_interval(save, rate) * (1 + np.sqrt(x) / 3 + x / 9) - save
@@ -166,3 +161,43 @@ def excess_of_wrong_rate(ratio: Ratio) -> Ratio:
     """
     root = np.sqrt(ratio)
     return (root + 1 / root) / 2 - 1
+
+
+def first_order_ettr(rate: Numeric, loss: Seconds) -> Ratio:
+    """ETTR when each failure costs a mean loss, to first order: 1 - Lam loss, at least 0. Source: Kokolis et al. 2025. [1]
+
+    `rate` is the job's failures [1/s].
+
+    >>> round(first_order_ettr(1 / 1080, 600.0), 2)
+    0.44
+    """
+    return np.maximum(0.0, 1 - rate * loss)
+
+
+def affordable_loss(rate: Numeric, ettr: Ratio) -> Seconds:
+    """Mean loss per failure that still leaves an ETTR, to first order: (1 - ETTR) / Lam. Source: Kokolis et al. 2025. [s]
+
+    `rate` is the job's failures [1/s].
+
+    >>> round(affordable_loss(1 / 11135, 0.9))
+    1114
+    """
+    return (1 - ettr) / np.maximum(rate, NEVER)
+
+
+def save_overhead(interval: Count, step_time: Seconds, save: Seconds) -> Ratio:
+    """Saves over work, the c / (k t) of Eq. (40). [1]
+
+    >>> round(save_overhead(100, 105.22, 40.0), 6)
+    0.003802
+    """
+    return save / (interval * step_time)
+
+
+def total_steps(tokens: Count, global_batch: Count, sequence: Count) -> Count:
+    """Optimizer steps of a run, the S of Eq. (37): tokens over tokens in a step, rounded up. [1]
+
+    >>> int(total_steps(1e12, 256, 4096))
+    953675
+    """
+    return np.ceil(tokens / (global_batch * sequence))

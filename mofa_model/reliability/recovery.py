@@ -23,6 +23,10 @@ _LOG_STEPS: Final = np.linspace(-34.0, 4.0, 129)
 _LOG_WEIGHTS: Final = np.exp(_LOG_STEPS - np.exp(_LOG_STEPS)) / np.sum(np.exp(_LOG_STEPS - np.exp(_LOG_STEPS)))
 
 
+NEVER: Final = 1e-300
+"""Stands for a rate of zero where one divides by it. [1/s]"""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
     """One cause of failures of the job: its rate, its recovery, the tier it restores from."""
@@ -109,12 +113,16 @@ def laplace_slope(recovery: RecoveryTime, rate: Numeric) -> Seconds:
 
 
 def survival_of_recovery(sources: tuple[Source, ...], rate: Numeric) -> Ratio:
-    """Chance that a recovery is not itself hit by a failure (phi), over causes by their share. Ours. [1]
+    """Chance that a recovery is not itself hit by a failure (phi): E exp(-s R), over causes by their share. Ours. [1]
 
-    `rate` is the job's failures (Lam) [1/s].
+    `rate` is s, the failures that may hit it [1/s].
+
+    >>> one = Source(name="job", rate=1e-4, recoveries=(RecoveryTime(mean=600.0, law="exponential"),), tier=0)
+    >>> round(float(survival_of_recovery((one,), 1 / 600)), 6)
+    0.5
     """
     phi: Ratio = 0.0
-    total = np.maximum(rate, 1e-300)
+    total = np.maximum(job_rate(sources), NEVER)
     for source in sources:
         part: Ratio = source.rate / total
         for recovery in source.recoveries:

@@ -7,6 +7,7 @@
     conventions  throughput, TFLOPS and utilisation -> step time, each by the case's own convention
     batches    cases of one kind -> one set of arrays, so that thousands are priced in one pass
     steps      runs the estimate over cases;  score: errors, regret, out-of-memory counts
+    ettr_cases facts on ETTR, intervals and rates against `reliability`;  ettr_kinds: one function for each kind of them
     paper      the printed tables of the MoFa paper against its own equations
 
 May import: everything below the command line. Imported by: calibrate, verbs.

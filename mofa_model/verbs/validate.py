@@ -48,7 +48,9 @@ def configure(parser: ArgumentParser) -> None:
     """Three kinds of cases."""
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     steps = kinds.add_parser("steps", help="step time and memory of measured runs", description=_STEPS)
-    steps.add_argument("file", metavar="CASES.json", help="cases: a list, or an object with `cases`")
+    steps.add_argument(
+        "files", metavar="CASES.json", nargs="+", help="cases: a list, or an object with `cases`"
+    )
     steps.add_argument(
         "--cases", action="store_true", help="list every figure in tables, not only the summary"
     )
@@ -82,7 +84,7 @@ def run(arguments: Namespace) -> int:
 def _steps(arguments: Namespace) -> None:
     from mofa_model.validate.steps import validate_steps
 
-    document = validate_steps(arguments.file)
+    document = validate_steps(arguments.files)
     summary = document["summary"]
     tables = [
         _spreads("Errors", "quantity", {"all": summary, **summary["by_quantity"]}),
@@ -104,7 +106,7 @@ def _ettr(arguments: Namespace) -> None:
     document = validate_ettr(arguments.file)
     columns = ("id", "kind", "expected", "predicted", "tolerance", "ok")
     shown = [
-        {**row, "expected": _brief(row["expected"]), "predicted": _brief(row["predicted"])}
+        {key: _brief(value) for key, value in row.items()}
         for row in document["cases"]
     ]
     tables = [_rows(f"{document['summary']['ok']} of {document['summary']['n']} hold", columns, shown)]

@@ -1,0 +1,215 @@
+"""The checkpoint interval: the best one in whole steps, what half and double cost, and how flat the top is.
+
+For one tier and Poisson failures the best work between saves is a closed form (`renewal.best_work`). For any other law
+and for nested tiers the best is searched on the exact model itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.errors import BadValue
+from mofa_model.reliability import model, renewal
+from mofa_model.reliability.model import Job
+from mofa_model.reliability.timeline import LONGEST_PERIOD
+from mofa_model.units import Count, Numeric, Ratio, Seconds
+
+FLAT: Final = 1e-3
+"""ETTR that an interval may lose and still count as flat: 0.1 points."""
+MOST_STEPS: Final = 1e9
+"""Steps between saves when nothing asks for saves."""
+_GRID: Final = 65
+
+Curve = Callable[[NDArray[Any]], NDArray[Any]]
+"""ETTR over numbers of steps."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interval:
+    """A recommended interval and what departing from it costs."""
+
+    steps: int
+    """Steps between saves of the nearest tier."""
+    every: tuple[int, ...]
+    """Saves of the nearest tier for one of each tier."""
+    ettr: Ratio
+    """ETTR with it. [1]"""
+    half: Ratio
+    """ETTR with half the interval. [1]"""
+    double: Ratio
+    """ETTR with twice the interval. [1]"""
+    flat: tuple[int, int]
+    """Least and most steps that lose at most 0.1 points."""
+
+
+def best_steps(
+    rate: Numeric,
+    step_time: Seconds,
+    blocking: Seconds,
+    background: Seconds = 0.0,
+    slowdown: Ratio = 0.0,
+    *,
+    most: Count = MOST_STEPS,
+) -> Count:
+    """Best interval in whole steps for one tier and Poisson failures: the better of both roundings. Ours. [1]
+
+    `rate` is the job's failures [1/s]. Recovery does not enter.
+
+    >>> float(best_steps(32 * 0.01 / 86400, 27.99, 2.0))
+    37.0
+    """
+    real = np.minimum(renewal.best_work(rate, blocking, background, slowdown) / step_time, most)
+    down = np.maximum(1.0, np.floor(real))
+    up = np.minimum(most, down + 1)
+    low = renewal.ettr(rate, 1.0, down * step_time, blocking, background, slowdown)
+    high = renewal.ettr(rate, 1.0, up * step_time, blocking, background, slowdown)
+    steps: Count = np.where(high > low, up, down)[()]
+    return steps
+
+
+def minimax_rate(low: Numeric, high: Numeric) -> Numeric:
+    """Rate whose Young interval has the least worst regret between two rates: ((sqrt lo + sqrt hi) / 2)^2. Ours. [1/s]
+
+    >>> round(float(1 / minimax_rate(1 / 36000, 1 / 4000)))
+    9000
+    """
+    middle = (np.sqrt(low) + np.sqrt(high)) / 2
+    return middle * middle
+
+
+def recommend(job: Job, *, every: tuple[int, ...] | None = None, most: int = int(MOST_STEPS)) -> Interval:
+    """The best interval of one job on the exact model, per tier; `every` fixes the tiers' ratios. Ours. []
+
+    >>> from mofa_model.spec.reliability import Reliability, paper_classes
+    >>> job = Job(nodes=32, step_time=27.99, blocking=(2.0,), background=(0.0,),
+    ...           reliability=Reliability(classes=paper_classes(0.01)))
+    >>> found = recommend(job)
+    >>> found.steps, found.flat
+    (37, (19, 75))
+    """
+    if most < 1:
+        raise BadValue("most", most, "give at least one step")
+    if len(job.blocking) > 1:
+        return _nested(job, every, most)
+
+    def curve(steps: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(model.ettr(job, steps))
+
+    rate = model.failure_rate(job)
+    start = int(best_steps(rate, job.step_time, job.blocking[0], job.background[0], job.reliability.slowdown, most=most))
+    steps = start if job.reliability.law.kind == "exponential" else search_steps(curve, most)
+    return _described(curve, steps, (1,), most)
+
+
+def search_steps(curve: Curve, most: int) -> int:
+    """The whole number of steps with the greatest ETTR: a log grid, refined around its best point. Ours. [1]
+
+    >>> search_steps(lambda k: -np.abs(k - 4321.0), 10**9)
+    4321
+    """
+    low, high = 1, most
+    while True:
+        grid = np.unique(np.round(np.geomspace(low, high, _GRID)))
+        best = int(np.argmax(curve(grid)))
+        around = int(grid[max(0, best - 1)]), int(grid[min(len(grid) - 1, best + 1)])
+        if around == (low, high) or around[1] - around[0] <= 2:
+            grid = np.arange(around[0], min(around[1], around[0] + 4096) + 1, dtype=float)
+            return int(grid[int(np.argmax(curve(grid)))])
+        low, high = around
+
+
+def flat_range(curve: Curve, best: int, most: int) -> tuple[int, int]:
+    """Least and most steps whose ETTR is within 0.1 points of the best; bisection on either side. Ours. [1]"""
+    floor = float(curve(np.array([float(best)]))[0]) - FLAT
+
+    def reach(inside: int, outside: int) -> int:
+        while abs(outside - inside) > 1:
+            middle = (inside + outside) // 2
+            fits = float(curve(np.array([float(middle)]))[0]) >= floor
+            inside, outside = (middle, outside) if fits else (inside, middle)
+        return inside
+
+    return reach(best, 0), reach(best, most + 1)
+
+
+def _described(curve: Curve, steps: int, every: tuple[int, ...], most: int) -> Interval:
+    around = np.array([steps, max(1, round(steps / 2)), min(most, steps * 2)], dtype=float)
+    ettr, half, double = (float(x) for x in curve(around))
+    return Interval(
+        steps=steps, every=every, ettr=ettr, half=half, double=double, flat=flat_range(curve, steps, most)
+    )
+
+
+def _nested(job: Job, every: tuple[int, ...] | None, most: int) -> Interval:
+    seen: dict[tuple[int, ...], float] = {}
+
+    def value(steps: int, ratios: tuple[int, ...]) -> float:
+        key = (steps, *ratios)
+        if key not in seen:
+            seen[key] = float(model.ettr(job, steps, _multiples(ratios)))
+        return seen[key]
+
+    steps, ratios = first_order(job, most)
+    if every is not None:
+        ratios = tuple(high // low for low, high in zip(every, every[1:], strict=False))
+    point = (steps, *ratios)
+    free = 1 if every is not None else len(point)
+    factor = 2.0
+    while factor > 1.01:
+        better = max(_neighbours(point, free, factor, most), key=lambda p: value(p[0], p[1:]))
+        if value(better[0], better[1:]) > value(point[0], point[1:]):
+            point = better
+        else:
+            factor = np.sqrt(factor)
+    multiples = _multiples(point[1:])
+
+    def curve(many: NDArray[Any]) -> NDArray[Any]:
+        return np.array([value(int(k), point[1:]) for k in many])
+
+    return _described(curve, point[0], multiples, most)
+
+
+def _neighbours(point: tuple[int, ...], free: int, factor: float, most: int) -> list[tuple[int, ...]]:
+    """Points that differ in one coordinate by a factor (at least one), or that move one tier and keep the next."""
+    found = {point}
+    for i in range(free):
+        for scale in (1 / factor, factor):
+            moved = list(point)
+            step = round(point[i] * scale)
+            moved[i] = max(1, step if step != point[i] else point[i] + (1 if scale > 1 else -1))
+            found.add(tuple(moved))
+            if i + 1 < free:
+                moved[i + 1] = max(1, round(point[i + 1] * point[i] / moved[i]))
+                found.add(tuple(moved))
+    return sorted(p for p in found if p[0] <= most and np.prod(p[1:]) <= LONGEST_PERIOD)
+
+
+def first_order(job: Job, most: int) -> tuple[int, tuple[int, ...]]:
+    """Each tier's own Young interval, for the share of failures that read it: sqrt(2 c_j / (Lam P_j)). Source: Young 1974. [1]
+
+    Steps of the nearest tier, and the ratio of each next tier's interval to the one before. No tier saves more often
+    than its copies take.
+    """
+    rate = float(model.failure_rate(job))
+    works: list[float] = []
+    for tier, (blocking, background) in enumerate(zip(job.blocking, job.background, strict=True)):
+        mine = sum(float(s.rate) for s in model.sources(job) if s.tier == tier)
+        eps = job.reliability.slowdown
+        work = float(renewal.best_work(mine if mine > 0 else rate * 1e-3, float(blocking), float(background), eps))
+        works.append(max(work, works[-1] if works else float(job.step_time)))
+    steps = int(min(most, max(1, round(works[0] / float(job.step_time)))))
+    ratios, used = [], 1
+    for low, high in zip(works, works[1:], strict=False):
+        ratio = int(min(max(1, round(high / low)), max(1, LONGEST_PERIOD // 2 // used)))
+        ratios.append(ratio)
+        used *= ratio
+    return steps, tuple(ratios)
+
+
+def _multiples(ratios: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(x) for x in np.cumprod((1, *ratios)))

@@ -1,0 +1,171 @@
+"""ETTR of a job from its reliability, by the form that is exact for it.
+
+    one tier, Poisson or mixed exponential failures   renewal, closed form, arrays of strategies and intervals
+    one tier, any other law                           renewal sums, arrays of intervals
+    nested tiers, any law                             tiers, one point at a time
+
+The job's rates can be scaled, so that a quantile of the total rate gives the same quantile of ETTR.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mofa_model.errors import BadValue
+from mofa_model.reliability import renewal
+from mofa_model.reliability.availability import spares_availability
+from mofa_model.reliability.laws import components_of, run_after
+from mofa_model.reliability.recovery import NEVER, Source, job_rate, mean_of, sources_of, survival_of_recovery
+from mofa_model.reliability.tiers import Failure
+from mofa_model.reliability.tiers import ettr as tiers_ettr
+from mofa_model.reliability.timeline import Tiers
+from mofa_model.spec.checks import not_negative, positive
+from mofa_model.spec.reliability import Reliability
+from mofa_model.units import Count, Numeric, Ratio, Seconds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """One job or an array of them: what runs where, and what its saves cost."""
+
+    nodes: Count
+    """Nodes of the job."""
+    step_time: Seconds
+    """Time of a step without failures. [s]"""
+    blocking: tuple[Numeric, ...]
+    """Blocking part of a save, by tier. [s]"""
+    background: tuple[Numeric, ...]
+    """Background copy of a save, by tier. [s]"""
+    reliability: Reliability
+    """How the machines fail and come back."""
+    rate_scale: Ratio = 1.0
+    """Factor on all failure rates. [1]"""
+
+    def __post_init__(self) -> None:
+        positive(nodes=self.nodes, step_time=self.step_time)
+        if not 0 < len(self.blocking) == len(self.background):
+            raise BadValue("blocking", self.blocking, "give blocking and background times for each tier")
+        for blocking, background in zip(self.blocking, self.background, strict=True):
+            not_negative(blocking=blocking, background=background)
+        not_negative(rate_scale=self.rate_scale)
+        deepest = max((c.tier for c in (*self.reliability.classes, *self.reliability.domains)), default=0)
+        if deepest >= len(self.blocking):
+            raise BadValue("tier", deepest, f"save times are given for {len(self.blocking)} tiers, counted from 0")
+
+
+def sources(job: Job) -> tuple[Source, ...]:
+    """The causes of failure of a job, scaled. []"""
+    return tuple(
+        Source(name=s.name, rate=s.rate * job.rate_scale, recoveries=s.recoveries, tier=s.tier)
+        for s in sources_of(job.nodes, job.reliability)
+    )
+
+
+def failure_rate(job: Job) -> Numeric:
+    """Failures of the job (Lam). [1/s]"""
+    return job_rate(sources(job))
+
+
+def mean_recovery(job: Job) -> Seconds:
+    """Mean recovery time, Eq. (41): sum p_i R_i over all causes, queue included. [s]"""
+    parts = sources(job)
+    total = np.maximum(job_rate(parts), NEVER)
+    return sum(part.rate / total * mean_of(part.recoveries) for part in parts)
+
+
+def survived(job: Job) -> Ratio:
+    """Share of time that is not recovery (phi), failures while recovering as the reliability says. Ours. [1]"""
+    rate = failure_rate(job)
+    if not job.reliability.failures_during_recovery:
+        return renewal.survived_when_idle(rate, mean_recovery(job))
+    return survival_of_recovery(sources(job), rate)
+
+
+def available(job: Job) -> Ratio:
+    """Share of time that enough nodes work, given the spares; 1 where spares are not limited. [1]"""
+    spares = job.reliability.spares
+    if spares is None:
+        return 1.0
+    return spares_availability(failure_rate(job) * job.reliability.repair, spares)
+
+
+def ettr(job: Job, steps: Count, every: tuple[int, ...] = (1,)) -> Ratio:
+    """Exact ETTR of a job that saves every `steps` steps, tier j at each `every[j]`-th save. Ours. [1]
+
+    Waiting for a repaired node is included where spares are limited; initialisation is not (see `objective`).
+    """
+    if len(job.blocking) == 1:
+        return _one_tier(job, steps) * available(job)
+    return _nested(job, float(steps), every) * available(job)
+
+
+def one_tier(job: Job, tier: int) -> Job:
+    """The same job with one tier only, which every cause then reads. Ours. []"""
+    rel = job.reliability
+    classes = tuple(replace(c, tier=0) for c in rel.classes)
+    domains = tuple(replace(d, tier=0) for d in rel.domains)
+    return replace(
+        job,
+        blocking=(job.blocking[tier],),
+        background=(job.background[tier],),
+        reliability=replace(rel, tiers=rel.tiers[tier : tier + 1], classes=classes, domains=domains),
+    )
+
+
+def _one_tier(job: Job, steps: Count) -> Ratio:
+    rel, work = job.reliability, steps * job.step_time
+    rate, parts = failure_rate(job), sources(job)
+    saves = (work, job.blocking[0], job.background[0], rel.slowdown)
+    if rel.law.kind == "weibull":
+        return _any_law(job, float(np.max(rate)), saves)
+    if rel.law.kind == "exponential":
+        return renewal.ettr(rate, survived(job), *saves)
+    total: Ratio = 0.0
+    for share, part in components_of(rel.law, rate):
+        phi = survival_of_recovery(parts, part) if rel.failures_during_recovery else survived(job)
+        weight = share * (rate / np.maximum(part, NEVER))
+        total = total + weight * renewal.ettr(part, phi, *saves)
+    return np.where(np.asarray(rate) > 0, total, renewal.ettr(0.0, 1.0, *saves))[()]
+
+
+def _any_law(job: Job, rate: float, saves: tuple[Seconds, Seconds, Seconds, Ratio]) -> Ratio:
+    rel = job.reliability
+    if np.size(job.nodes) > 1 or np.size(job.rate_scale) > 1:
+        raise BadValue("nodes", job.nodes, "failures that are not exponential are modelled for one job at a time")
+    if rate == 0:
+        return renewal.ettr(0.0, 1.0, *saves)
+    work, blocking, background, slowdown = saves
+    longest = np.max(work + blocking + background + renewal.time_between_saves(*saves))
+    run = run_after(
+        sources(job), rate, rel.law, during_recovery=rel.failures_during_recovery, longest=float(longest)
+    )
+    return renewal.ettr_of_run(run, _cycle(job, rate), work, blocking, background, slowdown)
+
+
+def _cycle(job: Job, rate: float) -> Seconds:
+    """Mean time from failure to failure. [s]"""
+    idle = 0.0 if job.reliability.failures_during_recovery else float(np.max(mean_recovery(job)))
+    return 1 / rate + idle
+
+
+def _nested(job: Job, steps: float, every: tuple[int, ...]) -> Ratio:
+    rel, rate = job.reliability, float(failure_rate(job))
+    tiers = Tiers(
+        work=steps * float(job.step_time),
+        every=every,
+        blocking=tuple(float(x) for x in job.blocking),
+        background=tuple(float(x) for x in job.background),
+        slowdown=rel.slowdown,
+    )
+    if rate == 0:
+        rate = 1e-9 / (tiers.work * every[-1])
+    longest = 4 * every[-1] * (tiers.work * (1 + rel.slowdown) + sum(tiers.blocking)) + 2 * sum(tiers.background)
+    failures = []
+    for tier in sorted({source.tier for source in sources(job)}):
+        mine = tuple(source for source in sources(job) if source.tier == tier)
+        part = float(job_rate(mine))
+        run = run_after(mine, rate, rel.law, during_recovery=rel.failures_during_recovery, longest=longest)
+        failures.append(Failure(tier=tier, share=part / rate, run=run))
+    return tiers_ettr(tiers, tuple(failures), _cycle(job, rate))
