@@ -1,6 +1,6 @@
 """Facts by name: models, devices, fabrics, precisions, software stacks, and the constants measured on them.
 
-May import: spec, strategy, units, errors. Imported by: whatever turns a name into a description; no equation does.
+May import: spec, files, units, errors. Imported by: whatever turns a name into a description; no equation does.
 
 The facts are the `.toml` files beside this module, one a kind, and each entry says where it was read. Only the file that
 is asked for is parsed, once a process. `constants.toml` is written by `mofa calibrate`; the others by hand.
