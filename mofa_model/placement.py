@@ -12,8 +12,8 @@ Rules, by what trainers do:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -52,8 +52,8 @@ class Stages:
         return self.dense_layers + self.expert_layers
 
 
-def stages_of(model: Transformer, strategy: Strategy, rule: str) -> Stages:
-    """The kinds of stages of every layout of a family."""
+def stages_of(model: Transformer, strategy: Strategy, rule: str, axes: int = 0) -> Stages:
+    """The kinds of stages of every layout of a family; `axes` is 1 where anything else of the question is an array."""
     if rule not in RULES:
         raise BadValue("placement", rule, f"one of {', '.join(RULES)}")
     dense = 0 if model.experts is None else model.experts.dense_layers
@@ -71,8 +71,25 @@ def stages_of(model: Transformer, strategy: Strategy, rule: str) -> Stages:
     padded = np.zeros((6, width, len(tables)))
     for index, table in enumerate(tables):
         padded[:, : len(table), index] = np.array(table, dtype=float).T
-    fields = padded[:, :, np.reshape(inverse, -1)].reshape((6, width, *shape))
-    return Stages(*fields)
+    shape = shape if len(shape) >= axes else (1,) * axes
+    # take() keeps the rows side by side; plain indexing leaves kinds innermost, at twice the time of every equation.
+    columns_of_kinds = np.take(padded, np.reshape(inverse, -1), axis=2).reshape((6, width, *shape))
+    return Stages(*columns_of_kinds)
+
+
+def axes_of(*described: Any) -> int:
+    """1 where a description holds an array, 0 where all its numbers are scalars."""
+    for item in described:
+        if isinstance(item, np.ndarray) and item.ndim:
+            return 1
+        if is_dataclass(item) and axes_of(*(getattr(item, name) for name in _names(type(item)))):
+            return 1
+    return 0
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def _block_costs(model: Transformer) -> tuple[Numeric, Numeric]:

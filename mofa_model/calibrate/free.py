@@ -7,7 +7,7 @@ logarithm of each constant is a sum of logarithms of entries, and a fit works on
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -51,7 +51,7 @@ def priors(text: str | None = None) -> tuple[Free, ...]:
     table = tomllib.loads(where.read_text(encoding="utf-8") if text is None else text)
     known = defaults()
     entries = []
-    for section, constants in table.items():
+    for section, constants in _sections(table):
         for path, given in constants.items():
             if path not in known:
                 raise BadFile("priors.toml", f"[{section}] {path} is not a constant of Calibration")
@@ -67,6 +67,16 @@ def priors(text: str | None = None) -> tuple[Free, ...]:
                 )
             )
     return tuple(entries)
+
+
+def _sections(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Nested tables by dotted name; a key with a dot in it is a constant."""
+    here = {key: value for key, value in table.items() if "." in key and {"value", "factor"} & set(value)}
+    if here:
+        yield above, here
+    for key, value in table.items():
+        if key not in here:
+            yield from _sections(value, f"{above}.{key}" if above else key)
 
 
 @dataclass(frozen=True, slots=True)

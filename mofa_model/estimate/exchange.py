@@ -1,0 +1,154 @@
+"""What happens once a step: gradient and parameter collectives, and the optimizer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mofa_model.equations import collectives, compute, overlap, parameters
+from mofa_model.placement import Stages
+from mofa_model.spec import Cluster, Workload
+from mofa_model.strategy import Placement, Sharding, Strategy
+from mofa_model.units import Count, Seconds
+
+TENSORS_PER_LAYER = 6.0
+"""Parameter tensors of a layer that are reduced one by one: QKV, output, two or three of the FFN, norms."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeTime:
+    """Once a step, on the fullest stage. [s]"""
+
+    collective: Seconds
+    """Gradient and parameter collectives, exposed or not."""
+    exposed: Seconds
+    """Their part that compute does not hide, Eq. (24)."""
+    embedding: Seconds
+    """All-reduce of a tied embedding between first and last stage."""
+    optimizer: Seconds
+    """The update, Eq. (26) or (28)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldParameters:
+    """Parameters on one device of the fullest stage. [1]"""
+
+    dense: Count
+    """Replicated over all data-parallel ranks."""
+    experts: Count
+    """Replicated over the ranks that hold the same experts."""
+    tensors: Count
+    """Tensors."""
+
+
+def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> HeldParameters:
+    """Parameters of each kind of stage on one device, maximum over the kinds."""
+    model, s = workload.model, strategy
+    attention = parameters.attention_parameters(model)
+    dense = stages.dense_layers * ((attention + parameters.ffn_parameters(model)) / s.tp)
+    expert: Count = 0.0
+    if model.experts is not None:
+        e = model.experts
+        shared = parameters.shared_expert_parameters(model) + model.hidden * e.count
+        dense = dense + stages.expert_layers * ((attention + shared) / s.tp)
+        expert = stages.expert_layers * (parameters.expert_parameters(model) * (e.count / (s.ep * s.etp)))
+        expert = np.max(expert, axis=0)
+    dense = dense + np.maximum(stages.embedding, stages.head) * (model.vocabulary * model.hidden / s.tp)
+    tensors = TENSORS_PER_LAYER * np.max(stages.layers, axis=0) + 2.0
+    return HeldParameters(dense=np.max(dense, axis=0), experts=expert, tensors=tensors)
+
+
+def exchange_time(
+    workload: Workload,
+    cluster: Cluster,
+    strategy: Strategy,
+    stages: Stages,
+    *,
+    micro_batches: Count,
+    window: Seconds,
+) -> ExchangeTime:
+    """Collectives over data-parallel groups beside `window` seconds of one micro-batch's compute, Eqs. (13), (24)."""
+    s, k = strategy, cluster.calibration.overlap
+    held = held_parameters(workload, s, stages)
+    ranks = s.dp * s.cp
+    copies = np.maximum(1.0, ranks * s.tp / (s.ep * s.etp))
+    dense = _collective(workload, cluster, s, held.dense, held.tensors, ranks, s.tp, micro_batches)
+    total = dense
+    if workload.model.experts is not None:
+        total = total + _collective(
+            workload, cluster, s, held.experts, 0.0, copies, s.ep * s.etp, micro_batches
+        )
+    reach, tail = (k.data, k.data_tail) if s.sharding is not Sharding.NONE else (k.data_replicated, k.data_tail)
+    if s.sharding is Sharding.WEIGHTS:
+        reach, tail, window = k.gather, k.gather_tail, window * micro_batches
+    visible = overlap.data_exposed(total, window, reach * float(s.data_overlap), tail)
+    tied = _tied_embedding(workload, cluster, s, ranks)
+    return ExchangeTime(
+        collective=total,
+        exposed=visible,
+        embedding=tied,
+        optimizer=_update(workload, cluster, s, held, ranks, copies),
+    )
+
+
+def _collective(
+    workload: Workload,
+    cluster: Cluster,
+    s: Strategy,
+    held: Count,
+    tensors: Count,
+    ranks: Count,
+    stride: Count,
+    micro_batches: Count,
+) -> Seconds:
+    """Gradient and parameter collectives of one group in a step. [s]"""
+    p, links = workload.training.precision, cluster.calibration.links
+    shard = np.where(np.asarray(s.shard) > 0, np.minimum(s.shard, ranks), ranks)
+    path = collectives.path_between(cluster, ranks, stride)
+    inner = collectives.path_between(cluster, shard, stride)
+    ring, inner_ring = (ranks - 1.0) / ranks, (shard - 1.0) / shard
+    reduce, gather = held * p.reduce, held * p.gather
+    alone = np.asarray(ranks) <= 1
+    if s.sharding is Sharding.NONE:
+        factor = 1.0 if cluster.in_network_reduction else 2.0
+        time = tensors * ranks * links.tensor_latency_replicated + factor * ring * reduce / path.bandwidth
+        return np.where(alone, 0.0, time)
+    latency = tensors * shard * links.tensor_latency
+    # Whatever the shard group, every gradient crosses the whole group once, and parameters come back within the shard.
+    rounds = micro_batches if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS} else 1.0
+    scatter = rounds * inner_ring * reduce / inner.bandwidth
+    across = np.where(shard < ranks, 2.0 * (ring - inner_ring) * reduce / path.bandwidth, 0.0)
+    gathers = 2.0 * micro_batches if s.sharding is Sharding.WEIGHTS else 1.0
+    back = gathers * inner_ring * gather / inner.bandwidth
+    return np.where(alone, 0.0, latency + scatter + across + back)
+
+
+def _tied_embedding(workload: Workload, cluster: Cluster, s: Strategy, ranks: Count) -> Seconds:
+    model = workload.model
+    if not model.tied_embeddings:
+        return 0.0
+    path = collectives.path_between(cluster, s.pp, s.tp * ranks)
+    size = model.vocabulary * model.hidden / s.tp * workload.training.precision.reduce
+    return np.where(np.asarray(s.pp) > 1, size / path.bandwidth, 0.0)
+
+
+def _update(
+    workload: Workload, cluster: Cluster, s: Strategy, held: HeldParameters, ranks: Count, copies: Count
+) -> Seconds:
+    """Update of what this rank owns, on the device or in host memory. [s]"""
+    c, p = cluster.calibration.compute, workload.training.precision
+    sharded = s.sharding is not Sharding.NONE
+    wanted = np.where(np.asarray(s.shard) > 0, s.shard, ranks)
+    own = np.minimum(wanted, ranks) if sharded else 1.0
+    own_experts = np.minimum(wanted, copies) if sharded else 1.0
+    if s.optimizer is Placement.HOST:
+        link = cluster.host.link.bandwidth * cluster.calibration.links.host_link_efficiency
+        rate = cluster.host.optimizer_rate / cluster.gpus_per_node
+        return compute.host_update_time(
+            held.dense / own + held.experts / own_experts, p.gradient, p.gather, link, rate
+        )
+    bandwidth = cluster.device.memory_bandwidth * c.optimizer_efficiency
+    return compute.update_time(held.dense, own, c.optimizer_traffic, bandwidth) + compute.update_time(
+        held.experts, own_experts, c.optimizer_traffic, bandwidth
+    )

@@ -1,0 +1,110 @@
+"""What comes and goes with micro-batches: activations, what the backward pass makes anew, the loss.
+
+Of the optimizer's sharding nothing here depends but the width of the head's gradient.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from mofa_model.equations import activations, memory, offload
+from mofa_model.equations.pipeline import in_flight
+from mofa_model.estimate.resident import ends_on, layers_on
+from mofa_model.estimate.stored import StoredLayer, stored_layers, tokens_in_flight
+from mofa_model.placement import Stages
+from mofa_model.spec import Cluster, MemoryConstants, Workload
+from mofa_model.strategy import Recompute, Sharding, Strategy
+from mofa_model.units import Bytes, Ratio
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Live:
+    """Memory per device at the peak of a micro-batch; terms broadcast to [K, ...]. [B]"""
+
+    activations: Bytes
+    """Activations of the micro-batches in flight, Eqs. (5), (29), (31), (33)."""
+    backward: Bytes
+    """What the backward pass of one layer makes anew, recomputed activations included."""
+    logits: Bytes
+    """Head and loss: input, logits and their copies, gradient of the head's weights."""
+    fragmentation: Bytes
+    """Reserved by the allocator beyond what is allocated."""
+    parked: Bytes
+    """Activations in the host, of one device."""
+
+    @property
+    def total(self) -> Bytes:
+        """All of it on the device, [K, ...]. [B]"""
+        return self.activations + self.backward + self.logits + self.fragmentation
+
+
+def live(workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages) -> Live:
+    """What comes and goes, on every kind of stage."""
+    constants = cluster.calibration.memory
+    stored, backward, parked = _activations(workload, constants, strategy, stages)
+    logits = ends_on(strategy, stages)[1] * _loss(workload, constants, strategy)
+    return Live(
+        activations=stored,
+        backward=backward,
+        logits=logits,
+        fragmentation=constants.fragmentation * (stored + backward + logits),
+        parked=parked,
+    )
+
+
+def _activations(
+    workload: Workload, constants: MemoryConstants, s: Strategy, stages: Stages
+) -> tuple[Bytes, Bytes, Bytes]:
+    """Stored, backward and parked bytes of every kind of stage."""
+    micro_batches = workload.training.global_batch / (s.dp * s.mbs)
+    chunks = in_flight(
+        s.schedule, position=stages.position, microbatches=micro_batches, stages=s.pp, virtual=s.vpp
+    )
+    share: Ratio = 0.0
+    if s.recompute is Recompute.FULL:
+        share = (
+            memory.recomputed_share(stages.layers, s.recompute_layers) if np.any(s.recompute_layers) else 1.0
+        )
+    stored: list[Bytes] = []
+    backward: list[Bytes] = []
+    parked: list[Bytes] = []
+    for layer, layers in zip(stored_layers(workload, constants, s), layers_on(workload, stages), strict=True):
+        if layer is None:
+            continue
+        kept, again = _kept(layer, s, share)
+        # A chunk in flight holds the layers of one virtual stage.
+        if s.offload:
+            parked.append(offload.host_activation(chunks, layers, kept / s.vpp, layer.input / s.vpp, 1.0))
+            kept, again = layer.input, again + kept
+        stored.append(memory.stored_activation(chunks, layers, kept / s.vpp))
+        backward.append(np.where(np.asarray(layers) > 0, again, 0.0))
+    return (
+        sum(stored[1:], stored[0]),
+        reduce(np.maximum, backward),
+        sum(parked[1:], parked[0]) if parked else 0.0,
+    )
+
+
+def _kept(layer: StoredLayer, s: Strategy, share: Ratio) -> tuple[Bytes, Bytes]:
+    """Bytes of a layer that wait for its backward pass, and those that the backward pass adds."""
+    if s.recompute is not Recompute.FULL:
+        return layer.kept, memory.backward_activation(layer.whole, layer.kept, layer.gradients)
+    kept = memory.full_recompute_activation(layer.kept, layer.input, share)
+    return kept, memory.backward_activation(layer.whole, layer.input, layer.gradients)
+
+
+def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
+    """Head and loss of the main prediction and of every further one. [B]"""
+    tokens, precision, model = tokens_in_flight(workload, s), workload.training.precision, workload.model
+    spread = s.tp if s.sequence_parallel else 1.0
+    source = activations.head_activation(tokens, model.hidden, width=precision.activation, ranks=spread)
+    logits = activations.logit_memory(
+        tokens, model.vocabulary, width=precision.logit, copies=constants.logit_copies, ranks=s.tp
+    )
+    # The head's backward pass comes first, while all activations of the stage are still there.
+    width = precision.gather + precision.reduce if s.sharding is Sharding.WEIGHTS else precision.activation
+    weights = activations.head_weight_memory(model.hidden, model.vocabulary, width=width, ranks=s.tp)
+    return (1.0 + model.prediction_modules) * (source + logits) + weights

@@ -1,0 +1,171 @@
+"""What stays on a device between micro-batches: weights, gradients, optimizer states, buffers. By ZeRO level and placement.
+
+Nothing here depends on recomputation, offloaded activations or sequence parallelism, so a search asks once for all of those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mofa_model.equations import memory, offload, parameters
+from mofa_model.estimate.stored import tokens_in_flight
+from mofa_model.placement import Stages
+from mofa_model.spec import Cluster, MemoryConstants, Workload
+from mofa_model.strategy import Placement, Schedule, Sharding, Strategy
+from mofa_model.units import Bytes, Count
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resident:
+    """Memory per device that does not come and go with micro-batches; terms broadcast to [K, ...]. [B]"""
+
+    weights: Bytes
+    """Weights, Eq. (4)."""
+    gradients: Bytes
+    """Accumulated gradients, Eq. (4)."""
+    optimizer: Bytes
+    """Master weights and moments, Eqs. (25), (27)."""
+    buffers: Bytes
+    """Buffers of collectives: gradient buckets, gathered parameters, gathered layer inputs."""
+    reserve: Bytes
+    """What the stack holds before the first layer, M_0 of Eq. (6)."""
+    update: Bytes
+    """Workspace of the optimizer update."""
+    parked: Bytes
+    """Optimizer states in the host, of one device."""
+
+    @property
+    def total(self) -> Bytes:
+        """All of it on the device, [K, ...]. [B]"""
+        return self.weights + self.gradients + self.optimizer + (self.buffers + self.reserve) + self.update
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Parameters that the same data-parallel ranks hold, and their bytes on one device."""
+
+    parameters: Count
+    """On one device, [K, ...]."""
+    widest: Count
+    """Those of the widest layer, [...]."""
+    weight: Bytes
+    """Bytes per parameter on a device, [...]; as the four below."""
+    gradient: Bytes
+    optimizer: Bytes
+    buffer: Bytes
+    update: Bytes
+    parked: Bytes
+    """Bytes per parameter in the host."""
+
+
+def resident(workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages) -> Resident:
+    """What stays, on every kind of stage."""
+    constants, precision = cluster.calibration.memory, workload.training.precision
+    groups = _groups(workload, constants, strategy, stages)
+    buffers = _added(groups, "buffer") + memory.tensor_buffer(
+        tokens_in_flight(workload, strategy),
+        workload.model.hidden,
+        strategy.tp,
+        width=precision.activation,
+        copies=constants.gather_copies,
+    )
+    if strategy.sharding is Sharding.WEIGHTS:
+        widest = sum((group.widest for group in groups[1:]), groups[0].widest)
+        buffers = buffers + memory.gathered_memory(widest, precision.gather, precision.reduce)
+    return Resident(
+        weights=_added(groups, "weight"),
+        gradients=_added(groups, "gradient"),
+        optimizer=_added(groups, "optimizer"),
+        buffers=buffers,
+        reserve=constants.buffer,
+        update=_added(groups, "update"),
+        parked=_added(groups, "parked") if strategy.optimizer is Placement.HOST else 0.0,
+    )
+
+
+def _added(groups: list[_Group], name: str) -> Bytes:
+    """Bytes of one kind over all groups, [K, ...]. [B]"""
+    # Most stacks keep no buckets: the search is spared a pass over all rows.
+    terms = [g.parameters * getattr(g, name) for g in groups if np.any(getattr(g, name))]
+    return sum(terms[1:], terms[0]) if terms else 0.0
+
+
+def ends_on(strategy: Strategy, stages: Stages) -> tuple[Count, Count]:
+    """Embeddings and heads on a device: with DualPipe, both ends of the model meet on both outer devices. [1]"""
+    if strategy.schedule is not Schedule.DUALPIPE:
+        return stages.embedding, stages.head
+    both = np.maximum(stages.embedding, stages.head)
+    return both, both
+
+
+def layers_on(workload: Workload, stages: Stages) -> tuple[Count, Count]:
+    """Layers with a plain FFN and with experts on a stage; prediction modules are further layers beside the head. [1]"""
+    more = (
+        stages.head * workload.model.prediction_modules if np.any(workload.model.prediction_modules) else 0.0
+    )
+    if workload.model.experts is None:
+        return stages.dense_layers + more, 0.0
+    return stages.dense_layers, stages.expert_layers + more
+
+
+def _groups(workload: Workload, constants: MemoryConstants, s: Strategy, stages: Stages) -> list[_Group]:
+    """Parameters of a device by the ranks that hold the same: all but the experts, and the experts."""
+    model, h = workload.model, workload.model.hidden
+    plain, routed = layers_on(workload, stages)
+    embedding, head = ends_on(s, stages)
+    vocabulary = embedding + head * (1.0 - embedding) if model.tied_embeddings else embedding + head
+    directions = 2.0 if s.schedule is Schedule.DUALPIPE else 1.0
+    attention = parameters.attention_parameters(model)
+    dense_layer = (attention + parameters.ffn_parameters(model)) / s.tp
+    dense = plain * (directions * dense_layer) + vocabulary * (model.vocabulary * h / s.tp)
+    if np.any(model.prediction_modules):
+        dense = dense + stages.head * (model.prediction_modules * (2.0 * h * h / s.tp))
+    ranks = s.dp * s.cp
+    if model.experts is None:
+        return [_group(workload, constants, s, dense, dense_layer, ranks)]
+    e = model.experts
+    around = (
+        attention + parameters.shared_expert_parameters(model) + parameters.router_parameters(model)
+    ) / s.tp
+    inside = parameters.expert_parameters(model) * (e.count / (s.ep * s.etp))
+    copies = memory.expert_data_ranks(ranks, s.tp, s.ep, s.etp)
+    return [
+        _group(workload, constants, s, dense + routed * (directions * around), around, ranks),
+        _group(workload, constants, s, routed * (directions * inside), inside, copies),
+    ]
+
+
+def _group(
+    workload: Workload, constants: MemoryConstants, s: Strategy, held: Count, widest: Count, ranks: Count
+) -> _Group:
+    """What a parameter costs a device at this ZeRO level, Eqs. (4), (25), (27)."""
+    precision = workload.training.precision
+    d = memory.shard_ranks(ranks, s.shard)
+    on_host = s.optimizer is Placement.HOST
+    weight: Bytes = precision.weight
+    gradient: Bytes = precision.gradient
+    states: Bytes = precision.optimizer
+    buffer: Bytes = constants.bucket
+    update: Bytes = 0.0 if on_host else constants.update
+    parked = states + gradient
+    if s.sharding is not Sharding.NONE:
+        update = memory.sharded_bytes(update, d)
+        states, parked = memory.sharded_bytes(states, d), memory.sharded_bytes(parked, d)
+        buffer = buffer + constants.partition * (1.0 + 1.0 / d)
+    if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
+        gradient = memory.sharded_bytes(gradient, d)
+    if s.sharding is Sharding.WEIGHTS:
+        # Gathered layers are buffers of their own; between them only the master weights need to stay.
+        weight, buffer = memory.sharded_bytes(weight if on_host else constants.sharded_weight, d), 0.0
+    return _Group(
+        parameters=held,
+        widest=widest,
+        weight=weight,
+        gradient=gradient,
+        optimizer=offload.device_optimizer_bytes(states, on_host=on_host),
+        buffer=np.where(np.asarray(ranks) > 1, buffer, 0.0) if np.any(buffer) else 0.0,
+        update=update,
+        parked=parked,
+    )

@@ -1,0 +1,155 @@
+"""Time of a pipeline stage per micro-batch: device work, host launches, and which of them is the longer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mofa_model.equations import collectives, compute, host, overlap
+from mofa_model.estimate.blocks import achieved_rates, gemm, tokens_per_rank
+from mofa_model.estimate.layer import LayerTime
+from mofa_model.placement import Stages
+from mofa_model.spec import Cluster, Workload
+from mofa_model.strategy import Graphs, Recompute, Schedule, Strategy
+from mofa_model.units import Ratio, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class HeadTime:
+    """Head and loss of one micro-batch, forward and backward. [s]"""
+
+    linear: Seconds
+    """Matrix products of the head."""
+    logits: Seconds
+    """Memory traffic of logits and loss."""
+    tensor: Seconds
+    """Exposed collectives."""
+    accumulate: Seconds
+    """Adding up the head's gradients."""
+
+    @property
+    def total(self) -> Seconds:
+        """All of it. [s]"""
+        return self.linear + self.logits + self.tensor + self.accumulate
+
+
+@dataclass(frozen=True, slots=True)
+class StageTime:
+    """Kinds of stages [K, ...], one micro-batch through all virtual stages of a device. [s]"""
+
+    device: Seconds
+    """Device work of a stage, forward and backward."""
+    launch: Seconds
+    """Host time of a stage."""
+    total: Seconds
+    """What a micro-batch takes."""
+    slowest: Seconds
+    """The largest total."""
+    all_stages: Seconds
+    """Totals added over all stages."""
+    forward_share: Ratio
+    """Forward part of the total."""
+    weight_share: Ratio
+    """Part of the total that computes weight gradients."""
+
+
+def head_time(workload: Workload, cluster: Cluster, strategy: Strategy) -> HeadTime:
+    """Head and loss on the stage that holds them; forward, and twice that backward. [s]"""
+    model, c, t = workload.model, cluster.calibration.compute, strategy.tp
+    rates, tokens = achieved_rates(workload, cluster), tokens_per_rank(workload, strategy)
+    precision = workload.training.precision
+    path = collectives.path_between(cluster, t, 1.0)
+    message = collectives.all_gather_time(tokens * model.hidden * precision.activation, t, path)
+    tail = cluster.calibration.overlap.tensor
+    return HeadTime(
+        linear=3.0 * gemm(workload, cluster, rates.head, tokens, model.vocabulary / t, model.hidden),
+        logits=compute.elementwise_time(tokens * (model.vocabulary / t) * c.logit_traffic, rates.memory),
+        tensor=4.0 * message * tail,
+        accumulate=(model.vocabulary / t) * model.hidden * (2.0 * precision.gradient + 2.0) / rates.memory,
+    )
+
+
+def launch_times(cluster: Cluster, strategy: Strategy) -> tuple[Seconds, Seconds, Seconds]:
+    """Host time of a dense layer, a layer with experts, and the head, forward and backward. [s]"""
+    c, s = cluster.calibration.host, strategy
+    captured = {Graphs.NONE: 1.0, Graphs.PARTIAL: c.graph_partial, Graphs.FULL: c.graph_full}[s.graphs]
+    again = 1.0 if s.recompute is Recompute.FULL else 0.0
+    share = host.graph_share(captured, again, c.recompute)
+    dense = host.layer_launch_time(
+        c.layer, c.layer_unsharded, s.tp, cluster.gpus_per_node, c.extra_node, c.extra_rank
+    )
+    experts = host.layer_launch_time(
+        c.layer_experts, c.layer_experts, s.tp, cluster.gpus_per_node, c.extra_node, c.extra_rank
+    )
+    return dense * share, experts * share, c.head * captured
+
+
+def stage_times(
+    workload: Workload,
+    cluster: Cluster,
+    strategy: Strategy,
+    stages: Stages,
+    plain: LayerTime,
+    experts: LayerTime | None,
+    head: HeadTime,
+) -> StageTime:
+    """Every kind of stage, from the layers, embedding and head that it holds."""
+    s, c = strategy, cluster.calibration.host
+    again = _recomputed_layers(s, stages)
+    modules = workload.model.prediction_modules
+    dense_launch, expert_launch, head_launch = launch_times(cluster, s)
+    deep = plain if experts is None else experts
+    deep_launch = dense_launch if experts is None else expert_launch
+
+    plain_device = plain.forward + plain.backward
+    device = stages.dense_layers * plain_device + stages.dense_layers * again * plain.recompute
+    forward = stages.dense_layers * plain.forward
+    weight = stages.dense_layers * plain.weight
+    launch = stages.dense_layers * dense_launch
+    if experts is not None:
+        device = device + stages.expert_layers * (experts.forward + experts.backward + again * experts.recompute)
+        forward = forward + stages.expert_layers * experts.forward
+        weight = weight + stages.expert_layers * experts.weight
+        launch = launch + stages.expert_layers * expert_launch
+    tail = head.total + modules * (deep.forward + deep.backward + head.total)
+    device = device + stages.head * tail
+    forward = forward + stages.head * (tail / 3.0)
+    weight = weight + stages.head * (tail / 3.0)
+    launch = launch + stages.head * (head_launch + modules * (deep_launch + head_launch))
+
+    crosses = np.asarray(s.tp) > cluster.gpus_per_node
+    total = host.serialised(device, launch, overlap.smooth_max(device, launch), np.where(crosses, c.serial, 0.0))
+    total = np.where(stages.count > 0, total + c.micro_batch, 0.0)
+    slowest = np.max(total, axis=0) if s.schedule is not Schedule.DUALPIPE else _slowest_pair(total, stages)
+    all_stages = sum(stages.count[k] * total[k] for k in range(len(stages.count)))
+    busy = sum(stages.count[k] * device[k] for k in range(len(stages.count)))
+    return StageTime(
+        device=device,
+        launch=launch,
+        total=total,
+        slowest=slowest,
+        all_stages=all_stages,
+        forward_share=sum(stages.count[k] * forward[k] for k in range(len(stages.count))) / busy,
+        weight_share=sum(stages.count[k] * weight[k] for k in range(len(stages.count))) / busy,
+    )
+
+
+def _slowest_pair(total: Seconds, stages: Stages) -> Seconds:
+    """Slowest device of DualPipe, which holds stages i and p - 1 - i and does half of each for every micro-batch. [s]
+
+    Leaves out: pairs inside the pipeline are taken as two of the slower kind.
+    """
+    ends = stages.embedding + stages.head
+    outer = np.max(np.where(stages.embedding > 0, total, 0.0), axis=0)
+    outer = 0.5 * (outer + np.max(np.where(stages.head > 0, total, 0.0), axis=0))
+    return np.maximum(outer, np.max(np.where(ends > 0, 0.0, total), axis=0))
+
+
+def _recomputed_layers(strategy: Strategy, stages: Stages) -> Ratio:
+    """Share of a stage's layers that are recomputed; full recomputation may name a number of layers. [1]"""
+    if strategy.recompute is not Recompute.FULL:
+        return 1.0
+    wanted = np.asarray(strategy.recompute_layers)
+    layers = np.maximum(stages.layers, 1.0)
+    return np.where(wanted > 0, np.minimum(wanted, layers) / layers, 1.0)

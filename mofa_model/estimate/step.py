@@ -1,0 +1,180 @@
+"""The whole step: pipeline, exposed collectives, optimizer, overheads, Eq. (14), with memory beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mofa_model.equations import collectives, compute, parameters
+from mofa_model.equations.pipeline import bubble_time, exposed_hops, pipeline_time
+from mofa_model.estimate.blocks import tokens_per_rank
+from mofa_model.estimate.exchange import ExchangeTime, exchange_time
+from mofa_model.estimate.footprint import Footprint, footprint
+from mofa_model.estimate.layer import LayerTime, layer_times
+from mofa_model.estimate.stage import HeadTime, StageTime, head_time, stage_times
+from mofa_model.placement import Stages, axes_of, stages_of
+from mofa_model.spec import Cluster, Workload
+from mofa_model.strategy import Schedule, Strategy
+from mofa_model.units import Count, Numeric, Ratio, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Parts of an optimizer step that add up to it. [s]"""
+
+    stages: Seconds
+    """The slowest stage's work over all micro-batches."""
+    bubble: Seconds
+    """Waiting while the pipeline fills and drains, and for slower stages."""
+    hops: Seconds
+    """Exposed pipeline hops."""
+    data: Seconds
+    """Exposed gradient and parameter collectives."""
+    embedding: Seconds
+    """All-reduce of a tied embedding."""
+    optimizer: Seconds
+    """The update."""
+    overhead: Seconds
+    """Host time per step."""
+    straggler: Seconds
+    """Waiting for the slowest of many nodes."""
+
+    @property
+    def total(self) -> Seconds:
+        """The step, Eq. (14). [s]"""
+        return (
+            self.stages
+            + self.bubble
+            + self.hops
+            + self.data
+            + self.embedding
+            + self.optimizer
+            + self.overhead
+            + self.straggler
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Everything that the model says of a layout; arrays where the strategy is a family."""
+
+    micro_batches: Count
+    """Micro-batches of a step on one pipeline."""
+    stages: Stages
+    """What lies where."""
+    layer: LayerTime
+    """One layer with a plain FFN."""
+    expert_layer: LayerTime | None
+    """One layer with experts."""
+    head: HeadTime
+    """Head and loss."""
+    stage: StageTime
+    """Stages, one micro-batch."""
+    exchange: ExchangeTime
+    """Once a step."""
+    step: StepTime
+    """The step, in parts."""
+    memory: Footprint
+    """Device and host memory."""
+
+    @property
+    def step_time(self) -> Seconds:
+        """One optimizer step. [s]"""
+        return self.step.total
+
+    @property
+    def layer_forward(self) -> Seconds:
+        """Forward pass of one layer, the longer of launches and device work. [s]"""
+        return self.layer.forward
+
+    @property
+    def layer_backward(self) -> Seconds:
+        """Backward pass of one layer with what it recomputes. [s]"""
+        return self.layer.backward + self.layer.recompute
+
+
+def micro_batches(workload: Workload, strategy: Strategy) -> Count:
+    """Micro-batches that each pipeline runs in a step: m = B / (d b). [1]"""
+    return workload.training.global_batch / (strategy.dp * strategy.mbs)
+
+
+def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estimate:
+    """Step time and memory of one layout, or of every layout of a family at once."""
+    s, k = strategy, cluster.calibration.overlap
+    m = micro_batches(workload, s)
+    axes = axes_of(workload, cluster, s)
+    stages = stages_of(workload.model, s, cluster.calibration.placement, axes)
+    plain, experts = layer_times(workload, cluster, s)
+    head = head_time(workload, cluster, s)
+    stage = stage_times(workload, cluster, s, stages, plain, experts, head)
+    shape: dict[str, Any] = {
+        "slowest": stage.slowest,
+        "microbatches": m,
+        "stages": s.pp,
+        "virtual": s.vpp,
+        "forward": stage.forward_share,
+    }
+    pipeline = pipeline_time(s.schedule, total=stage.all_stages, weight=stage.weight_share, **shape)
+    bubble = bubble_time(pipeline, slowest=stage.slowest, microbatches=m)
+    hops = _hops(s, stage, _hop(workload, cluster, s), pipeline, shape)
+    exchange = exchange_time(workload, cluster, s, stages, micro_batches=m, window=stage.slowest)
+    overhead = cluster.calibration.host.step
+    subtotal = pipeline + hops + exchange.exposed + exchange.embedding + exchange.optimizer + overhead
+    nodes = np.maximum(cluster.gpus / 8.0, 1.0)
+    step = StepTime(
+        stages=m * stage.slowest,
+        bubble=bubble,
+        hops=hops,
+        data=exchange.exposed,
+        embedding=exchange.embedding,
+        optimizer=exchange.optimizer,
+        overhead=overhead,
+        straggler=subtotal * (k.straggler * np.log2(nodes)),
+    )
+    memory = footprint(workload, cluster, s, stages)
+    return Estimate(
+        micro_batches=m,
+        stages=stages,
+        layer=plain,
+        expert_layer=experts,
+        head=head,
+        stage=stage,
+        exchange=exchange,
+        step=step,
+        memory=memory,
+    )
+
+
+def _hop(workload: Workload, cluster: Cluster, s: Strategy) -> Seconds:
+    """One activation from a stage to the next. [s]"""
+    links, precision = cluster.calibration.links, workload.training.precision
+    spread = s.tp if s.sequence_parallel else 1.0
+    size = tokens_per_rank(workload, s) * workload.model.hidden * precision.activation / spread
+    inside = s.pp * (s.tp * s.cp * s.dp) <= cluster.domain
+    bandwidth = np.where(inside, cluster.scale_up.bandwidth, cluster.scale_out.bandwidth) * links.point_efficiency
+    return collectives.point_to_point_time(size, bandwidth, links.point_latency)
+
+
+def _hops(s: Strategy, stage: StageTime, hop: Seconds, pipeline: Seconds, shape: dict[str, Any]) -> Seconds:
+    """Exposed hops of a schedule, Eq. (23). [s]"""
+    blocking = not s.pipeline_overlap
+    if s.schedule in {Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED}:
+        return exposed_hops(hop=hop, blocking=blocking, **shape)
+    delayed = pipeline_time(
+        s.schedule, total=stage.all_stages, weight=stage.weight_share, hop=hop, blocking=blocking, **shape
+    )
+    return delayed - pipeline
+
+
+def tokens_per_second(workload: Workload, step: Seconds) -> Numeric:
+    """Tokens of the whole job in a second. [1/s]"""
+    return workload.training.global_batch * workload.training.sequence / step
+
+
+def utilisation(workload: Workload, cluster: Cluster, step: Seconds) -> Ratio:
+    """Model FLOPs utilisation with full attention counted, Eq. (15). [1]"""
+    tokens = workload.training.global_batch * workload.training.sequence
+    flops = tokens * parameters.training_flops_per_token(workload.model, workload.training.sequence)
+    return compute.model_flops_utilisation(flops, step, cluster.gpus, cluster.device.peak_bf16)
