@@ -197,7 +197,7 @@ def table_of(row: Record) -> int:
 
 def compared(check: Check, paper: Paper, row: Record) -> dict[str, Any]:
     """One printed figure beside its prediction."""
-    printed = row.positive(check.column)
+    printed = row.positive(check.column) if check.relative else row.number(check.column)
     predicted = float(check.predict(paper, row))
     if not np.isfinite(predicted):
         raise BadValue(check.column, printed, f"the row gives no finite {check.quantity}")

@@ -135,9 +135,11 @@ def activation_ratios(
     return {variant: stored(**changes) / whole for variant, changes in RATIOS.items()}
 
 
-def validate_steps(path: Path | str) -> dict[str, Any]:
-    """What `mofa validate steps` answers for a file: cases, unsupported ones with reasons, summary."""
-    cases, unread = load(path)
+def validate_steps(paths: Sequence[Path | str]) -> dict[str, Any]:
+    """What `mofa validate steps` answers for files: cases, unsupported ones with reasons, summary."""
+    read = [load(path) for path in paths]
+    cases = [case for found, _ in read for case in found]
+    unread = [item for _, refused in read for item in refused]
     found = predict(cases)
     rows = scored(cases, found)
     figures = summary(rows)
