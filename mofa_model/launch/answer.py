@@ -20,9 +20,11 @@ class Run:
     global_batch: int
     """Sequences in an optimizer step. [1]"""
     layers: int
-    """Transformer blocks. [1]"""
+    """Transformer blocks, without prediction modules. [1]"""
     experts: bool = False
     """Whether the model is a mixture of experts."""
+    prediction_modules: int = 0
+    """Multi-token prediction modules. [1]"""
     precision: str = "bf16"
     """Precision preset id."""
     interval_steps: int | None = None

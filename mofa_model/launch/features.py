@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from mofa_model.errors import BadValue
+from mofa_model.launch.answer import Run
 from mofa_model.launch.table import table, unsupported
 from mofa_model.strategy import MODULES, ContextMode, Graphs, Recompute, Schedule, Sharding, Strategy
 
@@ -18,6 +21,11 @@ GRAPHED: Final = ("attn",)
 """What partial graphs capture."""
 GRAPHED_EXPERTS: Final = ("attn", "moe_router", "moe_preprocess")
 """The same in models with experts: dispatch has no fixed shape."""
+
+_LONGEST: Final = 4000
+"""Characters of a layout that are read."""
+_GROUP: Final = re.compile(r"\(([^()]{1,64})\)\*(\d{1,3})")
+_LAYOUT: Final = re.compile(r"[EtmL|,*\d]+")
 
 
 def refuse(strategy: Strategy, trainer: str) -> None:
@@ -79,3 +87,44 @@ def read_context(words: Sequence[str]) -> ContextMode:
 def _modules(words: Sequence[str]) -> frozenset[str]:
     """Modules that the model knows; `shared_experts` and the rest of Megatron's are part of `moe` here."""
     return frozenset(word for word in words if word in MODULES) or frozenset({"core_attn"})
+
+
+def split_of(strategy: Strategy, run: Run) -> str:
+    """How the layers get onto the virtual stages: "even", "slots" (embedding and head count as one each), or a layout.
+
+    A layout is Megatron's own notation: E embedding, t a layer, m a prediction module, L the loss, | between stages.
+
+    >>> split_of(Strategy(pp=4), Run(sequence=1, global_batch=1, layers=9))
+    'Et*2|t*3|t*3|t*1L'
+    """
+    chunks = int(strategy.pp) * int(strategy.vpp)
+    if strategy.pp == 1 or run.layers % chunks == 0:
+        return "even"
+    if (run.layers + 2) % chunks == 0 and not run.prediction_modules:
+        return "slots"
+    base, more = divmod(run.layers + 2, chunks)
+    if base < 2:
+        raise BadValue(
+            "strategy.pp",
+            f"{chunks} virtual stages",
+            f"too many for {run.layers} layers; constrain pp or vpp",
+        )
+    dealt = [base + (i < more) for i in range(chunks)]
+    dealt[0] -= 1
+    dealt[-1] -= 1
+    words = [f"t*{layers}" for layers in dealt]
+    return "E" + "|".join(words) + "m" * run.prediction_modules + "L"
+
+
+def stages_of_layout(name: str, text: str) -> int:
+    """Virtual stages that a layout in Megatron's notation describes. [1]
+
+    >>> stages_of_layout("layout", "Et*2|(t*3|)*2t*1L")
+    4
+    """
+    spread = (
+        _GROUP.sub(lambda found: found.group(1) * int(found.group(2)), text) if len(text) <= _LONGEST else ""
+    )
+    if not _LAYOUT.fullmatch(spread):
+        raise BadValue(name, text, "write it as Megatron does, for example 'Et*2|(t*3|)*2t*1L'")
+    return spread.count("|") + 1

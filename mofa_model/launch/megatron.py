@@ -16,6 +16,8 @@ from mofa_model.launch.features import (
     read_context,
     read_features,
     refuse,
+    split_of,
+    stages_of_layout,
 )
 from mofa_model.launch.table import Table, Words, table, unsupported
 from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Sharding, Strategy
@@ -73,8 +75,14 @@ def _sizes(flags: Words, strategy: Strategy, run: Run) -> None:
     run.micro_batches(strategy)  # refuses a batch that does not divide
     flags.add("tensor-model-parallel-size", int(strategy.tp))
     flags.add("pipeline-model-parallel-size", int(strategy.pp))
-    if strategy.vpp > 1:
+    split = split_of(strategy, run)
+    if split not in {"even", "slots"}:  # the layout says how many virtual stages there are
+        flags.add("pipeline-model-parallel-layout", split)
+    elif strategy.vpp > 1:
         flags.add("num-virtual-stages-per-pipeline-rank", int(strategy.vpp))
+    if split == "slots":
+        flags.add("account-for-embedding-in-pipeline-split")
+        flags.add("account-for-loss-in-pipeline-split")
     flags.add("context-parallel-size", int(strategy.cp))
     if strategy.cp > 1:
         flags.add("cp-comm-type", "p2p" if strategy.context_mode is ContextMode.RING else "a2a")
@@ -169,6 +177,11 @@ def _reading(known: Table, given: Mapping[str, tuple[str, ...]]) -> Reading:
         "vpp": number("num-virtual-stages-per-pipeline-rank"),
         "mbs": number("micro-batch-size"),
     }
+    stages = given.get("pipeline-model-parallel-layout")
+    if stages:
+        sizes["vpp"] = (
+            stages_of_layout("--pipeline-model-parallel-layout", stages[0]) // (sizes["pp"] or 1) or 1
+        )
     layout: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
     layout |= read_features(
         sharding=choice("data-parallel-sharding-strategy") or "optim_grads_params",
@@ -195,6 +208,7 @@ def _reading(known: Table, given: Mapping[str, tuple[str, ...]]) -> Reading:
         layout=layout,
         chunk_layers=number("num-layers-per-virtual-pipeline-stage"),
         copies=number("num-distributed-optimizer-instances") or 1,
+        outer_slots=2 if "account-for-loss-in-pipeline-split" in given else 0,
         layers=number("num-layers"),
         sequence=number("seq-length"),
         global_batch=number("global-batch-size"),

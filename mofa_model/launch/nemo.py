@@ -17,6 +17,8 @@ from mofa_model.launch.features import (
     read_context,
     read_features,
     refuse,
+    split_of,
+    stages_of_layout,
 )
 from mofa_model.launch.table import Words, table, unsupported
 from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Sharding, Strategy
@@ -64,6 +66,8 @@ def _override(name: str, values: tuple[object, ...]) -> list[str]:
     if kind.startswith("words:"):
         return [f"{name}=[{','.join(str(value) for value in values)}]"]
     (value,) = values
+    if name == "model.pipeline_model_parallel_layout":
+        return [f"{name}='{value}'"]  # quotes are part of an override: its grammar knows *, | and ( otherwise
     return [f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
 
 
@@ -71,8 +75,14 @@ def _sizes(words: Words, strategy: Strategy, run: Run) -> None:
     run.micro_batches(strategy)  # refuses a batch that does not divide
     words.add("model.tensor_model_parallel_size", int(strategy.tp))
     words.add("model.pipeline_model_parallel_size", int(strategy.pp))
-    if strategy.vpp > 1:
+    split = split_of(strategy, run)
+    if split not in {"even", "slots"}:  # the layout says how many virtual stages there are
+        words.add("model.pipeline_model_parallel_layout", split)
+    elif strategy.vpp > 1:
         words.add("model.virtual_pipeline_model_parallel_size", int(strategy.vpp))
+    if split == "slots":
+        words.add("model.account_for_embedding_in_pipeline_split", True)
+        words.add("model.account_for_loss_in_pipeline_split", True)
     words.add("model.context_parallel_size", int(strategy.cp))
     if strategy.cp > 1:
         words.add("model.cp_comm_type", "p2p" if strategy.context_mode is ContextMode.RING else "a2a")
@@ -134,6 +144,10 @@ def _activations(words: Words, strategy: Strategy, run: Run) -> None:
         words.add("model.cuda_graph_modules", *(GRAPHED_EXPERTS if run.experts else GRAPHED))
 
 
+def _bare(text: str) -> str:
+    return text.strip("'\"")
+
+
 def matches(word: str) -> bool:
     """Whether a word is an override that says something about a layout."""
     known = table(TRAINER)
@@ -169,6 +183,10 @@ def read(words: Sequence[str]) -> Reading:
         "vpp": number("model.virtual_pipeline_model_parallel_size"),
         "mbs": number("train.micro_batch_size"),
     }
+    if stages := given.get("model.pipeline_model_parallel_layout"):
+        sizes["vpp"] = (
+            stages_of_layout("model.pipeline_model_parallel_layout", _bare(stages)) // (sizes["pp"] or 1) or 1
+        )
     layout: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
     distributed = given.get("ddp.use_distributed_optimizer", "true").lower() == "true"  # every recipe has it
     layout |= read_features(

@@ -45,11 +45,20 @@ def test_the_published_layout_of_llama_405b_reads_as_megatron_users_write_it():
     strategy = Strategy(tp=8, pp=16, dp=128, sequence_parallel=True)
     words = launch(strategy, "megatron", RUN).arguments
     assert " ".join(words) == (
-        "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 --context-parallel-size 1"
+        "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 16"
+        " --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split --context-parallel-size 1"
         " --sequence-parallel --micro-batch-size 1 --global-batch-size 2048 --seq-length 8192"
         " --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --bf16"
         " --save-interval 120 --async-save"
     )
+
+
+def test_layers_that_no_rule_divides_are_dealt_out_by_a_layout():
+    run = dataclasses.replace(RUN, layers=61, experts=True, prediction_modules=1, global_batch=15360)
+    words = launch(Strategy(pp=16, dp=128, ep=64), "megatron", run).arguments
+    layout = words[words.index("--pipeline-model-parallel-layout") + 1]
+    assert layout == "Et*3|" + "t*4|" * 14 + "t*2mL"
+    assert 3 + 14 * 4 + 2 == 61
 
 
 def test_torchtitan_gets_flags_and_the_word_for_recomputation_comes_last():
