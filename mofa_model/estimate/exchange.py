@@ -31,6 +31,18 @@ class ExchangeTime:
 
 
 @dataclass(frozen=True, slots=True)
+class Traffic:
+    """Once a step, on the fullest stage, whatever compute runs beside it. [s]"""
+
+    collective: Seconds
+    """Gradient and parameter collectives."""
+    embedding: Seconds
+    """All-reduce of a tied embedding between first and last stage."""
+    optimizer: Seconds
+    """The update, Eq. (26) or (28)."""
+
+
+@dataclass(frozen=True, slots=True)
 class HeldParameters:
     """Parameters on one device of the fullest stage. [1]"""
 
@@ -69,27 +81,46 @@ def exchange_time(
     window: Seconds,
 ) -> ExchangeTime:
     """Collectives over data-parallel groups beside `window` seconds of one micro-batch's compute, Eqs. (13), (24)."""
-    s, k = strategy, cluster.calibration.overlap
+    sent = traffic(workload, cluster, strategy, stages, micro_batches=micro_batches)
+    return ExchangeTime(
+        collective=sent.collective,
+        exposed=exposed_time(cluster, strategy, sent.collective, window, micro_batches),
+        embedding=sent.embedding,
+        optimizer=sent.optimizer,
+    )
+
+
+def traffic(
+    workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages, *, micro_batches: Count
+) -> Traffic:
+    """Collectives and update of a step; nothing here depends on the work of a micro-batch."""
+    s = strategy
     held = held_parameters(workload, s, stages)
     ranks = s.dp * s.cp
     copies = np.maximum(1.0, ranks * s.tp / (s.ep * s.etp))
-    dense = _collective(workload, cluster, s, held.dense, held.tensors, ranks, s.tp, micro_batches)
-    total = dense
+    total = _collective(workload, cluster, s, held.dense, held.tensors, ranks, s.tp, micro_batches)
     if workload.model.experts is not None:
         total = total + _collective(
             workload, cluster, s, held.experts, 0.0, copies, s.ep * s.etp, micro_batches
         )
-    reach, tail = (k.data, k.data_tail) if s.sharding is not Sharding.NONE else (k.data_replicated, k.data_tail)
-    if s.sharding is Sharding.WEIGHTS:
-        reach, tail, window = k.gather, k.gather_tail, window * micro_batches
-    visible = overlap.data_exposed(total, window, reach * float(s.data_overlap), tail)
-    tied = _tied_embedding(workload, cluster, s, ranks)
-    return ExchangeTime(
+    return Traffic(
         collective=total,
-        exposed=visible,
-        embedding=tied,
+        embedding=_tied_embedding(workload, cluster, s, ranks),
         optimizer=_update(workload, cluster, s, held, ranks, copies),
     )
+
+
+def exposed_time(
+    cluster: Cluster, strategy: Strategy, collective: Seconds, window: Seconds, micro_batches: Count
+) -> Seconds:
+    """Part of the collectives that compute does not hide, Eq. (24). [s]"""
+    s, k = strategy, cluster.calibration.overlap
+    reach, tail = (
+        (k.data, k.data_tail) if s.sharding is not Sharding.NONE else (k.data_replicated, k.data_tail)
+    )
+    if s.sharding is Sharding.WEIGHTS:
+        reach, tail, window = k.gather, k.gather_tail, window * micro_batches
+    return overlap.data_exposed(collective, window, reach * float(s.data_overlap), tail)
 
 
 def _collective(

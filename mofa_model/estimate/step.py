@@ -102,36 +102,24 @@ def micro_batches(workload: Workload, strategy: Strategy) -> Count:
 
 def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estimate:
     """Step time and memory of one layout, or of every layout of a family at once."""
-    s, k = strategy, cluster.calibration.overlap
+    s = strategy
     m = micro_batches(workload, s)
     axes = axes_of(workload, cluster, s)
     stages = stages_of(workload.model, s, cluster.calibration.placement, axes)
     plain, experts = layer_times(workload, cluster, s)
     head = head_time(workload, cluster, s)
     stage = stage_times(workload, cluster, s, stages, plain, experts, head)
-    shape: dict[str, Any] = {
-        "slowest": stage.slowest,
-        "microbatches": m,
-        "stages": s.pp,
-        "virtual": s.vpp,
-        "forward": stage.forward_share,
-    }
-    pipeline = pipeline_time(s.schedule, total=stage.all_stages, weight=stage.weight_share, **shape)
-    bubble = bubble_time(pipeline, slowest=stage.slowest, microbatches=m)
-    hops = _hops(s, stage, _hop(workload, cluster, s), pipeline, shape)
+    pipeline, hops = pipeline_times(workload, cluster, s, stage, m)
     exchange = exchange_time(workload, cluster, s, stages, micro_batches=m, window=stage.slowest)
-    overhead = cluster.calibration.host.step
-    subtotal = pipeline + hops + exchange.exposed + exchange.embedding + exchange.optimizer + overhead
-    nodes = np.maximum(cluster.gpus / 8.0, 1.0)
-    step = StepTime(
-        stages=m * stage.slowest,
-        bubble=bubble,
+    step = step_terms(
+        cluster,
+        stage,
+        micro_batches=m,
+        pipeline=pipeline,
         hops=hops,
         data=exchange.exposed,
         embedding=exchange.embedding,
         optimizer=exchange.optimizer,
-        overhead=overhead,
-        straggler=subtotal * (k.straggler * np.log2(nodes)),
     )
     memory = footprint(workload, cluster, s, stages)
     return Estimate(
@@ -147,13 +135,57 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
     )
 
 
+def pipeline_times(
+    workload: Workload, cluster: Cluster, strategy: Strategy, stage: StageTime, micro_batches: Count
+) -> tuple[Seconds, Seconds]:
+    """All micro-batches through the pipeline without hops, and what exposed hops add, Eqs. (9), (23). [s]"""
+    shape: dict[str, Any] = {
+        "slowest": stage.slowest,
+        "microbatches": micro_batches,
+        "stages": strategy.pp,
+        "virtual": strategy.vpp,
+        "forward": stage.forward_share,
+    }
+    pipeline = pipeline_time(strategy.schedule, total=stage.all_stages, weight=stage.weight_share, **shape)
+    return pipeline, _hops(strategy, stage, _hop(workload, cluster, strategy), pipeline, shape)
+
+
+def step_terms(
+    cluster: Cluster,
+    stage: StageTime,
+    *,
+    micro_batches: Count,
+    pipeline: Seconds,
+    hops: Seconds,
+    data: Seconds,
+    embedding: Seconds,
+    optimizer: Seconds,
+) -> StepTime:
+    """The parts of a step, with what the host and the slowest node add, Eq. (14)."""
+    overhead = cluster.calibration.host.step
+    nodes = np.maximum(cluster.gpus / 8.0, 1.0)
+    subtotal = pipeline + hops + data + embedding + optimizer + overhead
+    return StepTime(
+        stages=micro_batches * stage.slowest,
+        bubble=bubble_time(pipeline, slowest=stage.slowest, microbatches=micro_batches),
+        hops=hops,
+        data=data,
+        embedding=embedding,
+        optimizer=optimizer,
+        overhead=overhead,
+        straggler=subtotal * (cluster.calibration.overlap.straggler * np.log2(nodes)),
+    )
+
+
 def _hop(workload: Workload, cluster: Cluster, s: Strategy) -> Seconds:
     """One activation from a stage to the next. [s]"""
     links, precision = cluster.calibration.links, workload.training.precision
     spread = s.tp if s.sequence_parallel else 1.0
     size = tokens_per_rank(workload, s) * workload.model.hidden * precision.activation / spread
     inside = s.pp * (s.tp * s.cp * s.dp) <= cluster.domain
-    bandwidth = np.where(inside, cluster.scale_up.bandwidth, cluster.scale_out.bandwidth) * links.point_efficiency
+    bandwidth = (
+        np.where(inside, cluster.scale_up.bandwidth, cluster.scale_out.bandwidth) * links.point_efficiency
+    )
     return collectives.point_to_point_time(size, bandwidth, links.point_latency)
 
 
