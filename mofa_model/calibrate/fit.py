@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.calibrate.problem import Problem
+from mofa_model.calibrate.free import Free
 
 Array = NDArray[np.floating[Any]]
 Progress = Callable[[int, float], None]
+
+
+class Fittable(Protocol):
+    """A `Problem`, or several of them side by side."""
+
+    entries: tuple[Free, ...]
+
+    def values(self, logs: Array) -> Array:
+        """Logarithm of the prediction of every row. [1]"""
+
+    def derivatives(self, logs: Array) -> tuple[Array, Array]:
+        """Logarithms [rows] and their derivatives [rows, entries]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +54,7 @@ def robust(residual: Array, scale: float) -> tuple[Array, Array]:
 
 
 def fit(
-    problem: Problem,
+    problem: Fittable,
     measured: Array,
     *,
     weights: Array | None = None,

@@ -1,0 +1,104 @@
+"""Cross-validation: fits that leave out a publisher, a source, a stack, a device class, a model or large runs.
+
+A fold never sees what it is judged on. Beside the rows that bear its name it leaves out their twins: the sweep of a
+publisher whose tables repeat it, and every run of the same shape of model where a model is left out. A stack of which
+nothing is left falls back to its priors, which are what an unseen stack would be given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model import presets
+from mofa_model.calibrate.evidence import Evidence, Row
+from mofa_model.calibrate.fit import Fitted, fit
+
+Array = NDArray[np.floating[Any]]
+Mask = NDArray[np.bool_]
+
+LARGE: Final = 128
+"""A run of more GPUs is judged by a fit that saw no such run, where scale is left out."""
+
+
+def _shape(row: Row) -> str:
+    model = row.case.workload.model
+    return f"{model.layers} x {model.hidden}, ffn {model.ffn}, vocabulary {model.vocabulary}"
+
+
+KEYS: Final[dict[str, Callable[[Row], str]]] = {
+    "publisher": lambda row: row.case.publisher,
+    "source": lambda row: row.case.source,
+    "stack": lambda row: row.case.key.stack,
+    "device": lambda row: presets.device_class(row.case.key.device).split("-")[0],
+    "model": _shape,
+    "scale": lambda row: f"more than {LARGE} GPUs" if row.case.cluster.gpus > LARGE else "",
+}
+"""What can be left out, and its name for a row; rows named "" are never judged."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fold:
+    """One fit without some rows."""
+
+    name: str
+    """What is left out."""
+    judged: Mask
+    """Rows that bear its name."""
+    unseen: Mask
+    """Rows that the fit does not see: these and their twins."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutOfFold:
+    """What fits without a row say of it."""
+
+    by: str
+    """One of `KEYS`."""
+    values: Array
+    """Logarithm of the prediction of every row by the fold that judges it; NaN where none does."""
+    folds: tuple[Fold, ...]
+    """The folds."""
+    logs: Array
+    """Entries of every fold's fit [folds, entries]."""
+
+
+def folds(rows: tuple[Row, ...], by: str, *, judged: Callable[[Row], bool] = lambda _: True) -> Iterator[Fold]:
+    """One fold for each name of the rows that are to be judged, in order of first appearance."""
+    names = np.array([KEYS[by](row) for row in rows])
+    wanted = np.array([judged(row) for row in rows])
+    for name in dict.fromkeys(names[wanted & (names != "")].tolist()):
+        here = names == name
+        yield Fold(name=name, judged=here & wanted, unseen=here | _twins(rows, here, by))
+
+
+def _twins(rows: tuple[Row, ...], here: Mask, by: str) -> Mask:
+    """Sweep rows of the publishers whose published rows are left out: those tables repeat rows of the sweep."""
+    if by != "source":
+        return np.zeros(len(rows), dtype=bool)
+    publishers = {row.case.publisher for row, left in zip(rows, here, strict=True) if left and not row.case.group}
+    return np.array([bool(row.case.group) and row.case.publisher in publishers for row in rows])
+
+
+def cross_validate(
+    evidence: Evidence,
+    whole: Fitted,
+    by: str,
+    *,
+    judged: Callable[[Row], bool] = lambda _: True,
+    progress: Callable[[str], None] = lambda _: None,
+) -> OutOfFold:
+    """Fits without each name in turn, every one started at the fit to all rows."""
+    values, logs, used = np.full(evidence.size, np.nan), [], []
+    for fold in folds(evidence.rows, by, judged=judged):
+        weights = np.where(fold.unseen, 0.0, evidence.weights)
+        found = fit(evidence, evidence.measured, weights=weights, start=whole.logs)
+        values[fold.judged] = evidence.values(found.logs)[fold.judged]
+        logs.append(found.logs)
+        used.append(fold)
+        progress(fold.name)
+    return OutOfFold(by=by, values=values, folds=tuple(used), logs=np.array(logs))
