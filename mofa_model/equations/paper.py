@@ -53,9 +53,9 @@ def data_time(parameters: Count, per_parameter: Seconds, growth: Ratio, doubling
 
 
 def gradient_overflow(time: Seconds, limit: Seconds, kept: Seconds) -> Seconds:
-    """Exposed time beyond the rule, where expert gradients no longer fit behind compute: X - kept once X > limit. [s]
+    """Exposed time where expert gradients no longer fit behind compute, Table 8: X - kept once X > limit. [s]
 
-    Source: Table 8, rows with ep = 8, and ep = 16 from 4096 devices on. The jump at the limit is no maximum of hidden and
+    Seen in rows with ep = 8, and ep = 16 from 4096 devices on. The jump at the limit is no maximum of hidden and
     visible time: it reproduces rows and is no mechanism.
 
     >>> float(gradient_overflow(2.0, 1.34, 0.34)), float(gradient_overflow(1.0, 1.34, 0.34))
@@ -65,9 +65,7 @@ def gradient_overflow(time: Seconds, limit: Seconds, kept: Seconds) -> Seconds:
 
 
 def expert_layer_time(base: Seconds, per_expert: Seconds, local_experts: Count) -> Seconds:
-    """Compute of a layer with experts, forward and backward: smaller grouped products run slower. [s]
-
-    Source: the compute column of Table 8 is a straight line in the experts of a device.
+    """Compute of a layer with experts, forward and backward, Table 8: a straight line in the experts of a device. [s]
 
     >>> expert_layer_time(0.08, 0.0002, 32)
     0.0864
@@ -85,9 +83,9 @@ def first_rank_parameters(
     expert: Count,
     local_experts: Count,
 ) -> tuple[Count, Count]:
-    """Parameters on the first stage of the mixture of experts, without and within experts: slot 0 is the embedding. [1]
+    """Parameters on the first stage, outside and inside experts, Table 8: L / p - 1 layers, for slot 0 is the embedding. [1]
 
-    Source: slopes of the optimizer column of Table 8 over ep at p = 4 and 8; shared experts are left out.
+    Fixed by the slopes of the optimizer column over ep at p = 4 and 8; shared experts are left out.
 
     >>> first_rank_parameters(slots=64, stages=8, dense_layers=3, attention=2, dense=5, expert=1, local_experts=10)
     (29.0, 40.0)
