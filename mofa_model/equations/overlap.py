@@ -53,6 +53,17 @@ def expert_exposed(comm: Seconds, compute: Seconds, tail: Ratio) -> Seconds:
     return exposed(comm, compute, tail)
 
 
+def offload_exposed(transfer: Seconds, compute: Seconds) -> Seconds:
+    """Part of an activation's way to the host or back that the next layer's compute does not cover, Eqs. (34), (35). [s]
+
+    F' = T_F,1 + sum_j max(T_D2H,j-1, T_F,j), with equal layers: what is left of each transfer beside a layer.
+
+    >>> float(offload_exposed(0.025, 0.019)) == 0.025 - 0.019
+    True
+    """
+    return exposed(transfer, compute, 0.0)
+
+
 def data_exposed(comm: Seconds, window: Seconds, reach: Ratio, tail: Ratio) -> Seconds:
     """Gradient and parameter collectives left beside a window of compute, Eq. (24). [s]
 

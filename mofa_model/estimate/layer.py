@@ -16,9 +16,11 @@ from mofa_model.estimate.blocks import (
     ffn_part,
     tokens_per_rank,
 )
-from mofa_model.spec import Attention, Cluster, LatentAttention, Workload
+from mofa_model.estimate.stored import stored_layers
+from mofa_model.spec import Cluster, LatentAttention, Workload
 from mofa_model.strategy import ContextMode, Recompute, Strategy
 from mofa_model.units import Bytes, Seconds
+
 
 @dataclass(frozen=True, slots=True)
 class LayerTime:
@@ -36,6 +38,8 @@ class LayerTime:
     """Exposed context-parallel messages."""
     expert: Seconds
     """Exposed dispatch and combine."""
+    offload: Seconds
+    """Exposed way of activations to the host, Eq. (34)."""
     communication: Seconds
     """All collectives, exposed or not, forward and backward."""
     backward: Seconds
@@ -48,19 +52,23 @@ class LayerTime:
     @property
     def forward(self) -> Seconds:
         """The whole forward pass, Eq. (7). [s]"""
-        return self.linear + self.attention + self.elementwise + self.tensor + self.context + self.expert
+        at_work = self.linear + self.attention + self.elementwise + self.tensor + self.context + self.expert
+        return at_work + self.offload
 
 
-def layer_times(workload: Workload, cluster: Cluster, strategy: Strategy) -> tuple[LayerTime, LayerTime | None]:
+def layer_times(
+    workload: Workload, cluster: Cluster, strategy: Strategy
+) -> tuple[LayerTime, LayerTime | None]:
     """Times of a layer with a plain FFN and, in a mixture of experts, of one with experts."""
     model, rates = workload.model, achieved_rates(workload, cluster)
     attention = attention_part(workload, cluster, strategy, rates)
     dense = ffn_part(workload, cluster, strategy, rates, model.ffn)
-    plain = _layer(workload, cluster, strategy, rates, attention, dense)
+    stored, stored_experts = _offloaded(workload, cluster, strategy)
+    plain = _layer(workload, cluster, strategy, rates, attention, dense, stored, experts=False)
     if model.experts is None:
         return plain, None
-    experts = expert_part(workload, cluster, strategy, rates, model.experts)
-    return plain, _layer(workload, cluster, strategy, rates, attention, experts, compute_scale="experts")
+    routed = expert_part(workload, cluster, strategy, rates, model.experts)
+    return plain, _layer(workload, cluster, strategy, rates, attention, routed, stored_experts, experts=True)
 
 
 def _layer(
@@ -70,11 +78,13 @@ def _layer(
     rates: Rates,
     first: Part,
     second: Part,
-    compute_scale: str = "dense",
+    moved: Bytes,
+    *,
+    experts: bool,
 ) -> LayerTime:
     s, c, k = strategy, cluster.calibration.compute, cluster.calibration.overlap
     precision = workload.training.precision
-    scale = c.layer_scale * (c.expert_scale if compute_scale == "experts" else 1.0)
+    scale = c.layer_scale * (c.expert_scale if experts else 1.0)
     linear = (first.linear + second.linear) * scale
     core = first.core * scale
     elementwise = (first.elementwise + second.elementwise) * scale
@@ -106,12 +116,19 @@ def _layer(
         "layernorm": 0.25 * first.elementwise * scale,
         "mlp": second.linear + second.elementwise,
         "mlp_act": 0.5 * second.elementwise,
-        "moe": second.linear + second.elementwise + dispatch if np.ndim(dispatch) or dispatch else 0.0,
+        "moe": second.linear + second.elementwise + dispatch if experts else 0.0,
         "moe_act": 0.25 * second.elementwise,
         "mla_up_proj": first.up_projection,
         "per_op": linear + elementwise,
         "all_but_attention_output": linear + elementwise + core,
     }
+    forward = forward_busy + core + elementwise + tensor + context + expert
+    backward = busy + tensor_backward + context_backward + expert
+    recompute = _recomputed(s, again, forward)
+    if experts and s.recompute is not Recompute.FULL:
+        # MemFine computes every chunk of the experts again, whatever else is recomputed.
+        recompute = np.where(np.asarray(s.chunks) > 1, np.maximum(recompute, again["moe"]), recompute)
+    transfer = moved / (cluster.host.link.bandwidth * cluster.calibration.links.host_link_efficiency)
     return LayerTime(
         linear=forward_busy,
         attention=core,
@@ -119,11 +136,21 @@ def _layer(
         tensor=tensor,
         context=context,
         expert=expert,
+        offload=overlap.offload_exposed(transfer, forward),
         communication=sent_forward + sent_backward + 3.0 * ring + 2.0 * dispatch,
-        backward=busy + tensor_backward + context_backward + expert,
+        backward=backward + overlap.offload_exposed(transfer, backward),
         weight=linear,
-        recompute=_recomputed(s, again, forward_busy + core + elementwise + tensor + context + expert) * c.recompute_share,
+        recompute=recompute * c.recompute_share,
     )
+
+
+def _offloaded(workload: Workload, cluster: Cluster, strategy: Strategy) -> tuple[Bytes, Bytes]:
+    """What one layer sends to the host and takes back, plain and with experts; its input stays. [B]"""
+    kinds = stored_layers(workload, cluster.calibration.memory, strategy) if strategy.offload else ()
+    moved = [0.0 if layer is None else layer.kept - layer.input for layer in kinds] or [0.0, 0.0]
+    if strategy.recompute is Recompute.FULL:  # a recomputed layer keeps its input only
+        moved = [np.where(np.asarray(strategy.recompute_layers) > 0, size, 0.0) for size in moved]
+    return moved[0], moved[1]
 
 
 def _recomputed(strategy: Strategy, modules: dict[str, Seconds], everything: Seconds) -> Seconds:
