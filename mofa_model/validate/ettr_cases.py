@@ -61,7 +61,8 @@ def _case(name: str, kind: str, record: Record) -> dict[str, Any]:
 def _close(predicted: Any, expected: Any, absolute: float, relative: float, *, floor: bool) -> bool:
     if isinstance(expected, Mapping):
         return isinstance(predicted, Mapping) and all(
-            _close(predicted.get(key), value, absolute, relative, floor=floor) for key, value in expected.items()
+            _close(predicted.get(key), value, absolute, relative, floor=floor)
+            for key, value in expected.items()
         )
     if isinstance(expected, list):
         same = isinstance(predicted, list) and len(predicted) == len(expected)

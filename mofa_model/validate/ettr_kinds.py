@@ -8,7 +8,17 @@ from typing import Any, Final
 import numpy as np
 
 from mofa_model.errors import BadValue
-from mofa_model.reliability import aging, availability, exposure, interval, model, paper, rates, recovery, renewal
+from mofa_model.reliability import (
+    aging,
+    availability,
+    exposure,
+    interval,
+    model,
+    paper,
+    rates,
+    recovery,
+    renewal,
+)
 from mofa_model.spec.reliability import FailureLaw, FailureRate, RecoveryClass, RecoveryTime, Reliability
 from mofa_model.units import DAY, HOUR, MINUTE
 from mofa_model.validate.record import Record
@@ -81,7 +91,9 @@ def _law(words: Any, rate: float) -> FailureLaw:
         return FailureLaw(kind="weibull", shape=float(numbers[0]))
     if len(numbers) == 2 and name in {"mixture", "hyperexp", "hyperexponential", "mix", "lemon"}:
         return FailureLaw(kind="mixture", short_share=float(numbers[0]), short_mean=float(numbers[1]) * rate)
-    raise BadValue("interfailure", words, 'give ["exponential"], ["weibull", shape] or ["mixture", share, mean_s]')
+    raise BadValue(
+        "interfailure", words, 'give ["exponential"], ["weibull", shape] or ["mixture", share, mean_s]'
+    )
 
 
 def _recovery(case: Record) -> RecoveryTime:
@@ -121,7 +133,12 @@ def _ettr(case: Record) -> Any:
     work = case.number("interval_s", 0.0) or case.number("interval_steps") * case.number("step_s")
     cv = case.number("mttr_cv", 0.0)
     back = RecoveryTime(mean=case.number("mttr_s"), law="lognormal" if cv else "deterministic", cv=cv)
-    saves = (work, case.number("ckpt_save_s"), case.number("ckpt_background_s", 0.0), case.number("background_slowdown", 0.0))
+    saves = (
+        work,
+        case.number("ckpt_save_s"),
+        case.number("ckpt_background_s", 0.0),
+        case.number("background_slowdown", 0.0),
+    )
     if case.get("node_weibull_shape") is not None:
         shape, mean = case.number("node_weibull_shape"), case.number("node_mtbf_days") * DAY
         return aging.fresh_ettr(_nodes(case), shape, mean, case.number("days") * DAY, back, *saves)
@@ -180,7 +197,9 @@ def _availability(case: Record) -> Any:
 def _save_overhead(case: Record) -> Any:
     if case.get("interval_s") is not None:
         return paper.save_overhead(1, case.number("interval_s"), case.number("ckpt_save_s"))
-    return paper.save_overhead(case.number("interval_steps"), case.number("step_s"), case.number("ckpt_save_s"))
+    return paper.save_overhead(
+        case.number("interval_steps"), case.number("step_s"), case.number("ckpt_save_s")
+    )
 
 
 def _minimax(case: Record) -> Any:
@@ -229,11 +248,15 @@ KINDS: Final[dict[str, Callable[[Record], Any]]] = {
         1 / (c.number("mtbf_hours") * HOUR), c.number("ettr_min")
     ),
     "ckpt_overhead": _save_overhead,
-    "optimal_work_s_sync_poisson": lambda c: renewal.best_work(1 / c.number("mtbf_s"), c.number("ckpt_save_s")),
+    "optimal_work_s_sync_poisson": lambda c: renewal.best_work(
+        1 / c.number("mtbf_s"), c.number("ckpt_save_s")
+    ),
     "excess_overhead_of_young": lambda c: paper.excess_of_wrong_rate(c.number("assumed_over_true")),
     "minimax_work_s": _minimax,
     "exposure": _exposure,
-    "p_recoverable": lambda c: availability.groups_survive(c.count("nodes"), c.count("group"), c.count("killed")),
+    "p_recoverable": lambda c: availability.groups_survive(
+        c.count("nodes"), c.count("group"), c.count("killed")
+    ),
     "spares_availability": _availability,
 }
 """How each kind of case is answered."""

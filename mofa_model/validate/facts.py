@@ -20,6 +20,9 @@ from mofa_model.spec import (
 from mofa_model.strategy import ContextMode, Graphs, Recompute, Schedule, Sharding, Strategy
 from mofa_model.validate.record import Record
 
+DEEPEST: Final = 100_000
+"""Layers that a model may have, and any degree of a layout: stages are dealt one by one."""
+
 _SHARDING: Final = {
     "none": Sharding.NONE,
     "zero1": Sharding.OPTIMIZER,
@@ -71,7 +74,7 @@ def model_of(record: Record) -> Transformer:
     )
     return Transformer(
         name=given.text("name", "unnamed"),
-        layers=given.count("layers"),
+        layers=given.count("layers", most=DEEPEST),
         hidden=hidden,
         attention=attention,
         ffn=given.count("ffn"),
@@ -131,7 +134,8 @@ def strategy_of(record: Record, features: Mapping[str, Any]) -> Strategy:
     given, normalized = record.inner("strategy"), record.inner("normalized")
     sharding, recompute = normalized.inner("sharding"), normalized.inner("recompute")
     degrees: dict[str, Any] = {
-        name: max(1, given.count(name, 1)) for name in ("tp", "pp", "cp", "dp", "ep", "etp", "vpp", "mbs")
+        name: given.size(name, 1, most=DEEPEST)
+        for name in ("tp", "pp", "cp", "dp", "ep", "etp", "vpp", "mbs")
     }
     interleaved = degrees["vpp"] > 1
     schedule = _choice(given, "schedule", _SCHEDULE, "none")

@@ -14,6 +14,9 @@ from mofa_model.errors import BadFile, BadValue
 LARGEST = 256 * 2**20
 """A case file beyond this is refused unread. [B]"""
 
+MOST = 1e15
+"""A number beyond this is a mistake, whatever it counts; products of a few stay finite."""
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -63,20 +66,20 @@ class Record:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise BadValue(self._field(name), value, "give a number")
-        if not math.isfinite(value) or value < 0:
-            raise BadValue(self._field(name), value, "give a finite number that is zero or more")
+        if not math.isfinite(value) or not 0 <= value <= MOST:
+            raise BadValue(self._field(name), value, f"give a finite number between zero and {MOST:g}")
         return value
 
-    def count(self, name: str, default: int | None = None) -> int:
+    def count(self, name: str, default: int | None = None, *, most: float = MOST) -> int:
         """A whole number of zero or more."""
         value = self.number(name, default)
-        if value != round(value):
-            raise BadValue(self._field(name), value, "give a whole number")
+        if value != round(value) or value > most:
+            raise BadValue(self._field(name), value, f"give a whole number of at most {most:g}")
         return round(value)
 
-    def size(self, name: str, default: int | None = None) -> int:
+    def size(self, name: str, default: int | None = None, *, most: float = MOST) -> int:
         """A whole number of one or more."""
-        value = self.count(name, default)
+        value = self.count(name, default, most=most)
         if not value:
             raise BadValue(self._field(name), value, "give a whole number of one or more")
         return value

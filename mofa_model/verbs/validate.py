@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Mapping
+from textwrap import shorten
 from typing import Any, Final
 
 from mofa_model import output
@@ -22,6 +23,9 @@ _SPREAD: Final = (
     Column("median", unit="%"),
     Column("p90", unit="%"),
 )
+
+_WIDEST: Final = 30
+"""Characters that a list or an object may take in a table."""
 
 _STEPS: Final = """\
 Each case is priced by the estimate with the constants of its device, precision and software stack. Throughput, TFLOPS
@@ -105,10 +109,7 @@ def _ettr(arguments: Namespace) -> None:
 
     document = validate_ettr(arguments.file)
     columns = ("id", "kind", "expected", "predicted", "tolerance", "ok")
-    shown = [
-        {key: _brief(value) for key, value in row.items()}
-        for row in document["cases"]
-    ]
+    shown = [{**row, **{name: _brief(row[name]) for name in columns}} for row in document["cases"]]
     tables = [_rows(f"{document['summary']['ok']} of {document['summary']['n']} hold", columns, shown)]
     if document["unsupported"]:
         tables.append(_rows("Unsupported", ("id", "reason"), document["unsupported"]))
@@ -163,5 +164,11 @@ def _rows(title: str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> T
 
 
 def _brief(value: Any) -> Any:
-    """A cell: what is no single value is written out."""
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+    """A cell of a table: lists and objects as short text; JSON has them whole."""
+    if isinstance(value, Mapping):
+        return shorten(
+            ", ".join(f"{name} {_brief(part)}" for name, part in value.items()), _WIDEST, placeholder=" …"
+        )
+    if isinstance(value, list):
+        return shorten(", ".join(str(_brief(part)) for part in value), _WIDEST, placeholder=" …")
+    return f"{value:.6g}" if isinstance(value, float) else value
