@@ -77,7 +77,7 @@ def finish_time(steps: Count, step_time: Seconds, ettr: Ratio, start: Seconds = 
         return np.where(np.asarray(ettr) > 0, steps * step_time / done, np.inf)[()] + start
 
 
-def expected_days(job: Job, steps: Count, *, level: Ratio = LEVEL, most: Count = MOST_STEPS) -> Band:
+def expected_time(job: Job, steps: Count, *, level: Ratio = LEVEL, most: Count = MOST_STEPS) -> Band:
     """Expected time to finish `steps` steps with the best interval, and its band over the rate. Ours, as Eq. (43). [s]
 
     The interval is chosen at the mean rate and kept, as a run would; the band's lower time belongs to the lower rate.
@@ -85,7 +85,7 @@ def expected_days(job: Job, steps: Count, *, level: Ratio = LEVEL, most: Count =
     >>> from mofa_model.spec.reliability import paper_classes
     >>> job = Job(nodes=2048, step_time=10.0, blocking=(2.0,), background=(0.0,),
     ...           reliability=Reliability(classes=paper_classes(0.005)))
-    >>> [round(float(x) / 86400, 1) for x in (lambda b: (b.lower, b.target, b.upper))(expected_days(job, 500000))]
+    >>> [round(float(x) / 86400, 1) for x in (lambda b: (b.lower, b.target, b.upper))(expected_time(job, 500000))]
     [58.9, 60.8, 64.0]
     """
     chosen = _best(job, most)

@@ -168,7 +168,7 @@ def first_order_ettr(rate: Numeric, loss: Seconds) -> Ratio:
 
     `rate` is the job's failures [1/s].
 
-    >>> round(first_order_ettr(1 / 1080, 600.0), 2)
+    >>> round(float(first_order_ettr(1 / 1080, 600.0)), 2)
     0.44
     """
     return np.maximum(0.0, 1 - rate * loss)
@@ -179,8 +179,8 @@ def affordable_loss(rate: Numeric, ettr: Ratio) -> Seconds:
 
     `rate` is the job's failures [1/s].
 
-    >>> round(affordable_loss(1 / 11135, 0.9))
-    1114
+    >>> round(float(affordable_loss(1 / 11135, 0.9)))
+    1113
     """
     return (1 - ettr) / np.maximum(rate, NEVER)
 

@@ -1,0 +1,218 @@
+"""What `mofa ettr` answers, as plain data, and its picture. Not a verb."""
+
+from __future__ import annotations
+
+import math
+from argparse import Namespace
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from mofa_model import units
+from mofa_model.errors import BadValue, MofaError
+from mofa_model.reliability import (
+    budget,
+    deadline,
+    interval,
+    model,
+    objective,
+    paper,
+    recovery,
+    renewal,
+)
+from mofa_model.reliability.model import Job
+
+TRUSTED: Final = 0.05
+"""Failure load below which the paper's form is right to half a point. [1]"""
+BROKEN: Final = 0.2
+"""Failure load beyond which it is not to be used. [1]"""
+
+
+def answer(job: Job, arguments: Namespace, every: tuple[int, ...] | None) -> dict[str, Any]:
+    """Everything that the tables and the JSON of `mofa ettr` say."""
+    best = interval.recommend(job, every=every)
+    steps = arguments.interval or best.steps
+    if arguments.method == "paper" and arguments.interval is None:
+        steps = _paper(job, 1)["steps"]
+    band = objective.ettr_band(job, steps, best.every, level=arguments.level)
+    printed = _paper(job, steps)
+    told: dict[str, Any] = {
+        "model": arguments.method,
+        "ettr": {"lower": float(band.lower), "target": float(band.target), "upper": float(band.upper)},
+        "level": arguments.level,
+        "interval": _interval(job, best, steps, arguments),
+        "paper": printed,
+        "mtbf_s": _finite(1 / max(float(model.failure_rate(job)), 1e-300)),
+        "failures_per_node_day": _rate(job, arguments.level),
+        "save_s": {"blocking": [float(x) for x in job.blocking], "background": [float(x) for x in job.background]},
+        "scatter": _scatter(job, steps, best.every, units.parse(arguments.window, "s", field="--window")),
+        "budget": _budget(job, steps, best.every),
+    }
+    if arguments.method == "paper":
+        told["ettr"] = _paper_band(job, steps, arguments.level)
+    told["curve"] = curve(job, steps, best.every, arguments.curve, arguments.level)
+    if arguments.total_steps:
+        told |= _ending(job, steps, best.every, arguments)
+    return told
+
+
+def curve(job: Job, steps: int, every: tuple[int, ...], count: int, level: float) -> list[dict[str, Any]]:
+    """ETTR over intervals from a sixteenth to sixteen times `steps`, with the band and the paper's form."""
+    if count == 0:
+        return []
+    at = np.unique(np.round(np.geomspace(max(1, steps / 16), max(2, steps * 16), count)))
+    low, high = objective.rate_scales(job, level)
+
+    def values(scale: float) -> list[float]:
+        scaled = replace(job, rate_scale=scale)
+        if len(job.blocking) == 1:
+            return [float(x) for x in np.atleast_1d(model.ettr(scaled, at))]
+        return [float(model.ettr(scaled, k, every)) for k in at]
+
+    lines = zip(at, values(1.0), values(high), values(low), strict=True)
+    return [
+        {
+            "steps": int(k),
+            "seconds": float(k * job.step_time),
+            "ettr": middle,
+            "lower": lower,
+            "upper": upper,
+            "paper": _paper(job, int(k))["ettr"],
+        }
+        for k, middle, lower, upper in lines
+    ]
+
+
+def plot(job: Job, told: dict[str, Any], path: str) -> None:
+    """Draw the curve, its band, the paper's form and the interval to an SVG or PNG file."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise MofaError("--plot needs matplotlib: install mofa-advisor[plot]") from None
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    steps, every = told["interval"]["steps"], tuple(told["interval"]["every"])
+    points = told["curve"] or curve(job, steps, every, 25 if len(job.blocking) > 1 else 121, told["level"])
+    at = [point["seconds"] for point in points]
+    figure, axes = plt.subplots(figsize=(7.0, 4.2), layout="constrained")
+    axes.fill_between(at, *([100 * p[k] for p in points] for k in ("lower", "upper")), alpha=0.2, color="#2563eb", lw=0)
+    axes.plot(at, [100 * p["ettr"] for p in points], color="#2563eb", label="exact, with the rate's band")
+    axes.plot(at, [100 * p["paper"] for p in points], color="#b45309", ls="--", label="paper's closed form")
+    axes.axvline(told["interval"]["seconds"], color="#6b7280", lw=1, ls=":", label=f"{steps} steps")
+    axes.set(xscale="log", xlabel="work between saves [s]", ylabel="effective training time [%]")
+    axes.set_ylim(bottom=max(0.0, min(100 * p["lower"] for p in points) - 2))
+    axes.legend(frameon=False)
+    axes.grid(alpha=0.2)
+    try:
+        figure.savefig(path, dpi=150, metadata={"Date": None} if path.endswith(".svg") else None)
+    except OSError as error:
+        raise BadValue("--plot", path, f"cannot be written: {error.strerror}") from error
+    finally:
+        plt.close(figure)
+
+
+def _paper(job: Job, steps: int) -> dict[str, Any]:
+    """The paper's form for the last tier, its interval, and whether it may be trusted here."""
+    rate, mean = float(model.failure_rate(job)), float(model.mean_recovery(job))
+    save, step = float(job.blocking[-1]), float(job.step_time)
+    load = rate * (mean + steps * step / 2)
+    trust = "small failure load" if load < TRUSTED else "failure load above 0.05" if load < BROKEN else "beyond its range"
+    async_saves = any(float(x) > 0 for x in job.background)
+    if async_saves:
+        trust += "; background copies are not in it"
+    return {
+        "ettr": float(paper.ettr(rate, steps, step, save, mean)),
+        "steps": int(paper.best_interval(rate, step, save, mean, most=interval.MOST_STEPS)),
+        "failure_load": load,
+        "trust": trust,
+    }
+
+
+def _paper_band(job: Job, steps: int, level: float) -> dict[str, float]:
+    low, high = objective.rate_scales(job, level)
+    lower, target, upper = (_paper(replace(job, rate_scale=x), steps)["ettr"] for x in (high, 1.0, low))
+    return {"lower": lower, "target": target, "upper": upper}
+
+
+def _interval(job: Job, best: interval.Interval, steps: int, arguments: Namespace) -> dict[str, Any]:
+    low, high = objective.rate_scales(job, arguments.level)
+    scale = float(interval.minimax_rate(low, high))
+    robust = best if scale == 1 else interval.recommend(replace(job, rate_scale=scale), every=best.every)
+    return {
+        "steps": steps,
+        "seconds": steps * float(job.step_time),
+        "every": list(best.every),
+        "tier_steps": [steps * n for n in best.every],
+        "best_steps": best.steps,
+        "best_ettr": best.ettr,
+        "half": best.half,
+        "double": best.double,
+        "flat_from": best.flat[0],
+        "flat_to": best.flat[1],
+        "minimax_steps": robust.steps,
+    }
+
+
+def _rate(job: Job, level: float) -> dict[str, float]:
+    mean = float(model.failure_rate(job)) / float(job.nodes) * units.DAY
+    low, high = objective.rate_scales(job, level)
+    return {"lower": mean * low, "target": mean, "upper": mean * high}
+
+
+def _scatter(job: Job, steps: int, every: tuple[int, ...], window: float) -> dict[str, float]:
+    """Standard deviation of one run's ETTR; nested tiers as the one tier that most failures read."""
+    rate = float(model.failure_rate(job))
+    sources = model.sources(job)
+    busiest = max(range(len(job.blocking)), key=lambda tier: sum(float(s.rate) for s in sources if s.tier == tier))
+    slope = sum(
+        float(s.rate) / max(rate, 1e-300) * float(recovery.laplace_slope(r, rate)) for s in sources for r in s.recoveries[-1:]
+    )
+    if window <= 0:
+        raise BadValue("--window", window, "give a time above zero")
+    sd = renewal.deviation(
+        rate,
+        model.survived(job),
+        slope,
+        steps * every[busiest] * float(job.step_time),
+        float(job.blocking[busiest]),
+        float(job.background[busiest]),
+        job.reliability.slowdown,
+        window,
+    )
+    return {"sd": float(sd), "window_s": window}
+
+
+def _budget(job: Job, steps: int, every: tuple[int, ...]) -> dict[str, float]:
+    found = budget.budget(job, steps, every)
+    told = {
+        "training": found.training,
+        "waiting for nodes": found.waiting_for_nodes,
+        "saving": found.saving,
+        "waiting for copies": found.waiting_for_copies,
+        "slowed by copies": found.slowed_by_copies,
+        **{f"recovering, {name}": share for name, share in found.recovering.items()},
+        **{f"work redone, {name}": share for name, share in found.redoing.items()},
+    }
+    return {name: float(share) for name, share in told.items()}
+
+
+def _ending(job: Job, steps: int, every: tuple[int, ...], arguments: Namespace) -> dict[str, Any]:
+    band = objective.ettr_band(job, steps, every, level=arguments.level)
+    start = job.reliability.start
+    times = {
+        name: _finite(float(objective.finish_time(arguments.total_steps, float(job.step_time), ettr, start)))
+        for name, ettr in (("lower", band.upper), ("target", band.target), ("upper", band.lower))
+    }
+    told: dict[str, Any] = {"finish_s": times}
+    if arguments.deadline:
+        limit = units.parse(arguments.deadline, "s", field="--deadline")
+        told["deadline"] = {"nodes_needed": deadline.nodes_for(job, arguments.total_steps, limit, arguments.scaling)}
+        if job.reliability.spares is not None:
+            told["deadline"]["spares_needed"] = deadline.spares_for_deadline(job, arguments.total_steps, limit)
+    return told
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) and value < 1e290 else None

@@ -1,0 +1,207 @@
+"""Failure rates: are the assumed ones contradicted by what was observed?"""
+
+from __future__ import annotations
+
+import math
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from typing import TYPE_CHECKING, Any, Final
+
+from mofa_model import output
+from mofa_model.errors import BadValue, SourceUnreachable
+from mofa_model.spec.reliability import PAPER_SHARES, RecoveryTime
+from mofa_model.tables import Column, Table
+
+if TYPE_CHECKING:
+    from mofa_model.reliability.observed import Assessment, Observed
+
+CONTRADICTED: Final = 5
+"""Exit code of --check when an assumption does not stand."""
+GROUP: Final = "mofa.sources"
+"""Entry-point group of live sources: `prometheus` is a function (url, profile) -> Observed."""
+
+_EXAMPLES: Final = """\
+examples:
+  counts of a cluster against the paper's assumption of 0.005 per node-day
+    mofa rates --failures 419 --node-days 110592 --assumed 0.005
+  by class, with the coverage, the assumption worth two failures of prior
+    mofa rates --count process=30,pod=60,job=10 --node-days 20000 --possible-node-days 21000 --prior-weight 2
+  from files: failure events, and node-days by node; the worst nodes, the trend, recovery times
+    mofa rates --events failures.csv --exposure nodes.csv
+  live, for the profile of a pool
+    mofa rates --prometheus http://prometheus:9090 --profile h100-east
+  in CI: exit 5 when an assumption is contradicted
+    mofa rates --events failures.csv --exposure nodes.csv --assumed 0.005 --check
+
+failures.csv has the columns time, node, class, recovery_seconds, open. Only node and class are needed. time is in seconds
+or ISO 8601; open is yes for a recovery that had not ended, whose recovery_seconds is the time so far.
+nodes.csv has the columns node, node_days, and possible_node_days where it is known."""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Three ways to say what was observed, and what was assumed."""
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    seen = parser.add_argument_group("observed")
+    seen.add_argument("--failures", type=int, metavar="K", help="failures in all")
+    seen.add_argument("--count", metavar="CLASS=K[,…]", help="failures by class, in place of --failures")
+    seen.add_argument("--node-days", type=float, metavar="D", help="node-days in which they would have been seen")
+    seen.add_argument("--possible-node-days", type=float, metavar="D", help="node-days of the window, for the coverage")
+    seen.add_argument("--events", metavar="FILE", help="failure events, CSV; - is standard input")
+    seen.add_argument("--exposure", metavar="FILE", help="node-days by node, CSV, with --events")
+    seen.add_argument("--prometheus", metavar="URL", help="a live server")
+    seen.add_argument("--profile", metavar="P", help="the pool, with --prometheus")
+    held = parser.add_argument_group("assumed")
+    held.add_argument("--assumed", type=float, default=0.005, metavar="R", help="failures per node-day (default: 0.005)")
+    held.add_argument(
+        "--shares", metavar="CLASS=P[,…]", help="class shares (default: the paper's process=0.3,pod=0.6,job=0.1)"
+    )
+    held.add_argument("--prior-weight", type=float, default=0.0, metavar="W", help="failures that it is worth (default: 0)")
+    ask = parser.add_argument_group("answer")
+    ask.add_argument("--level", type=float, default=0.9, metavar="P", help="level of intervals (default: 0.9)")
+    ask.add_argument("--alarm", type=float, default=0.05, metavar="P", help="chance of a false alarm (default: 0.05)")
+    ask.add_argument("--live", action="store_true", help="judge by the e-value, for looking again and again")
+    ask.add_argument("--check", action="store_true", help=f"exit {CONTRADICTED} when an assumption is contradicted")
+    output.add_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Check the assumptions."""
+    from mofa_model.reliability.observed import assess
+
+    _check(arguments)
+    observed = _observed(arguments)
+    found = assess(
+        observed,
+        _assumed(arguments, observed),
+        prior_weight=arguments.prior_weight,
+        level=arguments.level,
+        alarm=arguments.alarm,
+        live=arguments.live or arguments.prometheus is not None,
+        recovery={name: RecoveryTime(mean=mean, cv=1.0) for name, _, mean in PAPER_SHARES},
+    )
+    output.emit(arguments.output, _tables(found), _document(found))
+    return CONTRADICTED if arguments.check and found.contradicted else 0
+
+
+def _check(arguments: Namespace) -> None:
+    for name in ("level", "alarm"):
+        value = getattr(arguments, name)
+        if not 0 < value < 1:
+            raise BadValue(f"--{name}", value, "give a number between 0 and 1")
+    for name in ("assumed", "prior_weight", "node_days", "possible_node_days", "failures"):
+        value = getattr(arguments, name)
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise BadValue(f"--{name.replace('_', '-')}", value, "give a finite number that is zero or more")
+
+
+def _observed(arguments: Namespace) -> Observed:
+    from mofa_model.reliability.observed import Observed
+    from mofa_model.verbs import rates_files
+
+    ways = [arguments.prometheus, arguments.events, arguments.count, arguments.failures]
+    if sum(way is not None for way in ways) != 1:
+        raise BadValue("observed", None, "give one of --failures, --count, --events, --prometheus")
+    if arguments.prometheus is not None:
+        return _live(arguments.prometheus, arguments.profile)
+    if arguments.events is not None:
+        return rates_files.read(arguments.events, arguments.exposure, arguments.node_days, arguments.possible_node_days)
+    if arguments.node_days is None:
+        raise BadValue("--node-days", None, "give the node-days in which failures would have been seen")
+    counts = _pairs(arguments.count, "--count") if arguments.count else {"all": float(arguments.failures)}
+    for name, value in counts.items():
+        if value != round(value):
+            raise BadValue("--count", f"{name}={value}", "give whole numbers of failures")
+    return Observed(
+        failures={name: round(value) for name, value in counts.items()},
+        node_days=arguments.node_days,
+        possible=arguments.possible_node_days,
+    )
+
+
+def _live(url: str, profile: str | None) -> Observed:
+    from importlib.metadata import entry_points
+
+    if profile is None:
+        raise BadValue("--profile", None, "name the pool's profile with --prometheus")
+    for point in entry_points(group=GROUP, name="prometheus"):
+        found: Observed = point.load()(url, profile)
+        return found
+    raise SourceUnreachable(f"no source for {url!r} is installed; install mofa-advisor[operator], or give --events or --count")
+
+
+def _assumed(arguments: Namespace, observed: Observed) -> dict[str, float]:
+    if set(observed.failures) == {"all"}:
+        return {"all": arguments.assumed}
+    shares = _pairs(arguments.shares, "--shares") if arguments.shares else {name: part for name, part, _ in PAPER_SHARES}
+    if abs(sum(shares.values()) - 1) > 1e-6:
+        raise BadValue("--shares", arguments.shares, "shares of the classes must add to one")
+    return {name: part * arguments.assumed for name, part in shares.items()}
+
+
+def _pairs(text: str, field: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, sign, number = part.strip().partition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if not (sign and name and math.isfinite(value) and value >= 0) or name in found:
+            raise BadValue(field, text, "write CLASS=NUMBER, each class once, separated by commas")
+        found[name] = value
+    return found
+
+
+def _tables(found: Assessment) -> list[Table]:
+    columns = (
+        Column("class"),
+        Column("failures"),
+        Column("expected", wide=True),
+        Column("assumed"),
+        Column("observed"),
+        Column("lower"),
+        Column("upper"),
+        Column("exact lower", wide=True),
+        Column("exact upper", wide=True),
+        Column("prior", unit="%", wide=True),
+        Column("p value", wide=True),
+        Column("e value", wide=True),
+        Column("verdict"),
+    )
+    rows = tuple(
+        (r.name, r.failures, r.expected, r.assumed, r.mean, r.lower, r.upper, r.exact_lower, r.exact_upper,
+         r.prior_weight, r.p_value, r.e_value, r.verdict.value)
+        for r in found.rates
+    )  # fmt: skip
+    covered = "unknown" if found.coverage is None else f"{100 * found.coverage:.1f} %"
+    notes = [f"Exposure {found.node_days:g} node-days, coverage {covered}."]
+    if found.trend is not None:
+        score, p = found.trend
+        word = "no trend" if p >= 0.05 else "more frequent" if score > 0 else "less frequent"
+        notes.append(f"Trend: {word} (Laplace {score:.2f}, p = {p:.3g}).")
+    tables = [Table(title="Failures per node-day", columns=columns, rows=rows, notes=tuple(notes))]
+    if found.recoveries:
+        tables.append(
+            Table(
+                title="Mean recovery time",
+                columns=(Column("class"), *(Column(name, unit="s") for name in ("lower", "mean", "upper"))),
+                rows=tuple((name, float(r.low), float(r.mean), float(r.high)) for name, r in found.recoveries.items()),
+            )
+        )
+    if found.dispersion is not None:
+        d = found.dispersion
+        word = "nodes fail alike" if d.p_value >= 0.05 else "some nodes fail more than chance allows"
+        tables.append(
+            Table(
+                title="Worst nodes",
+                columns=(Column("node"), Column("failures"), Column("chance")),
+                rows=tuple((name, count, float(chance)) for name, count, chance in d.worst),
+                notes=(f"Dispersion {d.index:.2f}, p = {d.p_value:.3g}: {word}.",),
+            )
+        )
+    return tables
+
+
+def _document(found: Assessment) -> dict[str, Any]:
+    data: dict[str, Any] = output.as_data(found)
+    return {**data, "contradicted": found.contradicted}

@@ -1,0 +1,110 @@
+"""Failure events and node-days from CSV files, for `mofa rates`. Not a verb."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from mofa_model.errors import BadFile, BadValue
+from mofa_model.files import read_text
+from mofa_model.reliability.observed import Observed
+from mofa_model.units import DAY
+
+
+def read(events: str, exposure: str | None, node_days: float | None, possible: float | None) -> Observed:
+    """What the files say was observed."""
+    if (exposure is None) == (node_days is None):
+        raise BadValue("--exposure", exposure, "give node-days by node with --exposure, or in all with --node-days")
+    by_node, whole = ({}, possible) if exposure is None else _exposure(exposure, possible)
+    failures: dict[str, int] = {}
+    nodes: dict[str, int] = {}
+    done: dict[str, tuple[float, ...]] = {}
+    still: dict[str, tuple[float, ...]] = {}
+    times: list[float] = []
+    for line, row in _rows(events, ("node", "class")):
+        name, node = row["class"], row["node"]
+        failures[name] = failures.get(name, 0) + 1
+        nodes[node] = nodes.get(node, 0) + 1
+        if by_node and node not in by_node:
+            raise BadFile(events, f"line {line}: node {node[:60]!r} has no node-days in {exposure}")
+        if row.get("time"):
+            times.append(_time(row["time"], events, line))
+        if row.get("recovery_seconds"):
+            lasted = _number(row["recovery_seconds"], events, line)
+            kind = still if row.get("open", "").lower() in {"yes", "true", "1"} else done
+            kind[name] = (*kind.get(name, ()), lasted)
+    start, window = _window(times, by_node)
+    return Observed(
+        failures=failures,
+        node_days=sum(by_node.values()) if node_days is None else node_days,
+        possible=whole,
+        by_node=nodes if by_node else {},
+        node_days_by_node=by_node,
+        times=tuple(min(time - start, window) for time in times) if window else (),
+        window=window,
+        recoveries=done,
+        open_recoveries=still,
+    )
+
+
+def _exposure(path: str, possible: float | None) -> tuple[dict[str, float], float | None]:
+    by_node: dict[str, float] = {}
+    whole = 0.0
+    for line, row in _rows(path, ("node", "node_days")):
+        days = _number(row["node_days"], path, line)
+        whole += _number(row["possible_node_days"], path, line) if row.get("possible_node_days") else math.nan
+        if days > 0:
+            by_node[row["node"]] = by_node.get(row["node"], 0.0) + days
+    if not by_node:
+        raise BadFile(path, "has no node with node-days above zero")
+    return by_node, whole if possible is None and math.isfinite(whole) else possible
+
+
+def _rows(path: str, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
+    reader = csv.DictReader(io.StringIO(read_text(path)), restkey="", restval="")
+    missing = [name for name in needed if name not in (reader.fieldnames or ())]
+    if missing:
+        raise BadFile(path, f"has no column {', '.join(missing)}; its first line must name the columns")
+    try:
+        for row in reader:
+            told = {str(key): value.strip() for key, value in row.items() if isinstance(value, str)}
+            for name in needed:
+                if not told.get(name):
+                    raise BadFile(path, f"line {reader.line_num}: {name} is empty")
+            yield reader.line_num, told
+    except csv.Error as error:
+        raise BadFile(path, f"line {reader.line_num}: {error}") from error
+
+
+def _window(times: list[float], by_node: dict[str, float]) -> tuple[float, float]:
+    """Start and length of the window that the trend is tested in: as long as the longest watched node. [s]"""
+    if len(times) < 2 or not by_node:
+        return 0.0, 0.0
+    longest = max(by_node.values()) * DAY
+    start = min(times) if max(times) - min(times) > longest or min(times) > longest else 0.0
+    return start, max(longest, max(times) - start)
+
+
+def _time(text: str, path: str, line: int) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadFile(path, f"line {line}: {text[:60]!r} is no time; write seconds or ISO 8601") from None
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
+def _number(text: str, path: str, line: int) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise BadFile(path, f"line {line}: {text[:60]!r} is not a number that is zero or more")
+    return value
