@@ -41,24 +41,44 @@ class Live:
         return self.activations + self.backward + self.logits + self.fragmentation
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Activations alone; terms broadcast to [K, ...]. [B]"""
+
+    stored: Bytes
+    """Of the micro-batches in flight."""
+    backward: Bytes
+    """Made anew by the backward pass of one layer."""
+    parked: Bytes
+    """In the host, of one device."""
+
+
 def live(workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages) -> Live:
     """What comes and goes, on every kind of stage."""
+    layers = stored_layers(workload, cluster.calibration.memory, strategy)
+    return with_loss(workload, cluster, strategy, stages, waiting(workload, strategy, stages, layers))
+
+
+def with_loss(
+    workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages, activations: Waiting
+) -> Live:
+    """Head and loss beside activations."""
     constants = cluster.calibration.memory
-    stored, backward, parked = _activations(workload, constants, strategy, stages)
     logits = ends_on(strategy, stages)[1] * _loss(workload, constants, strategy)
     return Live(
-        activations=stored,
-        backward=backward,
+        activations=activations.stored,
+        backward=activations.backward,
         logits=logits,
-        fragmentation=constants.fragmentation * (stored + backward + logits),
-        parked=parked,
+        fragmentation=constants.fragmentation * (activations.stored + activations.backward + logits),
+        parked=activations.parked,
     )
 
 
-def _activations(
-    workload: Workload, constants: MemoryConstants, s: Strategy, stages: Stages
-) -> tuple[Bytes, Bytes, Bytes]:
-    """Stored, backward and parked bytes of every kind of stage."""
+def waiting(
+    workload: Workload, strategy: Strategy, stages: Stages, kinds: tuple[StoredLayer, StoredLayer | None]
+) -> Waiting:
+    """Activations on every kind of stage, from those of a plain layer and of one with experts."""
+    s = strategy
     micro_batches = workload.training.global_batch / (s.dp * s.mbs)
     chunks = in_flight(
         s.schedule, position=stages.position, microbatches=micro_batches, stages=s.pp, virtual=s.vpp
@@ -71,7 +91,7 @@ def _activations(
     stored: list[Bytes] = []
     backward: list[Bytes] = []
     parked: list[Bytes] = []
-    for layer, layers in zip(stored_layers(workload, constants, s), layers_on(workload, stages), strict=True):
+    for layer, layers in zip(kinds, layers_on(workload, stages), strict=True):
         if layer is None:
             continue
         kept, again = _kept(layer, s, share)
@@ -81,10 +101,10 @@ def _activations(
             kept, again = layer.input, again + kept
         stored.append(memory.stored_activation(chunks, layers, kept / s.vpp))
         backward.append(np.where(np.asarray(layers) > 0, again, 0.0))
-    return (
-        sum(stored[1:], stored[0]),
-        reduce(np.maximum, backward),
-        sum(parked[1:], parked[0]) if parked else 0.0,
+    return Waiting(
+        stored=sum(stored[1:], stored[0]),
+        backward=reduce(np.maximum, backward),
+        parked=sum(parked[1:], parked[0]) if parked else 0.0,
     )
 
 
