@@ -1,0 +1,96 @@
+"""AdvisorPolicy: which existing kinds of jobs are advised in a namespace, and with which defaults."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from mofa_model.manifest.fields import (
+    Count,
+    Kind,
+    Label,
+    LabelValue,
+    Name,
+    Part,
+    Text,
+    Tokens,
+    Version,
+    Word,
+    Zero,
+    keyed,
+)
+from mofa_model.manifest.status import Condition
+from mofa_model.manifest.training_job import (
+    Checkpoint,
+    Constraints,
+    FailureAssumptions,
+    Mode,
+    Objective,
+    default,
+)
+
+
+class KindRef(Part):
+    """A kind of existing jobs."""
+
+    api_version: Version
+    """Its apiVersion."""
+    kind: Kind
+    """Its kind."""
+
+
+class TrainingDefaults(Part):
+    """What a job's own arguments and annotations leave open."""
+
+    model: Word | None = None
+    """Model preset."""
+    tokens: Tokens | None = None
+    """Tokens of the whole run."""
+    sequence_length: Count | None = None
+    """Tokens in a sequence."""
+    global_batch_size: Count | None = None
+    """Sequences in an optimizer step."""
+    precision: Word | None = None
+    """Precision preset."""
+    framework: Word | None = None
+    """Trainer."""
+
+
+class AdvisorPolicySpec(Part):
+    """Which existing kinds of jobs are advised in a namespace, and with which defaults."""
+
+    kinds: Annotated[list[KindRef], Field(max_length=16)] = Field(default_factory=list)
+    """Kinds whose jobs are advised without an annotation of their own."""
+    selector: Annotated[dict[Label, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
+    """Labels that a job must have; none = every job of these kinds."""
+    mode: Mode = "Annotate"
+    """Mode of jobs that have no mode annotation."""
+    profile: Name | None = None
+    """ClusterProfile of these jobs."""
+    training: TrainingDefaults = default(TrainingDefaults)
+    """What a job's own arguments and annotations leave open."""
+    objective: Objective = "Time"
+    """What the advice is best at."""
+    constraints: Constraints = default(Constraints)
+    """What the search may choose."""
+    checkpoint: Checkpoint = default(Checkpoint)
+    """How checkpoints are taken."""
+    failure_assumptions: FailureAssumptions = default(FailureAssumptions)
+    """Where failure rates come from."""
+
+
+class AdvisorPolicyStatus(Part):
+    """What the policy reaches."""
+
+    observed_generation: Zero | None = None
+    """Generation of the spec that this status is of."""
+    jobs: Zero | None = None
+    """Jobs that the policy applies to."""
+    ready_reason: Text = ""
+    """Reason of the Ready condition, for field selectors."""
+    conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
+        default_factory=list,
+        json_schema_extra=keyed("type"),
+    )
+    """Ready."""

@@ -1,0 +1,269 @@
+"""ClusterProfile: what is known of a pool of nodes, its hardware, network, storage and failure history."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mofa_model.manifest.fields import (
+    Count,
+    Decimal,
+    Fabric,
+    Label,
+    LabelValue,
+    Part,
+    Rate,
+    Seconds,
+    Signed,
+    Size,
+    Text,
+    Word,
+    Zero,
+    keyed,
+)
+from mofa_model.manifest.status import Condition
+from mofa_model.manifest.training_job import default
+
+ClassName = Literal["process", "pod", "job"]
+Tier = Literal["Local", "Peer", "Remote"]
+Verdict = Literal["Consistent", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData"]
+
+
+class Network(Part):
+    """Links between devices; a missing one is what usually stands around the device."""
+
+    scale_up: Fabric | None = Field(default=None, examples=["nvlink4"])
+    """NVLink and its kin: a fabric preset, or one device's bandwidth in one direction."""
+    scale_out: Fabric | None = Field(default=None, examples=["ndr", "400 Gbit/s"])
+    """The fabric between nodes: a preset, or one device's share of the bandwidth in one direction."""
+    scale_up_domain: Count | None = None
+    """Devices that reach each other over the scale-up link: 8 for HGX, 72 for NVL72."""
+    leaf_group_nodes: Zero = 0
+    """Nodes below one leaf group; 0 = the fabric does not thin out above it."""
+    oversubscription: Decimal = "1"
+    """How much thinner the fabric is above a leaf group, at least 1."""
+    in_network_reduction: bool = False
+    """True where switches add up all-reduces (SHARP)."""
+
+
+class HostPart(Part):
+    """The node around the devices, for offloading."""
+
+    memory: Size | None = Field(default=None, examples=["2 TiB"])
+    """Main memory of a node."""
+    link: Fabric | None = Field(default=None, examples=["pcie5"])
+    """The way between one device and the host: a preset or a bandwidth."""
+
+
+class StorageTier(Part):
+    """Where checkpoints go."""
+
+    name: Tier
+    """Local = the node's own memory or disk; Peer = another node's; Remote = shared storage."""
+    node_bandwidth: Rate
+    """What one node can write there."""
+    total_bandwidth: Rate | None = None
+    """What all nodes together can write there; missing = no common limit."""
+    snapshot_bandwidth: Rate | None = None
+    """Device to host memory of one node, which an asynchronous save blocks for; missing = it does not."""
+    latency_seconds: Seconds = 0
+    """Time of a save with no payload."""
+    every: Count | None = None
+    """Saves of the nearest tier for one of this; missing = the best is chosen."""
+
+
+class Storage(Part):
+    """Where checkpoints go, nearest first."""
+
+    tiers: Annotated[list[StorageTier], Field(max_length=3)] = Field(
+        default_factory=list,
+        json_schema_extra=keyed("name"),
+    )
+    """Tiers, nearest first."""
+    slowdown_percent: Annotated[int, Field(ge=0, le=100)] = 0
+    """How much slower steps are while a copy is in flight."""
+
+
+class FailureClass(Part):
+    """What is assumed of one recovery class."""
+
+    name: ClassName
+    """process, pod or job: they partition recoveries."""
+    failures_per_thousand_node_days: Decimal
+    """Assumed failures that need this class."""
+    recovery_seconds: Seconds
+    """Mean time from the failure to the first new step, without queueing."""
+    recovery_law: Literal["Deterministic", "Exponential", "Lognormal"] = "Lognormal"
+    """Law of the recovery time."""
+    recovery_spread: Decimal = "1"
+    """Standard deviation of the recovery time over its mean."""
+    tier: Tier | None = None
+    """Nearest checkpoint tier that survives; missing = the nearest for process, the farthest for the others."""
+    queues: bool = False
+    """Whether the recovery waits in the scheduler's queue first."""
+
+
+class FailureDomain(Part):
+    """Nodes that fail together."""
+
+    name: Word
+    """What it is: a rack, a power feed, a leaf switch."""
+    nodes: Count
+    """Nodes in one domain."""
+    failures_per_thousand_days: Decimal
+    """Failures of one domain."""
+    recovery_seconds: Seconds
+    """Mean time to recover from its loss."""
+
+
+class Failures(Part):
+    """What is assumed of failures and recoveries."""
+
+    classes: Annotated[list[FailureClass], Field(max_length=3)] = Field(
+        default_factory=list,
+        json_schema_extra=keyed("name"),
+    )
+    """Recovery classes; those that are missing are assumed as in section 3.4 of the paper."""
+    prior_weight: Decimal = "2"
+    """Failures that the assumptions are worth when they are blended with history."""
+    domains: Annotated[list[FailureDomain], Field(max_length=8)] = Field(default_factory=list)
+    """What fails together."""
+    queue_seconds: Seconds = 0
+    """Mean wait in the scheduler's queue."""
+    spare_nodes: Zero | None = None
+    """Spare nodes; missing = a broken node is always replaced at once."""
+    repair_seconds: Seconds = 86400
+    """Mean repair time of a broken node."""
+    start_seconds: Seconds = 0
+    """Initialisation of a run, paid once."""
+
+
+class Prometheus(Part):
+    """How this pool's history is asked for; the address of the server is the operator's own configuration."""
+
+    matchers: Annotated[dict[Label, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
+    """Labels that every query carries, for example the cluster."""
+    window_seconds: Annotated[int, Field(ge=3600, le=31_536_000, examples=[2_592_000])] = 2_592_000
+    """How far back history is counted."""
+    tokens_query: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
+    """PromQL for tokens per second of a job, where no preset fits."""
+    step_query: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
+    """PromQL for a job's last finished step, where no preset fits."""
+
+
+class ClusterProfileSpec(Part):
+    """What is known of a pool of nodes."""
+
+    node_selector: Annotated[dict[Label, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
+    """Labels of the nodes that belong to the pool."""
+    gpu: Word
+    """GPU preset, or the value of the node label nvidia.com/gpu.product."""
+    gpus_per_node: Annotated[int, Field(ge=1, le=1024, examples=[8])] | None = None
+    """GPUs of a node; missing = as the GPU's preset says."""
+    network: Network = default(Network)
+    """Links between devices."""
+    host: HostPart = default(HostPart)
+    """The node around the devices."""
+    checkpoint_storage: Storage = default(Storage)
+    """Where checkpoints go."""
+    failures: Failures = default(Failures)
+    """What is assumed of failures and recoveries."""
+    prometheus: Prometheus = default(Prometheus)
+    """How this pool's history is asked for."""
+
+
+class Nodes(Part):
+    """The pool's nodes."""
+
+    total: Zero
+    """Nodes that match the selector."""
+    ready: Zero
+    """Nodes that are ready and not cordoned."""
+
+
+class Interval(Part):
+    """A rate with its credible interval, in failures per thousand node-days."""
+
+    lower: Decimal
+    """Lower bound."""
+    mean: Decimal
+    """Posterior mean."""
+    upper: Decimal
+    """Upper bound."""
+
+
+class History(Part):
+    """What was counted for one recovery class."""
+
+    name: ClassName
+    """process, pod or job."""
+    failures: Zero
+    """Failures counted."""
+    exposure_node_days: Decimal
+    """Node-days watched."""
+    window_seconds: Seconds = 0
+    """How far back the count goes."""
+    coverage_percent: Annotated[int, Field(ge=0, le=100)] = 100
+    """Share of the window for which there is data."""
+    recovery_seconds: Seconds | None = None
+    """Mean recovery time seen; missing = none was seen."""
+    rate: Interval | None = None
+    """Posterior of the rate, in failures per thousand node-days."""
+    assumed: Decimal | None = None
+    """The assumption, in failures per thousand node-days."""
+    prior_weight_percent: Annotated[int, Field(ge=0, le=100)] | None = None
+    """Share of the posterior that is the assumption's."""
+    verdict: Verdict | None = None
+    """What the history says of the assumption."""
+
+
+class Calibration(Part):
+    """What running jobs taught about the model's predictions here."""
+
+    step_time_ratio: Decimal
+    """Observed over predicted step time, median."""
+    jobs: Zero
+    """Jobs that it rests on."""
+
+
+class ProfileDisplay(Part):
+    """Formatted strings that columns show."""
+
+    nodes: Text = ""
+    """Ready of total."""
+    assumed: Text = ""
+    """Assumed failures per thousand node-days."""
+    observed: Text = ""
+    """Observed failures per thousand node-days."""
+    coverage: Text = ""
+    """Coverage of the history."""
+    verdict: Text = ""
+    """The least favourable verdict."""
+
+
+class ClusterProfileStatus(Part):
+    """What the operator has learned of the pool; its durable memory."""
+
+    observed_generation: Zero | None = None
+    """Generation of the spec that this status is of."""
+    nodes: Nodes | None = None
+    """The pool's nodes."""
+    failures: Annotated[list[History], Field(max_length=3)] = Field(
+        default_factory=list,
+        json_schema_extra=keyed("name"),
+    )
+    """History by recovery class."""
+    calibration: Calibration | None = None
+    """What running jobs taught about predictions."""
+    residual: Signed | None = None
+    """Observed over predicted throughput, minus one, median of running jobs."""
+    display: ProfileDisplay = default(ProfileDisplay)
+    """Formatted strings that columns show."""
+    ready_reason: Text = ""
+    """Reason of the Ready condition, for field selectors."""
+    conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
+        default_factory=list,
+        json_schema_extra=keyed("type"),
+    )
+    """Ready, HistoryComplete."""

@@ -1,0 +1,193 @@
+"""The CustomResourceDefinitions, made from the models: `python -m mofa_model.manifest.crds` writes crds/, --check compares."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from mofa_model.files import write_text
+from mofa_model.manifest.advisor_policy import AdvisorPolicySpec, AdvisorPolicyStatus
+from mofa_model.manifest.cluster_profile import ClusterProfileSpec, ClusterProfileStatus
+from mofa_model.manifest.fields import Part
+from mofa_model.manifest.schema import structural
+from mofa_model.manifest.status import TrainingJobStatus
+from mofa_model.manifest.training_job import TrainingJobSpec
+
+GROUP: Final = "mofa.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+FOLDER: Final = "crds"
+
+_HEADER: Final = (
+    "# Made by `python -m mofa_model.manifest.crds` from the models in mofa_model/manifest; do not edit.\n"
+)
+_AGE: Final = ("AGE", "date", ".metadata.creationTimestamp", 0)
+_READY: Final = ("READY", "string", '.status.conditions[?(@.type=="Ready")].status', 0)
+_REASON: Final = ("REASON", "string", ".status.readyReason", 0)
+
+
+def crds() -> dict[str, dict[str, Any]]:
+    """The definitions by file name."""
+    made = [_training_job(), _cluster_profile(), _advisor_policy()]
+    return {f"{GROUP}_{crd['spec']['names']['plural']}.yaml": crd for crd in made}
+
+
+def _training_job() -> dict[str, Any]:
+    return _definition(
+        kind="TrainingJob",
+        plural="trainingjobs",
+        short=["tjob", "tj"],
+        scope="Namespaced",
+        spec=TrainingJobSpec,
+        status=TrainingJobStatus,
+        columns=[
+            ("NODES", "string", ".status.display.nodes", 0),
+            ("STRATEGY", "string", ".status.display.strategy", 0),
+            ("CKPT", "string", ".status.display.checkpoint", 0),
+            ("TOK/S", "string", ".status.display.tokens", 0),
+            ("OBSERVED", "string", ".status.display.observed", 0),
+            ("ETTR", "string", ".status.display.ettr", 0),
+            _READY,
+            _REASON,
+            ("MODEL", "string", ".spec.model.preset", 1),
+            ("PROFILE", "string", ".spec.cluster.profile", 1),
+            ("MODE", "string", ".spec.mode", 1),
+            ("MEMORY", "integer", ".status.recommendation.predicted.memoryBytes.target", 1),
+            ("VERSION", "string", ".status.modelVersion", 1),
+            _AGE,
+        ],
+        selectable=[".spec.mode", ".spec.cluster.profile", ".status.readyReason"],
+    )
+
+
+def _cluster_profile() -> dict[str, Any]:
+    return _definition(
+        kind="ClusterProfile",
+        plural="clusterprofiles",
+        short=["cprof"],
+        scope="Cluster",
+        spec=ClusterProfileSpec,
+        status=ClusterProfileStatus,
+        columns=[
+            ("NODES", "string", ".status.display.nodes", 0),
+            ("ASSUMED", "string", ".status.display.assumed", 0),
+            ("OBSERVED", "string", ".status.display.observed", 0),
+            ("COVERAGE", "string", ".status.display.coverage", 0),
+            ("VERDICT", "string", ".status.display.verdict", 0),
+            ("GPU", "string", ".spec.gpu", 1),
+            _AGE,
+        ],
+        selectable=[".spec.gpu", ".status.readyReason"],
+    )
+
+
+def _advisor_policy() -> dict[str, Any]:
+    return _definition(
+        kind="AdvisorPolicy",
+        plural="advisorpolicies",
+        short=["apol"],
+        scope="Namespaced",
+        spec=AdvisorPolicySpec,
+        status=AdvisorPolicyStatus,
+        columns=[
+            ("MODE", "string", ".spec.mode", 0),
+            ("PROFILE", "string", ".spec.profile", 0),
+            ("JOBS", "integer", ".status.jobs", 0),
+            _AGE,
+        ],
+        selectable=[".spec.mode"],
+    )
+
+
+def _definition(
+    *,
+    kind: str,
+    plural: str,
+    short: list[str],
+    scope: str,
+    spec: type[Part],
+    status: type[Part],
+    columns: list[tuple[str, str, str, int]],
+    selectable: list[str],
+) -> dict[str, Any]:
+    schema = {
+        "type": "object",
+        "description": structural(spec)["description"],
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": f"{API_VERSION}."},
+            "kind": {"type": "string", "description": f"{kind}."},
+            "metadata": {"type": "object"},
+            "spec": structural(spec),
+            "status": structural(status),
+        },
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": short,
+                "categories": ["mofa"],
+            },
+            "scope": scope,
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": [
+                        {"name": name, "type": type_, "jsonPath": path, "priority": priority}
+                        for name, type_, path, priority in columns
+                    ],
+                    "selectableFields": [{"jsonPath": path} for path in selectable],
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+def as_yaml(definition: dict[str, Any]) -> str:
+    """A definition as the text of its file."""
+    from ruamel.yaml import YAML
+
+    writer = YAML()
+    writer.width = 4096
+    text = io.StringIO()
+    writer.dump(definition, text)
+    return _HEADER + text.getvalue()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write the files, or with --check say which differ."""
+    parser = argparse.ArgumentParser(prog="python -m mofa_model.manifest.crds", description=__doc__)
+    parser.add_argument("folder", nargs="?", default=FOLDER, help="where the files are (default: crds)")
+    parser.add_argument("--check", action="store_true", help="compare and exit 1 where a file differs")
+    given = parser.parse_args(argv)
+    folder = Path(given.folder)
+    wanted = {folder / name: as_yaml(crd) for name, crd in crds().items()}
+    if given.check:
+        stale = [p for p, text in wanted.items() if not p.is_file() or p.read_text("utf-8") != text]
+        for path in stale:
+            sys.stderr.write(f"{path}: differs from the models; run python -m mofa_model.manifest.crds\n")
+        return 1 if stale else 0
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, text in wanted.items():
+        write_text(path, text)
+        sys.stdout.write(f"{path}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

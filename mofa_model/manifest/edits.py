@@ -1,0 +1,221 @@
+"""Edits of YAML text by position: set, replace and remove keys of one mapping, in block style or in braces."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mofa_model.errors import BadFile
+
+_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*(?:[ =+,][A-Za-z0-9_./=+-]+)*")
+"""Text that YAML reads as text without quotes, whatever its version."""
+_WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Replace text[start:end]."""
+
+    start: int
+    end: int
+    text: str
+
+
+def apply(text: str, spans: list[Span]) -> str:
+    """The text with all spans replaced; they must not overlap. Spans at one place keep their order."""
+    pieces, at = [], 0
+    for span in sorted(spans, key=lambda span: (span.start, span.end)):
+        pieces += [text[at : span.start], span.text]
+        at = span.end
+    return "".join([*pieces, text[at:]])
+
+
+def child(node: Any, key: str) -> Any:
+    """The value node of a key of a mapping; None where there is none."""
+    found = _pair(node, key)
+    return None if found is None else found[1]
+
+
+def annotate(text: str, node: Any, change: Mapping[str, str | None], name: str) -> list[Span]:
+    """The spans that set and remove annotations of an object."""
+    metadata = child(node, "metadata")
+    if metadata is None or not _is_mapping(metadata):
+        raise BadFile(name, f"line {node.start_mark.line + 1}: an object needs metadata to be annotated")
+    pair = _pair(metadata, "annotations")
+    fresh = {key: value for key, value in change.items() if value is not None}
+    if pair is None or not _is_mapping(pair[1]) or not pair[1].value:
+        return _new_section(text, metadata, pair, fresh)
+    annotations = pair[1]
+    if annotations.anchor or annotations.start_mark.index < pair[0].end_mark.index:
+        line = pair[0].start_mark.line + 1
+        raise BadFile(name, f"line {line}: annotations shared by an anchor cannot be edited; write them out")
+    if annotations.flow_style:
+        return _flow(text, annotations, change)
+    return _block(text, metadata, pair, change)
+
+
+def append_section(text: str, node: Any, key: str, block: str) -> list[Span]:
+    """The span that adds a section of YAML text as the last of a top-level mapping; one that exists stays."""
+    if child(node, key) is not None or node.flow_style:
+        return []
+    return [_insert(text, _last_line(text, node.value[-1][1]), f"{key}:\n{block}")]
+
+
+def _new_section(text: str, metadata: Any, pair: Any, fresh: Mapping[str, str]) -> list[Span]:
+    """Annotations where there are none, or where the key has no mapping."""
+    if not fresh:
+        return []
+    flow = json.dumps(fresh, ensure_ascii=False)
+    if pair is not None:  # `annotations:` with nothing, null, ~ or {}
+        value = pair[1]
+        start = text.index(":", pair[0].end_mark.index) + 1
+        end = max(value.end_mark.index, start) if value.value or _is_mapping(value) else start
+        return (
+            [Span(start, end, f" {flow}")]
+            if metadata.flow_style
+            else [Span(start, end, "".join(f"\n{line}" for line in _lines(fresh, _column(pair[0]) + 2)))]
+        )
+    if metadata.flow_style:
+        return [Span(*_before_brace(text, metadata), _comma(text, metadata) + f'"annotations": {flow}')]
+    column = _column(metadata.value[0][0])
+    block = "\n".join([" " * column + "annotations:", *_lines(fresh, column + 2)])
+    return [_insert(text, _last_line(text, metadata.value[-1][1]), block + "\n")]
+
+
+def _block(text: str, metadata: Any, pair: Any, change: Mapping[str, str | None]) -> list[Span]:
+    annotations = pair[1]
+    column = _column(annotations.value[0][0])
+    present = {key.value for key, _ in annotations.value}
+    spans = []
+    kept = 0
+    for key, value in annotations.value:
+        new = change.get(key.value)
+        if key.value not in change:
+            kept += 1
+        elif new is None:
+            spans.append(Span(_line_start(text, key.start_mark.index), _last_line(text, value), ""))
+        else:
+            kept += 1
+            if new != value.value:
+                spans.append(
+                    Span(value.start_mark.index, value.start_mark.index + _length(text, value), _scalar(new))
+                )
+    fresh = {key: value for key, value in change.items() if value is not None and key not in present}
+    end = _last_line(text, annotations.value[-1][1])
+    if fresh:
+        spans.append(_insert(text, end, "\n".join(_lines(fresh, column)) + "\n"))
+    elif not kept:  # the section is empty now: it goes too, with its heading
+        return (
+            [Span(_line_start(text, pair[0].start_mark.index), end, "")]
+            if len(metadata.value) > 1
+            else [Span(annotations.start_mark.index, end, "{}\n")]
+        )
+    return spans
+
+
+def _flow(text: str, annotations: Any, change: Mapping[str, str | None]) -> list[Span]:
+    """A mapping in braces is written anew, on as many lines as it had."""
+    kept = {
+        key.value: text[key.start_mark.index : value.end_mark.index]
+        for key, value in annotations.value
+        if key.value not in change or (change[key.value] is not None and change[key.value] == value.value)
+    }
+    if len(kept) == len(annotations.value) and all(
+        key in kept for key, new in change.items() if new is not None
+    ):
+        return []
+    entries = []
+    for key, _ in annotations.value:
+        if key.value in kept:
+            entries.append(kept[key.value])
+        elif change[key.value] is not None:
+            entries.append(_entry(key.value, str(change[key.value])))
+    present = {key.value for key, _ in annotations.value}
+    entries += [_entry(key, new) for key, new in change.items() if new is not None and key not in present]
+    start, end = annotations.start_mark.index, annotations.end_mark.index
+    several = "\n" in text[start:end] and annotations.value
+    if several and entries:
+        indent = "\n" + " " * annotations.value[0][0].start_mark.column
+        close = "\n" + " " * (_column_of(text, end - 1))
+        return [Span(start, end, "{" + indent + f",{indent}".join(entries) + close + "}")]
+    return [Span(start, end, "{" + ", ".join(entries) + "}")]
+
+
+def _entry(key: str, value: str) -> str:
+    return f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
+
+
+def _lines(fresh: Mapping[str, str], column: int) -> list[str]:
+    return [f"{' ' * column}{key}: {_scalar(value)}" for key, value in fresh.items()]
+
+
+def _scalar(value: str) -> str:
+    """Text as a YAML scalar on one line: plain where that is safe, else in double quotes as JSON has them."""
+    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    if '"' in value and value.isprintable():
+        return "'" + value.replace("'", "''") + "'"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _pair(node: Any, key: str) -> tuple[Any, Any] | None:
+    if not _is_mapping(node):
+        return None
+    return next(((k, v) for k, v in node.value if k.value == key), None)
+
+
+def _is_mapping(node: Any) -> bool:
+    return str(node.tag).endswith(":map") and isinstance(node.value, list)
+
+
+def _column(node: Any) -> int:
+    return int(node.start_mark.column)
+
+
+def _column_of(text: str, index: int) -> int:
+    return index - _line_start(text, index)
+
+
+def _line_start(text: str, index: int) -> int:
+    return text.rfind("\n", 0, index) + 1
+
+
+def _line_end(text: str, index: int) -> int:
+    """The index after the line's end."""
+    found = text.find("\n", index)
+    return len(text) if found < 0 else found + 1
+
+
+def _length(text: str, node: Any) -> int:
+    """Characters of a scalar, without what the parser counts to it behind its last one."""
+    return len(text[node.start_mark.index : node.end_mark.index].rstrip())
+
+
+def _last_line(text: str, node: Any) -> int:
+    """The index after the last line of a node, with all that is below it."""
+    if isinstance(node.value, list) and node.value and not node.flow_style:
+        last = node.value[-1]
+        return _last_line(text, last[1] if isinstance(last, tuple) else last)
+    end = node.start_mark.index + max(_length(text, node), 0)
+    return _line_end(text, end)
+
+
+def _insert(text: str, at: int, block: str) -> Span:
+    """New lines at the start of a line; a last line without an end gets one."""
+    opened = "" if at == 0 or text[at - 1] == "\n" else "\n"
+    return Span(at, at, opened + block)
+
+
+def _before_brace(text: str, node: Any) -> tuple[int, int]:
+    """The place before a closing brace, without the space that stands there."""
+    brace = node.end_mark.index - 1
+    start = len(text[:brace].rstrip())
+    return (start, start) if "\n" in text[start:brace] else (start, brace)
+
+
+def _comma(text: str, node: Any) -> str:
+    start, _ = _before_brace(text, node)
+    return " " if text[start - 1] == "," else ", " if node.value else ""

@@ -1,0 +1,174 @@
+"""The kinds of fields that our objects are made of: each text bounded, no number with a fraction.
+
+A fraction is text (`"0.90"`), as the API conventions of Kubernetes have it, and a quantity is text with its unit
+(`"400 Gbit/s"`), which `mofa_model.units` alone parses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, StringConstraints, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
+
+RULE: str = "rule"
+"""Type of the error that a broken rule raises."""
+
+
+class Rule(NamedTuple):
+    """What must hold between fields, for the API server and for us."""
+
+    cel: str
+    """As an expression of the Common Expression Language."""
+    message: str
+    """What to do where it does not hold."""
+    holds: Callable[[Any], bool]
+    """The same in Python."""
+
+
+class Part(BaseModel):
+    """A mapping of known fields: an unknown one is refused, and nothing is converted."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        use_attribute_docstrings=True,
+    )
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @model_validator(mode="after")
+    def _keep_rules(self) -> Part:
+        for rule in self.rules:
+            if not rule.holds(self):
+                raise PydanticCustomError("rule", "{right}", {"right": rule.message})
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """The schema, with the rules as the API server checks them."""
+        made = handler(schema)
+        if cls.rules:
+            inner = handler.resolve_ref_schema(made)
+            inner["x-kubernetes-validations"] = [{"rule": r.cel, "message": r.message} for r in cls.rules]
+        return made
+
+
+def keyed(by: str) -> dict[str, Any]:
+    """Schema of a list whose items are found by a key, so that server-side apply merges it."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [by]}
+
+
+Text: TypeAlias = Annotated[str, StringConstraints(min_length=0, max_length=1024), Field(examples=["…"])]
+"""A sentence."""
+Word: TypeAlias = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?$"),
+    Field(examples=["h100-80gb-sxm"]),
+]
+"""A preset's id or alias."""
+Name: TypeAlias = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"),
+    Field(examples=["h100-east"]),
+]
+"""The name of an object."""
+Key: TypeAlias = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9._-]+$"),
+    Field(examples=["config.json"]),
+]
+"""A key of a ConfigMap."""
+Version: TypeAlias = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=253, pattern=r"^[a-z0-9.-]+(/[a-z0-9]+)?$"),
+    Field(examples=["jobset.x-k8s.io/v1alpha2"]),
+]
+"""An apiVersion."""
+Kind: TypeAlias = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=63, pattern=r"^[A-Z][A-Za-z0-9]*$"),
+    Field(examples=["JobSet"]),
+]
+"""A kind."""
+Layout: TypeAlias = Annotated[
+    str, StringConstraints(min_length=1, max_length=1000), Field(examples=["tp=8,pp=4,dp=32"])
+]
+"""A strategy as text."""
+Argument: TypeAlias = Annotated[
+    str, StringConstraints(min_length=0, max_length=4096), Field(examples=["--tensor-model-parallel-size"])
+]
+"""One word of a launch command."""
+Label: TypeAlias = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$"),
+    Field(examples=["nvidia.com/gpu.product"]),
+]
+"""A label's key."""
+LabelValue: TypeAlias = Annotated[
+    str, StringConstraints(min_length=0, max_length=256), Field(examples=["NVIDIA-H100-80GB-HBM3"])
+]
+"""A label's value."""
+Decimal: TypeAlias = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=24, pattern=r"^[0-9]{1,12}(\.[0-9]{1,9})?$"),
+    Field(examples=["0.90"]),
+]
+"""A number that may have a fraction, zero or more."""
+Signed: TypeAlias = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=24, pattern=r"^-?[0-9]{1,12}(\.[0-9]{1,9})?$"),
+    Field(examples=["-0.03"]),
+]
+"""The same with a sign."""
+Tokens: TypeAlias = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=24, pattern=r"^[0-9]{1,18}(\.[0-9]{1,6})?[kKMGBTPE]?$"),
+    Field(examples=["15T"]),
+]
+"""A large whole number with a suffix."""
+Size: TypeAlias = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=32, pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})? ?[KMGTPE]?i?B$"),
+    Field(examples=["6.4 TB"]),
+]
+"""Bytes."""
+Rate: TypeAlias = Annotated[
+    str,
+    StringConstraints(
+        min_length=1, max_length=32, pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})? ?[kKMGTPE]?i?(B|bit)/s$"
+    ),
+    Field(examples=["400 Gbit/s"]),
+]
+"""Bytes or bits per second."""
+Fabric: TypeAlias = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?$"),
+    Field(examples=["ndr", "400 Gbit/s"]),
+]
+"""A fabric preset, or a bandwidth."""
+Moment: TypeAlias = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=32, pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z$"),
+    Field(examples=["2026-01-31T09:30:00Z"]),
+]
+"""A point in time, in UTC."""
+
+Degree: TypeAlias = Annotated[int, Field(ge=1, le=65536, examples=[8])]
+"""A parallel degree."""
+Count: TypeAlias = Annotated[int, Field(ge=1, le=10_000_000, examples=[256])]
+"""A whole number of one or more."""
+Zero: TypeAlias = Annotated[int, Field(ge=0, le=10_000_000, examples=[0])]
+"""A whole number of zero or more."""
+Big: TypeAlias = Annotated[int, Field(ge=0, le=9_000_000_000_000_000_000, examples=[85_899_345_920])]
+"""A whole number that may need 63 bits."""
+Seconds: TypeAlias = Annotated[int, Field(ge=0, le=315_360_000, examples=[600])]
+"""Whole seconds, up to ten years."""
+Percent: TypeAlias = Annotated[int, Field(ge=0, le=100, examples=[10])]
+"""A share in percent."""

@@ -1,0 +1,192 @@
+"""Plain values to objects of ours; the first thing that is wrong is said in one line, with its path and what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from mofa_model.errors import BadValue, InputError, UnknownName
+from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
+from mofa_model.manifest.cluster_profile import ClusterProfileSpec, ClusterProfileStatus
+from mofa_model.manifest.crds import API_VERSION, GROUP
+from mofa_model.manifest.fields import Part
+from mofa_model.manifest.training_job import TrainingJobSpec
+
+P = TypeVar("P", bound=Part)
+
+_RIGHT: Final = {
+    "string_type": "give text",
+    "int_type": "give a whole number",
+    "bool_type": "give true or false",
+    "list_type": "give a list",
+    "dict_type": "give a mapping",
+    "model_type": "give a mapping",
+    "model_attributes_type": "give a mapping",
+    "greater_than_equal": "give {ge} or more",
+    "less_than_equal": "give {le} or less",
+    "string_too_short": "give at least {min_length} characters",
+    "string_too_long": "give at most {max_length} characters",
+    "too_short": "give at least {min_length}",
+    "too_long": "give at most {max_length}",
+    "literal_error": "one of {expected}",
+    "string_pattern_mismatch": "write it as it has to be",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Object(Generic[P]):
+    """An object of ours: where it is, and what it says."""
+
+    name: str
+    """metadata.name."""
+    namespace: str = "default"
+    """metadata.namespace."""
+    spec: P
+    """The spec."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """metadata.labels."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Profile(Object[ClusterProfileSpec]):
+    """A ClusterProfile, with what its status remembers."""
+
+    status: ClusterProfileStatus = field(default_factory=ClusterProfileStatus)
+    """History and node counts; empty where the manifest has none."""
+
+
+def training_job(value: Mapping[str, Any]) -> Object[TrainingJobSpec]:
+    """A TrainingJob from its manifest."""
+    name, namespace, where = _identity(value, "TrainingJob")
+    spec = parse(TrainingJobSpec, value.get("spec"), f"{where}: spec")
+    return Object(name=name, namespace=namespace, spec=spec)
+
+
+def advisor_policy(value: Mapping[str, Any]) -> Object[AdvisorPolicySpec]:
+    """An AdvisorPolicy from its manifest."""
+    name, namespace, where = _identity(value, "AdvisorPolicy")
+    spec = parse(AdvisorPolicySpec, value.get("spec"), f"{where}: spec")
+    return Object(name=name, namespace=namespace, spec=spec)
+
+
+def cluster_profile(value: Mapping[str, Any]) -> Profile:
+    """A ClusterProfile from its manifest, status included."""
+    name, _, where = _identity(value, "ClusterProfile")
+    spec = parse(ClusterProfileSpec, value.get("spec"), f"{where}: spec")
+    status = value.get("status")
+    known = (
+        ClusterProfileStatus() if status is None else parse(ClusterProfileStatus, status, f"{where}: status")
+    )
+    return Profile(name=name, spec=spec, status=known)
+
+
+def is_ours(value: Mapping[str, Any]) -> bool:
+    """Whether an object is of our group, whatever the version."""
+    return str(value.get("apiVersion", "")).partition("/")[0] == GROUP
+
+
+def parse(model: type[P], value: Any, path: str) -> P:
+    """A mapping as a model; `path` is what the error calls its root."""
+    if value is None:
+        raise InputError(f"{path}: is missing; give a mapping")
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise _told(error, model, path) from None
+    except RecursionError:
+        raise BadValue(path, "…", "it is nested too deeply") from None
+
+
+def _identity(value: Mapping[str, Any], kind: str) -> tuple[str, str, str]:
+    metadata = value.get("metadata")
+    if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
+        raise BadValue(
+            f"{kind}: metadata.name",
+            metadata and metadata.get("name") if isinstance(metadata, Mapping) else metadata,
+            "give the object a name",
+        )
+    name, namespace = metadata["name"], metadata.get("namespace")
+    if value.get("apiVersion") != API_VERSION:
+        raise BadValue(
+            f"{kind} {name}: apiVersion", value.get("apiVersion"), f"this version knows {API_VERSION}"
+        )
+    return name, namespace if isinstance(namespace, str) and namespace else "default", f"{kind} {name}"
+
+
+def _told(error: ValidationError, model: type[Part], path: str) -> InputError:
+    """The first problem as one of our errors."""
+    problems = error.errors(include_url=False)
+    first = problems[0]
+    location: Sequence[int | str] = first["loc"]
+    field_path = path + "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step}" for step in location if step != "[key]"
+    )
+    kind, given, context = first["type"], first.get("input"), first.get("ctx", {})
+    if kind == "extra_forbidden":
+        return UnknownName(field_path.rpartition(".")[0], location[-1], _known(model, location[:-1]))
+    if kind == "missing":
+        return InputError(f"{field_path}: is missing; give it{_comma(_example(model, location))}")
+    right = str(context["right"]) if kind == "rule" else _RIGHT.get(kind, first["msg"]).format(**context)
+    if kind == "rule":
+        given = sorted(given.model_fields_set) if isinstance(given, Part) else _keys(given)
+    more = f" ({len(problems) - 1} more to mend)" if len(problems) > 1 else ""
+    return BadValue(field_path, given, right + _comma(_example(model, location)) + more)
+
+
+def _comma(text: str) -> str:
+    return f", {text}" if text else ""
+
+
+def _keys(given: Any) -> Any:
+    return ", ".join(map(str, given)) if isinstance(given, Mapping) else given
+
+
+def _field(model: type[Part], location: Sequence[int | str]) -> FieldInfo | None:
+    """The field that a path of an error leads to."""
+    here: type[Part] | None = model
+    found: FieldInfo | None = None
+    for step in location:
+        if isinstance(step, int):
+            continue
+        if here is None:
+            return None
+        found = next((f for f in here.model_fields.values() if f.alias == step), None)
+        here = None if found is None else _part(found.annotation)
+    return found
+
+
+def _part(annotation: Any) -> type[Part] | None:
+    """The model inside a field's type: itself, optional, or the items of a list."""
+    if isinstance(annotation, type) and issubclass(annotation, Part):
+        return annotation
+    inner = (_part(argument) for argument in getattr(annotation, "__args__", ()))
+    return next((part for part in inner if part is not None), None)
+
+
+def _known(model: type[Part], location: Sequence[int | str]) -> list[str]:
+    field = _field(model, location)
+    part = model if not location else _part(field.annotation) if field is not None else None
+    return [str(f.alias) for f in part.model_fields.values()] if part is not None else []
+
+
+def _example(model: type[Part], location: Sequence[int | str]) -> str:
+    """What such a field looks like, where it has an example."""
+    field = _field(model, location)
+    if field is None:
+        return ""
+    examples = field.examples or next((m.examples for m in field.metadata if isinstance(m, FieldInfo)), None)
+    examples = examples or _examples(field.annotation)
+    return f"for example {examples[0]!r}" if examples else ""
+
+
+def _examples(annotation: Any) -> list[Any]:
+    """The examples inside a type: of an optional field, or of the items of a list."""
+    for found in getattr(annotation, "__metadata__", ()):
+        if isinstance(found, FieldInfo) and found.examples:
+            return list(found.examples)
+    inner = (_examples(argument) for argument in getattr(annotation, "__args__", ()))
+    return next((examples for examples in inner if examples), [])

@@ -1,0 +1,239 @@
+"""The status of a TrainingJob: what the operator writes and `kubectl get tjob` shows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mofa_model.manifest.fields import (
+    Argument,
+    Big,
+    Decimal,
+    Degree,
+    Layout,
+    Moment,
+    Part,
+    Seconds,
+    Signed,
+    Text,
+    Word,
+    Zero,
+    keyed,
+)
+
+Verdict = Literal["Consistent", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData"]
+
+
+class Condition(Part):
+    """One aspect of an object's state."""
+
+    type: Annotated[str, Field(min_length=1, max_length=64, pattern="^[A-Z][A-Za-z]*$")]
+    """Which aspect."""
+    status: Literal["True", "False", "Unknown"]
+    """Whether it holds."""
+    reason: Annotated[str, Field(min_length=1, max_length=64, pattern="^[A-Z][A-Za-z0-9]*$")]
+    """Why, in one word."""
+    message: Annotated[str, Field(max_length=1024)] = ""
+    """Why, in one sentence."""
+    observed_generation: Zero | None = None
+    """Generation of the spec that this is of."""
+    last_transition_time: Moment
+    """When the status last changed."""
+
+
+class Whole(Part):
+    """A prediction in whole units, with its bounds."""
+
+    lower: Big
+    """Lower bound."""
+    target: Big
+    """What is predicted."""
+    upper: Big
+    """Upper bound."""
+
+
+class Share(Part):
+    """A predicted ratio, with its bounds."""
+
+    lower: Decimal
+    """Lower bound."""
+    target: Decimal
+    """What is predicted."""
+    upper: Decimal
+    """Upper bound."""
+
+
+class PredictedPart(Part):
+    """What a strategy is expected to do."""
+
+    step_milliseconds: Whole
+    """One optimizer step."""
+    tokens_per_second: Whole
+    """The whole job, while it runs."""
+    mfu: Share
+    """Model FLOPs utilisation."""
+    ettr: Share
+    """Effective training time ratio."""
+    memory_bytes: Whole
+    """Peak device memory of the fullest stage."""
+    duration_seconds: Whole | None = None
+    """Time to finish the tokens, failures included."""
+
+
+class StrategyPart(Part):
+    """A layout, its degrees one by one."""
+
+    tp: Degree
+    """Tensor-parallel size."""
+    pp: Degree
+    """Pipeline stages."""
+    cp: Degree
+    """Context-parallel size."""
+    ep: Degree
+    """Expert-parallel size."""
+    dp: Degree
+    """Data-parallel size."""
+    vpp: Degree
+    """Virtual stages per device."""
+    mbs: Degree
+    """Sequences in a micro-batch."""
+    text: Layout
+    """The whole layout as text."""
+
+
+class LaunchPart(Part):
+    """The layout in the trainer's own words."""
+
+    trainer: Word
+    """megatron, torchtitan, nemo or deepspeed."""
+    args: Annotated[list[Argument], Field(max_length=128)]
+    """Arguments."""
+
+
+class Recommendation(Part):
+    """What is advised."""
+
+    strategy: StrategyPart
+    """The layout."""
+    summary: Text
+    """The layout in short: tp8 pp16 dp16."""
+    checkpoint_interval_steps: Zero
+    """Steps between checkpoints."""
+    checkpoint_interval_seconds: Seconds
+    """The same as time."""
+    predicted: PredictedPart
+    """What it is expected to do."""
+    launch: LaunchPart | None = None
+    """The layout in the trainer's own words."""
+
+
+class AlternativePart(Part):
+    """Another layout."""
+
+    strategy: Layout
+    """The layout as text."""
+    relative_time: Decimal
+    """Time to finish over that of the first choice."""
+    reason: Text
+    """Why it is not the first choice."""
+
+
+class Rejected(Part):
+    """Layouts that were left out."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=64, pattern="^[A-Z][A-Za-z0-9]*$")]
+    """Why."""
+    count: Big
+    """How many."""
+
+
+class FailurePart(Part):
+    """A failure rate that the advice used."""
+
+    name: Literal["process", "pod", "job"]
+    """Recovery class."""
+    failures_per_thousand_node_days: Decimal
+    """The rate."""
+    recovery_seconds: Seconds
+    """Mean time to recover."""
+    verdict: Verdict | None = None
+    """What the history says of the assumption."""
+
+
+class Inputs(Part):
+    """What the advice used."""
+
+    nodes: Zero
+    """Nodes."""
+    failure: Annotated[list[FailurePart], Field(max_length=3)] = Field(
+        default_factory=list,
+        json_schema_extra=keyed("name"),
+    )
+    """Failure rates by recovery class."""
+
+
+class Observed(Part):
+    """What the running job does."""
+
+    tokens_per_second: Big | None = None
+    """Tokens per second, to three digits."""
+    step: Big | None = None
+    """Last finished step."""
+    ettr: Decimal | None = None
+    """Effective training time ratio so far."""
+    residual: Signed | None = None
+    """Observed over predicted throughput, minus one."""
+    interruptions: Zero | None = None
+    """Interruptions so far."""
+    since: Moment | None = None
+    """Since when this is counted."""
+
+
+class Display(Part):
+    """Formatted strings that columns show."""
+
+    nodes: Text = ""
+    """Nodes."""
+    strategy: Text = ""
+    """Layout in short."""
+    checkpoint: Text = ""
+    """Checkpoint interval."""
+    tokens: Text = ""
+    """Predicted tokens per second."""
+    observed: Text = ""
+    """Observed tokens per second."""
+    ettr: Text = ""
+    """Predicted effective training time ratio."""
+
+
+class TrainingJobStatus(Part):
+    """The advice and what became of it."""
+
+    observed_generation: Zero | None = None
+    """Generation of the spec that this status is of."""
+    inputs_hash: Text = ""
+    """Hash of all that the advice depends on."""
+    model_version: Text = ""
+    """Version of the engine."""
+    computed_time: Moment | None = None
+    """When the advice was computed."""
+    recommendation: Recommendation | None = None
+    """What is advised."""
+    alternatives: Annotated[list[AlternativePart], Field(max_length=5)] = Field(default_factory=list)
+    """The next best."""
+    rejected: Annotated[list[Rejected], Field(max_length=16)] = Field(default_factory=list)
+    """What was left out, by reason."""
+    inputs: Inputs | None = None
+    """What the advice used."""
+    observed: Observed | None = None
+    """What the running job does."""
+    display: Display = Field(default_factory=Display)
+    """Formatted strings that columns show."""
+    ready_reason: Text = ""
+    """Reason of the Ready condition, for field selectors."""
+    conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
+        default_factory=list,
+        json_schema_extra=keyed("type"),
+    )
+    """Ready, ModelValid, HistoryComplete, ConfidenceSufficient, ObservationAvailable, PredictionAccurate."""

@@ -1,0 +1,271 @@
+"""TrainingJob: a model, its training and a pool of nodes, for which advice is asked."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from mofa_model.manifest.architecture import Model
+from mofa_model.manifest.fields import (
+    Argument,
+    Count,
+    Decimal,
+    Degree,
+    Kind,
+    Label,
+    LabelValue,
+    Layout,
+    Name,
+    Part,
+    Percent,
+    Rule,
+    Seconds,
+    Size,
+    Tokens,
+    Version,
+    Word,
+)
+
+Mode = Literal["Disabled", "Annotate", "Apply"]
+Objective = Literal["Time", "Throughput", "Cost"]
+
+
+def default(part: type[Part]) -> Any:
+    """A part whose fields all have defaults, made when it is missing."""
+    return Field(default_factory=part)
+
+
+class TrainingPart(Part):
+    """What is trained, by which trainer."""
+
+    tokens: Tokens | None = None
+    """Tokens of the whole run, for example "15T"; without it the objective Time means the step alone."""
+    sequence_length: Count
+    """Tokens in a sequence."""
+    global_batch_size: Count
+    """Sequences in an optimizer step."""
+    precision: Word = Field(default="bf16", examples=["BF16"])
+    """Precision preset, for example BF16, fp8-current or mxfp8."""
+    framework: Word | None = Field(default=None, examples=["megatron"])
+    """Trainer; it restricts the search to what that trainer can run, and decides the form of launch arguments."""
+    framework_version: Word | None = Field(default=None, examples=["26.04"])
+    """Release of the trainer, where a preset knows that it matters."""
+
+
+class ClusterPart(Part):
+    """Where it runs."""
+
+    rules = (
+        Rule(
+            "!(has(self.nodes) && has(self.maxNodes))",
+            "give nodes or maxNodes, not both",
+            lambda c: c.nodes is None or c.max_nodes is None,
+        ),
+    )
+
+    profile: Name
+    """The ClusterProfile that describes the nodes."""
+    nodes: Count | None = None
+    """Nodes, exactly; with neither nodes nor maxNodes, all ready nodes of the profile."""
+    max_nodes: Count | None = None
+    """The most nodes; fewer are advised where more do not pay."""
+
+
+class Range(Part):
+    """The values of an axis: listed, or between two bounds."""
+
+    rules = (
+        Rule(
+            "!has(self.values) || !(has(self.min) || has(self.max))",
+            "give values, or min and max",
+            lambda r: r.values is None or (r.min is None and r.max is None),
+        ),
+        Rule(
+            "!has(self.min) || !has(self.max) || self.min <= self.max",
+            "min must not exceed max",
+            lambda r: r.min is None or r.max is None or r.min <= r.max,
+        ),
+    )
+
+    values: Annotated[list[Degree], Field(min_length=1, max_length=32)] | None = None
+    """The only values; one value fixes the axis."""
+    min: Degree | None = None
+    """The least value."""
+    max: Degree | None = None
+    """The largest value."""
+
+
+class Constraints(Part):
+    """What the search may choose; a missing axis is free."""
+
+    tp: Range | None = None
+    """Tensor-parallel size."""
+    pp: Range | None = None
+    """Pipeline stages."""
+    cp: Range | None = None
+    """Context-parallel size."""
+    ep: Range | None = None
+    """Expert-parallel size."""
+    etp: Range | None = None
+    """Tensor-parallel size inside an expert."""
+    vpp: Range | None = None
+    """Virtual stages per device."""
+    mbs: Range | None = None
+    """Sequences in a micro-batch."""
+    schedule: (
+        Annotated[
+            list[Literal["1f1b", "interleaved", "zero-bubble", "dualpipe"]], Field(min_length=1, max_length=4)
+        ]
+        | None
+    ) = None
+    """Pipeline schedules."""
+    sharding: (
+        Annotated[
+            list[Literal["replicated", "distributed", "zero2", "zero3"]], Field(min_length=1, max_length=4)
+        ]
+        | None
+    ) = None
+    """What data-parallel ranks share out."""
+    recompute: (
+        Annotated[list[Literal["none", "selective", "full"]], Field(min_length=1, max_length=3)] | None
+    ) = None
+    """Activation recomputation."""
+    context_mode: Annotated[list[Literal["ring", "a2a"]], Field(min_length=1, max_length=2)] | None = None
+    """How context parallelism communicates."""
+    optimizer: Annotated[list[Literal["device", "cpu"]], Field(min_length=1, max_length=2)] | None = None
+    """Where optimizer states live."""
+    sequence_parallel: bool | None = None
+    """Whether norms and residuals are sharded over tp."""
+    offload: bool | None = None
+    """Whether activations may wait in host memory."""
+    memory_headroom_percent: Percent = 0
+    """Share of the device memory to leave free."""
+
+
+class Checkpoint(Part):
+    """How checkpoints are taken; sizes and bandwidths default from model and profile."""
+
+    rules = (
+        Rule(
+            "!has(self.minIntervalSeconds) || !has(self.maxIntervalSeconds)"
+            " || self.minIntervalSeconds <= self.maxIntervalSeconds",
+            "minIntervalSeconds must not exceed maxIntervalSeconds",
+            lambda c: (
+                c.min_interval_seconds is None
+                or c.max_interval_seconds is None
+                or c.min_interval_seconds <= c.max_interval_seconds
+            ),
+        ),
+    )
+
+    mode: Literal["Async", "Sync"] = "Async"
+    """Whether training goes on while a checkpoint is written."""
+    size: Size | None = None
+    """Bytes of a checkpoint, where the model's own estimate is wrong."""
+    min_interval_seconds: Seconds | None = None
+    """The shortest interval to advise."""
+    max_interval_seconds: Seconds | None = None
+    """The longest interval to advise."""
+
+
+class ClassAssumption(Part):
+    """What the user assumes of one recovery class."""
+
+    failures_per_thousand_node_days: Decimal | None = Field(default=None, examples=["1.5"])
+    """Failures that need this class."""
+    recovery_seconds: Seconds | None = None
+    """Mean time to recover."""
+
+
+class PerClass(Part):
+    """Assumptions by recovery class; the classes partition recoveries."""
+
+    process: ClassAssumption | None = None
+    """Processes restart in their pods."""
+    pod: ClassAssumption | None = None
+    """Pods are replaced."""
+    job: ClassAssumption | None = None
+    """The whole job is started again."""
+
+
+class FailureAssumptions(Part):
+    """Where failure rates come from."""
+
+    source: Literal["Live", "Assumed", "Blend"] = "Blend"
+    """Live = counted failures alone; Assumed = assumptions alone; Blend = both, each with its weight."""
+    per_class: PerClass = default(PerClass)
+    """Assumptions that replace the profile's."""
+
+
+class TargetRef(Part):
+    """An existing job to annotate as well."""
+
+    api_version: Version
+    """Its apiVersion."""
+    kind: Kind
+    """Its kind."""
+    name: Name
+    """Its name, in the same namespace."""
+
+
+class CurrentLayout(Part):
+    """Today's layout: as strategy text, or as the trainer's own arguments."""
+
+    rules = (
+        Rule(
+            "has(self.strategy) != has(self.arguments)",
+            "give strategy or arguments",
+            lambda c: (c.strategy is None) != (c.arguments is None),
+        ),
+    )
+
+    strategy: Layout | None = None
+    """For example tp=8,pp=4,dp=32."""
+    arguments: Annotated[list[Argument], Field(min_length=1, max_length=256)] | None = None
+    """The words of the launch command."""
+
+
+class Slo(Part):
+    """The objective that burn alerts use."""
+
+    ettr: Decimal
+    """Least acceptable effective training time ratio, for example "0.90"."""
+
+
+class Throughput(Part):
+    """Where observed tokens per second and steps come from."""
+
+    preset: Word = Field(default="mofa", examples=["mofa"])
+    """Exporter: mofa, or one that the operator knows."""
+    matchers: Annotated[dict[Label, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
+    """Labels that pick this job's series; values are escaped."""
+
+
+class TrainingJobSpec(Part):
+    """A model, its training and a pool of nodes, for which advice is asked."""
+
+    mode: Mode = "Annotate"
+    """Disabled removes our annotations; Annotate writes them; Apply also sets the launch of a job that waits for it."""
+    model: Model
+    """The model."""
+    training: TrainingPart
+    """What is trained, by which trainer."""
+    cluster: ClusterPart
+    """Where it runs."""
+    objective: Objective = "Time"
+    """Time = days to finish the tokens, failures included; Throughput = the step alone; Cost = GPU hours."""
+    constraints: Constraints = default(Constraints)
+    """What the search may choose."""
+    checkpoint: Checkpoint = default(Checkpoint)
+    """How checkpoints are taken."""
+    failure_assumptions: FailureAssumptions = default(FailureAssumptions)
+    """Where failure rates come from."""
+    target_ref: TargetRef | None = None
+    """An existing job to annotate as well."""
+    current: CurrentLayout | None = None
+    """Today's layout, priced beside the advice."""
+    slo: Slo | None = None
+    """The objective that burn alerts use."""
+    throughput: Throughput = default(Throughput)
+    """Where observed tokens per second and steps come from."""
