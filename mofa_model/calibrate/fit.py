@@ -79,7 +79,8 @@ def fit(
     damping, steps = 1e-2, 0
     values, slope = problem.derivatives(logs)
     loss = loss_of(values, logs)
-    for steps in range(1, most + 1):
+    while steps < most:
+        steps += 1
         _, weight = robust((values - measured)[here], scale)
         w = weight * row_weight[here] / scale**2
         j = slope[here][:, free]

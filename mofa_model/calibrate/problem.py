@@ -96,7 +96,10 @@ def _priced(sheet: _Sheet, logs: Array, moved: NDArray[np.intp]) -> Batch:
         with np.errstate(divide="ignore"):
             base = sheet.fixed[path] * np.exp(w @ np.where(np.isfinite(logs), logs, 0.0))
         base = np.where((w[:, ~np.isfinite(logs)] > 0).any(axis=1), 0.0, base)  # an entry of exactly zero
-        column = np.concatenate([base, *(base * np.exp(STEP * w[:, j]) for j in moved)])
+        column = np.tile(base, (copies, 1))
+        touching = np.flatnonzero(w[:, moved].any(axis=0))
+        column[1 + touching] *= np.exp(STEP * w[:, moved[touching]].T)
+        column = column.ravel()
         group, name = path.split(".")
         changes.setdefault(group, {})[name] = column if np.ptp(column) else float(column[0])
     bare = sheet.batch.cluster.calibration

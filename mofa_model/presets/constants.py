@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mofa_model.errors import BadFile, UnknownName
-from mofa_model.presets import catalogue, entries
+from mofa_model.presets import catalogue, chosen, entries
 from mofa_model.presets.catalogue import Stack
 from mofa_model.spec import Calibration
 
@@ -48,7 +48,7 @@ def calibration(
     >>> calibration("h100", "bf16", "nanotron").placement
     'cost'
     """
-    return _calibration(*_key(device, precision, stack, release, defects))
+    return _calibration(*_key(device, precision, stack, release, defects), chosen.files())
 
 
 def constants_of(
@@ -64,7 +64,7 @@ def constants_of(
     >>> "compute.gemm_efficiency" in constants_of("h100", "fp8-rowwise")
     True
     """
-    return _constants(*_key(device, precision, stack, release, defects))
+    return _constants(*_key(device, precision, stack, release, defects), chosen.files())
 
 
 def _key(
@@ -82,11 +82,13 @@ def _key(
 
 
 @cache
-def _calibration(device_class: str, recipe: str, stack: str, defects: tuple[str, ...]) -> Calibration:
+def _calibration(
+    device_class: str, recipe: str, stack: str, defects: tuple[str, ...], files: tuple[str, ...]
+) -> Calibration:
     habits = catalogue.stack(stack)
     bare = Calibration(stack=stack, placement=habits.placement, tensor_overlap=habits.tensor_overlap)
     changes: dict[str, dict[str, float]] = {}
-    for path, constant in _constants(device_class, recipe, stack, defects).items():
+    for path, constant in _constants(device_class, recipe, stack, defects, files).items():
         group, name = path.split(".")
         changes.setdefault(group, {})[name] = constant.value
     groups: dict[str, Any] = {
@@ -97,14 +99,15 @@ def _calibration(device_class: str, recipe: str, stack: str, defects: tuple[str,
 
 @cache
 def _constants(
-    device_class: str, recipe: str, stack: str, defects: tuple[str, ...]
+    device_class: str, recipe: str, stack: str, defects: tuple[str, ...], files: tuple[str, ...]
 ) -> Mapping[str, Constant]:
     known = defaults()
     found: dict[str, Constant] = {}
-    for where, section in _layers(device_class, recipe, catalogue.stack(stack), defects):
+    for where, section in _layers(device_class, recipe, catalogue.stack(stack), defects, files):
         for path, given in section.items():
             if path not in known:
-                raise BadFile("constants.toml", f"[{where}] {path} is not a constant of Calibration")
+                told = " or ".join(files) or "constants.toml"
+                raise BadFile(told, f"[{where}] {path} is not a constant of Calibration")
             below = found.get(path)
             now = known[path] if below is None else below.value
             value = given["value"] if "value" in given else now * given["factor"]
@@ -130,15 +133,15 @@ def defaults() -> Mapping[str, float]:
 
 
 def _layers(
-    device_class: str, recipe: str, stack: Stack, defects: tuple[str, ...]
+    device_class: str, recipe: str, stack: Stack, defects: tuple[str, ...], files: tuple[str, ...]
 ) -> Iterator[tuple[str, Section]]:
-    """The sections of constants.toml that apply, innermost first, each with its name."""
-    root = entries.table("constants")
-    for path in _paths(device_class, recipe, stack, defects):
-        section: Any = root
-        for name in path:
-            section = section.get(name, {})
-        yield ".".join(path), {key: value for key, value in section.items() if "." in key}
+    """The sections that apply, of constants.toml and then of each file that was chosen, innermost first."""
+    for root in chosen.tables(files):
+        for path in _paths(device_class, recipe, stack, defects):
+            section: Any = root
+            for name in path:
+                section = section.get(name, {})
+            yield ".".join(path), {key: value for key, value in section.items() if "." in key}
 
 
 def sections_of(

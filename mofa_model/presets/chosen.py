@@ -1,0 +1,82 @@
+"""Which constants hold: the shipped ones, with files of the user's over them or in their place.
+
+The environment variable MOFA_CONSTANTS names the files, the way PATH names folders, so that every verb, the operator and
+their worker processes agree. A file with `whole = true` (constants.toml as `mofa calibrate CASES` writes it) takes the
+place of the shipped one; any other (as `mofa calibrate --from-runs` writes it) is put over what stands below, each
+section above the shipped section of the same layers.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from mofa_model.errors import BadFile
+from mofa_model.presets import entries
+
+VARIABLE: Final = "MOFA_CONSTANTS"
+"""The environment variable."""
+
+LARGEST: Final = 2**20
+"""A file of constants beyond this is refused unread. [B]"""
+
+
+def use(*files: Path | str) -> None:
+    """Let these files hold from now on, in this process and those that it starts; none = the shipped constants."""
+    names = [str(Path(file).resolve()) for file in files]
+    for name in names:
+        _read(name)
+    os.environ[VARIABLE] = os.pathsep.join(names)
+
+
+def files() -> tuple[str, ...]:
+    """The files that hold beside the shipped constants, lowest first."""
+    return tuple(name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name)
+
+
+def tables(names: tuple[str, ...], kind: str = "constants") -> tuple[Mapping[str, Any], ...]:
+    """What the files say, lowest first; `kind` names the shipped file below them."""
+    found: list[Mapping[str, Any]] = [entries.table(kind)]
+    for name in names:
+        given = _read(name)
+        found = [given] if given.get("whole") and kind == "constants" else [*found, given]
+    return tuple(found)
+
+
+@cache
+def _read(name: str) -> Mapping[str, Any]:
+    try:
+        with Path(name).open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        raise BadFile(name, f"cannot be read: {error.strerror}") from None
+    if len(data) > LARGEST:
+        raise BadFile(name, f"larger than {LARGEST} bytes")
+    try:
+        table = tomllib.loads(data.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadFile(name, f"is not a file of constants: {error}") from None
+    _check(name, table, "")
+    return MappingProxyType(table)
+
+
+def _check(name: str, table: Mapping[str, Any], where: str) -> None:
+    """Refuse a constant that is not `{value = 1.0, source = "…"}` or `{factor = 1.0, source = "…"}`."""
+    for key, given in table.items():
+        inside = f"{where}.{key}" if where else key
+        if "." not in key or where == "defect":
+            if isinstance(given, Mapping):
+                _check(name, given, inside)
+            continue
+        kinds = {"value", "factor"} & set(given) if isinstance(given, Mapping) else set()
+        number = given[kinds.pop()] if len(kinds) == 1 else None
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < math.inf:
+            raise BadFile(name, f'[{where}] "{key}" must have a value or a factor: a number of zero or more')
+        if not isinstance(given.get("source"), str):
+            raise BadFile(name, f'[{where}] "{key}" must have a source: text that says where it is from')
