@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from mofa_model.equations import collectives, compute, host, overlap
 from mofa_model.estimate.blocks import achieved_rates, gemm, tokens_per_rank
-from mofa_model.estimate.layer import LayerTime
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Graphs, Recompute, Schedule, Strategy
@@ -32,6 +32,34 @@ class HeadTime:
     def total(self) -> Seconds:
         """All of it. [s]"""
         return self.linear + self.logits + self.tensor + self.accumulate
+
+
+class LayerWork(Protocol):
+    """What a stage needs to know of a layer: `LayerTime`, or its sums alone. [s]"""
+
+    @property
+    def forward(self) -> Seconds:
+        """Forward pass."""
+
+    @property
+    def backward(self) -> Seconds:
+        """Backward pass without recomputation."""
+
+    @property
+    def weight(self) -> Seconds:
+        """Its part that computes weight gradients."""
+
+    @property
+    def recompute(self) -> Seconds:
+        """Forward work done again."""
+
+
+class HeadWork(Protocol):
+    """What a stage needs to know of head and loss: `HeadTime`, or its sum alone. [s]"""
+
+    @property
+    def total(self) -> Seconds:
+        """Forward and backward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +118,9 @@ def stage_times(
     cluster: Cluster,
     strategy: Strategy,
     stages: Stages,
-    plain: LayerTime,
-    experts: LayerTime | None,
-    head: HeadTime,
+    plain: LayerWork,
+    experts: LayerWork | None,
+    head: HeadWork,
 ) -> StageTime:
     """Every kind of stage, from the layers, embedding and head that it holds."""
     s, c = strategy, cluster.calibration.host
