@@ -1,0 +1,251 @@
+"""The one pure function behind every door: what is asked becomes a hash, and an answer becomes annotations.
+
+    hash_of(question, model_version)                 the same question, however it was written, has the same hash
+    of_advice(advice, inputs_hash, now, launch)      annotations of an answer
+    of_bad_input(message, inputs_hash, …)            annotations of a question that cannot be answered
+    settled(previous, fresh)                         what to write: while the hash is equal, what is there already
+    removal(previous)                                what to write when the mode is Disabled
+
+The hash covers what the answer depends on: model, training, profile facts, node count, constraints, failure rates to two
+significant digits, the model's version. It never covers the clock, how long anything was watched, or an object's
+metadata. Command and operator both call these functions and nothing else, so they cannot disagree.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Final
+
+from mofa_model.advice import Advice, Band
+from mofa_model.spec.reliability import FailureRate
+from mofa_model.strategy_text import format_strategy
+
+PREFIX: Final = "advisor.mofa.dev/"
+"""Prefix of every annotation of ours."""
+INPUTS: Final = tuple(PREFIX + key for key in ("mode", "model", "config-ref", "paused"))
+"""Keys that people write on existing kinds of jobs; we never touch them."""
+OUTPUTS: Final = tuple(
+    PREFIX + key
+    for key in (
+        "status",
+        "strategy",
+        "checkpoint-interval-steps",
+        "checkpoint-interval-seconds",
+        "predicted-step-seconds",
+        "predicted-tokens-per-second",
+        "predicted-mfu",
+        "predicted-memory-bytes",
+        "predicted-ettr",
+        "predicted-ettr-range",
+        "explanation",
+        "recommendation",
+        "inputs-hash",
+        "model-version",
+        "computed-at",
+    )
+)
+"""Keys that we write, in the order in which they stand in a manifest."""
+
+INVALID: Final = "InvalidInput"
+"""Status of a question that cannot be answered."""
+LARGEST: Final = 4096
+"""Bytes of the `recommendation` annotation."""
+_SENTENCE: Final = 512
+"""Bytes of the explanation."""
+_ALWAYS: Final = ("status", "explanation", "inputs-hash", "model-version", "computed-at")
+
+
+def hash_of(question: Any, model_version: str) -> str:
+    """Hash of all that an answer depends on, for frozen dataclasses, mappings, sequences and plain values.
+
+    >>> hash_of({"nodes": 256}, "1") == hash_of({"nodes": 256.0}, "1")
+    True
+    """
+    text = json.dumps([model_version, _canonical(question)], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def of_advice(advice: Advice, inputs_hash: str, now: str, launch: Iterable[str] = ()) -> dict[str, str]:
+    """Annotations of an answer; `now` is the moment in UTC, `launch` the arguments of its trainer."""
+    told = {
+        "status": advice.status.value,
+        "explanation": _short(advice.explanation),
+        "inputs-hash": inputs_hash,
+        "model-version": advice.model_version,
+        "computed-at": now,
+    }
+    predicted = advice.predicted
+    if advice.strategy is not None and predicted is not None:
+        told |= {
+            "strategy": format_strategy(advice.strategy),
+            "checkpoint-interval-steps": str(advice.checkpoint_interval_steps),
+            "checkpoint-interval-seconds": f"{advice.checkpoint_interval_seconds:.0f}",
+            "predicted-step-seconds": _digits(predicted.step_seconds.target, 4),
+            "predicted-tokens-per-second": f"{predicted.tokens_per_second.target:.0f}",
+            "predicted-mfu": f"{predicted.mfu.target:.3f}",
+            "predicted-memory-bytes": f"{predicted.memory_bytes.target:.0f}",
+            "predicted-ettr": f"{predicted.ettr.target:.3f}",
+            "predicted-ettr-range": f"{predicted.ettr.lower:.3f}-{predicted.ettr.upper:.3f}",
+        }
+    told["recommendation"] = recommendation(advice, launch)
+    return _ordered(told)
+
+
+def of_bad_input(message: str, inputs_hash: str, model_version: str, now: str) -> dict[str, str]:
+    """Annotations of a question that cannot be answered."""
+    return _ordered(
+        {
+            "status": INVALID,
+            "explanation": _short(message),
+            "inputs-hash": inputs_hash,
+            "model-version": model_version,
+            "computed-at": now,
+        }
+    )
+
+
+def settled(previous: Mapping[str, str], fresh: Mapping[str, str]) -> dict[str, str | None]:
+    """The change to write: nothing while the hash is equal, else the fresh keys with the stale ones removed (None).
+
+    >>> settled({PREFIX + "inputs-hash": "a", PREFIX + "old": "x"}, {PREFIX + "inputs-hash": "b"})
+    {'advisor.mofa.dev/inputs-hash': 'b', 'advisor.mofa.dev/old': None}
+    """
+    key = PREFIX + "inputs-hash"
+    if previous.get(key) == fresh.get(key) and is_whole(previous):
+        return {}
+    stale: dict[str, str | None] = {key: None for key in removal(previous) if key not in fresh}
+    return {**fresh, **stale}
+
+
+def removal(previous: Mapping[str, str]) -> dict[str, None]:
+    """The change that removes every output of ours, unknown ones of other versions included; inputs stay."""
+    return {key: None for key in previous if key.startswith(PREFIX) and key not in INPUTS}
+
+
+def is_whole(previous: Mapping[str, str]) -> bool:
+    """Whether annotations hold a whole outcome, so that an equal hash means that nothing is left to do."""
+    return all(PREFIX + key in previous for key in _ALWAYS)
+
+
+def recommendation(advice: Advice, launch: Iterable[str] = ()) -> str:
+    """The answer as compact JSON of at most 4 KiB: what is least needed goes first where it does not fit."""
+    words = list(launch)
+    whole: dict[str, Any] = {
+        "version": 1,
+        "status": advice.status.value,
+        "model": advice.model,
+        "gpu": advice.device,
+        "objective": advice.objective,
+        "nodes": advice.nodes,
+        "gpus": advice.gpus,
+        "confidence": _number(float(advice.confidence)),
+        "rejected": dict(advice.rejected),
+        "searched": advice.counts.searched,
+    }
+    if advice.strategy is not None:
+        whole["strategy"] = format_strategy(advice.strategy)
+        whole["checkpoint"] = {
+            "steps": advice.checkpoint_interval_steps,
+            "seconds": round(float(advice.checkpoint_interval_seconds or 0)),
+        }
+    if advice.predicted is not None:
+        whole["predicted"] = {
+            item.name: _band(getattr(advice.predicted, item.name)) for item in fields(advice.predicted)
+        }
+    if advice.current is not None:
+        whole["current"] = {
+            "strategy": format_strategy(advice.current.strategy),
+            "gain": _number(float(advice.current.gain)),
+        }
+    if words:
+        whole["launch"] = words
+    if advice.caveats:
+        whole["caveats"] = [_short(text) for text in advice.caveats]
+    whole["alternatives"] = [
+        {"strategy": format_strategy(other.strategy), "reason": _short(other.reason)}
+        for other in advice.alternatives
+    ]
+    return _fitted(whole)
+
+
+def _fitted(whole: dict[str, Any]) -> str:
+    """JSON of at most `LARGEST` bytes; all of it is ASCII, so a character is a byte."""
+    others = whole["alternatives"]
+    while others and len(_json(whole)) > LARGEST:
+        others.pop()
+    for key in ("caveats", "launch", "rejected", "current"):
+        if len(_json(whole)) > LARGEST:
+            whole.pop(key, None)
+    return _json(whole)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _band(band: Band) -> list[float]:
+    return [_number(band.lower), _number(band.target), _number(band.upper)]
+
+
+def _number(value: float) -> float:
+    """A number with four significant digits; whole where that loses nothing."""
+    rounded = float(f"{value:.4g}") if math.isfinite(value) else 0.0
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+def _digits(value: float, digits: int) -> str:
+    """A number with some significant digits and no exponent.
+
+    >>> _digits(27.98913, 4), _digits(0.0123456, 4)
+    ('27.99', '0.01235')
+    """
+    if not math.isfinite(value) or value == 0:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{places}f}"
+
+
+def _short(text: str) -> str:
+    """A sentence on one line, printable, of at most 512 bytes."""
+    line = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
+    if len(line.encode()) <= _SENTENCE:
+        return line
+    return line.encode()[: _SENTENCE - 3].decode(errors="ignore") + "…"
+
+
+def _ordered(told: Mapping[str, str]) -> dict[str, str]:
+    return {key: told[key.removeprefix(PREFIX)] for key in OUTPUTS if key.removeprefix(PREFIX) in told}
+
+
+def _canonical(value: Any) -> Any:
+    """Anything that a question is made of as what JSON knows, one way only."""
+    if isinstance(value, FailureRate):
+        return f"{float(value.mean):.1e}"
+    if isinstance(value, enum.Enum):
+        return value.value
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, int | float) or hasattr(value, "tolist"):
+        return _canonical_number(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: _canonical(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _canonical(item) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted((_canonical(item) for item in value), key=repr)
+    if isinstance(value, Iterable):
+        return [_canonical(item) for item in value]
+    raise TypeError(f"a question cannot hold {type(value).__name__}")
+
+
+def _canonical_number(value: Any) -> Any:
+    """A number as text, so that 256 and 256.0 are one."""
+    plain = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(plain, list):
+        return [_canonical_number(item) for item in plain]
+    return repr(float(plain))
