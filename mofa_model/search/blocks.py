@@ -1,0 +1,219 @@
+"""Cuts the legal space into blocks of rows, and each block into what its strategies share.
+
+block   up to `BLOCK` shapes of one schedule
+state   a ZeRO level with its shard groups and optimizer placements: what stays in memory, what is sent once a step
+work    sequence parallelism, recomputation and offload: what a micro-batch does
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.estimate.exchange import traffic
+from mofa_model.estimate.footprint import host_bytes
+from mofa_model.estimate.resident import resident
+from mofa_model.placement import Stages, stages_of
+from mofa_model.search.axes import Axes, Shard
+from mofa_model.search.local import varied
+from mofa_model.search.rules import Given, Rows, shard_group
+from mofa_model.search.space import Features, Shapes
+from mofa_model.strategy import Sharding, Strategy
+from mofa_model.units import Numeric
+
+BLOCK: Final = 4096
+"""Shapes in a block: with the states of a ZeRO level beside them, the temporaries of an equation stay in the cache."""
+DEGREES: Final = ("tp", "pp", "cp", "dp", "ep", "etp", "vpp", "mbs", "chunks")
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """One value on every axis of overlap, for the rows that are priced with it."""
+
+    flags: dict[str, Any]
+    """Fields of `Strategy`."""
+    ok: Array
+    """[rows]"""
+    offset: Array
+    """Part of the raw index, [rows]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows of one schedule, with what all of their features share."""
+
+    layout: Strategy
+    """Degrees and schedule."""
+    rows: Rows
+    """Columns of degrees."""
+    index: NDArray[np.int64]
+    """Raw index of each row with the first value on every axis of features."""
+    allowed: dict[str, Array]
+    """Features that each row can have, [values, rows]."""
+    stages: Stages
+    """What lies where."""
+    members: Array
+    """Positions of the rows among all shapes."""
+    overlaps: tuple[Overlap, ...]
+    """Choices of overlap and graphs."""
+    repeated: Array | int
+    """Strategies that share a row's memory, one for each choice of overlap, [rows]."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One ZeRO level, with its shard groups and optimizer placements on a leading axis."""
+
+    level: Strategy
+    """The strategy of the level; its shard group and placement say nothing."""
+    held: Array
+    """Bytes that stay on the device, [states, kinds, rows]. [B]"""
+    parked: Array | None
+    """Optimizer bytes of a device in the host, [kinds, states, rows]; None where no state has any. [B]"""
+    host: Array | None
+    """Host memory of a node for them alone, [states, rows]. [B]"""
+    collective: Array
+    """Collectives, [states, rows]. [s]"""
+    optimizer: Array
+    """Update, [states, rows]. [s]"""
+    embedding: Numeric
+    """All-reduce of a tied embedding. [s]"""
+    offset: Array
+    """Raw index of each state's values, [states, 1]."""
+    ok: Array
+    """Legal, [states, rows]."""
+    replicas: Array
+    """Ranks that hold the same shard, [states, rows]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Features of a micro-batch's work."""
+
+    strategy: Strategy
+    """The block's layout with them."""
+    ok: Array
+    """Rows that can have them."""
+    offset: int
+    """Their part of the raw index."""
+
+
+def blocks_of(axes: Axes, given: Given, shapes: Shapes, features: Features) -> Iterator[Block]:
+    """All rows, by schedule."""
+    schedules = [pipeline.schedule for pipeline in axes["pipeline"]]
+    for schedule in dict.fromkeys(schedules):
+        mine = np.array([one is schedule for one in schedules])[shapes.rows["pipeline"]]
+        members = np.flatnonzero(mine)
+        for first in range(0, len(members), BLOCK):
+            picked = members[first : first + BLOCK]
+            rows = {name: column[picked] for name, column in shapes.rows.items()}
+            layout = Strategy(**{name: rows[name] for name in DEGREES}, schedule=schedule)
+            allowed = {name: ok[:, picked] for name, ok in features.allowed.items()}
+            idle = {name: mask[picked] for name, mask in features.idle.items()}
+            overlaps = tuple(_overlaps(axes, allowed, idle))
+            repeated = sum((overlap.ok for overlap in overlaps), np.zeros(len(picked), dtype=np.int64))
+            yield Block(
+                layout=layout,
+                rows=rows,
+                index=shapes.index[picked],
+                allowed=allowed,
+                stages=stages_of(given.workload.model, layout, given.cluster.calibration.placement, 1),
+                members=picked,
+                overlaps=overlaps,
+                repeated=int(repeated[0]) if np.all(repeated == repeated[0]) else repeated,
+            )
+
+
+_OVERLAPS: Final = ("tensor_overlap", "expert_overlap", "graphs", "pipeline_overlap", "data_overlap")
+
+
+def _overlaps(axes: Axes, allowed: dict[str, Array], idle: dict[str, Array]) -> Iterator[Overlap]:
+    """Every choice on the axes of overlap."""
+    for chosen in product(*(list(_choices(axes, name, allowed[name], idle[name])) for name in _OVERLAPS)):
+        yield Overlap(
+            {name: value for name, (value, _, _) in zip(_OVERLAPS, chosen, strict=True)},
+            np.logical_and.reduce([ok for _, ok, _ in chosen]),
+            sum((offset for _, _, offset in chosen[1:]), chosen[0][2]),
+        )
+
+
+def _choices(axes: Axes, name: str, allowed: Array, idle: Array) -> Iterator[tuple[Any, Array, Array]]:
+    """Values of an axis; rows on which it has nothing to act on go with the first of them."""
+    stride, own = axes.strides()[name], np.argmax(allowed, axis=0)
+    tried = [at for at in range(len(allowed)) if np.any(allowed[at] & ~idle)] or [int(own[0])]
+    for at in tried:
+        yield axes[name][at], np.where(idle, at == tried[0], allowed[at]), np.where(idle, own, at) * stride
+
+
+def states_of(axes: Axes, given: Given, block: Block) -> list[State]:
+    """Everything of each ZeRO level that does not depend on a micro-batch's work."""
+    levels = dict.fromkeys(shard.level for shard in axes["sharding"])
+    return [_state(axes, given, block, level) for level in levels]
+
+
+def _state(axes: Axes, given: Given, block: Block, level: Sharding) -> State:
+    w, c, stages, m = given.workload, given.cluster, block.stages, block.rows["micro_batches"]
+    strides, base = axes.strides(), varied(block.layout, sharding=level)
+    rows, offsets, legal, replicas = [], [], [], []
+    shards = [(at, shard) for at, shard in enumerate(axes["sharding"]) if shard.level is level]
+    for (at, shard), (place, optimizer) in product(shards, enumerate(axes["optimizer"])):
+        group = shard_group(shard, block.rows, c)
+        s = varied(base, shard=group, optimizer=optimizer)
+        rows.append((resident(w, c, s, stages), traffic(w, c, s, stages, micro_batches=m)))
+        offsets.append(at * strides["sharding"] + place * strides["optimizer"])
+        legal.append(block.allowed["sharding"][at] & block.allowed["optimizer"][place])
+        replicas.append(_replicas(shard, group, block.rows))
+    shape = stages.count.shape
+    parks = any(np.any(held.parked) for held, _ in rows)
+    parked = np.moveaxis(_stacked([held.parked for held, _ in rows], shape), 1, 0).copy() if parks else None
+    return State(
+        level=base,
+        held=_stacked([held.total for held, _ in rows], shape),
+        parked=parked,
+        host=None if parked is None else host_bytes(c, parked, 0.0),
+        collective=_stacked([sent.collective for _, sent in rows], shape[1:]),
+        optimizer=_stacked([sent.optimizer for _, sent in rows], shape[1:]),
+        embedding=rows[0][1].embedding,
+        offset=np.array(offsets, dtype=np.int64)[:, None],
+        ok=np.stack(legal),
+        replicas=np.stack(replicas),
+    )
+
+
+def _stacked(parts: list[Numeric], shape: tuple[int, ...]) -> Array:
+    return np.stack([np.broadcast_to(part, shape) for part in parts])
+
+
+def _replicas(shard: Shard, group: Array, rows: Rows) -> Array:
+    """Ranks that hold the same shard of most parameters, of which one writes it to a checkpoint. [1]"""
+    copies = rows["copies"]
+    if shard.level is Sharding.NONE:
+        return copies
+    return copies / np.where(group > 0, np.minimum(group, copies), copies)
+
+
+def works_of(axes: Axes, block: Block) -> Iterator[Work]:
+    """Every kind of work that some row of a block can have."""
+    strides, names = axes.strides(), ("sp", "recompute", "offload")
+    for choice in product(*(enumerate(axes[name]) for name in names)):
+        ok = np.logical_and.reduce(
+            [block.allowed[name][at] for name, (at, _) in zip(names, choice, strict=True)]
+        )
+        if ok.any():
+            (_, sp), (_, again), (_, offload) = choice
+            strategy = varied(
+                block.layout,
+                sequence_parallel=sp,
+                recompute=again.mode,
+                recompute_modules=again.modules,
+                recompute_layers=float(again.layers),
+                offload=offload,
+            )
+            yield Work(strategy, ok, sum(at * strides[n] for n, (at, _) in zip(names, choice, strict=True)))

@@ -1,0 +1,107 @@
+"""What a trainer can run, from frameworks.toml: it shortens axes, and rules out a few combinations."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+from mofa_model.errors import UnknownName
+from mofa_model.search.axes import Axes
+from mofa_model.strategy import Placement
+
+ANY: Final = "any"
+_FLAGS: Final = {
+    "tensor_overlap": "tensor_overlap",
+    "data_overlap": "data_overlap",
+    "sp": "sp",
+    "offload": "offload",
+}
+_DEGREES: Final = ("tp", "pp", "ep", "etp", "chunks", "expert_overlap")
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """The capabilities of one trainer."""
+
+    name: str
+    """Its id."""
+    given: Mapping[str, Any]
+    """Its entry of frameworks.toml."""
+
+    @property
+    def uneven(self) -> str:
+        """How layers may be dealt to stages: none, slots or any."""
+        return str(self.given.get("uneven", "any"))
+
+    def shards_in_pipeline(self, level: str) -> bool:
+        """Whether a ZeRO level runs with more than one pipeline stage."""
+        return level in self.given.get("sharding_pipeline", (level,))
+
+    def overlaps_hops(self, schedule: str) -> bool:
+        """Whether pipeline hops overlap compute under a schedule."""
+        return schedule in self.given.get("overlap_hops", (schedule,))
+
+    def shortened(self, axes: Axes) -> Axes:
+        """The axes with the values that this trainer has."""
+        return Axes(
+            {name: tuple(v for v in values if self._has(name, v)) for name, values in axes.values.items()}
+        )
+
+    def _has(self, axis: str, value: Any) -> bool:
+        g = self.given
+        if axis in _DEGREES:
+            return bool(g.get(axis, True)) or value in {1, False}
+        if axis in _FLAGS:
+            return bool(g.get(axis, True)) or not value
+        if axis == "context":
+            return value.size == 1 or (
+                g.get("cp", True) and value.mode.value in g.get("context", (value.mode.value,))
+            )
+        if axis == "pipeline":
+            return value.schedule.value in g.get("schedules", (value.schedule.value,))
+        if axis == "sharding":
+            grouped = g.get("shard_groups", True) or value.group == 0
+            return grouped and value.level.value in g.get("sharding", (value.level.value,))
+        if axis == "optimizer":
+            return value is not Placement.HOST or g.get("optimizer_host", True)
+        if axis == "recompute":
+            return self._recomputes(value)
+        return True
+
+    def _recomputes(self, value: Any) -> bool:
+        g = self.given
+        known = value.modules <= set(g.get("modules", value.modules))
+        whole = value.layers == 0 or g.get("recompute_layers", True)
+        return value.mode.value in g.get("recompute", (value.mode.value,)) and known and whole
+
+
+@cache
+def _table() -> Mapping[str, Mapping[str, Any]]:
+    text = resources.files("mofa_model.search").joinpath("frameworks.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def frameworks() -> tuple[str, ...]:
+    """The ids of all trainers.
+
+    >>> frameworks()[1]
+    'megatron'
+    """
+    return tuple(_table())
+
+
+def framework(name: str = ANY) -> Framework:
+    """A trainer by id or alias, whatever the case.
+
+    >>> framework("Megatron-LM").name
+    'megatron'
+    """
+    wanted = name.strip().lower()
+    names = {alias: key for key, entry in _table().items() for alias in (key, *entry.get("aliases", ()))}
+    if wanted not in names:
+        raise UnknownName("framework", name, names)
+    return Framework(names[wanted], _table()[names[wanted]])

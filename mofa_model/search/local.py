@@ -1,0 +1,151 @@
+"""What one device does, on the distinct local shapes: thousands of strategies share a few hundred of them.
+
+The time and the activations of a layer depend on the degrees that cut it up and on the features of its work, not on
+stages, data parallelism or sharding. Each kind of work is asked for once in a search and spread over the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, fields
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.estimate.layer import LayerTime, layer_times
+from mofa_model.estimate.stage import head_time
+from mofa_model.estimate.stored import StoredLayer, stored_layers
+from mofa_model.search.rules import Rows
+from mofa_model.spec import Cluster, Workload
+from mofa_model.strategy import ContextMode, Strategy
+from mofa_model.units import Seconds
+
+LOCAL: Final = ("tp", "cp", "mbs", "ep", "etp", "chunks")
+"""Degrees that the work of one device on a layer depends on."""
+_WORK: Final = (
+    "sequence_parallel",
+    "recompute",
+    "recompute_modules",
+    "recompute_layers",
+    "offload",
+    "tensor_overlap",
+    "expert_overlap",
+)
+"""Features that it depends on."""
+
+Array = NDArray[Any]
+_Terms = TypeVar("_Terms")
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSums:
+    """A layer's time as a stage asks for it. [s]"""
+
+    forward: Seconds
+    backward: Seconds
+    weight: Seconds
+    recompute: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSum:
+    """Head and loss. [s]"""
+
+    total: Seconds
+
+
+Times = tuple[LayerSums, LayerSums | None, HeadSum]
+Stored = tuple[StoredLayer, StoredLayer | None]
+
+
+class Locals:
+    """The distinct local shapes of a search, and what was asked of them."""
+
+    def __init__(self, workload: Workload, cluster: Cluster, rows: Rows) -> None:
+        self._workload, self._cluster = workload, cluster
+        key = (~rows["ring"]).astype(float)
+        for name in LOCAL:
+            key = key * 4096.0 + rows[name]
+        _, first, self.position = np.unique(key, return_index=True, return_inverse=True)
+        rings = rows["ring"][first]
+        # np.unique sorts, and rings have the smaller keys: all rings come first.
+        parts = ((first[rings], ContextMode.RING), (first[~rings], ContextMode.ALL_TO_ALL))
+        self._shapes = tuple(
+            Strategy(**{name: rows[name][some] for name in LOCAL}, context_mode=mode)
+            for some, mode in parts
+            if len(some)
+        )
+        self._asked: dict[Hashable, Any] = {}
+
+    def times(self, work: Strategy) -> Times:
+        """Times of layers and head under a kind of work, on every local shape."""
+        return self._ask("times", work, self._times)
+
+    def stored(self, work: Strategy) -> Stored:
+        """Activations of layers under a kind of work, on every local shape."""
+        return self._ask("stored", work, self._stored)
+
+    def _ask(self, what: str, work: Strategy, answer: Callable[[Strategy], _Terms]) -> _Terms:
+        key = (what, *(getattr(work, name) for name in _WORK))
+        if key not in self._asked:
+            features = {name: getattr(work, name) for name in _WORK}
+            self._asked[key] = _joined(
+                [answer(varied(shape, **features)) for shape in self._shapes],
+                [len(s.tp) for s in self._shapes],
+            )
+        found: _Terms = self._asked[key]
+        return found
+
+    def _times(self, work: Strategy) -> Times:
+        plain, experts = layer_times(self._workload, self._cluster, work)
+        head = head_time(self._workload, self._cluster, work)
+        return _sums(plain), None if experts is None else _sums(experts), HeadSum(head.total)
+
+    def _stored(self, work: Strategy) -> Stored:
+        return stored_layers(self._workload, self._cluster.calibration.memory, work)
+
+
+def _sums(layer: LayerTime) -> LayerSums:
+    return LayerSums(layer.forward, layer.backward, layer.weight, layer.recompute)
+
+
+def _joined(parts: list[Any], sizes: list[int]) -> Any:
+    """Answers for several lists of shapes, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], tuple):
+        return tuple(
+            None if group[0] is None else _joined(list(group), sizes) for group in zip(*parts, strict=True)
+        )
+    found = {}
+    for item in fields(parts[0]):
+        values = [getattr(part, item.name) for part in parts]
+        whole = [np.broadcast_to(value, size) for value, size in zip(values, sizes, strict=True)]
+        found[item.name] = np.concatenate(whole)
+    return type(parts[0])(**found)
+
+
+def spread(terms: _Terms, position: Array) -> _Terms:
+    """Terms on the local shapes, gathered for rows; a term that is one number stays one."""
+    if isinstance(terms, tuple):
+        return tuple(None if part is None else spread(part, position) for part in terms)  # type: ignore[return-value]
+    picked = {name: getattr(terms, name) for name in _names(type(terms))}
+    return type(terms)(**{n: v[position] if np.ndim(v) else v for n, v in picked.items()})
+
+
+def _names(kind: type) -> tuple[str, ...]:
+    if kind not in _NAMES:
+        _NAMES[kind] = tuple(item.name for item in fields(kind))
+    return _NAMES[kind]
+
+
+_NAMES: Final[dict[type, tuple[str, ...]]] = {}
+
+
+def varied(strategy: Strategy, **changes: Any) -> Strategy:
+    """A strategy with other values that are known to be right: as `replace`, without checking every row again."""
+    other = object.__new__(Strategy)
+    for name in _names(Strategy):
+        object.__setattr__(other, name, changes[name] if name in changes else getattr(strategy, name))
+    return other

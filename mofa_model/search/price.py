@@ -1,0 +1,166 @@
+"""Prices blocks of strategies: memory first, then time for the columns where something fits.
+
+What strategies share is asked for once, in the pieces that `estimate` is made of; so every figure is the one that
+`estimate` gives for that strategy alone, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.estimate.exchange import exposed_time
+from mofa_model.estimate.footprint import host_bytes, room
+from mofa_model.estimate.live import Live, waiting, with_loss
+from mofa_model.estimate.stage import stage_times
+from mofa_model.estimate.step import pipeline_times, step_terms
+from mofa_model.placement import Stages
+from mofa_model.search.axes import Axes
+from mofa_model.search.blocks import DEGREES, Block, State, Work, blocks_of, states_of, works_of
+from mofa_model.search.local import Locals, spread, varied
+from mofa_model.search.rank import Leaders
+from mofa_model.search.rules import Given
+from mofa_model.search.space import Features, Shapes
+from mofa_model.search.verdict import Reason
+from mofa_model.strategy import Sharding
+
+NEAR: Final = 1.15
+"""Strategies that would fit with 15 % more memory are priced as well, to say what more memory would give."""
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """What fits of a state beside a kind of work."""
+
+    state: State
+    fits: Array
+    """[states, rows]"""
+    near: Array | None
+    """Bytes where it almost fits, else zero, [states, rows]; None where nothing does."""
+
+
+def price(
+    axes: Axes,
+    given: Given,
+    shapes: Shapes,
+    features: Features,
+    leaders: Leaders,
+    advance: Callable[[float], None] = lambda _: None,
+) -> Counter[Reason]:
+    """Offers every strategy that fits to `leaders`; counts those that do not. `advance` hears of rows done."""
+    rejected = Counter[Reason]()
+    if not len(shapes.index):
+        return rejected
+    local = Locals(given.workload, given.cluster, shapes.rows)
+    for block in blocks_of(axes, given, shapes, features):
+        states = states_of(axes, given, block)
+        for work in works_of(axes, block):
+            fitting = _fitting(given, block, states, work, local, rejected)
+            wanted = [np.any(f.fits if f.near is None else f.fits | (f.near > 0), axis=0) for f in fitting]
+            columns = np.flatnonzero(np.logical_or.reduce(wanted))
+            if len(columns):
+                _time(given, block, fitting, work, local, columns, leaders)
+        advance(len(block.index))
+    return +rejected
+
+
+def _fitting(
+    given: Given, block: Block, states: list[State], work: Work, local: Locals, rejected: Counter[Reason]
+) -> list[_Fit]:
+    """Memory of one kind of work beside every state."""
+    w, c = given.workload, given.cluster
+    limit = room(c)
+    kinds = spread(local.stored(work.strategy), local.position[block.members])
+    stored = waiting(w, work.strategy, block.stages, kinds)
+    moving: dict[bool, Live] = {}
+    found = []
+    for state in states:
+        whole = state.level.sharding is Sharding.WEIGHTS  # the one level that the loss depends on
+        if whole not in moving:
+            s = varied(work.strategy, sharding=state.level.sharding)
+            moving[whole] = with_loss(w, c, s, block.stages, stored)
+        legal = state.ok & work.ok
+        peak = np.max(state.held + moving[whole].total, axis=1)
+        fits = legal & (peak <= limit)
+        near = legal & (peak <= limit * NEAR) & ~fits
+        rejected[Reason.OUT_OF_MEMORY] += _counted(legal, block) - _counted(fits, block)
+        host = _host(given, state, stored.parked)
+        if host is not None:
+            roomy = host <= c.host.memory
+            inside = fits & roomy
+            rejected[Reason.OUT_OF_HOST_MEMORY] += _counted(fits, block) - _counted(inside, block)
+            fits, near = inside, near & roomy
+        found.append(_Fit(state, fits, np.where(near, peak, 0.0) if near.any() else None))
+    return found
+
+
+def _counted(mask: Array, block: Block) -> int:
+    """Strategies behind a mask over rows. [1]"""
+    if isinstance(block.repeated, int):
+        return int(np.count_nonzero(mask)) * block.repeated
+    return int(np.count_nonzero(mask, axis=0) @ block.repeated)
+
+
+def _host(given: Given, state: State, activations: Any) -> Array | None:
+    """Host memory of a node, [states, rows] or [rows]; None where nothing is there. [B]"""
+    if not np.any(activations):
+        return state.host
+    if state.parked is None:
+        return np.asarray(host_bytes(given.cluster, 0.0, activations))
+    return np.asarray(host_bytes(given.cluster, state.parked, activations[:, None, :]))
+
+
+def _time(
+    given: Given,
+    block: Block,
+    fitting: list[_Fit],
+    work: Work,
+    local: Locals,
+    columns: Array,
+    leaders: Leaders,
+) -> None:
+    """Step times of the columns in which something fits, under every choice of overlap."""
+    w, c = given.workload, given.cluster
+    stages = Stages(*(np.take(getattr(block.stages, name), columns, axis=-1) for name in _STAGES))
+    picked = varied(work.strategy, **{name: getattr(block.layout, name)[columns] for name in DEGREES})
+    m, position = block.rows["micro_batches"][columns], local.position[block.members[columns]]
+    held = [
+        (f, *(np.take(x, columns, axis=1) for x in (f.state.collective, f.state.optimizer, f.fits)))
+        for f in fitting
+    ]
+    start = block.index[columns] + work.offset
+    for overlap in block.overlaps:
+        ok = overlap.ok[columns]
+        s = varied(picked, **overlap.flags)
+        stage = stage_times(w, c, s, stages, *spread(local.times(s), position))
+        pipeline, hops = pipeline_times(w, c, s, stage, m)
+        index = start + overlap.offset[columns]
+        for fit, collective, optimizer, fits in held:
+            level = varied(fit.state.level, data_overlap=s.data_overlap)
+            step = step_terms(
+                c,
+                stage,
+                micro_batches=m,
+                pipeline=pipeline,
+                hops=hops,
+                data=exposed_time(c, level, collective, stage.slowest, m),
+                embedding=_some(fit.state.embedding, columns),
+                optimizer=optimizer,
+            ).total
+            leaders.offer(step, index, fit.state, columns, fits if ok.all() else fits & ok)
+            if fit.near is not None:
+                leaders.miss(step, index, fit.state, np.where(ok, np.take(fit.near, columns, axis=1), 0.0))
+
+
+_STAGES: Final = ("count", "position", "dense_layers", "expert_layers", "embedding", "head")
+
+
+def _some(value: Any, columns: Array) -> Any:
+    return value[columns] if np.ndim(value) else value

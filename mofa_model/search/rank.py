@@ -1,0 +1,119 @@
+"""Keeps the best of a stream of strategies: whatever the blocks and their order, the same ones in the same order.
+
+The score is the objective: step time, or the time to finish with the best checkpoint interval. On one number of nodes a
+strategy that steps slower never finishes sooner, unless it writes its checkpoints faster; so a step time beyond which
+no checkpoint could help is a cut, and only what is below the cut is scored. Nothing above it can be among the best:
+
+    finish = steps t / ETTR(t, save) >= steps t / ETTR*, with ETTR* for the fastest save and an interval of any length
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.search.blocks import State
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Score:
+    """An objective on one number of nodes."""
+
+    of: Callable[[Array, Array], Array]
+    """Score of step times and checkpoint replicas; lower is better."""
+    least: float = 1.0
+    """Score over step time, never below this."""
+
+
+def by_step_time() -> Score:
+    """The step itself, Eq. (42)."""
+    return Score(of=lambda step, _: step)
+
+
+class Missed(NamedTuple):
+    """A strategy that almost fits."""
+
+    step: float
+    """Step time. [s]"""
+    index: int
+    """Raw index; -1 = there is none."""
+    memory: float
+    """What it would take on the fullest device. [B]"""
+
+
+@dataclass(slots=True)
+class Leaders:
+    """The best so far."""
+
+    keep: int
+    """How many."""
+    score: Score
+    """What is minimised."""
+    scores: Array = field(default_factory=lambda: np.empty(0))
+    """Scores, best first."""
+    steps: Array = field(default_factory=lambda: np.empty(0))
+    """Step times of the same. [s]"""
+    index: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Their raw indices."""
+    searched: int = 0
+    """Strategies offered that fit."""
+    missed: Missed = field(default_factory=lambda: Missed(np.inf, -1, 0.0))
+    """The fastest that did not fit by a little."""
+    cut: float = np.inf
+    """Step time above which nothing can be among the best. [s]"""
+
+    def offer(self, step: Array, index: Array, state: State, columns: Array, fits: Array) -> None:
+        """Take what fits, [states, columns], and is better than what is here."""
+        self.searched += int(np.count_nonzero(fits))
+        chosen = fits & (step <= self.cut)
+        if chosen.any():
+            group, column = np.nonzero(chosen)
+            self._take(
+                step[chosen],
+                index[column] + state.offset[group, 0],
+                state.replicas[group, columns[column]],
+            )
+
+    def miss(self, step: Array, index: Array, state: State, near: Array) -> None:
+        """Remember the fastest that almost fits; `near` is its bytes, zero elsewhere."""
+        times = np.where(near > 0, step, np.inf)
+        best = float(times.min())
+        if not np.isfinite(best) or best > self.missed.step:
+            return
+        group, column = np.nonzero(times == best)
+        found = min(
+            (int(index[c] + state.offset[g, 0]), float(near[g, c]))
+            for g, c in zip(group, column, strict=True)
+        )
+        if (best, *found) < (self.missed.step, self.missed.index, self.missed.memory):
+            self.missed = Missed(best, *found)
+
+    def _take(self, step: Array, index: Array, replicas: Array) -> None:
+        scores = np.concatenate([self.scores, self.score.of(step, replicas)])
+        steps, index = np.concatenate([self.steps, step]), np.concatenate([self.index, index])
+        if len(scores) > self.keep:
+            last = np.partition(scores, self.keep - 1)[self.keep - 1]
+            inside = scores <= last
+            scores, steps, index = scores[inside], steps[inside], index[inside]
+        order = np.lexsort((index, steps, scores))[: self.keep]
+        self.scores, self.steps, self.index = scores[order], steps[order], index[order]
+        if len(order) == self.keep:
+            self.cut = float(self.scores[-1] / self.score.least)
+
+
+def pareto(scores: Array, costs: Array) -> Array:
+    """Positions that no other one beats in both numbers, by rising cost.
+
+    >>> pareto(np.array([5.0, 4.0, 6.0, 3.0]), np.array([1.0, 2.0, 3.0, 4.0])).tolist()
+    [0, 1, 3]
+    """
+    order = np.lexsort((scores, costs))
+    best = np.minimum.accumulate(scores[order])
+    before = np.concatenate([[np.inf], best[:-1]])
+    return order[scores[order] < before]

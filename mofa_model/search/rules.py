@@ -1,0 +1,280 @@
+"""The rules that make a strategy legal: each names its reason, and is a mask over rows of degrees.
+
+Shape rules run as soon as the axis they are listed under is known, in the order of the list; the first that holds is the
+reason. Feature rules run afterwards, one axis of features after the other, each beside every shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.search.axes import IN_NODE, Context, Pipeline, Recomputation, Shard
+from mofa_model.search.frameworks import Framework
+from mofa_model.search.verdict import Reason
+from mofa_model.spec import Cluster, LatentAttention, Workload
+from mofa_model.strategy import ContextMode, Recompute, Schedule
+
+Rows = dict[str, NDArray[Any]]
+"""Columns of degrees, one entry a row; `context` and `pipeline` hold positions on their axes."""
+Mask = NDArray[np.bool_]
+
+SHORTEST: Final = 1024
+"""Tokens of a sequence that a context-parallel rank gets at least: below it attention kernels starve. Ours."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Given:
+    """What the rules look at beside the rows."""
+
+    workload: Workload
+    """Model and training."""
+    cluster: Cluster
+    """Devices; its number of them is not looked at."""
+    framework: Framework
+    """Trainer."""
+    lifted: frozenset[Reason] = frozenset()
+    """Expert rules that are not applied."""
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Least and most of derived numbers: `dp`, `micro_batches`."""
+
+
+Rule = Callable[[Rows, Given], Any]
+
+
+def _heads(r: Rows, g: Given) -> Any:
+    a = g.workload.model.attention
+    bad = np.mod(a.heads, r["tp"]) != 0
+    if isinstance(a, LatentAttention):
+        return bad
+    return bad | (np.mod(a.kv_heads, r["tp"]) != 0)
+
+
+def _widths(r: Rows, g: Given) -> Any:
+    model = g.workload.model
+    shared = 0 if model.experts is None else model.experts.shared_width
+    return (np.mod(model.ffn, r["tp"]) != 0) | (np.mod(shared, r["tp"]) != 0)
+
+
+def _gpus(*names: str) -> Rule:
+    def bad(r: Rows, _: Given) -> Any:
+        used = np.prod([r[name] for name in names], axis=0)
+        return np.mod(r["gpus"], used) != 0
+
+    return bad
+
+
+def _sequence(r: Rows, g: Given) -> Any:
+    blocks = np.where(
+        r["ring"] & (r["cp"] > 1), 2.0 * r["cp"], r["cp"]
+    )  # two blocks a rank balance causal attention
+    return np.mod(g.workload.training.sequence, blocks) != 0
+
+
+def _context_heads(r: Rows, g: Given) -> Any:
+    a = g.workload.model.attention
+    groups = a.heads if isinstance(a, LatentAttention) else a.kv_heads
+    return ~r["ring"] & (np.mod(groups, r["tp"] * r["cp"]) != 0)
+
+
+def _sequence_short(r: Rows, g: Given) -> Any:
+    return (r["cp"] > 1) & (g.workload.training.sequence / r["cp"] < SHORTEST)
+
+
+def _too_deep(r: Rows, g: Given) -> Any:
+    spare = 0 if _even(g) else 2
+    return r["pp"] > g.workload.model.layers + spare
+
+
+def _even(g: Given) -> bool:
+    """True where embedding and head never take the place of a layer."""
+    return g.cluster.calibration.placement != "slots" or g.framework.uneven == "none"
+
+
+def _batch(r: Rows, g: Given) -> Any:
+    return np.mod(g.workload.training.global_batch, r["dp"] * r["mbs"]) != 0
+
+
+def _virtual_deep(r: Rows, g: Given) -> Any:
+    return (r["vpp"] > 1) & (r["pp"] * r["vpp"] > g.workload.model.layers + (0 if _even(g) else 2))
+
+
+def _layers(r: Rows, g: Given) -> Any:
+    chunks, layers = r["pp"] * r["vpp"], g.workload.model.layers
+    uneven = g.framework.uneven
+    if uneven == "any":
+        return np.zeros(len(chunks), dtype=bool)
+    bad = np.mod(layers, chunks) != 0
+    return bad & (np.mod(layers + 2, chunks) != 0) if uneven == "slots" else bad
+
+
+def _one_stage(r: Rows, _: Given) -> Any:
+    return (r["pp"] == 1) & (r["pipeline"] != r["plain"])
+
+
+def _schedule(r: Rows, _: Given) -> Any:
+    m, p = r["micro_batches"], r["pp"]
+    interleaved = r["interleaved"] & (np.mod(m, p) != 0)
+    dual = r["dualpipe"] & ((np.mod(p, 2) != 0) | (np.mod(m, 2) != 0) | (m < 2 * p))
+    return interleaved | dual
+
+
+def _expert_width(r: Rows, g: Given) -> Any:
+    e = g.workload.model.experts
+    return np.zeros(len(r["tp"]), dtype=bool) if e is None else np.mod(e.width, r["etp"]) != 0
+
+
+def _expert_groups(r: Rows, _: Given) -> Any:
+    return np.mod(r["tp"] * r["cp"] * r["dp"], r["ep"] * r["etp"]) != 0
+
+
+def _bounded(name: str) -> Rule:
+    def bad(r: Rows, g: Given) -> Any:
+        low, high = g.bounds.get(name, (0.0, np.inf))
+        return (r[name] < low) | (r[name] > high)
+
+    return bad
+
+
+SHAPE_RULES: Final[Mapping[str, tuple[tuple[Reason, Rule], ...]]] = {
+    "tp": (
+        (Reason.TENSOR_PARALLEL_CROSSES_NODE, lambda r, g: r["tp"] > g.cluster.domain),
+        (Reason.NOT_DIVISIBLE, _gpus("tp")),
+        (Reason.NOT_DIVISIBLE, _heads),
+        (Reason.NOT_DIVISIBLE, _widths),
+    ),
+    "context": (
+        (Reason.NOT_DIVISIBLE, _gpus("tp", "cp")),
+        (Reason.NOT_DIVISIBLE, _sequence),
+        (Reason.NOT_DIVISIBLE, _context_heads),
+        (Reason.SEQUENCE_TOO_SHORT, _sequence_short),
+    ),
+    "pp": (
+        (Reason.MORE_STAGES_THAN_LAYERS, _too_deep),
+        (Reason.NOT_DIVISIBLE, _gpus("tp", "cp", "pp")),
+        (Reason.CONSTRAINT, _bounded("dp")),
+    ),
+    "mbs": (
+        (Reason.NOT_DIVISIBLE, _batch),
+        (Reason.TOO_FEW_MICRO_BATCHES, lambda r, _: r["micro_batches"] < r["pp"]),
+        (Reason.CONSTRAINT, _bounded("micro_batches")),
+    ),
+    "pipeline": (
+        (Reason.DUPLICATE, _one_stage),
+        (Reason.MORE_STAGES_THAN_LAYERS, _virtual_deep),
+        (Reason.NOT_DIVISIBLE, _layers),
+        (Reason.SCHEDULE_NOT_POSSIBLE, _schedule),
+    ),
+    "etp": (
+        (Reason.EXPERT_TENSOR_PARALLEL, lambda r, _: (r["etp"] != 1) & (r["etp"] != r["tp"])),
+        (Reason.NOT_DIVISIBLE, _expert_width),
+        (Reason.NOT_DIVISIBLE, _expert_groups),
+    ),
+}
+"""Rules of degrees by the axis after which they can be asked."""
+
+
+def sequence_parallel_bad(value: bool, r: Rows, g: Given) -> list[tuple[Reason, Mask]]:
+    tokens = g.workload.training.sequence / r["cp"]
+    if value:
+        return [(Reason.NOT_DIVISIBLE, np.mod(tokens, r["tp"]) != 0)]
+    mixed = g.workload.model.experts is not None
+    return [(Reason.SEQUENCE_PARALLEL_NEEDED, (r["tp"] > 1) & mixed)]
+
+
+def sharding_bad(value: Shard, r: Rows, g: Given) -> list[tuple[Reason, Mask]]:
+    found = []
+    if not g.framework.shards_in_pipeline(value.level.value):
+        found.append((Reason.NOT_IN_FRAMEWORK, r["pp"] > 1))
+    if value.group == IN_NODE:
+        group = shard_group(value, r, g.cluster)
+        found.append((Reason.DUPLICATE, (group <= 1) | (group >= np.maximum(r["ranks"], r["copies"]))))
+        found.append((Reason.NOT_DIVISIBLE, np.mod(r["ranks"], group) != 0))
+    return found
+
+
+def recompute_bad(value: Recomputation, r: Rows, _: Given) -> list[tuple[Reason, Mask]]:
+    if value.mode is Recompute.FULL and value.layers:
+        return [(Reason.DUPLICATE, value.layers >= r["deepest"])]
+    return []
+
+
+def hops_bad(value: bool, r: Rows, g: Given) -> list[tuple[Reason, Mask]]:
+    if not value:
+        return []
+    kinds = {
+        Schedule.ONE_F_ONE_B: ~(r["interleaved"] | r["dualpipe"] | r["zero_bubble"]),
+        Schedule.INTERLEAVED: r["interleaved"],
+        Schedule.ZERO_BUBBLE: r["zero_bubble"],
+        Schedule.DUALPIPE: r["dualpipe"],
+    }
+    blocked = np.zeros(len(r["pp"]), dtype=bool)
+    for schedule, mask in kinds.items():
+        if not g.framework.overlaps_hops(schedule.value):
+            blocked |= mask
+    return [(Reason.NOT_IN_FRAMEWORK, blocked & (r["pp"] > 1))]
+
+
+FEATURE_RULES: Final[Mapping[str, Callable[[Any, Rows, Given], list[tuple[Reason, Mask]]]]] = {
+    "sp": sequence_parallel_bad,
+    "sharding": sharding_bad,
+    "recompute": recompute_bad,
+    "pipeline_overlap": hops_bad,
+}
+"""Rules of one value on an axis of features."""
+
+IDLE: Final[Mapping[str, Callable[[Rows], Mask]]] = {
+    "sp": lambda r: r["tp"] == 1,
+    "sharding": lambda r: np.maximum(r["ranks"], r["copies"]) == 1,
+    "tensor_overlap": lambda r: r["tp"] == 1,
+    "data_overlap": lambda r: np.maximum(r["ranks"], r["copies"]) == 1,
+    "pipeline_overlap": lambda r: r["pp"] == 1,
+    "expert_overlap": lambda r: r["ep"] == 1,
+}
+"""Rows on which an axis of features has nothing to act on, so that all its values say the same."""
+
+
+def dominated(axis: str, cluster: Cluster) -> bool:
+    """Whether overlap is proved to be never slower than none on an axis, so that `none` is pruned.
+
+    Overlap leaves at most the whole communication exposed, and slows compute by less than it hides. Memory is the same.
+    """
+    k = cluster.calibration.overlap
+    gentle = bool(np.all(np.asarray(k.slow_down) <= 2.0))
+    return {
+        "tensor_overlap": gentle and bool(np.all(np.asarray(k.tensor_overlapped) <= k.tensor)),
+        "expert_overlap": gentle and bool(np.all(np.asarray(k.expert_overlapped) <= 1.0)),
+        "data_overlap": bool(np.all((np.asarray(k.data_tail) <= 1.0) & (np.asarray(k.gather_tail) <= 1.0))),
+        "pipeline_overlap": True,
+    }.get(axis, False)
+
+
+def shard_group(value: Shard, r: Rows, cluster: Cluster) -> NDArray[Any]:
+    """Data-parallel ranks that share one copy; 0 = all. [1]"""
+    if value.group == IN_NODE:
+        return np.floor(cluster.domain / r["tp"])
+    return np.full(len(r["tp"]), float(value.group))
+
+
+def context_columns(values: tuple[Context, ...], position: NDArray[Any]) -> Rows:
+    """Columns of a position on the context axis."""
+    sizes = np.array([float(v.size) for v in values])
+    rings = np.array([v.mode is ContextMode.RING for v in values])
+    return {"cp": sizes[position], "ring": rings[position]}
+
+
+def pipeline_columns(values: tuple[Pipeline, ...], position: NDArray[Any]) -> Rows:
+    """Columns of a position on the schedule axis."""
+    kinds = {
+        "interleaved": Schedule.INTERLEAVED,
+        "zero_bubble": Schedule.ZERO_BUBBLE,
+        "dualpipe": Schedule.DUALPIPE,
+    }
+    columns = {name: np.array([v.schedule is kind for v in values])[position] for name, kind in kinds.items()}
+    virtual = np.array([float(v.virtual) for v in values])[position]
+    plain = next((i for i, v in enumerate(values) if v.schedule is Schedule.ONE_F_ONE_B), 0)
+    return columns | {"vpp": virtual, "plain": np.full(len(position), plain)}

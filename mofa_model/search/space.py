@@ -1,0 +1,145 @@
+"""Enumerates every legal strategy: tables of shapes, and beside each shape the features it can have.
+
+    shapes_of(axes, given, node)   degrees of every legal shape on a number of nodes, with counts of the rest
+    features_of(...)               which value of each feature axis each shape can have, with counts of the rest
+
+A shape is a choice on every axis of `axes.SHAPE`. Partial choices are extended one axis at a time and dropped as soon as
+a rule fails; what is dropped counts for all combinations that it stands for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.equations.memory import expert_data_ranks
+from mofa_model.placement import stages_of
+from mofa_model.search import rules
+from mofa_model.search.axes import FEATURES, SHAPE, Axes
+from mofa_model.search.rules import Given, Mask, Rows
+from mofa_model.search.verdict import Reason
+from mofa_model.strategy import Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """Legal shapes, one a row."""
+
+    rows: Rows
+    """Columns of degrees."""
+    index: NDArray[np.int64]
+    """Raw index of each shape with the first value on every axis of features."""
+    rejected: Counter[Reason]
+    """Raw strategies dropped so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What each shape can have."""
+
+    allowed: dict[str, Mask]
+    """For each axis of features, [values, rows]: True where the value is legal, tried, and not a duplicate."""
+    idle: dict[str, Mask]
+    """For each axis of features, [rows]: True where all its values say the same."""
+    rejected: Counter[Reason]
+    """Raw strategies dropped here."""
+    pruned: int
+    """Raw strategies left out because another one is proved to be at least as good."""
+    legal: int
+    """Strategies left, whose memory and time are to be computed."""
+
+
+def shapes_of(axes: Axes, given: Given, nodes: int) -> Shapes:
+    """Degrees of every legal shape on a number of nodes."""
+    strides, rejected = axes.strides(), Counter[Reason]()
+    left = axes.raw // len(axes["nodes"])
+    rows: Rows = {"gpus": np.full(1, float(nodes * given.cluster.gpus_per_node))}
+    index = np.full(1, axes["nodes"].index(nodes) * strides["nodes"], dtype=np.int64)
+    for axis in SHAPE[1:]:
+        values = axes[axis]
+        left //= len(values)
+        size = len(index)
+        position = np.tile(np.arange(len(values)), size)
+        rows = {name: np.repeat(column, len(values)) for name, column in rows.items()}
+        index = np.repeat(index, len(values)) + position * strides[axis]
+        rows |= _columns(axis, values, position, rows, given)
+        good = np.ones(len(index), dtype=bool)
+        for reason, rule in rules.SHAPE_RULES.get(axis, ()):
+            if reason not in given.lifted:
+                bad = good & rule(rows, given)
+                rejected[reason] += int(np.count_nonzero(bad)) * left
+                good &= ~bad
+        if not good.all():
+            rows = {name: column[good] for name, column in rows.items()}
+            index = index[good]
+    return Shapes(rows | _derived(rows, given), index, +rejected)
+
+
+def _columns(axis: str, values: tuple[Any, ...], position: NDArray[Any], rows: Rows, given: Given) -> Rows:
+    """Columns that become known with an axis."""
+    if axis == "context":
+        return rules.context_columns(values, position)
+    if axis == "pipeline":
+        return {"pipeline": position} | rules.pipeline_columns(values, position)
+    columns: Rows = {axis: np.array(values, dtype=float)[position]}
+    if axis == "pp":
+        columns["dp"] = rows["gpus"] / (rows["tp"] * rows["cp"] * columns["pp"])
+    if axis == "mbs":
+        columns["micro_batches"] = given.workload.training.global_batch / (rows["dp"] * columns["mbs"])
+    return columns
+
+
+def _derived(rows: Rows, given: Given) -> Rows:
+    """Numbers that the rules of features ask for."""
+    ranks = rows["dp"] * rows["cp"]
+    copies = ranks
+    if given.workload.model.experts is not None:
+        copies = expert_data_ranks(ranks, rows["tp"], rows["ep"], rows["etp"])
+    layout = Strategy(pp=rows["pp"], vpp=rows["vpp"])
+    stages = stages_of(given.workload.model, layout, given.cluster.calibration.placement)
+    deepest = np.broadcast_to(np.max(stages.layers, axis=0), ranks.shape) if len(ranks) else ranks
+    return {"ranks": ranks, "copies": copies, "deepest": deepest}
+
+
+def features_of(axes: Axes, given: Given, shapes: Shapes) -> Features:
+    """Which value of each axis of features each shape can have; counts what is left out."""
+    rows, size = shapes.rows, len(shapes.index)
+    alive = np.ones(size, dtype=np.int64)
+    left = 1
+    for axis in FEATURES:
+        left *= len(axes[axis])
+    rejected, pruned = Counter[Reason](), 0
+    allowed: dict[str, Mask] = {}
+    idle: dict[str, Mask] = {}
+    for axis in FEATURES:
+        values = axes[axis]
+        left //= len(values)
+        idle[axis] = rules.IDLE[axis](rows) if axis in rules.IDLE else np.zeros(size, dtype=bool)
+        ok = np.ones((len(values), size), dtype=bool)
+        for at, value in enumerate(values):
+            rule = rules.FEATURE_RULES.get(axis)
+            for reason, bad in rule(value, rows, given) if rule else ():
+                if reason in given.lifted:
+                    continue
+                _count(rejected, reason, alive, ok[at] & bad, left)
+                ok[at] &= ~bad
+            again = idle[axis] & np.any(ok[:at], axis=0) & ok[at]
+            _count(rejected, Reason.DUPLICATE, alive, again, left)
+            ok[at] &= ~again
+        if rules.dominated(axis, given.cluster) and True in values and False in values:
+            worse = ok[values.index(True)] & ok[values.index(False)]
+            pruned += int(np.sum(alive[worse])) * left
+            ok[values.index(False)] &= ~worse
+        alive = alive * np.sum(ok, axis=0)
+        allowed[axis] = ok
+    return Features(allowed, idle, rejected, pruned, int(np.sum(alive)))
+
+
+def _count(rejected: Counter[Reason], reason: Reason, alive: NDArray[np.int64], bad: Mask, left: int) -> None:
+    dropped = int(np.sum(alive[bad])) * left
+    if dropped:
+        rejected[reason] += dropped
