@@ -59,22 +59,40 @@ def stages_of(model: Transformer, strategy: Strategy, rule: str, axes: int = 0) 
     dense = 0 if model.experts is None else model.experts.dense_layers
     all_dense = model.experts is None
     layer, head = _block_costs(model)
-    columns = np.broadcast_arrays(
-        *np.atleast_1d(model.layers, dense, strategy.pp, strategy.vpp, layer, head)
-    )
+    columns = np.broadcast_arrays(*np.atleast_1d(model.layers, dense, strategy.pp, strategy.vpp, layer, head))
     shape = np.broadcast_shapes(
         *(np.shape(x) for x in (model.layers, dense, strategy.pp, strategy.vpp, layer, head))
     )
-    keys, inverse = np.unique(np.stack([c.reshape(-1) for c in columns]), axis=1, return_inverse=True)
-    tables = [_kinds(rule, all_dense, *(float(x) for x in key)) for key in keys.T]
+    keys, inverse = _distinct([c.reshape(-1) for c in columns])
+    tables = [_kinds(rule, all_dense, *key) for key in keys]
     width = max(len(table) for table in tables)
     padded = np.zeros((6, width, len(tables)))
     for index, table in enumerate(tables):
         padded[:, : len(table), index] = np.array(table, dtype=float).T
     shape = shape if len(shape) >= axes else (1,) * axes
     # take() keeps the rows side by side; plain indexing leaves kinds innermost, at twice the time of every equation.
-    columns_of_kinds = np.take(padded, np.reshape(inverse, -1), axis=2).reshape((6, width, *shape))
+    columns_of_kinds = np.take(padded, inverse, axis=2).reshape((6, width, *shape))
     return Stages(*columns_of_kinds)
+
+
+def _distinct(columns: list[Array]) -> tuple[list[list[float]], NDArray[np.int64]]:
+    """Distinct rows of some columns, and where each row is among them."""
+    key = np.zeros(columns[0].shape, dtype=np.int64)
+    for column in columns:
+        # One number in all rows is the rule. Small whole numbers need no sorting: they are their own place.
+        if np.all(column == column[0]):
+            continue
+        small = column.max() < 1024 and np.all(column == np.floor(column)) and column.min() >= 0
+        place = column.astype(np.int64) if small else np.unique(column, return_inverse=True)[1]
+        key = key * (int(place.max()) + 1) + place
+        if key.max() > 2**20:
+            key = np.unique(key, return_inverse=True)[1]
+    there = np.zeros(int(key.max()) + 1, dtype=bool)
+    there[key] = True
+    rank = np.cumsum(there) - 1
+    first = np.zeros(int(rank[-1]) + 1, dtype=np.int64)
+    first[rank[key]] = np.arange(len(key))
+    return np.stack([column[first] for column in columns], axis=1).tolist(), rank[key]
 
 
 def axes_of(*described: Any) -> int:
@@ -108,7 +126,10 @@ def _kinds(
     if rule == "cost":
         dealt = _dealt_by_cost(total, stages, layer, head)
     else:
-        dealt = [(n, int(i == 0), int(i == stages - 1)) for i, n in enumerate(_dealt(rule, total, stages, int(vpp)))]
+        dealt = [
+            (n, int(i == 0), int(i == stages - 1))
+            for i, n in enumerate(_dealt(rule, total, stages, int(vpp)))
+        ]
     left = total if all_dense else int(dense)
     kinds: dict[tuple[float, ...], list[float]] = {}
     for position, (n, embedding, has_head) in enumerate(dealt):

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.search.axes import IN_NODE, Context, Pipeline, Recomputation, Shard
+from mofa_model.search.axes import IN_NODE, VIRTUAL, Context, Pipeline, Recomputation, Shard
 from mofa_model.search.frameworks import Framework
 from mofa_model.search.verdict import Reason
 from mofa_model.spec import Cluster, LatentAttention, Workload
@@ -104,12 +104,12 @@ def _virtual_deep(r: Rows, g: Given) -> Any:
 
 
 def _layers(r: Rows, g: Given) -> Any:
-    chunks, layers = r["pp"] * r["vpp"], g.workload.model.layers
-    uneven = g.framework.uneven
-    if uneven == "any":
-        return np.zeros(len(chunks), dtype=bool)
+    chunks, layers, uneven = r["pp"] * r["vpp"], g.workload.model.layers, g.framework.uneven
     bad = np.mod(layers, chunks) != 0
-    return bad & (np.mod(layers + 2, chunks) != 0) if uneven == "slots" else bad
+    if uneven != "none":
+        bad &= np.mod(layers + 2, chunks) != 0
+    # Layers that do not divide are dealt by hand, and then to few virtual stages.
+    return bad & (r["vpp"] > 1) & ~np.isin(r["vpp"], VIRTUAL) if uneven == "any" else bad
 
 
 def _one_stage(r: Rows, _: Given) -> Any:
