@@ -66,7 +66,7 @@ class StorageTier(Part):
     total_bandwidth: Rate | None = None
     """What all nodes together can write there; missing = no common limit."""
     snapshot_bandwidth: Rate | None = None
-    """Device to host memory of one node, which an asynchronous save blocks for; missing = it does not."""
+    """Device to host memory of one node, which an asynchronous save blocks for; missing = all its host links."""
     latency_seconds: Seconds = 0
     """Time of a save with no payload."""
     every: Count | None = None

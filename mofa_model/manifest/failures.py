@@ -1,0 +1,192 @@
+"""Failure rates, recoveries and checkpoint storage of a job: assumptions of job and profile, blended with what was counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mofa_model import units
+from mofa_model.errors import BadValue
+from mofa_model.manifest.cluster_profile import (
+    ClusterProfileSpec,
+    ClusterProfileStatus,
+    FailureClass,
+    Failures,
+    StorageTier,
+)
+from mofa_model.manifest.training_job import ClassAssumption, FailureAssumptions
+from mofa_model.reliability.rates import JEFFREYS
+from mofa_model.spec import Cluster
+from mofa_model.spec.reliability import (
+    PAPER_SHARES,
+    CheckpointTier,
+    Domain,
+    FailureRate,
+    RecoveryClass,
+    RecoveryTime,
+    Reliability,
+)
+from mofa_model.units import DAY
+
+PAPER_RATE: Final = 5.0
+"""Failures of a thousand node-days where nobody assumes anything: section 5 of the paper. [1/(1000 d)]"""
+SHARED_STORAGE: Final = StorageTier.model_validate({"name": "Remote", "nodeBandwidth": "2 GB/s"})
+"""Where checkpoints go when a profile names no storage. Ours: a shared file system over a 25 Gbit/s link of each node."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What was counted for one recovery class."""
+
+    failures: int
+    """Failures. [1]"""
+    node_seconds: float
+    """Node-time watched. [node s]"""
+    recovery: float | None = None
+    """Mean time to recover; None = none was seen. [s]"""
+
+
+def seen_in(status: ClusterProfileStatus) -> dict[str, Seen]:
+    """The history that a profile's status remembers."""
+    return {
+        item.name: Seen(
+            failures=item.failures,
+            node_seconds=float(item.exposure_node_days) * DAY,
+            recovery=None if item.recovery_seconds is None else float(item.recovery_seconds),
+        )
+        for item in status.failures
+    }
+
+
+def reliability_of(
+    assumed: FailureAssumptions,
+    profile: ClusterProfileSpec,
+    seen: Mapping[str, Seen],
+    *,
+    cluster: Cluster,
+    asynchronous: bool,
+    path: str,
+) -> Reliability:
+    """All that the answer uses of failures, recoveries and storage."""
+    given = profile.failures
+    stored = profile.checkpoint_storage
+    tiers = tuple(_tier(tier, cluster, asynchronous) for tier in stored.tiers or [SHARED_STORAGE])
+    names = [tier.name for tier in tiers]
+    return Reliability(
+        classes=tuple(_class(base, assumed, given, seen, names, path) for base in _classes(given)),
+        tiers=tiers,
+        slowdown=stored.slowdown_percent / 100,
+        queue=RecoveryTime(mean=float(given.queue_seconds)) if given.queue_seconds else None,
+        spares=given.spare_nodes,
+        repair=float(given.repair_seconds),
+        domains=tuple(
+            Domain(
+                name=domain.name,
+                nodes=domain.nodes,
+                rate=float(domain.failures_per_thousand_days) / 1000 / DAY,
+                recovery=RecoveryTime(mean=float(domain.recovery_seconds)),
+                tier=len(tiers) - 1,
+            )
+            for domain in given.domains
+        ),
+        start=float(given.start_seconds),
+    )
+
+
+def _classes(given: Failures) -> list[FailureClass]:
+    """The profile's classes; one that it does not name is assumed as in section 3.4 of the paper."""
+    named = {item.name: item for item in given.classes}
+    paper = [
+        FailureClass.model_validate(
+            {
+                "name": name,
+                "failuresPerThousandNodeDays": f"{share * PAPER_RATE:g}",
+                "recoverySeconds": round(mean),
+                "recoveryLaw": "Deterministic",
+            }
+        )
+        for name, share, mean in PAPER_SHARES
+    ]
+    return [named.get(item.name, item) for item in paper]
+
+
+def _class(
+    base: FailureClass,
+    assumed: FailureAssumptions,
+    given: Failures,
+    seen: Mapping[str, Seen],
+    tiers: list[str],
+    path: str,
+) -> RecoveryClass:
+    own: ClassAssumption = getattr(assumed.per_class, base.name) or ClassAssumption()
+    rate = float(own.failures_per_thousand_node_days or base.failures_per_thousand_node_days)
+    counted = seen.get(base.name) if assumed.source != "Assumed" else None
+    if assumed.source == "Live" and counted is None:
+        raise BadValue(
+            f"{path}.source",
+            "Live",
+            f"the profile has no history of class {base.name}; write Blend or Assumed",
+        )
+    recovery = float(base.recovery_seconds if own.recovery_seconds is None else own.recovery_seconds)
+    if counted is not None and counted.recovery is not None:
+        recovery = _two_digits(counted.recovery)
+    return RecoveryClass(
+        name=base.name,
+        rate=_rate(rate, counted, _weight(base, given, path), blend=assumed.source == "Blend"),
+        recovery=RecoveryTime(mean=recovery, law=base.recovery_law.lower(), cv=float(base.recovery_spread)),
+        tier=_tier_index(base, tiers),
+        queues=base.queues,
+    )
+
+
+def _weight(base: FailureClass, given: Failures, path: str) -> float:
+    """Failures that a class's assumption is worth: the prior's weight, shared out by rate. [1]"""
+    weight = float(given.prior_weight)
+    if weight <= 0:
+        raise BadValue(f"{path}: priorWeight of the profile", given.prior_weight, "give a number above zero")
+    total = sum(float(item.failures_per_thousand_node_days) for item in _classes(given))
+    return weight * float(base.failures_per_thousand_node_days) / total if total > 0 else weight
+
+
+def _rate(per_thousand: float, seen: Seen | None, weight: float, *, blend: bool) -> FailureRate:
+    """A Gamma posterior whose mean has two significant digits: assumption, history, or both."""
+    per_node_second = per_thousand / 1000 / DAY
+    if seen is None or seen.node_seconds <= 0:
+        if per_node_second == 0 or weight == 0:
+            return FailureRate.assumed(0.0)
+        failures, exposure = weight, weight / per_node_second
+    elif blend and per_node_second > 0 and weight > 0:
+        failures, exposure = weight + seen.failures, weight / per_node_second + seen.node_seconds
+    else:
+        failures, exposure = JEFFREYS + seen.failures, seen.node_seconds
+    return FailureRate(failures=failures, exposure=failures / _two_digits(failures / exposure))
+
+
+def _two_digits(value: float) -> float:
+    return float(f"{value:.1e}")
+
+
+def _tier_index(base: FailureClass, tiers: list[str]) -> int:
+    """The nearest tier that survives: as stated, or the nearest for processes and the farthest for the others. [1]"""
+    if base.tier is not None and base.tier in tiers:
+        return tiers.index(base.tier)
+    return 0 if base.name == "process" else len(tiers) - 1
+
+
+def _tier(given: StorageTier, cluster: Cluster, asynchronous: bool) -> CheckpointTier:
+    links = float(cluster.gpus_per_node) * float(cluster.host.link.bandwidth)
+    return CheckpointTier(
+        name=given.name,
+        node_bandwidth=units.parse(given.node_bandwidth, "B/s", field="nodeBandwidth"),
+        total_bandwidth=units.parse(given.total_bandwidth, "B/s", field="totalBandwidth")
+        if given.total_bandwidth
+        else math.inf,
+        snapshot_bandwidth=units.parse(given.snapshot_bandwidth, "B/s", field="snapshotBandwidth")
+        if given.snapshot_bandwidth
+        else links,
+        latency=float(given.latency_seconds),
+        asynchronous=asynchronous,
+        every=given.every,
+    )

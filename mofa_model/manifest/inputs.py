@@ -1,0 +1,240 @@
+"""Manifests to what the model takes: the one place where a TrainingJob and a ClusterProfile become a question.
+
+    to_inputs(job.spec, profile)                         offline: node count and history from the manifests
+    to_inputs(job.spec, profile, ready=254, history=…)   in a cluster: both from what is live
+
+Text and prefixes end here. Failure rates are rounded to two significant digits, as the inputs hash does, so that equal
+hashes are equal questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mofa_model import presets, units
+from mofa_model.errors import InputError, UnknownName
+from mofa_model.launch import read_layout
+from mofa_model.manifest.cluster_profile import ClusterProfileSpec
+from mofa_model.manifest.failures import Seen, reliability_of, seen_in
+from mofa_model.manifest.models import model_of
+from mofa_model.manifest.parsing import Profile
+from mofa_model.manifest.training_job import Constraints, Range, TrainingJobSpec
+from mofa_model.search.frameworks import framework, frameworks
+from mofa_model.spec import Cluster, Training, Workload
+from mofa_model.spec.reliability import Reliability
+from mofa_model.strategy import Strategy
+
+DEGREES: Final = ("tp", "pp", "cp", "ep", "etp", "vpp", "mbs")
+"""Axes with numbers."""
+CHOICES: Final = ("schedule", "sharding", "recompute", "context_mode", "optimizer")
+"""Axes with words."""
+TRUTHS: Final = ("sequence_parallel", "offload")
+"""Axes that are on or off."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bound:
+    """The values of an axis with numbers: listed, or between two bounds."""
+
+    values: tuple[int, ...] = ()
+    """The only values; empty = those between the bounds."""
+    least: int = 1
+    """The least value."""
+    most: int | None = None
+    """The largest value; None = any."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """What is asked: everything that an answer depends on, and nothing else."""
+
+    workload: Workload
+    """Model and training."""
+    cluster: Cluster
+    """Nodes of the profile; `gpus` is that of all nodes."""
+    reliability: Reliability
+    """How they fail and come back, and where checkpoints go."""
+    nodes: int
+    """Nodes: exactly so many, or at most. [1]"""
+    fewer_nodes: bool
+    """Whether fewer nodes may be advised."""
+    objective: str
+    """time, throughput or cost."""
+    framework: str
+    """Trainer that restricts the search; any = none."""
+    degrees: Mapping[str, Bound]
+    """Constraints on axes with numbers."""
+    choices: Mapping[str, tuple[Any, ...]]
+    """Constraints on the other axes: the words or truths that are allowed."""
+    checkpoint_bytes: float | None
+    """Size of a checkpoint, where it is stated. [B]"""
+    least_interval: float
+    """Shortest checkpoint interval. [s]"""
+    most_interval: float | None
+    """Longest checkpoint interval; None = any. [s]"""
+    asynchronous: bool
+    """Whether training goes on while a checkpoint is written."""
+    current: Strategy | None
+    """Today's layout."""
+    caveats: tuple[str, ...]
+    """What lowers confidence whatever is computed, one sentence each."""
+
+
+def to_inputs(
+    spec: TrainingJobSpec,
+    profile: Profile,
+    *,
+    ready: int | None = None,
+    history: Mapping[str, Seen] | None = None,
+    config: str | None = None,
+    path: str = "spec",
+) -> Question:
+    """The question that a TrainingJob asks of a profile.
+
+    `ready` is the number of ready nodes [1] and `history` what was counted by recovery class: both are read from the
+    profile's status where they are None. `config` is the text of the model's config.json, `path` what errors call the spec.
+    """
+    ready = ready if ready is not None else profile.status.nodes.ready if profile.status.nodes else None
+    nodes, fewer = _nodes(spec, ready, path)
+    trainer, stack = _trainer(spec, path)
+    model = model_of(spec.model, config, f"{path}.model")
+    precision = presets.precision(
+        presets.resolve("precisions", spec.training.precision, field=f"{path}.training.precision"),
+        stack=stack,
+    )
+    training = Training(
+        sequence=spec.training.sequence_length,
+        global_batch=spec.training.global_batch_size,
+        precision=precision,
+        tokens=units.count(spec.training.tokens, field=f"{path}.training.tokens")
+        if spec.training.tokens
+        else 0,
+    )
+    cluster = cluster_of(
+        profile.spec,
+        nodes,
+        stack=stack,
+        precision=precision.name,
+        release=spec.training.framework_version,
+        reserve=spec.constraints.memory_headroom_percent / 100,
+    )
+    limits = spec.checkpoint
+    size = limits.size
+    return Question(
+        workload=Workload(model=model, training=training),
+        cluster=cluster,
+        reliability=reliability_of(
+            spec.failure_assumptions,
+            profile.spec,
+            seen_in(profile.status) if history is None else history,
+            cluster=cluster,
+            asynchronous=limits.mode == "Async",
+            path=f"{path}.failureAssumptions",
+        ),
+        nodes=nodes,
+        fewer_nodes=fewer,
+        objective=spec.objective.lower(),
+        framework=trainer,
+        degrees=_degrees(spec.constraints),
+        choices=_choices(spec.constraints),
+        checkpoint_bytes=units.parse(size, "B", field=f"{path}.checkpoint.size") if size else None,
+        least_interval=float(limits.min_interval_seconds or 0),
+        most_interval=None if limits.max_interval_seconds is None else float(limits.max_interval_seconds),
+        asynchronous=limits.mode == "Async",
+        current=_current(spec, int(cluster.gpus), int(model.layers), path),
+        caveats=_caveats(spec, ready),
+    )
+
+
+def cluster_of(
+    spec: ClusterProfileSpec,
+    nodes: int,
+    *,
+    stack: str = "default",
+    precision: str = "bf16",
+    release: str | None = None,
+    reserve: float = 0.0,
+) -> Cluster:
+    """A profile's nodes as the model's cluster."""
+    network, host = spec.network, spec.host
+    per_node = spec.gpus_per_node or int(presets.cluster(spec.gpu, 1).gpus_per_node)
+    return presets.cluster(
+        spec.gpu,
+        nodes * per_node,
+        stack=stack,
+        precision=precision,
+        release=release,
+        gpus_per_node=per_node,
+        domain=network.scale_up_domain,
+        scale_up=network.scale_up,
+        scale_out=network.scale_out,
+        spine_nodes=network.leaf_group_nodes,
+        oversubscription=float(network.oversubscription),
+        in_network_reduction=network.in_network_reduction,
+        host_memory=host.memory,
+        host_link=host.link,
+        reserve=reserve,
+    )
+
+
+def _nodes(spec: TrainingJobSpec, ready: int | None, path: str) -> tuple[int, bool]:
+    """Nodes, and whether fewer may be advised."""
+    if spec.cluster.nodes is not None:
+        return spec.cluster.nodes, False
+    if spec.cluster.max_nodes is not None:
+        return spec.cluster.max_nodes, True
+    if not ready:
+        raise InputError(
+            f"{path}.cluster.nodes: is missing, and profile {spec.cluster.profile} states no ready nodes; give nodes or maxNodes"
+        )
+    return ready, False
+
+
+def _trainer(spec: TrainingJobSpec, path: str) -> tuple[str, str]:
+    """Ids of the trainer, for the search and for the constants of its software stack."""
+    given = spec.training.framework
+    if given is None:
+        return "any", "default"
+    try:
+        name = framework(given).name
+    except UnknownName:
+        raise UnknownName(f"{path}.training.framework", given, frameworks()) from None
+    try:
+        return name, presets.resolve("stacks", given)
+    except UnknownName:
+        return name, "default"
+
+
+def _degrees(given: Constraints) -> dict[str, Bound]:
+    found: dict[str, Bound] = {}
+    for axis in DEGREES:
+        bound: Range | None = getattr(given, axis)
+        if bound is not None:
+            found[axis] = Bound(
+                values=tuple(sorted(set(bound.values or ()))), least=bound.min or 1, most=bound.max
+            )
+    return found
+
+
+def _choices(given: Constraints) -> dict[str, tuple[Any, ...]]:
+    words = {axis: getattr(given, axis) for axis in CHOICES}
+    truths = {axis: getattr(given, axis) for axis in TRUTHS}
+    return {axis: tuple(sorted(set(allowed))) for axis, allowed in words.items() if allowed is not None} | {
+        axis: (allowed,) for axis, allowed in truths.items() if allowed is not None
+    }
+
+
+def _current(spec: TrainingJobSpec, gpus: int, layers: int, path: str) -> Strategy | None:
+    if spec.current is None:
+        return None
+    text = spec.current.strategy if spec.current.strategy is not None else spec.current.arguments or []
+    return read_layout(text, gpus, layers=layers, field=f"{path}.current")
+
+
+def _caveats(spec: TrainingJobSpec, ready: int | None) -> tuple[str, ...]:
+    asked = spec.cluster.nodes
+    if asked is None or ready is None or ready >= asked:
+        return ()
+    return ("fewer nodes are ready than are asked for",)  # no number: the hash must not change with each node

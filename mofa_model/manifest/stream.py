@@ -1,0 +1,197 @@
+"""Whole streams of manifests in, the same streams with annotations out.
+
+Each object is asked what it is: a TrainingJob, an existing job that was opted in, or something else that passes through.
+The answer comes from a function that is handed in, so that this room needs no search and a test needs no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mofa_model import annotations
+from mofa_model.advice import Advice
+from mofa_model.annotations import INVALID, PREFIX
+from mofa_model.errors import InputError
+from mofa_model.manifest import jobs
+from mofa_model.manifest.bundled import bundled_profiles
+from mofa_model.manifest.documents import Documents, Item
+from mofa_model.manifest.inputs import Question, to_inputs
+from mofa_model.manifest.jobs import Surroundings
+from mofa_model.manifest.parsing import Profile, advisor_policy, cluster_profile, is_ours, training_job
+from mofa_model.manifest.training_job import TrainingJobSpec
+
+Answer = Callable[[Question], Advice]
+"""What answers a question."""
+Words = Callable[[Question, Advice], Iterable[str]]
+"""What gives an answer's launch arguments."""
+_PAUSED: Final = PREFIX + "paused"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What became of one object."""
+
+    item: Item
+    """The object."""
+    status: str
+    """Value of the status annotation; empty where the annotations were removed."""
+    explanation: str
+    """Why, in one sentence."""
+    changed: bool
+    """Whether anything was written."""
+
+    def line(self) -> str:
+        """The outcome on one line."""
+        return f"{self.item.kind} {self.item.namespace}/{self.item.name}: {self.status}: {self.explanation}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Annotator:
+    """Annotates streams: what it needs to know beside them."""
+
+    answer: Answer
+    """What answers a question."""
+    words: Words
+    """What gives an answer's launch arguments."""
+    model_version: str
+    """Version of the engine."""
+    now: str
+    """The moment in UTC, for computed-at."""
+    profiles: Sequence[Profile] = ()
+    """Profiles that were given beside the streams."""
+
+    def run(self, streams: Sequence[Documents]) -> tuple[list[str], list[Outcome]]:
+        """The streams with annotations, and what became of each job in them."""
+        around = _surroundings(streams, self.profiles)
+        texts, outcomes = [], []
+        for stream in streams:
+            changes: dict[int, Mapping[str, str | None]] = {}
+            told: list[Outcome] = []
+            for index, item in enumerate(stream.items):
+                fresh = self._fresh(item, around)
+                if fresh is None:
+                    continue
+                for at in (index, *_targets(item, stream)):
+                    change = _change(stream.items[at], fresh)
+                    changes[at] = {**changes.get(at, {}), **change}
+                told.append(_outcome(item, fresh, changed=bool(changes[index])))
+            texts.append(stream.annotated(changes, results=_results(told)))
+            outcomes += told
+        return texts, outcomes
+
+    def _fresh(self, item: Item, around: Surroundings) -> dict[str, str] | None:
+        """Annotations that an object should have: none at all where it is disabled, None where it is no job of ours."""
+        if is_ours(item.value):
+            return self._training_job(item, around) if item.kind == "TrainingJob" else None
+        try:
+            mode = jobs.mode_of(item, around)
+            if mode is None or mode == "Disabled":
+                return None if mode is None else {}
+            spec, profile, config = jobs.question_of(item, around)
+            return self._annotations(item, spec, profile, config, path="job")
+        except InputError as error:
+            asked = {key: value for key, value in item.annotations.items() if key in annotations.INPUTS}
+            digest = annotations.hash_of({"spec": item.value.get("spec"), "asked": asked}, self.model_version)
+            return annotations.of_bad_input(str(error), digest, self.model_version, self.now)
+
+    def _training_job(self, item: Item, around: Surroundings) -> dict[str, str] | None:
+        job = training_job(item.value)
+        if item.annotations.get(_PAUSED, "").lower() == "true":
+            return None
+        if job.spec.mode == "Disabled":
+            return {}
+        path = f"TrainingJob {job.name}: spec"
+        ref = job.spec.model.config_map_ref
+        config = around.text(job.namespace, ref.name, ref.key) if ref is not None else None
+        profile = around.profile(job.spec.cluster.profile, f"{path}.cluster.profile")
+        return self._annotations(item, job.spec, profile, config, path=path)
+
+    def _annotations(
+        self, item: Item, spec: TrainingJobSpec, profile: Profile, config: str | None, *, path: str
+    ) -> dict[str, str]:
+        question = to_inputs(spec, profile, config=config, path=path)
+        digest = annotations.hash_of(question, self.model_version)
+        previous = item.annotations
+        if previous.get(PREFIX + "inputs-hash") == digest and annotations.is_whole(previous):
+            return {key: value for key, value in previous.items() if key in annotations.OUTPUTS}
+        advice = self.answer(question)
+        return annotations.of_advice(advice, digest, self.now, self.words(question, advice))
+
+
+def _surroundings(streams: Sequence[Documents], given: Sequence[Profile]) -> Surroundings:
+    """Profiles, policies and ConfigMaps of all streams; a profile of a stream stands before one of --profile."""
+    ours = [item for stream in streams for item in _sources(stream) if is_ours(item.value)]
+    profiles = [*given, *(cluster_profile(item.value) for item in ours if item.kind == "ClusterProfile")]
+    maps = [item for stream in streams for item in stream.items if item.kind == "ConfigMap"]
+    return Surroundings(
+        profiles={profile.name: profile for profile in profiles},
+        bundled=bundled_profiles(),
+        policies=[advisor_policy(item.value) for item in ours if item.kind == "AdvisorPolicy"],
+        config_maps={(item.namespace, item.name): _data(item) for item in maps},
+    )
+
+
+def _sources(stream: Documents) -> list[Item]:
+    """The objects of a stream, and the configuration of a KRM function."""
+    around = stream.resource_list
+    config = around.value.get("functionConfig") if around is not None else None
+    extra = [Item(config, None)] if isinstance(config, dict) else []
+    return [*stream.items, *extra]
+
+
+def _data(item: Item) -> Mapping[str, Any]:
+    found = item.value.get("data")
+    return found if isinstance(found, dict) else {}
+
+
+def _targets(item: Item, stream: Documents) -> list[int]:
+    """Objects of the same stream that a TrainingJob annotates as well."""
+    spec = item.value.get("spec")
+    ref = spec.get("targetRef") if is_ours(item.value) and isinstance(spec, dict) else None
+    if not isinstance(ref, dict):
+        return []
+    wanted = (ref.get("apiVersion"), ref.get("kind"), ref.get("name"), item.namespace)
+    return [
+        index
+        for index, other in enumerate(stream.items)
+        if (other.api_version, other.kind, other.name, other.namespace) == wanted
+    ]
+
+
+def _change(item: Item, fresh: Mapping[str, str]) -> dict[str, str | None]:
+    if fresh:
+        return annotations.settled(item.annotations, fresh)
+    return dict(annotations.removal(item.annotations))
+
+
+def _outcome(item: Item, fresh: Mapping[str, str], *, changed: bool) -> Outcome:
+    return Outcome(
+        item=item,
+        status=fresh.get(PREFIX + "status", ""),
+        explanation=fresh.get(PREFIX + "explanation", ""),
+        changed=changed,
+    )
+
+
+def _results(outcomes: Sequence[Outcome]) -> str:
+    """What a KRM function reports: the outcomes that someone should look at."""
+    import json
+
+    lines = []
+    for outcome in outcomes:
+        if outcome.status in {INVALID, "NoRecommendation", "LowConfidence"}:
+            reference = {
+                "apiVersion": outcome.item.api_version,
+                "kind": outcome.item.kind,
+                "name": outcome.item.name,
+                "namespace": outcome.item.namespace,
+            }
+            severity = "info" if outcome.status == "LowConfidence" else "warning"
+            lines += [
+                f"- message: {json.dumps(f'{outcome.status}: {outcome.explanation}')}",
+                f"  severity: {severity}",
+                f"  resourceRef: {json.dumps(reference)}",
+            ]
+    return "\n".join(lines) + "\n" if lines else ""
