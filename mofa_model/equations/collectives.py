@@ -22,6 +22,8 @@ class Path:
     """Achieved bandwidth of one member, one direction. [B/s]"""
     hop: Seconds
     """Latency of one hop. [s]"""
+    start: Seconds = 0.0
+    """Fixed time of a collective. [s]"""
 
 
 def transfer_time(size: Bytes, bandwidth: BytesPerSecond) -> Seconds:
@@ -66,16 +68,18 @@ def path_between(cluster: Cluster, size: Count, stride: Count) -> Path:
             cluster.scale_up.latency + constants.scale_up_hop,
             cluster.scale_out.latency + constants.scale_out_hop,
         ),
+        start=constants.collective,
     )
 
 
 def all_gather_time(size: Bytes, group: Count, path: Path) -> Seconds:
-    """Ring all-gather of `size` bytes in total. Source: (g - 1) hops of size / g. [s]
+    """Ring all-gather of `size` bytes in total. Source: (g - 1) hops of size / g after a start; nothing for g = 1. [s]
 
     >>> round(float(all_gather_time(8e9, 8, Path(350e9, 5e-6))) * 1e3, 3)
     20.035
     """
-    return (group - 1.0) * path.hop + (group - 1.0) / group * size / path.bandwidth
+    ring = (group - 1.0) * path.hop + (group - 1.0) / group * size / path.bandwidth
+    return np.where(np.asarray(group) > 1, path.start + ring, 0.0)
 
 
 def reduce_scatter_time(size: Bytes, group: Count, path: Path) -> Seconds:
@@ -98,7 +102,7 @@ def all_reduce_time(size: Bytes, group: Count, path: Path, in_network: bool = Fa
     """
     ring = 2.0 * all_gather_time(size, group, path)
     volumes = 1.0 if in_network else 2.0
-    tree = 2.0 * np.log2(group) * path.hop + volumes * size / path.bandwidth
+    tree = path.start + 2.0 * np.log2(group) * path.hop + volumes * size / path.bandwidth
     return np.where(np.asarray(group) > 1, np.minimum(ring, tree), 0.0)
 
 

@@ -85,17 +85,17 @@ def slowed(compute: Seconds, hidden: Seconds, coefficient: Ratio) -> Seconds:
 
 
 def smooth_max(device: Seconds, host: Seconds) -> Seconds:
-    """Device work fed by a host that launches it: (G^8 + H^8)^(1/8). Ours, fitted; see the design note on launches. [s]
+    """Device work fed by a host that launches it: (G^4 + H^4)^(1/4). Ours, fitted; see the design note on launches. [s]
 
-    A hard maximum is too sharp, since some kernels of a layer wait for launches while others do not. The power of eight
+    A hard maximum is too sharp, since some kernels of a layer wait for launches while others do not. The power of four
     needs only multiplications and square roots, which are exact under rescaling.
 
     >>> round(float(smooth_max(1.0, 1.0)), 4), float(smooth_max(1.0, 0.0))
-    (1.0905, 1.0)
+    (1.1892, 1.0)
     """
     larger: Seconds = np.maximum(device, host)
     ratio = np.minimum(device, host) / np.maximum(larger, _TINY)
     r2 = ratio * ratio
     r4 = r2 * r2
-    eighth_root: Ratio = np.sqrt(np.sqrt(np.sqrt(1.0 + r4 * r4)))
-    return larger * eighth_root
+    fourth_root: Ratio = np.sqrt(np.sqrt(1.0 + r4))
+    return larger * fourth_root

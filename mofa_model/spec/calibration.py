@@ -115,6 +115,8 @@ class LinkConstants:
     """Latency of a ring hop inside the domain. [s]"""
     scale_out_hop: Seconds = 10e-6
     """Latency of a ring hop between nodes. [s]"""
+    collective: Seconds = 10e-6
+    """Fixed time of a collective: launch, and waiting for the last rank to join. [s]"""
     scale_decay: Ratio = 0.1
     """Exponent by which bandwidth falls with the nodes that a group spans, Eq. (3). [1]"""
     all_to_all_efficiency: Ratio = 0.5
