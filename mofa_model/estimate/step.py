@@ -113,7 +113,7 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
     exchange = exchange_time(workload, cluster, s, stages, micro_batches=m, window=stage.slowest)
     step = step_terms(
         cluster,
-        stage,
+        slowest=stage.slowest,
         micro_batches=m,
         pipeline=pipeline,
         hops=hops,
@@ -152,8 +152,8 @@ def pipeline_times(
 
 def step_terms(
     cluster: Cluster,
-    stage: StageTime,
     *,
+    slowest: Seconds,
     micro_batches: Count,
     pipeline: Seconds,
     hops: Seconds,
@@ -166,8 +166,8 @@ def step_terms(
     nodes = np.maximum(cluster.gpus / 8.0, 1.0)
     subtotal = pipeline + hops + data + embedding + optimizer + overhead
     return StepTime(
-        stages=micro_batches * stage.slowest,
-        bubble=bubble_time(pipeline, slowest=stage.slowest, microbatches=micro_batches),
+        stages=micro_batches * slowest,
+        bubble=bubble_time(pipeline, slowest=slowest, microbatches=micro_batches),
         hops=hops,
         data=data,
         embedding=embedding,
