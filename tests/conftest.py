@@ -12,3 +12,11 @@ settings.register_profile("same", parent=settings.get_profile("calm"), derandomi
 
 # Continuous integration answers for a change, so it draws the same examples every time; people's machines search on.
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same" if os.environ.get("CI") else "calm"))
+
+
+def pytest_collection_modifyitems(config, items):
+    """Tests that soak run when they are asked for by name of their mark, and not otherwise."""
+    if "soak" not in (config.option.markexpr or ""):
+        soaking = [item for item in items if item.get_closest_marker("soak")]
+        config.hook.pytest_deselected(items=soaking)
+        items[:] = [item for item in items if item not in soaking]

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.reliability import renewal
+from mofa_model.reliability.recovery import laplace_of
 from mofa_model.spec.checks import positive
 from mofa_model.spec.reliability import RecoveryTime
-from mofa_model.reliability.recovery import laplace_of
 from mofa_model.units import Count, Ratio, Seconds
 
 _CELLS = 800
@@ -61,4 +61,5 @@ def fresh_ettr(
     count = expected_renewals(shape, mean, duration)
     rate = nodes * np.diff(count) / (duration / (len(count) - 1))
     ettr = renewal.ettr(rate, laplace_of(recovery, rate), work, blocking, background, slowdown)
-    return np.mean(ettr) - work / (2 * duration)
+    average: Ratio = np.asarray(ettr).mean() - work / (2 * duration)
+    return average

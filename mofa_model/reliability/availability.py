@@ -29,11 +29,12 @@ def spares_availability(load: Ratio, spares: int) -> Ratio:
     not_negative(load=load, spares=spares)
     if spares > _MOST_SPARES:
         raise BadValue("spares", spares, f"at most {_MOST_SPARES}")
-    blocked: Ratio = np.ones_like(np.asarray(load, dtype=float))
+    blocked = np.ones_like(np.asarray(load, dtype=float))
     for servers in range(1, spares + 2):
         passed = load * blocked
         blocked = passed / (servers + passed)
-    return (1 - blocked)[()]
+    answer: Ratio = (1 - blocked)[()]
+    return answer
 
 
 def spares_for(load: float, availability: Ratio) -> int:
@@ -53,7 +54,7 @@ def spares_for(load: float, availability: Ratio) -> int:
     raise BadValue("availability", availability, f"more than {_MOST_SPARES} spares would be needed")
 
 
-def shrunk_capacity(nodes: int, group: int, load_per_node: Ratio) -> Ratio:
+def shrunk_capacity(nodes: int, group: int, load_per_node: float) -> float:
     """Mean share of full speed of a job that sheds groups of `group` nodes instead of waiting. Ours. [1]
 
     `load_per_node` is failures of a node times the mean repair time [1]. Only running nodes fail; whole nodes are put
@@ -104,4 +105,5 @@ def groups_survive(nodes: int, group: int, killed: int) -> Ratio:
         (-1) ** j * comb(groups, j) * comb(nodes - j * group, killed - j * group)
         for j in range(killed // group + 1)
     )
-    return ways / comb(nodes, killed)
+    chance: float = ways / comb(nodes, killed)
+    return chance

@@ -13,26 +13,25 @@ from mofa_model.reliability import model, renewal
 from mofa_model.reliability.model import Job
 from mofa_model.reliability.recovery import NEVER, laplace_of, mean_of
 from mofa_model.reliability.timeline import Tiers, walk
-from mofa_model.units import Ratio
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Budget:
     """Shares of wall time."""
 
-    training: Ratio
+    training: float
     """ETTR: work that stays. [1]"""
-    waiting_for_nodes: Ratio
+    waiting_for_nodes: float
     """Fewer nodes than the job needs. [1]"""
-    saving: Ratio
+    saving: float
     """Blocked by saves. [1]"""
-    waiting_for_copies: Ratio
+    waiting_for_copies: float
     """A due save waits for the last copy. [1]"""
-    slowed_by_copies: Ratio
+    slowed_by_copies: float
     """Steps slowed while a copy is in flight. [1]"""
-    recovering: dict[str, Ratio]
+    recovering: dict[str, float]
     """Recovery, by cause. [1]"""
-    redoing: dict[str, Ratio]
+    redoing: dict[str, float]
     """Work done again, by cause. [1]"""
 
 

@@ -35,7 +35,11 @@ def bytes_per_node(total: Bytes, writers: Count, gpus_per_node: Count) -> Bytes:
 
 
 def write_time(
-    total: Bytes, per_node: Bytes, node_bandwidth: BytesPerSecond, total_bandwidth: BytesPerSecond, latency: Seconds
+    total: Bytes,
+    per_node: Bytes,
+    node_bandwidth: BytesPerSecond,
+    total_bandwidth: BytesPerSecond,
+    latency: Seconds,
 ) -> Seconds:
     """Time until all shards are written: the busiest node or the shared storage, whichever is slower. Ours. [s]
 

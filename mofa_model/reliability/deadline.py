@@ -57,14 +57,13 @@ def spares_for_deadline(job: Job, steps: float, deadline: Seconds, most: int = 1
     if job.reliability.spares is None:
         raise BadValue("spares", None, "give the number of spares and the repair time that you have now")
     always = replace(job, reliability=replace(job.reliability, spares=None))
-    ideal = run_time(always, steps)
-    if ideal > deadline:
+    ideal, start = float(run_time(always, steps)), float(job.reliability.start)
+    if ideal > float(deadline):
         return None
 
     def late(spares: int) -> bool:
         limited = replace(job, reliability=replace(job.reliability, spares=spares))
-        start = job.reliability.start
-        return float((ideal - start) / max(float(model.available(limited)), 1e-12) + start) > deadline
+        return start + (ideal - start) / max(float(model.available(limited)), 1e-12) > float(deadline)
 
     low, high = -1, 1
     while late(high):

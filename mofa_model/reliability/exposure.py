@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -72,7 +73,9 @@ _TOLERANCE: Final = 2.0
 """Boot times are computed from uptimes and jitter by a second or so. [s]"""
 
 
-def exposure_of(samples: Sequence[Sample], *, scrape: Seconds, stale: Seconds, jitter: Seconds = _TOLERANCE) -> Exposure:
+def exposure_of(
+    samples: Sequence[Sample], *, scrape: Seconds, stale: Seconds, jitter: Seconds = _TOLERANCE
+) -> Exposure:
     """Exposure, failures and censored gaps of one node's samples in order of time. Ours. [s]
 
     `scrape` is the interval of samples [s], `stale` the longest gap that still tells when a failure was [s], `jitter` by
@@ -84,7 +87,7 @@ def exposure_of(samples: Sequence[Sample], *, scrape: Seconds, stale: Seconds, j
     """
     positive(scrape=scrape, stale=stale)
     total = Exposure()
-    for before, after in zip(samples, samples[1:], strict=False):
+    for before, after in pairwise(samples):
         gap = float(after.time - before.time)
         if gap < 0:
             raise BadValue("samples", after.time, "samples of a node must be in order of time")

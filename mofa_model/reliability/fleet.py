@@ -77,7 +77,11 @@ def class_shares(counts: dict[str, float], level: Ratio = LEVEL) -> dict[str, Sh
 
 
 def recovery_posterior(
-    finished: Sequence[float], still_open: Sequence[float] = (), *, assumed: RecoveryTime, level: Ratio = LEVEL
+    finished: Sequence[float],
+    still_open: Sequence[float] = (),
+    *,
+    assumed: RecoveryTime,
+    level: Ratio = LEVEL,
 ) -> RecoveryPosterior:
     """Posterior of a mean recovery time, lognormal, with recoveries still open at the end right-censored. Ours. [s]
 
@@ -108,7 +112,9 @@ def recovery_posterior(
     means = np.exp(m + s * s / 2).ravel()
     order = np.argsort(means)
     chance = np.cumsum(weight.ravel()[order]) / weight.sum()
-    low, middle, high = (float(means[order][np.searchsorted(chance, x)]) for x in ((1 - level) / 2, 0.5, (1 + level) / 2))
+    low, middle, high = (
+        float(means[order][np.searchsorted(chance, x)]) for x in ((1 - level) / 2, 0.5, (1 + level) / 2)
+    )
     spread = float(np.sum(weight * s) / weight.sum())
     law = RecoveryTime(mean=middle, law="lognormal", cv=float(np.sqrt(np.expm1(spread * spread))))
     return RecoveryPosterior(mean=middle, low=low, high=high, law=law)
@@ -137,7 +143,9 @@ def dispersion(failures: dict[str, int], exposure: dict[str, float], show: int =
     square = float(np.sum((k - expected) ** 2 / expected))
     order = sorted(range(len(names)), key=lambda i: (-k[i], names[i]))[:show]
     worst = tuple(
-        (names[i], int(k[i]), float(min(1.0, len(names) * gammainc(k[i], expected[i])))) for i in order if k[i] > 0
+        (names[i], int(k[i]), float(min(1.0, len(names) * gammainc(k[i], expected[i]))))
+        for i in order
+        if k[i] > 0
     )
     return Dispersion(index=square / free, p_value=float(gammaincc(free / 2, square / 2)), worst=worst)
 
@@ -160,7 +168,9 @@ def laplace_trend(times: Sequence[float], duration: Seconds) -> tuple[float, flo
     return score, erfc(abs(score) / sqrt(2))
 
 
-def weekly_counts(shape: float, exposure: float, weekly_exposure: float, level: Ratio = LEVEL) -> tuple[int, int]:
+def weekly_counts(
+    shape: float, exposure: float, weekly_exposure: float, level: Ratio = LEVEL
+) -> tuple[int, int]:
     """Posterior predictive range of failures in a week. Source: negative binomial. [1]
 
     `shape` and `exposure` are those of the posterior; `weekly_exposure` has the same unit.
@@ -171,7 +181,9 @@ def weekly_counts(shape: float, exposure: float, weekly_exposure: float, level: 
     from scipy.special import betainc
 
     p = exposure / (exposure + weekly_exposure)
-    counts = np.arange(0, int(20 + 4 * shape * weekly_exposure / exposure + 40 * np.sqrt(1 + weekly_exposure / exposure)))
+    counts = np.arange(
+        0, int(20 + 4 * shape * weekly_exposure / exposure + 40 * np.sqrt(1 + weekly_exposure / exposure))
+    )
     chance = betainc(shape, counts + 1, p)
     return int(np.searchsorted(chance, (1 - level) / 2)), int(np.searchsorted(chance, (1 + level) / 2))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -101,7 +102,11 @@ def recommend(job: Job, *, every: tuple[int, ...] | None = None, most: int = int
         return np.asarray(model.ettr(job, steps))
 
     rate = model.failure_rate(job)
-    start = int(best_steps(rate, job.step_time, job.blocking[0], job.background[0], job.reliability.slowdown, most=most))
+    start = int(
+        best_steps(
+            rate, job.step_time, job.blocking[0], job.background[0], job.reliability.slowdown, most=most
+        )
+    )
     steps = start if job.reliability.law.kind == "exponential" else search_steps(curve, most)
     return _described(curve, steps, (1,), most)
 
@@ -156,7 +161,7 @@ def _nested(job: Job, every: tuple[int, ...] | None, most: int) -> Interval:
 
     steps, ratios = first_order(job, most)
     if every is not None:
-        ratios = tuple(high // low for low, high in zip(every, every[1:], strict=False))
+        ratios = tuple(high // low for low, high in pairwise(every))
     point = (steps, *ratios)
     free = 1 if every is not None else len(point)
     factor = 2.0
@@ -200,11 +205,13 @@ def first_order(job: Job, most: int) -> tuple[int, tuple[int, ...]]:
     for tier, (blocking, background) in enumerate(zip(job.blocking, job.background, strict=True)):
         mine = sum(float(s.rate) for s in model.sources(job) if s.tier == tier)
         eps = job.reliability.slowdown
-        work = float(renewal.best_work(mine if mine > 0 else rate * 1e-3, float(blocking), float(background), eps))
+        work = float(
+            renewal.best_work(mine if mine > 0 else rate * 1e-3, float(blocking), float(background), eps)
+        )
         works.append(max(work, works[-1] if works else float(job.step_time)))
     steps = int(min(most, max(1, round(works[0] / float(job.step_time)))))
     ratios, used = [], 1
-    for low, high in zip(works, works[1:], strict=False):
+    for low, high in pairwise(works):
         ratio = int(min(max(1, round(high / low)), max(1, LONGEST_PERIOD // 2 // used)))
         ratios.append(ratio)
         used *= ratio

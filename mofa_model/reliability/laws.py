@@ -91,11 +91,13 @@ class GeneralRun:
         step = period / 8
         at, above, below = self.curve(np.stack([a, a + step, a - step]))
         slope = (above - below) / (2 * step)
-        return direct + self._tail(a) / period + at / 2 - slope * period / 12
+        total: Ratio = direct + self._tail(a) / period + at / 2 - slope * period / 12
+        return total
 
     def lattice_of(self, period: float, longest: float) -> Callable[[Seconds], Ratio]:
         """`lattice` at one period as a series, for t up to `longest`. []"""
-        return _series(lambda t: np.asarray(self.lattice(t, period)), 1e-3 * period, longest)
+        series = _series(lambda t: np.asarray(self.lattice(t, period)), 1e-3 * period, longest)
+        return lambda t: series(np.asarray(t, dtype=float))
 
     def _tail(self, a: NDArray[Any]) -> NDArray[Any]:
         """Integral of alive from a to the horizon, by Gauss-Legendre in log time. [s]"""
@@ -133,7 +135,7 @@ def weibull_survival(t: Seconds, rate: Numeric, shape: float) -> Ratio:
 
 
 def run_after(
-    sources: tuple[Source, ...], rate: float, law: FailureLaw, *, during_recovery: bool, longest: Seconds
+    sources: tuple[Source, ...], rate: float, law: FailureLaw, *, during_recovery: bool, longest: float
 ) -> Run:
     """The run that follows a failure by one of `sources`, drawn by their rates. Ours. []
 
@@ -156,7 +158,7 @@ def run_after(
         total: NDArray[Any] = survived @ weights
         return total
 
-    return GeneralRun(_series(alive, 1e-6 / rate, max(horizon, longest)), horizon)
+    return GeneralRun(_series(alive, 1e-5 / rate, horizon), horizon)
 
 
 def _delays(sources: tuple[Source, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -185,7 +187,7 @@ def _series(
     def inner(x: NDArray[Any]) -> NDArray[Any]:
         return function(np.maximum(0.0, np.exp(low + (high - low) * (x + 1) / 2) - offset))
 
-    coefficients = chebyshev.chebinterpolate(inner, _DEGREE)
+    coefficients = chebyshev.chebinterpolate(inner, _DEGREE)  # type: ignore[type-var]
 
     def curve(t: NDArray[Any]) -> NDArray[Any]:
         x = 2 * (np.log(np.minimum(t, longest) + offset) - low) / (high - low) - 1

@@ -20,7 +20,7 @@ from mofa_model.reliability.laws import components_of, run_after
 from mofa_model.reliability.recovery import NEVER, Source, job_rate, mean_of, sources_of, survival_of_recovery
 from mofa_model.reliability.tiers import Failure
 from mofa_model.reliability.tiers import ettr as tiers_ettr
-from mofa_model.reliability.timeline import Tiers
+from mofa_model.reliability.timeline import Tiers, failure_free
 from mofa_model.spec.checks import not_negative, positive
 from mofa_model.spec.reliability import Reliability
 from mofa_model.units import Count, Numeric, Ratio, Seconds
@@ -50,9 +50,12 @@ class Job:
         for blocking, background in zip(self.blocking, self.background, strict=True):
             not_negative(blocking=blocking, background=background)
         not_negative(rate_scale=self.rate_scale)
-        deepest = max((c.tier for c in (*self.reliability.classes, *self.reliability.domains)), default=0)
+        read = [c.tier for c in self.reliability.classes] + [d.tier for d in self.reliability.domains]
+        deepest = max(read)
         if deepest >= len(self.blocking):
-            raise BadValue("tier", deepest, f"save times are given for {len(self.blocking)} tiers, counted from 0")
+            raise BadValue(
+                "tier", deepest, f"save times are given for {len(self.blocking)} tiers, counted from 0"
+            )
 
 
 def sources(job: Job) -> tuple[Source, ...]:
@@ -133,7 +136,9 @@ def _one_tier(job: Job, steps: Count) -> Ratio:
 def _any_law(job: Job, rate: float, saves: tuple[Seconds, Seconds, Seconds, Ratio]) -> Ratio:
     rel = job.reliability
     if np.size(job.nodes) > 1 or np.size(job.rate_scale) > 1:
-        raise BadValue("nodes", job.nodes, "failures that are not exponential are modelled for one job at a time")
+        raise BadValue(
+            "nodes", job.nodes, "failures that are not exponential are modelled for one job at a time"
+        )
     if rate == 0:
         return renewal.ettr(0.0, 1.0, *saves)
     work, blocking, background, slowdown = saves
@@ -144,7 +149,7 @@ def _any_law(job: Job, rate: float, saves: tuple[Seconds, Seconds, Seconds, Rati
     return renewal.ettr_of_run(run, _cycle(job, rate), work, blocking, background, slowdown)
 
 
-def _cycle(job: Job, rate: float) -> Seconds:
+def _cycle(job: Job, rate: float) -> float:
     """Mean time from failure to failure. [s]"""
     idle = 0.0 if job.reliability.failures_during_recovery else float(np.max(mean_recovery(job)))
     return 1 / rate + idle
@@ -160,12 +165,12 @@ def _nested(job: Job, steps: float, every: tuple[int, ...]) -> Ratio:
         slowdown=rel.slowdown,
     )
     if rate == 0:
-        rate = 1e-9 / (tiers.work * every[-1])
-    longest = 4 * every[-1] * (tiers.work * (1 + rel.slowdown) + sum(tiers.blocking)) + 2 * sum(tiers.background)
+        return failure_free(tiers)
+    period = every[-1] * (tiers.work * (1 + rel.slowdown) + sum(tiers.blocking)) + sum(tiers.background)
     failures = []
     for tier in sorted({source.tier for source in sources(job)}):
         mine = tuple(source for source in sources(job) if source.tier == tier)
         part = float(job_rate(mine))
-        run = run_after(mine, rate, rel.law, during_recovery=rel.failures_during_recovery, longest=longest)
+        run = run_after(mine, rate, rel.law, during_recovery=rel.failures_during_recovery, longest=4 * period)
         failures.append(Failure(tier=tier, share=part / rate, run=run))
     return tiers_ettr(tiers, tuple(failures), _cycle(job, rate))

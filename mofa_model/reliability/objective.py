@@ -62,7 +62,9 @@ def best_checkpointing(
     >>> found.steps
     array([37., 14.])
     """
-    job = Job(nodes=nodes, step_time=step_time, blocking=blocking, background=background, reliability=reliability)
+    job = Job(
+        nodes=nodes, step_time=step_time, blocking=blocking, background=background, reliability=reliability
+    )
     return _best(job, most)
 
 
@@ -138,7 +140,7 @@ def _best(job: Job, most: Count) -> Checkpointing:
 
 def _at(job: Job, steps: Count) -> Ratio:
     """ETTR with `steps` for the nearest tier and the other tiers at their own best. [1]"""
-    if len(job.blocking) == 1 and np.ndim(steps) == 0 or job.reliability.law.kind != "weibull":
+    if (len(job.blocking) == 1 and np.ndim(steps) == 0) or job.reliability.law.kind != "weibull":
         return _product(job, steps) * model.available(job)
     exponential = replace(job.reliability, law=replace(job.reliability.law, kind="exponential"))
     return _product(replace(job, reliability=exponential), steps) * model.available(job)

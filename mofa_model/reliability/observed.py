@@ -13,7 +13,7 @@ from mofa_model.reliability import fleet, rates
 from mofa_model.reliability.rates import Verdict
 from mofa_model.spec.checks import not_negative, share
 from mofa_model.spec.reliability import RecoveryTime
-from mofa_model.units import Ratio, Seconds
+from mofa_model.units import Seconds
 
 TOTAL = "total"
 """Name of the row over all classes."""
@@ -47,7 +47,9 @@ class Observed:
             not_negative(failures=count)
         not_negative(node_days=self.node_days)
         if self.possible is not None and self.possible < self.node_days:
-            raise BadValue("possible_node_days", self.possible, "give at least the node-days that were watched")
+            raise BadValue(
+                "possible_node_days", self.possible, "give at least the node-days that were watched"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,9 +74,9 @@ class RateReport:
     """Lower end of the exact (Garwood) interval of the data alone. [1/d]"""
     exact_upper: float | None
     """Upper end. [1/d]"""
-    prior_weight: Ratio
+    prior_weight: float
     """Share of the posterior that is prior. [1]"""
-    p_value: Ratio
+    p_value: float
     """Exact two-sided mid-p value against the assumption. [1]"""
     e_value: float
     """Evidence against the assumption that may be looked at all the time. [1]"""
@@ -88,7 +90,7 @@ class Assessment:
 
     node_days: float
     """Exposure. [node d]"""
-    coverage: Ratio | None
+    coverage: float | None
     """Exposure over the node-days of the window, where known. [1]"""
     rates: tuple[RateReport, ...]
     """One for each class, and the total."""
@@ -112,8 +114,8 @@ def assess(
     assumed: dict[str, float],
     *,
     prior_weight: float = 0.0,
-    level: Ratio = rates.LEVEL,
-    alarm: Ratio = rates.ALARM,
+    level: float = rates.LEVEL,
+    alarm: float = rates.ALARM,
     live: bool = False,
     recovery: dict[str, RecoveryTime] | None = None,
 ) -> Assessment:
@@ -152,8 +154,12 @@ def assess(
             for name in names
             if observed.recoveries.get(name) or observed.open_recoveries.get(name)
         },
-        dispersion=fleet.dispersion(observed.by_node, observed.node_days_by_node) if observed.node_days_by_node else None,
-        trend=fleet.laplace_trend([float(t) for t in observed.times], observed.window) if observed.window else None,
+        dispersion=fleet.dispersion(observed.by_node, observed.node_days_by_node)
+        if observed.node_days_by_node
+        else None,
+        trend=fleet.laplace_trend([float(t) for t in observed.times], observed.window)
+        if observed.window
+        else None,
     )
 
 
@@ -164,7 +170,11 @@ def _report(
     judge = rates.live_verdict if live else rates.verdict
     some = days > 0
     prior = (weight, weight / rate) if weight > 0 and rate > 0 else (rates.JEFFREYS, 0.0)
-    found = rates.posterior(count, days, prior_failures=prior[0], prior_exposure=prior[1]) if some or prior[1] else None
+    found = (
+        rates.posterior(count, days, prior_failures=prior[0], prior_exposure=prior[1])
+        if some or prior[1]
+        else None
+    )
     lower, upper = rates.credible_interval(found, level) if found else (None, None)
     exact = rates.garwood_interval(count, days, level) if some else (None, None)
     return RateReport(
@@ -182,4 +192,3 @@ def _report(
         e_value=float(rates.e_value(count, expected)),
         verdict=judge(count, expected, alarm=alarm),
     )
-

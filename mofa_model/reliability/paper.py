@@ -14,6 +14,7 @@ import numpy as np
 from mofa_model.reliability.recovery import NEVER
 from mofa_model.units import Count, Numeric, Ratio, Seconds
 
+
 def effective_time(steps: Count, step_time: Seconds) -> Seconds:
     """Time that steps alone would need, Eq. (37): S t. [s]
 
@@ -49,11 +50,18 @@ def mean_recovery(shares: Numeric, recoveries: Numeric) -> Seconds:
     >>> round(float(mean_recovery(np.array([0.3, 0.6, 0.1]), np.array([141.0, 262.0, 307.0]))), 1)
     230.2
     """
-    return np.sum(np.asarray(shares) * recoveries, axis=-1)
+    mean: Seconds = np.sum(np.asarray(shares) * recoveries, axis=-1)
+    return mean
 
 
 def interrupted_time(
-    failures: Count, recovery: Seconds, steps: Count, interval: Count, step_time: Seconds, save: Seconds, start: Seconds
+    failures: Count,
+    recovery: Seconds,
+    steps: Count,
+    interval: Count,
+    step_time: Seconds,
+    save: Seconds,
+    start: Seconds,
 ) -> Seconds:
     """Time lost in a run, Eq. (39): T_init + N_f (M + k t / 2) + (S / k) c. [s]
 
@@ -64,7 +72,12 @@ def interrupted_time(
 
 
 def ettr(
-    rate: Numeric, interval: Count, step_time: Seconds, save: Seconds, recovery: Seconds, start_share: Ratio = 0.0
+    rate: Numeric,
+    interval: Count,
+    step_time: Seconds,
+    save: Seconds,
+    recovery: Seconds,
+    start_share: Ratio = 0.0,
 ) -> Ratio:
     """Effective training time ratio, Eq. (40): [1 - b (M + k t / 2)] / [1 + c / (k t) + T_init / (S t)], at least 0. [1]
 
@@ -81,7 +94,13 @@ def ettr(
 
 
 def total_time(
-    rate: Numeric, steps: Count, interval: Count, step_time: Seconds, save: Seconds, recovery: Seconds, start: Seconds
+    rate: Numeric,
+    steps: Count,
+    interval: Count,
+    step_time: Seconds,
+    save: Seconds,
+    recovery: Seconds,
+    start: Seconds,
 ) -> Seconds:
     """Wall time of a run, Eq. (43): [S t + (S / k) c + T_init] / [1 - b (M + k t / 2)]; infinite if never done. [s]
 
@@ -96,7 +115,9 @@ def total_time(
     return total
 
 
-def interval_real(rate: Numeric, step_time: Seconds, save: Seconds, recovery: Seconds, start_per_step: Seconds) -> Count:
+def interval_real(
+    rate: Numeric, step_time: Seconds, save: Seconds, recovery: Seconds, start_per_step: Seconds
+) -> Count:
     """Best interval in steps before rounding, Eq. (44): {-c + sqrt(c^2 + 2 c (u / t)(1 - b M) / b)} / u. [1]
 
     `rate` is the job's failures (b) [1/s]; `start_per_step` is T_init / S [s]; u = t + T_init / S. At least one step:
@@ -112,7 +133,13 @@ def interval_real(rate: Numeric, step_time: Seconds, save: Seconds, recovery: Se
 
 
 def best_interval(
-    rate: Numeric, step_time: Seconds, save: Seconds, recovery: Seconds, *, most: Count, start_per_step: Seconds = 0.0
+    rate: Numeric,
+    step_time: Seconds,
+    save: Seconds,
+    recovery: Seconds,
+    *,
+    most: Count,
+    start_per_step: Seconds = 0.0,
 ) -> Count:
     """Best interval in whole steps, Eq. (44): the better of rounding down and up, at most `most`. [1]
 
@@ -123,7 +150,9 @@ def best_interval(
     down = np.floor(real)
     up = np.minimum(most, np.ceil(real))
     share = start_per_step / step_time
-    better = ettr(rate, up, step_time, save, recovery, share) > ettr(rate, down, step_time, save, recovery, share)
+    better = ettr(rate, up, step_time, save, recovery, share) > ettr(
+        rate, down, step_time, save, recovery, share
+    )
     steps: Count = np.where(better, up, down)[()]
     return steps
 

@@ -69,13 +69,17 @@ def posterior(
     >>> round(float(posterior(419, 110592.0).mean), 6)
     0.003793
     """
-    not_negative(failures=failures, exposure=exposure, prior_failures=prior_failures, prior_exposure=prior_exposure)
+    not_negative(
+        failures=failures, exposure=exposure, prior_failures=prior_failures, prior_exposure=prior_exposure
+    )
     scale = np.asarray(exposure + prior_exposure)
     if not np.all(scale > 0):
         raise BadValue("exposure", exposure, "give an exposure above zero, or a prior with some")
     shape = np.asarray(failures + prior_failures)
     if not np.all(shape > 0):
-        raise BadValue("prior_failures", prior_failures, "with no failures the prior needs a weight above zero")
+        raise BadValue(
+            "prior_failures", prior_failures, "with no failures the prior needs a weight above zero"
+        )
     return Posterior(failures=failures, exposure=exposure, shape=shape[()], scale=scale[()])
 
 
@@ -87,7 +91,8 @@ def quantile(of: Posterior, chance: Ratio) -> Numeric:
     """
     from scipy.special import gammaincinv
 
-    return gammaincinv(of.shape, chance) / of.scale
+    value: Numeric = gammaincinv(of.shape, chance) / of.scale
+    return value
 
 
 def credible_interval(of: Posterior, level: Ratio = LEVEL) -> tuple[Numeric, Numeric]:
@@ -123,7 +128,8 @@ def mid_p(failures: Count, expected: Numeric) -> Ratio:
     0.0497871
     """
     low, high = _tails(failures, expected)
-    return np.minimum(1.0, 2 * np.minimum(low, high))
+    p: Ratio = np.minimum(1.0, 2 * np.minimum(low, high))
+    return p
 
 
 def e_value(failures: Count, expected: Numeric, prior: float = 1.0) -> Numeric:
@@ -140,7 +146,8 @@ def e_value(failures: Count, expected: Numeric, prior: float = 1.0) -> Numeric:
     not_negative(failures=failures, expected=expected)
     k, mu, s = failures, expected, prior
     log = s * np.log(s) - gammaln(s) + gammaln(s + k) - (s + k) * np.log(s + mu) + mu
-    return np.exp(np.clip(log, -690.0, 690.0))
+    evidence: Numeric = np.exp(np.clip(log, -690.0, 690.0))
+    return evidence
 
 
 def verdict(failures: float, expected: float, *, alarm: Ratio = ALARM) -> Verdict:
@@ -179,7 +186,8 @@ def chance_of_failure(expected: Numeric) -> Ratio:
     >>> round(float(chance_of_failure(2.7)), 3)
     0.933
     """
-    return -np.expm1(-np.asarray(expected))[()]
+    chance: Ratio = -np.expm1(-np.asarray(expected))[()]
+    return chance
 
 
 def _tails(failures: Count, expected: Numeric) -> tuple[Ratio, Ratio]:

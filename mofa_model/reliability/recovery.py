@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.spec.reliability import Reliability, RecoveryTime
+from mofa_model.spec.reliability import RecoveryTime, Reliability
 from mofa_model.units import Count, Numeric, Ratio, Seconds
 
 _STEPS: Final = np.linspace(-7.5, 7.5, 65)
@@ -20,7 +20,9 @@ _STEPS: Final = np.linspace(-7.5, 7.5, 65)
 _WEIGHTS: Final = np.exp(-0.5 * _STEPS * _STEPS) / np.sum(np.exp(-0.5 * _STEPS * _STEPS))
 _LOG_STEPS: Final = np.linspace(-34.0, 4.0, 129)
 """Trapezoid nodes of log(R / mean) for the exponential law, from 1e-15 to 55 means."""
-_LOG_WEIGHTS: Final = np.exp(_LOG_STEPS - np.exp(_LOG_STEPS)) / np.sum(np.exp(_LOG_STEPS - np.exp(_LOG_STEPS)))
+_LOG_WEIGHTS: Final = np.exp(_LOG_STEPS - np.exp(_LOG_STEPS)) / np.sum(
+    np.exp(_LOG_STEPS - np.exp(_LOG_STEPS))
+)
 
 
 NEVER: Final = 1e-300

@@ -20,7 +20,10 @@ from mofa_model.reliability.laws import Run
 from mofa_model.reliability.recovery import NEVER
 from mofa_model.units import Numeric, Ratio, Seconds
 
-def time_between_saves(work: Seconds, blocking: Seconds, background: Seconds = 0.0, slowdown: Ratio = 0.0) -> Seconds:
+
+def time_between_saves(
+    work: Seconds, blocking: Seconds, background: Seconds = 0.0, slowdown: Ratio = 0.0
+) -> Seconds:
     """Time between durable saves (u): c + w + d eps / (1 + eps), or c + d where the copy outlasts the work. Ours. [s]
 
     >>> float(time_between_saves(60.0, 1.0, 150.0, 0.05))
@@ -72,7 +75,12 @@ def survived_at_other_rate(rate: Numeric, rate_recovering: Numeric, phi_recoveri
 
 
 def ettr_of_run(
-    run: Run, cycle: Seconds, work: Seconds, blocking: Seconds, background: Seconds = 0.0, slowdown: Ratio = 0.0
+    run: Run,
+    cycle: Seconds,
+    work: Seconds,
+    blocking: Seconds,
+    background: Seconds = 0.0,
+    slowdown: Ratio = 0.0,
 ) -> Ratio:
     """Exact ETTR for any i.i.d. time between failures: (w / E[cycle]) sum over n of P(X > R + a + n u). Ours. [1]
 
@@ -100,7 +108,7 @@ def best_work(rate: Numeric, blocking: Seconds, background: Seconds = 0.0, slowd
 
 
 def one_plus_lambert(x: Ratio) -> Ratio:
-    """y = 1 + W0(-exp(-1 - x)), the root in [0, 1) of -log(1 - y) - y = x. Source: Lambert 1758, Euler 1783. [1]
+    """Y = 1 + W0(-exp(-1 - x)), the root in [0, 1) of -log(1 - y) - y = x. Source: Lambert 1758, Euler 1783. [1]
 
     A fixed number of Newton steps in v = -log(1 - y), from above, where the function is convex, so it cannot overshoot;
     a series where x is too small for the difference.
@@ -146,7 +154,9 @@ def deviation(
     gap = -np.expm1(-np.maximum(lam * u, NEVER))
     saves = survived * first / gap
     twice = saves * (1 + q) / gap
-    together = (survived * (a + 1 / lam) + survived_slope) * first / gap + survived * first * u * q / (gap * gap)
+    together = (survived * (a + 1 / lam) + survived_slope) * first / gap + survived * first * u * q / (
+        gap * gap
+    )
     e = lam * w * saves
     variance = w * w * twice - 2 * e * w * together + 2 * e * e / (lam * lam)
     spread: Ratio = np.sqrt(np.maximum(variance, 0.0) * lam / duration)

@@ -98,9 +98,11 @@ class _Chain:
         middles = ends + np.array([lag(tiers, middle, unit * int(p - p % g)) for p in boundary])
         self.middle = middles[:, boundary - boundary % g]
         self.horizon = ends[:, n] + tiers.background[far]
-        self.depth = self._depth(tiers)
+        self.depth = self._depth()
         if n * self.depth > _MOST_STATES:
-            raise BadValue("every", tiers.every, f"at most {_MOST_STATES} saves of a tier between saves of the last")
+            raise BadValue(
+                "every", tiers.every, f"at most {_MOST_STATES} saves of a tier between saves of the last"
+            )
         k, m, first = self.depth, n // g, slice(0, n)
         h, a = self.horizon, [run.alive for run in self.runs]
         longest = float(self.near[0, 2 * n] + self.horizon[0] + self.period)
@@ -110,7 +112,7 @@ class _Chain:
         self.lattice = np.concatenate([np.tile(s[0], k), s[1], s[2]])
         self.size = k * n + m + 1
 
-    def _depth(self, tiers: Tiers) -> int:
+    def _depth(self) -> int:
         """How many misses in a row of the middle tier are told apart."""
         if not self.shares[1]:
             return 1
@@ -174,34 +176,37 @@ class _Masses:
         self.first_unread, self.later_unread = first(horizon), later(horizon)
 
     def rows(self, k: int) -> tuple[Matrix, Matrix, Matrix]:
-        """Rows of the chain for starts with k misses: steps, those without a far save, and their change of m."""
+        """Rows of the chain for starts with k misses: steps, those without a far save, and their gain of m."""
         n, g, shares = self.chain.n, self.chain.g, self.chain.shares
-        m = n // g
-        passed = np.arange(2 * n) >= n
-        twice = np.arange(2 * n) >= n + g
-        nothing = np.zeros((len(self.starts), n))
-        steps = self._targets(self.first, self.later, k, passed | True, passed | True)
-        unread = self._targets(self.first_unread, (nothing, nothing), k, passed | True, passed | True)
-        gained = self._targets(self.first_unread, self.later_unread, k, passed, twice)
-        stay = self._stayed(self.first_unread)
-        back = (self.starts // g - k) // m
-        index = self.chain.depth * n + (self.starts // g - k) % m
-        gained[np.arange(len(self.starts)), index] += shares[1] * stay * back
+        p, origin = np.arange(2 * n), self.starts // g - k
+        everywhere, none = p >= 0, np.zeros((len(self.starts), n))
+        home = np.arange(len(self.starts)), self.chain.depth * n + origin % (n // g)
+        steps = self._moved(self.first, self.later, k, everywhere, everywhere)
+        steps[home] += shares[1] * self._stayed(self.first)
         steps[:, -1] = shares[2]
+        unread = self._moved(self.first_unread, (none, none), k, everywhere, everywhere)
+        unread[home] += shares[1] * self._stayed(self.first_unread)
+        # A restart in the next period is one more far save missed; one that falls back a period is one fewer.
+        gained = self._moved(self.first_unread, self.later_unread, k, p >= n, p >= n + g)
+        gained[home] += shares[1] * self._stayed(self.first_unread) * (origin // (n // g))
         return steps, unread, gained
 
     def _stayed(self, first: tuple[Matrix, Matrix]) -> Matrix:
-        """Mass that never saw a middle save durable."""
+        """Mass that found no middle save durable since the restart."""
         early, late = first
-        total: Matrix = np.sum(np.where(self.crossed & self.before, 0.0, early) + np.where(self.crossed, 0.0, late), axis=1)
+        kept = np.where(self.crossed & self.before, 0.0, early) + np.where(self.crossed, 0.0, late)
+        total: Matrix = np.sum(kept, axis=1)
         return total
 
-    def _targets(
-        self, first: tuple[Matrix, Matrix], later: tuple[Matrix, Matrix], k: int, fresh_if: Matrix, one_if: Matrix
+    def _moved(
+        self, first: tuple[Matrix, Matrix], later: tuple[Matrix, Matrix], k: int, now: Matrix, back: Matrix
     ) -> Matrix:
+        """Mass to each near state, and to each middle state but the one it began at.
+
+        Only columns in `now` count; for a restart at the middle save before the last, only those in `back`.
+        """
         chain = self.chain
-        n, g, depth = chain.n, chain.g, chain.depth
-        m, base, rows = n // g, chain.depth * n, np.arange(len(self.starts))
+        n, g = chain.n, chain.g
         early, late = first
         fresh = np.where(self.crossed, late, 0.0)
         one = np.where(self.crossed & self.before, early, 0.0)
@@ -210,14 +215,13 @@ class _Masses:
         fresh[:, n:] += later[1]
         one[:, n:] += later[0]
         out = np.zeros((len(self.starts), chain.size))
-        for kept, mass in ((0, fresh), (1, one), (k + 1, missed), (k, same)):
-            kept = min(kept, depth - 1)
-            out[:, kept * n : kept * n + n] += chain.shares[0] * _folded(mass * fresh_if, n)
-        index = (np.arange(2 * n) // g) % m
-        np.add.at(out, (rows[:, None], base + index), chain.shares[1] * fresh * fresh_if)
-        np.add.at(out, (rows[:, None], base + (index - 1) % m), chain.shares[1] * one * one_if)
-        if bool(np.all(fresh_if)):
-            out[rows, base + (self.starts // g - k) % m] += chain.shares[1] * self._stayed(first)
+        for misses, mass in ((0, fresh), (1, one), (k + 1, missed), (k, same)):
+            at = min(misses, chain.depth - 1) * n
+            out[:, at : at + n] += chain.shares[0] * _folded(mass * now, n)
+        rows, middle = np.arange(len(self.starts))[:, None], np.arange(2 * n) // g
+        base, count = chain.depth * n, n // g
+        np.add.at(out, (rows, base + middle % count), chain.shares[1] * fresh * now)
+        np.add.at(out, (rows, base + (middle - 1) % count), chain.shares[1] * one * back)
         return out
 
 

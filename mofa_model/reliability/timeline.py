@@ -10,6 +10,7 @@ copies run; steps are slower while any copy is in flight. After a restart no cop
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 
 from mofa_model.errors import BadValue
 from mofa_model.spec.checks import not_negative, positive, whole
-from mofa_model.units import Seconds
 
 LONGEST_PERIOD = 1200
 """Intervals between saves of the last tier that are still walked one by one."""
@@ -27,7 +27,7 @@ LONGEST_PERIOD = 1200
 class Tiers:
     """Nested checkpoint tiers of one strategy, nearest first; save times are given."""
 
-    work: Seconds
+    work: float
     """Work between the boundaries at which some tier may save. [s]"""
     every: tuple[int, ...]
     """Boundaries between saves of each tier; each divides the next. [1]"""
@@ -46,7 +46,7 @@ class Tiers:
         not_negative(
             blocking=np.array(self.blocking), background=np.array(self.background), slowdown=self.slowdown
         )
-        for low, high in zip(self.every, self.every[1:], strict=False):
+        for low, high in pairwise(self.every):
             if high % low:
                 raise BadValue("every", self.every, "each tier's number must divide the next tier's")
         if self.every[-1] > LONGEST_PERIOD:
@@ -59,7 +59,7 @@ class Timeline:
 
     ends: NDArray[Any]
     """[b, p]: end of the saves at boundary p, for p = 0 ... 2 x period; NaN up to b. [s]"""
-    period: Seconds
+    period: float
     """Time of one period without failures, copies in flight. [s]"""
     overhead: tuple[float, float, float]
     """Of one period: blocked by saves, waiting for copies, slowed by copies. [s]"""
@@ -100,7 +100,16 @@ def walk(tiers: Tiers) -> Timeline:
     )
 
 
-def lag(tiers: Tiers, tier: int, boundary: int) -> Seconds:
+def failure_free(tiers: Tiers) -> float:
+    """ETTR when nothing fails: work over time of one period. Ours. [1]
+
+    >>> round(failure_free(Tiers(work=60.0, every=(1, 2), blocking=(1.0, 5.0), background=(0.0, 10.0))), 4)
+    0.9449
+    """
+    return tiers.work * tiers.every[-1] / walk(tiers).period
+
+
+def lag(tiers: Tiers, tier: int, boundary: int) -> float:
     """Time from the end of the saves at a boundary until one that serves `tier` is durable. Ours. [s]
 
     A copy on a farther tier serves as well, when it is due there and sooner done.

@@ -43,7 +43,9 @@ class Period:
 class Fleet:
     """Replicas of one scenario. Arrays end in the replica axis."""
 
-    def __init__(self, scenario: Scenario, count: int, generator: Generator, *, skip: Period | None = None) -> None:
+    def __init__(
+        self, scenario: Scenario, count: int, generator: Generator, *, skip: Period | None = None
+    ) -> None:
         self.scenario, self.generator, self.skip = scenario, generator, skip
         tiers = len(scenario.every)
         self.tier_of = np.array([cause.tier for cause in scenario.causes])

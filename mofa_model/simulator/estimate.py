@@ -32,13 +32,21 @@ class Measured:
 
 
 def simulate_ettr(
-    scenario: Scenario, *, seed: int, error: float = 5e-4, batch: int = 4096, most: int = 4_000_000, skip: bool = True
+    scenario: Scenario,
+    *,
+    seed: int,
+    error: float = 5e-4,
+    batch: int = 4096,
+    most: int = 4_000_000,
+    skip: bool = True,
 ) -> Measured:
     """Simulate renewal cycles until the standard error is at most `error`, or `most` cycles are done. [1]"""
     if scenario.rate == 0:
         raise BadValue("rate", scenario.rate, "renewal cycles end at failures; give a rate above zero")
     if not any(cause.share > 0 and cause.tier == len(scenario.every) - 1 for cause in scenario.causes):
-        raise BadValue("tiers", scenario.every, "renewal cycles end at failures that read the last tier; give it some")
+        raise BadValue(
+            "tiers", scenario.every, "renewal cycles end at failures that read the last tier; give it some"
+        )
     generator = np.random.default_rng(seed)
     period = measure_period(scenario) if skip else None
     progress, length = np.empty(0), np.empty(0)
@@ -59,7 +67,9 @@ def _cycles(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Progress and length of `count` cycles. [s]"""
     deepest = len(scenario.every) - 1
-    last = np.array([i for i, cause in enumerate(scenario.causes) if cause.tier == deepest and cause.share > 0])
+    last = np.array(
+        [i for i, cause in enumerate(scenario.causes) if cause.tier == deepest and cause.share > 0]
+    )
     odds = np.cumsum([scenario.causes[i].share for i in last])
     fleet = Fleet(scenario, count, generator, skip=period)
     first = np.searchsorted(odds, generator.random(count) * odds[-1], side="right")

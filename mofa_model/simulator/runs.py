@@ -25,7 +25,7 @@ MOST_STRETCHES = 200_000
 class Runs:
     """Many runs of one length. Arrays have one entry a run."""
 
-    duration: Seconds
+    duration: float
     """Length of each run. [s]"""
     ettr: NDArray[Any]
     """Work that was not lost, over the length. [1]"""
@@ -39,9 +39,9 @@ class Runs:
 class Stretch:
     """A stretch of a timeline in one phase."""
 
-    start: Seconds
+    start: float
     """When it begins. [s]"""
-    end: Seconds
+    end: float
     """When it ends. [s]"""
     phase: str
     """What the job does."""
@@ -52,13 +52,20 @@ class Stretch:
 
 
 def simulate_runs(
-    scenario: Scenario, *, duration: Seconds, count: int, seed: int, progress: Callable[[float], None] | None = None
+    scenario: Scenario,
+    *,
+    duration: float,
+    count: int,
+    seed: int,
+    progress: Callable[[float], None] | None = None,
 ) -> Runs:
     """Simulate `count` runs of `duration` from a fresh start. Ours. []"""
     positive(duration=duration)
     whole(runs=count)
     if scenario.rate * duration * count > MOST_EVENTS:
-        raise BadValue("duration", duration, f"at most {MOST_EVENTS} failures in all; shorten the runs or simulate fewer")
+        raise BadValue(
+            "duration", duration, f"at most {MOST_EVENTS} failures in all; shorten the runs or simulate fewer"
+        )
     fleet = Fleet(scenario, count, np.random.default_rng(seed), skip=measure_period(scenario))
     while bool(np.any(fleet.now < duration)):
         fleet.step(stop=duration)
@@ -78,7 +85,7 @@ def simulate_runs(
     )
 
 
-def timeline(scenario: Scenario, *, duration: Seconds, seed: int) -> tuple[Stretch, ...]:
+def timeline(scenario: Scenario, *, duration: float, seed: int) -> tuple[Stretch, ...]:
     """One run as stretches of time; neighbours in the same phase are not merged. Ours. []"""
     positive(duration=duration)
     fleet = Fleet(scenario, 1, np.random.default_rng(seed))
@@ -90,7 +97,9 @@ def timeline(scenario: Scenario, *, duration: Seconds, seed: int) -> tuple[Stret
         merged = bool(stretches) and stretches[-1].phase == phase and not stretches[-1].failure
         start = stretches.pop().start if merged else start
         stretches.append(
-            Stretch(start, float(now.now[0] + step[0]), phase, int(now.position[0]), "failure" if fails[0] else "")
+            Stretch(
+                start, float(now.now[0] + step[0]), phase, int(now.position[0]), "failure" if fails[0] else ""
+            )
         )
 
     while fleet.now[0] < duration:
@@ -100,5 +109,7 @@ def timeline(scenario: Scenario, *, duration: Seconds, seed: int) -> tuple[Stret
             cause = scenario.causes[int(fleet.cause[0])].name
             stretches.append(Stretch(last.start, last.end, last.phase, last.saved, cause))
         if len(stretches) > MOST_STRETCHES:
-            raise BadValue("duration", duration, f"a timeline holds at most {MOST_STRETCHES} stretches; shorten it")
+            raise BadValue(
+                "duration", duration, f"a timeline holds at most {MOST_STRETCHES} stretches; shorten it"
+            )
     return tuple(stretches)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gamma
 from typing import Any
 
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from mofa_model.errors import BadValue
 from mofa_model.spec.checks import not_negative, positive, share
 from mofa_model.spec.reliability import FailureLaw, RecoveryTime
-from mofa_model.units import Seconds
 
 Floats = NDArray[Any]
 
@@ -40,7 +39,7 @@ class Scenario:
     """Failures of the job. [1/s]"""
     causes: tuple[Cause, ...]
     """Causes of failure; their shares add to one."""
-    work: Seconds
+    work: float
     """Work between saves of the nearest tier. [s]"""
     every: tuple[int, ...] = (1,)
     """Saves of the nearest tier for one of each tier. [1]"""
@@ -50,7 +49,7 @@ class Scenario:
     """Background copy of each tier. [s]"""
     slowdown: float = 0.0
     """Relative slowdown of steps while a copy is in flight. [1]"""
-    law: FailureLaw = FailureLaw()
+    law: FailureLaw = field(default_factory=FailureLaw)
     """Law of the time between failures."""
     during_recovery: bool = True
     """Whether the failure clock runs while the job recovers."""

@@ -199,9 +199,10 @@ class Reliability:
         if self.spares is not None:
             whole(spares_and_one=self.spares + 1)
         top = max(1, len(self.tiers))
-        for source in (*self.classes, *self.domains):
-            if self.tiers and source.tier >= top:
-                raise BadValue(f"{source.name}.tier", source.tier, f"there are {top} tiers, counted from 0")
+        read = [(c.name, c.tier) for c in self.classes] + [(d.name, d.tier) for d in self.domains]
+        for name, tier in read:
+            if self.tiers and tier >= top:
+                raise BadValue(f"{name}.tier", tier, f"there are {top} tiers, counted from 0")
 
 
 PAPER_SHARES = (("process", 0.3, 141.0), ("pod", 0.6, 262.0), ("job", 0.1, 307.0))

@@ -36,15 +36,33 @@ def configure(parser: ArgumentParser) -> None:
     job_options.add_options(parser)
     ask = parser.add_argument_group("answer")
     ask.add_argument("--interval", type=int, metavar="K", help="steps between saves (default: the best)")
-    ask.add_argument("--every", metavar="1,M,N", help="saves of the nearest tier for one of each tier (default: the best)")
-    ask.add_argument("--method", choices=("exact", "paper"), default="exact", help="the model that answers (default: exact)")
+    ask.add_argument(
+        "--every", metavar="1,M,N", help="saves of the nearest tier for one of each tier (default: the best)"
+    )
+    ask.add_argument(
+        "--method",
+        choices=("exact", "paper"),
+        default="exact",
+        help="the model that answers (default: exact)",
+    )
     ask.add_argument("--level", type=float, default=0.9, metavar="P", help="level of the band (default: 0.9)")
     ask.add_argument("--curve", type=int, default=0, metavar="N", help="list N intervals around the best")
     ask.add_argument("--plot", metavar="FILE", help="draw the curve to FILE.svg or FILE.png")
-    ask.add_argument("--total-steps", type=float, metavar="S", help="steps of the run: adds the time to finish")
-    ask.add_argument("--deadline", metavar="TIME", help="time to finish in, with --total-steps: adds nodes and spares")
-    ask.add_argument("--scaling", type=float, default=1.0, metavar="X", help="step time goes as nodes^-X (default: 1)")
-    ask.add_argument("--window", default="7 d", metavar="TIME", help="length of the run whose scatter is told (default: 7 d)")
+    ask.add_argument(
+        "--total-steps", type=float, metavar="S", help="steps of the run: adds the time to finish"
+    )
+    ask.add_argument(
+        "--deadline", metavar="TIME", help="time to finish in, with --total-steps: adds nodes and spares"
+    )
+    ask.add_argument(
+        "--scaling", type=float, default=1.0, metavar="X", help="step time goes as nodes^-X (default: 1)"
+    )
+    ask.add_argument(
+        "--window",
+        default="7 d",
+        metavar="TIME",
+        help="length of the run whose scatter is told (default: 7 d)",
+    )
     output.add_options(parser)
 
 
@@ -100,27 +118,52 @@ def _nearest_remote(job: Any) -> Any:
 def _tables(answer: dict[str, Any]) -> list[Table]:
     interval, band = answer["interval"], answer["ettr"]
     rows: list[tuple[Any, ...]] = [
-        ("ETTR", band["target"], f"{100 * band['lower']:.2f} … {100 * band['upper']:.2f} %, {answer['model']}"),
+        (
+            "ETTR",
+            band["target"],
+            f"{100 * band['lower']:.2f} … {100 * band['upper']:.2f} %, {answer['model']}",
+        ),
         ("ETTR, paper's form", answer["paper"]["ettr"], answer["paper"]["trust"]),
-        ("scatter of one run", answer["scatter"]["sd"], f"standard deviation over {units.format(answer['scatter']['window_s'], 's')}"),
+        (
+            "scatter of one run",
+            answer["scatter"]["sd"],
+            f"standard deviation over {units.format(answer['scatter']['window_s'], 's')}",
+        ),
         ("with half the interval", interval["half"], ""),
         ("with twice the interval", interval["double"], ""),
     ]
     facts: list[tuple[Any, ...]] = [
         ("interval", f"{interval['steps']} steps = {units.format(interval['seconds'], 's')}"),
-        *([("tiers save every", ", ".join(f"{n} steps" for n in interval["tier_steps"]))] if len(interval["tier_steps"]) > 1 else []),
+        *(
+            [("tiers save every", ", ".join(f"{n} steps" for n in interval["tier_steps"]))]
+            if len(interval["tier_steps"]) > 1
+            else []
+        ),
         ("loses at most 0.1 points", f"{interval['flat_from']} … {interval['flat_to']} steps"),
         ("best, least worst regret", f"{interval['minimax_steps']} steps"),
         ("best, paper's Eq. (44)", f"{answer['paper']['steps']} steps"),
-        ("failures of the job", f"one in {units.format(answer['mtbf_s'], 's')}" if answer["mtbf_s"] else "none"),
-        ("failures per node-day", "{target:.3g} ({lower:.3g} … {upper:.3g})".format(**answer["failures_per_node_day"])),
+        (
+            "failures of the job",
+            f"one in {units.format(answer['mtbf_s'], 's')}" if answer["mtbf_s"] else "none",
+        ),
+        (
+            "failures per node-day",
+            "{target:.3g} ({lower:.3g} … {upper:.3g})".format(**answer["failures_per_node_day"]),
+        ),
     ]
     if "finish_s" in answer:
         facts += [("time to finish", _range(answer["finish_s"]))]
     if "deadline" in answer:
-        facts += [(name.replace("_", " "), "no number is enough" if n is None else str(n)) for name, n in answer["deadline"].items()]
+        facts += [
+            (name.replace("_", " "), "no number is enough" if n is None else str(n))
+            for name, n in answer["deadline"].items()
+        ]
     tables = [
-        Table(title="Effective training time", columns=(Column("what"), Column("share", unit="%"), Column("note")), rows=tuple(rows)),
+        Table(
+            title="Effective training time",
+            columns=(Column("what"), Column("share", unit="%"), Column("note")),
+            rows=tuple(rows),
+        ),
         Table(columns=(Column("what"), Column("answer", align="left")), rows=tuple(facts)),
         Table(
             title="Where the time goes",
@@ -129,8 +172,18 @@ def _tables(answer: dict[str, Any]) -> list[Table]:
         ),
     ]
     if answer["curve"]:
-        columns = (Column("steps"), Column("seconds", unit="s"), *(Column(n, unit="%") for n in ("ettr", "lower", "upper", "paper")))
-        tables.append(Table(title="Curve", columns=columns, rows=tuple(tuple(p[c.key] for c in columns) for p in answer["curve"])))
+        columns = (
+            Column("steps"),
+            Column("seconds", unit="s"),
+            *(Column(n, unit="%") for n in ("ettr", "lower", "upper", "paper")),
+        )
+        tables.append(
+            Table(
+                title="Curve",
+                columns=columns,
+                rows=tuple(tuple(p[c.key] for c in columns) for p in answer["curve"]),
+            )
+        )
     return tables
 
 
@@ -139,5 +192,3 @@ def _range(band: dict[str, float | None]) -> str:
         return "never" if value is None else units.format(value, "s")
 
     return f"{told(band['target'])} ({told(band['lower'])} … {told(band['upper'])})"
-
-

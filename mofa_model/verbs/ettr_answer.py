@@ -45,7 +45,10 @@ def answer(job: Job, arguments: Namespace, every: tuple[int, ...] | None) -> dic
         "paper": printed,
         "mtbf_s": _finite(1 / max(float(model.failure_rate(job)), 1e-300)),
         "failures_per_node_day": _rate(job, arguments.level),
-        "save_s": {"blocking": [float(x) for x in job.blocking], "background": [float(x) for x in job.background]},
+        "save_s": {
+            "blocking": [float(x) for x in job.blocking],
+            "background": [float(x) for x in job.background],
+        },
         "scatter": _scatter(job, steps, best.every, units.parse(arguments.window, "s", field="--window")),
         "budget": _budget(job, steps, best.every),
     }
@@ -97,7 +100,8 @@ def plot(job: Job, told: dict[str, Any], path: str) -> None:
     points = told["curve"] or curve(job, steps, every, 25 if len(job.blocking) > 1 else 121, told["level"])
     at = [point["seconds"] for point in points]
     figure, axes = plt.subplots(figsize=(7.0, 4.2), layout="constrained")
-    axes.fill_between(at, *([100 * p[k] for p in points] for k in ("lower", "upper")), alpha=0.2, color="#2563eb", lw=0)
+    lower, upper = ([100 * point[end] for point in points] for end in ("lower", "upper"))
+    axes.fill_between(at, lower, upper, alpha=0.2, color="#2563eb", lw=0)
     axes.plot(at, [100 * p["ettr"] for p in points], color="#2563eb", label="exact, with the rate's band")
     axes.plot(at, [100 * p["paper"] for p in points], color="#b45309", ls="--", label="paper's closed form")
     axes.axvline(told["interval"]["seconds"], color="#6b7280", lw=1, ls=":", label=f"{steps} steps")
@@ -118,7 +122,13 @@ def _paper(job: Job, steps: int) -> dict[str, Any]:
     rate, mean = float(model.failure_rate(job)), float(model.mean_recovery(job))
     save, step = float(job.blocking[-1]), float(job.step_time)
     load = rate * (mean + steps * step / 2)
-    trust = "small failure load" if load < TRUSTED else "failure load above 0.05" if load < BROKEN else "beyond its range"
+    trust = (
+        "small failure load"
+        if load < TRUSTED
+        else "failure load above 0.05"
+        if load < BROKEN
+        else "beyond its range"
+    )
     async_saves = any(float(x) > 0 for x in job.background)
     if async_saves:
         trust += "; background copies are not in it"
@@ -165,9 +175,13 @@ def _scatter(job: Job, steps: int, every: tuple[int, ...], window: float) -> dic
     """Standard deviation of one run's ETTR; nested tiers as the one tier that most failures read."""
     rate = float(model.failure_rate(job))
     sources = model.sources(job)
-    busiest = max(range(len(job.blocking)), key=lambda tier: sum(float(s.rate) for s in sources if s.tier == tier))
+    busiest = max(
+        range(len(job.blocking)), key=lambda tier: sum(float(s.rate) for s in sources if s.tier == tier)
+    )
     slope = sum(
-        float(s.rate) / max(rate, 1e-300) * float(recovery.laplace_slope(r, rate)) for s in sources for r in s.recoveries[-1:]
+        float(s.rate) / max(rate, 1e-300) * float(recovery.laplace_slope(r, rate))
+        for s in sources
+        for r in s.recoveries[-1:]
     )
     if window <= 0:
         raise BadValue("--window", window, "give a time above zero")
@@ -208,9 +222,13 @@ def _ending(job: Job, steps: int, every: tuple[int, ...], arguments: Namespace) 
     told: dict[str, Any] = {"finish_s": times}
     if arguments.deadline:
         limit = units.parse(arguments.deadline, "s", field="--deadline")
-        told["deadline"] = {"nodes_needed": deadline.nodes_for(job, arguments.total_steps, limit, arguments.scaling)}
+        told["deadline"] = {
+            "nodes_needed": deadline.nodes_for(job, arguments.total_steps, limit, arguments.scaling)
+        }
         if job.reliability.spares is not None:
-            told["deadline"]["spares_needed"] = deadline.spares_for_deadline(job, arguments.total_steps, limit)
+            told["deadline"]["spares_needed"] = deadline.spares_for_deadline(
+                job, arguments.total_steps, limit
+            )
     return told
 
 

@@ -32,23 +32,32 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the job's options; `job_of` reads them."""
     job = parser.add_argument_group("job")
     job.add_argument("--nodes", type=float, required=True, metavar="N", help="nodes of the job")
-    job.add_argument("--step", required=True, metavar="TIME", help="step time without failures, for example '28 s'")
+    job.add_argument(
+        "--step", required=True, metavar="TIME", help="step time without failures, for example '28 s'"
+    )
     fail = parser.add_argument_group("failures")
     fail.add_argument(
-        "--rate", type=float, metavar="R", help=f"assumed failures per node-day (default: {RATE}, the paper's)"
+        "--rate",
+        type=float,
+        metavar="R",
+        help=f"assumed failures per node-day (default: {RATE}, the paper's)",
     )
     fail.add_argument(
         "--prior-weight", type=float, default=PRIOR_WEIGHT, metavar="W",
         help=f"failures that the assumption is worth; inf = certain (default: {PRIOR_WEIGHT:g})",
     )  # fmt: skip
-    fail.add_argument("--failures", type=int, metavar="K", help="failures seen; with --node-days, in place of --rate")
+    fail.add_argument(
+        "--failures", type=int, metavar="K", help="failures seen; with --node-days, in place of --rate"
+    )
     fail.add_argument("--node-days", type=float, metavar="D", help="node-days in which they were seen")
     fail.add_argument(
         "--class", dest="classes", action="append", default=[], metavar="NAME:SHARE:MEAN[:LAW[:CV[:TIER]]]",
         help="a recovery class, its share of failures, its recovery time; may be repeated"
         " (default: the paper's process:0.3:141s, pod:0.6:262s, job:0.1:307s)",
     )  # fmt: skip
-    fail.add_argument("--mttr", metavar="TIME", help="one recovery time for all failures, in place of classes")
+    fail.add_argument(
+        "--mttr", metavar="TIME", help="one recovery time for all failures, in place of classes"
+    )
     fail.add_argument(
         "--domain", dest="domains", action="append", default=[], metavar="NAME:NODES:RATE:MEAN[:TIER]",
         help="nodes that fail together; RATE per domain and day; may be repeated",
@@ -57,22 +66,47 @@ def add_options(parser: ArgumentParser) -> None:
         "--law", default="exponential", metavar="LAW",
         help="time between failures: exponential, weibull:SHAPE, mixture:SHARE:SHORT (short mean over mean)",
     )  # fmt: skip
-    fail.add_argument("--queue", metavar="MEAN[:LAW[:CV]]", help="queue that recoveries of pods and jobs wait in")
+    fail.add_argument(
+        "--queue", metavar="MEAN[:LAW[:CV]]", help="queue that recoveries of pods and jobs wait in"
+    )
     fail.add_argument("--idle-recovery", action="store_true", help="nothing fails while the job recovers")
-    fail.add_argument("--spares", type=int, metavar="N", help="spare nodes (default: a broken node is replaced at once)")
-    fail.add_argument("--repair", default="24 h", metavar="TIME", help="repair time of a node, with --spares (default: 24 h)")
+    fail.add_argument(
+        "--spares", type=int, metavar="N", help="spare nodes (default: a broken node is replaced at once)"
+    )
+    fail.add_argument(
+        "--repair",
+        default="24 h",
+        metavar="TIME",
+        help="repair time of a node, with --spares (default: 24 h)",
+    )
     save = parser.add_argument_group("checkpoints; lists by commas, nearest tier first")
     save.add_argument("--save", metavar="TIME[,…]", help="blocking part of a save (default: 30 s)")
-    save.add_argument("--copy", metavar="TIME[,…]", help="background copy until a save is durable (default: 0 s)")
-    save.add_argument("--slowdown", type=float, default=0.0, metavar="X", help="slowdown of steps while copying, 0.02 = 2 %%")
+    save.add_argument(
+        "--copy", metavar="TIME[,…]", help="background copy until a save is durable (default: 0 s)"
+    )
+    save.add_argument(
+        "--slowdown",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="slowdown of steps while copying, 0.02 = 2 %%",
+    )
     save.add_argument(
         "--storage", action="append", default=[], metavar="NAME:NODE_BW[:TOTAL_BW[:SNAPSHOT_BW]]",
         help="a tier by its bandwidths, in place of --save and --copy; with SNAPSHOT_BW its saves are asynchronous",
     )  # fmt: skip
     save.add_argument("--checkpoint-size", metavar="BYTES", help="size of a checkpoint, for --storage")
-    save.add_argument("--model", metavar="MODEL", help="preset whose size gives the checkpoint's, in place of --checkpoint-size")
-    save.add_argument("--precision", default="bf16", metavar="P", help="training recipe of --model (default: bf16)")
-    save.add_argument("--shards", type=int, metavar="N", help="ranks that write distinct shards (default: all GPUs)")
+    save.add_argument(
+        "--model",
+        metavar="MODEL",
+        help="preset whose size gives the checkpoint's, in place of --checkpoint-size",
+    )
+    save.add_argument(
+        "--precision", default="bf16", metavar="P", help="training recipe of --model (default: bf16)"
+    )
+    save.add_argument(
+        "--shards", type=int, metavar="N", help="ranks that write distinct shards (default: all GPUs)"
+    )
     save.add_argument("--gpus-per-node", type=int, default=8, metavar="N", help="GPUs in a node (default: 8)")
 
 
@@ -127,9 +161,13 @@ def _classes(arguments: Namespace, tiers: int) -> tuple[RecoveryClass, ...]:
         ]
     shares = [part for _, part, _, _ in given]
     if abs(sum(shares) - 1) > 1e-6:
-        raise BadValue("--class", ", ".join(f"{part:g}" for part in shares), "shares of the classes must add to one")
+        raise BadValue(
+            "--class", ", ".join(f"{part:g}" for part in shares), "shares of the classes must add to one"
+        )
     return tuple(
-        RecoveryClass(name=name, rate=_part(total, part), recovery=recovery, tier=tier, queues=name != "process")
+        RecoveryClass(
+            name=name, rate=_part(total, part), recovery=recovery, tier=tier, queues=name != "process"
+        )
         for name, part, recovery, tier in given
     )
 
@@ -144,7 +182,9 @@ def _part(total: FailureRate, part: float) -> FailureRate:
 def _class(text: str) -> tuple[str, float, RecoveryTime, int]:
     name, *rest = text.split(":")
     if len(rest) not in {2, 3, 4, 5}:
-        raise BadValue("--class", text, "write NAME:SHARE:MEAN[:LAW[:CV[:TIER]]], for example pod:0.6:262s:lognormal:1:1")
+        raise BadValue(
+            "--class", text, "write NAME:SHARE:MEAN[:LAW[:CV[:TIER]]], for example pod:0.6:262s:lognormal:1:1"
+        )
     tier = int(_number(rest[4], "--class")) if len(rest) == 5 else 0
     share = _number(rest[0], "--class")
     if not 0 <= share <= 1:
@@ -199,8 +239,14 @@ def _list(text: str, field: str) -> tuple[float, ...]:
 def _storage(text: str) -> CheckpointTier:
     name, *rates = text.split(":")
     if not 1 <= len(rates) <= 3:
-        raise BadValue("--storage", text, "write NAME:NODE_BW[:TOTAL_BW[:SNAPSHOT_BW]], for example 'remote:2 GB/s:200 GB/s'")
-    node, total, snapshot = ([units.parse(r, "B/s", field="--storage") for r in rates] + [math.inf, math.inf])[:3]
+        raise BadValue(
+            "--storage",
+            text,
+            "write NAME:NODE_BW[:TOTAL_BW[:SNAPSHOT_BW]], for example 'remote:2 GB/s:200 GB/s'",
+        )
+    node, total, snapshot = (
+        [units.parse(r, "B/s", field="--storage") for r in rates] + [math.inf, math.inf]
+    )[:3]
     return CheckpointTier(
         name=name,
         node_bandwidth=node,
@@ -210,7 +256,9 @@ def _storage(text: str) -> CheckpointTier:
     )
 
 
-def _storage_times(arguments: Namespace, tiers: tuple[CheckpointTier, ...]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _storage_times(
+    arguments: Namespace, tiers: tuple[CheckpointTier, ...]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     if arguments.save or arguments.copy:
         raise BadValue("--save", arguments.save or arguments.copy, "give --storage, or --save and --copy")
     size = _size(arguments)

@@ -44,23 +44,39 @@ def configure(parser: ArgumentParser) -> None:
     seen = parser.add_argument_group("observed")
     seen.add_argument("--failures", type=int, metavar="K", help="failures in all")
     seen.add_argument("--count", metavar="CLASS=K[,…]", help="failures by class, in place of --failures")
-    seen.add_argument("--node-days", type=float, metavar="D", help="node-days in which they would have been seen")
-    seen.add_argument("--possible-node-days", type=float, metavar="D", help="node-days of the window, for the coverage")
+    seen.add_argument(
+        "--node-days", type=float, metavar="D", help="node-days in which they would have been seen"
+    )
+    seen.add_argument(
+        "--possible-node-days", type=float, metavar="D", help="node-days of the window, for the coverage"
+    )
     seen.add_argument("--events", metavar="FILE", help="failure events, CSV; - is standard input")
     seen.add_argument("--exposure", metavar="FILE", help="node-days by node, CSV, with --events")
     seen.add_argument("--prometheus", metavar="URL", help="a live server")
     seen.add_argument("--profile", metavar="P", help="the pool, with --prometheus")
     held = parser.add_argument_group("assumed")
-    held.add_argument("--assumed", type=float, default=0.005, metavar="R", help="failures per node-day (default: 0.005)")
     held.add_argument(
-        "--shares", metavar="CLASS=P[,…]", help="class shares (default: the paper's process=0.3,pod=0.6,job=0.1)"
+        "--assumed", type=float, default=0.005, metavar="R", help="failures per node-day (default: 0.005)"
     )
-    held.add_argument("--prior-weight", type=float, default=0.0, metavar="W", help="failures that it is worth (default: 0)")
+    held.add_argument(
+        "--shares",
+        metavar="CLASS=P[,…]",
+        help="class shares (default: the paper's process=0.3,pod=0.6,job=0.1)",
+    )
+    held.add_argument(
+        "--prior-weight", type=float, default=0.0, metavar="W", help="failures that it is worth (default: 0)"
+    )
     ask = parser.add_argument_group("answer")
-    ask.add_argument("--level", type=float, default=0.9, metavar="P", help="level of intervals (default: 0.9)")
-    ask.add_argument("--alarm", type=float, default=0.05, metavar="P", help="chance of a false alarm (default: 0.05)")
+    ask.add_argument(
+        "--level", type=float, default=0.9, metavar="P", help="level of intervals (default: 0.9)"
+    )
+    ask.add_argument(
+        "--alarm", type=float, default=0.05, metavar="P", help="chance of a false alarm (default: 0.05)"
+    )
     ask.add_argument("--live", action="store_true", help="judge by the e-value, for looking again and again")
-    ask.add_argument("--check", action="store_true", help=f"exit {CONTRADICTED} when an assumption is contradicted")
+    ask.add_argument(
+        "--check", action="store_true", help=f"exit {CONTRADICTED} when an assumption is contradicted"
+    )
     output.add_options(parser)
 
 
@@ -104,7 +120,9 @@ def _observed(arguments: Namespace) -> Observed:
     if arguments.prometheus is not None:
         return _live(arguments.prometheus, arguments.profile)
     if arguments.events is not None:
-        return rates_files.read(arguments.events, arguments.exposure, arguments.node_days, arguments.possible_node_days)
+        return rates_files.read(
+            arguments.events, arguments.exposure, arguments.node_days, arguments.possible_node_days
+        )
     if arguments.node_days is None:
         raise BadValue("--node-days", None, "give the node-days in which failures would have been seen")
     counts = _pairs(arguments.count, "--count") if arguments.count else {"all": float(arguments.failures)}
@@ -126,13 +144,19 @@ def _live(url: str, profile: str | None) -> Observed:
     for point in entry_points(group=GROUP, name="prometheus"):
         found: Observed = point.load()(url, profile)
         return found
-    raise SourceUnreachable(f"no source for {url!r} is installed; install mofa-advisor[operator], or give --events or --count")
+    raise SourceUnreachable(
+        f"no source for {url!r} is installed; install mofa-advisor[operator], or give --events or --count"
+    )
 
 
 def _assumed(arguments: Namespace, observed: Observed) -> dict[str, float]:
     if set(observed.failures) == {"all"}:
         return {"all": arguments.assumed}
-    shares = _pairs(arguments.shares, "--shares") if arguments.shares else {name: part for name, part, _ in PAPER_SHARES}
+    shares = (
+        _pairs(arguments.shares, "--shares")
+        if arguments.shares
+        else {name: part for name, part, _ in PAPER_SHARES}
+    )
     if abs(sum(shares.values()) - 1) > 1e-6:
         raise BadValue("--shares", arguments.shares, "shares of the classes must add to one")
     return {name: part * arguments.assumed for name, part in shares.items()}
@@ -185,7 +209,9 @@ def _tables(found: Assessment) -> list[Table]:
             Table(
                 title="Mean recovery time",
                 columns=(Column("class"), *(Column(name, unit="s") for name in ("lower", "mean", "upper"))),
-                rows=tuple((name, float(r.low), float(r.mean), float(r.high)) for name, r in found.recoveries.items()),
+                rows=tuple(
+                    (name, float(r.low), float(r.mean), float(r.high)) for name, r in found.recoveries.items()
+                ),
             )
         )
     if found.dispersion is not None:

@@ -17,7 +17,9 @@ from mofa_model.units import DAY
 def read(events: str, exposure: str | None, node_days: float | None, possible: float | None) -> Observed:
     """What the files say was observed."""
     if (exposure is None) == (node_days is None):
-        raise BadValue("--exposure", exposure, "give node-days by node with --exposure, or in all with --node-days")
+        raise BadValue(
+            "--exposure", exposure, "give node-days by node with --exposure, or in all with --node-days"
+        )
     by_node, whole = ({}, possible) if exposure is None else _exposure(exposure, possible)
     failures: dict[str, int] = {}
     nodes: dict[str, int] = {}

@@ -35,10 +35,16 @@ def configure(parser: ArgumentParser) -> None:
     ask = parser.add_argument_group("simulation")
     ask.add_argument("--duration", default="7 d", metavar="TIME", help="length of a run (default: 7 d)")
     ask.add_argument("--runs", type=int, default=400, metavar="N", help="number of runs (default: 400)")
-    ask.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the random numbers (default: 1)")
+    ask.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="seed of the random numbers (default: 1)"
+    )
     ask.add_argument("--interval", type=int, metavar="K", help="steps between saves (default: the best)")
-    ask.add_argument("--every", metavar="1,M,N", help="saves of the nearest tier for one of each tier (default: the best)")
-    ask.add_argument("--timeline", type=int, default=0, metavar="N", help="show the first N stretches of one run")
+    ask.add_argument(
+        "--every", metavar="1,M,N", help="saves of the nearest tier for one of each tier (default: the best)"
+    )
+    ask.add_argument(
+        "--timeline", type=int, default=0, metavar="N", help="show the first N stretches of one run"
+    )
     output.add_options(parser)
 
 
@@ -64,7 +70,9 @@ def run(arguments: Namespace) -> int:
             advance(share - seen[0])
             seen[0] = share
 
-        found = runs.simulate_runs(scenario, duration=duration, count=arguments.runs, seed=arguments.seed, progress=progress)
+        found = runs.simulate_runs(
+            scenario, duration=duration, count=arguments.runs, seed=arguments.seed, progress=progress
+        )
     line = runs.timeline(scenario, duration=duration, seed=arguments.seed) if arguments.timeline else ()
     told = _document(found, float(model.ettr(job, steps, every) / model.available(job)), steps, every, line)
     told["timeline"] = told["timeline"][: arguments.timeline]
@@ -119,7 +127,9 @@ def _every(text: str | None, tiers: int) -> tuple[int, ...] | None:
     return numbers
 
 
-def _document(found: Runs, exact: float, steps: int, every: tuple[int, ...], line: tuple[Stretch, ...]) -> dict[str, Any]:
+def _document(
+    found: Runs, exact: float, steps: int, every: tuple[int, ...], line: tuple[Stretch, ...]
+) -> dict[str, Any]:
     import numpy as np
 
     low, middle, high = (float(x) for x in np.quantile(found.ettr, (0.05, 0.5, 0.95)))
@@ -151,7 +161,9 @@ def _merged(line: tuple[Stretch, ...]) -> list[dict[str, Any]]:
         what = "recovering" if stretch.phase == "recovering" else "training"
         saves = int(stretch.phase == "saving" and not stretch.failure)
         if told and told[-1]["what"] == what and not told[-1]["ended_by"]:
-            told[-1].update(end_s=float(stretch.end), saves=told[-1]["saves"] + saves, ended_by=stretch.failure)
+            told[-1].update(
+                end_s=float(stretch.end), saves=told[-1]["saves"] + saves, ended_by=stretch.failure
+            )
         else:
             told.append(
                 {
@@ -182,11 +194,19 @@ def _tables(told: dict[str, Any]) -> list[Table]:
         Table(
             title="Lost time of a run, on average",
             columns=(Column("to"), Column("time", unit="s"), Column("share", unit="%")),
-            rows=tuple((name, seconds, seconds / told["duration_s"]) for name, seconds in told["lost_s"].items()),
+            rows=tuple(
+                (name, seconds, seconds / told["duration_s"]) for name, seconds in told["lost_s"].items()
+            ),
         ),
     ]
     if told["timeline"]:
-        columns = (Column("start s", unit="s"), Column("end s", unit="s"), Column("what"), Column("saves"), Column("ended by"))
+        columns = (
+            Column("start s", unit="s"),
+            Column("end s", unit="s"),
+            Column("what"),
+            Column("saves"),
+            Column("ended by"),
+        )
         tables.append(
             Table(
                 title="One run",
