@@ -12,6 +12,7 @@ Rules, by what trainers do:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -63,8 +64,10 @@ def stages_of(model: Transformer, strategy: Strategy, rule: str, axes: int = 0) 
     shape = np.broadcast_shapes(
         *(np.shape(x) for x in (model.layers, dense, strategy.pp, strategy.vpp, layer, head))
     )
-    keys, inverse = _distinct([c.reshape(-1) for c in columns])
-    tables = [_kinds(rule, all_dense, *key) for key in keys]
+    flat = [c.reshape(-1) for c in columns]
+    first, inverse = distinct(flat)
+    keys = np.stack([column[first] for column in flat], axis=1)
+    tables = [_kinds(rule, all_dense, *key) for key in keys.tolist()]
     width = max(len(table) for table in tables)
     padded = np.zeros((6, width, len(tables)))
     for index, table in enumerate(tables):
@@ -75,8 +78,12 @@ def stages_of(model: Transformer, strategy: Strategy, rule: str, axes: int = 0) 
     return Stages(*columns_of_kinds)
 
 
-def _distinct(columns: list[Array]) -> tuple[list[list[float]], NDArray[np.int64]]:
-    """Distinct rows of some columns, and where each row is among them."""
+def distinct(columns: Sequence[Array]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A row of each distinct combination of columns, and the position of every row among these.
+
+    >>> [x.tolist() for x in distinct([np.array([8.0, 1.0, 8.0]), np.array([2.0, 2.0, 2.0])])]
+    [[1, 2], [1, 0, 1]]
+    """
     key = np.zeros(columns[0].shape, dtype=np.int64)
     for column in columns:
         # One number in all rows is the rule. Small whole numbers need no sorting: they are their own place.
@@ -92,7 +99,7 @@ def _distinct(columns: list[Array]) -> tuple[list[list[float]], NDArray[np.int64
     rank = np.cumsum(there) - 1
     first = np.zeros(int(rank[-1]) + 1, dtype=np.int64)
     first[rank[key]] = np.arange(len(key))
-    return np.stack([column[first] for column in columns], axis=1).tolist(), rank[key]
+    return first, rank[key]
 
 
 def axes_of(*described: Any) -> int:

@@ -1,1 +1,41 @@
-"""Search"""
+"""Finds the best of all legal strategies, and accounts for every one that it does not take.
+
+May import: estimate, reliability and what stands below; numpy and the standard library. Imported by: advice, verbs.
+
+    axes         the axes and the values on each
+    constraints  what fixes, lists or bounds an axis, as people write it
+    frameworks   what a trainer can run (frameworks.toml)
+    rules        what makes a combination legal; verdict names the reasons
+    space        enumerates legal shapes and their features, and counts the rest
+    blocks       cuts them into blocks, and blocks into what strategies share
+    local        what one device does, on the distinct local shapes
+    price        memory first, then time
+    rank         keeps the best of the stream
+    explore      walks node counts and precisions; the entry
+
+A strategy that is not chosen is counted once: raw = searched + pruned + rejected.
+"""
+
+from mofa_model.search.constraints import Constraint, parse_constraint
+from mofa_model.search.explore import Candidate, NearMiss, Problem, Question, Ranking, search
+from mofa_model.search.frameworks import Framework, framework, frameworks
+from mofa_model.search.rank import Score
+from mofa_model.search.verdict import LIFTABLE, MEANING, Reason
+
+__all__ = [
+    "LIFTABLE",
+    "MEANING",
+    "Candidate",
+    "Constraint",
+    "Framework",
+    "NearMiss",
+    "Problem",
+    "Question",
+    "Ranking",
+    "Reason",
+    "Score",
+    "framework",
+    "frameworks",
+    "parse_constraint",
+    "search",
+]

@@ -93,7 +93,9 @@ class Axes:
         return chosen
 
 
-SHAPE: Final = ("nodes", "tp", "context", "pp", "mbs", "pipeline", "ep", "etp", "chunks")
+OUTER: Final = ("precision", "nodes")
+"""Axes that are walked one value at a time."""
+SHAPE: Final = ("tp", "context", "pp", "mbs", "pipeline", "ep", "etp", "chunks")
 """Axes that fix degrees; enumerated first, in this order."""
 FEATURES: Final = (
     "sp",
@@ -109,6 +111,7 @@ FEATURES: Final = (
 )
 """Axes of features, each beside every shape."""
 SIMPLICITY: Final = (
+    "precision",
     "graphs",
     "offload",
     "optimizer",
@@ -132,13 +135,20 @@ SIMPLICITY: Final = (
 """Order of significance of ties: the first axis decides first."""
 
 
-def default_axes(model: Transformer, nodes: Iterable[int], gpus_per_node: int) -> Axes:
+def default_axes(
+    model: Transformer,
+    nodes: Iterable[int],
+    gpus_per_node: int,
+    precisions: Iterable[str] = ("bf16",),
+    module_sets: tuple[frozenset[str], ...] = (),
+) -> Axes:
     """Every value that the search tries by default."""
     counts = tuple(nodes)
     experts = model.experts
     deepest = int(model.layers) + 2
     stages = [p for p in range(1, deepest + 1) if any((n * gpus_per_node) % p == 0 for n in counts)]
     values: dict[str, tuple[Any, ...]] = {
+        "precision": tuple(precisions),
         "nodes": counts,
         "tp": TENSOR,
         "context": (
@@ -165,7 +175,7 @@ def default_axes(model: Transformer, nodes: Iterable[int], gpus_per_node: int) -
                 for group in (0, IN_NODE)
             ),
         ),
-        "recompute": recomputations(model),
+        "recompute": recomputations(model, module_sets),
         "offload": (False, True),
         "optimizer": (Placement.DEVICE, Placement.HOST),
         "tensor_overlap": (False, True),
@@ -177,25 +187,29 @@ def default_axes(model: Transformer, nodes: Iterable[int], gpus_per_node: int) -
     return Axes({name: values[name] for name in SIMPLICITY})
 
 
-def recomputations(model: Transformer) -> tuple[Recomputation, ...]:
-    """None, the sets of modules that make sense for a model, and whole layers; cheapest in time first."""
-    latent = isinstance(model.attention, LatentAttention)
-    if model.experts is None:
-        sets = [["core_attn"], ["layernorm"], ["mlp_act"], ["layernorm", "mlp_act"], ["mlp"]]
-        sets += [["core_attn", "layernorm", "mlp_act"], ["layernorm", "mlp"]]
-    else:
-        sets = [["core_attn"], ["layernorm"], ["moe_act"], ["layernorm", "moe_act"], ["moe"]]
-    if latent:
-        sets += [
-            ["mla_up_proj"],
-            ["layernorm", "mla_up_proj", "mlp_act" if model.experts is None else "moe_act"],
-        ]
+def recomputations(
+    model: Transformer, module_sets: tuple[frozenset[str], ...] = ()
+) -> tuple[Recomputation, ...]:
+    """None, sets of modules (a trainer's own, or those that make sense for the model), and whole layers."""
+    sets = module_sets or tuple(frozenset(some) for some in _module_sets(model))
     return (
         Recomputation(Recompute.NONE, NO_MODULES, 0),
-        *(Recomputation(Recompute.SELECTIVE, frozenset(modules), 0) for modules in sets),
+        *(Recomputation(Recompute.SELECTIVE, modules, 0) for modules in sets),
         *(Recomputation(Recompute.FULL, NO_MODULES, n) for n in RECOMPUTED),
         Recomputation(Recompute.FULL, NO_MODULES, 0),
     )
+
+
+def _module_sets(model: Transformer) -> list[list[str]]:
+    activation = "mlp_act" if model.experts is None else "moe_act"
+    sets = [["core_attn"], ["layernorm"], [activation], ["layernorm", activation]]
+    if model.experts is None:
+        sets += [["core_attn", "layernorm", "mlp_act"], ["mlp"], ["layernorm", "mlp"]]
+    else:
+        sets += [["moe"]]
+    if isinstance(model.attention, LatentAttention):
+        sets += [["mla_up_proj"], ["layernorm", "mla_up_proj", activation]]
+    return sets
 
 
 def virtual_stages(layers: int) -> tuple[int, ...]:

@@ -114,7 +114,7 @@ def blocks_of(axes: Axes, given: Given, shapes: Shapes, features: Features) -> I
         for first in range(0, len(members), BLOCK):
             picked = members[first : first + BLOCK]
             rows = {name: column[picked] for name, column in shapes.rows.items()}
-            layout = Strategy(**{name: rows[name] for name in DEGREES}, schedule=schedule)
+            layout = varied(Strategy(schedule=schedule), **{name: rows[name] for name in DEGREES})
             allowed = {name: ok[:, picked] for name, ok in features.allowed.items()}
             idle = {name: mask[picked] for name, mask in features.idle.items()}
             overlaps = tuple(_overlaps(axes, allowed, idle))
@@ -177,7 +177,7 @@ def _state(axes: Axes, given: Given, block: Block, level: Sharding) -> State:
         level=base,
         held=_stacked([held.total for held, _ in rows], shape),
         parked=parked,
-        host=None if parked is None else host_bytes(c, parked, 0.0),
+        host=None if parked is None else np.asarray(host_bytes(c, parked, 0.0)),
         collective=_stacked([sent.collective for _, sent in rows], shape[1:]),
         optimizer=_stacked([sent.optimizer for _, sent in rows], shape[1:]),
         embedding=rows[0][1].embedding,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mofa_model.errors import UnknownName
 from mofa_model.search.axes import Axes
-from mofa_model.strategy import Placement
+from mofa_model.strategy import Placement, Recompute
 
 ANY: Final = "any"
 _FLAGS: Final = {
@@ -36,6 +36,11 @@ class Framework:
     def uneven(self) -> str:
         """How layers may be dealt to stages: none, slots or any."""
         return str(self.given.get("uneven", "any"))
+
+    @property
+    def module_sets(self) -> tuple[frozenset[str], ...]:
+        """Sets of modules that selective recomputation has here, where they are not the usual ones."""
+        return tuple(frozenset(some) for some in self.given.get("module_sets", ()))
 
     def shards_in_pipeline(self, level: str) -> bool:
         """Whether a ZeRO level runs with more than one pipeline stage."""
@@ -74,7 +79,7 @@ class Framework:
 
     def _recomputes(self, value: Any) -> bool:
         g = self.given
-        known = value.modules <= set(g.get("modules", value.modules))
+        known = value.mode is not Recompute.SELECTIVE or value.modules <= set(g.get("modules", value.modules))
         whole = value.layers == 0 or g.get("recompute_layers", True)
         return value.mode.value in g.get("recompute", (value.mode.value,)) and known and whole
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mofa_model.estimate.layer import LayerTime, layer_times
 from mofa_model.estimate.stage import head_time
 from mofa_model.estimate.stored import StoredLayer, stored_layers
+from mofa_model.placement import distinct
 from mofa_model.search.rules import Rows
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import ContextMode, Strategy
@@ -64,18 +65,15 @@ class Locals:
 
     def __init__(self, workload: Workload, cluster: Cluster, rows: Rows) -> None:
         self._workload, self._cluster = workload, cluster
-        key = (~rows["ring"]).astype(float)
-        for name in LOCAL:
-            key = key * 4096.0 + rows[name]
-        _, first, self.position = np.unique(key, return_index=True, return_inverse=True)
+        first, self.position = distinct([(~rows["ring"]).astype(float), *(rows[name] for name in LOCAL)])
         rings = rows["ring"][first]
-        # np.unique sorts, and rings have the smaller keys: all rings come first.
-        parts = ((first[rings], ContextMode.RING), (first[~rings], ContextMode.ALL_TO_ALL))
+        # `distinct` goes by the first column first: all rings stand before the others.
         self._shapes = tuple(
-            Strategy(**{name: rows[name][some] for name in LOCAL}, context_mode=mode)
-            for some, mode in parts
-            if len(some)
+            _shape({name: rows[name][some] for name in LOCAL}, mode)
+            for some, mode in ((first[rings], ContextMode.RING), (first[~rings], ContextMode.ALL_TO_ALL))
+            if some.size
         )
+        self._sizes = [int(np.count_nonzero(rings)), int(np.count_nonzero(~rings))]
         self._asked: dict[Hashable, Any] = {}
 
     def times(self, work: Strategy) -> Times:
@@ -104,6 +102,10 @@ class Locals:
 
     def _stored(self, work: Strategy) -> Stored:
         return stored_layers(self._workload, self._cluster.calibration.memory, work)
+
+
+def _shape(degrees: dict[str, Any], mode: ContextMode) -> Strategy:
+    return Strategy(**degrees, context_mode=mode)
 
 
 def _sums(layer: LayerTime) -> LayerSums:

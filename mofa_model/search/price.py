@@ -27,7 +27,8 @@ from mofa_model.search.rank import Leaders
 from mofa_model.search.rules import Given
 from mofa_model.search.space import Features, Shapes
 from mofa_model.search.verdict import Reason
-from mofa_model.strategy import Sharding
+from mofa_model.spec import Cluster
+from mofa_model.strategy import Sharding, Strategy
 
 NEAR: Final = 1.15
 """Strategies that would fit with 15 % more memory are priced as well, to say what more memory would give."""
@@ -63,6 +64,7 @@ def price(
         states = states_of(axes, given, block)
         for work in works_of(axes, block):
             fitting = _fitting(given, block, states, work, local, rejected)
+            leaders.searched += sum(_counted(fit.fits, block) for fit in fitting)
             wanted = [np.any(f.fits if f.near is None else f.fits | (f.near > 0), axis=0) for f in fitting]
             columns = np.flatnonzero(np.logical_or.reduce(wanted))
             if len(columns):
@@ -131,36 +133,59 @@ def _time(
     stages = Stages(*(np.take(getattr(block.stages, name), columns, axis=-1) for name in _STAGES))
     picked = varied(work.strategy, **{name: getattr(block.layout, name)[columns] for name in DEGREES})
     m, position = block.rows["micro_batches"][columns], local.position[block.members[columns]]
-    held = [
-        (f, *(np.take(x, columns, axis=1) for x in (f.state.collective, f.state.optimizer, f.fits)))
-        for f in fitting
-    ]
-    start = block.index[columns] + work.offset
     for overlap in block.overlaps:
-        ok = overlap.ok[columns]
         s = varied(picked, **overlap.flags)
         stage = stage_times(w, c, s, stages, *spread(local.times(s), position))
         pipeline, hops = pipeline_times(w, c, s, stage, m)
-        index = start + overlap.offset[columns]
-        for fit, collective, optimizer, fits in held:
-            level = varied(fit.state.level, data_overlap=s.data_overlap)
-            step = step_terms(
-                c,
-                stage,
-                micro_batches=m,
-                pipeline=pipeline,
-                hops=hops,
-                data=exposed_time(c, level, collective, stage.slowest, m),
-                embedding=_some(fit.state.embedding, columns),
-                optimizer=optimizer,
-            ).total
-            leaders.offer(step, index, fit.state, columns, fits if ok.all() else fits & ok)
-            if fit.near is not None:
-                leaders.miss(step, index, fit.state, np.where(ok, np.take(fit.near, columns, axis=1), 0.0))
+        # What the pipeline alone takes longer than the last of the leaders cannot be among them.
+        hopeful = np.flatnonzero(overlap.ok[columns] & (pipeline + hops <= leaders.horizon))
+        if len(hopeful):
+            here = _Timed(
+                columns[hopeful],
+                _picked(stage.slowest, hopeful),
+                _picked(pipeline, hopeful),
+                _picked(hops, hopeful),
+                m[hopeful],
+                block.index[columns[hopeful]] + (work.offset + overlap.offset[columns[hopeful]]),
+            )
+            for fit in fitting:
+                _step(c, varied(fit.state.level, data_overlap=s.data_overlap), fit, here, leaders)
+
+
+def _step(cluster: Cluster, level: Strategy, fit: _Fit, at: _Timed, leaders: Leaders) -> None:
+    """Whole steps of every state, for columns whose pipelines are known."""
+    state, columns = fit.state, at.columns
+    collective = np.take(state.collective, columns, axis=1)
+    terms = step_terms(
+        cluster,
+        slowest=at.slowest,
+        micro_batches=at.micro_batches,
+        pipeline=at.pipeline,
+        hops=at.hops,
+        data=exposed_time(cluster, level, collective, at.slowest, at.micro_batches),
+        embedding=_picked(state.embedding, columns),
+        optimizer=np.take(state.optimizer, columns, axis=1),
+    )
+    step = np.asarray(terms.total)
+    leaders.offer(step, at.index, state, columns, np.take(fit.fits, columns, axis=1))
+    if fit.near is not None:
+        leaders.miss(step, at.index, state, np.take(fit.near, columns, axis=1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """Columns whose pipelines are known."""
+
+    columns: Array
+    slowest: Array
+    pipeline: Array
+    hops: Array
+    micro_batches: Array
+    index: NDArray[np.int64]
 
 
 _STAGES: Final = ("count", "position", "dense_layers", "expert_layers", "embedding", "head")
 
 
-def _some(value: Any, columns: Array) -> Any:
+def _picked(value: Any, columns: Array) -> Any:
     return value[columns] if np.ndim(value) else value

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,8 @@ def by_step_time() -> Score:
     return Score(of=lambda step, _: step)
 
 
-class Missed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Missed:
     """A strategy that almost fits."""
 
     step: float
@@ -62,15 +63,19 @@ class Leaders:
     index: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Their raw indices."""
     searched: int = 0
-    """Strategies offered that fit."""
+    """Strategies that fit."""
     missed: Missed = field(default_factory=lambda: Missed(np.inf, -1, 0.0))
     """The fastest that did not fit by a little."""
     cut: float = np.inf
     """Step time above which nothing can be among the best. [s]"""
 
+    @property
+    def horizon(self) -> float:
+        """Step time above which nothing is worth looking at. [s]"""
+        return max(self.cut, self.missed.step)
+
     def offer(self, step: Array, index: Array, state: State, columns: Array, fits: Array) -> None:
         """Take what fits, [states, columns], and is better than what is here."""
-        self.searched += int(np.count_nonzero(fits))
         chosen = fits & (step <= self.cut)
         if chosen.any():
             group, column = np.nonzero(chosen)
@@ -91,7 +96,7 @@ class Leaders:
             (int(index[c] + state.offset[g, 0]), float(near[g, c]))
             for g, c in zip(group, column, strict=True)
         )
-        if (best, *found) < (self.missed.step, self.missed.index, self.missed.memory):
+        if (best, found[0]) < (self.missed.step, self.missed.index):
             self.missed = Missed(best, *found)
 
     def _take(self, step: Array, index: Array, replicas: Array) -> None:

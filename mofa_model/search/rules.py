@@ -178,7 +178,12 @@ SHAPE_RULES: Final[Mapping[str, tuple[tuple[Reason, Rule], ...]]] = {
 """Rules of degrees by the axis after which they can be asked."""
 
 
-def sequence_parallel_bad(value: bool, r: Rows, g: Given) -> list[tuple[Reason, Mask]]:
+Found = list[tuple[Reason, Mask]]
+"""Reasons against a value on an axis of features, with the rows they hold for."""
+
+
+def sequence_parallel_bad(value: bool, r: Rows, g: Given) -> Found:
+    """What stands against sequence parallelism, or against none."""
     tokens = g.workload.training.sequence / r["cp"]
     if value:
         return [(Reason.NOT_DIVISIBLE, np.mod(tokens, r["tp"]) != 0)]
@@ -186,7 +191,8 @@ def sequence_parallel_bad(value: bool, r: Rows, g: Given) -> list[tuple[Reason, 
     return [(Reason.SEQUENCE_PARALLEL_NEEDED, (r["tp"] > 1) & mixed)]
 
 
-def sharding_bad(value: Shard, r: Rows, g: Given) -> list[tuple[Reason, Mask]]:
+def sharding_bad(value: Shard, r: Rows, g: Given) -> Found:
+    """What stands against a ZeRO level and its shard group."""
     found = []
     if not g.framework.shards_in_pipeline(value.level.value):
         found.append((Reason.NOT_IN_FRAMEWORK, r["pp"] > 1))
@@ -197,13 +203,15 @@ def sharding_bad(value: Shard, r: Rows, g: Given) -> list[tuple[Reason, Mask]]:
     return found
 
 
-def recompute_bad(value: Recomputation, r: Rows, _: Given) -> list[tuple[Reason, Mask]]:
+def recompute_bad(value: Recomputation, r: Rows, _: Given) -> Found:
+    """What stands against recomputing some layers of a stage: that they are all."""
     if value.mode is Recompute.FULL and value.layers:
         return [(Reason.DUPLICATE, value.layers >= r["deepest"])]
     return []
 
 
-def hops_bad(value: bool, r: Rows, g: Given) -> list[tuple[Reason, Mask]]:
+def hops_bad(value: bool, r: Rows, g: Given) -> Found:
+    """What stands against overlapping pipeline hops: a trainer that cannot."""
     if not value:
         return []
     kinds = {
@@ -219,7 +227,7 @@ def hops_bad(value: bool, r: Rows, g: Given) -> list[tuple[Reason, Mask]]:
     return [(Reason.NOT_IN_FRAMEWORK, blocked & (r["pp"] > 1))]
 
 
-FEATURE_RULES: Final[Mapping[str, Callable[[Any, Rows, Given], list[tuple[Reason, Mask]]]]] = {
+FEATURE_RULES: Final[Mapping[str, Callable[[Any, Rows, Given], Found]]] = {
     "sp": sequence_parallel_bad,
     "sharding": sharding_bad,
     "recompute": recompute_bad,

@@ -23,6 +23,7 @@ from mofa_model.search.axes import FEATURES, SHAPE, Axes
 from mofa_model.search.rules import Given, Mask, Rows
 from mofa_model.search.verdict import Reason
 from mofa_model.strategy import Strategy
+from mofa_model.units import Numeric
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +55,16 @@ class Features:
 
 
 def shapes_of(axes: Axes, given: Given, nodes: int) -> Shapes:
-    """Degrees of every legal shape on a number of nodes."""
+    """Degrees of every legal shape on a number of nodes, at the precision of the question."""
     strides, rejected = axes.strides(), Counter[Reason]()
-    left = axes.raw // len(axes["nodes"])
+    recipe = given.workload.training.precision.name
+    start = sum(
+        axes[name].index(value) * strides[name] for name, value in (("nodes", nodes), ("precision", recipe))
+    )
+    left = axes.raw // (len(axes["nodes"]) * len(axes["precision"]))
     rows: Rows = {"gpus": np.full(1, float(nodes * given.cluster.gpus_per_node))}
-    index = np.full(1, axes["nodes"].index(nodes) * strides["nodes"], dtype=np.int64)
-    for axis in SHAPE[1:]:
+    index = np.full(1, start, dtype=np.int64)
+    for axis in SHAPE:
         values = axes[axis]
         left //= len(values)
         size = len(index)
@@ -96,13 +101,13 @@ def _columns(axis: str, values: tuple[Any, ...], position: NDArray[Any], rows: R
 def _derived(rows: Rows, given: Given) -> Rows:
     """Numbers that the rules of features ask for."""
     ranks = rows["dp"] * rows["cp"]
-    copies = ranks
+    copies: Numeric = ranks
     if given.workload.model.experts is not None:
         copies = expert_data_ranks(ranks, rows["tp"], rows["ep"], rows["etp"])
     layout = Strategy(pp=rows["pp"], vpp=rows["vpp"])
     stages = stages_of(given.workload.model, layout, given.cluster.calibration.placement)
     deepest = np.broadcast_to(np.max(stages.layers, axis=0), ranks.shape) if len(ranks) else ranks
-    return {"ranks": ranks, "copies": copies, "deepest": deepest}
+    return {"ranks": ranks, "copies": np.asarray(copies), "deepest": deepest}
 
 
 def features_of(axes: Axes, given: Given, shapes: Shapes) -> Features:

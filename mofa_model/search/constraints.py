@@ -1,0 +1,213 @@
+"""Constraints as people write them: each fixes, lists or bounds one axis, or bounds a number that follows from axes.
+
+    tp=8   pp=4,8,16   mbs<=4   vpp=2..8   dp>=64   schedule=1f1b,interleaved   cp-mode=ring
+    recompute=none,selective:core_attn,full:2   sharding=distributed,zero3@node   optimizer=device   offload=none   sp=true
+
+The words are those of a strategy's text. A number that is fixed or listed need not be one that the search tries by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mofa_model.errors import BadValue, UnknownName
+from mofa_model.search.axes import IN_NODE, Axes, Context, Pipeline, Recomputation, Shard
+from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Schedule, Sharding
+from mofa_model.strategy_text import parse_strategy
+
+_FORM: Final = re.compile(r"\s*([a-z_-]+)\s*(<=|>=|=)\s*(\S.*?)\s*", re.IGNORECASE)
+_FIELD: Final = "constraint"
+_FAR: Final = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One constraint, read."""
+
+    key: str
+    """What it is about."""
+    words: tuple[str, ...]
+    """Values that are listed; empty where a range is given."""
+    low: int = 0
+    """Least, where a range is given."""
+    high: int = _FAR
+    """Most, where a range is given."""
+
+    def admits(self, number: int) -> bool:
+        """Whether a number is inside."""
+        return number in self.numbers() if self.words else self.low <= number <= self.high
+
+    def numbers(self) -> tuple[int, ...]:
+        """The listed values as numbers."""
+        return tuple(_whole(self.key, word) for word in self.words)
+
+
+def parse_constraint(text: str) -> Constraint:
+    """A constraint from its text.
+
+    >>> parse_constraint("mbs<=4").high
+    4
+    """
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise BadValue(_FIELD, text, "write it like tp=8, pp=4,8,16 or mbs<=4")
+    key, sign, rest = match.group(1).lower().replace("_", "-"), match.group(2), match.group(3).lower()
+    if key not in _APPLY and key not in DERIVED:
+        raise UnknownName(_FIELD, key, [*_APPLY, *DERIVED])
+    span = re.fullmatch(r"(\d+)\.\.(\d+)", rest)
+    if sign == "=" and span is None:
+        return Constraint(key, tuple(word.strip() for word in rest.split(",")))
+    if key not in _NUMBERS and key not in DERIVED:
+        raise BadValue(f"{_FIELD}.{key}", text, "list its values after an equals sign")
+    if span is not None:
+        return Constraint(key, (), _whole(key, span.group(1)), _whole(key, span.group(2)))
+    bound = _whole(key, rest)
+    return Constraint(key, (), high=bound) if sign == "<=" else Constraint(key, (), low=bound)
+
+
+def constrained(
+    axes: Axes, constraints: Iterable[Constraint]
+) -> tuple[Axes, Mapping[str, tuple[float, float]]]:
+    """The axes that constraints leave, and the bounds of derived numbers."""
+    values, bounds = dict(axes.values), dict[str, tuple[float, float]]()
+    for constraint in constraints:
+        if constraint.key in DERIVED:
+            name = DERIVED[constraint.key]
+            low, high = bounds.get(name, (0.0, float("inf")))
+            listed = constraint.numbers() or (constraint.low, constraint.high)
+            bounds[name] = (max(low, float(min(listed))), min(high, float(max(listed))))
+            continue
+        axis, narrow = _APPLY[constraint.key]
+        if axis not in values:
+            continue
+        left = narrow(constraint, values[axis])
+        if not left:
+            right = f"it leaves no value; there are {', '.join(_shown(v) for v in values[axis])}"
+            raise BadValue(f"{_FIELD}.{constraint.key}", ",".join(constraint.words) or "the range", right)
+        values[axis] = left
+    return Axes(values), bounds
+
+
+DERIVED: Final = {"dp": "dp", "micro-batches": "micro_batches"}
+"""Numbers that follow from axes and can be bounded; a list bounds from its least to its most."""
+
+
+def _plain_numbers(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return c.numbers() if c.words else tuple(v for v in values if c.admits(v))
+
+
+def _sizes(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not c.words:
+        return tuple(v for v in values if c.admits(v.size))
+    modes = dict.fromkeys(v.mode for v in values)
+    return tuple(
+        Context(mode, size) for size in c.numbers() for mode in ((ContextMode.RING,) if size == 1 else modes)
+    )
+
+
+def _virtual(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not c.words:
+        return tuple(v for v in values if c.admits(v.virtual))
+    plain = tuple(v for v in values if v.virtual == 1 and 1 in c.numbers())
+    return plain + tuple(Pipeline(Schedule.INTERLEAVED, n) for n in c.numbers() if n > 1)
+
+
+def _shards(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    found = []
+    for word in c.words:
+        level, _, group = word.partition("@")
+        chosen = _member(c, level, Sharding)
+        if group:
+            number = IN_NODE if group == "node" else 0 if group == "all" else _whole(c.key, group)
+            found.append(Shard(chosen, number))
+        else:
+            found += [v for v in values if v.level is chosen]
+    return tuple(found)
+
+
+def _recomputed(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for word in c.words:
+        if ":" not in word:
+            mode = _member(c, word, Recompute)
+            found += [v for v in values if v.mode is mode]
+            continue
+        s = parse_strategy(f"recompute={word}", field=_FIELD)
+        found.append(Recomputation(s.recompute, s.recompute_modules, int(s.recompute_layers)))
+    return tuple(found)
+
+
+def _kept(attribute: str, kind: Any) -> Callable[[Constraint, tuple[Any, ...]], tuple[Any, ...]]:
+    def narrow(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        wanted = [_member(c, word, kind) for word in c.words]
+        plain = [v for v in values if attribute == "mode" and v.size == 1]
+        kept = [v for v in values if getattr(v, attribute) in wanted]
+        return tuple(dict.fromkeys([*plain, *kept]))
+
+    return narrow
+
+
+def _members(kind: Any) -> Callable[[Constraint, tuple[Any, ...]], tuple[Any, ...]]:
+    return lambda c, _: tuple(dict.fromkeys(_member(c, word, kind) for word in c.words))
+
+
+def _words(meaning: Mapping[str, Any]) -> Callable[[Constraint, tuple[Any, ...]], tuple[Any, ...]]:
+    def narrow(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        for word in c.words:
+            if word not in meaning:
+                raise BadValue(f"{_FIELD}.{c.key}", word, f"one of {', '.join(meaning)}")
+        wanted = [meaning[word] for word in c.words]
+        return tuple(v for v in values if v in wanted)
+
+    return narrow
+
+
+_TRUTHS: Final = _words({"true": True, "false": False})
+_NUMBERS: Final = ("nodes", "tp", "cp", "pp", "mbs", "vpp", "ep", "etp", "chunks")
+_APPLY: Final[dict[str, tuple[str, Callable[[Constraint, tuple[Any, ...]], tuple[Any, ...]]]]] = {
+    **{name: (name, _plain_numbers) for name in _NUMBERS if name not in {"cp", "vpp"}},
+    "cp": ("context", _sizes),
+    "cp-mode": ("context", _kept("mode", ContextMode)),
+    "vpp": ("pipeline", _virtual),
+    "schedule": ("pipeline", _kept("schedule", Schedule)),
+    "sharding": ("sharding", _shards),
+    "recompute": ("recompute", _recomputed),
+    "sp": ("sp", _TRUTHS),
+    "offload": ("offload", _words({"none": False, "activations": True})),
+    "optimizer": ("optimizer", _words({"device": Placement.DEVICE, "cpu": Placement.HOST})),
+    "graphs": ("graphs", _members(Graphs)),
+    "tp-overlap": ("tensor_overlap", _TRUTHS),
+    "dp-overlap": ("data_overlap", _TRUTHS),
+    "pp-overlap": ("pipeline_overlap", _TRUTHS),
+    "ep-overlap": ("expert_overlap", _TRUTHS),
+}
+"""How each key narrows which axis."""
+
+
+def _member(c: Constraint, word: str, kind: Any) -> Any:
+    for member in kind:
+        if member.value == word:
+            return member
+    raise BadValue(f"{_FIELD}.{c.key}", word, f"one of {', '.join(m.value for m in kind)}")
+
+
+def _whole(key: str, word: str) -> int:
+    if not (word.isascii() and word.isdigit() and 0 < len(word) <= 9) or int(word) < 1:
+        raise BadValue(f"{_FIELD}.{key}", word, "give whole numbers of one or more")
+    return int(word)
+
+
+def _shown(value: Any) -> str:
+    """A value of an axis as a person would write it."""
+    if isinstance(value, Context):
+        return str(value.size)
+    if isinstance(value, Pipeline):
+        return value.schedule.value + (f":{value.virtual}" if value.virtual > 1 else "")
+    if isinstance(value, Shard):
+        return value.level.value + {0: "", IN_NODE: "@node"}.get(value.group, f"@{value.group}")
+    if isinstance(value, Recomputation):
+        return value.mode.value
+    return str(getattr(value, "value", value)).lower()

@@ -1,0 +1,206 @@
+"""The search itself: every node count and precision, all of their strategies, and the best with everything counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from mofa_model.search.axes import IN_NODE, Axes, default_axes
+from mofa_model.search.constraints import Constraint, constrained
+from mofa_model.search.frameworks import Framework, framework
+from mofa_model.search.price import price
+from mofa_model.search.rank import Leaders, Score, by_step_time
+from mofa_model.search.rules import Given
+from mofa_model.search.space import features_of, shapes_of
+from mofa_model.search.verdict import Reason
+from mofa_model.spec import Cluster, Workload
+from mofa_model.strategy import Strategy
+from mofa_model.units import Bytes, Seconds
+
+KEEP = 64
+"""Strategies that are kept for every number of nodes: what is shown, and room for the replay to reorder."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """A model at one precision, with the machines and constants that belong to it."""
+
+    workload: Workload
+    """Model and training."""
+    cluster: Cluster
+    """Machines; the number of devices is not looked at."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """What is searched."""
+
+    problems: tuple[Problem, ...]
+    """One for each precision that may be used."""
+    nodes: tuple[int, ...]
+    """Node counts that may be used."""
+    framework: Framework = field(default_factory=framework)
+    """Trainer."""
+    constraints: tuple[Constraint, ...] = ()
+    """What fixes, lists or bounds axes."""
+    lifted: frozenset[Reason] = frozenset()
+    """Expert rules that are not applied."""
+    keep: int = KEEP
+    """Strategies to keep for every number of nodes."""
+    score: Callable[[Problem, int], Score] = lambda _problem, _nodes: by_step_time()
+    """The objective on a number of nodes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """One of the best."""
+
+    strategy: Strategy
+    """As one layout."""
+    problem: Problem
+    """Its precision, with its machines and their number."""
+    nodes: int
+    """Nodes."""
+    score: float
+    """Objective; lower is better."""
+    step: Seconds
+    """Step time. [s]"""
+    index: int
+    """Raw index: of two with one score the smaller is the plainer."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NearMiss:
+    """The fastest strategy that does not fit by a little."""
+
+    candidate: Candidate
+    """What it is; its score is its step time."""
+    memory: Bytes
+    """What it would take on the fullest device. [B]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ranking:
+    """What a search found."""
+
+    best: Mapping[int, tuple[Candidate, ...]]
+    """For every number of nodes the best, best first."""
+    raw: int
+    """Combinations of all axis values."""
+    searched: int
+    """Strategies that are legal and fit."""
+    pruned: int
+    """Left out because another one is proved to be at least as good."""
+    rejected: Mapping[Reason, int]
+    """The others, by reason."""
+    near: NearMiss | None
+    """The fastest that almost fits, on the most nodes that have one."""
+    axes: Axes
+    """Axes and values that were searched."""
+
+
+def search(question: Question, advance: Callable[[float], None] = lambda _: None) -> Ranking:
+    """The best strategies, with every combination of the axes counted. `advance` hears of the share that is done."""
+    first = question.problems[0]
+    per_node = int(first.cluster.gpus_per_node)
+    recipes = [p.workload.training.precision.name for p in question.problems]
+    full, bounds = constrained(
+        default_axes(first.workload.model, question.nodes, per_node, recipes, question.framework.module_sets),
+        question.constraints,
+    )
+    axes = question.framework.shortened(full)
+    rejected = Counter({Reason.NOT_IN_FRAMEWORK: full.raw - axes.raw})
+    found: dict[int, list[Candidate]] = {}
+    misses: list[tuple[int, float, NearMiss]] = []
+    searched = pruned = 0
+    share = 1.0 / max(1, len(axes["nodes"]) * len(question.problems))
+    for problem in question.problems if axes.raw else ():
+        for nodes in axes["nodes"]:
+            here = Problem(workload=problem.workload, cluster=replace(problem.cluster, gpus=nodes * per_node))
+            given = Given(
+                workload=here.workload,
+                cluster=here.cluster,
+                framework=question.framework,
+                lifted=question.lifted,
+                bounds=bounds,
+            )
+            shapes = shapes_of(axes, given, nodes)
+            features = features_of(axes, given, shapes)
+            leaders = Leaders(question.keep, question.score(here, nodes))
+            part = share / max(1, len(shapes.index))
+            over = price(axes, given, shapes, features, leaders, _scaled(advance, part))
+            rejected += shapes.rejected + features.rejected + over
+            searched, pruned = searched + leaders.searched, pruned + features.pruned
+            found.setdefault(nodes, []).extend(_candidates(axes, here, nodes, leaders))
+            if leaders.missed.index >= 0:
+                almost = _candidate(
+                    axes, here, nodes, leaders.missed.step, leaders.missed.step, leaders.missed.index
+                )
+                miss = NearMiss(candidate=almost, memory=leaders.missed.memory)
+                misses.append((-nodes, leaders.missed.step, miss))
+    return Ranking(
+        best={n: tuple(sorted(some, key=order)[: question.keep]) for n, some in found.items() if some},
+        raw=full.raw,
+        searched=searched,
+        pruned=pruned,
+        rejected=+rejected,
+        near=min(misses, key=lambda m: m[:2])[2] if misses else None,
+        axes=axes,
+    )
+
+
+def _scaled(advance: Callable[[float], None], part: float) -> Callable[[float], None]:
+    return lambda rows: advance(rows * part)
+
+
+def order(candidate: Candidate) -> tuple[float, float, int]:
+    """Better first; of equals the plainer."""
+    return candidate.score, float(candidate.step), candidate.index
+
+
+def _candidates(axes: Axes, problem: Problem, nodes: int, leaders: Leaders) -> list[Candidate]:
+    rows = zip(leaders.scores.tolist(), leaders.steps.tolist(), leaders.index.tolist(), strict=True)
+    return [_candidate(axes, problem, nodes, *row) for row in rows]
+
+
+def _candidate(axes: Axes, problem: Problem, nodes: int, score: float, step: float, index: int) -> Candidate:
+    strategy = strategy_of(axes.decode(index), problem.cluster)
+    return Candidate(strategy=strategy, problem=problem, nodes=nodes, score=score, step=step, index=index)
+
+
+def strategy_of(chosen: Mapping[str, Any], cluster: Cluster) -> Strategy:
+    """The strategy that a combination of axis values means."""
+    gpus = chosen["nodes"] * int(cluster.gpus_per_node)
+    tp, context, pipeline, shard = chosen["tp"], chosen["context"], chosen["pipeline"], chosen["sharding"]
+    again = chosen["recompute"]
+    group = int(np.floor(cluster.domain / tp)) if shard.group == IN_NODE else shard.group
+    return Strategy(
+        tp=tp,
+        pp=chosen["pp"],
+        cp=context.size,
+        dp=gpus // (tp * chosen["pp"] * context.size),
+        ep=chosen["ep"],
+        etp=chosen["etp"],
+        vpp=pipeline.virtual,
+        mbs=chosen["mbs"],
+        chunks=chosen["chunks"],
+        shard=group,
+        schedule=pipeline.schedule,
+        sharding=shard.level,
+        sequence_parallel=chosen["sp"],
+        context_mode=context.mode,
+        recompute=again.mode,
+        recompute_modules=again.modules,
+        recompute_layers=again.layers,
+        offload=chosen["offload"],
+        optimizer=chosen["optimizer"],
+        tensor_overlap=chosen["tensor_overlap"],
+        data_overlap=chosen["data_overlap"],
+        pipeline_overlap=chosen["pipeline_overlap"],
+        expert_overlap=chosen["expert_overlap"],
+        graphs=chosen["graphs"],
+    )
