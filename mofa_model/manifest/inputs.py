@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from mofa_model import presets, units
 from mofa_model.errors import InputError, UnknownName
@@ -26,24 +26,15 @@ from mofa_model.spec import Cluster, Training, Workload
 from mofa_model.spec.reliability import Reliability
 from mofa_model.strategy import Strategy
 
-DEGREES: Final = ("tp", "pp", "cp", "ep", "etp", "vpp", "mbs")
-"""Axes with numbers."""
-CHOICES: Final = ("schedule", "sharding", "recompute", "context_mode", "optimizer")
-"""Axes with words."""
-TRUTHS: Final = ("sequence_parallel", "offload")
-"""Axes that are on or off."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Bound:
-    """The values of an axis with numbers: listed, or between two bounds."""
-
-    values: tuple[int, ...] = ()
-    """The only values; empty = those between the bounds."""
-    least: int = 1
-    """The least value."""
-    most: int | None = None
-    """The largest value; None = any."""
+_DEGREES: Final = ("tp", "pp", "cp", "ep", "etp", "vpp", "mbs")
+_WORDS: Final = {
+    "schedule": "schedule",
+    "sharding": "sharding",
+    "recompute": "recompute",
+    "context_mode": "cp-mode",
+    "optimizer": "optimizer",
+    "offload": "offload",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,10 +55,8 @@ class Question:
     """time, throughput or cost."""
     framework: str
     """Trainer that restricts the search; any = none."""
-    degrees: Mapping[str, Bound]
-    """Constraints on axes with numbers."""
-    choices: Mapping[str, tuple[Any, ...]]
-    """Constraints on the other axes: the words or truths that are allowed."""
+    constraints: tuple[str, ...]
+    """Constraints on axes, as the search reads them: tp=4,8 or pp=2..8."""
     checkpoint_bytes: float | None
     """Size of a checkpoint, where it is stated. [B]"""
     least_interval: float
@@ -137,8 +126,7 @@ def to_inputs(
         fewer_nodes=fewer,
         objective=spec.objective.lower(),
         framework=trainer,
-        degrees=_degrees(spec.constraints),
-        choices=_choices(spec.constraints),
+        constraints=_constraints(spec.constraints),
         checkpoint_bytes=units.parse(size, "B", field=f"{path}.checkpoint.size") if size else None,
         least_interval=float(limits.min_interval_seconds or 0),
         most_interval=None if limits.max_interval_seconds is None else float(limits.max_interval_seconds),
@@ -207,23 +195,30 @@ def _trainer(spec: TrainingJobSpec, path: str) -> tuple[str, str]:
         return name, "default"
 
 
-def _degrees(given: Constraints) -> dict[str, Bound]:
-    found: dict[str, Bound] = {}
-    for axis in DEGREES:
+def _constraints(given: Constraints) -> tuple[str, ...]:
+    """A manifest's constraints as the texts that the search reads.
+
+    >>> from mofa_model.manifest.training_job import Constraints
+    >>> _constraints(Constraints.model_validate({"tp": {"values": [8, 4]}, "pp": {"max": 16}}))
+    ('tp=4,8', 'pp<=16')
+    """
+    texts = []
+    for axis in _DEGREES:
         bound: Range | None = getattr(given, axis)
-        if bound is not None:
-            found[axis] = Bound(
-                values=tuple(sorted(set(bound.values or ()))), least=bound.min or 1, most=bound.max
-            )
-    return found
-
-
-def _choices(given: Constraints) -> dict[str, tuple[Any, ...]]:
-    words = {axis: getattr(given, axis) for axis in CHOICES}
-    truths = {axis: getattr(given, axis) for axis in TRUTHS}
-    return {axis: tuple(sorted(set(allowed))) for axis, allowed in words.items() if allowed is not None} | {
-        axis: (allowed,) for axis, allowed in truths.items() if allowed is not None
-    }
+        if bound is None:
+            continue
+        if bound.values:
+            texts.append(f"{axis}={','.join(str(value) for value in sorted(set(bound.values)))}")
+        elif bound.min is not None and bound.max is not None:
+            texts.append(f"{axis}={bound.min}..{bound.max}")
+        elif bound.min is not None or bound.max is not None:
+            texts.append(f"{axis}>={bound.min}" if bound.max is None else f"{axis}<={bound.max}")
+    for name, key in _WORDS.items():
+        if allowed := getattr(given, name):
+            texts.append(f"{key}={','.join(sorted(set(allowed)))}")
+    if given.sequence_parallel is not None:
+        texts.append(f"sp={'true' if given.sequence_parallel else 'false'}")
+    return tuple(texts)
 
 
 def _current(spec: TrainingJobSpec, gpus: int, layers: int, path: str) -> Strategy | None:

@@ -6,13 +6,24 @@ The answer comes from a function that is handed in, so that this room needs no s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mofa_model import annotations
 from mofa_model.advice import Advice
-from mofa_model.annotations import INVALID, PREFIX
+from mofa_model.annotations import (
+    INPUTS,
+    INVALID,
+    OUTPUTS,
+    PREFIX,
+    hash_of,
+    is_whole,
+    of_advice,
+    of_bad_input,
+    removal,
+    settled,
+)
 from mofa_model.errors import InputError
 from mofa_model.manifest import jobs
 from mofa_model.manifest.bundled import bundled_profiles
@@ -92,9 +103,9 @@ class Annotator:
             spec, profile, config = jobs.question_of(item, around)
             return self._annotations(item, spec, profile, config, path="job")
         except InputError as error:
-            asked = {key: value for key, value in item.annotations.items() if key in annotations.INPUTS}
-            digest = annotations.hash_of({"spec": item.value.get("spec"), "asked": asked}, self.model_version)
-            return annotations.of_bad_input(str(error), digest, self.model_version, self.now)
+            asked = {key: value for key, value in item.annotations.items() if key in INPUTS}
+            digest = hash_of({"spec": item.value.get("spec"), "asked": asked}, self.model_version)
+            return of_bad_input(str(error), digest, self.model_version, self.now)
 
     def _training_job(self, item: Item, around: Surroundings) -> dict[str, str] | None:
         job = training_job(item.value)
@@ -112,12 +123,12 @@ class Annotator:
         self, item: Item, spec: TrainingJobSpec, profile: Profile, config: str | None, *, path: str
     ) -> dict[str, str]:
         question = to_inputs(spec, profile, config=config, path=path)
-        digest = annotations.hash_of(question, self.model_version)
+        digest = hash_of(question, self.model_version)
         previous = item.annotations
-        if previous.get(PREFIX + "inputs-hash") == digest and annotations.is_whole(previous):
-            return {key: value for key, value in previous.items() if key in annotations.OUTPUTS}
+        if previous.get(PREFIX + "inputs-hash") == digest and is_whole(previous):
+            return {key: value for key, value in previous.items() if key in OUTPUTS}
         advice = self.answer(question)
-        return annotations.of_advice(advice, digest, self.now, self.words(question, advice))
+        return of_advice(advice, digest, self.now, self.words(question, advice))
 
 
 def _surroundings(streams: Sequence[Documents], given: Sequence[Profile]) -> Surroundings:
@@ -162,8 +173,8 @@ def _targets(item: Item, stream: Documents) -> list[int]:
 
 def _change(item: Item, fresh: Mapping[str, str]) -> dict[str, str | None]:
     if fresh:
-        return annotations.settled(item.annotations, fresh)
-    return dict(annotations.removal(item.annotations))
+        return settled(item.annotations, fresh)
+    return dict(removal(item.annotations))
 
 
 def _outcome(item: Item, fresh: Mapping[str, str], *, changed: bool) -> Outcome:
@@ -177,8 +188,6 @@ def _outcome(item: Item, fresh: Mapping[str, str], *, changed: bool) -> Outcome:
 
 def _results(outcomes: Sequence[Outcome]) -> str:
     """What a KRM function reports: the outcomes that someone should look at."""
-    import json
-
     lines = []
     for outcome in outcomes:
         if outcome.status in {INVALID, "NoRecommendation", "LowConfidence"}:

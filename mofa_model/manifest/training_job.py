@@ -137,8 +137,8 @@ class Constraints(Part):
     """Where optimizer states live."""
     sequence_parallel: bool | None = None
     """Whether norms and residuals are sharded over tp."""
-    offload: bool | None = None
-    """Whether activations may wait in host memory."""
+    offload: Annotated[list[Literal["none", "activations"]], Field(min_length=1, max_length=2)] | None = None
+    """What may wait in host memory between forward and backward."""
     memory_headroom_percent: Percent = 0
     """Share of the device memory to leave free."""
 

@@ -1,0 +1,152 @@
+"""`mofa profile`: a ClusterProfile from flags, as YAML to keep in a repository; node labels come with the operator."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from typing import Any, Final
+
+from mofa_model import files
+from mofa_model.errors import BadValue, InputError, SourceUnreachable
+
+_EXAMPLES: Final = """\
+examples:
+  mofa profile --name h100-east --gpu h100-sxm --nodes 256 --scale-out "400 Gbit/s" > h100-east.yaml
+  mofa profile --name lab --gpu a100 --storage Remote=1GB/s:10GB/s --class pod=3.0:262
+  mofa profile --show h100-east                the profiles that come with the package"""
+_TIERS: Final = ("Local", "Peer", "Remote")
+_CLASSES: Final = ("process", "pod", "job")
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the options."""
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "--from-cluster", action="store_true", help="read node labels (needs mofa-advisor[operator])"
+    )
+    parser.add_argument(
+        "--show", metavar="NAME", help="print a profile that comes with the package, and nothing else"
+    )
+    parser.add_argument("--name", help="name of the profile (default: that of the GPU)")
+    parser.add_argument("--gpu", help="GPU preset, or the node label nvidia.com/gpu.product")
+    parser.add_argument(
+        "--gpus-per-node", type=int, metavar="N", help="GPUs of a node (default: the preset's)"
+    )
+    parser.add_argument(
+        "--nodes", type=int, metavar="N", help="nodes, for use without a cluster: written to the status"
+    )
+    parser.add_argument("--scale-up", metavar="LINK", help="fabric preset, or one device's bandwidth")
+    parser.add_argument(
+        "--scale-out", metavar="LINK", help="the same between nodes, for example '400 Gbit/s'"
+    )
+    parser.add_argument("--domain", type=int, metavar="N", help="devices that the scale-up link joins")
+    parser.add_argument("--host-memory", metavar="SIZE", help="main memory of a node, for example '2 TiB'")
+    parser.add_argument(
+        "--storage", action="append", default=[], metavar="TIER=NODE[:TOTAL[:SNAPSHOT]]",
+        help="a checkpoint tier (Local, Peer, Remote) by its bandwidths; repeat, nearest first",
+    )  # fmt: skip
+    parser.add_argument(
+        "--class", dest="classes", action="append", default=[], metavar="NAME=RATE:SECONDS",
+        help="process, pod or job: failures in a thousand node-days and mean recovery; repeat",
+    )  # fmt: skip
+    parser.add_argument(
+        "--label", action="append", default=[], metavar="KEY=VALUE", help="node selector; repeat"
+    )
+    parser.add_argument("--out", metavar="FILE", help="write here instead of standard output")
+
+
+def run(arguments: Namespace) -> int:
+    """Print or write the profile."""
+    if arguments.from_cluster:
+        raise SourceUnreachable(
+            "--from-cluster: reading a cluster needs the extra: pip install 'mofa-advisor[operator]'"
+        )
+    text = _bundled(arguments.show) if arguments.show else _made(arguments)
+    if arguments.out:
+        files.write_text(arguments.out, text)
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+def _bundled(name: str) -> str:
+    from mofa_model.manifest.bundled import bundled_text
+
+    return bundled_text(name)
+
+
+def _made(arguments: Namespace) -> str:
+    """The manifest that the flags describe, checked as any other one."""
+    from mofa_model import output, presets
+    from mofa_model.manifest.inputs import cluster_of
+    from mofa_model.manifest.parsing import cluster_profile
+
+    if arguments.gpu is None:
+        raise InputError("--gpu: is missing; give a GPU preset, for example h100-sxm (mofa presets devices)")
+    gpu = presets.resolve("devices", arguments.gpu, field="--gpu")
+    manifest: dict[str, Any] = {
+        "apiVersion": "mofa.dev/v1alpha1",
+        "kind": "ClusterProfile",
+        "metadata": {"name": arguments.name or gpu},
+        "spec": _without_nothing(
+            {
+                "nodeSelector": dict(_pair(label, "--label") for label in arguments.label),
+                "gpu": gpu,
+                "gpusPerNode": arguments.gpus_per_node,
+                "network": {
+                    "scaleUp": arguments.scale_up,
+                    "scaleOut": arguments.scale_out,
+                    "scaleUpDomain": arguments.domain,
+                },
+                "host": {"memory": arguments.host_memory},
+                "checkpointStorage": {"tiers": [_tier(text) for text in arguments.storage]},
+                "failures": {"classes": [_class(text) for text in arguments.classes]},
+            }
+        ),
+    }
+    if arguments.nodes is not None:
+        manifest["status"] = {"nodes": {"total": arguments.nodes, "ready": arguments.nodes}}
+    profile = cluster_profile(manifest)
+    cluster_of(profile.spec, 1)  # the links and sizes are what the model can read
+    return output.render("yaml", (), manifest)
+
+
+def _tier(text: str) -> dict[str, str]:
+    name, words = _pair(text, "--storage")
+    if name not in _TIERS:
+        raise BadValue("--storage", name, f"one of {', '.join(_TIERS)}")
+    keys = ("nodeBandwidth", "totalBandwidth", "snapshotBandwidth")
+    return {"name": name, **dict(zip(keys, _parts(words, len(keys), "--storage"), strict=False))}
+
+
+def _class(text: str) -> dict[str, Any]:
+    name, words = _pair(text, "--class")
+    if name not in _CLASSES:
+        raise BadValue("--class", name, f"one of {', '.join(_CLASSES)}")
+    rate, seconds = (*_parts(words, 2, "--class"), "")[:2]
+    if not seconds.isdecimal():
+        raise BadValue("--class", text, "write NAME=RATE:SECONDS, for example pod=3.0:262")
+    return {"name": name, "failuresPerThousandNodeDays": rate, "recoverySeconds": int(seconds)}
+
+
+def _pair(text: str, field: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key or not value:
+        raise BadValue(field, text, "write a name, an equals sign and a value")
+    return key, value
+
+
+def _parts(text: str, most: int, field: str) -> list[str]:
+    parts = text.split(":")
+    if len(parts) > most:
+        raise BadValue(field, text, f"at most {most} values with colons between")
+    return parts
+
+
+def _without_nothing(value: Any) -> Any:
+    """A tree without what was not given."""
+    if isinstance(value, dict):
+        kept = {key: _without_nothing(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item not in (None, {}, [])}
+    return value
