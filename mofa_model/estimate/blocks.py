@@ -172,7 +172,7 @@ def expert_part(workload: Workload, cluster: Cluster, strategy: Strategy, rates:
     up = cluster.scale_up.bandwidth * (k.scale_up_efficiency * k.all_to_all_efficiency)
     out = cluster.scale_out.bandwidth * (k.scale_out_efficiency * k.all_to_all_efficiency)
     exchange = collectives.all_to_all_time(
-        sent * e.imbalance * h * width,
+        sent * e.imbalance * h * (workload.training.precision.dispatch + width),
         s.ep,
         e.top_k,
         e.node_limit,
@@ -185,7 +185,7 @@ def expert_part(workload: Workload, cluster: Cluster, strategy: Strategy, rates:
         core=0.0,
         elementwise=shared.elementwise + compute.elementwise_time(traffic, rates.memory),
         collectives=shared.collectives,
-        all_to_all=2.0 * exchange,
+        all_to_all=exchange,
         parameters=shared.parameters
         + h * e.count
         + local * parameters.expert_parameters(model) / s.etp,

@@ -118,7 +118,7 @@ def exposed_time(
     reach, tail = (
         (k.data, k.data_tail) if s.sharding is not Sharding.NONE else (k.data_replicated, k.data_tail)
     )
-    if s.sharding is Sharding.WEIGHTS:
+    if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
         reach, tail, window = k.gather, k.gather_tail, window * micro_batches
     return overlap.data_exposed(collective, window, reach * float(s.data_overlap), tail)
 
@@ -147,12 +147,20 @@ def _collective(
         return np.where(alone, 0.0, time)
     latency = tensors * shard * links.tensor_latency
     # Whatever the shard group, every gradient crosses the whole group once, and parameters come back within the shard.
-    rounds = micro_batches if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS} else 1.0
+    rounds = _rounds(s, micro_batches) if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS} else 1.0
     scatter = rounds * inner_ring * reduce / inner.bandwidth
     across = np.where(shard < ranks, 2.0 * (ring - inner_ring) * reduce / path.bandwidth, 0.0)
-    gathers = 2.0 * micro_batches if s.sharding is Sharding.WEIGHTS else 1.0
+    gathers = 2.0 * rounds if s.sharding is Sharding.WEIGHTS else 1.0
     back = gathers * inner_ring * gather / inner.bandwidth
     return np.where(alone, 0.0, latency + scatter + across + back)
+
+
+def _rounds(s: Strategy, micro_batches: Count) -> Count:
+    """How often sharded gradients are reduced and weights gathered in a step. [1]
+
+    Once a micro-batch; interleaved stages run a chunk for p micro-batches in a row and do it once for all of them.
+    """
+    return np.where(np.asarray(s.vpp) > 1, np.maximum(1.0, micro_batches / s.pp), micro_batches)
 
 
 def _tied_embedding(workload: Workload, cluster: Cluster, s: Strategy, ranks: Count) -> Seconds:

@@ -97,14 +97,17 @@ def _layer(
     sent_forward, sent_backward = gathers * one, (gathers + regather) * one
     tail = k.tensor_overlapped if s.tensor_overlap else k.tensor
     tensor = overlap.tensor_exposed(sent_forward, linear, tail)
-    tensor_backward = overlap.tensor_exposed(sent_backward, 2.0 * linear, tail)
+    tail_backward = k.tensor_overlapped if s.tensor_overlap else k.tensor_backward
+    tensor_backward = overlap.tensor_exposed(sent_backward, 2.0 * linear, tail_backward)
 
     ring = _context_message(workload, cluster, s)
     context = overlap.context_exposed(ring, core, s.cp, k.context)
     context_backward = overlap.context_exposed(2.0 * ring, c.attention_backward * core, s.cp, k.context)
     dispatch = second.all_to_all
     expert_tail = k.expert_overlapped if s.expert_overlap else 1.0
-    expert = overlap.expert_exposed(dispatch, (linear + core) * float(s.expert_overlap), expert_tail)
+    # Forward of one micro-batch runs beside backward of another: each direction's messages see half of both.
+    beside = 0.5 * (3.0 * linear + (1.0 + c.attention_backward) * core + 3.0 * elementwise)
+    expert = overlap.expert_exposed(dispatch, beside * float(s.expert_overlap), expert_tail)
 
     accumulate = (first.parameters + second.parameters) * (2.0 * precision.gradient + 2.0) / rates.memory
     busy = 2.0 * linear + c.attention_backward * core + 2.0 * elementwise + accumulate
@@ -125,9 +128,15 @@ def _layer(
     forward = forward_busy + core + elementwise + tensor + context + expert
     backward = busy + tensor_backward + context_backward + expert
     recompute = _recomputed(s, again, forward)
-    if experts and s.recompute is not Recompute.FULL:
-        # MemFine computes every chunk of the experts again, whatever else is recomputed.
-        recompute = np.where(np.asarray(s.chunks) > 1, np.maximum(recompute, again["moe"]), recompute)
+    if experts:
+        # MemFine computes every chunk of the experts again, whatever else is recomputed; a layer that is recomputed as a
+        # whole does so anyway. Leaves out: where only some layers are, these pay for their chunks twice.
+        chunked = np.where(np.asarray(s.chunks) > 1, again["moe"], 0.0)
+        if s.recompute is not Recompute.FULL:
+            recompute = np.maximum(recompute, chunked)
+        else:
+            some = np.asarray(s.recompute_layers) > 0
+            backward = backward + np.where(some, chunked, 0.0) * c.recompute_share
     transfer = moved / (cluster.host.link.bandwidth * cluster.calibration.links.host_link_efficiency)
     return LayerTime(
         linear=forward_busy,

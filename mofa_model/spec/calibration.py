@@ -141,7 +141,9 @@ class OverlapConstants:
     """How much communication hides behind compute, and what that costs."""
 
     tensor: Ratio = 0.9
-    """Exposed share of tensor-parallel collectives without overlap. [1]"""
+    """Exposed share of tensor-parallel collectives in the forward pass without overlap. [1]"""
+    tensor_backward: Ratio = 0.6
+    """The same in the backward pass, where weight gradients can run beside them. [1]"""
     tensor_overlapped: Ratio = 0.4
     """Exposed share with asynchronous or user-buffer overlap, Eq. (20). [1]"""
     context: Ratio = 0.3

@@ -28,6 +28,8 @@ class Precision:
     """Master weight and two moments. [B]"""
     activation: Bytes = 2.0
     """Width of stored and sent activations. [B]"""
+    dispatch: Bytes = 2.0
+    """Width of tokens on their way to experts; they come back as activations. [B]"""
     reduce: Bytes = 4.0
     """Width of gradients while they are reduced. [B]"""
     gather: Bytes = 2.0
@@ -43,6 +45,7 @@ class Precision:
             gradient=self.gradient,
             optimizer=self.optimizer,
             activation=self.activation,
+            dispatch=self.dispatch,
             reduce=self.reduce,
             gather=self.gather,
             logit=self.logit,
