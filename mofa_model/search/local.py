@@ -90,7 +90,7 @@ class Locals:
             features = {name: getattr(work, name) for name in _WORK}
             self._asked[key] = _joined(
                 [answer(varied(shape, **features)) for shape in self._shapes],
-                [len(s.tp) for s in self._shapes],
+                [n for n in self._sizes if n],
             )
         found: _Terms = self._asked[key]
         return found

@@ -1,0 +1,301 @@
+"""The searched space is all of the legal space, and nothing else: held against a nested loop written from the rules.
+
+The loop below shares no code with the search. It walks plain Python numbers, asks every rule of docs/search.md in its order,
+and prices each strategy alone with `estimate`. Sets, counts by reason and the ranking must be equal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import product
+from math import floor, prod
+
+import pytest
+
+from mofa_model.estimate import estimate
+from mofa_model.search import Problem, Question, framework, parse_constraint, search
+from mofa_model.search.explore import strategy_of
+from mofa_model.spec import (
+    Attention,
+    Cluster,
+    Device,
+    Experts,
+    LatentAttention,
+    Link,
+    Precision,
+    Training,
+    Transformer,
+    Workload,
+)
+from mofa_model.strategy import ContextMode, Placement, Recompute, Schedule, Sharding
+from mofa_model.strategy_text import format_strategy
+
+DENSE = Transformer(
+    name="dense",
+    layers=6,
+    hidden=2048,
+    attention=Attention(heads=16, kv_heads=4, head_dim=128),
+    ffn=8192,
+    gated=True,
+    vocabulary=32000,
+)
+MIXTURE = replace(
+    DENSE, name="mixture", layers=4, experts=Experts(count=4, top_k=2, width=2048, dense_layers=1)
+)
+LATENT = replace(
+    MIXTURE,
+    name="latent",
+    attention=LatentAttention(heads=16, query_rank=512, kv_rank=256, nope_dim=64, rope_dim=32, value_dim=64),
+    experts=Experts(count=4, top_k=2, width=1024, shared_width=1024),
+)
+
+
+def cluster(gpus: int, memory: float) -> Cluster:
+    device = Device(name="test", peak_bf16=400e12, memory=memory, memory_bandwidth=2e12)
+    return Cluster(device=device, gpus=gpus, scale_up=Link(bandwidth=300e9), scale_out=Link(bandwidth=25e9))
+
+
+def workload(model: Transformer, batch: int) -> Workload:
+    return Workload(
+        model=model, training=Training(sequence=4096, global_batch=batch, precision=Precision(name="bf16"))
+    )
+
+
+FEW = ("recompute=none,selective:layernorm,full:1", "offload=none")
+CASES = [
+    # model, GPUs, batch, memory, trainer, constraints that keep the loop short
+    ("dense on 8", DENSE, 8, 8, 20e9, "any", ("recompute=none,full", "mbs<=2", "sharding=distributed,zero3")),
+    ("dense on 64", DENSE, 64, 32, 6e9, "any", (*FEW, "cp<=2", "optimizer=device")),
+    ("dense on 64, Megatron", DENSE, 64, 128, 9e9, "megatron", (*FEW, "cp<=2", "optimizer=device")),
+    (
+        "mixture on 16",
+        MIXTURE,
+        16,
+        8,
+        12e9,
+        "any",
+        ("offload=none", "recompute=none", "cp=1", "optimizer=device"),
+    ),
+    ("mixture on 64", MIXTURE, 64, 64, 5e9, "megatron", ("recompute=none", "cp=1", "mbs<=2")),
+    ("latent on 32", LATENT, 32, 32, 6e9, "torchtitan", ("cp=1", "mbs<=4")),
+    ("latent on 8", LATENT, 8, 8, 9e9, "any", ("mbs=1", "sharding=zero3", "recompute=full:1", "cp=1")),
+]
+
+
+@pytest.mark.parametrize("_, model, gpus, batch, memory, trainer, limits", CASES, ids=[c[0] for c in CASES])
+def test_search_equals_a_nested_loop_over_the_rules(_, model, gpus, batch, memory, trainer, limits):
+    w, c = workload(model, batch), cluster(gpus, memory)
+    question = Question(
+        problems=(Problem(workload=w, cluster=c),),
+        nodes=(gpus // 8,),
+        framework=framework(trainer),
+        constraints=tuple(parse_constraint(text) for text in limits),
+        keep=10**6,
+    )
+    found = search(question)
+    legal, reasons, pruned = brute_force(w, c, trainer, found, gpus)
+    fitting, host = {}, 0
+    for text, strategy in legal.items():
+        priced = estimate(w, c, strategy)
+        peak = priced.memory.peak <= c.device.memory * c.calibration.memory.usable
+        if not peak:
+            reasons["OutOfMemory"] += 1
+        elif priced.memory.host > c.host.memory:
+            reasons["OutOfHostMemory"] += 1
+            host += 1
+        else:
+            fitting[text] = float(priced.step_time)
+    best = found.best.get(gpus // 8, ())
+    assert {format_strategy(one.strategy): one.step for one in best} == fitting
+    assert [one.step for one in best] == sorted(fitting.values())
+    assert found.searched == len(fitting)
+    assert found.pruned == pruned
+    assert {r.value: n for r, n in found.rejected.items()} == +reasons
+    assert found.raw == found.searched + found.pruned + sum(found.rejected.values())
+    assert len(fitting) > 50
+
+
+def brute_force(w, c, trainer, found, gpus):
+    """Every combination of the axes in nested loops; a combination falls to the first rule that it breaks."""
+    reasons, pruned, legal = Counter(), 0, {}
+    axes, t = found.axes, framework(trainer).given
+    shortened = prod(len(v) for v in axes.values.values())
+    reasons["NotInFramework"] = found.raw - shortened
+    late = ("sp", "sharding", "recompute", "offload", "optimizer")
+    late += ("tensor_overlap", "data_overlap", "pipeline_overlap", "expert_overlap", "graphs")
+    each = prod(len(axes[name]) for name in late)
+    order = ("tp", "context", "pp", "mbs", "pipeline", "ep", "etp", "chunks")
+    assert shortened == prod(len(axes[name]) for name in order) * each
+
+    def walk(at, chosen):
+        if at == len(order):
+            return features(chosen)
+        below = prod(len(axes[name]) for name in order[at + 1 :]) * each
+        dropped = 0
+        for value in axes[order[at]]:
+            new = {**chosen, order[at]: value}
+            reason = SHAPES[order[at]](new, w, c, t, gpus) if order[at] in SHAPES else None
+            if reason:
+                reasons[reason] += below
+            else:
+                dropped += walk(at + 1, new)
+        return dropped
+
+    def features(chosen):
+        count = 0
+        allowed = {}
+        remaining = each
+        alive = 1
+        for name in late:
+            remaining //= len(axes[name])
+            good = []
+            idle = is_idle(name, chosen, w, gpus)
+            for value in axes[name]:
+                reason = feature_reason(name, value, chosen, w, c, t, gpus)
+                if reason is None and idle and good:
+                    reason = "Duplicate"
+                if reason:
+                    reasons[reason] += alive * remaining
+                else:
+                    good.append(value)
+            if name.endswith("_overlap") and set(good) == {True, False}:
+                count += alive * remaining  # without overlap it is never faster
+                good = [True]
+            allowed[name] = good
+            alive *= len(good)
+        for values in product(*(allowed[name] for name in late)):
+            combination = {**chosen, **dict(zip(late, values, strict=True)), "nodes": gpus // 8}
+            strategy = strategy_of(combination, c)
+            legal[format_strategy(strategy)] = strategy
+        return count
+
+    pruned = walk(0, {})
+    return legal, reasons, pruned
+
+
+def dp_of(x, gpus):
+    return gpus // (x["tp"] * x["context"].size * x["pp"])
+
+
+def copies_of(x, w, gpus):
+    ranks = dp_of(x, gpus) * x["context"].size
+    return ranks if w.model.experts is None else max(1, ranks * x["tp"] / (x["ep"] * x["etp"]))
+
+
+def tp_rule(x, w, c, t, gpus):
+    a, m = w.model.attention, w.model
+    if x["tp"] > c.domain:
+        return "TensorParallelCrossesNode"
+    heads = [a.heads] if isinstance(a, LatentAttention) else [a.heads, a.kv_heads]
+    widths = [gpus, m.ffn, *heads, *([m.experts.shared_width] if m.experts else [])]
+    return "NotDivisible" if any(width % x["tp"] for width in widths) else None
+
+
+def context_rule(x, w, c, t, gpus):
+    mode, size = x["context"]
+    s, a = w.training.sequence, w.model.attention
+    if gpus % (x["tp"] * size) or s % (2 * size if mode is ContextMode.RING and size > 1 else size):
+        return "NotDivisible"
+    groups = a.heads if isinstance(a, LatentAttention) else a.kv_heads
+    if mode is ContextMode.ALL_TO_ALL and groups % (x["tp"] * size):
+        return "NotDivisible"
+    return "SequenceTooShort" if size > 1 and s / size < 1024 else None
+
+
+def pp_rule(x, w, c, t, gpus):
+    if x["pp"] > w.model.layers:
+        return "MoreStagesThanLayers"
+    return "NotDivisible" if gpus % (x["tp"] * x["context"].size * x["pp"]) else None
+
+
+def mbs_rule(x, w, c, t, gpus):
+    per_step = dp_of(x, gpus) * x["mbs"]
+    if w.training.global_batch % per_step:
+        return "NotDivisible"
+    return "TooFewMicroBatches" if w.training.global_batch // per_step < x["pp"] else None
+
+
+def pipeline_rule(x, w, c, t, gpus):
+    (schedule, v), p, layers = x["pipeline"], x["pp"], w.model.layers
+    m = w.training.global_batch // (dp_of(x, gpus) * x["mbs"])
+    if p == 1 and schedule is not Schedule.ONE_F_ONE_B:
+        return "Duplicate"
+    if v > 1 and p * v > layers:
+        return "MoreStagesThanLayers"
+    uneven = t.get("uneven", "any")
+    even = layers % (p * v) == 0 or (uneven != "none" and (layers + 2) % (p * v) == 0)
+    if not even and (uneven != "any" or (v > 1 and v not in {2, 4, 8})):
+        return "NotDivisible"
+    if schedule is Schedule.INTERLEAVED and m % p:
+        return "ScheduleNotPossible"
+    if schedule is Schedule.DUALPIPE and (p % 2 or m % 2 or m < 2 * p):
+        return "ScheduleNotPossible"
+    return None
+
+
+def etp_rule(x, w, c, t, gpus):
+    if x["etp"] not in {1, x["tp"]}:
+        return "ExpertTensorParallel"
+    ranks = x["tp"] * x["context"].size * dp_of(x, gpus)
+    if w.model.experts is not None and w.model.experts.width % x["etp"]:
+        return "NotDivisible"
+    return "NotDivisible" if ranks % (x["ep"] * x["etp"]) else None
+
+
+SHAPES = {
+    "tp": tp_rule,
+    "context": context_rule,
+    "pp": pp_rule,
+    "mbs": mbs_rule,
+    "pipeline": pipeline_rule,
+    "etp": etp_rule,
+}
+
+
+def is_idle(name, x, w, gpus):
+    alone = max(dp_of(x, gpus) * x["context"].size, copies_of(x, w, gpus)) == 1
+    return {
+        "sp": x["tp"] == 1,
+        "tensor_overlap": x["tp"] == 1,
+        "sharding": alone,
+        "data_overlap": alone,
+        "pipeline_overlap": x["pp"] == 1,
+        "expert_overlap": x["ep"] == 1,
+    }.get(name, False)
+
+
+def feature_reason(name, value, x, w, c, t, gpus):
+    ranks = dp_of(x, gpus) * x["context"].size
+    if name == "sp":
+        if value and (w.training.sequence / x["context"].size) % x["tp"]:
+            return "NotDivisible"
+        return "SequenceParallelNeeded" if not value and w.model.experts and x["tp"] > 1 else None
+    if name == "sharding":
+        if x["pp"] > 1 and value.level.value not in t.get("sharding_pipeline", [value.level.value]):
+            return "NotInFramework"
+        group = floor(c.domain / x["tp"])
+        if value.group and (group <= 1 or group >= max(ranks, copies_of(x, w, gpus))):
+            return "Duplicate"
+        return "NotDivisible" if value.group and ranks % group else None
+    if name == "recompute" and value.mode is Recompute.FULL and value.layers:
+        deepest = -(-w.model.layers // x["pp"])
+        return "Duplicate" if value.layers >= deepest else None
+    if name == "pipeline_overlap" and value and x["pp"] > 1:
+        schedule = x["pipeline"].schedule.value
+        return None if schedule in t.get("overlap_hops", [schedule]) else "NotInFramework"
+    return None
+
+
+def test_optimizer_and_levels_are_all_there():
+    """A guard of the guard: the loop above walks every category of the strategy."""
+    w, c = workload(DENSE, 16), cluster(8, 80e9)
+    few = (parse_constraint("mbs=1"), parse_constraint("recompute=none,selective:layernorm,full:1"))
+    problem = Problem(workload=w, cluster=c)
+    found = search(Question(problems=(problem,), nodes=(1,), constraints=few, keep=10**6))
+    strategies = [one.strategy for one in found.best[1]]
+    assert {s.sharding for s in strategies} == set(Sharding)
+    assert {s.schedule for s in strategies} == set(Schedule)
+    assert {s.optimizer for s in strategies} == set(Placement)
+    assert {s.recompute for s in strategies} == set(Recompute)
+    assert {s.context_mode for s in strategies} == set(ContextMode)
