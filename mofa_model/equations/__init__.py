@@ -1,1 +1,10 @@
-"""The equations of the cost model: pure functions, one per equation, for scalars and arrays alike."""
+"""The equations of the cost model: pure functions, one per equation, for scalars and arrays alike.
+
+May import: spec, strategy, units, errors, numpy. Imported by: estimate, search, validate and what else needs a number.
+
+    parameters   how many weights, how many FLOPs                 compute       operators on a device
+    collectives  communication on a path                         overlap       what of it stays exposed
+    host         launches                                        pipeline      all micro-batches through all stages
+    activations  what a layer stores                             memory        what a device holds
+    offload      what its host holds                             paper         forms that only its tables need
+"""

@@ -51,6 +51,12 @@ def path_between(cluster: Cluster, size: Count, stride: Count) -> Path:
 
     A group inside the scale-up domain uses its links. One that leaves it runs a ring that enters and leaves each domain
     through the NICs of all its members there, so it has min(scale-up, members x NIC).
+
+    >>> from mofa_model.spec import Device, Link
+    >>> gpu = Device(name="any", peak_bf16=1e15, memory=80e9, memory_bandwidth=3e12)
+    >>> nodes = Cluster(device=gpu, gpus=64, scale_up=Link(bandwidth=450e9), scale_out=Link(bandwidth=25e9))
+    >>> [round(float(path_between(nodes, size, 1).bandwidth) / 1e9) for size in (8, 16)]
+    [315, 149]
     """
     constants = cluster.calibration.links
     up = cluster.scale_up.bandwidth * constants.scale_up_efficiency

@@ -15,7 +15,7 @@ def layer_launch_time(
     extra_node: Seconds,
     extra_rank: Seconds,
 ) -> Seconds:
-    """Host time of a layer's forward and backward pass. Ours; forms of the fidelity study. [s]
+    """Host time of a layer's forward and backward pass. Ours. [s]
 
     Launches cost the same whatever the shapes; collectives over more nodes cost more, and some releases pay for each
     rank of the ring (`extra_rank`).

@@ -14,7 +14,9 @@ _TINY = float(np.finfo(float).tiny)
 
 
 def exposed(comm: Seconds, cover: Seconds, tail: Ratio) -> Seconds:
-    """Part of `comm` that `cover` seconds of compute cannot hide, at least the tail. Ours; closed form of (20)-(24). [s]
+    """Part of `comm` that `cover` seconds of compute cannot hide, at least the tail. Ours. [s]
+
+    The closed form of the sums of Eq. (20) to Eq. (24).
 
     >>> float(exposed(2.0, 10.0, 0.25)), float(exposed(2.0, 0.5, 0.25))
     (0.5, 1.5)
@@ -85,7 +87,9 @@ def slowed(compute: Seconds, hidden: Seconds, coefficient: Ratio) -> Seconds:
 
 
 def smooth_max(device: Seconds, host: Seconds) -> Seconds:
-    """Device work fed by a host that launches it: (G^4 + H^4)^(1/4). Ours, fitted; see the design note on launches. [s]
+    """Device work fed by a host that launches it: (G^4 + H^4)^(1/4). Ours. [s]
+
+    Derived in docs/design/20261121-launches.md.
 
     A hard maximum is too sharp, since some kernels of a layer wait for launches while others do not. The power of four
     needs only multiplications and square roots, which are exact under rescaling.
