@@ -68,7 +68,7 @@ def _new_section(text: str, metadata: Any, pair: Any, fresh: Mapping[str, str]) 
     """Annotations where there are none, or where the key has no mapping."""
     if not fresh:
         return []
-    flow = json.dumps(fresh, ensure_ascii=False)
+    flow = "{" + ", ".join(_entry(key, value) for key, value in fresh.items()) + "}"
     if pair is not None:  # `annotations:` with nothing, null, ~ or {}
         value = pair[1]
         start = text.index(":", pair[0].end_mark.index) + 1
@@ -145,7 +145,7 @@ def _flow(text: str, annotations: Any, change: Mapping[str, str | None]) -> list
 
 
 def _entry(key: str, value: str) -> str:
-    return f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
+    return f"{_quoted(key)}: {_quoted(value)}"
 
 
 def _lines(fresh: Mapping[str, str], column: int) -> list[str]:
@@ -158,7 +158,15 @@ def _scalar(value: str) -> str:
         return value
     if '"' in value and value.isprintable():
         return "'" + value.replace("'", "''") + "'"
-    return json.dumps(value, ensure_ascii=False)
+    return _quoted(value)
+
+
+def _quoted(value: str) -> str:
+    """Text in double quotes, which JSON and YAML read alike; what cannot be printed is escaped."""
+    return "".join(
+        c if c.isprintable() or ord(c) > 0xFFFF else f"\\u{ord(c):04x}"
+        for c in json.dumps(value, ensure_ascii=False)
+    )
 
 
 def _pair(node: Any, key: str) -> tuple[Any, Any] | None:
@@ -199,7 +207,10 @@ def _last_line(text: str, node: Any) -> int:
     if isinstance(node.value, list) and node.value and not node.flow_style:
         last = node.value[-1]
         return _last_line(text, last[1] if isinstance(last, tuple) else last)
-    end = node.start_mark.index + max(_length(text, node), 0)
+    start = node.start_mark.index
+    if node.style in {"|", ">"} and "+" in text[start : _line_end(text, start)]:
+        return _line_start(text, node.end_mark.index)  # its blank lines are part of the text
+    end = start + max(_length(text, node), 0)
     return _line_end(text, end)
 
 

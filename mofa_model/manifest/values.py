@@ -73,7 +73,7 @@ class Reader:
         return merged | own
 
     def _scalar(self, node: Any) -> Any:
-        kind, text = str(node.tag).rpartition(":")[2], node.value
+        kind, text = str(node.tag).rpartition(":")[2], _joined(node.value)
         if kind == "null":
             return None
         if kind == "bool":
@@ -91,6 +91,13 @@ class Reader:
 
     def _at(self, node: Any, why: str) -> BadFile:
         return BadFile(self._name, f"line {node.start_mark.line + 1}: {why}")
+
+
+def _joined(text: str) -> str:
+    """Text whose halves of a surrogate pair, as JSON escapes them, are one character again."""
+    if text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _is_null(node: Any) -> bool:
