@@ -24,6 +24,7 @@ from typing import Any, Final
 from mofa_model.advice import Advice, Band
 from mofa_model.spec.reliability import FailureRate
 from mofa_model.strategy_text import format_strategy
+from mofa_model.units import DAY
 
 PREFIX: Final = "advisor.mofa.dev/"
 """Prefix of every annotation of ours."""
@@ -225,7 +226,7 @@ def _ordered(told: Mapping[str, str]) -> dict[str, str]:
 def _canonical(value: Any) -> Any:
     """Anything that a question is made of as what JSON knows, one way only."""
     if isinstance(value, FailureRate):
-        return f"{float(value.mean):.1e}"
+        return f"{float(value.mean) * DAY:.1e}"
     if isinstance(value, enum.Enum):
         return value.value
     if value is None or isinstance(value, str | bool):

@@ -151,7 +151,7 @@ def _weight(base: FailureClass, given: Failures, path: str) -> float:
 
 
 def _rate(per_thousand: float, seen: Seen | None, weight: float, *, blend: bool) -> FailureRate:
-    """A Gamma posterior whose mean has two significant digits: assumption, history, or both."""
+    """A Gamma posterior whose mean in a node-day has two significant digits: assumption, history, or both."""
     per_node_second = per_thousand / 1000 / DAY
     if seen is None or seen.node_seconds <= 0:
         if per_node_second == 0 or weight == 0:
@@ -161,7 +161,8 @@ def _rate(per_thousand: float, seen: Seen | None, weight: float, *, blend: bool)
         failures, exposure = weight + seen.failures, weight / per_node_second + seen.node_seconds
     else:
         failures, exposure = JEFFREYS + seen.failures, seen.node_seconds
-    return FailureRate(failures=failures, exposure=failures / _two_digits(failures / exposure))
+    rounded = _two_digits(failures / exposure * DAY) / DAY
+    return FailureRate(failures=failures, exposure=failures / rounded)
 
 
 def _two_digits(value: float) -> float:

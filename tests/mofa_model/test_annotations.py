@@ -22,6 +22,7 @@ from mofa_model.annotations import (
 )
 from mofa_model.spec.reliability import FailureRate
 from mofa_model.strategy import Strategy
+from mofa_model.units import DAY
 
 NOW = "2026-01-31T09:30:00Z"
 
@@ -164,9 +165,9 @@ def test_a_hash_covers_values_and_the_version_and_not_their_spelling():
 
 
 def test_a_rate_counts_with_two_digits_and_without_its_exposure():
-    seen = FailureRate(failures=47.0, exposure=1e9)
-    longer = FailureRate(failures=474.0, exposure=1.01e10)
-    other = FailureRate(failures=48.0, exposure=1e9)
+    seen = FailureRate(failures=47.0, exposure=10_000 * DAY)
+    longer = FailureRate(failures=474.0, exposure=101_000 * DAY)
+    other = FailureRate(failures=48.0, exposure=10_000 * DAY)
     assert hash_of(seen, "1") == hash_of(longer, "1")
     assert hash_of(seen, "1") != hash_of(other, "1")
 

@@ -1,0 +1,97 @@
+"""The definitions are made from the models, structural, bounded, and the same as the files."""
+
+from pathlib import Path
+
+import pytest
+
+from mofa_model.manifest.crds import as_yaml, crds, main
+from mofa_model.manifest.documents import Documents
+from mofa_model.manifest.parsing import cluster_profile, training_job
+
+ROOT = Path(__file__).parents[3]
+CRDS = crds()
+
+
+def schemas(schema, path=""):
+    """Every schema inside a schema, with its path."""
+    yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from schemas(inner, f"{path}.{name}")
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from schemas(schema[key], f"{path}[{key}]")
+
+
+EVERY = [
+    pytest.param(schema, id=f"{crd['spec']['names']['kind']}{path}")
+    for crd in CRDS.values()
+    for version in crd["spec"]["versions"]
+    for path, schema in schemas(version["schema"]["openAPIV3Schema"])
+]
+
+
+def test_the_files_are_those_that_the_models_make():
+    assert {path.name for path in (ROOT / "crds").glob("*.yaml")} == set(CRDS)
+    for name, crd in CRDS.items():
+        assert (ROOT / "crds" / name).read_text("utf-8") == as_yaml(crd)
+
+
+def test_the_comparison_fails_where_a_file_differs(tmp_path, capsys):
+    assert main([str(tmp_path)]) == 0
+    assert main([str(tmp_path), "--check"]) == 0
+    stale = next(tmp_path.iterdir())
+    stale.write_text("old")
+    assert main([str(tmp_path), "--check"]) == 1
+    assert stale.name in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("schema", EVERY)
+def test_every_schema_is_structural_and_bounded(schema):
+    assert schema["type"] in {"object", "array", "string", "integer", "boolean"}  # no floats, no unions
+    assert not {"$ref", "anyOf", "oneOf", "title", "examples", "const", "nullable"} & set(schema)
+    if schema["type"] == "string" and schema.get("description", "")[-10:] not in {"TrainingJob.", ""}:
+        assert "enum" in schema or "maxLength" in schema or schema["description"].startswith(("mofa.dev", "Training", "Cluster", "Advisor"))  # fmt: skip
+    if schema["type"] == "integer":
+        assert {"minimum", "maximum"} <= set(schema)
+    if schema["type"] == "array":
+        assert "maxItems" in schema
+        assert "type" in schema["items"]
+    if "additionalProperties" in schema:
+        assert "maxProperties" in schema
+        assert "properties" not in schema
+    assert set(schema.get("required", ())) <= set(schema.get("properties", ()))
+    for rule in schema.get("x-kubernetes-validations", ()):
+        assert rule["rule"]
+        assert rule["message"]
+
+
+@pytest.mark.parametrize("crd", CRDS.values(), ids=CRDS)
+def test_a_definition_has_what_the_design_names(crd):
+    names, version = crd["spec"]["names"], crd["spec"]["versions"][0]
+    assert crd["metadata"]["name"] == f"{names['plural']}.mofa.dev"
+    assert version["subresources"] == {"status": {}}
+    short = {"TrainingJob": ["tjob", "tj"], "ClusterProfile": ["cprof"], "AdvisorPolicy": ["apol"]}
+    assert names["shortNames"] == short[names["kind"]]
+    properties = version["schema"]["openAPIV3Schema"]["properties"]
+    for path in [*(c["jsonPath"] for c in version["additionalPrinterColumns"]), *(f["jsonPath"] for f in version["selectableFields"])]:  # fmt: skip
+        place = {"properties": properties}
+        for step in path.split("[")[0].strip(".").split("."):
+            if place.get("properties"):
+                assert step in place["properties"] or step == "creationTimestamp", path
+                place = place["properties"].get(step, {})
+
+
+def test_columns_are_those_of_the_design():
+    (version,) = CRDS["mofa.dev_trainingjobs.yaml"]["spec"]["versions"]
+    shown = [c["name"] for c in version["additionalPrinterColumns"] if c["priority"] == 0]
+    assert shown == ["NODES", "STRATEGY", "CKPT", "TOK/S", "OBSERVED", "ETTR", "READY", "REASON", "AGE"]
+    (version,) = CRDS["mofa.dev_clusterprofiles.yaml"]["spec"]["versions"]
+    shown = [c["name"] for c in version["additionalPrinterColumns"] if c["priority"] == 0]
+    assert shown == ["NODES", "ASSUMED", "OBSERVED", "COVERAGE", "VERDICT", "AGE"]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)
+def test_the_examples_are_what_the_models_read(path):
+    for item in Documents.parse(path.read_text("utf-8"), path.name).items:
+        reader = {"TrainingJob": training_job, "ClusterProfile": cluster_profile}.get(item.kind)
+        assert reader is None or reader(item.value).name == item.name

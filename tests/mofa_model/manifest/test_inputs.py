@@ -1,0 +1,225 @@
+"""Manifests become questions: units end here, rates are blended, and the same question has the same hash."""
+
+import copy
+import json
+
+import pytest
+
+from mofa_model.annotations import hash_of
+from mofa_model.errors import BadValue, InputError, UnknownName
+from mofa_model.manifest.bundled import bundled_profiles, bundled_text
+from mofa_model.manifest.failures import Seen
+from mofa_model.manifest.inputs import to_inputs
+from mofa_model.manifest.parsing import cluster_profile, parse
+from mofa_model.manifest.training_job import TrainingJobSpec
+from mofa_model.units import DAY
+
+SPEC = {
+    "model": {"preset": "llama3-405b"},
+    "training": {"tokens": "15T", "sequenceLength": 8192, "globalBatchSize": 2048, "framework": "megatron"},
+    "cluster": {"profile": "p", "nodes": 256},
+}
+
+
+def a_profile(status=None, **spec):
+    value = {
+        "apiVersion": "mofa.dev/v1alpha1",
+        "kind": "ClusterProfile",
+        "metadata": {"name": "p"},
+        "spec": {"gpu": "h100", **spec},
+    }
+    return cluster_profile(value | ({"status": status} if status else {}))
+
+
+def ask(change=None, profile=None, **options):
+    spec = copy.deepcopy(SPEC)
+    for key, value in (change or {}).items():
+        spec[key] = {**spec.get(key, {}), **value} if isinstance(value, dict) and key != "model" else value
+    return to_inputs(parse(TrainingJobSpec, spec, "spec"), profile or a_profile(), **options)
+
+
+def rates(question):
+    return {c.name: c.rate.mean * DAY * 1000 for c in question.reliability.classes}
+
+
+def test_text_and_prefixes_end_here():
+    question = ask(profile=a_profile(network={"scaleOut": "200 Gbit/s"}, host={"memory": "2 TiB"}))
+    assert question.workload.training.tokens == 15_000_000_000_000
+    assert question.cluster.gpus == 2048
+    assert question.cluster.scale_out.bandwidth == 25e9
+    assert question.cluster.host.memory == 2 * 2**40
+    assert question.framework == "megatron"
+    assert question.objective == "time"
+
+
+def test_the_node_count_comes_from_the_job_or_from_the_ready_nodes():
+    ready = a_profile({"nodes": {"total": 9, "ready": 8}})
+    assert ask().nodes == 256
+    free = {"cluster": {"profile": "p", "nodes": None}}
+    assert ask(free, ready).nodes == 8
+    assert ask(free, ready, ready=5).nodes == 5
+    question = ask({"cluster": {"profile": "p", "nodes": None, "maxNodes": 64}})
+    assert (question.nodes, question.fewer_nodes) == (64, True)
+
+
+def test_a_missing_node_count_is_named():
+    with pytest.raises(InputError, match=r"spec\.cluster\.nodes: is missing"):
+        ask({"cluster": {"profile": "p", "nodes": None}})
+
+
+def test_fewer_ready_nodes_than_asked_for_lower_confidence_and_change_nothing_else():
+    assert ask(ready=255).caveats == ("fewer nodes are ready than are asked for",)
+    assert ask(ready=256).caveats == ()
+    assert ask(ready=255).nodes == 256
+
+
+def test_without_a_profile_of_failures_the_paper_speaks():
+    assert rates(ask()) == pytest.approx({"process": 1.5, "pod": 3.0, "job": 0.5})
+    assert [c.recovery.mean for c in ask().reliability.classes] == [141, 262, 307]
+
+
+def test_history_and_assumption_are_blended_by_their_weights():
+    # pod: the prior is worth 2 x 0.6 failures at 3 in a thousand node-days, so 400 node-days of it;
+    # with 10 failures in 1600 node-days that makes 11.2 in 2000, which is 5.6 in a thousand.
+    seen = {"pod": Seen(failures=10, node_seconds=1600 * DAY, recovery=301.4)}
+    question = ask(history=seen)
+    assert rates(question) == pytest.approx({"process": 1.5, "pod": 5.6, "job": 0.5})
+    assert question.reliability.classes[1].recovery.mean == 300
+
+
+def test_live_takes_counts_alone_and_assumed_takes_none():
+    status = {
+        "failures": [
+            {"name": name, "failures": 9, "exposureNodeDays": "1000"} for name in ("process", "pod", "job")
+        ]
+    }
+    live = ask({"failureAssumptions": {"source": "Live"}}, a_profile(status))
+    assert rates(live) == pytest.approx({"process": 9.5, "pod": 9.5, "job": 9.5})
+    assumed = ask({"failureAssumptions": {"source": "Assumed"}}, a_profile(status))
+    assert rates(assumed) == pytest.approx({"process": 1.5, "pod": 3.0, "job": 0.5})
+
+
+def test_live_without_history_is_refused_and_never_falls_back():
+    with pytest.raises(BadValue, match="no history of class process"):
+        ask({"failureAssumptions": {"source": "Live"}})
+
+
+def test_the_job_may_assume_otherwise():
+    question = ask(
+        {"failureAssumptions": {"source": "Assumed", "perClass": {"pod": {"failuresPerThousandNodeDays": "8", "recoverySeconds": 60}}}}
+    )  # fmt: skip
+    assert rates(question)["pod"] == pytest.approx(8.0)
+    assert question.reliability.classes[1].recovery.mean == 60
+
+
+def test_no_failures_at_all_can_be_assumed():
+    zero = {"failuresPerThousandNodeDays": "0"}
+    question = ask({"failureAssumptions": {"perClass": {"process": zero, "pod": zero, "job": zero}}})
+    assert rates(question) == {"process": 0, "pod": 0, "job": 0}
+
+
+def test_tiers_and_who_reads_them():
+    tiers = [
+        {"name": "Local", "nodeBandwidth": "10 GB/s"},
+        {"name": "Remote", "nodeBandwidth": "2 GB/s", "totalBandwidth": "200 GB/s", "latencySeconds": 2},
+    ]
+    found = ask(profile=a_profile(checkpointStorage={"tiers": tiers})).reliability
+    assert [t.node_bandwidth for t in found.tiers] == [10e9, 2e9]
+    assert [c.tier for c in found.classes] == [0, 1, 1]
+    assert found.tiers[0].snapshot_bandwidth == 8 * 63e9  # the host links of a node
+
+
+def test_a_synchronous_save_makes_every_tier_wait():
+    assert not any(t.asynchronous for t in ask({"checkpoint": {"mode": "Sync"}}).reliability.tiers)
+
+
+def test_constraints_are_written_as_the_search_reads_them():
+    question = ask(
+        {"constraints": {"tp": {"values": [8]}, "pp": {"min": 2, "max": 8}, "mbs": {"max": 4}, "recompute": ["none"], "sequenceParallel": True}}
+    )  # fmt: skip
+    assert question.constraints == ("tp=8", "pp=2..8", "mbs<=4", "recompute=none", "sp=true")
+    assert ask({"constraints": {"memoryHeadroomPercent": 10}}).cluster.reserve == 0.1
+
+
+def test_today_s_layout_may_be_a_launch_command():
+    words = ["--tensor-model-parallel-size", "8", "--pipeline-model-parallel-size", "16"]
+    strategy = ask({"current": {"arguments": words}}).current
+    assert (strategy.tp, strategy.pp, strategy.dp) == (8, 16, 16)
+
+
+def test_an_architecture_field_by_field_is_the_preset():
+    given = {
+        "architecture": {
+            "layers": 126, "hiddenSize": 16384, "heads": 128, "kvHeads": 8, "ffnSize": 53248, "vocabularySize": 128256,
+        }
+    }  # fmt: skip
+    mine, theirs = ask({"model": given}).workload.model, ask().workload.model
+    assert (mine.attention, mine.ffn, mine.vocabulary) == (theirs.attention, theirs.ffn, theirs.vocabulary)
+
+
+def test_a_config_json_comes_from_a_config_map():
+    ref = {"model": {"configMapRef": {"name": "gpt2"}}}
+    config = {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257}
+    assert ask(ref, config=json.dumps(config)).workload.model.layers == 12
+    with pytest.raises(BadValue, match="this ConfigMap is not here"):
+        ask(ref)
+    with pytest.raises(InputError, match="is not JSON"):
+        ask(ref, config="{")
+
+
+def test_the_same_question_in_other_words_has_the_same_hash():
+    one = ask(profile=a_profile(network={"scaleOut": "400 Gbit/s"}))
+    two = ask(
+        {"training": {"tokens": "15000B", "precision": "BF16", "framework": "Megatron-Core"}},
+        a_profile(network={"scaleOut": "50 GB/s"}, gpusPerNode=8),
+    )
+    assert hash_of(one, "1") == hash_of(two, "1")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cluster": {"nodes": 255}},
+        {"training": {"globalBatchSize": 1024}},
+        {"objective": "Cost"},
+        {"constraints": {"tp": {"values": [8]}}},
+        {"checkpoint": {"minIntervalSeconds": 60}},
+        {"failureAssumptions": {"perClass": {"pod": {"failuresPerThousandNodeDays": "4"}}}},
+    ],
+)
+def test_whatever_the_answer_depends_on_changes_the_hash(change):
+    assert hash_of(ask(change), "1") != hash_of(ask(), "1")
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"model": {"preset": "llama9"}}, r"spec\.model\.preset: unknown name 'llama9'"),
+        ({"training": {"framework": "megatorn"}}, r"spec\.training\.framework.*did you mean megatron"),
+        ({"training": {"precision": "fp3"}}, r"spec\.training\.precision"),
+        ({"current": {"strategy": "tp=3"}}, r"current.*it must divide the 2048 devices"),
+    ],
+)
+def test_a_name_that_nobody_knows_is_refused_with_its_path(change, message):
+    with pytest.raises((UnknownName, BadValue), match=message):
+        ask(change)
+
+
+def test_a_profile_whose_numbers_cannot_be_is_refused():
+    with pytest.raises(BadValue, match="priorWeight"):
+        ask(profile=a_profile(failures={"priorWeight": "0"}))
+    with pytest.raises(UnknownName, match="gpu"):
+        ask(profile=a_profile(gpu="h1000"))
+
+
+def test_every_bundled_profile_can_be_asked():
+    for name, profile in bundled_profiles().items():
+        assert f"name: {name}" in bundled_text(name)
+        assert ask(profile=profile).nodes == 256
+        assert ask({"cluster": {"nodes": None}}, profile).nodes == profile.status.nodes.ready
+
+
+def test_the_bundled_history_is_that_of_the_example():
+    # 44 + 85 + 15 failures in 30720 node-days, and two more at five in a thousand: 146 in 31120 node-days
+    history = rates(ask(profile=bundled_profiles()["h100-east"]))
+    assert sum(history.values()) == pytest.approx(1000 * 146 / 31120, rel=0.01)
