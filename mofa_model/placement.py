@@ -129,6 +129,30 @@ def _kinds(
     rule: str, all_dense: bool, layers: float, dense: float, pp: float, vpp: float, layer: float, head: float
 ) -> tuple[tuple[float, ...], ...]:
     """Distinct stages as (count, position, dense, expert, embedding, head), in order of position."""
+    kinds: dict[tuple[float, ...], list[float]] = {}
+    for position, kind in enumerate(_every(rule, all_dense, layers, dense, pp, vpp, layer, head)):
+        kinds.setdefault(kind, [0, position])[0] += 1
+    return tuple((n, position, *kind) for kind, (n, position) in kinds.items())
+
+
+def kind_of_stages(model: Transformer, strategy: Strategy, rule: str) -> list[int]:
+    """The kind of every stage of one layout, as a position in `stages_of`.
+
+    >>> from mofa_model.presets import model
+    >>> kind_of_stages(model("llama3-8b"), Strategy(pp=4), "even")
+    [0, 1, 1, 2]
+    """
+    dense = 0 if model.experts is None else model.experts.dense_layers
+    numbers = (model.layers, dense, strategy.pp, strategy.vpp, *_block_costs(model))
+    every = _every(rule, model.experts is None, *(float(number) for number in numbers))
+    first = {kind: at for at, kind in enumerate(dict.fromkeys(every))}
+    return [first[kind] for kind in every]
+
+
+def _every(
+    rule: str, all_dense: bool, layers: float, dense: float, pp: float, vpp: float, layer: float, head: float
+) -> list[tuple[float, ...]]:
+    """Every stage as (dense, expert, embedding, head), in order."""
     stages, total = int(pp), int(layers)
     if rule == "cost":
         dealt = _dealt_by_cost(total, stages, layer, head)
@@ -138,13 +162,12 @@ def _kinds(
             for i, n in enumerate(_dealt(rule, total, stages, int(vpp)))
         ]
     left = total if all_dense else int(dense)
-    kinds: dict[tuple[float, ...], list[float]] = {}
-    for position, (n, embedding, has_head) in enumerate(dealt):
+    every: list[tuple[float, ...]] = []
+    for n, embedding, has_head in dealt:
         plain = min(left, n)
         left -= plain
-        kind = (plain, n - plain, embedding, has_head)
-        kinds.setdefault(kind, [0, position])[0] += 1
-    return tuple((n, position, *kind) for kind, (n, position) in kinds.items())
+        every.append((plain, n - plain, embedding, has_head))
+    return every
 
 
 def _dealt(rule: str, layers: int, stages: int, virtual: int) -> list[int]:
@@ -152,7 +175,8 @@ def _dealt(rule: str, layers: int, stages: int, virtual: int) -> list[int]:
     chunks = stages * virtual
     if stages == 1 or layers % chunks == 0:
         return [layers // stages] * stages
-    extra = 2 if rule == "slots" else 0
+    # With fewer layers than stages no stage can give one up for the embedding or the head.
+    extra = 2 if rule == "slots" and layers + 2 >= stages else 0
     base, more = divmod(layers + extra, stages)
     dealt = [base + (i < more) for i in range(stages)]
     if extra:

@@ -147,7 +147,7 @@ def pipeline_times(
         "forward": stage.forward_share,
     }
     pipeline = pipeline_time(strategy.schedule, total=stage.all_stages, weight=stage.weight_share, **shape)
-    return pipeline, _hops(strategy, stage, _hop(workload, cluster, strategy), pipeline, shape)
+    return pipeline, _hops(strategy, stage, hop_time(workload, cluster, strategy), pipeline, shape)
 
 
 def step_terms(
@@ -177,7 +177,7 @@ def step_terms(
     )
 
 
-def _hop(workload: Workload, cluster: Cluster, s: Strategy) -> Seconds:
+def hop_time(workload: Workload, cluster: Cluster, s: Strategy) -> Seconds:
     """One activation from a stage to the next. [s]"""
     links, precision = cluster.calibration.links, workload.training.precision
     spread = s.tp if s.sequence_parallel else 1.0

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mofa_model.reliability import model, renewal
+from mofa_model.reliability.gamma import gamma_quantile
 from mofa_model.reliability.interval import MOST_STEPS, best_steps
 from mofa_model.reliability.model import Job
 from mofa_model.reliability.rates import LEVEL
@@ -117,8 +118,6 @@ def rate_scales(job: Job, level: Ratio = LEVEL) -> tuple[float, float]:
     The sum of the classes' Gamma posteriors is taken as one Gamma of the same mean and variance: exact when all classes
     were watched for the same time. Shares do not depend on the number of nodes unless domains fail too.
     """
-    from scipy.special import gammaincinv
-
     mean = variance = 0.0
     for c in job.reliability.classes:
         mean += c.rate.mean
@@ -127,7 +126,7 @@ def rate_scales(job: Job, level: Ratio = LEVEL) -> tuple[float, float]:
     if variance == 0:
         return 1.0, 1.0
     shape = mean * mean / variance
-    low, high = (float(gammaincinv(shape, end) / shape) for end in ((1 - level) / 2, (1 + level) / 2))
+    low, high = (gamma_quantile(shape, end) / shape for end in ((1 - level) / 2, (1 + level) / 2))
     return low, high
 
 
