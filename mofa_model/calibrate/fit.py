@@ -59,47 +59,55 @@ def fit(
     *,
     weights: Array | None = None,
     scale: float = 0.05,
-    prior_weight: float = 1.0,
     start: Array | None = None,
-    most: int = 40,
+    most: int = 60,
+    tolerance: float = 1e-6,
 ) -> Fitted:
-    """Entries that explain `log(measured)`; rows that are NaN are left out, fixed entries stay."""
+    """Entries that explain `log(measured)`; rows that are NaN are left out, fixed entries stay.
+
+    It ends where a step gains less than `tolerance` of the loss.
+    """
     entries = problem.entries
     prior = np.array([np.log(e.prior) if e.prior > 0 else -np.inf for e in entries])
     free = np.array([i for i, e in enumerate(entries) if e.spread > 0], dtype=int)
-    spread = np.array([entries[i].spread for i in free])
+    precision = np.array([entries[i].spread for i in free]) ** -2.0
     here = np.isfinite(measured)
-    row_weight = np.ones(len(measured)) if weights is None else weights
+    row_weight = np.ones(int(here.sum())) if weights is None else weights[here]
     logs = prior.copy() if start is None else start.copy()
 
     def loss_of(values: Array, x: Array) -> float:
         rho, _ = robust((values - measured)[here], scale)
-        return float(np.sum(row_weight[here] * rho) + prior_weight * np.sum(((x[free] - prior[free]) / spread) ** 2))
+        return float(np.sum(row_weight * rho) + np.sum(precision * np.square(x[free] - prior[free])))
 
     damping, steps = 1e-2, 0
     values, slope = problem.derivatives(logs)
     loss = loss_of(values, logs)
-    while steps < most:
+    while steps < most and free.size:
         steps += 1
-        _, weight = robust((values - measured)[here], scale)
-        w = weight * row_weight[here] / scale**2
+        residual = (values - measured)[here]
+        w = robust(residual, scale)[1] * row_weight / scale**2
         j = slope[here][:, free]
-        hessian = j.T @ (j * w[:, None]) + np.diag(prior_weight / spread**2)
-        gradient = j.T @ (w * (values - measured)[here]) + prior_weight * (logs[free] - prior[free]) / spread**2
+        hessian = j.T @ (j * w[:, None]) + np.diag(precision)
+        gradient = j.T @ (w * residual) + precision * (logs[free] - prior[free])
         gained = 0.0
         for _ in range(8):
             move = np.linalg.solve(hessian + damping * np.diag(np.diag(hessian)), -gradient)
+            move = np.clip(move, -1.0, 1.0)
             trial = logs.copy()
-            trial[free] += np.clip(move, -1.0, 1.0)
-            trial_loss = loss_of(problem.values(trial), trial)
-            if trial_loss < loss:
-                gained = loss - trial_loss
-                logs, damping = trial, damping / 4.0
+            trial[free] += move
+            gained = loss - loss_of(problem.values(trial), trial)
+            if gained > 0:
+                # A step that gains what the linear model promised asks for less damping, a poor one for more (Nielsen).
+                promised = -(2.0 * gradient @ move + move @ hessian @ move)
+                kept = gained / promised if promised > 0 else 0.0
+                damping *= max(0.2, 1.0 - (2.0 * kept - 1.0) ** 3)
+                logs = trial
                 break
             damping *= 4.0
-        if gained <= 1e-5 * loss:
+        if gained <= tolerance * loss:
             break
         values, slope = problem.derivatives(logs)
         loss = loss_of(values, logs)
     final = problem.values(logs)
-    return Fitted(logs=logs, residuals=np.where(here, final - measured, np.nan), loss=loss, steps=steps)
+    residuals = np.where(here, final - measured, np.nan)
+    return Fitted(logs=logs, residuals=residuals, loss=loss_of(final, logs), steps=steps)
