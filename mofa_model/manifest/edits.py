@@ -208,7 +208,7 @@ def _last_line(text: str, node: Any) -> int:
         last = node.value[-1]
         return _last_line(text, last[1] if isinstance(last, tuple) else last)
     start = node.start_mark.index
-    if node.style in {"|", ">"} and "+" in text[start : _line_end(text, start)]:
+    if getattr(node, "style", None) in {"|", ">"} and "+" in text[start : _line_end(text, start)]:
         return _line_start(text, node.end_mark.index)  # its blank lines are part of the text
     end = start + max(_length(text, node), 0)
     return _line_end(text, end)

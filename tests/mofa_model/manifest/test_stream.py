@@ -1,0 +1,285 @@
+"""Streams of manifests are annotated with explicit outcomes, once, and everything else passes through."""
+
+from pathlib import Path
+
+import pytest
+
+from mofa_model.advice import Advice, Band, Counts, Predicted, Status
+from mofa_model.annotations import OUTPUTS, PREFIX
+from mofa_model.errors import InputError
+from mofa_model.manifest.documents import Documents
+from mofa_model.manifest.existing import demand_of
+from mofa_model.manifest.stream import Annotator
+from mofa_model.strategy import Strategy
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def band(target):
+    return Band(lower=0.9 * target, target=target, upper=1.1 * target)
+
+
+class Answers:
+    """Answers every question in the same way, and remembers the questions."""
+
+    def __init__(self, status=Status.RECOMMENDED):
+        self.questions = []
+        self.status = status
+
+    def __call__(self, question):
+        self.questions.append(question)
+        fits = self.status is not Status.NO_RECOMMENDATION
+        predicted = Predicted(
+            step_seconds=band(20.0),
+            tokens_per_second=band(8e5),
+            mfu=band(0.4),
+            memory_bytes=band(7e10),
+            ettr=band(0.9),
+            duration_seconds=band(2e7),
+        )
+        return Advice(
+            status=self.status,
+            model=question.workload.model.name,
+            device=question.cluster.device.name,
+            objective=question.objective,
+            strategy=Strategy(tp=8, dp=question.nodes) if fits else None,
+            predicted=predicted if fits else None,
+            checkpoint_interval_steps=40 if fits else None,
+            checkpoint_interval_seconds=800.0 if fits else None,
+            nodes=question.nodes,
+            gpus=8 * question.nodes,
+            explanation="because" if fits else "OutOfMemory binds",
+            counts=Counts(raw=1, searched=1, pruned=0, rejected=0),
+            confidence=0.8,
+            memory_limit_bytes=8e10,
+            model_version="1",
+        )
+
+
+def annotator(answers=None, *, version="1", now="2026-01-01T00:00:00Z", profiles=()):
+    return Annotator(
+        answer=answers or Answers(), words=lambda *_: (), model_version=version, now=now, profiles=profiles
+    )
+
+
+def run(text, **options):
+    texts, outcomes = annotator(**options).run([Documents.parse(text, "x.yaml")])
+    return texts[0], outcomes
+
+
+def annotations_of(text, index=0):
+    return Documents.parse(text, "x.yaml").items[index].annotations
+
+
+JOB = (EXAMPLES / "llama3-405b.yaml").read_text("utf-8")
+JOBSET = (EXAMPLES / "jobset.yaml").read_text("utf-8")
+
+
+def test_a_training_job_is_annotated_from_a_bundled_profile():
+    answers = Answers()
+    text, (outcome,) = run(JOB, answers=answers)
+    assert annotations_of(text)[PREFIX + "status"] == outcome.status == "Recommended"
+    assert answers.questions[0].nodes == 256
+    assert set(annotations_of(text)) == set(OUTPUTS)
+
+
+def test_running_it_twice_changes_nothing_and_asks_nothing():
+    once, _ = run(JOB)
+    answers = Answers()
+    twice, (outcome,) = run(once, answers=answers, now="2027-01-01T00:00:00Z")
+    assert twice == once
+    assert answers.questions == []
+    assert not outcome.changed
+
+
+def test_a_new_model_version_answers_again():
+    once, _ = run(JOB)
+    again, _ = run(once, version="2", now="2027-01-01T00:00:00Z")
+    assert annotations_of(again)[PREFIX + "computed-at"] == "2027-01-01T00:00:00Z"
+
+
+def test_disabled_removes_all_our_keys():
+    once, _ = run(JOB)
+    text, _ = run(once.replace("spec:\n", "spec:\n  mode: Disabled\n", 1))
+    assert text == JOB.replace("spec:\n", "spec:\n  mode: Disabled\n", 1)
+
+
+def test_paused_leaves_an_object_as_it_is():
+    paused = JOB.replace(
+        "  name: llama3-405b\n", '  name: llama3-405b\n  annotations:\n    advisor.mofa.dev/paused: "true"\n'
+    )
+    assert run(paused) == (paused, [])
+
+
+def test_no_recommendation_is_written_too():
+    text, (outcome,) = run(JOB, answers=Answers(Status.NO_RECOMMENDATION))
+    assert annotations_of(text)[PREFIX + "status"] == "NoRecommendation"
+    assert "OutOfMemory binds" in outcome.line()
+
+
+def test_a_profile_of_the_stream_stands_before_a_bundled_one():
+    profile = (EXAMPLES / "h100-east.yaml").read_text("utf-8").replace("gpu: h100-80gb-sxm", "gpu: h200")
+    answers = Answers()
+    run(JOB + "---\n" + profile, answers=answers)
+    assert answers.questions[0].cluster.device.name == "h200-141gb-sxm"
+
+
+def test_an_unknown_profile_is_bad_input_with_the_known_ones():
+    with pytest.raises(
+        InputError, match=r"spec\.cluster\.profile: 'nowhere' cannot be right; known: a100-lab"
+    ):
+        run(JOB.replace("profile: h100-east", "profile: nowhere"))
+
+
+def test_a_target_in_the_stream_is_annotated_as_well():
+    job = JOB + "  targetRef: {apiVersion: batch/v1, kind: Job, name: train}\n"
+    target = "---\napiVersion: batch/v1\nkind: Job\nmetadata:\n  name: train\nspec: {}\n"
+    text, outcomes = run(job + target)
+    assert annotations_of(text, 1) == annotations_of(text, 0)
+    assert len(outcomes) == 1
+    assert run(text)[0] == text
+
+
+def test_an_existing_job_is_read_from_its_pods_flags_and_policy():
+    answers = Answers()
+    text, (outcome,) = run(JOBSET, answers=answers)
+    (question,) = answers.questions
+    assert outcome.status == "Recommended"
+    assert (question.nodes, question.workload.training.sequence) == (32, 8192)
+    assert question.workload.training.tokens == 2_000_000_000_000
+    assert (question.current.tp, question.current.pp, question.current.dp) == (8, 4, 8)
+    assert run(text)[0] == text
+
+
+def test_a_job_that_nobody_opted_in_passes_through():
+    text = JOBSET.split("---")[0].replace("  annotations:\n    advisor.mofa.dev/model: llama3-70b\n", "")
+    assert run(text) == (text, [])
+
+
+def test_a_policy_that_lists_a_kind_opts_it_in():
+    text = JOBSET.replace("  annotations:\n    advisor.mofa.dev/model: llama3-70b\n", "").replace(
+        "    tokens: 2T\n", "    tokens: 2T\n    model: llama3-70b\n"
+    )
+    _, (outcome,) = run(text)
+    assert outcome.status == "Recommended"
+
+
+def test_a_disabled_existing_job_loses_our_outputs_and_keeps_its_inputs():
+    once, _ = run(JOBSET)
+    disabled = once.replace(
+        "advisor.mofa.dev/model: llama3-70b\n",
+        "advisor.mofa.dev/model: llama3-70b\n    advisor.mofa.dev/mode: Disabled\n",
+    )
+    text, _ = run(disabled)
+    assert annotations_of(text) == {PREFIX + "model": "llama3-70b", PREFIX + "mode": "Disabled"}
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (("model: llama3-70b", "model: llama3-71b"), "did you mean llama3-70b"),
+        (("nvidia.com/gpu: 8", "cpu: 8"), "no container asks for nvidia.com/gpu"),
+        (("parallelism: 32", "parallelism: many"), "a number of replicas or GPUs cannot be 'many'"),
+        (("- --seq-length=8192\n", ""), "training.sequenceLength: is missing"),
+        (("        parallelism: 32", "        parallelism: 1"), "it must divide the 8 devices"),
+        (("    advisor.mofa.dev/model", "    advisor.mofa.dev/mode: On\n    advisor.mofa.dev/model"), "one of Disabled, Annotate, Apply"),
+        (("kind: JobSet\nmetadata", "kind: Pod\nmetadata"), "replicas of a Pod cannot be read"),
+        (("profile: h100-east", "profile: nowhere"), "'nowhere' cannot be right"),
+    ],
+)  # fmt: skip
+def test_what_an_existing_job_does_not_say_is_an_explicit_outcome(change, message):
+    text, (outcome,) = run(JOBSET.replace(*change))
+    assert outcome.status == "InvalidInput"
+    assert message in outcome.explanation
+    assert annotations_of(text)[PREFIX + "status"] == "InvalidInput"
+    assert run(text)[0] == text
+
+
+def test_gpus_that_do_not_fill_nodes_are_an_explicit_outcome():
+    _, (outcome,) = run(JOBSET.replace("parallelism: 32", "parallelism: 1").replace("gpu: 8", "gpu: 3"))
+    assert (
+        "GPUs of all pods: 3 cannot be right; nodes of profile h100-east have 8 each" in outcome.explanation
+    )
+
+
+def test_a_config_map_may_hold_the_whole_spec():
+    text = JOBSET.replace(
+        "advisor.mofa.dev/model: llama3-70b", "advisor.mofa.dev/config-ref: run/spec.yaml"
+    ) + (
+        "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: run\ndata:\n  spec.yaml: |\n"
+        "    model: {preset: llama3-8b}\n    training: {globalBatchSize: 128}\n"
+    )
+    answers = Answers()
+    run(text, answers=answers)
+    assert answers.questions[0].workload.model.name == "llama3-8b"
+    assert answers.questions[0].workload.training.global_batch == 128
+
+
+def test_a_config_map_may_hold_the_model():
+    text = JOBSET.replace("advisor.mofa.dev/model: llama3-70b", "advisor.mofa.dev/config-ref: run") + (
+        "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: run\ndata:\n  config.json: |\n"
+        '    {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257}\n'
+    )
+    answers = Answers()
+    run(text, answers=answers)
+    assert answers.questions[0].workload.model.layers == 12
+
+
+def test_a_resource_list_is_answered_with_a_resource_list_and_its_results():
+    body = "".join(f"  {line}\n" if line else "\n" for line in JOB.splitlines() if not line.startswith("#"))
+    items = "- " + body.lstrip()
+    text = f"apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems:\n{items}functionConfig: {{}}\n"
+    out, _ = run(text, answers=Answers(Status.NO_RECOMMENDATION))
+    stream = Documents.parse(out, "x")
+    assert stream.resource_list.value["results"][0]["severity"] == "warning"
+    assert stream.items[0].annotations[PREFIX + "status"] == "NoRecommendation"
+    assert run(out, answers=Answers(Status.NO_RECOMMENDATION))[0] == out
+
+
+def test_a_function_may_be_configured_with_a_profile():
+    text = (
+        "kind: ResourceList\nitems: []\nfunctionConfig:\n  apiVersion: mofa.dev/v1alpha1\n  kind: ClusterProfile\n"
+        "  metadata: {name: mine}\n  spec: {gpu: a100}\n"
+    )
+    job = JOB.replace("profile: h100-east", "profile: mine")
+    answers = Answers()
+    annotator(answers).run([Documents.parse(text, "list"), Documents.parse(job, "job")])
+    assert answers.questions[0].cluster.device.name == "a100-80gb-sxm"
+
+
+def pod(gpus=8, **more):
+    return {
+        "spec": {"containers": [{"name": "t", "resources": {"limits": {"nvidia.com/gpu": gpus}}}], **more}
+    }
+
+
+@pytest.mark.parametrize(
+    "api_version, kind, spec, gpus",
+    [
+        ("kubeflow.org/v1", "PyTorchJob",
+         {"pytorchReplicaSpecs": {"Master": {"template": pod()}, "Worker": {"replicas": 3, "template": pod()}}}, 32),
+        ("jobset.x-k8s.io/v1alpha2", "JobSet",
+         {"replicatedJobs": [{"replicas": 2, "template": {"spec": {"parallelism": 4, "template": pod()}}}]}, 64),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob", {"trainer": {"numNodes": 4, "numProcPerNode": 8}}, 32),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob",
+         {"trainer": {"numNodes": 4, "resourcesPerNode": {"limits": {"nvidia.com/gpu": "4"}}}}, 16),
+        ("batch.volcano.sh/v1alpha1", "Job",
+         {"tasks": [{"replicas": 1, "template": pod(0)}, {"replicas": 6, "template": pod()}]}, 48),
+        ("ray.io/v1", "RayJob",
+         {"rayClusterSpec": {"headGroupSpec": {"template": pod(0)},
+                             "workerGroupSpecs": [{"replicas": 2, "numOfHosts": 2, "template": pod()}]}}, 32),
+        ("batch/v1", "Job", {"parallelism": 5, "template": pod()}, 40),
+    ],
+)  # fmt: skip
+def test_gpus_are_counted_in_every_kind(api_version, kind, spec, gpus):
+    assert demand_of({"apiVersion": api_version, "kind": kind, "spec": spec}).gpus == gpus
+
+
+def test_a_shell_line_is_read_as_the_words_in_it():
+    container = {
+        "command": ["bash", "-c", "torchrun pretrain_gpt.py \\\n  --tensor-model-parallel-size 8"],
+        "resources": {"limits": {"nvidia.com/gpu": 8}},
+    }
+    spec = {"template": {"spec": {"containers": [container]}}}
+    words = demand_of({"apiVersion": "batch/v1", "kind": "Job", "spec": spec}).words
+    assert words[-2:] == ("--tensor-model-parallel-size", "8")
