@@ -1,8 +1,8 @@
 """The one pure function behind every door: what is asked becomes a hash, and an answer becomes annotations.
 
-    hash_of(question, model_version)                 the same question, however it was written, has the same hash
-    of_advice(advice, inputs_hash, now, launch)      annotations of an answer
-    of_bad_input(message, inputs_hash, …)            annotations of a question that cannot be answered
+    inputs_hash(request, model_version)              the same question, however it was written, has the same hash
+    of_advice(advice, digest, now, launch)           annotations of an answer
+    of_bad_input(message, digest, …)                 annotations of a question that cannot be answered
     settled(previous, fresh)                         what to write: while the hash is equal, what is there already
     removal(previous)                                what to write when the mode is Disabled
 
@@ -18,10 +18,11 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final
 
 from mofa_model.advice import Advice, Band
+from mofa_model.advice.request import Request
 from mofa_model.spec.reliability import FailureRate
 from mofa_model.strategy_text import format_strategy
 from mofa_model.units import DAY
@@ -71,12 +72,17 @@ def hash_of(question: Any, model_version: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def of_advice(advice: Advice, inputs_hash: str, now: str, launch: Iterable[str] = ()) -> dict[str, str]:
+def inputs_hash(request: Request, model_version: str) -> str:
+    """Hash of a request; how many alternatives are shown is no part of the question."""
+    return hash_of(replace(request, top=0), model_version)
+
+
+def of_advice(advice: Advice, digest: str, now: str, launch: Iterable[str] = ()) -> dict[str, str]:
     """Annotations of an answer; `now` is the moment in UTC, `launch` the arguments of its trainer."""
     told = {
         "status": advice.status.value,
         "explanation": _short(advice.explanation),
-        "inputs-hash": inputs_hash,
+        "inputs-hash": digest,
         "model-version": advice.model_version,
         "computed-at": now,
     }
@@ -97,13 +103,13 @@ def of_advice(advice: Advice, inputs_hash: str, now: str, launch: Iterable[str] 
     return _ordered(told)
 
 
-def of_bad_input(message: str, inputs_hash: str, model_version: str, now: str) -> dict[str, str]:
+def of_bad_input(message: str, digest: str, model_version: str, now: str) -> dict[str, str]:
     """Annotations of a question that cannot be answered."""
     return _ordered(
         {
             "status": INVALID,
             "explanation": _short(message),
-            "inputs-hash": inputs_hash,
+            "inputs-hash": digest,
             "model-version": model_version,
             "computed-at": now,
         }

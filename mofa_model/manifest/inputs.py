@@ -10,10 +10,10 @@ hashes are equal questions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from mofa_model import presets, units
+from mofa_model.advice.request import Request
 from mofa_model.errors import InputError, UnknownName
 from mofa_model.launch import read_layout
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
@@ -21,9 +21,8 @@ from mofa_model.manifest.failures import Seen, reliability_of, seen_in
 from mofa_model.manifest.models import model_of
 from mofa_model.manifest.parsing import Profile
 from mofa_model.manifest.training_job import Constraints, Range, TrainingJobSpec
-from mofa_model.search.frameworks import framework, frameworks
+from mofa_model.search import Problem, framework, frameworks
 from mofa_model.spec import Cluster, Training, Workload
-from mofa_model.spec.reliability import Reliability
 from mofa_model.strategy import Strategy
 
 _DEGREES: Final = ("tp", "pp", "cp", "ep", "etp", "vpp", "mbs")
@@ -37,40 +36,6 @@ _WORDS: Final = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
-    """What is asked: everything that an answer depends on, and nothing else."""
-
-    workload: Workload
-    """Model and training."""
-    cluster: Cluster
-    """Nodes of the profile; `gpus` is that of all nodes."""
-    reliability: Reliability
-    """How they fail and come back, and where checkpoints go."""
-    nodes: int
-    """Nodes: exactly so many, or at most. [1]"""
-    fewer_nodes: bool
-    """Whether fewer nodes may be advised."""
-    objective: str
-    """time, throughput or cost."""
-    framework: str
-    """Trainer that restricts the search; any = none."""
-    constraints: tuple[str, ...]
-    """Constraints on axes, as the search reads them: tp=4,8 or pp=2..8."""
-    checkpoint_bytes: float | None
-    """Size of a checkpoint, where it is stated. [B]"""
-    least_interval: float
-    """Shortest checkpoint interval. [s]"""
-    most_interval: float | None
-    """Longest checkpoint interval; None = any. [s]"""
-    asynchronous: bool
-    """Whether training goes on while a checkpoint is written."""
-    current: Strategy | None
-    """Today's layout."""
-    caveats: tuple[str, ...]
-    """What lowers confidence whatever is computed, one sentence each."""
-
-
 def to_inputs(
     spec: TrainingJobSpec,
     profile: Profile,
@@ -79,7 +44,7 @@ def to_inputs(
     history: Mapping[str, Seen] | None = None,
     config: str | None = None,
     path: str = "spec",
-) -> Question:
+) -> Request:
     """The question that a TrainingJob asks of a profile.
 
     `ready` is the number of ready nodes [1] and `history` what was counted by recovery class: both are read from the
@@ -111,9 +76,8 @@ def to_inputs(
     )
     limits = spec.checkpoint
     size = limits.size
-    return Question(
-        workload=Workload(model=model, training=training),
-        cluster=cluster,
+    return Request(
+        problems=(Problem(workload=Workload(model=model, training=training), cluster=cluster),),
         reliability=reliability_of(
             spec.failure_assumptions,
             profile.spec,
@@ -130,7 +94,6 @@ def to_inputs(
         checkpoint_bytes=units.parse(size, "B", field=f"{path}.checkpoint.size") if size else None,
         least_interval=float(limits.min_interval_seconds or 0),
         most_interval=None if limits.max_interval_seconds is None else float(limits.max_interval_seconds),
-        asynchronous=limits.mode == "Async",
         current=_current(spec, int(cluster.gpus), int(model.layers), path),
         caveats=_caveats(spec, ready),
     )

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_model.advice import Advice
+from mofa_model.advice.request import Request
 from mofa_model.annotations import (
     INPUTS,
     INVALID,
     OUTPUTS,
     PREFIX,
     hash_of,
+    inputs_hash,
     is_whole,
     of_advice,
     of_bad_input,
@@ -28,14 +30,14 @@ from mofa_model.errors import InputError
 from mofa_model.manifest import jobs
 from mofa_model.manifest.bundled import bundled_profiles
 from mofa_model.manifest.documents import Documents, Item
-from mofa_model.manifest.inputs import Question, to_inputs
+from mofa_model.manifest.inputs import to_inputs
 from mofa_model.manifest.jobs import Surroundings
 from mofa_model.manifest.parsing import Profile, advisor_policy, cluster_profile, is_ours, training_job
 from mofa_model.manifest.training_job import TrainingJobSpec
 
-Answer = Callable[[Question], Advice]
+Answer = Callable[[Request], Advice]
 """What answers a question."""
-Words = Callable[[Question, Advice], Iterable[str]]
+Words = Callable[[Request, Advice], Iterable[str]]
 """What gives an answer's launch arguments."""
 _PAUSED: Final = PREFIX + "paused"
 
@@ -123,7 +125,7 @@ class Annotator:
         self, item: Item, spec: TrainingJobSpec, profile: Profile, config: str | None, *, path: str
     ) -> dict[str, str]:
         question = to_inputs(spec, profile, config=config, path=path)
-        digest = hash_of(question, self.model_version)
+        digest = inputs_hash(question, self.model_version)
         previous = item.annotations
         if previous.get(PREFIX + "inputs-hash") == digest and is_whole(previous):
             return {key: value for key, value in previous.items() if key in OUTPUTS}

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from mofa_model.annotations import hash_of
+from mofa_model.annotations import inputs_hash
 from mofa_model.errors import BadValue, InputError, UnknownName
 from mofa_model.manifest.bundled import bundled_profiles, bundled_text
 from mofa_model.manifest.failures import Seen
@@ -44,10 +44,10 @@ def rates(question):
 
 def test_text_and_prefixes_end_here():
     question = ask(profile=a_profile(network={"scaleOut": "200 Gbit/s"}, host={"memory": "2 TiB"}))
-    assert question.workload.training.tokens == 15_000_000_000_000
-    assert question.cluster.gpus == 2048
-    assert question.cluster.scale_out.bandwidth == 25e9
-    assert question.cluster.host.memory == 2 * 2**40
+    assert question.problems[0].workload.training.tokens == 15_000_000_000_000
+    assert question.problems[0].cluster.gpus == 2048
+    assert question.problems[0].cluster.scale_out.bandwidth == 25e9
+    assert question.problems[0].cluster.host.memory == 2 * 2**40
     assert question.framework == "megatron"
     assert question.objective == "time"
 
@@ -138,7 +138,7 @@ def test_constraints_are_written_as_the_search_reads_them():
         {"constraints": {"tp": {"values": [8]}, "pp": {"min": 2, "max": 8}, "mbs": {"max": 4}, "recompute": ["none"], "sequenceParallel": True}}
     )  # fmt: skip
     assert question.constraints == ("tp=8", "pp=2..8", "mbs<=4", "recompute=none", "sp=true")
-    assert ask({"constraints": {"memoryHeadroomPercent": 10}}).cluster.reserve == 0.1
+    assert ask({"constraints": {"memoryHeadroomPercent": 10}}).problems[0].cluster.reserve == 0.1
 
 
 def test_today_s_layout_may_be_a_launch_command():
@@ -153,14 +153,14 @@ def test_an_architecture_field_by_field_is_the_preset():
             "layers": 126, "hiddenSize": 16384, "heads": 128, "kvHeads": 8, "ffnSize": 53248, "vocabularySize": 128256,
         }
     }  # fmt: skip
-    mine, theirs = ask({"model": given}).workload.model, ask().workload.model
+    mine, theirs = ask({"model": given}).problems[0].workload.model, ask().problems[0].workload.model
     assert (mine.attention, mine.ffn, mine.vocabulary) == (theirs.attention, theirs.ffn, theirs.vocabulary)
 
 
 def test_a_config_json_comes_from_a_config_map():
     ref = {"model": {"configMapRef": {"name": "gpt2"}}}
     config = {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257}
-    assert ask(ref, config=json.dumps(config)).workload.model.layers == 12
+    assert ask(ref, config=json.dumps(config)).problems[0].workload.model.layers == 12
     with pytest.raises(BadValue, match="this ConfigMap is not here"):
         ask(ref)
     with pytest.raises(InputError, match="is not JSON"):
@@ -173,7 +173,7 @@ def test_the_same_question_in_other_words_has_the_same_hash():
         {"training": {"tokens": "15000B", "precision": "BF16", "framework": "Megatron-Core"}},
         a_profile(network={"scaleOut": "50 GB/s"}, gpusPerNode=8),
     )
-    assert hash_of(one, "1") == hash_of(two, "1")
+    assert inputs_hash(one, "1") == inputs_hash(two, "1")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_the_same_question_in_other_words_has_the_same_hash():
     ],
 )
 def test_whatever_the_answer_depends_on_changes_the_hash(change):
-    assert hash_of(ask(change), "1") != hash_of(ask(), "1")
+    assert inputs_hash(ask(change), "1") != inputs_hash(ask(), "1")
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ class Answers:
         )
         return Advice(
             status=self.status,
-            model=question.workload.model.name,
-            device=question.cluster.device.name,
+            model=question.problems[0].workload.model.name,
+            device=question.problems[0].cluster.device.name,
             objective=question.objective,
             strategy=Strategy(tp=8, dp=question.nodes) if fits else None,
             predicted=predicted if fits else None,
@@ -121,7 +121,7 @@ def test_a_profile_of_the_stream_stands_before_a_bundled_one():
     profile = (EXAMPLES / "h100-east.yaml").read_text("utf-8").replace("gpu: h100-80gb-sxm", "gpu: h200")
     answers = Answers()
     run(JOB + "---\n" + profile, answers=answers)
-    assert answers.questions[0].cluster.device.name == "h200-141gb-sxm"
+    assert answers.questions[0].problems[0].cluster.device.name == "h200-141gb-sxm"
 
 
 def test_an_unknown_profile_is_bad_input_with_the_known_ones():
@@ -145,8 +145,8 @@ def test_an_existing_job_is_read_from_its_pods_flags_and_policy():
     text, (outcome,) = run(JOBSET, answers=answers)
     (question,) = answers.questions
     assert outcome.status == "Recommended"
-    assert (question.nodes, question.workload.training.sequence) == (32, 8192)
-    assert question.workload.training.tokens == 2_000_000_000_000
+    assert (question.nodes, question.problems[0].workload.training.sequence) == (32, 8192)
+    assert question.problems[0].workload.training.tokens == 2_000_000_000_000
     assert (question.current.tp, question.current.pp, question.current.dp) == (8, 4, 8)
     assert run(text)[0] == text
 
@@ -211,8 +211,8 @@ def test_a_config_map_may_hold_the_whole_spec():
     )
     answers = Answers()
     run(text, answers=answers)
-    assert answers.questions[0].workload.model.name == "llama3-8b"
-    assert answers.questions[0].workload.training.global_batch == 128
+    assert answers.questions[0].problems[0].workload.model.name == "llama3-8b"
+    assert answers.questions[0].problems[0].workload.training.global_batch == 128
 
 
 def test_a_config_map_may_hold_the_model():
@@ -222,7 +222,7 @@ def test_a_config_map_may_hold_the_model():
     )
     answers = Answers()
     run(text, answers=answers)
-    assert answers.questions[0].workload.model.layers == 12
+    assert answers.questions[0].problems[0].workload.model.layers == 12
 
 
 def test_a_resource_list_is_answered_with_a_resource_list_and_its_results():
@@ -244,7 +244,7 @@ def test_a_function_may_be_configured_with_a_profile():
     job = JOB.replace("profile: h100-east", "profile: mine")
     answers = Answers()
     annotator(answers).run([Documents.parse(text, "list"), Documents.parse(job, "job")])
-    assert answers.questions[0].cluster.device.name == "a100-80gb-sxm"
+    assert answers.questions[0].problems[0].cluster.device.name == "a100-80gb-sxm"
 
 
 def pod(gpus=8, **more):
