@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.calibrate.free import Composition, Free, composition
-from mofa_model.spec import Calibration
+from mofa_model.presets.constants import defaults
 from mofa_model.validate.batches import Batch
 
 Array = NDArray[np.floating[Any]]
@@ -67,7 +67,7 @@ class Problem:
 def _sheet(batch: Batch, entries: tuple[Free, ...]) -> _Sheet:
     made = {key: composition(key, entries) for key in dict.fromkeys(batch.keys)}
     paths = tuple(sorted({path for parts in made.values() for path in parts}))
-    n = len(batch)
+    n, known = len(batch), defaults()
     fixed: dict[str, Array] = {}
     weights: dict[str, Array] = {}
     relevant: set[int] = set()
@@ -75,16 +75,11 @@ def _sheet(batch: Batch, entries: tuple[Free, ...]) -> _Sheet:
         weights[path] = np.zeros((n, len(entries)))
         fixed[path] = np.empty(n)
         for row, key in enumerate(batch.keys):
-            part = made[key].get(path, Composition(_default(path), ()))
+            part = made[key].get(path, Composition(known[path], ()))
             fixed[path][row] = part.fixed
             weights[path][row, list(part.entries)] = 1.0
             relevant.update(i for i in part.entries if entries[i].spread > 0)
     return _Sheet(batch, paths, fixed, weights, np.array(sorted(relevant), dtype=np.intp))
-
-
-def _default(path: str) -> float:
-    group, name = path.split(".")
-    return float(getattr(getattr(Calibration(), group), name))
 
 
 def _priced(sheet: _Sheet, logs: Array, moved: NDArray[np.intp]) -> Batch:
