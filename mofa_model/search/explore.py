@@ -51,6 +51,8 @@ class Question:
     """Expert rules that are not applied."""
     keep: int = KEEP
     """Strategies to keep for every number of nodes."""
+    apart: bool = False
+    """Whether of the strategies of one shape (degrees and schedule) only the best is kept."""
     score: Callable[[Problem, int], Score] = lambda _problem, _nodes: by_step_time()
     """The objective on a number of nodes."""
 
@@ -99,6 +101,8 @@ class Ranking:
     """The others, by reason."""
     near: NearMiss | None
     """The fastest that almost fits, on the most nodes that have one."""
+    leanest: NearMiss | None
+    """Where nothing fits: the strategy that needs the least device memory."""
     axes: Axes
     """Axes and values that were searched."""
 
@@ -116,6 +120,7 @@ def search(question: Question, advance: Callable[[float], None] = lambda _: None
     rejected = Counter({Reason.NOT_IN_FRAMEWORK: full.raw - axes.raw})
     found: dict[int, list[Candidate]] = {}
     misses: list[tuple[int, float, NearMiss]] = []
+    lean: list[NearMiss] = []
     searched = pruned = 0
     share = 1.0 / max(1, len(axes["nodes"]) * len(question.problems))
     for problem in question.problems if axes.raw else ():
@@ -130,7 +135,7 @@ def search(question: Question, advance: Callable[[float], None] = lambda _: None
             )
             shapes = shapes_of(axes, given, nodes)
             features = features_of(axes, given, shapes)
-            leaders = Leaders(question.keep, question.score(here, nodes))
+            leaders = Leaders(question.keep, question.score(here, nodes), question.apart)
             part = share / max(1, len(shapes.index))
             over = price(axes, given, shapes, features, leaders, _scaled(advance, part))
             rejected += shapes.rejected + features.rejected + over
@@ -142,6 +147,9 @@ def search(question: Question, advance: Callable[[float], None] = lambda _: None
                 )
                 miss = NearMiss(candidate=almost, memory=leaders.missed.memory)
                 misses.append((-nodes, leaders.missed.step, miss))
+            if not leaders.searched and leaders.leanest[1] >= 0:
+                thin = _candidate(axes, here, nodes, np.inf, np.inf, leaders.leanest[1])
+                lean.append(NearMiss(candidate=thin, memory=leaders.leanest[0]))
     return Ranking(
         best={n: tuple(sorted(some, key=order)[: question.keep]) for n, some in found.items() if some},
         raw=full.raw,
@@ -149,6 +157,7 @@ def search(question: Question, advance: Callable[[float], None] = lambda _: None
         pruned=pruned,
         rejected=+rejected,
         near=min(misses, key=lambda m: m[:2])[2] if misses else None,
+        leanest=min(lean, key=lambda miss: miss.memory) if lean and not searched else None,
         axes=axes,
     )
 

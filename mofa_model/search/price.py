@@ -45,6 +45,8 @@ class _Fit:
     """[states, rows]"""
     near: Array | None
     """Bytes where it almost fits, else zero, [states, rows]; None where nothing does."""
+    peak: Array
+    """Bytes on the fullest device, infinite where it is not legal, [states, rows]. [B]"""
 
 
 def price(
@@ -65,6 +67,8 @@ def price(
         for work in works_of(axes, block):
             fitting = _fitting(given, block, states, work, local, rejected)
             leaders.searched += sum(_counted(fit.fits, block) for fit in fitting)
+            if not leaders.searched:
+                _remember_leanest(block, work, fitting, leaders)
             wanted = [np.any(f.fits if f.near is None else f.fits | (f.near > 0), axis=0) for f in fitting]
             columns = np.flatnonzero(np.logical_or.reduce(wanted))
             if len(columns):
@@ -99,8 +103,20 @@ def _fitting(
             inside = fits & roomy
             rejected[Reason.OUT_OF_HOST_MEMORY] += _counted(fits, block) - _counted(inside, block)
             fits, near = inside, near & roomy
-        found.append(_Fit(state, fits, np.where(near, peak, 0.0) if near.any() else None))
+        # Where something fits nobody asks for the leanest.
+        bare = peak if fits.any() else np.where(legal, peak, np.inf)
+        found.append(_Fit(state, fits, np.where(near, peak, 0.0) if near.any() else None, bare))
     return found
+
+
+def _remember_leanest(block: Block, work: Work, fitting: list[_Fit], leaders: Leaders) -> None:
+    """The strategy that needs the least device memory, for the case that none fits."""
+    for fit in fitting:
+        at = np.unravel_index(int(np.argmin(fit.peak)), fit.peak.shape)
+        least = float(fit.peak[at])
+        if least < leaders.leanest[0]:
+            offset = int(fit.state.offset[at[0], 0]) + work.offset + int(block.overlaps[0].offset[at[1]])
+            leaders.leanest = (least, int(block.index[at[1]]) + offset)
 
 
 def _counted(mask: Array, block: Block) -> int:
@@ -146,6 +162,7 @@ def _time(
                 _picked(pipeline, hopeful),
                 _picked(hops, hopeful),
                 m[hopeful],
+                block.index[columns[hopeful]],
                 block.index[columns[hopeful]] + (work.offset + overlap.offset[columns[hopeful]]),
             )
             for fit in fitting:
@@ -167,7 +184,7 @@ def _step(cluster: Cluster, level: Strategy, fit: _Fit, at: _Timed, leaders: Lea
         optimizer=np.take(state.optimizer, columns, axis=1),
     )
     step = np.asarray(terms.total)
-    leaders.offer(step, at.index, state, columns, np.take(fit.fits, columns, axis=1))
+    leaders.offer(step, at.index, at.shapes, state, columns, np.take(fit.fits, columns, axis=1))
     if fit.near is not None:
         leaders.miss(step, at.index, state, np.take(fit.near, columns, axis=1))
 
@@ -181,6 +198,7 @@ class _Timed:
     pipeline: Array
     hops: Array
     micro_batches: Array
+    shapes: NDArray[np.int64]
     index: NDArray[np.int64]
 
 

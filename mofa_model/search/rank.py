@@ -56,12 +56,18 @@ class Leaders:
     """How many."""
     score: Score
     """What is minimised."""
+    apart: bool = False
+    """Whether of the strategies of one shape only the best is kept."""
     scores: Array = field(default_factory=lambda: np.empty(0))
     """Scores, best first."""
     steps: Array = field(default_factory=lambda: np.empty(0))
     """Step times of the same. [s]"""
     index: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Their raw indices."""
+    shapes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Raw indices of their shapes."""
+    leanest: tuple[float, int] = (np.inf, -1)
+    """Least bytes on the fullest device of what did not fit, while nothing does, and its raw index."""
     searched: int = 0
     """Strategies that fit."""
     missed: Missed = field(default_factory=lambda: Missed(np.inf, -1, 0.0))
@@ -74,16 +80,15 @@ class Leaders:
         """Step time above which nothing is worth looking at. [s]"""
         return max(self.cut, self.missed.step)
 
-    def offer(self, step: Array, index: Array, state: State, columns: Array, fits: Array) -> None:
+    def offer(
+        self, step: Array, index: Array, shapes: Array, state: State, columns: Array, fits: Array
+    ) -> None:
         """Take what fits, [states, columns], and is better than what is here."""
         chosen = fits & (step <= self.cut)
         if chosen.any():
             group, column = np.nonzero(chosen)
-            self._take(
-                step[chosen],
-                index[column] + state.offset[group, 0],
-                state.replicas[group, columns[column]],
-            )
+            scores = self.score.of(step[chosen], state.replicas[group, columns[column]])
+            self._take(scores, step[chosen], index[column] + state.offset[group, 0], shapes[column])
 
     def miss(self, step: Array, index: Array, state: State, near: Array) -> None:
         """Remember the fastest that almost fits; `near` is its bytes, zero elsewhere."""
@@ -99,15 +104,16 @@ class Leaders:
         if (best, found[0]) < (self.missed.step, self.missed.index):
             self.missed = Missed(best, *found)
 
-    def _take(self, step: Array, index: Array, replicas: Array) -> None:
-        scores = np.concatenate([self.scores, self.score.of(step, replicas)])
-        steps, index = np.concatenate([self.steps, step]), np.concatenate([self.index, index])
-        if len(scores) > self.keep:
-            last = np.partition(scores, self.keep - 1)[self.keep - 1]
-            inside = scores <= last
-            scores, steps, index = scores[inside], steps[inside], index[inside]
-        order = np.lexsort((index, steps, scores))[: self.keep]
-        self.scores, self.steps, self.index = scores[order], steps[order], index[order]
+    def _take(self, scores: Array, steps: Array, index: Array, shapes: Array) -> None:
+        scores, steps = np.concatenate([self.scores, scores]), np.concatenate([self.steps, steps])
+        index, shapes = np.concatenate([self.index, index]), np.concatenate([self.shapes, shapes])
+        order = np.lexsort((index, steps, scores))
+        if self.apart:
+            _, first = np.unique(shapes[order], return_index=True)
+            order = order[np.sort(first)]
+        order = order[: self.keep]
+        self.scores, self.steps = scores[order], steps[order]
+        self.index, self.shapes = index[order], shapes[order]
         if len(order) == self.keep:
             self.cut = float(self.scores[-1] / self.score.least)
 

@@ -1,0 +1,78 @@
+"""What is asked for, whichever door it came through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mofa_model.errors import BadValue
+from mofa_model.search import LIFTABLE, Problem
+from mofa_model.spec.checks import not_negative, whole
+from mofa_model.spec.reliability import CheckpointTier, Reliability, paper_classes
+from mofa_model.strategy import Strategy
+from mofa_model.units import Bytes, Count, Seconds
+
+OBJECTIVES = ("time", "throughput", "cost")
+"""Least expected time to finish; least step time; least GPU-hours to finish."""
+
+RATE = 0.005
+"""Failures of a node in a day where nobody says: the paper's assumption. [1/d]"""
+STORAGE = 2e9
+"""What a node writes to a shared file system where nobody says: a 25 Gbit/s link, less protocol. Ours. [B/s]"""
+
+
+def assumed_reliability(snapshot_bandwidth: float, per_node_day: float = RATE) -> Reliability:
+    """The paper's recovery classes at an assumed rate, and asynchronous checkpoints to a shared file system.
+
+    >>> assumed_reliability(4e11).tiers[0].node_bandwidth
+    2000000000.0
+    """
+    remote = CheckpointTier(
+        name="remote", node_bandwidth=STORAGE, asynchronous=True, snapshot_bandwidth=snapshot_bandwidth
+    )
+    return Reliability(classes=paper_classes(per_node_day), tiers=(remote,))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """A question about one job; everything that the answer depends on, and nothing else."""
+
+    problems: tuple[Problem, ...]
+    """The model and its machines, one for each precision that may be used, the preferred one first."""
+    reliability: Reliability
+    """How machines fail and come back, and where checkpoints go."""
+    nodes: int
+    """Nodes: exactly so many, or at most. [1]"""
+    fewer_nodes: bool = False
+    """Whether fewer nodes may be advised."""
+    objective: str = "time"
+    """time, throughput or cost."""
+    framework: str = "any"
+    """Trainer; `any` = everything that some trainer can run."""
+    constraints: tuple[str, ...] = ()
+    """Constraints on axes: tp=4,8 or pp<=8."""
+    lifted: tuple[str, ...] = ()
+    """Expert rules that are not applied, by their reasons."""
+    checkpoint_bytes: Bytes | None = None
+    """Size of a checkpoint; None = weights and optimizer states of the model. [B]"""
+    least_interval: Seconds = 0.0
+    """Shortest checkpoint interval. [s]"""
+    most_interval: Seconds | None = None
+    """Longest checkpoint interval; None = any. [s]"""
+    current: Strategy | None = None
+    """Today's layout."""
+    top: Count = 5
+    """Alternatives to show."""
+    caveats: tuple[str, ...] = field(default_factory=tuple)
+    """What lowers confidence whatever is computed, one sentence each."""
+
+    def __post_init__(self) -> None:
+        whole(nodes=self.nodes)
+        not_negative(top=self.top, least_interval=self.least_interval)
+        if not self.problems:
+            raise BadValue("precision", (), "give at least one")
+        if self.objective not in OBJECTIVES:
+            raise BadValue("objective", self.objective, f"one of {', '.join(OBJECTIVES)}")
+        known = [reason.value for reason in LIFTABLE]
+        for name in self.lifted:
+            if name not in known:
+                raise BadValue("lift", name, f"one of {', '.join(known)}")

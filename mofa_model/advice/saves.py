@@ -1,0 +1,115 @@
+"""Checkpoints of a strategy: what a save costs, the best interval, and the score that the search minimises."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.advice.request import Request
+from mofa_model.equations.memory import expert_data_ranks, shard_ranks
+from mofa_model.equations.parameters import prediction_parameters, total_parameters
+from mofa_model.reliability import Interval, Job, best_checkpointing, recommend
+from mofa_model.reliability.checkpoint import bytes_per_node, checkpoint_bytes, save_times
+from mofa_model.search import Problem, Score
+from mofa_model.strategy import Sharding, Strategy
+from mofa_model.units import Bytes, Count, Numeric, Seconds
+
+_SOON = 1e-6
+"""A step so short that rounding an interval to whole steps costs nothing, as a share of a save."""
+
+
+def checkpoint_size(request: Request, problem: Problem) -> Bytes:
+    """Bytes of a whole checkpoint. [B]"""
+    if request.checkpoint_bytes is not None:
+        return request.checkpoint_bytes
+    model, precision = problem.workload.model, problem.workload.training.precision
+    parameters = total_parameters(model) + prediction_parameters(model)
+    return checkpoint_bytes(float(parameters), precision.weight, precision.optimizer)
+
+
+def replicas_of(problem: Problem, strategy: Strategy) -> Count:
+    """Ranks that hold the same shard of most parameters, of which one writes it. [1]"""
+    s = strategy
+    copies: Numeric = s.dp * s.cp
+    if problem.workload.model.experts is not None:
+        copies = expert_data_ranks(copies, s.tp, s.ep, s.etp)
+    return copies if s.sharding is Sharding.NONE else copies / shard_ranks(copies, s.shard)
+
+
+def save_costs(
+    request: Request, problem: Problem, nodes: int, replicas: Numeric
+) -> tuple[tuple[Numeric, ...], tuple[Numeric, ...]]:
+    """Blocking and background time of a save, by tier. [s]"""
+    size, per_node = checkpoint_size(request, problem), problem.cluster.gpus_per_node
+    writers = nodes * per_node / replicas
+    share = bytes_per_node(size, writers, per_node)
+    pairs = [save_times(tier, size, share) for tier in request.reliability.tiers]
+    return tuple(blocking for blocking, _ in pairs), tuple(background for _, background in pairs)
+
+
+def steps_to_finish(problem: Problem) -> float:
+    """Optimizer steps of the run; 1 where no number of tokens is stated. [1]"""
+    training = problem.workload.training
+    if not training.tokens:
+        return 1.0
+    return float(np.ceil(training.tokens / (training.global_batch * training.sequence)))
+
+
+def score_of(request: Request, problem: Problem, nodes: int) -> Score:
+    """What the search minimises on a number of nodes: the step, the time to finish, or the GPU time to finish. [s]"""
+    if request.objective == "throughput":
+        return Score(of=lambda step, _: step)
+    weight = steps_to_finish(problem)
+    if request.objective == "cost":
+        weight = weight * nodes * float(problem.cluster.gpus_per_node)
+
+    def finish(step: NDArray[Any], replicas: NDArray[Any]) -> NDArray[Any]:
+        blocking, background = save_costs(request, problem, nodes, replicas)
+        most = (
+            np.inf
+            if request.most_interval is None
+            else np.maximum(1.0, np.floor(request.most_interval / step))
+        )
+        found = best_checkpointing(
+            nodes, step, blocking, background, request.reliability, most=np.minimum(most, 1e9)
+        )
+        return np.asarray(weight * step / np.maximum(found.ettr, 1e-12))
+
+    return Score(
+        of=finish,
+        least=float(finish(*_ideal(request, problem, nodes))[0] / _shortest(request, problem, nodes)),
+    )
+
+
+def _shortest(request: Request, problem: Problem, nodes: int) -> float:
+    blocking, _ = save_costs(request, problem, nodes, 1.0)
+    return max(1e-9, _SOON * float(np.max(blocking[0])))
+
+
+def _ideal(request: Request, problem: Problem, nodes: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """A step and a save that no strategy beats: the interval is free, and every rank writes."""
+    return np.array([_shortest(request, problem, nodes)]), np.array([1.0])
+
+
+def job_of(request: Request, problem: Problem, nodes: int, strategy: Strategy, step: Seconds) -> Job:
+    """The job that a strategy makes, for the reliability model."""
+    blocking, background = save_costs(request, problem, nodes, replicas_of(problem, strategy))
+    return Job(
+        nodes=nodes,
+        step_time=step,
+        blocking=tuple(float(x) for x in blocking),
+        background=tuple(float(x) for x in background),
+        reliability=request.reliability,
+    )
+
+
+def best_interval(request: Request, job: Job) -> Interval:
+    """The recommended interval, inside the bounds that were given."""
+    step = float(job.step_time)
+    most = 10**9 if request.most_interval is None else max(1, int(request.most_interval / step))
+    found = recommend(job, most=most)
+    least = min(most, int(np.ceil(request.least_interval / step)))
+    return found if found.steps >= least else replace(found, steps=least)
