@@ -76,14 +76,13 @@ def _recovery(job: Job) -> tuple[dict[str, float], float]:
     rate = float(model.failure_rate(job))
     lost: dict[str, float] = {}
     for source in model.sources(job):
-        share = float(source.rate) / max(rate, NEVER)
         if job.reliability.failures_during_recovery:
             alone = 1.0
             for recovery in source.recoveries:
                 alone *= float(laplace_of(recovery, rate))
-            part = share * (1 - alone)
+            part = source.share * (1 - alone)
         else:
-            idle = float(mean_of(source.recoveries)) * float(source.rate)
+            idle = float(mean_of(source.recoveries)) * rate * source.share
             part = idle * float(renewal.survived_when_idle(rate, model.mean_recovery(job)))
         lost[source.name] = lost.get(source.name, 0.0) + part
     return lost, 1 - sum(lost.values())
@@ -94,6 +93,6 @@ def _split(total: float, job: Job, tiers: Tiers) -> dict[str, float]:
     weights: dict[str, float] = {}
     for source in model.sources(job):
         back = tiers.work * tiers.every[source.tier] / 2 + tiers.background[source.tier]
-        weights[source.name] = weights.get(source.name, 0.0) + float(source.rate) * back
+        weights[source.name] = weights.get(source.name, 0.0) + source.share * back
     whole = max(sum(weights.values()), NEVER)
     return {name: total * weight / whole for name, weight in weights.items()}

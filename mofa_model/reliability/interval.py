@@ -161,7 +161,9 @@ def _nested(job: Job, every: tuple[int, ...] | None, most: int) -> Interval:
 
     steps, ratios = first_order(job, most)
     if every is not None:
-        ratios = tuple(high // low for low, high in pairwise(every))
+        ratios = tuple(high // max(1, low) for low, high in pairwise(every))
+        if _multiples(ratios) != every or min(every) < 1:
+            raise BadValue("every", every, "begin with 1, and let each number divide the next")
     point = (steps, *ratios)
     free = 1 if every is not None else len(point)
     factor = 2.0
@@ -203,7 +205,7 @@ def first_order(job: Job, most: int) -> tuple[int, tuple[int, ...]]:
     rate = float(model.failure_rate(job))
     works: list[float] = []
     for tier, (blocking, background) in enumerate(zip(job.blocking, job.background, strict=True)):
-        mine = sum(float(s.rate) for s in model.sources(job) if s.tier == tier)
+        mine = rate * sum(s.share for s in model.sources(job) if s.tier == tier)
         eps = job.reliability.slowdown
         work = float(
             renewal.best_work(mine if mine > 0 else rate * 1e-3, float(blocking), float(background), eps)

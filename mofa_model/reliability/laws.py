@@ -134,13 +134,11 @@ def weibull_survival(t: Seconds, rate: Numeric, shape: float) -> Ratio:
     return np.exp(-np.power(t * gamma(1 + 1 / shape) * rate, shape))
 
 
-def run_after(
-    sources: tuple[Source, ...], rate: float, law: FailureLaw, *, during_recovery: bool, longest: float
-) -> Run:
-    """The run that follows a failure by one of `sources`, drawn by their rates. Ours. []
+def run_after(sources: tuple[Source, ...], rate: float, law: FailureLaw, *, during_recovery: bool) -> Run:
+    """The run that follows a failure by one of `sources`, drawn by their shares. Ours. []
 
     `rate` is the job's failures from all causes [1/s]; with `during_recovery` false the clock stops while the job
-    recovers; `longest` is the longest time that will be asked for [s].
+    recovers.
     """
     if law.kind != "weibull":
         parts = components_of(law, rate)
@@ -162,12 +160,12 @@ def run_after(
 
 
 def _delays(sources: tuple[Source, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
-    total = sum(float(np.max(source.rate)) for source in sources)
+    total = sum(source.share for source in sources)
     values, weights = [], []
     for source in sources:
         times, shares = nodes_of_sum(source.recoveries)
         values.append(times)
-        weights.append(shares * (float(np.max(source.rate)) / total))
+        weights.append(shares * (source.share / total))
     return np.concatenate(values), np.concatenate(weights)
 
 

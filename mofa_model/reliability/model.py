@@ -17,7 +17,14 @@ from mofa_model.errors import BadValue
 from mofa_model.reliability import renewal
 from mofa_model.reliability.availability import spares_availability
 from mofa_model.reliability.laws import components_of, run_after
-from mofa_model.reliability.recovery import NEVER, Source, job_rate, mean_of, sources_of, survival_of_recovery
+from mofa_model.reliability.recovery import (
+    NEVER,
+    Source,
+    mean_of,
+    node_rate,
+    sources_of,
+    survival_of_recovery,
+)
 from mofa_model.reliability.tiers import Failure
 from mofa_model.reliability.tiers import ettr as tiers_ettr
 from mofa_model.reliability.timeline import Tiers, failure_free
@@ -59,23 +66,18 @@ class Job:
 
 
 def sources(job: Job) -> tuple[Source, ...]:
-    """The causes of failure of a job, scaled. []"""
-    return tuple(
-        Source(name=s.name, rate=s.rate * job.rate_scale, recoveries=s.recoveries, tier=s.tier)
-        for s in sources_of(job.nodes, job.reliability)
-    )
+    """The causes of failure of a job. []"""
+    return sources_of(job.reliability)
 
 
 def failure_rate(job: Job) -> Numeric:
-    """Failures of the job (Lam). [1/s]"""
-    return job_rate(sources(job))
+    """Failures of the job (Lam): N lambda. [1/s]"""
+    return job.nodes * (node_rate(job.reliability) * job.rate_scale)
 
 
 def mean_recovery(job: Job) -> Seconds:
     """Mean recovery time, Eq. (41): sum p_i R_i over all causes, queue included. [s]"""
-    parts = sources(job)
-    total = np.maximum(job_rate(parts), NEVER)
-    return sum(part.rate / total * mean_of(part.recoveries) for part in parts)
+    return sum(part.share * mean_of(part.recoveries) for part in sources(job))
 
 
 def survived(job: Job) -> Ratio:
@@ -142,10 +144,7 @@ def _any_law(job: Job, rate: float, saves: tuple[Seconds, Seconds, Seconds, Rati
     if rate == 0:
         return renewal.ettr(0.0, 1.0, *saves)
     work, blocking, background, slowdown = saves
-    longest = np.max(work + blocking + background + renewal.time_between_saves(*saves))
-    run = run_after(
-        sources(job), rate, rel.law, during_recovery=rel.failures_during_recovery, longest=float(longest)
-    )
+    run = run_after(sources(job), rate, rel.law, during_recovery=rel.failures_during_recovery)
     return renewal.ettr_of_run(run, _cycle(job, rate), work, blocking, background, slowdown)
 
 
@@ -166,11 +165,10 @@ def _nested(job: Job, steps: float, every: tuple[int, ...]) -> Ratio:
     )
     if rate == 0:
         return failure_free(tiers)
-    period = every[-1] * (tiers.work * (1 + rel.slowdown) + sum(tiers.blocking)) + sum(tiers.background)
     failures = []
     for tier in sorted({source.tier for source in sources(job)}):
         mine = tuple(source for source in sources(job) if source.tier == tier)
-        part = float(job_rate(mine))
-        run = run_after(mine, rate, rel.law, during_recovery=rel.failures_during_recovery, longest=4 * period)
-        failures.append(Failure(tier=tier, share=part / rate, run=run))
+        part = sum(source.share for source in mine)
+        run = run_after(mine, rate, rel.law, during_recovery=rel.failures_during_recovery)
+        failures.append(Failure(tier=tier, share=part, run=run))
     return tiers_ettr(tiers, tuple(failures), _cycle(job, rate))

@@ -160,8 +160,5 @@ def _product(job: Job, steps: Count) -> Ratio:
 
 def _tier_rate(job: Job, tier: int) -> Numeric:
     """Failures of the job that read a tier; all where there is one tier. [1/s]"""
-    mine = [s.rate for s in model.sources(job) if s.tier == tier or len(job.blocking) == 1]
-    rate = model.failure_rate(job) * 0.0
-    for part in mine:
-        rate = rate + part
-    return rate
+    share = sum(s.share for s in model.sources(job) if s.tier == tier or len(job.blocking) == 1)
+    return model.failure_rate(job) * share

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.spec.reliability import RecoveryTime, Reliability
-from mofa_model.units import Count, Numeric, Ratio, Seconds
+from mofa_model.units import Numeric, Ratio, Seconds
 
 _STEPS: Final = np.linspace(-7.5, 7.5, 65)
 """Trapezoid nodes in standard deviations: for a Gaussian weight the rule is exact to 1e-12."""
@@ -31,46 +31,54 @@ NEVER: Final = 1e-300
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """One cause of failures of the job: its rate, its recovery, the tier it restores from."""
+    """One cause of failures of the job: its share, its recovery, the tier it restores from."""
 
     name: str
     """Recovery class or domain."""
-    rate: Numeric
-    """Failures of the job from this cause. [1/s]"""
+    share: float
+    """Share of the job's failures; it does not depend on the number of nodes. [1]"""
     recoveries: tuple[RecoveryTime, ...]
     """Independent parts of the recovery time: the queue, then the recovery."""
     tier: int
     """Nearest tier that survives."""
 
 
-def sources_of(nodes: Count, reliability: Reliability) -> tuple[Source, ...]:
-    """The causes of failure of a job on `nodes` nodes: N lambda of each class, N / h of each domain. []
+def node_rate(reliability: Reliability) -> float:
+    """Failures of a job per node: lambda of each class, 1 / h of each domain's. Source: Poisson processes add. [1/s per node]"""
+    return sum(rate for _, rate in _causes(reliability))
 
-    Source: independent Poisson processes add.
-    """
-    queue = () if reliability.queue is None else (reliability.queue,)
-    classes = (
+
+def sources_of(reliability: Reliability) -> tuple[Source, ...]:
+    """The causes of failure of a job, with their shares. Source: Poisson processes add. []"""
+    causes, total = _causes(reliability), node_rate(reliability)
+    return tuple(
         Source(
-            name=c.name,
-            rate=nodes * c.rate.mean,
-            recoveries=(*(queue if c.queues else ()), c.recovery),
-            tier=c.tier,
+            name=source.name,
+            share=rate / total if total > 0 else 1 / len(causes),
+            recoveries=source.recoveries,
+            tier=source.tier,
+        )
+        for source, rate in causes
+    )
+
+
+def _causes(reliability: Reliability) -> list[tuple[Source, float]]:
+    """Classes and domains, with their failures per node and second."""
+    queue = () if reliability.queue is None else (reliability.queue,)
+    classes = [
+        (
+            Source(
+                name=c.name, share=0.0, recoveries=(*(queue if c.queues else ()), c.recovery), tier=c.tier
+            ),
+            c.rate.mean,
         )
         for c in reliability.classes
-    )
-    domains = (
-        Source(name=d.name, rate=nodes / d.nodes * d.rate, recoveries=(*queue, d.recovery), tier=d.tier)
+    ]
+    domains = [
+        (Source(name=d.name, share=0.0, recoveries=(*queue, d.recovery), tier=d.tier), d.rate / d.nodes)
         for d in reliability.domains
-    )
-    return (*classes, *domains)
-
-
-def job_rate(sources: tuple[Source, ...]) -> Numeric:
-    """Failures of the job from all causes (Lam). Source: independent Poisson processes add. [1/s]"""
-    total: Numeric = 0.0
-    for source in sources:
-        total = total + source.rate
-    return total
+    ]
+    return classes + domains
 
 
 def mean_of(recoveries: tuple[RecoveryTime, ...]) -> Seconds:
@@ -119,18 +127,18 @@ def survival_of_recovery(sources: tuple[Source, ...], rate: Numeric) -> Ratio:
 
     `rate` is s, the failures that may hit it [1/s].
 
-    >>> one = Source(name="job", rate=1e-4, recoveries=(RecoveryTime(mean=600.0, law="exponential"),), tier=0)
+    >>> one = Source(name="job", share=1.0, recoveries=(RecoveryTime(mean=600.0, law="exponential"),), tier=0)
     >>> round(float(survival_of_recovery((one,), 1 / 600)), 6)
     0.5
     """
     phi: Ratio = 0.0
-    total = np.maximum(job_rate(sources), NEVER)
+    total = sum(source.share for source in sources)
     for source in sources:
-        part: Ratio = source.rate / total
+        part: Ratio = source.share / total
         for recovery in source.recoveries:
             part = part * laplace_of(recovery, rate)
         phi = phi + part
-    return np.where(np.asarray(rate) > 0, phi, 1.0)[()]
+    return phi
 
 
 def nodes_of(recovery: RecoveryTime) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from mofa_model.errors import BadValue
 from mofa_model.reliability.laws import Run
+from mofa_model.reliability.recovery import NEVER
 from mofa_model.reliability.timeline import Tiers, Timeline, lag, walk
 from mofa_model.units import Ratio, Seconds
 
@@ -59,7 +60,7 @@ def ettr(tiers: Tiers, failures: tuple[Failure, ...], cycle: Seconds) -> Ratio:
     chain = _Chain(tiers, failures)
     law, missed = chain.stationary()
     saves = law @ chain.lattice + missed @ chain.alive
-    return float(tiers.work * tiers.every[-1] * saves / cycle)
+    return max(0.0, float(tiers.work * tiers.every[-1] * saves / cycle))
 
 
 class _Chain:
@@ -117,7 +118,7 @@ class _Chain:
         if not self.shares[1]:
             return 1
         wait = np.asarray(self.middle[0, self.g] - self.near[0, self.g])
-        miss = float(1 - self.runs[0].alive(wait) / self.runs[0].alive(0.0 * wait))
+        miss = float(1 - self.runs[0].alive(wait) / np.maximum(self.runs[0].alive(0.0 * wait), NEVER))
         wanted = 1 if miss <= 0 else 1 + int(np.ceil(np.log(_NEGLIGIBLE) / np.log(min(miss, 0.99))))
         return max(1, min(wanted, 40, max(2, 1200 // self.n)))
 

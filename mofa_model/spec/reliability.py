@@ -19,6 +19,9 @@ FAILURE_LAWS = ("exponential", "weibull", "mixture")
 PRIOR_WEIGHT = 2.0
 """Failures that an assumed rate is worth: published fleets differ tenfold, which is the 90 % interval of Gamma(2)."""
 
+_NEVER = 1e-305
+"""An assumed rate at or below this is zero: its exposure would not be finite. [1/d]"""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FailureRate:
@@ -42,10 +45,11 @@ class FailureRate:
     def assumed(cls, per_node_day: float, weight: float = PRIOR_WEIGHT) -> FailureRate:
         """An assumption in failures per node-day, worth `weight` observed failures; an infinite weight is certainty."""
         not_negative(failures_per_node_day=per_node_day)
-        if math.isinf(weight) or per_node_day == 0:
+        exposure = weight * DAY / max(per_node_day, _NEVER)
+        if math.isinf(exposure):
             return cls(failures=0.0, exposure=1.0, exactly=per_node_day / DAY)
         positive(prior_weight=weight)
-        return cls(failures=weight, exposure=weight / per_node_day * DAY)
+        return cls(failures=weight, exposure=exposure)
 
     @property
     def mean(self) -> float:

@@ -92,7 +92,7 @@ class Compared:
 def regimes() -> tuple[Regime, ...]:
     """All regimes of the grid."""
     axes = (NODES, RATES, SAVES, MODES, range(len(EVERY)), range(len(LAWS)))
-    chosen = []
+    chosen: list[tuple[tuple[int, ...], int]] = []
     for place in product(*(range(len(axis)) for axis in axes)):
         nodes, rate, save, mode, tiers, law = place
         if (nodes + save + 2 * mode + rate + tiers + law) % 4 == 0:
@@ -124,12 +124,15 @@ def markdown(rows: Iterable[Compared]) -> str:
     """The table of a comparison, with its summary above."""
     found = list(rows)
     z = np.array([row.z for row in found])
-    off = np.array([100 * abs(row.paper - row.simulated) for row in found])
+    off = 100 * np.abs(np.array([float(row.paper - row.simulated) for row in found]))
     head = ("nodes", "per node-day", "save", "mode", "tiers", "law", "every")
-    lines = [
+    told = (
         f"{len(found)} regimes, each simulated to a standard error of at most {100 * ERROR:g} points. "
         f"Exact model: largest |z| {np.max(np.abs(z)):.2f}, root mean square {np.sqrt(np.mean(z * z)):.2f}. "
-        f"Paper's form: median error {np.median(off):.2f} points, largest {np.max(off):.1f}.",
+        f"Paper's form: median error {np.median(off):.2f} points, largest {np.max(off):.1f}."
+    )
+    lines = [
+        told,
         "",
         f"| {' | '.join(head)} | simulated | exact | z | paper | paper's error |",
         f"| {' | '.join('---' for _ in head)} | --: | --: | --: | --: | --: |",

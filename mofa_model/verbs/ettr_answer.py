@@ -175,14 +175,8 @@ def _scatter(job: Job, steps: int, every: tuple[int, ...], window: float) -> dic
     """Standard deviation of one run's ETTR; nested tiers as the one tier that most failures read."""
     rate = float(model.failure_rate(job))
     sources = model.sources(job)
-    busiest = max(
-        range(len(job.blocking)), key=lambda tier: sum(float(s.rate) for s in sources if s.tier == tier)
-    )
-    slope = sum(
-        float(s.rate) / max(rate, 1e-300) * float(recovery.laplace_slope(r, rate))
-        for s in sources
-        for r in s.recoveries[-1:]
-    )
+    busiest = max(range(len(job.blocking)), key=lambda tier: sum(s.share for s in sources if s.tier == tier))
+    slope = sum(s.share * float(recovery.laplace_slope(r, rate)) for s in sources for r in s.recoveries[-1:])
     if window <= 0:
         raise BadValue("--window", window, "give a time above zero")
     sd = renewal.deviation(

@@ -149,6 +149,8 @@ def rate_of(arguments: Namespace) -> FailureRate:
 
 def _classes(arguments: Namespace, tiers: int) -> tuple[RecoveryClass, ...]:
     total = rate_of(arguments)
+    if arguments.mttr is not None and arguments.classes:
+        raise BadValue("--mttr", arguments.mttr, "give --mttr or --class, not both")
     if arguments.mttr is not None:
         mean = units.parse(arguments.mttr, "s", field="--mttr")
         given = [("all", 1.0, RecoveryTime(mean=mean, law="deterministic"), 0)]

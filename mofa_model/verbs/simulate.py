@@ -91,7 +91,7 @@ def scenario_of(job: Job, steps: float, every: tuple[int, ...]) -> Scenario:
         causes=tuple(
             Cause(
                 name=source.name,
-                share=float(source.rate) / rate if rate > 0 else 1 / len(sources),
+                share=source.share,
                 recoveries=source.recoveries,
                 tier=source.tier,
             )

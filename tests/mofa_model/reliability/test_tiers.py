@@ -44,13 +44,9 @@ def test_all_tiers_save_together_at_the_last_tiers_boundary():
 
 @given(st.floats(1e-6, 1e-3), st.floats(1, 1e3), st.floats(0, 100), st.floats(0, 1e3), st.floats(0, 0.2))
 def test_one_tier_is_the_renewal_model(rate, work, blocking, background, slowdown):
-    one = Tiers(
-        work=work, every=(1,), blocking=(blocking,), background=(background,), slowdown=slowdown
-    )
+    one = Tiers(work=work, every=(1,), blocking=(blocking,), background=(background,), slowdown=slowdown)
     chain = ettr(one, failures(1.0, rate=rate), 1 / rate)
-    assert chain == pytest.approx(
-        renewal.ettr(rate, 0.97, work, blocking, background, slowdown), rel=1e-9
-    )
+    assert chain == pytest.approx(renewal.ettr(rate, 0.97, work, blocking, background, slowdown), rel=1e-9)
 
 
 @given(st.integers(1, 6), st.integers(1, 6), st.floats(0, 300), st.floats(0, 2000))
@@ -89,7 +85,8 @@ def test_missed_copies_in_a_row_are_counted_to_the_end():
     value = ettr(tiers, failures(0.3, 0.4, 0.3, survived=1.0, rate=1e-3), 1e3)
     at_once = RecoveryTime(mean=0.0, law="deterministic")
     causes = tuple(
-        Cause(name=str(i), share=share, recoveries=(at_once,), tier=i) for i, share in enumerate((0.3, 0.4, 0.3))
+        Cause(name=str(i), share=share, recoveries=(at_once,), tier=i)
+        for i, share in enumerate((0.3, 0.4, 0.3))
     )
     seen = simulate_ettr(
         Scenario(
@@ -108,9 +105,7 @@ def test_missed_copies_in_a_row_are_counted_to_the_end():
 
 def test_no_failures_leave_only_the_overhead_of_saves(tiered_job):
     job = tiered_job(rate=0.0)
-    line = walk(
-        Tiers(work=60.0, every=(1, 5, 60), blocking=job.blocking, background=job.background)
-    )
+    line = walk(Tiers(work=60.0, every=(1, 5, 60), blocking=job.blocking, background=job.background))
     assert model.ettr(job, 6, (1, 5, 60)) == pytest.approx(3600 / line.period)
 
 

@@ -1,6 +1,7 @@
 """The simulator keeps its books, and knows nothing of the models that it proves."""
 
 import ast
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -78,14 +79,16 @@ def test_a_timeline_is_whole_and_ends_with_the_run():
     line = timeline(scenario(rate=1e-3), duration=20_000.0, seed=3)
     assert line[0].start == 0
     assert line[-1].end == 20_000
-    for before, after in zip(line, line[1:], strict=False):
+    for before, after in pairwise(line):
         assert after.start == before.end
         assert (after.phase == "recovering") == bool(before.failure)
 
 
 def test_a_copy_in_flight_is_lost_with_a_failure():
     # Copies take longer than the job ever lives: nothing becomes durable, nothing is gained.
-    plan = scenario(rate=0.1, tiers=1, background=(1e4,), causes=(Cause(name="job", share=1.0, recoveries=(BACK,)),))
+    plan = scenario(
+        rate=0.1, tiers=1, background=(1e4,), causes=(Cause(name="job", share=1.0, recoveries=(BACK,)),)
+    )
     assert simulate_ettr(plan, seed=1).ettr == 0
 
 

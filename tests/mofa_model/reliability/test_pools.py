@@ -1,0 +1,182 @@
+"""Spares, domains, checkpoint costs, the objective, deadlines, the budget of lost time."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mofa_model.errors import BadValue
+from mofa_model.reliability import (
+    aging,
+    availability,
+    best_checkpointing,
+    budget,
+    checkpoint,
+    deadline,
+    ettr_band,
+    expected_time,
+    finish_time,
+    model,
+    objective,
+    recommend,
+)
+from mofa_model.spec.reliability import (
+    CheckpointTier,
+    Domain,
+    FailureRate,
+    RecoveryTime,
+    Reliability,
+    paper_classes,
+)
+
+
+@pytest.mark.parametrize("spares, share", [(0, 0.07), (8, 0.59), (16, 0.93), (24, 0.9986)])
+def test_spares_of_2048_nodes_at_0_0065_with_a_day_of_repair(spares, share):
+    assert availability.spares_availability(2048 * 0.0065, spares) == pytest.approx(share, abs=2e-3)
+
+
+def test_fewest_spares_are_the_fewest():
+    for wanted in (0.5, 0.9, 0.999):
+        spares = availability.spares_for(13.3, wanted)
+        assert availability.spares_availability(13.3, spares) >= wanted
+        assert spares == 0 or availability.spares_availability(13.3, spares - 1) < wanted
+
+
+def test_shrinking_by_groups_of_16_keeps_99_1_percent():
+    assert availability.shrunk_capacity(2048, 16, 0.0065) == pytest.approx(0.991, abs=1e-3)
+    assert availability.shrunk_capacity(16, 16, 0.0) == 1
+    assert 0 <= availability.shrunk_capacity(16, 16, 1e6) < 0.01
+
+
+@pytest.mark.parametrize(
+    "nodes, group, killed, share", [(2048, 2, 16, 0.943), (2048, 4, 16, 1.0), (64, 2, 4, 0.905543)]
+)
+def test_peer_groups_survive(nodes, group, killed, share):
+    assert availability.groups_survive(nodes, group, killed) == pytest.approx(share, abs=5e-4)
+    assert availability.groups_survive(nodes, group, nodes) == 0
+
+
+def test_a_rack_that_fails_adds_to_the_rate_and_reads_its_own_tier(tiered_job):
+    job = tiered_job(nodes=2048)
+    rack = Domain(name="rack", nodes=16, rate=1e-7, recovery=RecoveryTime(mean=3600.0), tier=2)
+    both = replace(job, reliability=replace(job.reliability, domains=(rack,)))
+    assert model.failure_rate(both) == pytest.approx(model.failure_rate(job) + 128 * 1e-7)
+    assert model.ettr(both, 6, (1, 5, 60)) < model.ettr(job, 6, (1, 5, 60))
+    assert model.failure_rate(job) == pytest.approx(
+        availability.domain_failures(2048, 0.005 / 86400, 16, 0.0)
+    )
+
+
+def test_a_queue_delays_pods_and_jobs_but_not_processes(plain_job):
+    waiting = RecoveryTime(mean=1200.0, cv=3.0)
+    classes = paper_classes(0.005)
+    queued = tuple(replace(c, queues=c.name != "process") for c in classes)
+    job = plain_job(1e-4)
+    with_queue = replace(job, reliability=Reliability(classes=queued, queue=waiting))
+    assert model.mean_recovery(with_queue) == pytest.approx(230.2 + 0.7 * 1200)
+
+
+def test_save_times_follow_from_bytes_and_bandwidths():
+    # 405e9 parameters x 14 B = 5.67 TB; 2,048 ranks write 2.77 GB each, 22.1 GB a node
+    total = checkpoint.checkpoint_bytes(405e9, 2.0, 12.0)
+    node = checkpoint.bytes_per_node(total, 2048, 8)
+    slow = CheckpointTier(name="remote", node_bandwidth=2e9, total_bandwidth=2e11, asynchronous=False)
+    assert checkpoint.save_times(slow, total, node) == (pytest.approx(5.67e12 / 2e11), 0.0)
+    fast = replace(slow, asynchronous=True, snapshot_bandwidth=1e11, total_bandwidth=2e12)
+    assert checkpoint.save_times(fast, total, node) == pytest.approx((0.2215, 11.07), abs=0.01)
+    with pytest.raises(BadValue, match="bandwidth"):
+        replace(slow, node_bandwidth=0.0)
+
+
+def test_a_hundred_strategies_at_once_are_those_one_by_one():
+    generator = np.random.default_rng(1)
+    nodes, step = generator.integers(8, 4096, 100).astype(float), generator.uniform(1, 40, 100)
+    save, copy = generator.uniform(0, 60, 100), generator.uniform(0, 300, 100)
+    reliability = Reliability(classes=paper_classes(), slowdown=0.02)
+    many = best_checkpointing(nodes, step, (save,), (copy,), reliability)
+    for i in range(100):
+        one = best_checkpointing(nodes[i], step[i], (save[i],), (copy[i],), reliability)
+        assert (one.steps, one.ettr) == (many.steps[i], many.ettr[i])
+
+
+def test_nested_tiers_are_ranked_to_a_fraction_of_a_point(tiered_job):
+    for nodes in (8, 256, 2048):
+        job = tiered_job(nodes=nodes)
+        quick = best_checkpointing(nodes, 10.0, job.blocking, job.background, job.reliability)
+        assert quick.ettr == pytest.approx(recommend(job).ettr, abs=2e-3)
+
+
+def test_the_objective_is_steps_over_ettr_and_its_band_is_ordered(tiered_job):
+    job = tiered_job(blocking=(20.0,), background=(0.0,))
+    band = expected_time(job, 1e5)
+    best = best_checkpointing(job.nodes, job.step_time, job.blocking, job.background, job.reliability)
+    assert band.target == pytest.approx(1e6 / best.ettr)
+    assert band.lower < band.target < band.upper
+    assert finish_time(100, 2.0, 0.0) == np.inf
+
+
+def test_a_known_rate_leaves_no_band(tiered_job):
+    job = tiered_job(blocking=(20.0,), background=(0.0,))
+    known = tuple(
+        replace(c, rate=FailureRate(failures=0.0, exposure=1.0, exactly=c.rate.mean))
+        for c in job.reliability.classes
+    )
+    sure = ettr_band(replace(job, reliability=replace(job.reliability, classes=known)), 60)
+    assert sure.lower == sure.target == sure.upper
+    wide = ettr_band(job, 60)
+    assert wide.target == pytest.approx(sure.target)
+    assert wide.lower < wide.target < wide.upper
+    low, high = objective.rate_scales(job)
+    assert high / low == pytest.approx(13.3, abs=0.1)
+
+
+def test_lost_time_and_training_add_to_all_time(tiered_job):
+    for spares in (None, 12):
+        job = tiered_job(spares=spares)
+        found = budget.budget(job, 6, (1, 5, 60))
+        parts = [
+            found.training,
+            found.waiting_for_nodes,
+            found.saving,
+            found.waiting_for_copies,
+            found.slowed_by_copies,
+            *found.recovering.values(),
+            *found.redoing.values(),
+        ]
+        assert all(part >= 0 for part in parts)
+        assert sum(parts) == pytest.approx(1)
+
+
+def test_nodes_for_a_deadline_are_enough_and_one_less_is_not():
+    job = model.Job(
+        nodes=256,
+        step_time=30.0,
+        blocking=(2.0,),
+        background=(0.0,),
+        reliability=Reliability(classes=paper_classes(0.005)),
+    )
+    limit = 20 * 86400.0
+    nodes = deadline.nodes_for(job, 1e5, limit)
+
+    def time(n):
+        return deadline.run_time(replace(job, nodes=n, step_time=30.0 * 256 / n), 1e5)
+
+    assert time(nodes) <= limit < time(nodes - 1)
+    assert deadline.nodes_for(job, 1e5, 60.0) is None
+
+
+def test_spares_for_a_deadline(tiered_job):
+    job = tiered_job(blocking=(20.0,), background=(0.0,), rate=0.0065, spares=4)
+    limit = 65 * 86400.0
+    spares = deadline.spares_for_deadline(job, 5e5, limit)
+    some = [replace(job, reliability=replace(job.reliability, spares=n)) for n in (spares, spares - 1)]
+    assert deadline.run_time(some[0], 5e5) <= limit < deadline.run_time(some[1], 5e5)
+    assert deadline.spares_for_deadline(job, 5e5, 86400.0) is None
+
+
+def test_fresh_nodes_fail_more_than_the_long_run_rate_says():
+    back = RecoveryTime(mean=300.0, law="deterministic")
+    fresh = aging.fresh_ettr(256, 0.7, 150 * 86400.0, 60 * 86400.0, back, 900.0, 30.0)
+    assert fresh == pytest.approx(0.9430, abs=2e-4)
+    steady = aging.fresh_ettr(256, 1.0, 150 * 86400.0, 60 * 86400.0, back, 900.0, 30.0)
+    assert steady - fresh == pytest.approx(0.010, abs=1e-3)

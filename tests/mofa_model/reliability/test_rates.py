@@ -1,0 +1,151 @@
+"""Counts into rates: against published tables, by exact coverage, and by looking all the time."""
+
+import numpy as np
+import pytest
+from scipy.stats import poisson
+
+from mofa_model.errors import BadValue
+from mofa_model.reliability import fleet, rates
+from mofa_model.reliability.rates import Verdict, credible_interval, garwood_interval, posterior
+
+
+@pytest.mark.parametrize(
+    "failures, low, high",
+    [(0, 0.0, 3.689), (1, 0.0253, 5.572), (3, 0.619, 8.767), (10, 4.795, 18.390), (50, 37.111, 65.919)],
+)
+def test_garwood_intervals_are_those_of_the_published_table(failures, low, high):
+    assert garwood_interval(failures, 1.0, 0.95) == pytest.approx((low, high), abs=1e-3)
+
+
+def test_llama_3_gives_0_0035_to_0_0041_per_node_day():
+    found = posterior(419, 54 * 2048.0)
+    assert credible_interval(found) == pytest.approx((0.0034938, 0.0041029), rel=1e-4)
+    assert found.prior_weight == pytest.approx(0.5 / 419.5)
+
+
+def test_no_failures_still_bound_the_rate():
+    low, high = credible_interval(posterior(0, 500.0))
+    assert 0 < low < high == pytest.approx(0.0038415, rel=1e-4)
+
+
+def test_prior_of_two_failures_spans_what_fleets_span():
+    low, high = credible_interval(posterior(0, 0.0, prior_failures=2.0, prior_exposure=400.0))
+    assert high / low == pytest.approx(13.3, abs=0.1)  # published fleets: tenfold
+
+
+def test_simulated_coverage_of_90_percent_intervals():
+    # Rates log-uniform over 0.5 to 100 expected events, as in `docs/reliability.md`.
+    generator = np.random.default_rng(11)
+    expected = np.exp(generator.uniform(np.log(0.5), np.log(100), 200_000))
+    low, high = credible_interval(posterior(generator.poisson(expected), 1.0))
+    assert 0.88 <= np.mean((low <= expected) & (expected <= high)) <= 0.92
+
+
+def test_exact_coverage_of_garwood_is_never_below_its_level():
+    for expected in np.geomspace(0.5, 100, 120):
+        counts = np.arange(int(expected + 12 * np.sqrt(expected) + 30))
+        low, high = garwood_interval(counts, 1.0)
+        assert np.sum(poisson.pmf(counts, expected)[(low <= expected) & (expected <= high)]) >= 0.9
+
+
+def looked_at(ratio, expected_events, runs, generator, looks=400):
+    """The first expected count at which a panel that looks all the time raises an alarm; infinite for never."""
+    at = np.linspace(0, expected_events, looks + 1)[1:]
+    counts = np.cumsum(generator.poisson(ratio * expected_events / looks, (runs, looks)), axis=1)
+    alarms = rates.e_value(counts, at) >= 1 / rates.ALARM
+    return np.where(alarms.any(axis=1), at[np.argmax(alarms, axis=1)], np.inf)
+
+
+def test_false_alarms_stay_below_5_percent_however_often_one_looks():
+    found = looked_at(1.0, 200.0, 4000, np.random.default_rng(3), looks=2000)
+    assert np.mean(np.isfinite(found)) <= 0.05
+
+
+@pytest.mark.parametrize("ratio, delay", [(2.0, 11.0), (3.0, 3.5), (5.0, 1.3)])
+def test_a_rate_that_is_higher_is_found(ratio, delay):
+    found = looked_at(ratio, 100.0, 4000, np.random.default_rng(4), looks=2000)
+    assert np.median(found) == pytest.approx(delay, rel=0.15)
+
+
+def test_mid_p_and_e_value_by_hand():
+    # No event where three are expected: twice half of exp(-3); 1 / (1 + 3) x exp(3)
+    assert rates.mid_p(0, 3.0) == pytest.approx(np.exp(-3))
+    assert rates.e_value(0, 3.0) == pytest.approx(np.exp(3) / 4)
+
+
+@pytest.mark.parametrize(
+    "failures, expected, verdict",
+    [
+        (0, 0.0, Verdict.INSUFFICIENT),
+        (0, 0.5, Verdict.INSUFFICIENT),
+        (3, 3.0, Verdict.CONSISTENT),
+        (419, 553.0, Verdict.LOWER),
+        (12, 3.0, Verdict.HIGHER),
+        (1, 0.0, Verdict.HIGHER),
+        (4, 0.2, Verdict.HIGHER),
+    ],
+)
+def test_verdicts(failures, expected, verdict):
+    assert rates.verdict(failures, expected) is verdict
+    if verdict in {Verdict.CONSISTENT, Verdict.INSUFFICIENT}:
+        assert rates.live_verdict(failures, expected) is verdict
+
+
+def test_counts_that_cannot_be_are_refused():
+    with pytest.raises(BadValue, match="exposure"):
+        posterior(3, 0.0)
+    with pytest.raises(BadValue, match="failures"):
+        posterior(-1, 10.0)
+    with pytest.raises(BadValue, match="level"):
+        credible_interval(posterior(1, 1.0), 1.0)
+    with pytest.raises(BadValue, match="failures"):
+        posterior(np.nan, 10.0)
+
+
+def test_a_million_failures_are_not_too_many():
+    assert np.isfinite(rates.e_value(10**6, 1.0))
+    assert rates.mid_p(10**6, 1.0) == 0
+    assert rates.e_value(0, 1e6) > 1e299
+
+
+def test_class_shares_are_those_of_a_beta_law():
+    shares = fleet.class_shares({"process": 30, "pod": 60, "job": 10})
+    assert sum(s.mean for s in shares.values()) == pytest.approx(1)
+    assert shares["job"].low < 0.1 < shares["job"].high
+    assert fleet.class_shares({"all": 3})["all"].mean == 1
+
+
+def test_leaving_open_recoveries_out_would_bias_the_mean_low():
+    generator = np.random.default_rng(2)
+    times = generator.lognormal(np.log(300) - 0.5, 1.0, 400)
+    cut = 250.0
+    done, still = times[times <= cut], np.full(np.sum(times > cut), cut)
+    law = fleet.RecoveryTime(mean=300.0, cv=1.0)
+    found = fleet.recovery_posterior(done, still, assumed=law)
+    blind = fleet.recovery_posterior(done, assumed=law)
+    assert found.low < 300 < found.high
+    assert blind.high < 200
+
+
+def test_three_lemons_of_63_nodes_are_named():
+    exposure = {f"n{i:02}": 55.0 for i in range(63)}
+    found = fleet.dispersion({"n07": 3, "n21": 3, "n40": 2, "n50": 1, "n60": 1}, exposure)
+    assert found.p_value < 1e-3
+    assert [name for name, _, _ in found.worst[:2]] == ["n07", "n21"]
+    assert found.worst[0][2] < 0.05 < found.worst[3][2]
+    alike = fleet.dispersion({f"n{i:02}": 1 for i in range(0, 60, 6)}, exposure)
+    assert alike.p_value > 0.05
+
+
+def test_a_trend_is_told_from_none():
+    assert fleet.laplace_trend([10, 30, 50, 70, 90], 100.0)[1] > 0.9
+    score, p = fleet.laplace_trend([70, 80, 85, 90, 95, 99], 100.0)
+    assert score > 0
+    assert p < 0.01
+    assert fleet.laplace_trend([], 100.0) == (0.0, 1.0)
+
+
+def test_weekly_counts_bracket_what_poisson_gives():
+    low, high = fleet.weekly_counts(419.5, 54.0, 7.0)
+    assert low <= 54 <= high
+    assert poisson.cdf(high, 54.4) >= 0.93
