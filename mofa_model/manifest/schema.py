@@ -46,17 +46,21 @@ def _plain(given: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any
     if "items" in schema:
         made["items"] = _plain(schema["items"], shared)
     if "properties" in schema:
-        made["properties"] = {name: _property(part, shared) for name, part in schema["properties"].items()}
+        needed = set(schema.get("required", ()))
+        made["properties"] = {
+            name: _plain(part, shared) if name in needed else _optional(part, shared)
+            for name, part in schema["properties"].items()
+        }
     elif isinstance(schema.get("additionalProperties"), Mapping):
         made["additionalProperties"] = _plain(schema["additionalProperties"], shared)
     return made
 
 
-def _property(given: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
-    """A property; a part that may be missing and needs nothing is there with its defaults."""
+def _optional(given: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
+    """A property that may be missing; a part of defaults alone is there without being written."""
     made = _plain(given, shared)
-    optional = any(option.get("type") == "null" for option in given.get("anyOf", ()))
-    if made.get("type") == "object" and not optional and "required" not in made and "properties" in made:
+    nothing = any(option.get("type") == "null" for option in given.get("anyOf", ()))
+    if made.get("type") == "object" and not nothing and "required" not in made and "properties" in made:
         made["default"] = {}
     return made
 

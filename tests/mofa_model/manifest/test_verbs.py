@@ -1,0 +1,205 @@
+"""`mofa annotate` and `mofa profile` from the command line: output, exit codes, and one line for what is wrong."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mofa_model import cli
+from mofa_model.annotations import PREFIX
+from mofa_model.manifest.documents import Documents
+from mofa_model.manifest.parsing import cluster_profile
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+SMALL = """\
+# a small job that is answered quickly
+apiVersion: mofa.dev/v1alpha1
+kind: TrainingJob
+metadata:
+  name: small
+spec:
+  model: {preset: llama3-8b}
+  training: {tokens: 1T, sequenceLength: 8192, globalBatchSize: 64, framework: megatron}
+  cluster: {profile: a100-lab, nodes: 2}
+"""
+
+
+def run(capsys, *argv):
+    code = cli.main(list(argv))
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+@pytest.fixture
+def small(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text(SMALL)
+    return str(path)
+
+
+def test_a_job_is_printed_with_its_advice_and_running_it_twice_changes_nothing(capsys, small, tmp_path):
+    code, once, err = run(capsys, "annotate", small)
+    (item,) = Documents.parse(once, "x").items
+    assert (code, err) == (0, "")
+    assert once.startswith("# a small job")
+    assert item.annotations[PREFIX + "strategy"].startswith("tp=")
+    again = tmp_path / "again.yaml"
+    again.write_text(once)
+    assert run(capsys, "annotate", str(again)) == (0, once, "")
+
+
+def test_in_place_writes_the_file_and_prints_nothing(capsys, small):
+    assert run(capsys, "annotate", "-i", small) == (0, "", "")
+    text = Path(small).read_text("utf-8")
+    assert "advisor.mofa.dev/status: " in text
+    assert run(capsys, "annotate", "-i", small) == (0, "", "")
+    assert Path(small).read_text("utf-8") == text
+
+
+def test_several_files_become_one_stream(capsys, small, tmp_path):
+    other = tmp_path / "other.yaml"
+    other.write_text("kind: ConfigMap\nmetadata: {name: a}\n")
+    code, out, _ = run(capsys, "annotate", str(other), small)
+    assert code == 0
+    assert [item.kind for item in Documents.parse(out, "x").items] == ["ConfigMap", "TrainingJob"]
+
+
+def test_no_feasible_strategy_is_written_and_is_exit_three(capsys, small):
+    Path(small).write_text(SMALL.replace("llama3-8b", "llama3-405b"))
+    code, out, err = run(capsys, "annotate", small)
+    (item,) = Documents.parse(out, "x").items
+    assert code == 3
+    assert item.annotations[PREFIX + "status"] == "NoRecommendation"
+    assert err.startswith("mofa annotate: TrainingJob default/small: NoRecommendation")
+    assert err.count("\n") == 1
+
+
+def test_a_profile_from_a_file(capsys, small, tmp_path):
+    profile = tmp_path / "pool.yaml"
+    profile.write_text(run(capsys, "profile", "--name", "pool", "--gpu", "h100", "--nodes", "2")[1])
+    Path(small).write_text(SMALL.replace("a100-lab, nodes: 2", "pool"))
+    code, out, _ = run(capsys, "annotate", small, "--profile", str(profile))
+    assert code == 0
+    assert '"gpu":"h100-80gb-sxm"' in out
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (("nodes: 2", "nodes: two"), "spec.cluster.nodes: 'two' cannot be right; give a whole number"),
+        ((", nodes: 2", ""), ""),
+        (("globalBatchSize: 64", "globalBatchSize: .nan"), "spec.training.globalBatchSize: nan"),
+        (("a100-lab", "nowhere"), "spec.cluster.profile: 'nowhere'"),
+        (("{preset: llama3-8b}", "{preset: llama3-8b"), "is not YAML"),
+        (("kind: TrainingJob", "kind: TrainingJob\nkind: TrainingJob"), "the key 'kind' is given twice"),
+        (("tokens: 1T", "tokens: 1.5"), "for example '15T'"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_two(capsys, small, change, message):
+    Path(small).write_text(SMALL.replace(*change).replace("profile: a100-lab}", "profile: bare}"))
+    code, out, err = run(capsys, "annotate", small)
+    assert (code, out) == (2, "")
+    assert err.startswith("mofa annotate: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_missing_node_count_offline_names_the_field(capsys, small, tmp_path):
+    profile = tmp_path / "pool.yaml"
+    profile.write_text(run(capsys, "profile", "--name", "pool", "--gpu", "h100")[1])
+    Path(small).write_text(SMALL.replace("a100-lab, nodes: 2", "pool"))
+    code, _, err = run(capsys, "annotate", small, "--profile", str(profile))
+    assert code == 2
+    assert "TrainingJob small: spec.cluster.nodes: is missing" in err
+
+
+def test_a_manifest_of_ten_megabytes_is_refused_at_once(capsys, tmp_path):
+    path = tmp_path / "huge.yaml"
+    path.write_bytes(b"# " + b"x" * 10_000_000)
+    code, _, err = run(capsys, "annotate", str(path))
+    assert code == 2
+    assert "give a smaller file" in err
+
+
+@pytest.mark.parametrize("argv", [("annotate", "nowhere.yaml"), ("annotate", "-i", "-"), ("annotate",)])
+def test_what_cannot_be_read_or_written_is_exit_two(capsys, argv):
+    try:
+        code, _, err = run(capsys, *argv)
+    except SystemExit as stopped:
+        code, err = stopped.code, capsys.readouterr().err
+    assert code == 2
+    assert err.startswith("mofa annotate: ")
+
+
+def test_a_file_without_a_profile_is_refused(capsys, small):
+    code, _, err = run(capsys, "annotate", small, "--profile", small)
+    assert code == 2
+    assert "holds no ClusterProfile" in err
+
+
+def test_the_clock_can_be_fixed_and_a_bad_clock_is_refused(capsys, small, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
+    assert "2026-01-01T00:00:00Z" in run(capsys, "annotate", small)[1]
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "soon")
+    assert run(capsys, "annotate", small)[0] == 2
+
+
+def test_a_profile_from_flags_is_what_the_parser_reads(capsys, tmp_path):
+    flags = ["--name", "pool", "--gpu", "H100-SXM", "--nodes", "4", "--scale-out", "200 Gbit/s", "--label", "pool=a",
+             "--storage", "Local=10 GB/s", "--storage", "Remote=1 GB/s:10 GB/s", "--class", "pod=3.0:262"]  # fmt: skip
+    code, out, _ = run(capsys, "profile", *flags)
+    (item,) = Documents.parse(out, "x").items
+    profile = cluster_profile(item.value)
+    assert code == 0
+    assert profile.spec.gpu == "h100-80gb-sxm"
+    assert [tier.name for tier in profile.spec.checkpoint_storage.tiers] == ["Local", "Remote"]
+    assert profile.status.nodes.ready == 4
+    target = tmp_path / "pool.yaml"
+    assert run(capsys, "profile", *flags, "--out", str(target)) == (0, "", "")
+    assert target.read_text("utf-8") == out
+
+
+def test_a_bundled_profile_is_shown_with_its_comments(capsys):
+    code, out, _ = run(capsys, "profile", "--show", "h100-east")
+    assert code == 0
+    assert out == (EXAMPLES / "h100-east.yaml").read_text("utf-8")
+
+
+def test_from_cluster_needs_the_operator(capsys):
+    code, _, err = run(capsys, "profile", "--from-cluster")
+    assert code == 4
+    assert "mofa-advisor[operator]" in err
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        ("--gpu", "h10"),
+        ("--gpu", "h100", "--scale-out", "4parsec"),
+        ("--gpu", "h100", "--class", "pod=x:3"),
+        ("--gpu", "h100", "--class", "pod=3"),
+        ("--gpu", "h100", "--class", "rack=3:4"),
+        ("--gpu", "h100", "--storage", "Tape=1 GB/s"),
+        ("--gpu", "h100", "--storage", "Local"),
+        ("--gpu", "h100", "--storage", "Local=1:2:3:4"),
+        ("--gpu", "h100", "--nodes", "-3"),
+        ("--gpu", "h100", "--label", "pool"),
+        ("--show", "nowhere"),
+    ],
+)
+def test_a_bad_flag_of_profile_is_one_line_and_exit_two(capsys, flags):
+    code, out, err = run(capsys, "profile", *flags)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_all_examples_together_are_a_fixed_point(capsys, tmp_path):
+    files = [str(shutil.copy(path, tmp_path)) for path in sorted(EXAMPLES.glob("*.yaml"))]
+    code, once, _ = run(capsys, "annotate", *files)
+    assert code == 0
+    whole = tmp_path / "whole.yaml"
+    whole.write_text(once)
+    assert run(capsys, "annotate", str(whole)) == (0, once, "")
