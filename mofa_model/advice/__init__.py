@@ -1,8 +1,14 @@
 """The answer that every door gives: strategy, checkpoint interval, predictions with bounds, reasons.
 
-May import: search, estimate, reliability, presets and what stands below. Imported by: manifest, verbs.
+May import: search, schedule, estimate, reliability, bands, presets and what stands below. Imported by: manifest, verbs.
 
-    answer   the types of an answer; frozen
+    request     what is asked
+    saves       what checkpoints cost, and the score that the search minimises
+    finalists   the best few, replayed
+    reasons     why the winner wins, what would change the answer
+    confidence  bands, caveats
+    compose     joins them: the entry
+    answer      the types of an answer; frozen
 """
 
 from mofa_model.advice.answer import (
@@ -12,17 +18,26 @@ from mofa_model.advice.answer import (
     Counts,
     Current,
     FailureInput,
+    Frontier,
     Predicted,
     Status,
 )
+from mofa_model.advice.compose import advise, model_version
+from mofa_model.advice.request import OBJECTIVES, Request, assumed_reliability
 
 __all__ = [
+    "OBJECTIVES",
     "Advice",
     "Alternative",
     "Band",
     "Counts",
     "Current",
     "FailureInput",
+    "Frontier",
     "Predicted",
+    "Request",
     "Status",
+    "advise",
+    "assumed_reliability",
+    "model_version",
 ]

@@ -54,6 +54,10 @@ class Alternative:
 
     strategy: Strategy
     """What it is, as one layout."""
+    precision: str
+    """Training recipe."""
+    nodes: int
+    """Nodes. [1]"""
     predicted: Predicted
     """What it would do."""
     checkpoint_interval_steps: int
@@ -67,6 +71,22 @@ class Alternative:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Frontier:
+    """The best strategy on a number of nodes that no smaller number beats: time against GPUs."""
+
+    nodes: int
+    """Nodes. [1]"""
+    gpus: int
+    """Devices on them. [1]"""
+    strategy: Strategy
+    """The best there."""
+    predicted: Predicted
+    """What it would do."""
+    checkpoint_interval_steps: int
+    """Its best interval. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Current:
     """Today's layout, priced beside the advice."""
 
@@ -75,9 +95,9 @@ class Current:
     predicted: Predicted | None
     """What it does; None where it cannot run."""
     reason: str
-    """Why it cannot run, by the model; empty where it can."""
+    """Why it cannot run, or does not fit, by the model; empty where it does."""
     gain: Ratio
-    """Time to finish with it over time to finish with the advice, minus one; 0 where it cannot run. [1]"""
+    """Time for the same work with it over that with the advice, minus one, failures included; 0 where it cannot run. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,6 +140,8 @@ class Advice:
     """time, throughput or cost."""
     strategy: Strategy | None = None
     """The first choice, as one layout."""
+    precision: str | None = None
+    """Training recipe of the first choice."""
     predicted: Predicted | None = None
     """What it is expected to do."""
     checkpoint_interval_steps: int | None = None
@@ -133,7 +155,9 @@ class Advice:
     explanation: str
     """One sentence: what is recommended and why, or what stands in the way."""
     alternatives: tuple[Alternative, ...] = ()
-    """The next best, best first."""
+    """The best of each other layout (degrees and schedule), best first."""
+    frontier: tuple[Frontier, ...] = ()
+    """Time against GPUs, where several numbers of nodes were searched; by rising number."""
     rejected: Mapping[str, int] = field(default_factory=dict)
     """Strategies that were left out, by reason."""
     counts: Counts

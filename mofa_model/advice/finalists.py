@@ -20,7 +20,6 @@ from mofa_model.schedule.orders import order_of
 from mofa_model.schedule.replay import StageTimes, replay
 from mofa_model.search import Problem
 from mofa_model.strategy import Strategy
-from mofa_model.units import Seconds
 
 MOST_OPERATIONS: Final = 30_000
 """Operations of a pipeline that are walked; one with more keeps its closed form, whose bubble is a small part then."""
@@ -42,7 +41,7 @@ class Priced:
     """Whether it was."""
 
     @property
-    def step_time(self) -> Seconds:
+    def step_time(self) -> float:
         """One optimizer step. [s]"""
         return float(self.step.total)
 

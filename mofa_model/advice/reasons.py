@@ -1,0 +1,127 @@
+"""What an answer says beside its numbers: why the winner wins, what would change it, what lowers confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Final
+
+from mofa_model import units
+from mofa_model.advice.finalists import Priced, priced
+from mofa_model.estimate import StepTime, estimate
+from mofa_model.search import MEANING, NearMiss, Ranking, Reason
+from mofa_model.spec import Cluster
+from mofa_model.strategy_text import format_strategy
+from mofa_model.units import GIB, Ratio
+
+WORTH: Final = 0.01
+"""Gain below which a change is not worth a sentence. [1]"""
+NAMES: Final = {
+    "stages": "work of the slowest stage",
+    "bubble": "pipeline bubble",
+    "hops": "pipeline hops",
+    "data": "gradient and parameter traffic",
+    "embedding": "tied embedding",
+    "optimizer": "optimizer",
+    "overhead": "host time",
+    "straggler": "stragglers",
+}
+"""Terms of a step as a sentence names them."""
+
+
+def terms_of(step: StepTime) -> dict[str, float]:
+    """The parts of a step that add up to it. [s]"""
+    return {item.name: float(getattr(step, item.name)) for item in fields(step)}
+
+
+def compared(other: Priced, best: Priced) -> dict[str, float]:
+    """By how much each term of another strategy's step is longer than the best one's. [s]"""
+    mine, base = terms_of(other.step), terms_of(best.step)
+    return {name: mine[name] - base[name] for name in mine}
+
+
+def why_not(terms: Mapping[str, float], step: float, best: float) -> str:
+    """One sentence on why an alternative is not the first choice."""
+    more = step - best
+    told = sorted(terms.items(), key=lambda item: (-abs(item[1]), item[0]))
+    parts = [f"{NAMES[name]} {_signed(value)}" for name, value in told[:3] if abs(value) >= 0.001 * best]
+    reasons = ", ".join(parts) or "no term differs by a thousandth"
+    if abs(more) < 1e-9 * best:
+        return "as fast a step, with more features switched on"
+    if more < 0:
+        return f"{units.format(-more, 's', 3)} faster a step ({reasons}), but its failures and checkpoints cost more"
+    return f"{units.format(more, 's', 3)} slower a step: {reasons}"
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value >= 0 else '−'}{units.format(abs(value), 's', 3)}"
+
+
+def nearest_constraints(best: Priced, ranking: Ranking, limit: float) -> tuple[str, ...]:
+    """What a small change of memory, batch or bandwidth would give, in one sentence each, the largest gain first."""
+    found: list[tuple[Ratio, str]] = []
+    if (
+        ranking.near is not None
+        and ranking.near.candidate.nodes * best.problem.cluster.gpus_per_node == best.strategy.gpus
+    ):
+        found += _memory(best, ranking.near, limit)
+    found += _batch(best)
+    c = best.problem.cluster
+    out = replace(c.scale_out, bandwidth=c.scale_out.bandwidth * 2.0)
+    up = replace(c.scale_up, bandwidth=c.scale_up.bandwidth * 2.0)
+    found += _faster(best, replace(c, scale_out=out), "twice the bandwidth between nodes")
+    found += _faster(best, replace(c, scale_up=up), "twice the bandwidth inside a node")
+    return tuple(text for _, text in sorted(found, key=lambda item: (-item[0], item[1])))
+
+
+def _memory(best: Priced, near: NearMiss, limit: float) -> list[tuple[Ratio, str]]:
+    gain = best.step_time / priced(near.candidate.problem, near.candidate.strategy).step_time - 1.0
+    if gain < WORTH:
+        return []
+    text = (
+        f"{(near.memory - limit) / GIB:.1f} GiB more device memory would allow {format_strategy(near.candidate.strategy)}, "
+        f"{gain:.0%} faster"
+    )
+    return [(gain, text)]
+
+
+def _batch(best: Priced) -> list[tuple[Ratio, str]]:
+    w, s = best.problem.workload, best.strategy
+    twice = replace(w, training=replace(w.training, global_batch=w.training.global_batch * 2))
+    gain = 2.0 * best.step_time / priced(replace(best.problem, workload=twice), s).step_time - 1.0
+    if gain < WORTH:
+        return []
+    return [
+        (
+            gain,
+            f"a global batch of {int(twice.training.global_batch)} would give {gain:.0%} more tokens a second",
+        )
+    ]
+
+
+def _faster(best: Priced, cluster: Cluster, what: str) -> list[tuple[Ratio, str]]:
+    step = float(estimate(best.problem.workload, cluster, best.strategy).step_time)
+    gain = float(best.estimate.step_time) / step - 1.0
+    return [(gain, f"{what} would make the step {gain:.0%} faster")] if gain >= WORTH else []
+
+
+def why_nothing(ranking: Ranking, limit: float) -> str:
+    """One sentence on what stands in the way where no strategy is left."""
+    lean = ranking.leanest
+    if lean is not None:
+        need, nodes = lean.memory / GIB, lean.candidate.nodes
+        return (
+            f"nothing fits on {nodes} {'node' if nodes == 1 else 'nodes'}: the leanest strategy, "
+            f"{format_strategy(lean.candidate.strategy)}, needs {need:.1f} GiB of the {limit / GIB:.1f} GiB that a device has; "
+            "more nodes or devices with more memory would help"
+        )
+    counted = {
+        r: n for r, n in ranking.rejected.items() if r not in {Reason.DUPLICATE, Reason.NOT_IN_FRAMEWORK}
+    }
+    if not counted:
+        return "no strategy is left: the trainer has none of the values that the constraints allow"
+    # The last rule that strategies fell to is the one that is nearest to being met.
+    last = max(counted, key=lambda reason: (list(Reason).index(reason), counted[reason]))
+    return (
+        f"no strategy is legal: of {ranking.raw} combinations the last fell to {last.value} ({MEANING[last]})"
+    )
