@@ -21,8 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final
 
-from mofa_model.advice import Advice, Band
-from mofa_model.advice.request import Request
+from mofa_model.advice import Advice, Band, Request
 from mofa_model.spec.reliability import FailureRate
 from mofa_model.strategy_text import format_strategy
 from mofa_model.units import DAY

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mofa_model import presets, units
-from mofa_model.advice.request import Request
+from mofa_model.advice import Request
 from mofa_model.errors import InputError, UnknownName
 from mofa_model.launch import read_layout
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mofa_model.advice import Advice
-from mofa_model.advice.request import Request
+from mofa_model.advice import Advice, Request
 from mofa_model.annotations import (
     INPUTS,
     INVALID,

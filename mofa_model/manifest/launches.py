@@ -1,0 +1,50 @@
+"""The launch of an answer: its strategy and checkpoint interval in the words of the trainer that was asked for."""
+
+from __future__ import annotations
+
+from mofa_model import presets
+from mofa_model.advice import Advice, Request
+from mofa_model.errors import InputError
+from mofa_model.launch import Launch, Run, launch
+
+
+def trainer_of(framework: str) -> str:
+    """The form in which a framework is launched; empty where there is none.
+
+    >>> trainer_of("megatron"), trainer_of("any")
+    ('megatron', '')
+    """
+    try:
+        return presets.stack(framework).launch
+    except InputError:
+        return ""
+
+
+def launch_of(request: Request, advice: Advice, trainer: str) -> Launch:
+    """The launch of an answer; a layout that the trainer cannot be told is an error with its field."""
+    if advice.strategy is None:
+        raise InputError(f"launch: there is no recommendation to launch; {advice.explanation}")
+    workload = request.problems[0].workload
+    model, training = workload.model, workload.training
+    run = Run(
+        sequence=int(training.sequence),
+        global_batch=int(training.global_batch),
+        layers=int(model.layers),
+        experts=model.experts is not None,
+        prediction_modules=int(model.prediction_modules),
+        precision=advice.precision or training.precision.name,
+        interval_steps=advice.checkpoint_interval_steps,
+        asynchronous=all(tier.asynchronous for tier in request.reliability.tiers),
+    )
+    return launch(advice.strategy, trainer, run)
+
+
+def launch_words(request: Request, advice: Advice) -> tuple[str, ...]:
+    """Launch arguments for the annotations; none where there is no recommendation or no form for it."""
+    trainer = trainer_of(request.framework)
+    if advice.strategy is None or not trainer:
+        return ()
+    try:
+        return launch_of(request, advice, trainer).arguments
+    except InputError:
+        return ()

@@ -1,0 +1,117 @@
+"""`mofa annotate FILE…`: manifests in, the same manifests out, with the advice as annotations."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mofa_model import files
+from mofa_model.errors import BadFile, BadValue, NoFeasibleStrategy
+
+if TYPE_CHECKING:
+    from mofa_model.manifest.parsing import Profile
+    from mofa_model.manifest.stream import Annotator, Outcome
+
+EPOCH: Final = "SOURCE_DATE_EPOCH"
+"""The variable of reproducible builds: the moment in seconds, in place of the clock."""
+
+_EXAMPLES: Final = """\
+Comments, order and everything that is not ours stay as they are; running it twice changes nothing. TrainingJobs are
+annotated, and existing jobs (JobSet, PyTorchJob, TrainJob, Volcano, Ray, Job) that carry advisor.mofa.dev/model.
+A profile is looked for in the same stream, then in --profile, then among those that come with the package.
+
+examples:
+  mofa annotate examples/llama3-405b.yaml
+  mofa annotate job.yaml --profile pool.yaml --in-place
+  kubectl kustomize overlay | mofa annotate - | kubectl apply -f -
+  a KRM function: a ResourceList on standard input is answered with a ResourceList"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the options."""
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="manifests, YAML or JSON; - is standard input"
+    )
+    parser.add_argument(
+        "--profile",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="file with ClusterProfiles; may be repeated",
+    )
+    parser.add_argument(
+        "-i", "--in-place", action="store_true", help="write the files instead of standard output"
+    )
+
+
+def run(arguments: Namespace) -> int:
+    """Annotate; 3 where a job has no feasible strategy, though all outcomes are written first."""
+    from mofa_model.manifest.documents import LARGEST, Documents, joined
+
+    if arguments.in_place and "-" in arguments.files:
+        raise BadValue("--in-place", "-", "standard input cannot be written; name files")
+    streams = [Documents.parse(files.read_text(path, largest=LARGEST), path) for path in arguments.files]
+    around = [stream.resource_list is not None for stream in streams]
+    if any(around) and len(streams) > 1:
+        raise BadFile(arguments.files[around.index(True)], "is a ResourceList, which has to come alone")
+    texts, outcomes = _annotator(_profiles(arguments.profile)).run(streams)
+    if arguments.in_place:
+        for path, stream, text in zip(arguments.files, streams, texts, strict=True):
+            if text != stream.text:
+                files.write_text(Path(path), text)
+    else:
+        sys.stdout.write(texts[0] if len(texts) == 1 else joined(texts))
+    return 0 if any(around) else _report(outcomes)
+
+
+def _profiles(paths: list[str]) -> list[Profile]:
+    from mofa_model.manifest.documents import LARGEST, Documents
+    from mofa_model.manifest.parsing import cluster_profile
+
+    found = []
+    for path in paths:
+        items = Documents.parse(files.read_text(path, largest=LARGEST), path).items
+        here = [cluster_profile(item.value) for item in items if item.kind == "ClusterProfile"]
+        if not here:
+            raise BadFile(path, "holds no ClusterProfile")
+        found += here
+    return found
+
+
+def _annotator(profiles: list[Profile]) -> Annotator:
+    from mofa_model.advice import advise, model_version
+    from mofa_model.manifest.launches import launch_words
+    from mofa_model.manifest.stream import Annotator
+
+    return Annotator(
+        answer=advise, words=launch_words, model_version=model_version(), now=_now(), profiles=profiles
+    )
+
+
+def _now() -> str:
+    """The moment in UTC, to the second."""
+    fixed = os.environ.get(EPOCH)
+    if fixed is None:
+        moment = datetime.now(UTC)
+    elif fixed.isdecimal() and len(fixed) <= 11:
+        moment = datetime.fromtimestamp(int(fixed), UTC)
+    else:
+        raise BadValue(EPOCH, fixed, "give seconds since 1970")
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _report(outcomes: list[Outcome]) -> int:
+    """Say on standard error what somebody should look at."""
+    failed = [outcome for outcome in outcomes if outcome.status == "NoRecommendation"]
+    for outcome in outcomes:
+        if outcome.status == "InvalidInput":
+            sys.stderr.write(f"mofa annotate: {outcome.line()}\n")
+    if failed:
+        raise NoFeasibleStrategy(failed[0].line() + (f" ({len(failed) - 1} more)" if len(failed) > 1 else ""))
+    return 0
