@@ -155,6 +155,7 @@ def recommendation(advice: Advice, launch: Iterable[str] = ()) -> str:
     }
     if advice.strategy is not None:
         whole["strategy"] = format_strategy(advice.strategy)
+        whole["precision"] = advice.precision
         whole["checkpoint"] = {
             "steps": advice.checkpoint_interval_steps,
             "seconds": round(float(advice.checkpoint_interval_seconds or 0)),

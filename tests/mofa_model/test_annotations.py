@@ -116,6 +116,8 @@ def test_the_recommendation_is_json_of_at_most_four_kibibytes(alternatives):
         checkpoint_interval_steps=30,
         checkpoint_interval_seconds=900.0,
         terms={},
+        nodes=256,
+        precision="bf16",
         reason="its pipeline bubble takes 1.2 s more " * 4,
     )
     advice = an_advice(

@@ -1,0 +1,140 @@
+"""An answer as the status of a TrainingJob: whole units, decimals as text, and the strings that columns show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, Final
+
+from mofa_model.advice import Advice, Band, Predicted
+from mofa_model.launch import Launch
+from mofa_model.strategy import Strategy
+from mofa_model.strategy_text import format_strategy
+
+_SUMMARY: Final = ("tp", "pp", "cp", "ep", "dp", "vpp")
+_DEGREES: Final = ("tp", "pp", "cp", "ep", "dp", "vpp", "mbs")
+_LONGEST: Final = 1000
+_ALTERNATIVES: Final = 5
+_REASONS: Final = 16
+
+
+def status_of(advice: Advice, digest: str, now: str, launch: Launch | None = None) -> dict[str, Any]:
+    """The parts of `status` that an answer decides; conditions and observations are the operator's."""
+    status: dict[str, Any] = {
+        "inputsHash": digest,
+        "modelVersion": advice.model_version,
+        "computedTime": now,
+        "rejected": [
+            {"reason": reason, "count": count}
+            for reason, count in sorted(advice.rejected.items(), key=lambda item: -item[1])[:_REASONS]
+        ],
+        "inputs": {
+            "nodes": advice.nodes,
+            "failure": [
+                {
+                    "name": given.name,
+                    "failuresPerThousandNodeDays": _decimal(1000 * given.per_node_day, 4),
+                    "recoverySeconds": round(float(given.recovery_seconds)),
+                }
+                for given in advice.failures
+            ],
+        },
+        "display": {"nodes": str(advice.nodes)},
+    }
+    if advice.strategy is None or advice.predicted is None:
+        return status
+    predicted = advice.predicted
+    status["recommendation"] = {
+        "strategy": {name: int(getattr(advice.strategy, name)) for name in _DEGREES}
+        | {"text": format_strategy(advice.strategy)},
+        "summary": summary(advice.strategy),
+        "checkpointIntervalSteps": advice.checkpoint_interval_steps,
+        "checkpointIntervalSeconds": round(float(advice.checkpoint_interval_seconds or 0)),
+        "predicted": _predicted(predicted),
+    }
+    if launch is not None:
+        status["recommendation"]["launch"] = {"trainer": launch.trainer, "args": list(launch.arguments)}
+    status["alternatives"] = [
+        {
+            "strategy": format_strategy(other.strategy),
+            "relativeTime": _decimal(_pace(other.predicted) / _pace(predicted), 3),
+            "reason": other.reason[:_LONGEST],
+        }
+        for other in advice.alternatives[:_ALTERNATIVES]
+    ]
+    status["display"] |= {
+        "strategy": summary(advice.strategy),
+        "checkpoint": duration(float(advice.checkpoint_interval_seconds or 0)),
+        "tokens": quantity(predicted.tokens_per_second.target),
+        "ettr": _decimal(predicted.ettr.target, 3),
+    }
+    return status
+
+
+def summary(strategy: Strategy) -> str:
+    """A layout in a few letters; degrees of one are left out.
+
+    >>> summary(Strategy(tp=8, pp=4, dp=16))
+    'tp8 pp4 dp16'
+    """
+    words = [f"{name}{int(getattr(strategy, name))}" for name in _SUMMARY if getattr(strategy, name) > 1]
+    return " ".join(words) or "dp1"
+
+
+def quantity(value: float) -> str:
+    """A number with three digits and a letter, as columns have room for.
+
+    >>> quantity(412345.0), quantity(97.2)
+    ('412k', '97.2')
+    """
+    for letter, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= scale:
+            return f"{value / scale:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def duration(seconds: float) -> str:
+    """A time with its largest unit, as columns have room for.
+
+    >>> duration(1260.0), duration(45.0)
+    ('21m', '45s')
+    """
+    for letter, scale in (("d", 86400.0), ("h", 3600.0), ("m", 60.0)):
+        if seconds >= 2 * scale:
+            return f"{seconds / scale:.0f}{letter}"
+    return f"{seconds:.0f}s"
+
+
+def _predicted(given: Predicted) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "stepMilliseconds": _whole(given.step_seconds, 1000),
+        "tokensPerSecond": _whole(given.tokens_per_second),
+        "mfu": _shares(given.mfu),
+        "ettr": _shares(given.ettr),
+        "memoryBytes": _whole(given.memory_bytes),
+    }
+    if given.duration_seconds.target > 0:
+        told["durationSeconds"] = _whole(given.duration_seconds)
+    return told
+
+
+def _whole(band: Band, scale: float = 1) -> dict[str, int]:
+    return {name: round(scale * value) for name, value in _ends(band)}
+
+
+def _shares(band: Band) -> dict[str, str]:
+    return {name: _decimal(value, 4) for name, value in _ends(band)}
+
+
+def _ends(band: Band) -> Iterable[tuple[str, float]]:
+    return (("lower", float(band.lower)), ("target", float(band.target)), ("upper", float(band.upper)))
+
+
+def _decimal(value: float, places: int) -> str:
+    """A number as text, zero or more, without an exponent."""
+    return f"{max(0.0, value) if math.isfinite(value) else 0.0:.{places}f}"
+
+
+def _pace(given: Predicted) -> float:
+    """Time for the same work, failures included. [s]"""
+    return given.step_seconds.target / max(given.ettr.target, 1e-9)

@@ -1,0 +1,99 @@
+"""An answer becomes a status that the schema admits."""
+
+import dataclasses
+
+import pytest
+
+from mofa_model.advice import Advice, Alternative, Band, Counts, FailureInput, Predicted, Status
+from mofa_model.launch import Run, launch
+from mofa_model.manifest.advised import duration, quantity, status_of, summary
+from mofa_model.manifest.parsing import parse
+from mofa_model.manifest.status import TrainingJobStatus
+from mofa_model.strategy import Strategy
+
+NOW = "2026-01-31T09:30:00Z"
+LAYOUT = Strategy(tp=8, pp=16, dp=16, sequence_parallel=True)
+
+
+def band(target):
+    return Band(lower=0.9 * target, target=target, upper=1.1 * target)
+
+
+PREDICTED = Predicted(
+    step_seconds=band(27.98913),
+    tokens_per_second=band(599_400.4),
+    mfu=band(0.4126),
+    memory_bytes=band(71e9),
+    ettr=Band(lower=0.9021, target=0.9412, upper=0.9634),
+    duration_seconds=band(2.6e7),
+)
+ADVICE = Advice(
+    status=Status.RECOMMENDED,
+    model="llama3.1-405b",
+    device="h100-80gb-sxm",
+    objective="time",
+    strategy=LAYOUT,
+    predicted=PREDICTED,
+    checkpoint_interval_steps=37,
+    checkpoint_interval_seconds=1035.6,
+    nodes=256,
+    gpus=2048,
+    explanation="it is the fastest",
+    rejected={"OutOfMemory": 120_000, "NotDivisible": 4_000_000},
+    counts=Counts(raw=5_000_000, searched=880_000, pruned=0, rejected=4_120_000),
+    failures=(FailureInput(name="pod", per_node_day=0.003, recovery_seconds=262.0),),
+    confidence=0.8,
+    memory_limit_bytes=80e9,
+    model_version="0.1.0",
+)
+
+
+def test_a_recommendation_is_told_in_whole_units_and_text():
+    run = Run(sequence=8192, global_batch=2048, layers=126, interval_steps=37)
+    status = status_of(ADVICE, "abc", NOW, launch(LAYOUT, "megatron", run))
+    told = status["recommendation"]
+    assert told["summary"] == "tp8 pp16 dp16"
+    assert told["predicted"]["stepMilliseconds"] == {"lower": 25190, "target": 27989, "upper": 30788}
+    assert told["predicted"]["ettr"] == {"lower": "0.9021", "target": "0.9412", "upper": "0.9634"}
+    assert told["launch"]["trainer"] == "megatron"
+    assert status["display"] == {
+        "nodes": "256", "strategy": "tp8 pp16 dp16", "checkpoint": "17m", "tokens": "599k", "ettr": "0.941",
+    }  # fmt: skip
+    assert status["rejected"][0] == {"reason": "NotDivisible", "count": 4_000_000}
+    assert status["inputs"]["failure"][0]["failuresPerThousandNodeDays"] == "3.0000"
+    parse(TrainingJobStatus, status, "status")
+
+
+def test_an_alternative_says_how_much_longer_it_takes():
+    slower = dataclasses.replace(PREDICTED, step_seconds=band(1.1 * 27.98913))
+    other = Alternative(
+        strategy=LAYOUT, predicted=slower, checkpoint_interval_steps=30, checkpoint_interval_seconds=900.0,
+        terms={}, reason="its bubble", nodes=256, precision="bf16",
+    )  # fmt: skip
+    status = status_of(dataclasses.replace(ADVICE, alternatives=(other,) * 9), "abc", NOW)
+    assert len(status["alternatives"]) == 5
+    assert status["alternatives"][0]["relativeTime"] == "1.100"
+    parse(TrainingJobStatus, status, "status")
+
+
+def test_no_recommendation_is_a_status_too():
+    none = dataclasses.replace(ADVICE, status=Status.NO_RECOMMENDATION, strategy=None, predicted=None)
+    status = status_of(none, "abc", NOW)
+    assert "recommendation" not in status
+    parse(TrainingJobStatus, status, "status")
+
+
+@pytest.mark.parametrize(
+    "shown, wanted",
+    [
+        (summary(Strategy()), "dp1"),
+        (summary(Strategy(ep=8, dp=8, vpp=2, pp=2)), "pp2 ep8 dp8 vpp2"),
+        (quantity(1.234e9), "1.23G"),
+        (quantity(0.0), "0"),
+        (duration(7200), "2h"),
+        (duration(90), "90s"),
+        (duration(3 * 86400), "3d"),
+    ],
+)
+def test_columns_are_short(shown, wanted):
+    assert shown == wanted
