@@ -138,11 +138,14 @@ def _best(job: Job, most: Count) -> Checkpointing:
 
 
 def _at(job: Job, steps: Count) -> Ratio:
-    """ETTR with `steps` for the nearest tier and the other tiers at their own best. [1]"""
-    if (len(job.blocking) == 1 and np.ndim(steps) == 0) or job.reliability.law.kind != "weibull":
-        return _product(job, steps) * model.available(job)
-    exponential = replace(job.reliability, law=replace(job.reliability.law, kind="exponential"))
-    return _product(replace(job, reliability=exponential), steps) * model.available(job)
+    """ETTR with `steps` for the nearest tier and the other tiers at their own best. [1]
+
+    Weibull failures have no form for arrays of jobs; there they count as Poisson, which is lower by a point or so.
+    """
+    law = job.reliability.law
+    if law.kind == "weibull" and np.ndim(model.failure_rate(job) * steps):
+        job = replace(job, reliability=replace(job.reliability, law=replace(law, kind="exponential")))
+    return _product(job, steps) * model.available(job)
 
 
 def _product(job: Job, steps: Count) -> Ratio:

@@ -23,6 +23,8 @@ examples:
     mofa ettr --nodes 2048 --step 10s --save 0.2s,1s,2s --copy 0s,20s,240s
   save times from a model and a storage
     mofa ettr --nodes 2048 --step 10s --model llama3.1-405b --storage 'remote:2GB/s:500GB/s:100GB/s'
+  failures, recoveries, spares and storage of a pool's profile
+    mofa ettr --profile h100-east --nodes 256 --step 10s --model llama3.1-405b
   clustered failures, racks that fail as one, a queue
     mofa ettr --nodes 2048 --step 10s --law weibull:0.7 --domain rack:16:0.001:1h --queue 20min:lognormal:3
   a pool with 16 spares and 24 h repair; the nodes and spares that end 500000 steps in 60 days

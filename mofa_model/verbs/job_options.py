@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
 from typing import Final
 
 from mofa_model import units
@@ -14,16 +15,17 @@ from mofa_model.spec.reliability import (
     PAPER_SHARES,
     PRIOR_WEIGHT,
     CheckpointTier,
-    Domain,
-    FailureLaw,
     FailureRate,
     RecoveryClass,
     RecoveryTime,
     Reliability,
 )
+from mofa_model.verbs import job_text
 
 RATE: Final = 0.005
 """Failures per node-day when none is given: the paper's assumption. [1/d]"""
+_OF_PROFILE: Final = ("rate", "failures", "node_days", "classes", "mttr", "domains", "queue", "spares")
+"""Options that a profile replaces."""
 JEFFREYS: Final = 0.5
 """Failures that Jeffreys' prior adds to counts. [1]"""
 
@@ -36,6 +38,11 @@ def add_options(parser: ArgumentParser) -> None:
         "--step", required=True, metavar="TIME", help="step time without failures, for example '28 s'"
     )
     fail = parser.add_argument_group("failures")
+    fail.add_argument(
+        "--profile",
+        metavar="NAME|FILE",
+        help="failures, recoveries, spares and storage of a ClusterProfile: a bundled one or a manifest",
+    )
     fail.add_argument(
         "--rate",
         type=float,
@@ -114,26 +121,56 @@ def job_of(arguments: Namespace) -> Job:
     """The job that the options describe."""
     if not (math.isfinite(arguments.nodes) and arguments.nodes >= 1):
         raise BadValue("--nodes", arguments.nodes, "give a number of nodes, one or more")
-    storage = tuple(_storage(text) for text in arguments.storage)
+    reliability = _profile(arguments) if arguments.profile else None
+    storage = tuple(job_text.storage_of(text) for text in arguments.storage)
+    if reliability is not None and not (storage or arguments.save):
+        storage = reliability.tiers
     blocking, background = _storage_times(arguments, storage) if storage else _times(arguments)
-    reliability = Reliability(
-        classes=_classes(arguments, len(blocking)),
-        tiers=storage,
-        slowdown=arguments.slowdown,
-        law=_law(arguments.law),
-        failures_during_recovery=not arguments.idle_recovery,
-        queue=_recovery(arguments.queue.split(":"), "--queue") if arguments.queue else None,
-        spares=arguments.spares,
-        repair=units.parse(arguments.repair, "s", field="--repair"),
-        domains=tuple(_domain(text, len(blocking)) for text in arguments.domains),
-    )
     return Job(
         nodes=arguments.nodes,
         step_time=units.parse(arguments.step, "s", field="--step"),
         blocking=blocking,
         background=background,
-        reliability=reliability,
+        reliability=_described(arguments, storage, len(blocking))
+        if reliability is None
+        else _fitted(reliability, storage, len(blocking)),
     )
+
+
+def _described(arguments: Namespace, storage: tuple[CheckpointTier, ...], tiers: int) -> Reliability:
+    """Reliability from the options alone."""
+    return Reliability(
+        classes=_classes(arguments, tiers),
+        tiers=storage,
+        slowdown=arguments.slowdown,
+        law=job_text.law_of(arguments.law),
+        failures_during_recovery=not arguments.idle_recovery,
+        queue=job_text.recovery_of(arguments.queue.split(":"), "--queue") if arguments.queue else None,
+        spares=arguments.spares,
+        repair=units.parse(arguments.repair, "s", field="--repair"),
+        domains=tuple(job_text.domain_of(text, tiers) for text in arguments.domains),
+    )
+
+
+def _profile(arguments: Namespace) -> Reliability:
+    """Reliability of a profile; options that would say the same twice are refused."""
+    from mofa_model.verbs import job_profile
+
+    twice = [name for name in _OF_PROFILE if getattr(arguments, name) not in (None, [])]
+    if twice:
+        raise BadValue(
+            "--profile",
+            arguments.profile,
+            f"it states what --{twice[0].replace('_', '-')} would; give one of them",
+        )
+    return job_profile.reliability(arguments.profile, int(arguments.nodes))
+
+
+def _fitted(reliability: Reliability, storage: tuple[CheckpointTier, ...], tiers: int) -> Reliability:
+    """A profile's reliability on the tiers that the job saves to."""
+    classes = tuple(replace(c, tier=min(c.tier, tiers - 1)) for c in reliability.classes)
+    domains = tuple(replace(d, tier=min(d.tier, tiers - 1)) for d in reliability.domains)
+    return replace(reliability, tiers=storage, classes=classes, domains=domains)
 
 
 def rate_of(arguments: Namespace) -> FailureRate:
@@ -155,7 +192,7 @@ def _classes(arguments: Namespace, tiers: int) -> tuple[RecoveryClass, ...]:
         mean = units.parse(arguments.mttr, "s", field="--mttr")
         given = [("all", 1.0, RecoveryTime(mean=mean, law="deterministic"), 0)]
     elif arguments.classes:
-        given = [_class(text) for text in arguments.classes]
+        given = [job_text.class_of(text) for text in arguments.classes]
     else:
         given = [
             (name, part, RecoveryTime(mean=mean, law="deterministic"), min(i, tiers - 1))
@@ -181,81 +218,12 @@ def _part(total: FailureRate, part: float) -> FailureRate:
     return FailureRate(failures=total.failures * part, exposure=total.exposure)
 
 
-def _class(text: str) -> tuple[str, float, RecoveryTime, int]:
-    name, *rest = text.split(":")
-    if len(rest) not in {2, 3, 4, 5}:
-        raise BadValue(
-            "--class", text, "write NAME:SHARE:MEAN[:LAW[:CV[:TIER]]], for example pod:0.6:262s:lognormal:1:1"
-        )
-    tier = int(_number(rest[4], "--class")) if len(rest) == 5 else 0
-    share = _number(rest[0], "--class")
-    if not 0 <= share <= 1:
-        raise BadValue("--class", text, "the share of a class is between 0 and 1")
-    return name, share, _recovery(rest[1:4], "--class"), tier
-
-
-def _recovery(parts: list[str], field: str) -> RecoveryTime:
-    mean = units.parse(parts[0], "s", field=field)
-    if len(parts) == 1:
-        return RecoveryTime(mean=mean, law="deterministic")
-    return RecoveryTime(mean=mean, law=parts[1], cv=_number(parts[2], field) if len(parts) > 2 else 1.0)
-
-
-def _domain(text: str, tiers: int) -> Domain:
-    parts = text.split(":")
-    if len(parts) not in {4, 5}:
-        raise BadValue("--domain", text, "write NAME:NODES:RATE:MEAN[:TIER], for example rack:16:0.001:1h")
-    return Domain(
-        name=parts[0],
-        nodes=units.count(parts[1], field="--domain"),
-        rate=_number(parts[2], "--domain") / units.DAY,
-        recovery=_recovery(parts[3:4], "--domain"),
-        tier=int(_number(parts[4], "--domain")) if len(parts) == 5 else tiers - 1,
-    )
-
-
-def _law(text: str) -> FailureLaw:
-    kind, *numbers = text.split(":")
-    values = [_number(number, "--law") for number in numbers]
-    if kind == "weibull" and len(values) == 1:
-        return FailureLaw(kind=kind, shape=values[0])
-    if kind == "mixture" and len(values) == 2:
-        return FailureLaw(kind=kind, short_share=values[0], short_mean=values[1])
-    if kind == "exponential" and not values:
-        return FailureLaw()
-    raise BadValue("--law", text, "write exponential, weibull:0.7 or mixture:0.5:0.17")
-
-
 def _times(arguments: Namespace) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    blocking = _list(arguments.save or "30 s", "--save")
-    background = _list(arguments.copy, "--copy") if arguments.copy else (0.0,) * len(blocking)
+    blocking = job_text.times_of(arguments.save or "30 s", "--save")
+    background = job_text.times_of(arguments.copy, "--copy") if arguments.copy else (0.0,) * len(blocking)
     if len(blocking) != len(background):
         raise BadValue("--copy", arguments.copy, f"give {len(blocking)} times, as in --save")
     return blocking, background
-
-
-def _list(text: str, field: str) -> tuple[float, ...]:
-    return tuple(units.parse(part.strip(), "s", field=field) for part in text.split(","))
-
-
-def _storage(text: str) -> CheckpointTier:
-    name, *rates = text.split(":")
-    if not 1 <= len(rates) <= 3:
-        raise BadValue(
-            "--storage",
-            text,
-            "write NAME:NODE_BW[:TOTAL_BW[:SNAPSHOT_BW]], for example 'remote:2 GB/s:200 GB/s'",
-        )
-    node, total, snapshot = (
-        [units.parse(r, "B/s", field="--storage") for r in rates] + [math.inf, math.inf]
-    )[:3]
-    return CheckpointTier(
-        name=name,
-        node_bandwidth=node,
-        total_bandwidth=total,
-        snapshot_bandwidth=snapshot,
-        asynchronous=len(rates) == 3,
-    )
 
 
 def _storage_times(
@@ -283,13 +251,3 @@ def _size(arguments: Namespace) -> float:
     recipe = presets.precision(arguments.precision)
     count = total_parameters(presets.model(arguments.model))
     return float(checkpoint.checkpoint_bytes(count, recipe.weight, recipe.optimizer))
-
-
-def _number(text: str, field: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise BadValue(field, text, "give a number") from None
-    if not math.isfinite(value) or value < 0:
-        raise BadValue(field, text, "give a finite number that is zero or more")
-    return value

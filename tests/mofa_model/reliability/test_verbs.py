@@ -103,6 +103,17 @@ def test_the_band_narrows_with_counts(capsys):
     assert narrow["upper"] - narrow["lower"] < (wide["upper"] - wide["lower"]) / 5
 
 
+def test_a_profile_gives_rates_and_storage(capsys):
+    words = ["ettr", "--profile", "h100-east", "--nodes", "256", "--step", "10s"]
+    told = answer(capsys, *words, "--model", "llama3.1-405b")
+    assert 0.9 < told["ettr"]["lower"] < told["ettr"]["upper"] < 1
+    assert len(told["save_s"]["blocking"]) == len(told["interval"]["every"])
+    assert answer(capsys, *words, "--save", "20s")["save_s"]["blocking"] == [20.0]
+    code, printed = run(capsys, *words, "--rate", "0.01")
+    assert code == 2
+    assert "--rate" in printed.err
+
+
 def test_nodes_and_spares_for_a_deadline(capsys):
     words = ["ettr", "--nodes", "2048", "--step", "10s", "--spares", "16", "--total-steps", "500000"]
     told = answer(capsys, *words, "--deadline", "66d")
