@@ -44,8 +44,8 @@ def why_not(terms: Mapping[str, float], step: float, best: float) -> str:
     """One sentence on why an alternative is not the first choice."""
     more = step - best
     told = sorted(terms.items(), key=lambda item: (-abs(item[1]), item[0]))
-    parts = [f"{NAMES[name]} {_signed(value)}" for name, value in told[:3] if abs(value) >= 0.001 * best]
-    reasons = ", ".join(parts) or "no term differs by a thousandth"
+    parts = [f"{NAMES[name]} {_signed(value)}" for name, value in told[:3] if abs(value) >= 0.1 * abs(more)]
+    reasons = ", ".join(parts)
     if abs(more) < 1e-9 * best:
         return "as fast a step, with more features switched on"
     if more < 0:

@@ -1,0 +1,262 @@
+"""One strategy, told in tables: every term of its step and of its memory, per stage, with equation numbers.
+
+explain(workload, cluster, strategy) -> Explanation     .tables for people, .document for machines
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.estimate import Estimate, StepTime, estimate
+from mofa_model.estimate.footprint import Footprint, room
+from mofa_model.estimate.layer import LayerTime
+from mofa_model.estimate.step import tokens_per_second, utilisation
+from mofa_model.spec import Cluster, Workload
+from mofa_model.strategy import Strategy
+from mofa_model.strategy_text import format_strategy
+from mofa_model.tables import Cell, Column, Table
+from mofa_model.units import GIB, format
+
+STEP: Final[Mapping[str, tuple[str, str]]] = {
+    "stages": ("(7) (8) (11)", "work of the slowest stage, all micro-batches"),
+    "bubble": ("(10) (12)", "fill and drain of the pipeline, slower stages"),
+    "hops": ("(23)", "exposed pipeline hops"),
+    "data": ("(13) (24)", "exposed gradient and parameter traffic"),
+    "embedding": ("(13)", "all-reduce of a tied embedding"),
+    "optimizer": ("(26) (28)", "the update"),
+    "overhead": ("ours", "host time of a step"),
+    "straggler": ("ours", "waiting for the slowest of many nodes"),
+}
+"""Terms of a step: equation and meaning, in the order in which they add up to Eq. (14)."""
+
+LAYER: Final[Mapping[str, tuple[str, str]]] = {
+    "linear": ("(1) (19)", "matrix products with weights"),
+    "attention": ("(1)", "scores, softmax, weighted values"),
+    "elementwise": ("(19)", "norms, residuals, activations, routing"),
+    "tensor": ("(20)", "exposed tensor-parallel collectives"),
+    "context": ("(21)", "exposed context-parallel messages"),
+    "expert": ("(22)", "exposed dispatch and combine"),
+    "offload": ("(34)", "exposed way of activations to the host"),
+    "forward": ("(7)", "the whole forward pass"),
+    "backward": ("(8) (35)", "the whole backward pass"),
+    "recompute": ("(30) (32)", "forward work done again"),
+    "communication": ("(2) (3)", "all collectives, exposed or not"),
+}
+"""Terms of a layer and micro-batch; forward times, unless they say otherwise."""
+
+MEMORY: Final[Mapping[str, tuple[str, str]]] = {
+    "weights": ("(4)", "weights"),
+    "gradients": ("(4)", "accumulated gradients"),
+    "optimizer": ("(25) (27)", "master weights and moments"),
+    "buffers": ("ours", "collectives: buckets, gathered parameters and inputs"),
+    "reserve": ("(6)", "what the stack holds before the first layer"),
+    "activations": ("(5) (29) (31) (33)", "micro-batches in flight"),
+    "backward": ("(31)", "what the backward pass of a layer makes anew"),
+    "logits": ("Table 2", "head and loss"),
+    "update": ("ours", "workspace of the update"),
+    "fragmentation": ("ours", "reserved beyond what is allocated"),
+}
+"""Terms of device memory."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """A strategy in tables and as a document."""
+
+    tables: tuple[Table, ...]
+    """Summary, step, layers, stages, memory."""
+    document: Mapping[str, Any]
+    """The same numbers, SI."""
+
+
+def explain(workload: Workload, cluster: Cluster, strategy: Strategy) -> Explanation:
+    """Every term of one strategy."""
+    found = estimate(workload, cluster, strategy)
+    layers = {"plain": found.layer} if found.expert_layer is None else _layers(found)
+    document = {
+        "strategy": format_strategy(strategy),
+        "model": workload.model.name,
+        "gpu": cluster.device.name,
+        "gpus": int(cluster.gpus),
+        "stack": cluster.calibration.stack,
+        "summary": _summary(workload, cluster, found),
+        "step": _terms(STEP, found.step),
+        "layers": {name: _terms(LAYER, layer) for name, layer in layers.items()},
+        "head": {item.name: float(getattr(found.head, item.name)) for item in fields(found.head)},
+        "stages": _stages(found),
+        "memory": _memory(found.memory, len(np.atleast_1d(found.stages.count))),
+    }
+    tables = (
+        _summary_table(document),
+        _step_table(document, found.step),
+        _layer_table(document),
+        _stage_table(document),
+        _memory_table(document),
+    )
+    return Explanation(tables=tables, document=document)
+
+
+def _layers(found: Estimate) -> dict[str, LayerTime]:
+    dense = bool(np.any(np.asarray(found.stages.dense_layers) > 0))
+    experts = {"with experts": found.expert_layer} if found.expert_layer is not None else {}
+    return ({"plain": found.layer} if dense else {}) | experts
+
+
+def _summary(workload: Workload, cluster: Cluster, found: Estimate) -> dict[str, Any]:
+    step = float(found.step_time)
+    return {
+        "step_seconds": step,
+        "tokens_per_second": float(tokens_per_second(workload, step)),
+        "mfu": float(utilisation(workload, cluster, step)),
+        "micro_batches": int(found.micro_batches),
+        "memory_bytes": float(found.memory.peak),
+        "memory_limit_bytes": float(room(cluster)),
+        "host_bytes": float(found.memory.host),
+        "host_limit_bytes": float(cluster.host.memory),
+        "fits": bool(found.memory.fits(cluster)),
+    }
+
+
+def _terms(known: Mapping[str, tuple[str, str]], terms: StepTime | LayerTime) -> dict[str, Any]:
+    return {
+        name: {"seconds": float(getattr(terms, name)), "equation": equation, "meaning": meaning}
+        for name, (equation, meaning) in known.items()
+    }
+
+
+def _stages(found: Estimate) -> list[dict[str, Any]]:
+    s, t = found.stages, found.stage
+    peak = np.broadcast_to(found.memory.total, np.shape(s.count))
+    return [
+        {
+            "stages": int(s.count[k]),
+            "first": int(s.position[k]),
+            "dense_layers": int(s.dense_layers[k]),
+            "expert_layers": int(s.expert_layers[k]),
+            "embedding": bool(s.embedding[k]),
+            "head": bool(s.head[k]),
+            "device_seconds": float(_at(t.device, k)),
+            "launch_seconds": float(_at(t.launch, k)),
+            "seconds": float(_at(t.total, k)),
+            "memory_bytes": float(peak[k]),
+        }
+        for k in range(len(s.count))
+    ]
+
+
+def _memory(memory: Footprint, kinds: int) -> dict[str, Any]:
+    return {
+        name: {
+            "bytes": [float(x) for x in np.broadcast_to(getattr(memory, name), (kinds,))],
+            "equation": equation,
+            "meaning": meaning,
+        }
+        for name, (equation, meaning) in MEMORY.items()
+    }
+
+
+def _at(values: Any, kind: int) -> Any:
+    array: NDArray[Any] = np.asarray(values)
+    return array[kind] if array.ndim else array
+
+
+def _summary_table(d: Mapping[str, Any]) -> Table:
+    s = d["summary"]
+    verdict = "fits" if s["fits"] else "does not fit"
+    rows: tuple[tuple[Cell, ...], ...] = (
+        ("step", format(s["step_seconds"], "s")),
+        ("tokens a second", f"{s['tokens_per_second']:,.0f}"),
+        ("MFU", f"{s['mfu']:.1%}"),
+        ("micro-batches", s["micro_batches"]),
+        (
+            "device memory",
+            f"{s['memory_bytes'] / GIB:.1f} of {s['memory_limit_bytes'] / GIB:.1f} GiB: {verdict}",
+        ),
+        ("host memory of a node", f"{s['host_bytes'] / GIB:.0f} of {s['host_limit_bytes'] / GIB:.0f} GiB"),
+    )
+    title = f"{d['model']} on {d['gpus']} {d['gpu']} ({d['stack']}): {d['strategy']}"
+    return Table(title=title, columns=(Column("quantity"), Column("value", align="left")), rows=rows)
+
+
+def _step_table(d: Mapping[str, Any], step: StepTime) -> Table:
+    total = float(step.total)
+    rows = [
+        (name, term["seconds"], term["seconds"] / total, term["equation"], term["meaning"])
+        for name, term in d["step"].items()
+    ]
+    rows.append(("step", total, 1.0, "(14)", "all of it"))
+    return Table(title="Step", columns=_TERM_COLUMNS, rows=tuple(rows))
+
+
+_TERM_COLUMNS: Final = (
+    Column("term"),
+    Column("time", unit="s"),
+    Column("share", unit="%"),
+    Column("equation"),
+    Column("meaning"),
+)
+
+
+def _layer_table(d: Mapping[str, Any]) -> Table:
+    kinds = list(d["layers"])
+    columns = (
+        Column("term"),
+        *(Column(kind, unit="s") for kind in kinds),
+        Column("equation"),
+        Column("meaning"),
+    )
+    rows = tuple(
+        (name, *(d["layers"][kind][name]["seconds"] for kind in kinds), equation, meaning)
+        for name, (equation, meaning) in LAYER.items()
+    )
+    head = sum(d["head"].values())
+    note = f"Head and loss, forward and backward: {format(head, 's')}."
+    return Table(title="One layer, one micro-batch", columns=columns, rows=rows, notes=(note,))
+
+
+def _stage_table(d: Mapping[str, Any]) -> Table:
+    columns = (
+        Column("stages"),
+        Column("first"),
+        Column("layers"),
+        Column("with experts", wide=True),
+        Column("holds"),
+        Column("device", unit="s"),
+        Column("launches", unit="s"),
+        Column("time", unit="s"),
+        Column("memory", unit="B"),
+    )
+    rows = tuple(
+        (
+            s["stages"],
+            s["first"],
+            s["dense_layers"] + s["expert_layers"],
+            s["expert_layers"],
+            " and ".join(name for name in ("embedding", "head") if s[name]) or "layers",
+            s["device_seconds"],
+            s["launch_seconds"],
+            s["seconds"],
+            s["memory_bytes"],
+        )
+        for s in d["stages"]
+    )
+    return Table(title="Stages, one micro-batch", columns=columns, rows=rows)
+
+
+def _memory_table(d: Mapping[str, Any]) -> Table:
+    firsts = [s["first"] for s in d["stages"]]
+    columns = (
+        Column("term"),
+        *(Column(f"stage {first}", unit="B") for first in firsts),
+        Column("equation"),
+        Column("meaning", wide=len(firsts) > 2),
+    )
+    rows = [(name, *term["bytes"], term["equation"], term["meaning"]) for name, term in d["memory"].items()]
+    totals = [s["memory_bytes"] for s in d["stages"]]
+    rows.append(("peak", *totals, "(6)", "all of it"))
+    return Table(title="Device memory by kind of stage", columns=columns, rows=tuple(rows))

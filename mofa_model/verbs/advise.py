@@ -1,0 +1,169 @@
+"""`mofa advise FILE` or flags: the recommended strategy and interval, the alternatives, and why."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from mofa_model import output, units
+from mofa_model.errors import BadValue, InputError, NoFeasibleStrategy
+from mofa_model.verbs import problem_options
+
+if TYPE_CHECKING:
+    from mofa_model.advice import Request
+
+_EXAMPLES: Final = """\
+examples:
+  mofa advise examples/llama3-405b.yaml
+  mofa advise --model llama3.1-405b --gpu h100-sxm --gpus 16384 --global-batch 2048 --seq 8192 --tokens 15T
+  what a trainer can run, and the flags to launch it
+    mofa advise --model llama3-70b --gpu h100 --gpus 512 --global-batch 512 --seq 8192 --framework megatron --launch megatron
+  today's layout beside the advice
+    mofa advise --model llama3-8b --gpu h100 --gpus 64 --global-batch 512 --seq 8192 --current tp=4,pp=2,sp=true
+  fix, list or bound axes; lift an expert rule; at most 64 nodes, cheapest first
+    mofa advise --model mixtral-8x7b --gpu h100 --max-nodes 64 --global-batch 1024 --seq 4096 --tokens 1T \\
+        --constraint tp=1,2 --constraint 'pp<=8' --lift TooFewMicroBatches --objective cost"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the manifest or the flags, and what to answer."""
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "file",
+        nargs="?",
+        metavar="FILE",
+        help="a TrainingJob manifest, in place of the flags; - is standard input",
+    )
+    parser.add_argument(
+        "--profile", action="append", default=[], metavar="FILE", help="ClusterProfile for FILE"
+    )
+    problem_options.add_options(parser, required=False)
+    parser.add_argument("--max-nodes", metavar="N", help="advise at most so many nodes, perhaps fewer")
+    ask = parser.add_argument_group("answer")
+    ask.add_argument(
+        "--objective",
+        choices=("time", "throughput", "cost"),
+        default=None,
+        help="what is best (default: time)",
+    )
+    ask.add_argument("--top", type=int, default=5, metavar="K", help="alternatives to show (default: 5)")
+    ask.add_argument(
+        "--current", metavar="LAYOUT", help="today's layout, tp=8,pp=4,… or a trainer's flags: priced beside"
+    )
+    ask.add_argument(
+        "--launch", metavar="TRAINER", help="print the arguments for megatron, torchtitan, nemo or deepspeed"
+    )
+    ask.add_argument(
+        "--constraint",
+        action="append",
+        default=[],
+        metavar="AXIS=…",
+        help="fix, list or bound an axis; may be repeated",
+    )
+    ask.add_argument(
+        "--lift",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="do not apply an expert rule; may be repeated",
+    )
+    fail = parser.add_argument_group("failures and checkpoints")
+    fail.add_argument(
+        "--failure-rate", type=float, metavar="R", help="failures per node-day (default: 0.005, the paper's)"
+    )
+    fail.add_argument(
+        "--checkpoint-bandwidth", metavar="BW", help="what a node writes to storage (default: 2 GB/s)"
+    )
+    fail.add_argument(
+        "--checkpoint-size",
+        metavar="SIZE",
+        help="of a whole checkpoint (default: weights and optimizer states)",
+    )
+    fail.add_argument(
+        "--sync", action="store_true", help="training waits for the write (default: only for the copy)"
+    )
+    output.add_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Answer; exit code 3 where nothing can be recommended."""
+    from mofa_model.advice import Status, advise
+    from mofa_model.verbs import advise_answer
+
+    request = _from_manifest(arguments) if arguments.file else _from_flags(arguments)
+    with output.progress("searching", total=1.0) as advance:
+        advice = advise(request, advance)
+    launch = None
+    if arguments.launch and advice.strategy is not None:
+        from mofa_model.manifest.launches import launch_of
+
+        launch = launch_of(request, advice, arguments.launch)
+    document = advise_answer.document(advice, launch)
+    output.emit(arguments.output, advise_answer.tables(advice, launch), document=document)
+    if advice.status is Status.NO_RECOMMENDATION:
+        raise NoFeasibleStrategy(advice.explanation)
+    return 0
+
+
+def _from_flags(a: Namespace) -> Request:
+    from mofa_model.advice import Request, assumed_reliability
+    from mofa_model.launch import read_layout
+
+    if a.max_nodes is not None and (a.nodes is not None or a.gpus is not None):
+        raise BadValue("--max-nodes", a.max_nodes, "give --max-nodes, or --nodes, or --gpus")
+    nodes = units.count(a.max_nodes, field="--max-nodes") if a.max_nodes else problem_options.nodes_of(a)
+    problems = problem_options.problems_of(a, nodes)
+    cluster = problems[0].cluster
+    links = float(cluster.gpus_per_node * cluster.host.link.bandwidth)
+    rate = {} if a.failure_rate is None else {"per_node_day": a.failure_rate}
+    reliability = assumed_reliability(links, **rate)
+    tier = replace(reliability.tiers[0], asynchronous=not a.sync)
+    if a.checkpoint_bandwidth:
+        tier = replace(
+            tier, node_bandwidth=units.parse(a.checkpoint_bandwidth, "B/s", field="--checkpoint-bandwidth")
+        )
+    layers = int(problems[0].workload.model.layers)
+    return Request(
+        problems=problems,
+        reliability=replace(reliability, tiers=(tier,)),
+        nodes=nodes,
+        fewer_nodes=a.max_nodes is not None,
+        objective=a.objective or "time",
+        framework=problem_options.framework_of(a),
+        constraints=tuple(a.constraint),
+        lifted=tuple(a.lift),
+        checkpoint_bytes=units.parse(a.checkpoint_size, "B", field="--checkpoint-size")
+        if a.checkpoint_size
+        else None,
+        current=read_layout(a.current, int(cluster.gpus), layers=layers, field="--current")
+        if a.current
+        else None,
+        top=_top(a.top),
+    )
+
+
+def _from_manifest(a: Namespace) -> Request:
+    from mofa_model.verbs.advise_file import request_of_file
+
+    given = [
+        name
+        for name in ("model", "gpu", "gpus", "nodes", "max_nodes", "seq", "global_batch")
+        if getattr(a, name)
+    ]
+    if given:
+        raise InputError(
+            f"--{given[0].replace('_', '-')}: stands in the manifest {a.file}; give one or the other"
+        )
+    request = request_of_file(a.file, a.profile)
+    changes: dict[str, object] = {"top": _top(a.top), "lifted": tuple(a.lift)}
+    if a.objective:
+        changes["objective"] = a.objective
+    return replace(request, constraints=(*request.constraints, *a.constraint), **changes)  # type: ignore[arg-type]
+
+
+def _top(value: int) -> int:
+    if not 0 <= value <= 100:
+        raise BadValue("--top", value, "give a number from 0 to 100")
+    return value

@@ -1,0 +1,227 @@
+"""An advice as tables and as a document. Not a verb."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mofa_model import units
+from mofa_model.advice import Advice, Band, Current, Predicted
+from mofa_model.launch import Launch
+from mofa_model.search import MEANING, Reason
+from mofa_model.strategy import Strategy
+from mofa_model.strategy_text import format_strategy
+from mofa_model.tables import Cell, Column, Table
+from mofa_model.units import DAY, GIB
+
+
+def tables(advice: Advice, launch: Launch | None = None) -> list[Table]:
+    """Everything that a person reads."""
+    found = [_first(advice)]
+    if advice.alternatives:
+        found.append(_alternatives(advice))
+    if advice.current is not None:
+        found.append(_current(advice.current))
+    if advice.frontier:
+        found.append(_frontier(advice))
+    if advice.nearest:
+        found.append(
+            Table(
+                title="What would change the answer",
+                columns=(Column("change"),),
+                rows=tuple((t,) for t in advice.nearest),
+            )
+        )
+    found.append(_counts(advice))
+    if launch is not None:
+        rows = tuple((line,) for line in launch.text().rstrip().splitlines())
+        found.append(Table(title=f"Launch with {launch.trainer}", columns=(Column("arguments"),), rows=rows))
+    return found
+
+
+def document(advice: Advice, launch: Launch | None = None) -> dict[str, Any]:
+    """The answer for machines: SI numbers, strategies as text."""
+    told: dict[str, Any] = {
+        "status": advice.status.value,
+        "explanation": advice.explanation,
+        "model": advice.model,
+        "gpu": advice.device,
+        "objective": advice.objective,
+        "nodes": advice.nodes,
+        "gpus": advice.gpus,
+        "strategy": None if advice.strategy is None else format_strategy(advice.strategy),
+        "precision": advice.precision,
+        "checkpoint_interval_steps": advice.checkpoint_interval_steps,
+        "checkpoint_interval_seconds": advice.checkpoint_interval_seconds,
+        "predicted": advice.predicted,
+        "alternatives": [
+            {
+                "strategy": format_strategy(other.strategy),
+                "precision": other.precision,
+                "nodes": other.nodes,
+                "predicted": other.predicted,
+                "checkpoint_interval_steps": other.checkpoint_interval_steps,
+                "checkpoint_interval_seconds": other.checkpoint_interval_seconds,
+                "terms_seconds": other.terms,
+                "reason": other.reason,
+            }
+            for other in advice.alternatives
+        ],
+        "frontier": [
+            {
+                "nodes": one.nodes,
+                "gpus": one.gpus,
+                "strategy": format_strategy(one.strategy),
+                "checkpoint_interval_steps": one.checkpoint_interval_steps,
+                "predicted": one.predicted,
+            }
+            for one in advice.frontier
+        ],
+        "counts": advice.counts,
+        "rejected": advice.rejected,
+        "nearest": advice.nearest,
+        "confidence": advice.confidence,
+        "caveats": advice.caveats,
+        "failures": advice.failures,
+        "memory_limit_bytes": advice.memory_limit_bytes,
+        "model_version": advice.model_version,
+    }
+    if advice.current is not None:
+        told["current"] = {
+            "strategy": format_strategy(advice.current.strategy),
+            "predicted": advice.current.predicted,
+            "reason": advice.current.reason,
+            "gain": advice.current.gain,
+        }
+    if launch is not None:
+        told["launch"] = {
+            "trainer": launch.trainer,
+            "release": launch.release,
+            "arguments": launch.arguments,
+            "environment": launch.environment,
+            "files": launch.files,
+            "notes": launch.notes,
+        }
+    return told
+
+
+def short(strategy: Strategy) -> str:
+    """A strategy in as few words as a table has room for: what is off or follows is left out.
+
+    >>> short(Strategy(tp=8, pp=4, dp=2, sequence_parallel=True))
+    'tp8 pp4 dp2 mbs1 sp distributed'
+    """
+    words = []
+    for part in format_strategy(strategy).split(","):
+        key, _, value = part.partition("=")
+        if value.isdigit():
+            words += [] if value == "1" and key != "mbs" else [key + value]
+        elif value in {"true", "false"}:
+            words += [key] if value == "true" else [] if key == "sp" else [f"no-{key}"]
+        elif value != "none" and not (key == "schedule" and value == "interleaved"):
+            words.append(
+                "offload" if key == "offload" else f"recompute:{value}" if key == "recompute" else value
+            )
+    return " ".join(words)
+
+
+def _first(advice: Advice) -> Table:
+    title = f"{advice.model} on {advice.gpus} {advice.device}: {advice.status.value}"
+    if advice.strategy is None or advice.predicted is None:
+        rows: list[tuple[Cell, ...]] = [("why", advice.explanation)]
+        return Table(title=title, columns=(Column("advice"), Column("value", align="left")), rows=tuple(rows))
+    p = advice.predicted
+    rows = [
+        ("strategy", short(advice.strategy)),
+        ("precision", advice.precision),
+        (
+            "checkpoint every",
+            f"{advice.checkpoint_interval_steps} steps ({units.format(float(advice.checkpoint_interval_seconds or 0), 's', 3)})",
+        ),
+        ("step", _range(p.step_seconds, lambda x: units.format(x, "s"))),
+        ("tokens a second", _range(p.tokens_per_second, lambda x: f"{x:,.0f}")),
+        ("MFU", _range(p.mfu, lambda x: f"{x:.1%}")),
+        (
+            "device memory",
+            f"{p.memory_bytes.target / GIB:.1f} of {float(advice.memory_limit_bytes) / GIB:.1f} GiB",
+        ),
+        ("ETTR", _range(p.ettr, lambda x: f"{x:.1%}")),
+    ]
+    if p.duration_seconds.target:
+        rows.append(("time to finish", _range(p.duration_seconds, lambda x: f"{x / DAY:.1f} d")))
+    rows.append(("confidence", f"{float(advice.confidence):.0%}"))
+    return Table(
+        title=title,
+        columns=(Column("advice"), Column("value", align="left")),
+        rows=tuple(rows),
+        notes=advice.caveats,
+    )
+
+
+def _range(band: Band, text: Any) -> str:
+    return f"{text(band.target)}  ({text(band.lower)} to {text(band.upper)})"
+
+
+def _alternatives(advice: Advice) -> Table:
+    columns = (
+        Column("strategy", align="left"),
+        Column("step", unit="s"),
+        Column("MFU", unit="%", wide=True),
+        Column("GiB"),
+        Column("ETTR", unit="%", wide=True),
+        Column("days"),
+        Column("why not", align="left"),
+    )
+    rows = tuple((short(one.strategy), *_figures(one.predicted), one.reason) for one in advice.alternatives)
+    return Table(title="Alternatives: the best of each other layout", columns=columns, rows=rows)
+
+
+def _figures(p: Predicted) -> tuple[Cell, ...]:
+    days = round(p.duration_seconds.target / DAY, 1) if p.duration_seconds.target else None
+    return (p.step_seconds.target, p.mfu.target, round(p.memory_bytes.target / GIB, 1), p.ettr.target, days)
+
+
+def _current(today: Current) -> Table:
+    columns = (Column("today"), Column("value", align="left"))
+    rows: list[tuple[Cell, ...]] = [("strategy", short(today.strategy))]
+    if today.predicted is not None:
+        rows += [
+            ("step", _range(today.predicted.step_seconds, lambda x: units.format(x, "s"))),
+            ("MFU", f"{today.predicted.mfu.target:.1%}"),
+            ("device memory", f"{today.predicted.memory_bytes.target / GIB:.1f} GiB"),
+            ("the advice gains", f"{today.gain:+.0%} of the run's time"),
+        ]
+    if today.reason:
+        rows.append(("but", today.reason))
+    return Table(title="Today's layout", columns=columns, rows=tuple(rows))
+
+
+def _frontier(advice: Advice) -> Table:
+    columns = (
+        Column("nodes"),
+        Column("GPUs"),
+        Column("step", unit="s"),
+        Column("MFU", unit="%"),
+        Column("ETTR", unit="%"),
+        Column("days"),
+        Column("GPU hours"),
+        Column("strategy", align="left"),
+    )
+    rows = []
+    for one in advice.frontier:
+        p = one.predicted
+        hours = round(p.duration_seconds.target / 3600 * one.gpus) if p.duration_seconds.target else None
+        step, mfu, _, ettr, days = _figures(p)
+        rows.append((one.nodes, one.gpus, step, mfu, ettr, days, hours, short(one.strategy)))
+    return Table(title="Time against GPUs", columns=columns, rows=tuple(rows))
+
+
+def _counts(advice: Advice) -> Table:
+    c = advice.counts
+    rows: list[tuple[Cell, ...]] = [
+        ("searched", c.searched, "legal strategies that fit, each one priced"),
+        ("pruned", c.pruned, "without overlap, proved to be never faster than with it"),
+        *((name, count, MEANING[Reason(name)]) for name, count in advice.rejected.items()),
+        ("all", c.raw, "combinations of the axis values"),
+    ]
+    columns = (Column("strategies"), Column("count"), Column("meaning", align="left"))
+    return Table(title="What became of every combination", columns=columns, rows=tuple(rows))

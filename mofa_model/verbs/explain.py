@@ -1,0 +1,48 @@
+"""`mofa explain --strategy …`: one strategy, every time term and memory term, per stage, with equation numbers."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from typing import Final
+
+from mofa_model import output
+from mofa_model.verbs import problem_options
+
+_EXAMPLES: Final = """\
+examples:
+  mofa explain --model llama3.1-405b --gpu h100-sxm --gpus 16384 --global-batch 2048 --seq 8192 \\
+      --strategy tp=8,pp=16,mbs=1,sp=true,vpp=8,schedule=interleaved,recompute=selective
+  mofa explain --model deepseek-v3 --gpu h800 --gpus 2048 --global-batch 15360 --seq 4096 \\
+      --strategy pp=16,ep=64,schedule=dualpipe --precision fp8-block --json
+  a trainer's own flags are a strategy as well
+  mofa explain --model llama3-8b --gpu h100 --gpus 64 --global-batch 512 --seq 8192 \\
+      --strategy "--tensor-model-parallel-size 2 --sequence-parallel --use-distributed-optimizer" """
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the strategy, the job and the machines."""
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "--strategy",
+        required=True,
+        metavar="TEXT",
+        help="tp=8,pp=4,… or a trainer's flags; dp follows from the devices",
+    )
+    problem_options.add_options(parser)
+    output.add_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Explain one strategy; one that does not fit is explained as well."""
+    from mofa_model.explain import explain
+    from mofa_model.launch import read_layout
+
+    problem = problem_options.problems_of(arguments)[0]
+    model = problem.workload.model
+    strategy = read_layout(
+        arguments.strategy, int(problem.cluster.gpus), layers=int(model.layers), field="--strategy"
+    )
+    told = explain(problem.workload, problem.cluster, strategy)
+    output.emit(arguments.output, told.tables, document=told.document)
+    return 0

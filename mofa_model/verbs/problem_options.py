@@ -1,0 +1,168 @@
+"""The options that `advise`, `explain` and `sweep` share: a model, its training, the machines. Not a verb."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mofa_model import presets, units
+from mofa_model.errors import BadValue, InputError, UnknownName
+from mofa_model.spec import Training, Transformer, Workload
+
+if TYPE_CHECKING:
+    from mofa_model.search import Problem
+
+
+def add_options(parser: ArgumentParser, *, required: bool = True) -> None:
+    """Add model, training and machines; `problems_of` reads them."""
+    job = parser.add_argument_group("job")
+    job.add_argument(
+        "--model", required=required, metavar="MODEL", help="preset, or a model hub's config.json"
+    )
+    job.add_argument("--seq", metavar="S", help="tokens in a sequence, for example 8192 or 8k")
+    job.add_argument("--global-batch", metavar="B", help="sequences in an optimizer step")
+    job.add_argument("--tokens", metavar="T", help="tokens of the whole run, for example 15T")
+    job.add_argument(
+        "--precision",
+        default="bf16",
+        metavar="P[,…]",
+        help="training recipe; several let the search choose (default: bf16)",
+    )
+    machines = parser.add_argument_group("machines")
+    machines.add_argument(
+        "--gpu", required=required, metavar="GPU", help="device preset, for example h100-sxm"
+    )
+    machines.add_argument("--gpus", metavar="N", help="devices; or --nodes")
+    machines.add_argument("--nodes", metavar="N", help="nodes; or --gpus")
+    machines.add_argument("--gpus-per-node", type=int, metavar="N", help="devices that share a host")
+    machines.add_argument("--domain", type=int, metavar="N", help="devices that share a scale-up link")
+    machines.add_argument(
+        "--scale-up", metavar="LINK", help="fabric or bandwidth inside a node: nvlink4, '450 GB/s'"
+    )
+    machines.add_argument(
+        "--scale-out", metavar="LINK", help="fabric or bandwidth of one device between nodes: ndr"
+    )
+    machines.add_argument("--host-memory", metavar="SIZE", help="main memory of a node, for example '2 TiB'")
+    machines.add_argument(
+        "--oversubscription",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="how much thinner the spine is (default: 1)",
+    )
+    machines.add_argument(
+        "--headroom", default="0", metavar="PERCENT", help="device memory to leave free (default: 0)"
+    )
+    stack = parser.add_argument_group("software")
+    stack.add_argument(
+        "--framework", metavar="NAME", help="trainer, which restricts what is searched (default: any)"
+    )
+    stack.add_argument(
+        "--stack", metavar="NAME", help="stack whose measured constants are used (default: the trainer's)"
+    )
+    stack.add_argument(
+        "--release", metavar="R", help="release of the stack (default: the newest that is listed)"
+    )
+
+
+def problems_of(arguments: Namespace, nodes: int | None = None) -> tuple[Problem, ...]:
+    """The model and its machines for each precision, on a number of nodes (default: the one that is given)."""
+    from mofa_model.search import Problem
+
+    model = _model(arguments.model)
+    sequence = units.count(_needed(arguments.seq, "--seq"), field="--seq")
+    batch = units.count(_needed(arguments.global_batch, "--global-batch"), field="--global-batch")
+    tokens = units.count(arguments.tokens, field="--tokens") if arguments.tokens else 0
+    count = nodes_of(arguments) if nodes is None else nodes
+    found = []
+    for recipe in arguments.precision.split(","):
+        name = presets.resolve("precisions", recipe.strip(), field="--precision")
+        precision = presets.precision(name, stack=stack_of(arguments))
+        training = Training(sequence=sequence, global_batch=batch, precision=precision, tokens=tokens)
+        cluster = presets.cluster(
+            _needed(arguments.gpu, "--gpu"),
+            1,
+            stack=stack_of(arguments),
+            precision=name,
+            release=arguments.release,
+            gpus_per_node=arguments.gpus_per_node,
+            domain=arguments.domain,
+            scale_up=arguments.scale_up,
+            scale_out=arguments.scale_out,
+            host_memory=arguments.host_memory,
+            oversubscription=arguments.oversubscription,
+            reserve=_percent(arguments.headroom),
+        )
+        cluster = replace(cluster, gpus=count * int(cluster.gpus_per_node))
+        cluster.device.peak(precision.gemm)  # a device without the format is refused here
+        found.append(Problem(workload=Workload(model=model, training=training), cluster=cluster))
+    return tuple(found)
+
+
+def nodes_of(arguments: Namespace) -> int:
+    """Nodes, from --nodes or --gpus."""
+    if arguments.nodes is not None and arguments.gpus is not None:
+        raise BadValue("--gpus", arguments.gpus, "give --gpus or --nodes, not both")
+    if arguments.nodes is not None:
+        return _least_one(units.count(arguments.nodes, field="--nodes"), "--nodes")
+    gpus = _least_one(units.count(_needed(arguments.gpus, "--gpus"), field="--gpus"), "--gpus")
+    per_node = arguments.gpus_per_node or int(
+        presets.cluster(_needed(arguments.gpu, "--gpu"), 1).gpus_per_node
+    )
+    if gpus % per_node:
+        raise BadValue("--gpus", gpus, f"give whole nodes of {per_node}, or another --gpus-per-node")
+    return gpus // per_node
+
+
+def framework_of(arguments: Namespace) -> str:
+    """The trainer's id: as given, else that of the stack, else any."""
+    from mofa_model.search import framework
+
+    if arguments.framework is not None:
+        return framework(arguments.framework).name
+    try:
+        return framework(arguments.stack or "any").name
+    except UnknownName:
+        return "any"
+
+
+def stack_of(arguments: Namespace) -> str:
+    """The stack's id: as given, else that of the trainer, else one that nobody measured."""
+    if arguments.stack is not None:
+        return presets.resolve("stacks", arguments.stack, field="--stack")
+    try:
+        return presets.resolve("stacks", arguments.framework or "default")
+    except UnknownName:
+        return "default"
+
+
+def _model(given: str | None) -> Transformer:
+    name = _needed(given, "--model")
+    if name.endswith(".json"):
+        from mofa_model.presets import huggingface
+
+        return huggingface.read_config(name)
+    return presets.model(presets.resolve("models", name, field="--model"))
+
+
+def _needed(value: str | None, name: str) -> str:
+    if value is None:
+        raise InputError(f"{name}: is missing; give it, or a TrainingJob manifest")
+    return value
+
+
+def _least_one(value: int, name: str) -> int:
+    if value < 1:
+        raise BadValue(name, value, "give one or more")
+    return value
+
+
+def _percent(text: str) -> float:
+    try:
+        value = float(text.rstrip("%"))
+    except ValueError:
+        raise BadValue("--headroom", text, "give a percentage, for example 5") from None
+    if not 0 <= value < 100:
+        raise BadValue("--headroom", text, "give a percentage from 0 to below 100")
+    return value / 100
