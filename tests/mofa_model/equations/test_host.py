@@ -1,0 +1,39 @@
+"""Launches: what a host needs for a layer, whatever the shapes."""
+
+import numpy as np
+import pytest
+
+from mofa_model.equations import host
+
+SOUND = dict(gpus_per_node=8, extra_node=3.1e-3, extra_rank=0.0)
+
+
+def test_a_layer_takes_as_long_to_launch_on_two_ranks_as_on_eight():
+    """3.9 ms with sharded tensors, 3.0 ms without."""
+    found = host.layer_launch_time(3.9e-3, 3.0e-3, np.array([1.0, 2.0, 4.0, 8.0]), **SOUND)
+    assert found.tolist() == [3.0e-3, 3.9e-3, 3.9e-3, 3.9e-3]
+
+
+def test_each_further_node_of_the_group_adds_to_it():
+    """tp = 16 and 32 are on 2 and 4 nodes: 3.1 and 9.3 ms more."""
+    found = host.layer_launch_time(3.9e-3, 3.0e-3, np.array([16.0, 32.0]), **SOUND)
+    assert found.tolist() == pytest.approx([7.0e-3, 13.2e-3])
+
+
+def test_a_defect_of_a_release_pays_for_each_rank_of_the_ring():
+    """2.13 ms a rank: 8.2, 12.4 and 20.9 ms at tp = 2, 4 and 8."""
+    slow = SOUND | dict(extra_rank=2.13e-3)
+    found = host.layer_launch_time(3.9e-3, 3.0e-3, np.array([2.0, 4.0, 8.0]), **slow)
+    assert found.tolist() == pytest.approx([8.16e-3, 12.42e-3, 20.94e-3])
+
+
+def test_graphs_leave_a_share_of_the_launches_and_recomputation_adds_to_it():
+    assert host.graph_share(1.0, 0.0, 0.33) == 1.0
+    assert host.graph_share(1.0, 1.0, 0.33) == 1.33
+    assert host.graph_share(0.15, 1.0, 0.33) == pytest.approx(0.1995)
+
+
+def test_turns_add_the_smaller_time():
+    """Device 3 s, host 2 s: 3 s overlapped, 5 s in turns, 4 s half and half."""
+    assert [float(host.serialised(3.0, 2.0, 3.0, share)) for share in (0.0, 0.5, 1.0)] == [3.0, 4.0, 5.0]
+    assert host.serialised(np.array([3.0, 1.0]), 2.0, np.array([3.0, 2.0]), 1.0).tolist() == [5.0, 3.0]
