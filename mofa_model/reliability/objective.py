@@ -99,7 +99,7 @@ def expected_time(job: Job, steps: Count, *, level: Ratio = LEVEL, most: Count =
         ettr = _at(replace(job, rate_scale=job.rate_scale * scale), chosen.steps)
         return finish_time(steps, job.step_time, ettr, start)
 
-    return Band(lower=at(low), target=at(1.0), upper=at(high))
+    return _ordered(at(low), at(1.0), at(high))
 
 
 def ettr_band(job: Job, interval: Count, every: tuple[int, ...] = (1,), *, level: Ratio = LEVEL) -> Band:
@@ -109,7 +109,7 @@ def ettr_band(job: Job, interval: Count, every: tuple[int, ...] = (1,), *, level
     def at(scale: float) -> Ratio:
         return model.ettr(replace(job, rate_scale=job.rate_scale * scale), interval, every)
 
-    return Band(lower=at(high), target=at(1.0), upper=at(low))
+    return _ordered(at(high), at(1.0), at(low))
 
 
 def rate_scales(job: Job, level: Ratio = LEVEL) -> tuple[float, float]:
@@ -128,6 +128,11 @@ def rate_scales(job: Job, level: Ratio = LEVEL) -> tuple[float, float]:
     shape = mean * mean / variance
     low, high = (gamma_quantile(shape, end) / shape for end in ((1 - level) / 2, (1 + level) / 2))
     return low, high
+
+
+def _ordered(low: Numeric, middle: Numeric, high: Numeric) -> Band:
+    """A band whose ends are not past its middle by a rounding error."""
+    return Band(lower=np.minimum(low, middle), target=middle, upper=np.maximum(high, middle))
 
 
 def _best(job: Job, most: Count) -> Checkpointing:

@@ -14,11 +14,16 @@ are in the hot form, so a hundred thousand pairs of strategy and interval cost l
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from mofa_model.reliability.laws import Run
 from mofa_model.reliability.recovery import NEVER
 from mofa_model.units import Numeric, Ratio, Seconds
+
+_SLOWEST: Final = 1e-250
+"""A rate that stands for zero: Lam w / (1 - exp(-Lam u)) is w / u there to the last digit. [1/s]"""
 
 
 def time_between_saves(
@@ -49,8 +54,8 @@ def ettr(
     0.9264
     """
     u = time_between_saves(work, blocking, background, slowdown)
-    x = np.maximum(rate * u, NEVER)
-    return survived * np.exp(-rate * (work + blocking + background)) * (work / u) * (x / -np.expm1(-x))
+    less = -np.maximum(rate, _SLOWEST)
+    return (survived * less) * work * np.exp(less * (work + (blocking + background))) / np.expm1(less * u)
 
 
 def survived_when_idle(rate: Numeric, mean_recovery: Seconds) -> Ratio:
