@@ -109,7 +109,7 @@ def _layer(
     beside = 0.5 * (3.0 * linear + (1.0 + c.attention_backward) * core + 3.0 * elementwise)
     expert = overlap.expert_exposed(dispatch, beside * float(s.expert_overlap), expert_tail)
 
-    accumulate = (first.parameters + second.parameters) * (2.0 * precision.gradient + 2.0) / rates.memory
+    accumulate = (first.parameters + second.parameters) * (2.0 * precision.gradient + precision.activation) / rates.memory
     busy = 2.0 * linear + c.attention_backward * core + 2.0 * elementwise + accumulate
     hidden = sent_backward - tensor_backward + dispatch - expert
     busy = overlap.slowed(busy, hidden, k.slow_down)

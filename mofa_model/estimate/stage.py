@@ -94,7 +94,7 @@ def head_time(workload: Workload, cluster: Cluster, strategy: Strategy) -> HeadT
         linear=3.0 * gemm(workload, cluster, rates.head, tokens, model.vocabulary / t, model.hidden),
         logits=compute.elementwise_time(tokens * (model.vocabulary / t) * c.logit_traffic, rates.memory),
         tensor=4.0 * message * tail,
-        accumulate=(model.vocabulary / t) * model.hidden * (2.0 * precision.gradient + 2.0) / rates.memory,
+        accumulate=(model.vocabulary / t) * model.hidden * (2.0 * precision.gradient + precision.activation) / rates.memory,
     )
 
 
