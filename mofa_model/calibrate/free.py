@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from mofa_model.validate.cases import CalibrationKey
 
 Table = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Sections of constants by name ("stack.nanotron.device.h100"), each path -> entry."""
+
+
+YOURS: Final = "yours"
+"""Section of entries that stand over all others, whatever the key: a user's own runs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +52,11 @@ class Free:
 def priors(text: str | None = None) -> tuple[Free, ...]:
     """All entries of priors.toml, fixed ones included, in order."""
     where = resources.files("mofa_model.calibrate").joinpath("priors.toml")
-    table = tomllib.loads(where.read_text(encoding="utf-8") if text is None else text)
+    return entries_of(tomllib.loads(where.read_text(encoding="utf-8") if text is None else text))
+
+
+def entries_of(table: Mapping[str, Any]) -> tuple[Free, ...]:
+    """All entries of a table in the form of priors.toml; those of constants.toml, which have no spread, are fixed."""
     known = defaults()
     entries = []
     for section, constants in _sections(table):
@@ -71,10 +79,11 @@ def priors(text: str | None = None) -> tuple[Free, ...]:
 
 def _sections(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Nested tables by dotted name; a key with a dot in it is a constant."""
-    here = {key: value for key, value in table.items() if "." in key and {"value", "factor"} & set(value)}
+    inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    here = {key: value for key, value in inner.items() if "." in key and {"value", "factor"} & set(value)}
     if here:
         yield above, here
-    for key, value in table.items():
+    for key, value in inner.items():
         if key not in here:
             yield from _sections(value, f"{above}.{key}" if above else key)
 
@@ -96,9 +105,10 @@ def composition(key: CalibrationKey, entries: tuple[Free, ...]) -> dict[str, Com
         by_section.setdefault(entry.section, []).append(index)
     known = defaults()
     made: dict[str, Composition] = {}
-    for section in sections_of(
+    layers = sections_of(
         key.device, key.precision, key.stack, release=key.release or None, defects=key.defects
-    ):
+    )
+    for section in (*layers, YOURS):
         for index in by_section.get(section, ()):
             entry = entries[index]
             below = made.get(entry.path, Composition(known[entry.path], ()))

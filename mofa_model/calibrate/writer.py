@@ -28,6 +28,8 @@ HEADER: Final = """\
 # scatter = standard deviation of its logarithm over fits that leave a source or a model out; source = where the prior is
 # from, and the runs that moved it. Written by `mofa calibrate` from calibrate/priors.toml and tests/data/cases: change
 # those, not this file.
+
+whole = true # as a file of the user's (MOFA_CONSTANTS) it takes the place of the shipped one
 """
 
 DIGITS: Final = 4
