@@ -31,6 +31,14 @@ _STEPS: Final = """\
 Each case is priced by the estimate with the constants of its device, precision and software stack. Throughput, TFLOPS
 and MFU become step times by the case's own convention. `error` is predicted / measured - 1."""
 
+_ETTR: Final = """\
+Published and simulated facts on ETTR, intervals, rates, exposure and spares, each against the reliability model within
+the case's own tolerance. A case that the source contradicts itself on is unsupported, with its reason.
+
+examples:
+  every case, beside its prediction            mofa validate ettr tests/data/ettr_cases.json
+  the contract for scripts                     mofa validate ettr tests/data/ettr_cases.json --json"""
+
 _PAPER: Final = """\
 TABLE.json holds rows of Table 5, 6, 7, 8 or 9 of the MoFa paper: {"rows": [{"id": 1, "n_gpus": 64, …}]} with the columns
 of tests/data/paper_table*.json; the table is told by its columns, and other rows of the same shape can be given. Each row
@@ -59,7 +67,12 @@ def configure(parser: ArgumentParser) -> None:
         "--cases", action="store_true", help="list every figure in tables, not only the summary"
     )
     output.add_options(steps)
-    ettr = kinds.add_parser("ettr", help="effective training time, intervals and rates")
+    ettr = kinds.add_parser(
+        "ettr",
+        help="effective training time, intervals and rates",
+        description=_ETTR,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
     ettr.add_argument("file", metavar="CASES.json", help="cases: a list, or an object with `cases`")
     output.add_options(ettr)
     paper = kinds.add_parser(
