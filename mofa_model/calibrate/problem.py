@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.calibrate.free import Composition, Free, composition
+from mofa_model.presets import catalogue
 from mofa_model.presets.constants import defaults
+from mofa_model.spec import Calibration
 from mofa_model.validate.batches import Batch
 
 Array = NDArray[np.floating[Any]]
@@ -97,7 +99,8 @@ def _priced(sheet: _Sheet, logs: Array, moved: NDArray[np.intp]) -> Batch:
         column = column.ravel()
         group, name = path.split(".")
         changes.setdefault(group, {})[name] = column if np.ptp(column) else float(column[0])
-    bare = sheet.batch.cluster.calibration
+    stack = catalogue.stack(sheet.batch.keys[0].stack)  # rows of a batch share the habits of their stacks
+    bare = Calibration(stack=stack.name, placement=stack.placement, tensor_overlap=stack.tensor_overlap)
     groups: dict[str, Any] = {g: replace(getattr(bare, g), **v) for g, v in changes.items()}
     batch = sheet.batch
     return replace(
