@@ -41,14 +41,19 @@ def write_text(path: Path | str, text: str) -> None:
     The text goes to a file beside the target, which then takes its name; an interruption leaves the target untouched. A
     link stays a link, and a file keeps its permissions.
     """
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path | str, data: bytes) -> None:
+    """The same for a file that is not text."""
     target = Path(path).resolve()
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     except OSError as error:
         raise BadFile(path, f"cannot be written: {_why(error)}") from error
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(_mode(target))

@@ -134,11 +134,14 @@ def search(question: Question, advance: Callable[[float], None] = lambda _: None
                 bounds=bounds,
             )
             shapes = shapes_of(axes, given, nodes)
+            rejected += shapes.rejected
+            if not len(shapes.index):
+                continue
             features = features_of(axes, given, shapes)
             leaders = Leaders(question.keep, question.score(here, nodes), question.apart)
-            part = share / max(1, len(shapes.index))
+            part = share / len(shapes.index)
             over = price(axes, given, shapes, features, leaders, _scaled(advance, part))
-            rejected += shapes.rejected + features.rejected + over
+            rejected += features.rejected + over
             searched, pruned = searched + leaders.searched, pruned + features.pruned
             found.setdefault(nodes, []).extend(_candidates(axes, here, nodes, leaders))
             if leaders.missed.index >= 0:

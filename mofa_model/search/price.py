@@ -59,8 +59,6 @@ def price(
 ) -> Counter[Reason]:
     """Offers every strategy that fits to `leaders`; counts those that do not. `advance` hears of rows done."""
     rejected = Counter[Reason]()
-    if not len(shapes.index):
-        return rejected
     local = Locals(given.workload, given.cluster, shapes.rows)
     for block in blocks_of(axes, given, shapes, features):
         states = states_of(axes, given, block)

@@ -81,7 +81,8 @@ def shapes_of(axes: Axes, given: Given, nodes: int) -> Shapes:
         if not good.all():
             rows = {name: column[good] for name, column in rows.items()}
             index = index[good]
-    return Shapes(rows | _derived(rows, given), index, +rejected)
+    derived = _derived(rows, given) if len(index) else {}
+    return Shapes(rows | derived, index, +rejected)
 
 
 def _columns(axis: str, values: tuple[Any, ...], position: NDArray[Any], rows: Rows, given: Given) -> Rows:
@@ -106,7 +107,7 @@ def _derived(rows: Rows, given: Given) -> Rows:
         copies = expert_data_ranks(ranks, rows["tp"], rows["ep"], rows["etp"])
     layout = Strategy(pp=rows["pp"], vpp=rows["vpp"])
     stages = stages_of(given.workload.model, layout, given.cluster.calibration.placement)
-    deepest = np.broadcast_to(np.max(stages.layers, axis=0), ranks.shape) if len(ranks) else ranks
+    deepest = np.broadcast_to(np.max(stages.layers, axis=0), ranks.shape)
     return {"ranks": ranks, "copies": np.asarray(copies), "deepest": deepest}
 
 
