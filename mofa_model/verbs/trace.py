@@ -1,0 +1,68 @@
+"""`mofa trace inspect | replay | predict`: what profiler traces tell."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from typing import TYPE_CHECKING, Final
+
+from mofa_model import files, output
+from mofa_model.errors import BadValue
+
+if TYPE_CHECKING:
+    from mofa_model.traces.events import Trace
+
+_EXAMPLES: Final = """\
+examples:
+  mofa trace inspect rank0.json.gz                     where the time of each step goes
+  mofa trace inspect rank*.json.gz -o html > step.html the same with a timeline
+  mofa trace replay rank*.json.gz                      the execution graph, run again
+docs/traces.md says how to record a useful trace."""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the options of each action."""
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, summary in (
+        ("inspect", "where the time of each step goes"),
+        ("replay", "run the execution graph again; what the critical path is spent on"),
+    ):
+        action = actions.add_parser(name, help=summary, description=summary)
+        action.add_argument(
+            "files", nargs="+", metavar="FILE", help="a trace, .json or .json.gz; one for each rank"
+        )
+        action.add_argument("--picture", metavar="FILE", help="write the timeline of the first rank as SVG")
+        output.add_options(action)
+
+
+def run(arguments: Namespace) -> int:
+    """Answer one action."""
+    traces = read(arguments.files)
+    if arguments.action == "inspect":
+        from mofa_model.verbs.trace_answers import inspected as answer
+    else:
+        from mofa_model.verbs.trace_answers import replayed as answer
+    tables, document = answer(traces)
+    from mofa_model.traces.picture import timeline
+
+    if arguments.picture:
+        files.write_text(arguments.picture, timeline(traces[0]))
+    if arguments.output == "html":
+        import sys
+
+        page = output.render("html", tables)
+        sys.stdout.write(page.replace("</html>", f"{timeline(traces[0])}</html>"))
+    else:
+        output.emit(arguments.output, tables, document)
+    return 0
+
+
+def read(names: list[str]) -> list[Trace]:
+    """All files, by rank."""
+    from mofa_model.traces.columns import load
+
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BadValue("FILE", twice, "give each file once")
+    return sorted((load(name) for name in names), key=lambda trace: trace.rank)
