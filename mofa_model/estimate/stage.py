@@ -14,6 +14,9 @@ from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Graphs, Recompute, Schedule, Strategy
 from mofa_model.units import Ratio, Seconds
 
+LAUNCHED_FORWARD = LAUNCHED_WEIGHT = 1.0 / 3.0
+"""Shares of a layer's launches in its forward pass and for weight gradients. Source: kernels of a plain layer, counted."""
+
 
 @dataclass(frozen=True, slots=True)
 class HeadTime:
@@ -151,15 +154,19 @@ def stage_times(
     total = np.where(stages.count > 0, total + c.micro_batch, 0.0)
     slowest = np.max(total, axis=0) if s.schedule is not Schedule.DUALPIPE else _slowest_pair(total, stages)
     all_stages = sum(stages.count[k] * total[k] for k in range(len(stages.count)))
-    busy = sum(stages.count[k] * device[k] for k in range(len(stages.count)))
+    busy, launched, forward, weight = (
+        sum(stages.count[k] * part[k] for k in range(len(stages.count)))
+        for part in (device, launch, forward, weight)
+    )
+    mine = overlap.device_part(busy, launched)
     return StageTime(
         device=device,
         launch=launch,
         total=total,
         slowest=slowest,
         all_stages=all_stages,
-        forward_share=sum(stages.count[k] * forward[k] for k in range(len(stages.count))) / busy,
-        weight_share=sum(stages.count[k] * weight[k] for k in range(len(stages.count))) / busy,
+        forward_share=mine * (forward / busy) + (1.0 - mine) * LAUNCHED_FORWARD,
+        weight_share=mine * (weight / busy) + (1.0 - mine) * LAUNCHED_WEIGHT,
     )
 
 
@@ -171,7 +178,8 @@ def _slowest_pair(total: Seconds, stages: Stages) -> Seconds:
     ends = stages.embedding + stages.head
     outer = np.max(np.where(stages.embedding > 0, total, 0.0), axis=0)
     outer = 0.5 * (outer + np.max(np.where(stages.head > 0, total, 0.0), axis=0))
-    return np.maximum(outer, np.max(np.where(ends > 0, 0.0, total), axis=0))
+    slowest: Seconds = np.maximum(outer, np.max(np.where(ends > 0, 0.0, total), axis=0))
+    return slowest
 
 
 def _recomputed_layers(strategy: Strategy, stages: Stages) -> Ratio:

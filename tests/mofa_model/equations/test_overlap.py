@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mofa_model.equations import overlap
 
-times = st.floats(0.0, 100.0)
+times = st.just(0.0) | st.floats(1e-30, 100.0)
 shares = st.floats(0.0, 1.0)
 
 
@@ -89,6 +89,19 @@ def test_the_smooth_maximum_lies_between_the_maximum_and_the_sum(device, host):
     assert max(device, host) <= found <= (device + host) * (1 + 1e-12)
     assert found <= 2**0.25 * max(device, host) * (1 + 1e-12)
     assert found == overlap.smooth_max(host, device)
+
+
+@given(times, times)
+def test_host_and_device_share_the_smooth_maximum_between_them(device, host):
+    """Twice as long is 16 of 17 parts; and the parts are what each side's growth adds, times the side itself."""
+    assert float(overlap.device_part(2.0, 1.0)) == pytest.approx(16 / 17)
+    mine, other = overlap.device_part(device, host), overlap.device_part(host, device)
+    assert mine + other == pytest.approx(1.0)
+    if device > 1e-3:
+        grown = overlap.smooth_max(device * (1 + 1e-6), host) - overlap.smooth_max(device, host)
+        assert float(grown) * 1e6 == pytest.approx(
+            float(mine * overlap.smooth_max(device, host)), rel=1e-3, abs=1e-6
+        )
 
 
 @given(times, times, st.floats(1.0, 3.0))

@@ -14,14 +14,10 @@ from mofa_model.strategy import Recompute, Schedule, Sharding
 
 ROUNDING = 1e-12
 """Sums of the same numbers in another order."""
-ONE_RATIO = {
-    Schedule.ONE_F_ONE_B: 1e-3,
-    Schedule.INTERLEAVED: 1e-3,
-    Schedule.ZERO_BUBBLE: 0.03,
-    Schedule.DUALPIPE: 0.03,
-}
-"""Closed forms take one ratio of forward to weight gradient for all stages, that of their device work. A faster device
-changes it, also where launches decide and nothing gets faster: the most that a step was seen to grow by, rounded up."""
+ONE_RATIO = {Schedule.ONE_F_ONE_B: ROUNDING, Schedule.INTERLEAVED: ROUNDING} | dict.fromkeys(
+    (Schedule.ZERO_BUBBLE, Schedule.DUALPIPE), 0.01
+)
+"""Split schedules take one ratio of forward to weight gradient for all stages, and a faster device changes it a little."""
 
 
 def runnable(family, workload):
@@ -53,11 +49,9 @@ def faster(cluster, part, factor):
 @given(workloads(), clusters(), families(), st.sampled_from([1.0625, 1.5, 4.0]))
 def test_more_bandwidth_and_a_higher_peak_never_slow_a_step(part, workload, cluster, family, factor):
     there = runnable(family, workload)
-    without = replace(family, schedule=Schedule.ONE_F_ONE_B, vpp=1.0)
-    for strategy, slack in ((family, ONE_RATIO[family.schedule]), (without, ROUNDING)):
-        before = estimate(workload, cluster, strategy).step_time
-        after = estimate(workload, faster(cluster, part, factor), strategy).step_time
-        assert np.all(np.broadcast_to(after <= before * (1 + slack), ROWS)[there])
+    before = estimate(workload, cluster, family).step_time
+    after = estimate(workload, faster(cluster, part, factor), family).step_time
+    assert np.all(np.broadcast_to(after <= before * (1 + ONE_RATIO[family.schedule]), ROWS)[there])
 
 
 @settings(max_examples=80)
