@@ -1,0 +1,145 @@
+"""Strategies that the cost model prices in a second, beside the llm-analysis package, in one run.
+
+block      families of 16,384 rows with every feature on, through the same `estimate` that prices one strategy
+scalar     one strategy alone
+search     the search, which asks once for what families share
+
+llm-analysis runs in an environment of its own, outside the lock: `.cache/bench`, made here where it is missing. Both take
+turns, and of each the best of several turns counts; ranges.toml holds the ratios that we promise.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from mofa_model import presets
+from mofa_model.estimate import estimate
+from mofa_model.search import Problem, Question, search
+from mofa_model.spec import Training, Workload
+from mofa_model.strategy import ContextMode, Recompute, Schedule, Sharding, Strategy
+
+HERE = Path(__file__).parent
+ENVIRONMENT = HERE.parent / ".cache" / "bench"
+ROWS = 16_384
+TURNS = 7
+
+
+def block(seed: int = 0) -> Strategy:
+    """A family of layouts on 1,024 devices with every feature on."""
+    rng = np.random.default_rng(seed)
+    tp, pp = rng.choice([1.0, 2.0, 4.0, 8.0], ROWS), rng.choice([2.0, 4.0, 8.0, 16.0], ROWS)
+    cp = rng.choice([1.0, 2.0, 4.0], ROWS)
+    return Strategy(
+        tp=tp,
+        pp=pp,
+        cp=cp,
+        dp=1024.0 / (tp * pp * cp),
+        vpp=rng.choice([1.0, 2.0, 4.0, 8.0], ROWS),
+        mbs=rng.choice([1.0, 2.0, 4.0], ROWS),
+        shard=rng.choice([0.0, 8.0], ROWS),
+        recompute_layers=rng.choice([0.0, 1.0, 2.0], ROWS),
+        schedule=Schedule.INTERLEAVED,
+        sharding=Sharding.OPTIMIZER,
+        sequence_parallel=True,
+        context_mode=ContextMode.RING,
+        recompute=Recompute.FULL,
+        offload=True,
+        tensor_overlap=True,
+    )
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = perf_counter()
+    work()
+    return perf_counter() - start
+
+
+class Peer:
+    """llm-analysis in its own environment; None of its figures where it cannot be installed."""
+
+    def __init__(self) -> None:
+        python = ENVIRONMENT / "bin" / "python"
+        if not python.exists():
+            venv.create(ENVIRONMENT, with_pip=True)
+        there = [python, "-c", "import llm_analysis"]
+        if subprocess.run(there, capture_output=True, check=False).returncode:
+            subprocess.run([python, "-m", "pip", "install", "--quiet", "llm-analysis"], check=False)
+        self.there = subprocess.run(there, capture_output=True, check=False).returncode == 0
+        self._process = None
+        if self.there:
+            self._process = subprocess.Popen(
+                [python, HERE / "peers" / "llm_analysis_rate.py"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+
+    def seconds(self, count: int) -> float:
+        """Time of so many evaluations. [s]"""
+        pipe = self._process
+        if pipe is None or pipe.stdin is None or pipe.stdout is None:
+            return float("nan")
+        pipe.stdin.write(f"{count}\n")
+        pipe.stdin.flush()
+        return float(pipe.stdout.readline())
+
+    def stop(self) -> None:
+        """Let it end."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            self._process.wait()
+
+
+def main() -> int:
+    ranges = tomllib.loads((HERE / "ranges.toml").read_text(encoding="utf-8"))["estimate"]
+    model = presets.model("gpt3-175b")
+    training = Training(sequence=2048, global_batch=1536, precision=presets.precision("bf16"))
+    workload, cluster = Workload(model=model, training=training), presets.cluster("h100", 1024)
+    family = block()
+    one = family.row(0)
+    question = Question(problems=(Problem(workload=workload, cluster=cluster),), nodes=(128,), apart=True)
+    legal = _legal(question)
+    peer = Peer()
+    times: dict[str, list[float]] = {"block": [], "scalar": [], "search": [], "llm-analysis": []}
+    for _ in range(TURNS):
+        times["block"].append(seconds(lambda: estimate(workload, cluster, family)) / ROWS)
+        times["scalar"].append(seconds(lambda: [estimate(workload, cluster, one) for _ in range(50)]) / 50)
+        times["search"].append(seconds(lambda: search(question)) / legal)
+        times["llm-analysis"].append(peer.seconds(500) / 500)
+    peer.stop()
+    best = {name: min(found) for name, found in times.items()}
+    for name, found in best.items():
+        print(f"{name:14s} {1 / found:12,.0f} a second")
+    if not peer.there:
+        print("llm-analysis is not to be had here: no ratio is checked")
+        return 0
+    ratios = {
+        "block_over_peer": best["llm-analysis"] / best["block"],
+        "search_over_peer": best["llm-analysis"] / best["search"],
+        "scalar_in_peer_evaluations": best["scalar"] / best["llm-analysis"],
+    }
+    good = True
+    for name, ratio in ratios.items():
+        least, most = ranges[name].get("least", 0.0), ranges[name].get("most", float("inf"))
+        good &= least <= ratio <= most
+        print(f"{name:28s} {ratio:8.1f}   ({ranges[name]['reason']})")
+    return 0 if good else 1
+
+
+def _legal(question: Question) -> int:
+    """Strategies whose memory is asked for. [1]"""
+    found = search(question)
+    return found.searched + sum(n for r, n in found.rejected.items() if r.value.startswith("OutOf"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

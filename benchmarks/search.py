@@ -1,0 +1,78 @@
+"""The whole `mofa advise` command against `python -c "import numpy"`, in interleaved runs, at two batch sizes each.
+
+llama3.1-405b on 16,384 H100s and deepseek-v3 on 2,048 H800s, any trainer and Megatron; full space, one process. The command
+takes at most 12 times as long, and at most 500 MB. Of each command the best of several turns counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from time import perf_counter
+
+HERE = Path(__file__).parent
+TURNS = 5
+LLAMA = "--model llama3.1-405b --gpu h100-sxm --gpus 16384 --seq 8192 --tokens 15T"
+DEEPSEEK = "--model deepseek-v3 --gpu h800 --gpus 2048 --seq 4096 --tokens 14.8T"
+COMMANDS = {
+    "llama, any trainer, batch 2048": f"{LLAMA} --global-batch 2048",
+    "llama, any trainer, batch 4096": f"{LLAMA} --global-batch 4096",
+    "llama, megatron, batch 2048": f"{LLAMA} --global-batch 2048 --framework megatron",
+    "deepseek, any trainer, batch 15360": f"{DEEPSEEK} --global-batch 15360",
+    "deepseek, any trainer, batch 7680": f"{DEEPSEEK} --global-batch 7680",
+    "deepseek, megatron, batch 15360": f"{DEEPSEEK} --global-batch 15360 --framework megatron",
+}
+
+
+def timed(command: list[str]) -> tuple[float, str]:
+    """Wall time of a command, and what it printed. [s]"""
+    start = perf_counter()
+    found = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+    took = perf_counter() - start
+    if found.returncode:
+        sys.exit(f"{' '.join(command)} failed: {found.stderr}")
+    return took, found.stdout
+
+
+def main() -> int:
+    ranges = tomllib.loads((HERE / "ranges.toml").read_text(encoding="utf-8"))["search"]
+    python = sys.executable
+    numpy = [python, "-c", "import numpy"]
+    mofa = [python, "-m", "mofa_model", "advise", "--json"]
+    base: list[float] = []
+    times: dict[str, list[float]] = {name: [] for name in COMMANDS}
+    counts: dict[str, dict[str, int]] = {}
+    for _ in range(TURNS):
+        for name, flags in COMMANDS.items():
+            base.append(timed(numpy)[0])
+            took, text = timed([*mofa, *flags.split()])
+            times[name].append(took)
+            counts[name] = json.loads(text)["counts"]
+    unit = statistics.median(base)
+    print(f"import numpy: median {unit:.3f} s, best {min(base):.3f} s")
+    good = True
+    for name, found in times.items():
+        ratio = statistics.median(found) / unit
+        c = counts[name]
+        good &= ratio <= ranges["command_over_numpy"]["most"]
+        print(
+            f"{name:36s} median {statistics.median(found):6.2f} s  {ratio:5.1f} x  "
+            f"searched {c['searched']:>10,} of {c['raw']:,}"
+        )
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6
+    good &= peak <= ranges["peak_megabytes"]["most"]
+    print(f"peak memory {peak:.0f} MB")
+    print(ranges["command_over_numpy"]["reason"])
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
