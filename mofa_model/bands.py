@@ -75,7 +75,9 @@ def _widened(
     band: Mapping[str, Any], scale: Mapping[str, Any], basis: str, gpus: Count, largest: float
 ) -> Band:
     """The band, wider by a share of itself for every doubling beyond the largest run. [1]"""
-    beyond = np.maximum(0.0, np.log2(np.maximum(np.asarray(gpus, dtype=float), 1.0) / largest)) if largest else 0.0
+    beyond = (
+        np.maximum(0.0, np.log2(np.maximum(np.asarray(gpus, dtype=float), 1.0) / largest)) if largest else 0.0
+    )
     wider = 1.0 + scale["per_doubling"] * beyond
     return Band(
         low=np.exp(np.log(band["low"]) * wider)[()],

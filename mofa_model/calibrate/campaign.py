@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from mofa_model.calibrate.evidence import Evidence, Row, memories, set_of, times
 from mofa_model.calibrate.fit import Fitted, fit, robust
 from mofa_model.calibrate.folds import OutOfFold, cross_validate
-from mofa_model.calibrate.free import Free
+from mofa_model.calibrate.free import Free, entries_of
 from mofa_model.calibrate.writer import Written, joined, rounded, written
+from mofa_model.presets import entries as tables
 from mofa_model.validate.cases import Case
 
 Array = NDArray[np.floating[Any]]
@@ -28,6 +29,9 @@ JUDGED: Final[Mapping[str, Callable[[Row], bool]]] = {
     "scale": lambda _: True,
 }
 """What is left out in turn, and which rows each of these judges: sweeps hold one source each, so models are left out."""
+
+WORSE: Final = 1e-4
+"""Share by which a loss may be above the shipped one and still count as equal: rounding, and another machine's sums. [1]"""
 
 SCALE: Final = 0.05
 """Residual beyond which the robust loss grows linearly, as in `fit`. [1]"""
@@ -118,15 +122,16 @@ def objective(evidence: Evidence, logs: Array, values: Array | None = None) -> f
     return float(np.sum(evidence.weights[here] * rho) + np.sum(np.square(distance)))
 
 
-def standing(entries: tuple[Free, ...], table: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Array:
-    """Logarithms of the entries in a constants file; the prior where it has no such entry. [1]"""
-    given = []
-    for entry in entries:
-        told = table.get(entry.section, {}).get(entry.path, {})
-        given.append(float(told.get("factor" if entry.factor else "value", entry.prior)))
-    with np.errstate(divide="ignore"):
-        logs: Array = np.log(np.array(given))
-    return logs
+def shipped_loss(found: Calibration) -> float:
+    """The same of the constants that are shipped; an entry that they do not have stands at its prior. [1]"""
+    shipped = {entry.name: entry for entry in entries_of(tables.table("constants"))}
+    loss = 0.0
+    for part in (found.time, found.memory):
+        known = [shipped.get(entry.name, entry) for entry in part.evidence.entries]
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.array([entry.prior for entry in known]))
+        loss += objective(part.evidence, logs)
+    return loss
 
 
 def independent(cases: Iterable[Case]) -> dict[str, int]:

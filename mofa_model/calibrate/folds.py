@@ -71,7 +71,9 @@ class OutOfFold:
     """Entries of every fold's fit [folds, entries]."""
 
 
-def folds(rows: tuple[Row, ...], by: str, *, judged: Callable[[Row], bool] = lambda _: True) -> Iterator[Fold]:
+def folds(
+    rows: tuple[Row, ...], by: str, *, judged: Callable[[Row], bool] = lambda _: True
+) -> Iterator[Fold]:
     """One fold for each name of the rows that are to be judged, in order of first appearance."""
     names = np.array([KEYS[by](row) for row in rows])
     wanted = np.array([judged(row) for row in rows])
@@ -84,7 +86,9 @@ def _twins(rows: tuple[Row, ...], here: Mask, by: str) -> Mask:
     """Sweep rows of the publishers whose published rows are left out: those tables repeat rows of the sweep."""
     if by != "source":
         return np.zeros(len(rows), dtype=bool)
-    publishers = {row.case.publisher for row, left in zip(rows, here, strict=True) if left and not row.case.group}
+    publishers = {
+        row.case.publisher for row, left in zip(rows, here, strict=True) if left and not row.case.group
+    }
     return np.array([bool(row.case.group) and row.case.publisher in publishers for row in rows])
 
 

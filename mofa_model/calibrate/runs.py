@@ -28,6 +28,7 @@ from mofa_model.calibrate.fit import fit
 from mofa_model.calibrate.free import YOURS, Free, entries_of
 from mofa_model.calibrate.unseen import own_factors
 from mofa_model.calibrate.writer import Written, significant
+from mofa_model.calibrate.writer import as_toml as constants_as_toml
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.files import read_text
 from mofa_model.presets import chosen
@@ -45,6 +46,12 @@ POSSIBLE: Final = ("precision", "stack", "gpus_per_node", "scale_out", "memory_g
 
 OWN: Final = 3.0
 """Runs that the band of the stack, or of an unseen one, is worth beside the user's own residuals. [1]"""
+
+
+HEADER: Final = """\
+# Made by `mofa calibrate --from-runs` from your own runs: factors over the shipped constants, and bands of the estimate.
+# Let it hold with MOFA_CONSTANTS=THIS_FILE; the layers are those of presets/constants.toml.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +108,16 @@ def _case(row: Mapping[str, Any], position: int) -> Case:
         raise BadValue("global_batch", batch, f"a multiple of dp x mbs = {copies}")
     node = _count(row, "gpus_per_node") if "gpus_per_node" in row else None
     cluster = presets.cluster(
-        str(row["gpu"]), gpus, gpus_per_node=node, scale_out=row.get("scale_out"), stack=stack, precision=precision
+        str(row["gpu"]),
+        gpus,
+        gpus_per_node=node,
+        scale_out=row.get("scale_out"),
+        stack=stack,
+        precision=precision,
     )
     measured = [Measured(quantity="step_time_s", value=_seconds(row["step_seconds"]), basis="step_time_s")]
     if row.get("memory_gib") is not None:
-        measured.append(
-            Measured(quantity="memory_gib", value=_number(row, "memory_gib") * GIB, basis="peak")
-        )
+        measured.append(Measured(quantity="memory_gib", value=_number(row, "memory_gib") * GIB, basis="peak"))
     return Case(
         id=str(row.get("id", f"run {position}")),
         kind="pretrain",
@@ -235,6 +245,12 @@ def _narrowed(band: tuple[float, float], errors: Sequence[float]) -> tuple[float
     low = -np.sqrt(share * prior[0] ** 2 + (1.0 - share) * spread**2)
     high = np.sqrt(share * prior[1] ** 2 + (1.0 - share) * spread**2)
     return significant(float(np.exp(low)), 3), significant(float(np.exp(high)), 3)
+
+
+def as_toml(found: Sequence[Refinement]) -> str:
+    """The text of a user's file: factors, then bands."""
+    constants = [item for refinement in found for item in refinement.constants]
+    return constants_as_toml(constants, HEADER) + as_bands(found)
 
 
 def as_bands(found: Iterable[Refinement]) -> str:

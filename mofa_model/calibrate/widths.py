@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mofa_model.bands import SHARE
 from mofa_model.calibrate.campaign import Calibrated
 from mofa_model.calibrate.evidence import Row, predicted_by
-from mofa_model.calibrate.folds import KEYS, Fold
+from mofa_model.calibrate.folds import KEYS
 from mofa_model.calibrate.writer import significant
 
 Array = NDArray[np.floating[Any]]
@@ -25,6 +25,9 @@ BORROWED: Final = 10.0
 
 FEWEST: Final = 5
 """Judged runs that a stack needs for a band of its own."""
+
+LEAST: Final = 0.78
+"""Share of left-out runs that the bands hold in the set where they hold fewest, after they were widened. [1]"""
 
 HEADER: Final = """\
 # 80 % bands of the estimate, as factors on it, from residuals of runs that the fit did not see.
@@ -97,9 +100,8 @@ def unseen_by_one(part: Calibrated, names: Iterable[str]) -> list[Residual]:
     return residuals(part, wanted, "source") + residuals(part, wanted, "model")
 
 
-def widths(part: Calibrated, names: Iterable[str], *, without: str = "") -> Widths:
-    """Bands of one quantity; `without` leaves a fold's residuals out, so that it can be judged by the others'."""
-    wanted = tuple(names)
+def _unstretched(part: Calibrated, wanted: tuple[str, ...], *, without: str = "") -> Widths:
+    """Quantiles of residuals; `without` leaves a fold's residuals out, so that it can be judged by the others'."""
     known = [r for r in unseen_by_one(part, wanted) if r.known and r.fold != without]
     new = [r for r in residuals(part, wanted, "stack") if not r.known and r.fold != without]
     elsewhere = [r for r in residuals(part, wanted, "device") if r.fold != without]
@@ -107,7 +109,9 @@ def widths(part: Calibrated, names: Iterable[str], *, without: str = "") -> Widt
     stacks: dict[str, tuple[float, float, int, float]] = {}
     for name in sorted({row.case.key.stack for row in part.evidence.rows}):
         own = np.array([float(r.row.case.key.stack == name) for r in known])
-        here = [row for row in part.evidence.rows if row.case.key.stack == name and predicted_by(row) in wanted]
+        here = [
+            row for row in part.evidence.rows if row.case.key.stack == name and predicted_by(row) in wanted
+        ]
         measured = [row for row in here if row.figure]
         if not measured:
             continue
@@ -171,14 +175,60 @@ def _holds(residual: Residual, made: Widths, wider: float = 1.0) -> bool:
 
 def coverage(part: Calibrated, names: Iterable[str]) -> dict[str, tuple[int, float]]:
     """Judged runs of each set, and the share that bands made without their own fold hold."""
-    wanted = tuple(names)
+    judged = _judged(part, tuple(names))
+    return _shares(judged, _stretch(judged))
+
+
+def _judged(part: Calibrated, names: tuple[str, ...]) -> list[tuple[Residual, float, float]]:
+    """Residuals with the band that was made without their own fold."""
     made: dict[str, Widths] = {}
-    held: dict[str, list[bool]] = {}
-    for residual in unseen_by_one(part, wanted):
+    found = []
+    for residual in unseen_by_one(part, names):
         if residual.fold not in made:
-            made[residual.fold] = widths(part, wanted, without=residual.fold)
-        held.setdefault(residual.row.set, []).append(_holds(residual, made[residual.fold]))
+            made[residual.fold] = _unstretched(part, names, without=residual.fold)
+        low, high = made[residual.fold].of(residual.row.case.key.stack, known=residual.known)
+        found.append((residual, low, high))
+    return found
+
+
+def _shares(judged: list[tuple[Residual, float, float]], stretch: float) -> dict[str, tuple[int, float]]:
+    held: dict[str, list[bool]] = {}
+    for residual, low, high in judged:
+        held.setdefault(residual.row.set, []).append(low * stretch <= residual.value <= high * stretch)
     return {name: (len(inside), float(np.mean(inside))) for name, inside in sorted(held.items())}
+
+
+def _stretch(judged: list[tuple[Residual, float, float]]) -> float:
+    """Least factor on all bands that lets each set hold its share.
+
+    Quantiles of few folds are too narrow: what differs between folds is seen only as often as there are folds.
+    """
+    for step in range(21):
+        factor = 1.0 + step / 20.0
+        if all(share >= LEAST for _, share in _shares(judged, factor).values()):
+            return factor
+    return 2.0
+
+
+def widths(part: Calibrated, names: Iterable[str]) -> Widths:
+    """Bands of one quantity."""
+    wanted = tuple(names)
+    found, factor = _unstretched(part, wanted), _stretch(_judged(part, wanted))
+    return Widths(
+        {
+            name: (low * factor, high * factor, runs, largest)
+            for name, (low, high, runs, largest) in found.stacks.items()
+        },
+        (found.new_stack[0] * factor, found.new_stack[1] * factor, found.new_stack[2]),
+        (found.new_device[0] * factor, found.new_device[1] * factor, found.new_device[2]),
+        found.devices,
+        found.per_doubling,
+    )
+
+
+def all_widths(time: Calibrated, memory: Calibrated) -> dict[str, Widths]:
+    """Bands of both quantities."""
+    return {name: widths(part, QUANTITIES[name]) for name, part in (("step", time), ("memory", memory))}
 
 
 def as_toml(found: dict[str, Widths]) -> str:
@@ -202,8 +252,3 @@ def _inline(low: float, high: float, runs: int, largest: float | None = None) ->
 
 def _text(name: str) -> str:
     return f'"{name}"'
-
-
-def folds_of(part: Calibrated) -> list[Fold]:
-    """All folds that judge a band."""
-    return [fold for by in ("source", "model") for fold in part.validated[by].folds]

@@ -96,9 +96,7 @@ def _runs(evidence: Evidence, touched: NDArray[np.bool_]) -> tuple[tuple[str, in
     return tuple((name, len(runs)) for name, runs in sorted(counted.items()))
 
 
-def scatter(
-    evidence: Evidence, logs: Array, validated: list[OutOfFold], touched: NDArray[np.bool_]
-) -> Array:
+def scatter(evidence: Evidence, logs: Array, validated: list[OutOfFold], touched: NDArray[np.bool_]) -> Array:
     """Root mean square move of each entry over the folds that leave out a row with a say on it. [1]"""
     total, count = np.zeros(len(evidence.entries)), np.zeros(len(evidence.entries))
     free = np.isfinite(logs)
