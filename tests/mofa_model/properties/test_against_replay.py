@@ -1,0 +1,96 @@
+"""The pipeline of an estimate against the replay of its order, with the stages that the estimate found."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from strategies import clusters, workloads
+
+from mofa_model.estimate import estimate
+from mofa_model.estimate.step import pipeline_times
+from mofa_model.schedule.orders import order_of
+from mofa_model.schedule.replay import StageTimes, replay
+from mofa_model.strategy import Schedule, Strategy
+
+HOP = 3e-4
+"""Fixed time of a hop; its bytes take no time here, so that it is the same wherever it goes. [s]"""
+
+
+def question(workload, cluster, schedule, stages, virtual, micro_batches, hop):
+    links = replace(cluster.calibration.links, point_latency=hop, point_efficiency=1e30)
+    cluster = replace(cluster, calibration=replace(cluster.calibration, links=links, placement="even"))
+    model = replace(workload.model, layers=4 * stages * virtual, prediction_modules=0)
+    training = replace(workload.training, global_batch=micro_batches)
+    return (
+        replace(workload, model=model, training=training),
+        cluster,
+        Strategy(tp=2, pp=stages, vpp=virtual, schedule=schedule, sequence_parallel=True),
+    )
+
+
+def replayed(found, strategy, micro_batches, hop, alike):
+    """Makespan with the totals of every stage, each a chunk a `vpp`-th of its device, in the shares of the estimate."""
+    totals = np.repeat(found.stage.total, found.stages.count.astype(int))
+    if alike or strategy.schedule is Schedule.DUALPIPE:  # whose devices hold a stage of either end
+        totals = np.full_like(totals, found.stage.slowest)
+    chunk = np.tile(totals, int(strategy.vpp)) / strategy.vpp
+    f, w = float(found.stage.forward_share), float(found.stage.weight_share)
+    times = StageTimes(
+        forward=f * chunk, input_gradient=(1 - f - w) * chunk, weight_gradient=w * chunk, hop=hop
+    )
+    order = order_of(
+        strategy.schedule, stages=strategy.pp, microbatches=micro_batches, virtual=int(strategy.vpp)
+    )
+    return float(replay(order, times, blocking=not strategy.pipeline_overlap).makespan)
+
+
+@st.composite
+def layouts(draw, schedules):
+    schedule, p = draw(st.sampled_from(schedules)), draw(st.sampled_from([2, 4, 8]))
+    v = draw(st.sampled_from([2, 4])) if schedule is Schedule.INTERLEAVED else 1
+    return schedule, p, v, p * draw(st.sampled_from([2, 3, 4]))
+
+
+def pipeline(found):
+    return float(found.step.stages + found.step.bubble + found.step.hops)
+
+
+@settings(max_examples=60)
+@given(workloads(), clusters(), layouts([Schedule.ONE_F_ONE_B]), st.sampled_from([0.0, HOP]))
+def test_1f1b_is_its_replay_where_the_head_is_on_a_slowest_stage_and_never_below_it(
+    workload, cluster, layout, hop
+):
+    schedule, p, v, m = layout
+    workload, cluster, strategy = question(workload, cluster, schedule, p, v, m, hop)
+    found = estimate(workload, cluster, strategy)
+    makespan = replayed(found, strategy, m, hop, alike=False)
+    assert makespan <= pipeline(found) * (1 + 1e-9)
+    if hop == 0 and found.stage.total[-1] == found.stage.slowest:
+        assert pipeline(found) == pytest.approx(makespan, rel=1e-9)
+
+
+@settings(max_examples=60)
+@given(workloads(), clusters(), layouts(tuple(Schedule)), st.sampled_from([0.0, HOP]))
+def test_unequal_stages_are_estimated_within_a_tenth_of_their_replay(workload, cluster, layout, hop):
+    schedule, p, v, m = layout
+    workload, cluster, strategy = question(workload, cluster, schedule, p, v, m, hop)
+    found = estimate(workload, cluster, strategy)
+    middle = float(found.stage.all_stages) / p
+    assume(float(found.stage.slowest) < 1.2 * middle)
+    assert pipeline(found) == pytest.approx(replayed(found, strategy, m, hop, alike=False), rel=0.1)
+
+
+@settings(max_examples=60)
+@given(workloads(), clusters(), layouts(tuple(Schedule)), st.sampled_from([0.0, HOP]))
+def test_with_equal_stages_the_estimate_is_the_replay(workload, cluster, layout, hop):
+    schedule, p, v, m = layout
+    workload, cluster, strategy = question(workload, cluster, schedule, p, v, m, hop)
+    found = estimate(workload, cluster, strategy)
+    shares = float(found.stage.forward_share), float(found.stage.weight_share)
+    assume(2 * hop <= min(shares[0], 1 - sum(shares), shares[1]) * float(found.stage.slowest) / v)
+    # As if every stage were the slowest one, in the estimate and in the replay.
+    equal = replace(found.stage, all_stages=p * found.stage.slowest)
+    closed = sum(pipeline_times(workload, cluster, strategy, equal, found.micro_batches))
+    assert float(closed) == pytest.approx(replayed(found, strategy, m, hop, alike=True), rel=1e-9)
