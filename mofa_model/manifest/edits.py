@@ -61,7 +61,7 @@ def append_section(text: str, node: Any, key: str, block: str) -> list[Span]:
     """The span that adds a section of YAML text as the last of a top-level mapping; one that exists stays."""
     if child(node, key) is not None or node.flow_style:
         return []
-    return [_insert(text, _last_line(text, node.value[-1][1]), f"{key}:\n{block}")]
+    return [_insert(text, _end_of(text, *node.value[-1]), f"{key}:\n{block}")]
 
 
 def _new_section(text: str, metadata: Any, pair: Any, fresh: Mapping[str, str]) -> list[Span]:
@@ -82,7 +82,7 @@ def _new_section(text: str, metadata: Any, pair: Any, fresh: Mapping[str, str]) 
         return [Span(*_before_brace(text, metadata), _comma(text, metadata) + f'"annotations": {flow}')]
     column = _column(metadata.value[0][0])
     block = "\n".join([" " * column + "annotations:", *_lines(fresh, column + 2)])
-    return [_insert(text, _last_line(text, metadata.value[-1][1]), block + "\n")]
+    return [_insert(text, _end_of(text, *metadata.value[-1]), block + "\n")]
 
 
 def _block(text: str, metadata: Any, pair: Any, change: Mapping[str, str | None]) -> list[Span]:
@@ -96,15 +96,17 @@ def _block(text: str, metadata: Any, pair: Any, change: Mapping[str, str | None]
         if key.value not in change:
             kept += 1
         elif new is None:
-            spans.append(Span(_line_start(text, key.start_mark.index), _last_line(text, value), ""))
+            spans.append(Span(_line_start(text, key.start_mark.index), _end_of(text, key, value), ""))
         else:
             kept += 1
-            if new != value.value:
-                spans.append(
-                    Span(value.start_mark.index, value.start_mark.index + _length(text, value), _scalar(new))
-                )
+            if _is_empty(value):
+                at = text.index(":", key.end_mark.index) + 1
+                spans.append(Span(at, at, f" {_scalar(new)}"))
+            elif new != value.value:
+                start = value.start_mark.index
+                spans.append(Span(start, start + _length(text, value), _scalar(new)))
     fresh = {key: value for key, value in change.items() if value is not None and key not in present}
-    end = _last_line(text, annotations.value[-1][1])
+    end = _end_of(text, *annotations.value[-1])
     if fresh:
         spans.append(_insert(text, end, "\n".join(_lines(fresh, column)) + "\n"))
     elif not kept:  # the section is empty now: it goes too, with its heading
@@ -202,16 +204,31 @@ def _length(text: str, node: Any) -> int:
     return len(text[node.start_mark.index : node.end_mark.index].rstrip())
 
 
-def _last_line(text: str, node: Any) -> int:
-    """The index after the last line of a node, with all that is below it."""
-    if isinstance(node.value, list) and node.value and not node.flow_style:
-        last = node.value[-1]
-        return _last_line(text, last[1] if isinstance(last, tuple) else last)
+def _end_of(text: str, key: Any, value: Any) -> int:
+    """The index after the last line of a key's value, with all that is below it."""
+    if _is_empty(value):  # the parser puts a value that is not there at the next word, wherever that is
+        return _line_end(text, key.end_mark.index)
+    if not isinstance(value.value, list) or not value.value or value.flow_style:
+        return _end_of_leaf(text, value)
+    last = value.value[-1]
+    if isinstance(last, tuple):
+        return _end_of(text, *last)
+    if _is_empty(last):
+        return _line_end(text, text.rindex("-", 0, last.start_mark.index))
+    return _end_of(text, last, last)
+
+
+def _is_empty(node: Any) -> bool:
+    """Whether a value is missing: nothing stands behind its colon or dash."""
+    return bool(node.start_mark.index == node.end_mark.index and not node.value)
+
+
+def _end_of_leaf(text: str, node: Any) -> int:
+    """The same for text, a number, or something in braces."""
     start = node.start_mark.index
     if getattr(node, "style", None) in {"|", ">"} and "+" in text[start : _line_end(text, start)]:
         return _line_start(text, node.end_mark.index)  # its blank lines are part of the text
-    end = start + max(_length(text, node), 0)
-    return _line_end(text, end)
+    return _line_end(text, start + max(_length(text, node), 0))
 
 
 def _insert(text: str, at: int, block: str) -> Span:

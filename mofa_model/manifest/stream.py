@@ -38,6 +38,8 @@ Answer = Callable[[Request], Advice]
 """What answers a question."""
 Words = Callable[[Request, Advice], Iterable[str]]
 """What gives an answer's launch arguments."""
+Place = tuple[int, int]
+"""Where an object is: number of its stream, number in the stream."""
 _PAUSED: Final = PREFIX + "paused"
 
 
@@ -77,21 +79,21 @@ class Annotator:
     def run(self, streams: Sequence[Documents]) -> tuple[list[str], list[Outcome]]:
         """The streams with annotations, and what became of each job in them."""
         around = _surroundings(streams, self.profiles)
-        texts, outcomes = [], []
-        for stream in streams:
-            changes: dict[int, Mapping[str, str | None]] = {}
-            told: list[Outcome] = []
-            for index, item in enumerate(stream.items):
-                fresh = self._fresh(item, around)
-                if fresh is None:
-                    continue
-                for at in (index, *_targets(item, stream)):
-                    change = _change(stream.items[at], fresh)
-                    changes[at] = {**changes.get(at, {}), **change}
-                told.append(_outcome(item, fresh, changed=bool(changes[index])))
-            texts.append(stream.annotated(changes, results=_results(told)))
-            outcomes += told
-        return texts, outcomes
+        places = [(at, index) for at, stream in enumerate(streams) for index in range(len(stream.items))]
+        items = {place: streams[place[0]].items[place[1]] for place in places}
+        targets = {place: _targets(item, items) for place, item in items.items()}
+        owned = {place for some in targets.values() for place in some}  # answered by their TrainingJob alone
+        changes: list[dict[int, Mapping[str, str | None]]] = [{} for _ in streams]
+        outcomes: list[Outcome] = []
+        for place, item in items.items():
+            fresh = None if place in owned else self._fresh(item, around)
+            if fresh is None:
+                continue
+            for at, index in (place, *targets[place]):
+                changes[at][index] = _change(items[at, index], fresh)
+            outcomes.append(_outcome(item, fresh, changed=bool(changes[place[0]][place[1]])))
+        told = _results(outcomes)
+        return [stream.annotated(changes[at], results=told) for at, stream in enumerate(streams)], outcomes
 
     def _fresh(self, item: Item, around: Surroundings) -> dict[str, str] | None:
         """Annotations that an object should have: none at all where it is disabled, None where it is no job of ours."""
@@ -158,16 +160,16 @@ def _data(item: Item) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _targets(item: Item, stream: Documents) -> list[int]:
-    """Objects of the same stream that a TrainingJob annotates as well."""
+def _targets(item: Item, items: Mapping[Place, Item]) -> list[Place]:
+    """Objects that a TrainingJob annotates as well."""
     spec = item.value.get("spec")
     ref = spec.get("targetRef") if is_ours(item.value) and isinstance(spec, dict) else None
     if not isinstance(ref, dict):
         return []
     wanted = (ref.get("apiVersion"), ref.get("kind"), ref.get("name"), item.namespace)
     return [
-        index
-        for index, other in enumerate(stream.items)
+        place
+        for place, other in items.items()
         if (other.api_version, other.kind, other.name, other.namespace) == wanted
     ]
 

@@ -20,15 +20,17 @@ EPOCH: Final = "SOURCE_DATE_EPOCH"
 """The variable of reproducible builds: the moment in seconds, in place of the clock."""
 
 _EXAMPLES: Final = """\
-Comments, order and everything that is not ours stay as they are; running it twice changes nothing. TrainingJobs are
-annotated, and existing jobs (JobSet, PyTorchJob, TrainJob, Volcano, Ray, Job) that carry advisor.mofa.dev/model.
-A profile is looked for in the same stream, then in --profile, then among those that come with the package.
+Comments, order and everything that is not ours stay as they are; running it
+twice changes nothing. TrainingJobs are annotated, and existing jobs (JobSet,
+PyTorchJob, TrainJob, Volcano, Ray, Job) that carry advisor.mofa.dev/model. A
+profile is looked for in the same stream, then in --profile, then among those
+that come with the package.
 
 examples:
   mofa annotate examples/llama3-405b.yaml
   mofa annotate job.yaml --profile pool.yaml --in-place
   kubectl kustomize overlay | mofa annotate - | kubectl apply -f -
-  a KRM function: a ResourceList on standard input is answered with a ResourceList"""
+A ResourceList on standard input is answered with a ResourceList: a KRM function."""
 
 
 def configure(parser: ArgumentParser) -> None:

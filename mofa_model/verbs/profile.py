@@ -11,9 +11,10 @@ from mofa_model.errors import BadValue, InputError, SourceUnreachable
 
 _EXAMPLES: Final = """\
 examples:
-  mofa profile --name h100-east --gpu h100-sxm --nodes 256 --scale-out "400 Gbit/s" > h100-east.yaml
-  mofa profile --name lab --gpu a100 --storage Remote=1GB/s:10GB/s --class pod=3.0:262
-  mofa profile --show h100-east                the profiles that come with the package"""
+  mofa profile --name pool --gpu h100-sxm --nodes 256 --scale-out "400 Gbit/s"
+  mofa profile --name lab --gpu a100 --storage Remote=1GB/s:10GB/s
+  mofa profile --gpu h100 --class pod=3.0:262 --out pool.yaml
+  mofa profile --show h100-east     one that comes with the package"""
 _TIERS: Final = ("Local", "Peer", "Remote")
 _CLASSES: Final = ("process", "pod", "job")
 

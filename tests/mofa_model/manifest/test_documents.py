@@ -84,6 +84,10 @@ kind: X
     "carriage returns": "kind: X\r\nmetadata:\r\n  name: a\r\nspec: 1\r\n",
     "letters beyond ascii": "kind: X # ümläut 🦆\nmetadata:\n  name: a\n  annotations:\n    a: 🦆\n",
     "kept blank lines": "kind: X\nmetadata:\n  annotations:\n    a: |+\n      text\n\n\n  name: a\n",
+    "a key without a value": "kind: X\nmetadata:\n  annotations:\n    a: b\n    note:\n  name: a\nspec: 1\n",
+    "our key without a value": "kind: X\nmetadata:\n  annotations:\n    advisor.mofa.dev/status:\n  name: a\n",
+    "a dash without a value": "kind: X\nmetadata:\n  name: a\n  finalizers:\n  - a\n  -\nspec: 1\n",
+    "an inner key without a value": "kind: X\nmetadata:\n  name: a\n  owners:\n  - a:\n    b:\nspec: 1\n",
     "folded text": "kind: X\nmetadata:\n  annotations:\n    a: one\n      two\n  name: a\n",
 }
 

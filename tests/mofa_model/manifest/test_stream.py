@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mofa_model.advice import Advice, Band, Counts, Predicted, Status
 from mofa_model.annotations import OUTPUTS, PREFIX
@@ -138,6 +140,16 @@ def test_a_target_in_the_stream_is_annotated_as_well():
     assert annotations_of(text, 1) == annotations_of(text, 0)
     assert len(outcomes) == 1
     assert run(text)[0] == text
+
+
+def test_a_target_is_answered_by_its_training_job_alone_whichever_file_it_is_in():
+    job = JOB + "  targetRef: {apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, name: llama3-70b}\n"
+    streams = [Documents.parse(text, "x") for text in (JOBSET, job)]
+    texts, outcomes = annotator().run(streams)
+    assert [outcome.item.kind for outcome in outcomes] == ["TrainingJob"]
+    expected = {PREFIX + "model": "llama3-70b", **annotations_of(texts[1])}
+    assert annotations_of(texts[0]) == expected
+    assert annotator().run([Documents.parse(text, "x") for text in texts])[0] == texts
 
 
 def test_an_existing_job_is_read_from_its_pods_flags_and_policy():
@@ -283,3 +295,25 @@ def test_a_shell_line_is_read_as_the_words_in_it():
     spec = {"template": {"spec": {"containers": [container]}}}
     words = demand_of({"apiVersion": "batch/v1", "kind": "Job", "spec": spec}).words
     assert words[-2:] == ("--tensor-model-parallel-size", "8")
+
+
+@settings(max_examples=250)
+@given(data=st.data())
+def test_a_truncated_or_mangled_manifest_is_answered_or_refused_in_one_line(data):
+    text = data.draw(st.sampled_from([JOB, JOBSET]))
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 40)))
+    junk = data.draw(
+        st.sampled_from(
+            ["", "[", "{", ": ", "&a ", "*a", "null", "-1", ".nan", "1e999", "\t", "'", "🦆", "0x", "\n"]
+        )
+    )
+    mangled = text[:start] + junk + (text[end:] if data.draw(st.booleans()) else "")
+    try:
+        out, _ = run(mangled)
+    except InputError as error:
+        said = str(error)
+    else:
+        said = ""
+        assert run(out)[0] == out
+    assert "\n" not in said
