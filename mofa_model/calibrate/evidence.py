@@ -24,6 +24,8 @@ from mofa_model.validate.conventions import Measured
 from mofa_model.validate.steps import shipped
 
 Array = NDArray[np.floating[Any]]
+Change = Callable[[Batch], Batch]
+"""What becomes of a batch before it is priced."""
 
 SETS: Final = {"huggingface": "nanotron"}
 """Publishers whose sweep goes by another name."""
@@ -59,13 +61,15 @@ def set_of(case: Case) -> str:
 class Evidence:
     """Rows of several quantities with the interface of a `Problem`: predictions in the order of `rows`."""
 
-    def __init__(self, rows: Sequence[Row], entries: tuple[Free, ...]) -> None:
+    def __init__(
+        self, rows: Sequence[Row], entries: tuple[Free, ...], change: Change | None = None
+    ) -> None:
         self.entries = entries
         self.rows = tuple(rows)
         self.size = len(self.rows)
         self.measured = np.array([row.measured for row in self.rows])
         self.weights = np.array([row.weight for row in self.rows])
-        self._parts = list(_parts(self.rows, entries))
+        self._parts = list(_parts(self.rows, entries, change))
         self._known: tuple[bytes, tuple[Array, Array]] | None = None
 
     @property
@@ -91,15 +95,15 @@ class Evidence:
         return self._known[1]
 
 
-def times(cases: Iterable[Case], entries: tuple[Free, ...]) -> Evidence:
-    """Step and layer times, and the constants that decide them."""
+def times(cases: Iterable[Case], entries: tuple[Free, ...], change: Change | None = None) -> Evidence:
+    """Step and layer times, and the constants that decide them; `change` lets an effect be switched off."""
     rows = [
         Row(case, figure, COMPOSED if case.composed else 1.0)
         for case in cases
         for figure in case.measured
         if figure.quantity.endswith("_s")
     ]
-    return Evidence(rows, tuple(entry for entry in entries if not entry.path.startswith("memory.")))
+    return Evidence(rows, tuple(e for e in entries if not e.path.startswith("memory.")), change)
 
 
 def memories(cases: Iterable[Case], entries: tuple[Free, ...]) -> Evidence:
@@ -110,7 +114,7 @@ def memories(cases: Iterable[Case], entries: tuple[Free, ...]) -> Evidence:
         rows += [Row(case, figure, 1.0) for figure in found]
         if case.group:
             rows.append(Row(case, None, 0.0))
-    return Evidence(rows, tuple(entry for entry in entries if entry.path.startswith("memory.")))
+    return Evidence(rows, tuple(e for e in entries if e.path.startswith("memory.")))
 
 
 def _memory(batch: Batch) -> Footprint:
@@ -137,14 +141,15 @@ def predicted_by(row: Row) -> str:
     return row.figure.basis if row.figure.quantity == "memory_gib" else row.figure.quantity
 
 
-def _parts(rows: Sequence[Row], entries: tuple[Free, ...]) -> Iterable[tuple[NDArray[np.intp], Problem]]:
+def _parts(
+    rows: Sequence[Row], entries: tuple[Free, ...], change: Change | None
+) -> Iterable[tuple[NDArray[np.intp], Problem]]:
     for name, predict in PREDICTIONS.items():
         where = np.array([i for i, row in enumerate(rows) if predicted_by(row) == name], dtype=np.intp)
         if where.size:
             chosen = batches([rows[i].case for i in where], shipped)
-            yield where, Problem(chosen, entries, predict)
+            yield where, Problem(chosen, entries, predict if change is None else _changed(predict, change))
 
 
-def switched(predict: Predict, change: Callable[[Batch], Batch]) -> Predict:
-    """A prediction of changed batches."""
+def _changed(predict: Predict, change: Change) -> Predict:
     return lambda batch: predict(change(batch))
