@@ -1,10 +1,12 @@
-"""Two published trainings, met from data sheets and generic constants: nothing here was fitted to them.
+"""Published trainings, layers and activations.
 
-Each is priced twice: `bare`, with the defaults of `Calibration` alone, and `shipped`, with the constants that presets hold for
+The two trainings are met from data sheets and generic constants: nothing here was fitted to them. Each is priced twice: `bare`, with the defaults of `Calibration` alone, and `shipped`, with the constants that presets hold for
 the device and a stack that nobody has measured. Where layers lie is published for both, so both take `slots`.
 """
 
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -12,12 +14,31 @@ from mofa_model import presets
 from mofa_model.equations.parameters import training_flops_per_token
 from mofa_model.estimate import estimate
 from mofa_model.estimate.step import utilisation
-from mofa_model.spec import Calibration, Training, Workload
+from mofa_model.spec import Calibration, MemoryConstants, Training, Workload
 from mofa_model.strategy import Recompute, Schedule, Sharding, Strategy
 from mofa_model.units import HOUR
+from mofa_model.validate.cases import load
+from mofa_model.validate.steps import predict, scored
 
+DATA = Path(__file__).parents[2] / "data" / "cases" / "throughput.json"
 WITHIN = 0.15
+"""What the project promises of a training before calibration, and of a layer."""
 CONSTANTS = pytest.mark.parametrize("constants", ["bare", "shipped"])
+
+
+@cache
+def korthikanti():
+    """Layer times and activation ratios of the 22B, 175B and 1T models, with the constants of their stack."""
+    cases = [case for case in load(DATA)[0] if case.id.startswith("korthikanti") and case.kind != "pretrain"]
+    return scored(cases, predict(cases))
+
+
+def measured(*quantities):
+    return [
+        pytest.param(row, id=f"{row.case.id}-{row.figure.quantity}-{row.figure.basis}")
+        for row in korthikanti()
+        if row.figure.quantity in quantities
+    ]
 
 
 def cluster_of(device, gpus, precision, constants):
@@ -105,3 +126,16 @@ def test_deepseek_v3_fits_its_h800s(constants):
     workload, cluster, strategy = deepseek(constants)
     memory = estimate(workload, cluster, strategy).memory
     assert bool(memory.fits(cluster)), memory
+
+
+@pytest.mark.parametrize("row", measured("layer_forward_s", "layer_backward_s"))
+def test_a_layer_of_the_22b_model_takes_its_measured_time(row):
+    """Korthikanti et al. 2022, Table 4: one layer on eight A100s, tensor parallel, attention not fused."""
+    assert row.predicted / row.figure.value == pytest.approx(1.0, abs=WITHIN)
+
+
+@pytest.mark.parametrize("row", measured("activation_ratio"))
+def test_activations_of_a_layer_have_their_published_ratio(row):
+    """Korthikanti et al. 2022, Figure 7. What a stack stores beside the bare tensors is not counted with an input alone."""
+    scale = MemoryConstants().activation_scale if row.figure.basis == "full" else 1.0
+    assert scale * row.predicted / row.figure.value == pytest.approx(1.0, abs=0.012)

@@ -1,0 +1,144 @@
+"""Collectives of a layout, one at a time, on machines where nothing else takes time."""
+
+from dataclasses import replace
+
+import pytest
+from machines import ideal, workload
+
+from mofa_model import presets
+from mofa_model.equations import parameters
+from mofa_model.estimate import estimate
+from mofa_model.strategy import ContextMode, Recompute, Schedule, Sharding, Strategy
+
+SLOW = 1e9
+"""A link so slow that compute beside it does not matter. [B/s]"""
+LLAMA = presets.model("llama3-8b")
+HEADLESS = replace(LLAMA, vocabulary=1)
+TOKENS, HIDDEN = 8192, 4096
+
+
+def held(layers=32):
+    """Weights of a device that holds layers alone. [1]"""
+    return layers * (parameters.attention_parameters(LLAMA) + parameters.ffn_parameters(LLAMA))
+
+
+def test_tensor_parallelism_sends_four_messages_a_layer_forward_and_four_backward():
+    """A message is 7/8 of 8192 x 4096 x 2 B at 1 GB/s: 58.7 ms."""
+    found = estimate(workload(), ideal(8, scale_up=SLOW), Strategy(tp=8))
+    message = 7 / 8 * TOKENS * HIDDEN * 2 / SLOW
+    assert float(found.layer.tensor) == pytest.approx(4 * message)
+    assert float(found.layer.communication) == pytest.approx(8 * message)
+
+
+def test_sequence_parallelism_gathers_the_inputs_of_weight_gradients_again():
+    """Two more messages: half of the forward ones."""
+    found = estimate(workload(), ideal(8, scale_up=SLOW), Strategy(tp=8, sequence_parallel=True))
+    assert float(found.layer.communication) == pytest.approx(10 * 7 / 8 * TOKENS * HIDDEN * 2 / SLOW)
+
+
+def test_a_ring_of_context_ranks_passes_keys_and_values_of_the_others():
+    """Four ranks of 2048 tokens: 3 x 2048 x 2 x 1024 x 2 B; with all-to-all 3/4 of 2048 tokens' queries and outputs too."""
+    ring = estimate(workload(), ideal(4, scale_up=SLOW), Strategy(cp=4))
+    assert float(ring.layer.communication) == pytest.approx(3 * 3 * 2048 * 2048 * 2 / SLOW)
+    layout = Strategy(cp=4, context_mode=ContextMode.ALL_TO_ALL)
+    both_ways = estimate(workload(), ideal(4, scale_up=SLOW), layout)
+    assert float(both_ways.layer.communication) == pytest.approx(3 * 3 / 4 * 2048 * (2048 + 8192) * 2 / SLOW)
+
+
+def test_experts_get_their_tokens_and_send_them_back():
+    """Mixtral, 8 ranks: each of 4096 tokens goes to 2 experts, 7/8 of them elsewhere, in 2 B and back in 2 B; twice, backward."""
+    work = workload("mixtral-8x7b", sequence=4096)
+    found = estimate(work, ideal(8, scale_up=SLOW), Strategy(dp=8, ep=8))
+    dispatch = 2 * 7 / 8 * 4096 * 4096 * 2 / SLOW
+    assert float(found.expert_layer.expert) == pytest.approx(2 * dispatch)
+    assert float(found.expert_layer.communication) == pytest.approx(4 * dispatch)
+    assert float(found.layer.communication) == 0
+
+
+def test_zero_1_reduces_in_four_bytes_and_gathers_in_two():
+    """7/8 of 6.98e9 weights x (4 + 2) B at 1 GB/s; a ring over two nodes goes out through all 8 NICs of each."""
+    work = workload(HEADLESS)
+    found = estimate(work, ideal(8, scale_up=SLOW), Strategy(dp=8, data_overlap=False))
+    assert float(found.step.data) == pytest.approx(7 / 8 * held() * 6 / SLOW, rel=1e-5)
+    wide = estimate(work, ideal(16, scale_out=SLOW), Strategy(dp=16, data_overlap=False))
+    assert float(wide.step.data) == pytest.approx(15 / 16 * held() * 6 / (8 * SLOW), rel=1e-5)
+
+
+def test_replicated_gradients_go_around_twice_and_switches_halve_that():
+    work, layout = workload(HEADLESS), Strategy(dp=8, sharding=Sharding.NONE, data_overlap=False)
+    cluster = ideal(8, scale_up=SLOW)
+    found = estimate(work, cluster, layout).step.data
+    assert float(found) == pytest.approx(2 * 7 / 8 * held() * 4 / SLOW, rel=1e-5)
+    halved = estimate(work, replace(cluster, in_network_reduction=True), layout).step.data
+    assert float(halved) == pytest.approx(float(found) / 2)
+
+
+def test_fully_sharded_weights_are_gathered_twice_and_reduced_once_a_micro_batch():
+    """Eight micro-batches: 8 x (2 x 2 + 4) B a weight."""
+    work = workload(HEADLESS)
+    layout = Strategy(dp=8, sharding=Sharding.WEIGHTS, data_overlap=False)
+    found = estimate(work, ideal(8, scale_up=SLOW), layout).step.data
+    assert float(found) == pytest.approx(7 / 8 * held() * 8 * 8 / SLOW, rel=1e-5)
+
+
+def test_hybrid_sharding_keeps_gathers_inside_its_group():
+    """Groups of 8 in a node and 2 nodes: gathers over the fast link are free, gradients cross the fabric: (15/16 - 7/8) x 2."""
+    work = workload(HEADLESS)
+    layout = Strategy(dp=16, shard=8, sharding=Sharding.WEIGHTS, data_overlap=False)
+    found = estimate(work, ideal(16, scale_out=SLOW), layout).step.data
+    assert float(found) == pytest.approx(2 * (15 / 16 - 7 / 8) * held() * 4 / (8 * SLOW), rel=1e-5)
+
+
+def test_compute_hides_the_exchange_as_far_as_the_stack_reaches():
+    """The last micro-batch's compute covers half of itself."""
+    work = workload(HEADLESS)
+    cluster = ideal(8, scale_up=SLOW, overlap=dict(data=0.5))
+    hidden = estimate(work, cluster, Strategy(dp=8))
+    shown = estimate(work, cluster, Strategy(dp=8, data_overlap=False))
+    window = float(hidden.stage.slowest)
+    assert float(shown.step.data - hidden.step.data) == pytest.approx(0.5 * window)
+
+
+def test_a_tied_embedding_is_reduced_between_the_ends_of_the_pipeline():
+    """128256 x 4096 x 4 B at 1 GB/s over the NIC of each; on one stage there is nothing to reduce."""
+    work = workload(replace(LLAMA, tied_embeddings=True))
+    found = estimate(work, ideal(16, scale_out=SLOW), Strategy(pp=2, dp=8))
+    assert float(found.step.embedding) == pytest.approx(128256 * 4096 * 4 / SLOW, rel=1e-6)
+    assert float(estimate(work, ideal(8, scale_out=SLOW), Strategy(dp=8)).step.embedding) == 0
+
+
+def test_hops_of_1f1b_pass_the_activations_of_a_micro_batch():
+    """Two stages, 8 micro-batches: 2 (1 + 7 - 4) = 8 hops show, of 8192 x 4096 x 2 B; sequence parallelism sends an eighth."""
+    work = workload(HEADLESS, batch=8)
+    hop = TOKENS * HIDDEN * 2 / SLOW
+    found = estimate(work, ideal(16, scale_out=SLOW), Strategy(tp=8, pp=2))
+    assert float(found.step.hops) == pytest.approx(8 * hop)
+    sharded = estimate(work, ideal(16, scale_out=SLOW), Strategy(tp=8, pp=2, sequence_parallel=True))
+    assert float(sharded.step.hops) == pytest.approx(hop)
+
+
+def test_recomputing_a_layer_pays_its_collectives_again():
+    layout = Strategy(tp=8, recompute=Recompute.FULL)
+    found = estimate(workload(), ideal(8, scale_up=SLOW), layout)
+    assert float(found.layer.recompute) == pytest.approx(float(found.layer.forward))
+
+
+def test_offloaded_activations_are_exposed_where_the_bus_is_slower_than_a_layer():
+    layout = Strategy(offload=True)
+    quick, slow = (estimate(workload(), ideal(1, host_link=bus), layout) for bus in (1e30, SLOW))
+    assert float(quick.layer.offload) == 0
+    moved = float(slow.layer.offload) + float(quick.layer.forward)
+    assert float(slow.layer_backward - quick.layer_backward) == pytest.approx(
+        moved - float(quick.layer_backward)
+    )
+    assert moved * SLOW == pytest.approx(32 * TOKENS * HIDDEN, rel=0.15)  # about 32 sbh of them
+
+
+def test_dualpipe_hides_what_interleaving_shows():
+    """16 stages of equal work, 64 micro-batches: 15 are lost by 1F1B, 15/2 with two virtual stages, fewer by DualPipe."""
+    work = workload(replace(HEADLESS, layers=32), batch=64)
+    times = [
+        float(estimate(work, ideal(16), Strategy(pp=16, vpp=v, schedule=schedule)).step_time)
+        for schedule, v in ((Schedule.ONE_F_ONE_B, 1), (Schedule.INTERLEAVED, 2), (Schedule.DUALPIPE, 1))
+    ]
+    assert times == sorted(times, reverse=True)
