@@ -18,6 +18,10 @@ RATE = 0.005
 """Failures of a node in a day where nobody says: the paper's assumption. [1/d]"""
 STORAGE = 2e9
 """What a node writes to a shared file system where nobody says: a 25 Gbit/s link, less protocol. Ours. [B/s]"""
+SHARED_STORAGE = 1e12
+"""What all nodes together write there where nobody says; the largest published systems sustain 2 TB/s. Ours. [B/s]"""
+STALL = 1.0
+"""What an asynchronous save costs a step where nobody says: barrier and planning, 0.2 to several seconds. Ours. [s]"""
 
 
 def assumed_reliability(snapshot_bandwidth: float, per_node_day: float = RATE) -> Reliability:
@@ -27,7 +31,12 @@ def assumed_reliability(snapshot_bandwidth: float, per_node_day: float = RATE) -
     2000000000.0
     """
     remote = CheckpointTier(
-        name="remote", node_bandwidth=STORAGE, asynchronous=True, snapshot_bandwidth=snapshot_bandwidth
+        name="remote",
+        node_bandwidth=STORAGE,
+        total_bandwidth=SHARED_STORAGE,
+        asynchronous=True,
+        snapshot_bandwidth=snapshot_bandwidth,
+        stall=STALL,
     )
     return Reliability(classes=paper_classes(per_node_day), tiers=(remote,))
 

@@ -69,6 +69,8 @@ class StorageTier(Part):
     """Device to host memory of one node, which an asynchronous save blocks for; missing = all its host links."""
     latency_seconds: Seconds = 0
     """Time of a save with no payload."""
+    stall_seconds: Seconds = 1
+    """What any save costs the step that it falls into: barrier, planning, thread start."""
     every: Count | None = None
     """Saves of the nearest tier for one of this; missing = the best is chosen."""
 

@@ -188,6 +188,7 @@ def _tier(given: StorageTier, cluster: Cluster, asynchronous: bool) -> Checkpoin
         if given.snapshot_bandwidth
         else links,
         latency=float(given.latency_seconds),
+        stall=float(given.stall_seconds),
         asynchronous=asynchronous,
         every=given.every,
     )

@@ -53,6 +53,7 @@ def save_times(tier: CheckpointTier, total: Bytes, per_node: Bytes) -> tuple[Num
     """Blocking and background time of a save to a tier. Ours. [s]
 
     A synchronous save blocks for the write. An asynchronous one blocks for the copy to host memory and writes behind.
+    Both wait for the stall.
 
     >>> remote = CheckpointTier(name="remote", node_bandwidth=2e9, total_bandwidth=2e11, snapshot_bandwidth=1e11)
     >>> [round(float(x), 2) for x in save_times(remote, 5.67e12, 22e9)]
@@ -60,5 +61,5 @@ def save_times(tier: CheckpointTier, total: Bytes, per_node: Bytes) -> tuple[Num
     """
     written = write_time(total, per_node, tier.node_bandwidth, tier.total_bandwidth, tier.latency)
     if not tier.asynchronous:
-        return written, written * 0.0
-    return per_node / tier.snapshot_bandwidth + written * 0.0, written
+        return tier.stall + written, written * 0.0
+    return tier.stall + per_node / tier.snapshot_bandwidth + written * 0.0, written

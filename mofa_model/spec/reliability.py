@@ -130,6 +130,8 @@ class CheckpointTier:
     """Device to host memory of one node, which an asynchronous save blocks for. [B/s]"""
     latency: Seconds = 0.0
     """Time of a save with no payload. [s]"""
+    stall: Seconds = 0.0
+    """Time that training waits at a save whatever its size: barrier, planning, thread start. [s]"""
     every: int | None = None
     """Saves of the nearest tier for one of this; None = choose the best. [1]"""
 
@@ -141,7 +143,7 @@ class CheckpointTier:
         ):
             if not value > 0:
                 raise BadValue(field, value, "give a bandwidth above zero")
-        not_negative(latency=self.latency)
+        not_negative(latency=self.latency, stall=self.stall)
         if self.every is not None:
             whole(every=self.every)
 
