@@ -81,7 +81,9 @@ def switch(changes: Mapping[str, Any]) -> Change:
             group: replace(getattr(constants, group), **values) for group, values in groups.items()
         }
         habit = {"placement": changes["placement"]} if "placement" in changes else {}
-        return replace(batch, cluster=replace(batch.cluster, calibration=replace(constants, **parts, **habit)))
+        return replace(
+            batch, cluster=replace(batch.cluster, calibration=replace(constants, **parts, **habit))
+        )
 
     return change
 

@@ -61,9 +61,7 @@ def set_of(case: Case) -> str:
 class Evidence:
     """Rows of several quantities with the interface of a `Problem`: predictions in the order of `rows`."""
 
-    def __init__(
-        self, rows: Sequence[Row], entries: tuple[Free, ...], change: Change | None = None
-    ) -> None:
+    def __init__(self, rows: Sequence[Row], entries: tuple[Free, ...], change: Change | None = None) -> None:
         self.entries = entries
         self.rows = tuple(rows)
         self.size = len(self.rows)
