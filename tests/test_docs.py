@@ -6,11 +6,13 @@ import inspect
 import pkgutil
 import re
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 import mofa_model
-from mofa_model import verbs
+from mofa_model import spec, verbs
+from mofa_model.strategy import Strategy
 
 ROOT = Path(__file__).resolve().parent.parent
 CITED = re.compile(r"Eqs?\. \(|Ours\.|Source: |Table \d|Algorithm \d|Section \d")
@@ -124,6 +126,21 @@ def test_every_name_in_the_nomenclature_exists():
     ]
     assert named
     assert [name for name in named if name not in known] == []
+
+
+def test_every_equation_of_the_paper_and_every_function_of_ours_is_on_the_equations_page():
+    text = page("equations.md")
+    numbers = [cells[0] for cells in rows(text) if NUMBER.fullmatch(cells[0])]
+    assert numbers == [f"({n})" for n in range(1, 46)]
+    assert [name for name, _ in EQUATIONS if f"`equations.{name}`" not in text] == []
+
+
+def test_every_field_that_is_given_or_chosen_is_in_the_nomenclature_with_its_unit():
+    said = {cells[1]: cells[2] for cells in rows(page("nomenclature.md"))}
+    for kind in [*(getattr(spec, name) for name in spec.__all__), Strategy]:
+        for name, hint in get_type_hints(kind, include_extras=True).items():
+            unit = said[f"`{name}` of `{kind.__name__}`"]
+            assert unit == getattr(hint, "__metadata__", (unit,))[0]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -78,7 +78,7 @@ def data_exposed(comm: Seconds, window: Seconds, reach: Ratio, tail: Ratio) -> S
 
 
 def slowed(compute: Seconds, hidden: Seconds, coefficient: Ratio) -> Seconds:
-    """Compute that shares the device with `hidden` seconds of communication; the gamma of (20)-(24). Eq. (20). [s]
+    """Compute that shares the device with `hidden` seconds of communication, the gamma of Eq. (20) to Eq. (24). [s]
 
     >>> float(slowed(10.0, 2.0, 1.1))
     10.2
