@@ -7,8 +7,9 @@
         output.emit(arguments.output, [table], document={"step_seconds": 4.2})
         return 0
 
-Tables on a terminal are drawn by rich; piped, they are plain text of at most 80 columns. JSON and YAML hold `document`,
-or the tables themselves where a verb has none; a number that is not finite is refused, because JSON has no word for it.
+Tables on a terminal are drawn by rich; piped, they are plain text of 80 columns, or of as many as the variable COLUMNS
+says. JSON and YAML hold `document`, or the tables themselves where a verb has none; a number that is not finite is
+refused, because JSON has no word for it.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ import dataclasses
 import enum
 import json
 import math
+import os
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
-from mofa_model.tables import Table, as_csv, as_html, as_markdown, for_people, plain
+from mofa_model.tables import Table, as_csv, as_html, as_markdown, broken, fitted, for_people, plain
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -50,10 +52,10 @@ def emit(form: str, tables: Sequence[Table], document: Any = None, *, stream: Te
     if form in ("table", "wide") and out.isatty():
         _draw(tables, out, wide=form == "wide")
     else:
-        out.write(render(form, tables, document))
+        out.write(render(form, tables, document, width=_columns()))
 
 
-def render(form: str, tables: Sequence[Table], document: Any = None) -> str:
+def render(form: str, tables: Sequence[Table], document: Any = None, *, width: int = 80) -> str:
     """The text that `emit` writes where there is no terminal."""
     if form in ("json", "yaml"):
         data = as_data(as_document(tables) if document is None else document)
@@ -61,7 +63,7 @@ def render(form: str, tables: Sequence[Table], document: Any = None) -> str:
     if form == "html":
         return as_html(tables)
     write: dict[str, Callable[[Table], str]] = {
-        "table": plain,
+        "table": lambda table: plain(table, width=width),
         "wide": lambda table: plain(table, wide=True),
         "csv": as_csv,
         "markdown": as_markdown,
@@ -144,6 +146,12 @@ def progress(what: str, total: float | None = None) -> Iterator[Callable[[float]
             bar.stop()
 
 
+def _columns() -> int:
+    """Columns of a page that is no terminal: the variable COLUMNS, else 80."""
+    said = os.environ.get("COLUMNS", "")
+    return max(40, int(said)) if said.isdecimal() and len(said) < 6 else 80
+
+
 def _yaml(data: Any) -> str:
     import io
 
@@ -165,8 +173,10 @@ def _draw(tables: Sequence[Table], out: TextIO, *, wide: bool) -> None:
     from rich.text import Text
 
     console = Console(file=out, highlight=False, markup=False)
+    page = console.width
     for table in tables:
         told = for_people(table, wide=wide)
+        told = told if wide else fitted(told, page - 2, gap=3)
         drawing = Drawing(
             title=Text(told.title, style="bold") if told.title else None,
             title_justify="left",
@@ -174,12 +184,14 @@ def _draw(tables: Sequence[Table], out: TextIO, *, wide: bool) -> None:
             pad_edge=False,
         )
         for column in told.columns:
-            number = column.align == "right"  # never broken over two lines
-            drawing.add_column(Text(column.name), justify="right" if number else "left", no_wrap=number)
+            side: Literal["left", "right"] = "right" if column.align == "right" else "left"
+            drawing.add_column(Text(column.name), justify=side, no_wrap=True)
         for row in told.rows:
             drawing.add_row(*(Text(str(cell)) for cell in row))
-        if wide:
-            console.width = max(console.width, console.measure(drawing).maximum)
+        console.width = 1 << 16
+        console.width = max(
+            page, console.measure(drawing).maximum
+        )  # no number is cut: the terminal breaks the line
         console.print(drawing)
         for note in told.notes:
-            console.print(note, style="dim")
+            console.print("\n".join(broken(note, page)), style="italic")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import html
 import io
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +27,11 @@ _DIMENSIONS: Final = ("s", "B", "B/s", "FLOP", "FLOP/s", "1/s")
 
 _NARROWEST: Final = 12
 """A text column is wrapped to no fewer characters than this."""
+
+_BREAKS: Final = re.compile(
+    r"([ \t]+(?!(?:[num]?s|min|h|d|%|(?:[kKMGT]i?)?B(?:/s)?)(?:[^\w]|$))|(?<=,)(?=[a-z]))"
+)
+"""Where a line may end: at spaces, except before a unit, and after the commas of a strategy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +80,8 @@ class Table:
 def shown(cell: Cell, unit: str = "") -> str:
     """A cell as people read it.
 
-    >>> shown(0.0042, "s"), shown(0.413, "%"), shown(123456.789), shown(None)
-    ('4.2 ms', '41.3 %', '123456.8', '-')
+    >>> shown(0.0042, "s"), shown(0.413, "%"), shown(123456.789), shown(16384), shown(None)
+    ('4.2 ms', '41.3 %', '123456.8', '16,384', '-')
     """
     if cell is None:
         return "-"
@@ -89,7 +95,9 @@ def shown(cell: Cell, unit: str = "") -> str:
         from mofa_model import units
 
         return "0" if cell == 0 else units.format(float(cell), unit)
-    return str(cell) if isinstance(cell, int) else f"{cell:.7g}" if abs(cell) >= 1000 else f"{cell:.4g}"
+    if isinstance(cell, int):
+        return f"{cell:,}" if abs(cell) >= 10_000 else str(cell)
+    return f"{cell:.7g}" if abs(cell) >= 1000 else f"{cell:.4g}"
 
 
 def for_people(table: Table, *, wide: bool = False) -> Table:
@@ -103,19 +111,49 @@ def for_people(table: Table, *, wide: bool = False) -> Table:
 
 
 def plain(table: Table, *, wide: bool = False, width: int = 80) -> str:
-    """Aligned text; without `wide`, long text columns are wrapped until a line takes at most `width` characters."""
+    """Aligned text; without `wide`, text columns are wrapped until a line takes at most `width` characters."""
     told = for_people(table, wide=wide)
-    grid = [[column.name for column in told.columns], *([str(cell) for cell in row] for row in told.rows)]
-    widths = [max((len(cell) for cell in cells), default=0) for cells in zip(*grid, strict=True)]
-    if not wide:
-        widths = _narrowed(widths, told.columns, width)
+    told = told if wide else fitted(told, width)
+    cells = [[column.name for column in told.columns], *([str(cell) for cell in row] for row in told.rows)]
+    grid = [[cell.split("\n") for cell in row] for row in cells]
+    widths = [max(len(line) for cell in column for line in cell) for column in zip(*grid, strict=True)]
     lines = [table.title] if table.title else []
     for number, row in enumerate(grid):
-        lines += _wrapped(row, widths, told.columns)
+        lines += _lines(row, widths, told.columns)
         if number == 0:
             lines.append("  ".join("-" * size for size in widths))
-    lines += [line for note in table.notes for line in (textwrap.wrap(note, width) or [""])]
+    lines += [line for note in table.notes for line in (broken(note, width) or [""])]
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def fitted(told: Table, width: int, *, gap: int = 2) -> Table:
+    """A table of text with line breaks in its text cells, so that columns, `gap` apart, take `width` where they can."""
+    cells = [[column.name for column in told.columns], *([str(cell) for cell in row] for row in told.rows)]
+    columns = list(zip(*cells, strict=True))
+    sizes = [max(map(len, column)) for column in columns]
+    room = width - gap * (len(sizes) - 1)
+    words = [max(len(word) for cell in column for word in _words(cell)) for column in columns]
+    for floors in (words, [_NARROWEST] * len(sizes)):  # words stay whole, if that is enough
+        sizes = _narrowed(sizes, floors, told.columns, room)
+    rows = tuple(
+        tuple(
+            "\n".join(broken(str(cell), size)) if len(str(cell)) > size else cell
+            for cell, size in zip(row, sizes, strict=True)
+        )
+        for row in told.rows
+    )
+    return Table(title=told.title, columns=told.columns, rows=rows, notes=told.notes)
+
+
+def broken(text: str, width: int) -> list[str]:
+    """Lines of text: never broken between a number and its unit, and inside a word only where it alone is too long.
+
+    >>> broken("tp=4,pp=16,tp-overlap=true is 28.8 ms slower", 15)
+    ['tp=4,pp=16,', 'tp-overlap=true', 'is 28.8 ms', 'slower']
+    """
+    wrapper = textwrap.TextWrapper(width, break_on_hyphens=False)
+    wrapper.wordsep_simple_re = _BREAKS
+    return wrapper.wrap(text)
 
 
 def as_markdown(table: Table, *, wide: bool = True) -> str:
@@ -180,28 +218,30 @@ def _is_right(table: Table, index: int) -> bool:
     return isinstance(first, int | float) and not isinstance(first, bool)
 
 
-def _narrowed(widths: list[int], columns: tuple[Column, ...], width: int) -> list[int]:
+def _narrowed(sizes: list[int], floors: list[int], columns: tuple[Column, ...], room: int) -> list[int]:
     """Take from the widest text column, one character at a time, until the line fits or no column can give."""
-    sizes = list(widths)
-    while sum(sizes) + 2 * (len(sizes) - 1) > width:
-        giving = [i for i, c in enumerate(columns) if c.align == "left" and sizes[i] > _NARROWEST]
+    sizes = list(sizes)
+    while sum(sizes) > room:
+        giving = [i for i, c in enumerate(columns) if c.align == "left" and sizes[i] > floors[i]]
         if not giving:
             break
         sizes[max(giving, key=lambda i: sizes[i])] -= 1
     return sizes
 
 
-def _wrapped(row: list[str], widths: list[int], columns: tuple[Column, ...]) -> list[str]:
-    parts = [
-        textwrap.wrap(cell, size) if len(cell) > size else [cell]
-        for cell, size in zip(row, widths, strict=True)
-    ]
-    height = max((len(part) for part in parts), default=0)
-    padded = [part + [""] * (height - len(part)) for part in parts]
+def _words(text: str) -> list[str]:
+    """What is not broken while there is room."""
+    return [word for word in _BREAKS.split(text) if word] or [""]
+
+
+def _lines(row: list[list[str]], widths: list[int], columns: tuple[Column, ...]) -> list[str]:
+    """The lines of one row whose cells have lines of their own."""
+    height = max((len(cell) for cell in row), default=0)
+    padded = [cell + [""] * (height - len(cell)) for cell in row]
     return [
         "  ".join(
-            part[i].rjust(size) if column.align == "right" else part[i].ljust(size)
-            for part, size, column in zip(padded, widths, columns, strict=True)
+            cell[i].rjust(size) if column.align == "right" else cell[i].ljust(size)
+            for cell, size, column in zip(padded, widths, columns, strict=True)
         )
         for i in range(height)
     ]

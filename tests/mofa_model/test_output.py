@@ -4,6 +4,7 @@ import csv
 import enum
 import io
 import json
+import re
 from argparse import ArgumentParser
 from dataclasses import dataclass
 
@@ -27,6 +28,7 @@ TABLE = Table(
     rows=(("compute", 4.25, 0.8125, 1), ("bubble|idle", 0.00031, None, 2)),
     notes=("a note",),
 )
+ANSI = re.compile(r"\x1b\[[\d;]*m")
 CELLS = st.one_of(
     st.text(max_size=200), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.none()
 )
@@ -59,6 +61,30 @@ def test_wide_shows_the_columns_that_are_left_out_otherwise():
 def test_text_is_wrapped_to_80_columns(words):
     table = Table(columns=(Column("n"), Column("why", align="left")), rows=tuple((1.5, w) for w in words))
     assert max(len(line) for line in plain(table).splitlines()) <= 80
+
+
+@pytest.mark.parametrize("columns", [60, 80, 160])
+def test_words_of_a_strategy_and_numbers_with_their_units_stay_whole(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    strategy = "tp4 pp16 cp2 dp16 vpp8 mbs2 sp offload distributed tp-overlap"
+    reason = "30.7 ms slower a step: work of the slowest stage +28.8 ms"
+    table = Table(
+        columns=(Column("strategy"), Column("step", unit="s"), Column("why not")),
+        rows=((strategy, 41.5, reason),),
+    )
+    for stream in (None, Terminal()):
+        output.emit("table", [table], stream=stream)
+        text = capsys.readouterr().out if stream is None else ANSI.sub("", stream.getvalue())
+        assert max(len(line) for line in text.splitlines()) <= columns
+        assert {*strategy.split(), "28.8 ms", "30.7 ms"} <= {*re.findall(r"[\d.]+ ms|[\w-]+", text)}
+
+
+def test_a_number_is_never_cut_on_a_narrow_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    terminal = Terminal()
+    table = Table(columns=tuple(Column(f"c{i}", unit="B") for i in range(9)), rows=((123456789.0,) * 9,))
+    output.emit("table", [table], stream=terminal)
+    assert terminal.getvalue().count("117.7 MiB") == 9
 
 
 @given(rows=st.lists(st.tuples(CELLS, CELLS), max_size=5), form=st.sampled_from(output.FORMS))
