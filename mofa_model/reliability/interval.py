@@ -25,6 +25,8 @@ FLAT: Final = 1e-3
 MOST_STEPS: Final = 1e9
 """Steps between saves when nothing asks for saves."""
 _GRID: Final = 65
+_FOLLOWED: Final = 3
+"""Hops that are climbed from, the best ones."""
 
 Curve = Callable[[NDArray[Any]], NDArray[Any]]
 """ETTR over numbers of steps."""
@@ -164,15 +166,18 @@ def _nested(job: Job, every: tuple[int, ...] | None, most: int) -> Interval:
         ratios = tuple(high // max(1, low) for low, high in pairwise(every))
         if _multiples(ratios) != every or min(every) < 1:
             raise BadValue("every", every, "begin with 1, and let each number divide the next")
-    point = (steps, *ratios)
-    free = 1 if every is not None else len(point)
-    factor = 2.0
-    while factor > 1.01:
-        better = max(_neighbours(point, free, factor, most), key=lambda p: value(p[0], p[1:]))
-        if value(better[0], better[1:]) > value(point[0], point[1:]):
-            point = better
-        else:
-            factor = np.sqrt(factor)
+    free = 1 if every is not None else 1 + len(ratios)
+
+    def worth(point: tuple[int, ...]) -> float:
+        return value(point[0], point[1:])
+
+    point = _climbed(worth, (steps, *ratios), free, 2.0, most)
+    while True:
+        hops = sorted(_hops(point, free, most), key=worth)[-_FOLLOWED:]
+        best = max((_climbed(worth, hop, free, 1.1, most) for hop in hops), key=worth, default=point)
+        if worth(best) <= worth(point):
+            break
+        point = best
     multiples = _multiples(point[1:])
 
     def curve(many: NDArray[Any]) -> NDArray[Any]:
@@ -181,19 +186,49 @@ def _nested(job: Job, every: tuple[int, ...] | None, most: int) -> Interval:
     return _described(curve, point[0], multiples, most)
 
 
+def _climbed(
+    worth: Callable[[tuple[int, ...]], float], point: tuple[int, ...], free: int, factor: float, most: int
+) -> tuple[int, ...]:
+    """Moves to the best neighbour until none is better, with ever smaller steps, at last of one."""
+    while factor > 1.01:
+        better = max(_neighbours(point, free, factor, most), key=worth)
+        if worth(better) > worth(point):
+            point = better
+        else:
+            factor = np.sqrt(factor)
+    return point
+
+
 def _neighbours(point: tuple[int, ...], free: int, factor: float, most: int) -> list[tuple[int, ...]]:
-    """Points that differ in one coordinate by a factor (at least one), or that move one tier and keep the next."""
+    """Points that differ in one coordinate by a factor, or by one where the factor would do nothing."""
     found = {point}
     for i in range(free):
         for scale in (1 / factor, factor):
-            moved = list(point)
             step = round(point[i] * scale)
-            moved[i] = max(1, step if step != point[i] else point[i] + (1 if scale > 1 else -1))
-            found.add(tuple(moved))
-            if i + 1 < free:
-                moved[i + 1] = max(1, round(point[i + 1] * point[i] / moved[i]))
-                found.add(tuple(moved))
-    return sorted(p for p in found if p[0] <= most and np.prod(p[1:]) <= LONGEST_PERIOD)
+            moved = max(1, step if step != point[i] else point[i] + (1 if scale > 1 else -1))
+            found.add((*point[:i], moved, *point[i + 1 :]))
+    return _allowed(found, most)
+
+
+def _hops(point: tuple[int, ...], free: int, most: int) -> list[tuple[int, ...]]:
+    """Points that change one coordinate and make up for it in another, so that a farther tier keeps its interval.
+
+    Waits for copies make ridges along which no single coordinate can move.
+    """
+    found = set()
+    for i in range(free):
+        near = {point[i] - 1, point[i] + 1, point[i] // 2, point[i] * 2}
+        for moved, j in ((m, j) for m in near if m >= 1 for j in range(free) if j != i):
+            kept = point[j] * point[i] / moved
+            for other in {int(np.floor(kept)), int(np.ceil(kept))}:
+                hop = list(point)
+                hop[i], hop[j] = moved, max(1, other)
+                found.add(tuple(hop))
+    return _allowed(found, most)
+
+
+def _allowed(points: set[tuple[int, ...]], most: int) -> list[tuple[int, ...]]:
+    return sorted(p for p in points if p[0] <= most and np.prod(p[1:]) <= LONGEST_PERIOD)
 
 
 def first_order(job: Job, most: int) -> tuple[int, tuple[int, ...]]:

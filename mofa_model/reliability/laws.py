@@ -28,6 +28,8 @@ _FIRST: Final = np.arange(24.0)
 """Lattice terms taken one by one before Euler-Maclaurin takes over."""
 _DEGREE: Final = 160
 """Degree of the Chebyshev series; the laws are smooth in log t."""
+_EXACT: Final = 1e-11
+"""Coefficients of the series that are smaller than this are left out. [1]"""
 _GAUSS: Final = np.polynomial.legendre.leggauss(48)
 
 
@@ -185,7 +187,8 @@ def _series(
     def inner(x: NDArray[Any]) -> NDArray[Any]:
         return function(np.maximum(0.0, np.exp(low + (high - low) * (x + 1) / 2) - offset))
 
-    coefficients = chebyshev.chebinterpolate(inner, _DEGREE)  # type: ignore[type-var]
+    full = np.asarray(chebyshev.chebinterpolate(inner, _DEGREE), dtype=float)  # type: ignore[type-var]
+    coefficients = chebyshev.chebtrim(full, _EXACT * float(np.max(np.abs(full))))
 
     def curve(t: NDArray[Any]) -> NDArray[Any]:
         x = 2 * (np.log(np.minimum(t, longest) + offset) - low) / (high - low) - 1

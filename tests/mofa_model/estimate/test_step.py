@@ -11,7 +11,7 @@ from mofa_model.equations import parameters
 from mofa_model.equations.parameters import training_flops_per_token
 from mofa_model.estimate import estimate
 from mofa_model.estimate.step import micro_batches, tokens_per_second, utilisation
-from mofa_model.strategy import Graphs, Recompute, Schedule, Sharding, Strategy
+from mofa_model.strategy import MODULES, Graphs, Recompute, Schedule, Sharding, Strategy
 
 CLOSE = 1e-9
 
@@ -143,3 +143,25 @@ def test_forward_and_backward_of_a_layer_are_those_of_its_matrices():
     assert float(found.layer.linear) == pytest.approx(2 * 8192 * weights / PEAK)
     assert float(found.layer_forward) == pytest.approx(float(found.layer.linear + found.layer.attention))
     assert float(found.layer_backward) == pytest.approx(2 * float(found.layer_forward))
+
+
+def test_recomputing_every_module_costs_one_forward_at_most():
+    """Modules contain each other: `all_but_attention_output` is nearly the whole layer already."""
+    work = workload("deepseek-v3", sequence=4096)
+    cluster = ideal(8, scale_up=1e10, memory=1e12)
+    every = Strategy(dp=8, ep=8, recompute=Recompute.SELECTIVE, recompute_modules=frozenset(MODULES))
+    found = estimate(work, cluster, every).expert_layer
+    assert float(found.recompute) == pytest.approx(float(found.forward))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_release_that_is_slower_recomputes_slower_as_well(module):
+    work, layout = (
+        workload("deepseek-v3", sequence=4096),
+        Strategy(recompute=Recompute.SELECTIVE, recompute_modules=frozenset({module})),
+    )
+    sound, slow = (
+        estimate(work, ideal(1, memory=1e12, compute=dict(layer_scale=x)), layout).expert_layer
+        for x in (1.0, 1.25)
+    )
+    assert float(slow.recompute) == pytest.approx(1.25 * float(sound.recompute))

@@ -15,9 +15,10 @@ CONSTANTS = entries.table("constants")
 
 def sections(tree, path=()):
     """Every section of the file with its constants; a constant is a table with a value or a factor."""
-    own = {key: value for key, value in tree.items() if {"value", "factor"} & set(value)}
+    tables = {key: value for key, value in tree.items() if isinstance(value, dict)}
+    own = {key: value for key, value in tables.items() if {"value", "factor"} & set(value)}
     inner = [
-        found for key, value in tree.items() if key not in own for found in sections(value, (*path, key))
+        found for key, value in tables.items() if key not in own for found in sections(value, (*path, key))
     ]
     return [(path, own), *inner] if own else inner
 

@@ -20,7 +20,7 @@ from mofa_model.spec import Cluster, Link
 POWER_OF_TWO = st.integers(-20, 20).map(lambda n: 2.0**n)
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(workloads(), clusters(), families(), POWER_OF_TWO, POWER_OF_TWO)
 def test_another_unit_of_time_and_of_size_rescales_every_term_exactly(workload, cluster, family, time, size):
     ours = estimate(workload, cluster, family)

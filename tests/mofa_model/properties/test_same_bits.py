@@ -21,7 +21,7 @@ def same_kinds(wide, narrow):
     return np.array_equal(wide[: len(narrow)], narrow)
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(workloads(), clusters(), families())
 def test_every_term_of_a_row_is_the_same_in_a_family_and_alone(workload, cluster, family):
     together = estimate(workload, cluster, family)

@@ -8,6 +8,15 @@ from itertools import accumulate
 from pathlib import Path
 
 import pytest
+from trace_generator import World
+
+from mofa_model import presets
+from mofa_model.spec import Training, Transformer, Workload
+from mofa_model.spec.transformer import Attention, Experts
+from mofa_model.strategy import Sharding, Strategy
+from mofa_model.traces.columns import load
+from mofa_model.traces.predict import source_of
+from mofa_model.traces.prices import Layout
 
 DATA = Path(__file__).parents[2] / "data" / "traces"
 _NAMES = {
@@ -67,3 +76,42 @@ def write(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def layout():
+    """What a generator's setup is called here."""
+
+    def layout(setup, gpu="h100"):
+        experts = None
+        if setup.experts:
+            experts = Experts(count=setup.experts, top_k=setup.top_k, width=setup.expert_ffn)
+        attention = Attention(heads=setup.heads, kv_heads=setup.kv_heads, head_dim=setup.head_dim)
+        model = Transformer(
+            name="generated", layers=setup.layers, hidden=setup.hidden, attention=attention, ffn=setup.ffn,
+            gated=True, vocabulary=setup.vocabulary, experts=experts,
+        )  # fmt: skip
+        batch = setup.micro_batches * setup.mbs * setup.dp
+        training = Training(sequence=setup.sequence, global_batch=batch, precision=presets.precision("bf16"))
+        strategy = Strategy(
+            tp=setup.tp, pp=setup.pp, dp=setup.dp, ep=setup.ep, vpp=setup.vpp, mbs=setup.mbs,
+            sequence_parallel=setup.tp > 1, sharding=Sharding.OPTIMIZER,
+        )  # fmt: skip
+        workload = Workload(model=model, training=training)
+        return Layout(workload=workload, cluster=presets.cluster(gpu, setup.world), strategy=strategy)
+
+    return layout
+
+
+@pytest.fixture(scope="session")
+def traced(layout, tmp_path_factory):
+    """Run a setup, trace one rank of each stage, understand it; gives the step time too."""
+
+    def traced(setup, stack, missing=None):
+        world = World(setup, stack).run()
+        folder = tmp_path_factory.mktemp("ranks")
+        ranks = [stage * setup.tp * setup.dp for stage in range(setup.pp)]
+        files = world.write(folder, ranks, missing=missing)
+        return world.step_seconds, source_of([load(path) for path in files], layout(setup))
+
+    return traced
