@@ -117,11 +117,11 @@ def _layer(
     again = {
         "core_attn": core,
         "layernorm": 0.25 * first.elementwise * scale,
-        "mlp": second.linear + second.elementwise,
-        "mlp_act": 0.5 * second.elementwise,
-        "moe": second.linear + second.elementwise + dispatch if experts else 0.0,
-        "moe_act": 0.25 * second.elementwise,
-        "mla_up_proj": first.up_projection,
+        "mlp": (second.linear + second.elementwise) * scale,
+        "mlp_act": 0.5 * second.elementwise * scale,
+        "moe": (second.linear + second.elementwise) * scale + expert if experts else 0.0,
+        "moe_act": 0.25 * second.elementwise * scale,
+        "mla_up_proj": first.up_projection * scale,
         "per_op": linear + elementwise,
         "all_but_attention_output": linear + elementwise + core,
     }
@@ -170,7 +170,8 @@ def _recomputed(strategy: Strategy, modules: dict[str, Seconds], everything: Sec
     if strategy.recompute is Recompute.FULL:
         return everything
     if strategy.recompute is Recompute.SELECTIVE:
-        return sum((modules[name] for name in sorted(strategy.recompute_modules)), 0.0)
+        # Modules may contain each other; nothing is computed more than once again.
+        return np.minimum(sum((modules[name] for name in sorted(strategy.recompute_modules)), 0.0), everything)
     return 0.0
 
 
