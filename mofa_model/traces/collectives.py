@@ -42,6 +42,8 @@ class About:
     """Place in the group's order of collectives; -1 = not said."""
     peer: int = -1
     """The other rank of a point-to-point transfer; -1 = not said."""
+    sends: bool = True
+    """True where this rank is the one that sends."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +85,7 @@ def about(details: Mapping[str, Any]) -> About:
         group=str(details.get("Process Group Name", "")),
         number=int(_number(details["Seq"])) if "Seq" in details else -1,
         peer=int(_number(details.get("Dst Rank", details.get("Src Rank", -1)), -1.0)),
+        sends="recv" not in str(details.get("Collective name", "")).lower(),
     )
 
 

@@ -116,7 +116,7 @@ def _by_name(graphs: Sequence[Graph], told: Sequence[dict[int, About]]) -> dict[
             said, kind = says[task], int(graph.kind[task])
             group = said.ranks
             if kind == point and said.peer >= 0:
-                group = tuple(sorted((own, said.peer)))
+                group = (own, said.peer) if said.sends else (said.peer, own)
             if not group and not said.group and not host:
                 continue
             here = (kind, said.group, group)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from mofa_model import files, output
 from mofa_model.errors import BadValue
+from mofa_model.verbs import trace_layout
 
 if TYPE_CHECKING:
     from mofa_model.traces.events import Trace
@@ -16,6 +17,8 @@ examples:
   mofa trace inspect rank0.json.gz                     where the time of each step goes
   mofa trace inspect rank*.json.gz -o html > step.html the same with a timeline
   mofa trace replay rank*.json.gz                      the execution graph, run again
+  mofa trace predict rank0.json.gz rank4.json.gz --model llama3.1-8b --gpu h100 --seq 8192 \\
+      --global-batch 32 --strategy tp=2,pp=2,dp=2 --to pp=4 --to-gpus 64 --to-global-batch 256
 docs/traces.md says how to record a useful trace."""
 
 
@@ -27,23 +30,32 @@ def configure(parser: ArgumentParser) -> None:
     for name, summary in (
         ("inspect", "where the time of each step goes"),
         ("replay", "run the execution graph again; what the critical path is spent on"),
+        ("predict", "the step time of a layout that never ran"),
     ):
         action = actions.add_parser(name, help=summary, description=summary)
         action.add_argument(
             "files", nargs="+", metavar="FILE", help="a trace, .json or .json.gz; one for each rank"
         )
         action.add_argument("--picture", metavar="FILE", help="write the timeline of the first rank as SVG")
+        if name == "predict":
+            trace_layout.add_options(action)
+            trace_layout.add_targets(action)
         output.add_options(action)
 
 
 def run(arguments: Namespace) -> int:
     """Answer one action."""
-    traces = read(arguments.files)
-    if arguments.action == "inspect":
-        from mofa_model.verbs.trace_answers import inspected as answer
+    from mofa_model.verbs import trace_answers
+
+    if arguments.action == "predict":
+        old = trace_layout.traced(arguments)
+        new = trace_layout.asked(arguments, old)
+        traces = read(arguments.files)
+        tables, document = trace_answers.predicted(traces, old, new)
     else:
-        from mofa_model.verbs.trace_answers import replayed as answer
-    tables, document = answer(traces)
+        traces = read(arguments.files)
+        answer = trace_answers.inspected if arguments.action == "inspect" else trace_answers.replayed
+        tables, document = answer(traces)
     from mofa_model.traces.picture import timeline
 
     if arguments.picture:

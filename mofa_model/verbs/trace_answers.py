@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mofa_model.strategy_text import format_strategy
 from mofa_model.tables import Column, Table
 from mofa_model.traces.account import Account, account
 from mofa_model.traces.events import Trace
+from mofa_model.traces.predict import predict, source_of
+from mofa_model.traces.prices import Layout
 from mofa_model.traces.ranks import job_of
 from mofa_model.traces.replay import critical_path, replay, spans
 
@@ -182,5 +185,65 @@ def replayed(traces: Sequence[Trace]) -> Answer:
         "meetings": {"count": job.meetings, "inferred": job.inferred},
         "clock_shifts_seconds": list(job.shifts),
         "critical_path_seconds": path,
+    }
+    return tables, document
+
+
+def predicted(traces: Sequence[Trace], old: Layout, new: Layout) -> Answer:
+    """Step time of the layout that is asked for, beside the traced one and the analytical estimate."""
+    source = source_of(traces, old)
+    told = predict(source, new)
+    layouts = [format_strategy(layout.strategy) for layout in (old, new)]
+    tables = [
+        Table(
+            title="Step time",
+            columns=(
+                Column("what"),
+                Column("time", unit="s"),
+                Column("from", unit="s"),
+                Column("to", unit="s"),
+            ),
+            rows=(
+                ("traced layout, measured", source.seconds, None, None),
+                ("traced layout, from its own templates", source.rebuilt, None, None),
+                ("asked for", told.seconds, told.lower, told.upper),
+                ("asked for, analytical with learned constants", told.analytical, None, None),
+                ("asked for, analytical with shipped constants", told.untaught, None, None),
+            ),
+            notes=(f"traced: {layouts[0]}", f"asked for: {layouts[1]}"),
+        ),
+        Table(
+            title="Critical path of the layout asked for",
+            columns=(Column("spent on"), Column("time", unit="s"), Column("share", unit="%")),
+            rows=tuple((what, time, time / sum(told.path.values())) for what, time in told.path.items()),
+        ),
+        Table(
+            title="Constants that the traces say",
+            columns=(
+                Column("constant"),
+                Column("value"),
+                Column("scatter", unit="%"),
+                Column("samples"),
+                Column("how", wide=True),
+            ),
+            rows=tuple((f.path, f.value, f.scatter, f.samples, f.what) for f in source.findings),
+        ),
+    ]
+    document = {
+        "traced": {
+            "strategy": layouts[0],
+            "measured_seconds": source.seconds,
+            "rebuilt_seconds": source.rebuilt,
+        },
+        "predicted": {
+            "strategy": layouts[1],
+            "seconds": told.seconds,
+            "lower": told.lower,
+            "upper": told.upper,
+            "analytical_seconds": told.analytical,
+            "analytical_untaught_seconds": told.untaught,
+            "critical_path_seconds": told.path,
+        },
+        "constants": source.findings,
     }
     return tables, document
