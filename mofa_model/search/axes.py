@@ -21,8 +21,8 @@ VIRTUAL: Final = (2, 4, 8)
 MOST_VIRTUAL: Final = 16
 BATCH: Final = (1, 2, 4, 8, 16, 32)
 EXPERT_TENSOR: Final = (1, 2, 4, 8)
-CHUNKS: Final = (1, 4)
-RECOMPUTED: Final = (1, 2, 4, 8, 16)
+CHUNKS: Final = (1, 2, 4, 8)
+RECOMPUTED: Final = (1, 2, 3, 4, 6, 8, 12, 16)
 
 IN_NODE: Final = -1
 """Stands for `as many ranks as a scale-up domain holds` on the axis of shard groups."""
@@ -141,6 +141,8 @@ def default_axes(
     gpus_per_node: int,
     precisions: Iterable[str] = ("bf16",),
     module_sets: tuple[frozenset[str], ...] = (),
+    *,
+    scores: bool = False,
 ) -> Axes:
     """Every value that the search tries by default."""
     counts = tuple(nodes)
@@ -175,7 +177,7 @@ def default_axes(
                 for group in (0, IN_NODE)
             ),
         ),
-        "recompute": recomputations(model, module_sets),
+        "recompute": recomputations(model, module_sets, scores=scores),
         "offload": (False, True),
         "optimizer": (Placement.DEVICE, Placement.HOST),
         "tensor_overlap": (False, True),
@@ -188,10 +190,14 @@ def default_axes(
 
 
 def recomputations(
-    model: Transformer, module_sets: tuple[frozenset[str], ...] = ()
+    model: Transformer, module_sets: tuple[frozenset[str], ...] = (), *, scores: bool = False
 ) -> tuple[Recomputation, ...]:
-    """None, sets of modules (a trainer's own, or those that make sense for the model), and whole layers."""
-    sets = module_sets or tuple(frozenset(some) for some in _module_sets(model))
+    """None, sets of modules (a trainer's own, or those that make sense for the model), and whole layers.
+
+    Where attention is not fused (`scores`), the core of attention is one more module that can be computed again; fused
+    attention does that by itself.
+    """
+    sets = module_sets or tuple(frozenset(some) for some in _module_sets(model, scores=scores))
     return (
         Recomputation(Recompute.NONE, NO_MODULES, 0),
         *(Recomputation(Recompute.SELECTIVE, modules, 0) for modules in sets),
@@ -200,16 +206,12 @@ def recomputations(
     )
 
 
-def _module_sets(model: Transformer) -> list[list[str]]:
-    activation = "mlp_act" if model.experts is None else "moe_act"
-    sets = [["core_attn"], ["layernorm"], [activation], ["layernorm", activation]]
-    if model.experts is None:
-        sets += [["core_attn", "layernorm", "mlp_act"], ["mlp"], ["layernorm", "mlp"]]
-    else:
-        sets += [["moe"]]
+def _module_sets(model: Transformer, *, scores: bool) -> list[list[str]]:
+    activation, whole = ("mlp_act", "mlp") if model.experts is None else ("moe_act", "moe")
+    sets = [["layernorm"], [activation], ["layernorm", activation], [whole], ["layernorm", whole]]
     if isinstance(model.attention, LatentAttention):
         sets += [["mla_up_proj"], ["layernorm", "mla_up_proj", activation]]
-    return sets
+    return [["core_attn"], *sets, ["core_attn", "layernorm", activation]] if scores else sets
 
 
 def virtual_stages(layers: int) -> tuple[int, ...]:

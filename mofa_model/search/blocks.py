@@ -16,19 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.estimate.exchange import traffic
-from mofa_model.estimate.footprint import host_bytes
 from mofa_model.estimate.resident import resident
 from mofa_model.placement import Stages, stages_of
 from mofa_model.search.axes import Axes, Shard
 from mofa_model.search.local import varied
 from mofa_model.search.rules import Given, Rows, shard_group
-from mofa_model.search.space import Features, Shapes
-from mofa_model.strategy import Sharding, Strategy
+from mofa_model.search.space import DEGREES, Features, Shapes
+from mofa_model.strategy import Schedule, Sharding, Strategy
 from mofa_model.units import Numeric
-
-BLOCK: Final = 4096
-"""Shapes in a block: with the states of a ZeRO level beside them, the temporaries of an equation stay in the cache."""
-DEGREES: Final = ("tp", "pp", "cp", "dp", "ep", "etp", "vpp", "mbs", "chunks")
 
 Array = NDArray[Any]
 
@@ -59,8 +54,6 @@ class Block:
     """Features that each row can have, [values, rows]."""
     stages: Stages
     """What lies where."""
-    members: Array
-    """Positions of the rows among all shapes."""
     overlaps: tuple[Overlap, ...]
     """Choices of overlap and graphs."""
     repeated: Array | int
@@ -76,7 +69,7 @@ class State:
     held: Array
     """Bytes that stay on the device, [states, kinds, rows]. [B]"""
     parked: Array | None
-    """Optimizer bytes of a device in the host, [kinds, states, rows]; None where no state has any. [B]"""
+    """Optimizer bytes of a node's devices in its host, [states, kinds, rows]; None where no state has any. [B]"""
     host: Array | None
     """Host memory of a node for them alone, [states, rows]. [B]"""
     collective: Array
@@ -105,30 +98,25 @@ class Work:
     """Their part of the raw index."""
 
 
-def blocks_of(axes: Axes, given: Given, shapes: Shapes, features: Features) -> Iterator[Block]:
-    """All rows, by schedule."""
-    schedules = [pipeline.schedule for pipeline in axes["pipeline"]]
-    for schedule in dict.fromkeys(schedules):
-        mine = np.array([one is schedule for one in schedules])[shapes.rows["pipeline"]]
-        members = np.flatnonzero(mine)
-        for first in range(0, len(members), BLOCK):
-            picked = members[first : first + BLOCK]
-            rows = {name: column[picked] for name, column in shapes.rows.items()}
-            layout = varied(Strategy(schedule=schedule), **{name: rows[name] for name in DEGREES})
-            allowed = {name: ok[:, picked] for name, ok in features.allowed.items()}
-            idle = {name: mask[picked] for name, mask in features.idle.items()}
-            overlaps = tuple(_overlaps(axes, allowed, idle))
-            repeated = sum((overlap.ok for overlap in overlaps), np.zeros(len(picked), dtype=np.int64))
-            yield Block(
-                layout=layout,
-                rows=rows,
-                index=shapes.index[picked],
-                allowed=allowed,
-                stages=stages_of(given.workload.model, layout, given.cluster.calibration.placement, 1),
-                members=picked,
-                overlaps=overlaps,
-                repeated=int(repeated[0]) if np.all(repeated == repeated[0]) else repeated,
-            )
+def block_of(
+    axes: Axes, given: Given, shapes: Shapes, features: Features, schedule: Schedule, members: Array
+) -> Block:
+    """Some shapes of one schedule."""
+    rows = {name: column[members] for name, column in shapes.rows.items()}
+    layout = varied(Strategy(schedule=schedule), **{name: rows[name] for name in DEGREES})
+    allowed = {name: ok[:, members] for name, ok in features.allowed.items()}
+    idle = {name: mask[members] for name, mask in features.idle.items()}
+    overlaps = tuple(_overlaps(axes, allowed, idle))
+    repeated = sum((overlap.ok for overlap in overlaps), np.zeros(len(members), dtype=np.int64))
+    return Block(
+        layout=layout,
+        rows=rows,
+        index=shapes.index[members],
+        allowed=allowed,
+        stages=stages_of(given.workload.model, layout, given.cluster.calibration.placement, 1),
+        overlaps=overlaps,
+        repeated=int(repeated[0]) if np.all(repeated == repeated[0]) else repeated,
+    )
 
 
 _OVERLAPS: Final = ("tensor_overlap", "expert_overlap", "graphs", "pipeline_overlap", "data_overlap")
@@ -172,12 +160,12 @@ def _state(axes: Axes, given: Given, block: Block, level: Sharding) -> State:
         replicas.append(_replicas(shard, group, block.rows))
     shape = stages.count.shape
     parks = any(np.any(held.parked) for held, _ in rows)
-    parked = np.moveaxis(_stacked([held.parked for held, _ in rows], shape), 1, 0).copy() if parks else None
+    parked = _stacked([held.parked * c.gpus_per_node for held, _ in rows], shape) if parks else None
     return State(
         level=base,
         held=_stacked([held.total for held, _ in rows], shape),
         parked=parked,
-        host=None if parked is None else np.asarray(host_bytes(c, parked, 0.0)),
+        host=None if parked is None else np.max(parked, axis=1),
         collective=_stacked([sent.collective for _, sent in rows], shape[1:]),
         optimizer=_stacked([sent.optimizer for _, sent in rows], shape[1:]),
         embedding=rows[0][1].embedding,

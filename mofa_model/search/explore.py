@@ -112,10 +112,16 @@ def search(question: Question, advance: Callable[[float], None] = lambda _: None
     first = question.problems[0]
     per_node = int(first.cluster.gpus_per_node)
     recipes = [p.workload.training.precision.name for p in question.problems]
-    full, bounds = constrained(
-        default_axes(first.workload.model, question.nodes, per_node, recipes, question.framework.module_sets),
-        question.constraints,
+    scores = bool(np.any(np.asarray(first.cluster.calibration.memory.score) > 0))
+    everything = default_axes(
+        first.workload.model,
+        question.nodes,
+        per_node,
+        recipes,
+        question.framework.module_sets,
+        scores=scores,
     )
+    full, bounds = constrained(everything, question.constraints)
     axes = question.framework.shortened(full)
     rejected = Counter({Reason.NOT_IN_FRAMEWORK: full.raw - axes.raw})
     found: dict[int, list[Candidate]] = {}
@@ -142,7 +148,7 @@ def search(question: Question, advance: Callable[[float], None] = lambda _: None
             part = share / len(shapes.index)
             over = price(axes, given, shapes, features, leaders, _scaled(advance, part))
             rejected += features.rejected + over
-            searched, pruned = searched + leaders.searched, pruned + features.pruned
+            searched, pruned = searched + leaders.searched, pruned + features.pruned + leaders.pruned
             found.setdefault(nodes, []).extend(_candidates(axes, here, nodes, leaders))
             if leaders.missed.index >= 0:
                 almost = _candidate(

@@ -1,7 +1,7 @@
 """What one device does, on the distinct local shapes: thousands of strategies share a few hundred of them.
 
 The time and the activations of a layer depend on the degrees that cut it up and on the features of its work, not on
-stages, data parallelism or sharding. Each kind of work is asked for once in a search and spread over the rows.
+stages, data parallelism or sharding. Each kind of work is asked for once and spread over the rows.
 """
 
 from __future__ import annotations
@@ -61,10 +61,11 @@ Stored = tuple[StoredLayer, StoredLayer | None]
 
 
 class Locals:
-    """The distinct local shapes of a search, and what was asked of them."""
+    """The distinct local shapes of some rows, and what was asked of them."""
 
-    def __init__(self, workload: Workload, cluster: Cluster, rows: Rows) -> None:
+    def __init__(self, workload: Workload, cluster: Cluster, table: Rows, members: Array) -> None:
         self._workload, self._cluster = workload, cluster
+        rows = {name: table[name][members] for name in ("ring", *LOCAL)}
         first, self.position = distinct([(~rows["ring"]).astype(float), *(rows[name] for name in LOCAL)])
         rings = rows["ring"][first]
         # `distinct` goes by the first column first: all rings stand before the others.
@@ -75,6 +76,12 @@ class Locals:
         )
         self._sizes = [int(np.count_nonzero(rings)), int(np.count_nonzero(~rings))]
         self._asked: dict[Hashable, Any] = {}
+
+    def of(self, some: slice) -> Locals:
+        """The same for some of the rows; what is asked of one is known to all."""
+        other = object.__new__(Locals)
+        other.__dict__ |= self.__dict__ | {"position": self.position[some]}
+        return other
 
     def times(self, work: Strategy) -> Times:
         """Times of layers and head under a kind of work, on every local shape."""

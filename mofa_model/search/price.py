@@ -15,17 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.estimate.exchange import exposed_time
-from mofa_model.estimate.footprint import host_bytes, room
-from mofa_model.estimate.live import Live, waiting, with_loss
+from mofa_model.estimate.footprint import room
+from mofa_model.estimate.live import waiting, with_loss
 from mofa_model.estimate.stage import stage_times
 from mofa_model.estimate.step import pipeline_times, step_terms
 from mofa_model.placement import Stages
 from mofa_model.search.axes import Axes
-from mofa_model.search.blocks import DEGREES, Block, State, Work, blocks_of, states_of, works_of
+from mofa_model.search.blocks import Block, State, Work, block_of, states_of, works_of
+from mofa_model.search.floor import parts_of
 from mofa_model.search.local import Locals, spread, varied
 from mofa_model.search.rank import Leaders
 from mofa_model.search.rules import Given
-from mofa_model.search.space import Features, Shapes
+from mofa_model.search.space import DEGREES, Features, Shapes
 from mofa_model.search.verdict import Reason
 from mofa_model.spec import Cluster
 from mofa_model.strategy import Sharding, Strategy
@@ -57,22 +58,41 @@ def price(
     leaders: Leaders,
     advance: Callable[[float], None] = lambda _: None,
 ) -> Counter[Reason]:
-    """Offers every strategy that fits to `leaders`; counts those that do not. `advance` hears of rows done."""
+    """Offers every strategy that fits to `leaders`; counts those that do not. `advance` hears of shapes done."""
     rejected = Counter[Reason]()
-    local = Locals(given.workload, given.cluster, shapes.rows)
-    for block in blocks_of(axes, given, shapes, features):
-        states = states_of(axes, given, block)
-        for work in works_of(axes, block):
-            fitting = _fitting(given, block, states, work, local, rejected)
-            leaders.searched += sum(_counted(fit.fits, block) for fit in fitting)
-            if not leaders.searched:
-                _remember_leanest(block, work, fitting, leaders)
-            wanted = [np.any(f.fits if f.near is None else f.fits | (f.near > 0), axis=0) for f in fitting]
-            columns = np.flatnonzero(np.logical_or.reduce(wanted))
-            if len(columns):
-                _time(given, block, fitting, work, local, columns, leaders)
-        advance(len(block.index))
+    parts = parts_of(axes, given, shapes, features)
+    # The first parts find a step time that most of the others cannot beat.
+    for phase in ([p for p in parts if p.first], [p for p in parts if not p.first]):
+        hopeful = [part.members[: part.hopeful(leaders.horizon)] for part in phase]
+        rows = np.concatenate([np.empty(0, dtype=np.int64), *hopeful])
+        local = Locals(given.workload, given.cluster, shapes.rows, rows) if len(rows) else None
+        done = 0
+        for part, members in zip(phase, hopeful, strict=True):
+            count = min(len(members), part.hopeful(leaders.horizon))
+            leaders.pruned += int(np.sum(features.legal[part.members[count:]]))
+            if count and local is not None:
+                block = block_of(axes, given, shapes, features, part.schedule, members[:count])
+                here = local.of(slice(done, done + count))
+                rejected += _price_block(axes, given, block, here, leaders)
+            done += len(members)
+            advance(len(part.members))
     return +rejected
+
+
+def _price_block(axes: Axes, given: Given, block: Block, local: Locals, leaders: Leaders) -> Counter[Reason]:
+    """Every kind of work of a block beside every state."""
+    rejected = Counter[Reason]()
+    states = states_of(axes, given, block)
+    for work in works_of(axes, block):
+        fitting = _fitting(given, block, states, work, local, rejected)
+        leaders.searched += sum(_counted(fit.fits, block) for fit in fitting)
+        if not leaders.searched:
+            _remember_leanest(block, work, fitting, leaders)
+        wanted = [np.any(f.fits if f.near is None else f.fits | (f.near > 0), axis=0) for f in fitting]
+        columns = np.flatnonzero(np.logical_or.reduce(wanted))
+        if len(columns):
+            _time(given, block, fitting, work, local, columns, leaders)
+    return rejected
 
 
 def _fitting(
@@ -81,21 +101,24 @@ def _fitting(
     """Memory of one kind of work beside every state."""
     w, c = given.workload, given.cluster
     limit = room(c)
-    kinds = spread(local.stored(work.strategy), local.position[block.members])
+    kinds = spread(local.stored(work.strategy), local.position)
     stored = waiting(w, work.strategy, block.stages, kinds)
-    moving: dict[bool, Live] = {}
+    # A node's host holds what its devices park, states and activations: `host_bytes`, kind by kind.
+    parked = np.broadcast_to(stored.parked * c.gpus_per_node, block.stages.count.shape)
+    moving: dict[bool, Array] = {}
     found = []
     for state in states:
         whole = state.level.sharding is Sharding.WEIGHTS  # the one level that the loss depends on
         if whole not in moving:
             s = varied(work.strategy, sharding=state.level.sharding)
-            moving[whole] = with_loss(w, c, s, block.stages, stored)
+            moving[whole] = np.asarray(with_loss(w, c, s, block.stages, stored).total)
         legal = state.ok & work.ok
-        peak = np.max(state.held + moving[whole].total, axis=1)
+        peak = _largest_sum(state.held, moving[whole])
         fits = legal & (peak <= limit)
-        near = legal & (peak <= limit * NEAR) & ~fits
+        near = (peak <= limit * NEAR) & legal
+        near ^= fits  # what fits is near as well
         rejected[Reason.OUT_OF_MEMORY] += _counted(legal, block) - _counted(fits, block)
-        host = _host(given, state, stored.parked)
+        host = _host(given, state, parked)
         if host is not None:
             roomy = host <= c.host.memory
             inside = fits & roomy
@@ -124,13 +147,28 @@ def _counted(mask: Array, block: Block) -> int:
     return int(np.count_nonzero(mask, axis=0) @ block.repeated)
 
 
-def _host(given: Given, state: State, activations: Any) -> Array | None:
-    """Host memory of a node, [states, rows] or [rows]; None where nothing is there. [B]"""
-    if not np.any(activations):
+def _host(given: Given, state: State, parked: Array) -> Array | None:
+    """Host memory of a node, [states, rows] or [rows]; None where all have room. [B]"""
+    memory = given.cluster.host.memory
+    if not parked.any():
         return state.host
-    if state.parked is None:
-        return np.asarray(host_bytes(given.cluster, 0.0, activations))
-    return np.asarray(host_bytes(given.cluster, state.parked, activations[:, None, :]))
+    alone: Array = np.max(parked, axis=0)
+    if state.parked is None or state.host is None:
+        return alone
+    if float(alone.max()) + float(state.host.max()) <= 0.999 * memory:
+        return None
+    return _largest_sum(state.parked, parked)
+
+
+def _largest_sum(held: Array, moving: Array) -> Array:
+    """The fullest kind of stage, from [states, kinds, rows] and [kinds, rows]: max over kinds of their sum. [B]"""
+    kinds = held.shape[1]
+    peak: Array = held[:, 0] + moving[0]
+    room_for_sum = np.empty_like(peak)
+    for k in range(1, kinds):
+        np.add(held[:, k], moving[k], out=room_for_sum)
+        np.maximum(peak, room_for_sum, out=peak)
+    return peak
 
 
 def _time(
@@ -144,9 +182,11 @@ def _time(
 ) -> None:
     """Step times of the columns in which something fits, under every choice of overlap."""
     w, c = given.workload, given.cluster
-    stages = Stages(*(np.take(getattr(block.stages, name), columns, axis=-1) for name in _STAGES))
-    picked = varied(work.strategy, **{name: getattr(block.layout, name)[columns] for name in DEGREES})
-    m, position = block.rows["micro_batches"][columns], local.position[block.members[columns]]
+    stages, picked = block.stages, work.strategy
+    if len(columns) < len(block.index):
+        stages = Stages(*(np.take(getattr(stages, name), columns, axis=-1) for name in _STAGES))
+        picked = varied(picked, **{name: getattr(picked, name)[columns] for name in DEGREES})
+    m, position = block.rows["micro_batches"][columns], local.position[columns]
     for overlap in block.overlaps:
         s = varied(picked, **overlap.flags)
         stage = stage_times(w, c, s, stages, *spread(local.times(s), position))

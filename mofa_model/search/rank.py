@@ -70,6 +70,8 @@ class Leaders:
     """Least bytes on the fullest device of what did not fit, while nothing does, and its raw index."""
     searched: int = 0
     """Strategies that fit."""
+    pruned: int = 0
+    """Strategies of shapes that cannot be among the best."""
     missed: Missed = field(default_factory=lambda: Missed(np.inf, -1, 0.0))
     """The fastest that did not fit by a little."""
     cut: float = np.inf

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from mofa_model.search.rules import Given, Mask, Rows
 from mofa_model.search.verdict import Reason
 from mofa_model.strategy import Strategy
 from mofa_model.units import Numeric
+
+DEGREES: Final = ("tp", "pp", "cp", "dp", "ep", "etp", "vpp", "mbs", "chunks")
+"""Columns that are degrees of a `Strategy`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,8 @@ class Features:
     """Raw strategies dropped here."""
     pruned: int
     """Raw strategies left out because another one is proved to be at least as good."""
-    legal: int
-    """Strategies left, whose memory and time are to be computed."""
+    legal: NDArray[np.int64]
+    """Strategies left of each shape, whose memory and time are to be computed, [rows]."""
 
 
 def shapes_of(axes: Axes, given: Given, nodes: int) -> Shapes:
@@ -142,7 +145,7 @@ def features_of(axes: Axes, given: Given, shapes: Shapes) -> Features:
             ok[values.index(False)] &= ~worse
         alive = alive * np.sum(ok, axis=0)
         allowed[axis] = ok
-    return Features(allowed, idle, rejected, pruned, int(np.sum(alive)))
+    return Features(allowed, idle, rejected, pruned, alive)
 
 
 def _count(rejected: Counter[Reason], reason: Reason, alive: NDArray[np.int64], bad: Mask, left: int) -> None:

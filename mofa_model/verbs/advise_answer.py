@@ -219,7 +219,7 @@ def _counts(advice: Advice) -> Table:
     c = advice.counts
     rows: list[tuple[Cell, ...]] = [
         ("searched", c.searched, "legal strategies that fit, each one priced"),
-        ("pruned", c.pruned, "without overlap, proved to be never faster than with it"),
+        ("pruned", c.pruned, "proved to be no better: overlap left off, or too much work whatever the rest"),
         *((name, count, MEANING[Reason(name)]) for name, count in advice.rejected.items()),
         ("all", c.raw, "combinations of the axis values"),
     ]

@@ -1,0 +1,105 @@
+"""A step time that no strategy of a shape can beat, and the order in which shapes are priced.
+
+Shapes are priced by rising floor, so that good strategies are found at once; a shape whose floor lies above all that is
+worth looking at is left out with everything beside it. That loses nothing:
+
+    recomputation and offload only add to a micro-batch's work     their work is left out of the floor
+    sharding and placement only add to the step                    traffic and update are left out
+    m micro-batches take the slowest device m C; 1F1B, interleaved or not, fills and drains on top: (S - C) / v
+
+with C the slowest device's time for a micro-batch and S the sum over devices. Overlap and graphs are taken at their best.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.estimate.stage import stage_times
+from mofa_model.placement import stages_of
+from mofa_model.search.axes import Axes
+from mofa_model.search.local import Locals, spread, varied
+from mofa_model.search.rules import Given, dominated
+from mofa_model.search.space import DEGREES, Features, Shapes
+from mofa_model.strategy import Schedule, Strategy
+
+BLOCK: Final = 2048
+"""Shapes in a block: with the states of a ZeRO level beside them, the temporaries of an equation stay in the cache."""
+FIRST: Final = 512
+"""Shapes in the first block of a schedule: enough to find a step time that most others cannot beat."""
+SLACK: Final = 1.0 - 1e-9
+"""Rounding that a floor may be too high by."""
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Shapes of one schedule, by rising floor."""
+
+    schedule: Schedule
+    """Their schedule."""
+    members: Array
+    """Their positions."""
+    floors: Array
+    """Step times that they cannot beat. [s]"""
+    first: bool
+    """Whether these are the lowest of their schedule."""
+
+    def hopeful(self, horizon: float) -> int:
+        """How many can still beat a step time, counted from the first."""
+        return int(np.searchsorted(self.floors, horizon, side="right"))
+
+
+def parts_of(axes: Axes, given: Given, shapes: Shapes, features: Features) -> list[Part]:
+    """All shapes in parts of one schedule each; the parts with the lowest floors come first."""
+    schedules = [pipeline.schedule for pipeline in axes["pipeline"]]
+    parts: list[Part] = []
+    local = Locals(given.workload, given.cluster, shapes.rows, np.arange(len(shapes.index)))
+    for schedule in dict.fromkeys(schedules):
+        mine = np.array([one is schedule for one in schedules])[shapes.rows["pipeline"]]
+        members = np.flatnonzero(mine)
+        if not len(members):
+            continue
+        lowest = _floors(axes, given, shapes, features, local, schedule, members)
+        rising = np.argsort(lowest, kind="stable")
+        cuts = [FIRST, *range(FIRST + BLOCK, len(members), BLOCK)]
+        pieces = np.split(rising, [cut for cut in cuts if cut < len(members)])
+        parts += [Part(schedule, members[some], lowest[some], at == 0) for at, some in enumerate(pieces)]
+    return sorted(parts, key=lambda part: float(part.floors[0]))
+
+
+def _floors(
+    axes: Axes,
+    given: Given,
+    shapes: Shapes,
+    features: Features,
+    local: Locals,
+    schedule: Schedule,
+    members: Array,
+) -> Array:
+    """The floor of every member, the least over sequence parallelism, overlap and graphs. [s]"""
+    w, c, rows = given.workload, given.cluster, shapes.rows
+    layout = varied(Strategy(schedule=schedule), **{name: rows[name][members] for name in DEGREES})
+    stages = stages_of(w.model, layout, c.calibration.placement, 1)
+    m, virtual, position = rows["micro_batches"][members], rows["vpp"][members], local.position[members]
+    choices = [_best(axes, given, name) for name in ("tensor_overlap", "expert_overlap", "graphs")]
+    lowest = np.full(len(members), np.inf)
+    for (at, sp), *flags in product(enumerate(axes["sp"]), *choices):
+        tensor, expert, graphs = flags
+        s = varied(layout, sequence_parallel=sp, tensor_overlap=tensor, expert_overlap=expert, graphs=graphs)
+        stage = stage_times(w, c, s, stages, *spread(local.times(s), position))
+        time = m * stage.slowest
+        if schedule in {Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED}:
+            time = time + (stage.all_stages - stage.slowest) / virtual
+        lowest = np.minimum(lowest, np.where(features.allowed["sp"][at][members], time, np.inf))
+    return lowest * SLACK
+
+
+def _best(axes: Axes, given: Given, name: str) -> tuple[Any, ...]:
+    """Values of an axis of overlap that the least time can have."""
+    return (True,) if dominated(name, given.cluster) and True in axes[name] else tuple(axes[name])
