@@ -32,7 +32,7 @@ def tensor_exposed(comm: Seconds, gemm: Seconds, tail: Ratio) -> Seconds:
     >>> float(tensor_exposed(2.0, 10.0, 0.25))
     0.5
     """
-    return exposed(comm, (1.0 - tail) * gemm, tail)
+    return exposed(comm, np.maximum(0.0, 1.0 - tail) * gemm, tail)
 
 
 def context_exposed(comm: Seconds, attention: Seconds, ranks: Count, tail: Ratio) -> Seconds:
