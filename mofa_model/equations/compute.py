@@ -160,9 +160,7 @@ def host_update_time(
     return parameters * (gradient / link + weight / link + 1.0 / processor_rate)
 
 
-def model_flops_utilisation(
-    flops: Flop, step: Seconds, devices: Count, peak: FlopPerSecond
-) -> Ratio:
+def model_flops_utilisation(flops: Flop, step: Seconds, devices: Count, peak: FlopPerSecond) -> Ratio:
     """Share of the peak that the model's own FLOPs make of the step, Eq. (15) over N P_peak. [1]
 
     >>> model_flops_utilisation(4e17, 10.0, 100, 1e15)

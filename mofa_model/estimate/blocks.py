@@ -62,7 +62,13 @@ class Part:
 
 
 def gemm(
-    workload: Workload, cluster: Cluster, rate: FlopPerSecond, m: Count, n: Count, k: Count, penalty: Ratio = 1.0
+    workload: Workload,
+    cluster: Cluster,
+    rate: FlopPerSecond,
+    m: Count,
+    n: Count,
+    k: Count,
+    penalty: Ratio = 1.0,
 ) -> Seconds:
     """One matrix product at this device's constants. [s]"""
     c = cluster.calibration.compute
@@ -81,6 +87,7 @@ def gemm(
 
 
 def attention_part(workload: Workload, cluster: Cluster, strategy: Strategy, rates: Rates) -> Part:
+    """Projections and core of attention, with the norm before them."""
     model, c = workload.model, cluster.calibration.compute
     tokens, t, h = tokens_per_rank(workload, strategy), strategy.tp, model.hidden
     a = model.attention
@@ -104,7 +111,9 @@ def attention_part(workload: Workload, cluster: Cluster, strategy: Strategy, rat
         )
         widths: Numeric = a.nope_dim + a.rope_dim + a.value_dim
     else:
-        linear = product((a.heads + 2 * a.kv_heads) * a.head_dim / t, h) + product(h, a.heads * a.head_dim / t)
+        linear = product((a.heads + 2 * a.kv_heads) * a.head_dim / t, h) + product(
+            h, a.heads * a.head_dim / t
+        )
         widths, window, share = 2 * a.head_dim, a.window, a.windowed_share
     core = compute.attention_time(
         tokens,
@@ -132,6 +141,7 @@ def attention_part(workload: Workload, cluster: Cluster, strategy: Strategy, rat
 
 
 def ffn_part(workload: Workload, cluster: Cluster, strategy: Strategy, rates: Rates, width: Count) -> Part:
+    """A feed-forward block that every token passes; nothing where its width is zero."""
     model, c = workload.model, cluster.calibration.compute
     tokens, t, h = tokens_per_rank(workload, strategy), strategy.tp, model.hidden
     gates, passes = (2.0, GATED_PASSES) if model.gated else (1.0, PLAIN_PASSES)
@@ -186,9 +196,7 @@ def expert_part(workload: Workload, cluster: Cluster, strategy: Strategy, rates:
         elementwise=shared.elementwise + compute.elementwise_time(traffic, rates.memory),
         collectives=shared.collectives,
         all_to_all=exchange,
-        parameters=shared.parameters
-        + h * e.count
-        + local * parameters.expert_parameters(model) / s.etp,
+        parameters=shared.parameters + h * e.count + local * parameters.expert_parameters(model) / s.etp,
     )
 
 

@@ -109,7 +109,11 @@ def _layer(
     beside = 0.5 * (3.0 * linear + (1.0 + c.attention_backward) * core + 3.0 * elementwise)
     expert = overlap.expert_exposed(dispatch, beside * float(s.expert_overlap), expert_tail)
 
-    accumulate = (first.parameters + second.parameters) * (2.0 * precision.gradient + precision.activation) / rates.memory
+    accumulate = (
+        (first.parameters + second.parameters)
+        * (2.0 * precision.gradient + precision.activation)
+        / rates.memory
+    )
     busy = 2.0 * linear + c.attention_backward * core + 2.0 * elementwise + accumulate
     hidden = sent_backward - tensor_backward + dispatch - expert
     busy = overlap.slowed(busy, hidden, k.slow_down)
@@ -171,7 +175,9 @@ def _recomputed(strategy: Strategy, modules: dict[str, Seconds], everything: Sec
         return everything
     if strategy.recompute is Recompute.SELECTIVE:
         # Modules may contain each other; nothing is computed more than once again.
-        return np.minimum(sum((modules[name] for name in sorted(strategy.recompute_modules)), 0.0), everything)
+        return np.minimum(
+            sum((modules[name] for name in sorted(strategy.recompute_modules)), 0.0), everything
+        )
     return 0.0
 
 

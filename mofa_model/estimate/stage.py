@@ -97,7 +97,10 @@ def head_time(workload: Workload, cluster: Cluster, strategy: Strategy) -> HeadT
         linear=3.0 * gemm(workload, cluster, rates.head, tokens, model.vocabulary / t, model.hidden),
         logits=compute.elementwise_time(tokens * (model.vocabulary / t) * c.logit_traffic, rates.memory),
         tensor=4.0 * message * tail,
-        accumulate=(model.vocabulary / t) * model.hidden * (2.0 * precision.gradient + precision.activation) / rates.memory,
+        accumulate=(model.vocabulary / t)
+        * model.hidden
+        * (2.0 * precision.gradient + precision.activation)
+        / rates.memory,
     )
 
 
@@ -139,7 +142,9 @@ def stage_times(
     weight = stages.dense_layers * plain.weight
     launch = stages.dense_layers * dense_launch
     if experts is not None:
-        device = device + stages.expert_layers * (experts.forward + experts.backward + again * experts.recompute)
+        device = device + stages.expert_layers * (
+            experts.forward + experts.backward + again * experts.recompute
+        )
         forward = forward + stages.expert_layers * experts.forward
         weight = weight + stages.expert_layers * experts.weight
         launch = launch + stages.expert_layers * expert_launch
@@ -150,7 +155,9 @@ def stage_times(
     launch = launch + stages.head * (head_launch + modules * (deep_launch + head_launch))
 
     crosses = np.asarray(s.tp) > cluster.gpus_per_node
-    total = host.serialised(device, launch, overlap.smooth_max(device, launch), np.where(crosses, c.serial, 0.0))
+    total = host.serialised(
+        device, launch, overlap.smooth_max(device, launch), np.where(crosses, c.serial, 0.0)
+    )
     total = np.where(stages.count > 0, total + c.micro_batch, 0.0)
     slowest = np.max(total, axis=0) if s.schedule is not Schedule.DUALPIPE else _slowest_pair(total, stages)
     all_stages = sum(stages.count[k] * total[k] for k in range(len(stages.count)))

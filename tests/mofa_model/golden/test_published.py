@@ -14,11 +14,11 @@ from mofa_model import presets
 from mofa_model.equations.parameters import training_flops_per_token
 from mofa_model.estimate import estimate
 from mofa_model.estimate.step import utilisation
-from mofa_model.spec import Calibration, MemoryConstants, Training, Workload
+from mofa_model.spec import Calibration, Training, Workload
 from mofa_model.strategy import Recompute, Schedule, Sharding, Strategy
 from mofa_model.units import HOUR
 from mofa_model.validate.cases import load
-from mofa_model.validate.steps import predict, scored
+from mofa_model.validate.steps import predict, scored, shipped
 
 DATA = Path(__file__).parents[2] / "data" / "cases" / "throughput.json"
 WITHIN = 0.15
@@ -137,5 +137,5 @@ def test_a_layer_of_the_22b_model_takes_its_measured_time(row):
 @pytest.mark.parametrize("row", measured("activation_ratio"))
 def test_activations_of_a_layer_have_their_published_ratio(row):
     """Korthikanti et al. 2022, Figure 7. What a stack stores beside the bare tensors is not counted with an input alone."""
-    scale = MemoryConstants().activation_scale if row.figure.basis == "full" else 1.0
+    scale = shipped(row.case.key).memory.activation_scale if row.figure.basis == "full" else 1.0
     assert scale * row.predicted / row.figure.value == pytest.approx(1.0, abs=0.012)
