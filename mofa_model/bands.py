@@ -63,11 +63,17 @@ def _band(quantity: str, stack: str, device: str, gpus: Count) -> Band:
         band, basis = shipped["new-device"], "new device"
     else:
         band, basis = narrowest[-1], "known"
-    return _widened(band, shipped["scale"], basis, gpus, _largest(narrowest))
+    relatives = [
+        table["stack"][kin]
+        for table in tables
+        for kin in presets.family(name)
+        if kin in table.get("stack", {})
+    ]
+    return _widened(band, shipped["scale"], basis, gpus, _largest(relatives))
 
 
 def _largest(known: list[Mapping[str, Any]]) -> float:
-    """Most GPUs of a run that a stack's constants saw; 0 where there is none. [1]"""
+    """Most GPUs of a run that a stack or a relative of it saw, which share what grows with scale; 0 = none. [1]"""
     return max((float(band.get("largest", 0)) for band in known), default=0.0)
 
 

@@ -118,6 +118,23 @@ def stack(name: str) -> Stack:
 
 
 @cache
+def family(name: str) -> frozenset[str]:
+    """A stack and all that stand on the same one: they share what is not the stack's own.
+
+    >>> sorted(family("nemo"))
+    ['megatron-bridge', 'megatron-core', 'nemo']
+    """
+    roots = {other: _root(other) for other in entries.names("stacks")}
+    return frozenset(other for other, root in roots.items() if root == roots[name])
+
+
+def _root(name: str) -> str:
+    while above := _stack(name).like:
+        name = above
+    return name
+
+
+@cache
 def _model(name: str) -> Transformer:
     given = entries.facts(entries.entry("models", name))
     latent = given.pop("latent_attention", None)

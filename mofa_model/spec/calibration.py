@@ -173,7 +173,7 @@ class OverlapConstants:
 class MemoryConstants:
     """What a stack keeps in device memory beyond the bare tensors."""
 
-    activation_scale: Ratio = 1.05
+    activation_scale: Ratio = 1.0
     """Measured over ideal stored activations of a layer. [1]"""
     low_precision_input: Ratio = 0.5
     """Width of what FP8 and FP4 GEMMs keep of their inputs, over the activation width; 1 = the wide tensor is kept. [1]"""

@@ -78,7 +78,9 @@ class Experts:
 
     def __post_init__(self) -> None:
         whole(experts=self.count, top_k=self.top_k, expert_width=self.width)
-        not_negative(shared_width=self.shared_width, dense_layers=self.dense_layers, node_limit=self.node_limit)
+        not_negative(
+            shared_width=self.shared_width, dense_layers=self.dense_layers, node_limit=self.node_limit
+        )
         if np.any(np.asarray(self.top_k) > self.count):
             raise BadValue("top_k", self.top_k, f"it cannot exceed the number of experts ({self.count})")
         if not np.all(np.isfinite(self.imbalance) & (np.asarray(self.imbalance) >= 1)):
