@@ -107,7 +107,8 @@ def axes_of(*described: Any) -> int:
     for item in described:
         if isinstance(item, np.ndarray) and item.ndim:
             return 1
-        if is_dataclass(item) and axes_of(*(getattr(item, name) for name in _names(type(item)))):
+        kind: Any = type(item)
+        if is_dataclass(kind) and axes_of(*(getattr(item, name) for name in _names(kind))):
             return 1
     return 0
 
