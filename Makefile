@@ -29,9 +29,9 @@ $(STAMP): requirements/dev.txt pyproject.toml
 lock: $(STAMP) ## make requirements/*.txt anew from pyproject.toml
 	$(BIN)/python tools/lock.py
 
-demo: $(STAMP) ## one strategy of Llama 3.1 405B, explained
-	$(BIN)/mofa explain --model llama3.1-405b --gpu h100-sxm --gpus 16384 --global-batch 2048 --seq 8192 \
-	    --strategy tp=8,pp=16,dp=128,mbs=1
+demo: $(STAMP) ## Llama 3.1 405B on a cluster that fails: manifest, alternatives, checkpoints, two pictures
+	$(BIN)/mofa annotate examples/llama3-405b.yaml
+	$(BIN)/mofa advise examples/llama3-405b.yaml --plots build/demo
 
 test: $(STAMP) ## every test that needs no container engine
 	$(PYTEST) -n $(JOBS)

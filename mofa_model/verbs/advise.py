@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -56,6 +57,9 @@ def configure(parser: ArgumentParser) -> None:
         "--launch", metavar="TRAINER", help="print the arguments for megatron, torchtitan, nemo or deepspeed"
     )
     ask.add_argument(
+        "--plots", metavar="FOLDER", help="draw step.svg and ettr.svg, where the time goes, into a folder"
+    )
+    ask.add_argument(
         "--constraint",
         action="append",
         default=[],
@@ -92,7 +96,11 @@ def run(arguments: Namespace) -> int:
     from mofa_model.advice import Status, advise
     from mofa_model.verbs import advise_answer
 
+    if arguments.plots:
+        from mofa_model.verbs import advise_pictures
     request = _from_manifest(arguments) if arguments.file else _from_flags(arguments)
+    if arguments.plots:
+        advise_pictures.prepare(arguments.plots)
     with output.progress("searching", total=1.0) as advance:
         advice = advise(request, advance)
     launch = None
@@ -102,6 +110,9 @@ def run(arguments: Namespace) -> int:
         launch = launch_of(request, advice, arguments.launch)
     document = advise_answer.document(advice, launch)
     output.emit(arguments.output, advise_answer.tables(advice, launch), document=document)
+    if arguments.plots:
+        for path in advise_pictures.draw(request, advice, arguments.plots):
+            sys.stderr.write(f"drawn: {path}\n")
     if advice.status is Status.NO_RECOMMENDATION:
         raise NoFeasibleStrategy(advice.explanation)
     return 0

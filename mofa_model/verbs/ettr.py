@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from dataclasses import replace
 from typing import Any, Final
 
-from mofa_model import output, units
+from mofa_model import output, plots, units
 from mofa_model.errors import BadValue
 from mofa_model.tables import Column, Table
 from mofa_model.verbs import job_options
@@ -97,8 +97,8 @@ def _check(arguments: Namespace) -> None:
         raise BadValue("--deadline", arguments.deadline, "give --total-steps with it")
     if arguments.total_steps is not None and not 1 <= arguments.total_steps <= 1e15:
         raise BadValue("--total-steps", arguments.total_steps, "give steps of the run, one or more")
-    if arguments.plot and not arguments.plot.endswith((".svg", ".png")):
-        raise BadValue("--plot", arguments.plot, "give a file name that ends in .svg or .png")
+    if arguments.plot:
+        plots.check("--plot", arguments.plot)
 
 
 def _every(text: str | None, tiers: int) -> tuple[int, ...] | None:

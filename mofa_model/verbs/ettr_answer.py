@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from mofa_model import units
-from mofa_model.errors import BadValue, MofaError
+from mofa_model import plots, units
+from mofa_model.errors import BadValue
 from mofa_model.reliability import (
     budget,
     deadline,
@@ -89,32 +89,9 @@ def curve(job: Job, steps: int, every: tuple[int, ...], count: int, level: float
 
 def plot(job: Job, told: dict[str, Any], path: str) -> None:
     """Draw the curve, its band, the paper's form and the interval to an SVG or PNG file."""
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise MofaError("--plot needs matplotlib: install mofa-advisor[plot]") from None
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
     steps, every = told["interval"]["steps"], tuple(told["interval"]["every"])
     points = told["curve"] or curve(job, steps, every, 25 if len(job.blocking) > 1 else 121, told["level"])
-    at = [point["seconds"] for point in points]
-    figure, axes = plt.subplots(figsize=(7.0, 4.2), layout="constrained")
-    lower, upper = ([100 * point[end] for point in points] for end in ("lower", "upper"))
-    axes.fill_between(at, lower, upper, alpha=0.2, color="#2563eb", lw=0)
-    axes.plot(at, [100 * p["ettr"] for p in points], color="#2563eb", label="exact, with the rate's band")
-    axes.plot(at, [100 * p["paper"] for p in points], color="#b45309", ls="--", label="paper's closed form")
-    axes.axvline(told["interval"]["seconds"], color="#6b7280", lw=1, ls=":", label=f"{steps} steps")
-    axes.set(xscale="log", xlabel="work between saves [s]", ylabel="effective training time [%]")
-    axes.set_ylim(bottom=max(0.0, min(100 * p["lower"] for p in points) - 2))
-    axes.legend(frameon=False)
-    axes.grid(alpha=0.2)
-    try:
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.endswith(".svg") else None)
-    except OSError as error:
-        raise BadValue("--plot", path, f"cannot be written: {error.strerror}") from error
-    finally:
-        plt.close(figure)
+    plots.ettr_curve(path, points, steps, told["interval"]["seconds"])
 
 
 def _paper(job: Job, steps: int) -> dict[str, Any]:

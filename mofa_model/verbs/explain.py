@@ -5,7 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from typing import Final
 
-from mofa_model import output
+from mofa_model import output, plots
+from mofa_model.tables import broken
 from mofa_model.verbs import problem_options
 
 _EXAMPLES: Final = """\
@@ -29,20 +30,27 @@ def configure(parser: ArgumentParser) -> None:
         metavar="TEXT",
         help="tp=8,pp=4,… or a trainer's flags; dp follows from the devices",
     )
+    parser.add_argument("--plot", metavar="FILE", help="draw the terms of the step to FILE.svg or FILE.png")
     problem_options.add_options(parser)
     output.add_options(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Explain one strategy; one that does not fit is explained as well."""
+    from mofa_model.advice.reasons import NAMES
     from mofa_model.explain import explain
     from mofa_model.launch import read_layout
 
+    if arguments.plot:
+        plots.check("--plot", arguments.plot)
     problem = problem_options.problems_of(arguments)[0]
     model = problem.workload.model
     strategy = read_layout(
         arguments.strategy, int(problem.cluster.gpus), layers=int(model.layers), field="--strategy"
     )
     told = explain(problem.workload, problem.cluster, strategy)
+    if arguments.plot:
+        terms = {NAMES[name]: term["seconds"] for name, term in told.document["step"].items()}
+        plots.step_terms(arguments.plot, {"": terms}, "\n".join(broken(told.document["strategy"], 90)))
     output.emit(arguments.output, told.tables, document=told.document)
     return 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from mofa_model import files, output
+from mofa_model import output, plots
 from mofa_model.errors import BadValue, InputError, NoFeasibleStrategy, SourceUnreachable
 from mofa_model.tables import Column, Table
 from mofa_model.verbs import problem_options
@@ -98,8 +98,10 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Answer at every point; 3 where no point has an answer."""
     varied = [parse_vary(text) for text in arguments.vary]
-    if arguments.plot and arguments.y not in _FIGURES:
+    if arguments.y not in _FIGURES:
         raise BadValue("--y", arguments.y, f"one of {', '.join(_FIGURES)}")
+    if arguments.plot:
+        plots.check("--plot", arguments.plot)
     points = points_of(varied)
     given = {
         key: value for key, value in vars(arguments).items() if key not in {"vary", "plot", "y", "output"}
@@ -176,37 +178,14 @@ def _table(names: Sequence[str], rows: Sequence[Row]) -> Table:
 
 def _plot(path: str, names: Sequence[str], rows: Sequence[Row], figure: str) -> None:
     """One line for each combination of the fields after the first."""
-    import io
-
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError("--plot: matplotlib is not installed; pip install 'mofa-advisor[plot]'") from None
-    form = path.rpartition(".")[2].lower()
-    if form not in {"svg", "png"}:
-        raise BadValue("--plot", path, "end the name in .svg or .png")
-    lines: dict[tuple[Any, ...], list[tuple[Any, float]]] = {}
+    drawn: dict[str, list[tuple[Any, float]]] = {}
     for row in rows:
         if isinstance(row.get(figure), int | float):
-            lines.setdefault(tuple(row[name] for name in names[1:]), []).append(
-                (_number(row[names[0]]), row[figure])
-            )
-    drawing = Figure(figsize=(7, 4.5), layout="constrained")
-    axis = drawing.subplots()
-    for key, line in lines.items():
-        label = ", ".join(f"{name} {value}" for name, value in zip(names[1:], key, strict=True))
-        axis.plot(*zip(*line, strict=True), marker="o", label=label or None)
-    numbers = [x for line in lines.values() for x, _ in line if isinstance(x, float)]
-    if len(numbers) > 2 and min(numbers) > 0 and max(numbers) / min(numbers) > 20:
-        axis.set_xscale("log", base=2)
-    axis.set_xlabel(names[0])
-    axis.set_ylabel(_FIGURES[figure].name)
-    axis.grid(visible=True, alpha=0.3)
-    if len(names) > 1:
-        axis.legend()
-    picture = io.BytesIO()
-    drawing.savefig(picture, format=form, metadata={"Date": None} if form == "svg" else None)
-    files.write_bytes(path, picture.getvalue())
+            label = ", ".join(f"{name} {row[name]}" for name in names[1:])
+            drawn.setdefault(label, []).append((_number(row[names[0]]), row[figure]))
+    column = _FIGURES[figure]
+    unit = f" [{column.unit}]" if column.unit in {"s", "B"} else ""
+    plots.lines(path, drawn, x=names[0].replace("_", " "), y=column.name + unit, percent=column.unit == "%")
 
 
 def _number(text: Any) -> Any:
