@@ -1,0 +1,114 @@
+"""Constraints as people write them, and what trainers can run."""
+
+from __future__ import annotations
+
+import pytest
+
+from mofa_model.errors import BadValue, UnknownName
+from mofa_model.presets import cluster, model, precision
+from mofa_model.search import Problem, Question, framework, frameworks, parse_constraint, search
+from mofa_model.search.axes import IN_NODE, Context, Pipeline, Shard, default_axes, node_counts
+from mofa_model.search.constraints import constrained
+from mofa_model.spec import Training, Workload
+from mofa_model.strategy import ContextMode, Recompute, Schedule, Sharding
+
+AXES = default_axes(model("llama3-8b"), [8], 8)
+
+
+def left(*texts):
+    return constrained(AXES, [parse_constraint(text) for text in texts])
+
+
+def test_a_list_fixes_an_axis_and_may_name_values_that_are_not_tried_otherwise():
+    assert left("mbs=3,5")[0]["mbs"] == (3, 5)
+    assert left("pp=4")[0]["pp"] == (4,)
+
+
+def test_a_bound_keeps_the_values_inside():
+    assert left("tp<=4")[0]["tp"] == (1, 2, 4)
+    assert left("mbs=4..16")[0]["mbs"] == (4, 8, 16)
+
+
+def test_composite_axes_are_narrowed_by_each_of_their_parts():
+    assert left("vpp=1,7", "schedule=1f1b,interleaved")[0]["pipeline"] == (
+        Pipeline(Schedule.ONE_F_ONE_B, 1),
+        Pipeline(Schedule.INTERLEAVED, 7),
+    )
+    assert left("cp=1,4", "cp-mode=a2a")[0]["context"] == (
+        Context(ContextMode.RING, 1),
+        Context(ContextMode.ALL_TO_ALL, 4),
+    )
+    assert left("sharding=distributed@all,zero3@node")[0]["sharding"] == (
+        Shard(Sharding.OPTIMIZER, 0),
+        Shard(Sharding.WEIGHTS, IN_NODE),
+    )
+
+
+def test_recomputation_is_fixed_in_the_words_of_a_strategy():
+    chosen = left("recompute=selective:core_attn+mlp,full:3")[0]["recompute"]
+    assert [(one.mode, one.layers) for one in chosen] == [(Recompute.SELECTIVE, 0), (Recompute.FULL, 3)]
+    assert chosen[0].modules == {"core_attn", "mlp"}
+
+
+def test_a_number_that_follows_is_bounded():
+    assert left("dp>=8", "dp<=64")[1] == {"dp": (8.0, 64.0)}
+
+
+@pytest.mark.parametrize(
+    "text", ["tp", "tp=", "tp=0", "tp=eight", "mbs<=x", "schedule<=1f1b", "offload=maybe", "", "x" * 500]
+)
+def test_a_constraint_that_cannot_be_is_refused_by_name(text):
+    with pytest.raises((BadValue, UnknownName), match="constraint"):
+        left(text)
+
+
+def test_a_constraint_that_leaves_nothing_is_refused_with_what_there_is():
+    with pytest.raises(BadValue, match="there are"):
+        left("mbs>=1000")
+
+
+def test_every_trainer_is_known_by_its_names_and_shortens_axes():
+    whole = AXES.raw
+    for name in frameworks():
+        shortened = framework(name).shortened(AXES)
+        assert 0 < shortened.raw <= whole
+        assert framework(name).given["source"]
+    assert framework("Megatron-Core").name == "megatron"
+    with pytest.raises(UnknownName, match="framework"):
+        framework("megatro")
+
+
+def test_deepspeed_shards_gradients_only_without_pipeline():
+    training = Training(sequence=2048, global_batch=64, precision=precision("bf16"))
+    problem = Problem(
+        workload=Workload(model=model("llama3-8b"), training=training),
+        cluster=cluster("a100", 16, stack="deepspeed"),
+    )
+    found = search(Question(problems=(problem,), nodes=(2,), framework=framework("deepspeed"), keep=10**6))
+    strategies = [one.strategy for one in found.best[2]]
+    assert {s.sharding for s in strategies if s.pp == 1} == set(Sharding)
+    assert {s.sharding for s in strategies if s.pp > 1} <= {Sharding.NONE, Sharding.OPTIMIZER}
+
+
+@pytest.mark.parametrize(
+    "name, gpu, nodes, batch, sequence, text",
+    [
+        ("llama3.1-405b", "h100", 2048, 2048, 8192, ("tp=8", "pp=16", "cp=1", "dp=128", "mbs=1")),
+        ("deepseek-v3", "h800", 256, 15360, 4096, ("tp=1", "pp=16", "ep=64", "schedule=dualpipe", "mbs=1")),
+    ],
+)
+def test_published_layouts_are_legal_and_fit(name, gpu, nodes, batch, sequence, text):
+    training = Training(sequence=sequence, global_batch=batch, precision=precision("bf16"))
+    problem = Problem(
+        workload=Workload(model=model(name), training=training), cluster=cluster(gpu, nodes * 8)
+    )
+    found = search(
+        Question(
+            problems=(problem,), nodes=(nodes,), constraints=tuple(parse_constraint(t) for t in text), keep=3
+        )
+    )
+    assert found.searched > 0
+
+
+def test_node_counts_below_a_maximum_are_powers_of_two_and_three_times_those():
+    assert node_counts(100) == (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 100)

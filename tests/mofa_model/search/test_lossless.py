@@ -1,0 +1,157 @@
+"""What the search leaves out loses nothing: idle features, overlap, floors and cuts, each against what is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mofa_model.estimate import estimate
+from mofa_model.presets import cluster, model, precision
+from mofa_model.search import Problem, Question, Score, framework, parse_constraint, search
+from mofa_model.search.rank import pareto
+from mofa_model.spec import Training, Workload
+from mofa_model.strategy import Recompute, Schedule, Sharding, Strategy
+
+MODELS = ("llama3-8b", "mixtral-8x7b", "deepseek-v2-lite")
+FEW = tuple(parse_constraint(text) for text in ("recompute=none,full:1", "offload=none", "mbs<=2"))
+OVERLAPS = ("tensor_overlap", "data_overlap", "pipeline_overlap", "expert_overlap")
+
+
+def problem(name="llama3-8b", gpus=64, batch=256, stack="megatron-core"):
+    training = Training(sequence=4096, global_batch=batch, precision=precision("bf16"))
+    return Problem(
+        workload=Workload(model=model(name), training=training), cluster=cluster("h100", gpus, stack=stack)
+    )
+
+
+layouts = st.fixed_dictionaries(
+    {
+        "tp": st.sampled_from([1, 2, 4]),
+        "pp": st.sampled_from([1, 2, 4]),
+        "cp": st.sampled_from([1, 2]),
+        "ep": st.sampled_from([1, 2, 4]),
+        "mbs": st.sampled_from([1, 2]),
+        "sequence_parallel": st.booleans(),
+        "sharding": st.sampled_from(list(Sharding)),
+        "recompute": st.sampled_from(list(Recompute)),
+        "offload": st.booleans(),
+    }
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(name=st.sampled_from(MODELS), degrees=layouts, axis=st.sampled_from(OVERLAPS))
+def test_overlap_is_never_slower_and_never_takes_memory(name, degrees, axis):
+    p = problem(name)
+    degrees["dp"] = 64 // (degrees["tp"] * degrees["pp"] * degrees["cp"])
+    if axis == "expert_overlap" and p.workload.model.experts is None:
+        degrees["ep"] = 1
+    with_overlap = estimate(p.workload, p.cluster, Strategy(**degrees, **{axis: True}))
+    without = estimate(p.workload, p.cluster, Strategy(**degrees, **{axis: False}))
+    assert with_overlap.step_time <= without.step_time * (1 + 1e-12)
+    assert with_overlap.memory.peak == without.memory.peak
+
+
+@settings(max_examples=40, deadline=None)
+@given(name=st.sampled_from(MODELS), degrees=layouts)
+def test_a_feature_with_nothing_to_act_on_changes_nothing(name, degrees):
+    p = problem(name)
+    alone = {**degrees, "tp": 1, "pp": 1, "ep": 1, "dp": 64 // degrees["cp"], "sequence_parallel": False}
+    base = estimate(p.workload, p.cluster, Strategy(**alone))
+    for axis in ("tensor_overlap", "pipeline_overlap", "expert_overlap"):
+        for value in (True, False):
+            other = estimate(p.workload, p.cluster, Strategy(**alone, **{axis: value}))
+            assert other.step_time == base.step_time
+            assert other.memory.peak == base.memory.peak
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    name=st.sampled_from(MODELS),
+    degrees=layouts,
+    schedule=st.sampled_from([Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.ZERO_BUBBLE]),
+)
+def test_recomputation_and_offload_only_add_time(name, degrees, schedule):
+    """What a floor leaves out is never below zero: m C (and the fill of 1F1B) bounds every strategy of a shape."""
+    p = problem(name)
+    degrees["dp"] = 64 // (degrees["tp"] * degrees["pp"] * degrees["cp"])
+    virtual = 2 if schedule is Schedule.INTERLEAVED else 1
+    s = Strategy(**degrees, schedule=schedule, vpp=virtual)
+    lean = estimate(p.workload, p.cluster, replace(s, recompute=Recompute.NONE, offload=False))
+    floor = lean.micro_batches * lean.stage.slowest
+    if schedule is not Schedule.ZERO_BUBBLE:
+        floor = floor + (lean.stage.all_stages - lean.stage.slowest) / virtual
+    assert estimate(p.workload, p.cluster, s).step_time >= floor * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("trainer", ["any", "megatron"])
+def test_floors_and_cuts_keep_the_best(name, trainer):
+    few = tuple(
+        parse_constraint(text)
+        for text in ("recompute=none,full:1", "cp=1", "chunks=1", "offload=none", "mbs<=4")
+    )
+    question = Question(
+        problems=(problem(name, gpus=16, batch=64),),
+        nodes=(2,),
+        framework=framework(trainer),
+        constraints=few,
+        keep=10,
+    )
+    quick, whole = search(question), search(replace(question, keep=10**6))
+    assert quick.best[2] == whole.best[2][:10]
+    assert quick.searched < whole.searched
+    assert quick.searched + quick.pruned + sum(quick.rejected.values()) == quick.raw == whole.raw
+
+
+def test_of_one_shape_only_the_best_is_kept():
+    question = Question(problems=(problem(gpus=8, batch=64),), nodes=(1,), constraints=FEW, keep=10**6)
+    every = search(question).best[1]
+    apart = search(replace(question, apart=True)).best[1]
+    shapes = [
+        (s.tp, s.pp, s.cp, s.context_mode, s.mbs, s.vpp, s.schedule) for s in (one.strategy for one in apart)
+    ]
+    assert len(set(shapes)) == len(shapes)
+    first = {}
+    for one in every:
+        s = one.strategy
+        first.setdefault((s.tp, s.pp, s.cp, s.context_mode, s.mbs, s.vpp, s.schedule), one)
+    assert list(apart) == list(first.values())
+
+
+def test_a_score_with_a_bound_ranks_as_if_all_were_scored():
+    """Odd replicas cost more: the order is not that of step times, and the cut must not lose any."""
+
+    def uneven(_problem, _nodes):
+        return Score(of=lambda step, replicas: step * (1.0 + 0.2 * (replicas > 1)), least=1.0)
+
+    question = Question(
+        problems=(problem(gpus=16, batch=64),), nodes=(2,), constraints=FEW, keep=12, score=uneven
+    )
+    quick, whole = search(question), search(replace(question, keep=10**6))
+    assert quick.best[2] == whole.best[2][:12]
+    assert [one.step for one in whole.best[2]] != sorted(one.step for one in whole.best[2])
+
+
+def test_several_precisions_and_node_counts_are_one_space():
+    p = problem(gpus=8, batch=64)
+    training = replace(p.workload.training, precision=precision("fp8"))
+    eight = Problem(
+        workload=replace(p.workload, training=training),
+        cluster=cluster("h100", 8, precision="fp8", stack="megatron-core"),
+    )
+    question = Question(problems=(p, eight), nodes=(1, 2), constraints=(parse_constraint("cp=1"),), keep=5)
+    both = search(question)
+    alone = [search(replace(question, problems=(one,), nodes=(n,))) for one in (p, eight) for n in (1, 2)]
+    assert both.raw == both.searched + both.pruned + sum(both.rejected.values())
+    best = min(one.step for found in alone for some in found.best.values() for one in some)
+    assert min(one.step for some in both.best.values() for one in some) == best
+
+
+def test_the_front_holds_what_nothing_beats_in_both():
+    scores, costs = np.array([9.0, 7.0, 7.0, 3.0, 8.0]), np.array([1.0, 2.0, 3.0, 8.0, 8.0])
+    assert pareto(scores, costs).tolist() == [0, 1, 3]
