@@ -107,8 +107,7 @@ def axes_of(*described: Any) -> int:
     for item in described:
         if isinstance(item, np.ndarray) and item.ndim:
             return 1
-        kind: Any = type(item)
-        if is_dataclass(kind) and axes_of(*(getattr(item, name) for name in _names(kind))):
+        if is_dataclass(item) and axes_of(*(getattr(item, name) for name in _names(item.__class__))):
             return 1
     return 0
 

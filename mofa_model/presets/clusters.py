@@ -19,7 +19,7 @@ def link(given: str | Link, *, field: str = "link") -> Link:
     """
     if isinstance(given, Link):
         return given
-    if str(given)[:1].isdigit():
+    if str(given)[:1] in set("0123456789+-."):
         return Link(bandwidth=units.parse(given, "B/s", field=field))
     return catalogue.fabric(entries.resolve("fabrics", given, field=field)).link
 
