@@ -61,6 +61,9 @@ def configure(parser: ArgumentParser) -> None:
     own.add_argument(
         "--from-runs", metavar="FILE", help="runs (.json, .csv; see docs/calibration.md) or a trainer's log"
     )
+    own.add_argument(
+        "--from-trace", nargs="+", metavar="FILE", help="profiler traces of one run, or a .toml of several runs"
+    )
     for name, what in (
         ("model", "model preset or config.json"),
         ("gpu", "device preset"),
@@ -71,7 +74,7 @@ def configure(parser: ArgumentParser) -> None:
         ("precision", "recipe (default: bf16)"),
         ("stack", "software stack (default: one that nobody measured)"),
     ):
-        own.add_argument(f"--{name}", metavar=name.upper(), help=f"of a log: {what}")
+        own.add_argument(f"--{name}", metavar=name.upper(), help=f"of a log or trace: {what}")
     output.add_options(parser)
 
 
@@ -79,7 +82,11 @@ def run(arguments: Namespace) -> int:
     """Calibrate, print how well the constants hold, write what was asked for."""
     for name in _THREADS:
         os.environ.setdefault(name, "1")
-    if arguments.from_runs:
+    if arguments.from_trace:
+        from mofa_model.verbs import trace_calibration
+
+        trace_calibration.run(arguments)
+    elif arguments.from_runs:
         _own_runs(arguments)
     elif not arguments.files:
         raise BadValue("CASES.json", None, "give case files, or your own runs with --from-runs")
@@ -153,6 +160,7 @@ def _write(folder: Path, found: Calibration) -> list[str]:
     """constants.toml, and bands.toml where there was a cross-validation, whole or not at all."""
     from mofa_model.calibrate import widths, writer
     from mofa_model.files import write_text
+    from mofa_model.presets import entries
 
     folder.mkdir(parents=True, exist_ok=True)
     texts = {"constants.toml": writer.as_toml(found.constants)}
@@ -160,6 +168,7 @@ def _write(folder: Path, found: Calibration) -> list[str]:
         texts["bands.toml"] = widths.as_toml(widths.all_widths(found.time, found.memory))
     for name, text in texts.items():
         write_text(folder / name, text)
+    entries.table.cache_clear()  # what is shipped may be what was just written
     return [str(folder / name) for name in texts]
 
 
