@@ -6,6 +6,7 @@ The file has the form of presets/constants.toml, so `MOFA_CONSTANTS=FILE` lets e
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from mofa_model import presets
 from mofa_model.calibrate.free import Free
@@ -14,7 +15,9 @@ from mofa_model.traces.learn import Finding
 from mofa_model.traces.pool import pooled
 from mofa_model.traces.predict import Source
 
-HEADER = """\
+NEGLIGIBLE: Final = 1e-4
+"""A scatter below this is not worth stating. [1]"""
+HEADER: Final = """\
 # Made by `mofa calibrate --from-trace` from profiler traces: what kernels, links and the host reached in them.
 # Let it hold with MOFA_CONSTANTS=THIS_FILE; the layers are those of presets/constants.toml.
 """
@@ -33,4 +36,5 @@ def _written(one: Finding, section: str, sources: Sequence[Source]) -> Written:
     source = f"{one.samples} samples in traces of {ranks} ranks, {len(sources)} runs: {one.what}"
     value = significant(one.value)
     entry = Free(section=section, path=one.path, prior=value, spread=0.0, factor=False, source=source)
-    return Written(entry=entry, value=value, scatter=significant(one.scatter, 2))
+    scatter = significant(one.scatter, 2) if one.scatter > NEGLIGIBLE else 0.0
+    return Written(entry=entry, value=value, scatter=scatter)

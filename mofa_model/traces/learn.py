@@ -15,15 +15,17 @@ from typing import Any, Final
 import numpy as np
 
 from mofa_model.equations import collectives
+from mofa_model.estimate.blocks import tokens_per_rank
 from mofa_model.schedule.orders import Kind as Work
 from mofa_model.spec import Cluster
+from mofa_model.traces.lines import SMALLEST, fitted_line, half_size, products
 from mofa_model.traces.operators import Class
 from mofa_model.traces.passes import Op, Step
 from mofa_model.traces.prices import Layout, data_inside, hop_inside, prices
 from mofa_model.traces.templates import Learned, Template
 
-SMALLEST: Final = 256
-"""A product that is narrower in some direction moves memory rather than computes. [1]"""
+TAKEN_IN: Final = ("elementwise_passes", "layer_scale", "expert_scale")
+"""Factors over a whole layer: what is measured holds them already, so they become one."""
 _LARGEST: Final = 1e9
 """Factors beyond this, or below its inverse, are no measurement. [1]"""
 
@@ -44,27 +46,8 @@ class Finding:
     """Section of the layers of constants: `device` for what the device alone decides, `stack` for the rest."""
     what: str
     """How it was found, in a few words."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Product:
-    """Matrix products of one shape: groups m x k by k x n, and their times."""
-
-    groups: int
-    m: int
-    n: int
-    k: int
-    seconds: tuple[float, ...]
-
-    @property
-    def inverse_rate(self) -> float:
-        """Median time per FLOP. [s/FLOP]"""
-        return median(self.seconds) / (2.0 * self.groups * self.m * self.n * self.k)
-
-    @property
-    def narrowness(self) -> float:
-        """1/m + 1/n + 1/k: what the half sizes multiply. [1]"""
-        return 1.0 / self.m + 1.0 / self.n + 1.0 / self.k
+    line: bool = False
+    """True where sizes differ, so that a fixed part could be told from it."""
 
 
 def findings(steps: Sequence[Step], made: Learned, layout: Layout) -> tuple[Finding, ...]:
@@ -75,6 +58,7 @@ def findings(steps: Sequence[Step], made: Learned, layout: Layout) -> tuple[Find
     found += _layer_rates(made, now)
     found += _links(made, now)
     found += _host(made, layout)
+    found += _head(made, now)
     found += _update(steps, made, now)
     return tuple(f for f in found if math.isfinite(f.value) and 0.0 <= f.value < _LARGEST)
 
@@ -88,31 +72,6 @@ def learned_cluster(cluster: Cluster, found: Iterable[Finding]) -> Cluster:
             calibration, **{group: replace(getattr(calibration, group), **{name: one.value})}
         )
     return replace(cluster, calibration=calibration)
-
-
-def products(ops: Iterable[Op], kind: Class) -> list[Product]:
-    """Matrix products that say their shapes, by shape."""
-    times: dict[tuple[int, int, int, int], list[float]] = {}
-    for op in ops:
-        shape = _shape(op.dims) if op.kind is kind else None
-        if shape is not None and op.seconds > 0:
-            times.setdefault(shape, []).append(op.seconds)
-    return [Product(groups=g, m=m, n=n, k=k, seconds=tuple(t)) for (g, m, n, k), t in sorted(times.items())]
-
-
-def _shape(dims: Any) -> tuple[int, int, int, int] | None:
-    """Groups, m, n, k of two operands' shapes; None where they are not those of a product."""
-    matrices = [
-        d
-        for d in dims or []
-        if isinstance(d, list) and len(d) in {2, 3} and all(isinstance(n, int) for n in d)
-    ]
-    if len(matrices) < 2:
-        return None
-    one, other = matrices[-2:] if len(matrices) > 2 else matrices
-    groups = one[0] if len(one) == 3 else 1
-    m, k, k2, n = one[-2], one[-1], other[-2], other[-1]
-    return (groups, m, n, k) if k == k2 and min(groups, m, n, k) > 0 else None
 
 
 def _products(ops: list[Op], layout: Layout) -> list[Finding]:
@@ -146,25 +105,12 @@ def _products(ops: list[Op], layout: Layout) -> list[Finding]:
     return found
 
 
-def half_size(seen: Sequence[Product]) -> float | None:
-    """Half size of matrix products: 1 / rate = a + a half (1/m + 1/n + 1/k), by least squares of relative errors. [1]
-
-    None where the shapes do not differ enough to say. A fixed start cannot be told from it, since models have few widths, and
-    is taken into it.
-    """
-    large = [p for p in seen if min(p.m, p.n, p.k) >= SMALLEST]
-    narrow = np.array([p.narrowness for p in large])
-    if len(large) < 3 or np.ptp(narrow) < 0.3 * narrow.mean():
-        return None
-    rates = np.array([p.inverse_rate for p in large])
-    matrix = np.stack([1.0 / rates, narrow / rates], axis=1)
-    (level, slope), *_ = np.linalg.lstsq(matrix, np.ones(len(large)), rcond=None)
-    return float(slope / level) if level > 0 and slope >= 0 else None
-
-
 def _layer_rates(made: Learned, layout: Layout) -> list[Finding]:
     """Attention and elementwise work, by the whole of a layer."""
-    c, priced = layout.cluster.calibration.compute, prices(layout)
+    bare = replace(layout.cluster.calibration.compute, **dict.fromkeys(TAKEN_IN, 1.0))
+    calibration = replace(layout.cluster.calibration, compute=bare)
+    layout = replace(layout, cluster=replace(layout.cluster, calibration=calibration))
+    c, priced = bare, prices(layout)
     found = []
     forward = _time(made.layer[Work.FORWARD], Class.ATTENTION)
     backward = _time(made.layer[Work.BACKWARD], Class.ATTENTION)
@@ -185,6 +131,10 @@ def _layer_rates(made: Learned, layout: Layout) -> list[Finding]:
         ]
         value = float(np.sqrt(told[0] * told[1]))
         found.append(_finding("compute.memory_efficiency", value, told, "elementwise work of a layer"))
+        found += [
+            _finding(f"compute.{name}", 1.0, [], "taken into what its operators reach", count=1)
+            for name in TAKEN_IN
+        ]
     return found
 
 
@@ -211,12 +161,16 @@ def _links(made: Learned, layout: Layout) -> list[Finding]:
         (True, "links.scale_up_efficiency", float(k.scale_up_efficiency)),
         (False, "links.scale_out_efficiency", float(k.scale_out_efficiency)),
     ):
-        samples = [
-            value * (ideal / (measured - fixed))
-            for ideal, measured, fixed in inside[near]
-            if measured > fixed
-        ]
-        if samples:
+        samples = [value * ideal / (took - fixed) for ideal, took, fixed in inside[near] if took > fixed]
+        line = fitted_line([(ideal, measured) for ideal, measured, _ in inside[near]])
+        if line is not None:
+            start = line[0] - median([fixed for *_, fixed in inside[near]]) + float(k.collective)
+            efficiency = _finding(name, value / line[1], samples, "collectives by size", stack=True)
+            found.append(replace(efficiency, line=True))
+            found.append(
+                _finding("links.collective", max(start, 0.0), [], "the same", count=len(samples), stack=True)
+            )
+        elif samples:
             found.append(_finding(name, median(samples), samples, "collectives by size", stack=True))
     exchange = [p for t in made.layer.values() for p in t if p.axis == "expert"]
     priced = prices(replace(layout, cluster=learned_cluster(layout.cluster, found)))
@@ -267,6 +221,41 @@ def _host(made: Learned, layout: Layout) -> list[Finding]:
             name, launch, [], "launches of a layer", count=sum(map(len, made.layer.values())), stack=True
         )
     ]
+
+
+def _head(made: Learned, layout: Layout) -> list[Finding]:
+    """Head and loss: their launches and the traffic of logits."""
+    pieces = [p for t in made.last.values() for p in t]
+    if not any(p.kind is Class.GEMM for p in pieces):
+        return []
+    moved = sum(p.seconds for p in pieces if p.kind is Class.ELEMENTWISE)
+    w, s = layout.workload, layout.strategy
+    accumulate = w.model.vocabulary * w.model.hidden / s.tp * (2.0 * w.training.precision.gradient + 2.0)
+    reached = learned_cluster(
+        layout.cluster, _layer_rates(made, layout)
+    ).calibration.compute.memory_efficiency
+    traffic = moved * float(layout.cluster.device.memory_bandwidth * reached) - float(accumulate)
+    logits = float(tokens_per_rank(w, s)) * float(w.model.vocabulary) / float(s.tp)
+    host = sum(p.host for p in pieces)
+    return [
+        _finding("compute.logit_traffic", max(traffic, 0.0) / logits, [], "head and loss", count=len(pieces)),
+        _finding("host.head", host, [], "launches of head and loss", count=len(pieces), stack=True),
+    ]
+
+
+def overheads(measured: float, rebuilt: float) -> tuple[Finding, ...]:
+    """Time of a step that its kernels and launches do not explain [s]; what they do explain needs no constant."""
+    return (
+        _finding(
+            "host.step",
+            max(measured - rebuilt, 0.0),
+            [],
+            "the step beside its templates",
+            count=1,
+            stack=True,
+        ),
+        _finding("host.micro_batch", 0.0, [], "in the launches of layers and head", count=1, stack=True),
+    )
 
 
 def _update(steps: Sequence[Step], made: Learned, layout: Layout) -> list[Finding]:

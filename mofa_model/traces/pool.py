@@ -15,10 +15,11 @@ import numpy as np
 
 from mofa_model.estimate.blocks import tokens_per_rank
 from mofa_model.schedule.orders import Kind as Work
-from mofa_model.traces.learn import Finding, findings, learned_cluster
+from mofa_model.traces.learn import Finding, findings, learned_cluster, overheads
+from mofa_model.traces.lines import fitted_line
 from mofa_model.traces.operators import Class
 from mofa_model.traces.predict import Source
-from mofa_model.traces.prices import prices
+from mofa_model.traces.prices import hop_inside, prices
 
 HEAD_TOKENS: Final = 4096.0
 """The unit of attention's half size: tokens times heads over this. Source: `Calibration`. [1]"""
@@ -26,16 +27,22 @@ HEAD_TOKENS: Final = 4096.0
 
 def pooled(sources: Sequence[Source]) -> tuple[Finding, ...]:
     """One value for each constant that any run says: the median, with the scatter over runs and samples."""
-    shared = _attention(sources)
+    shared = (*_attention(sources), *_hops(sources))
     by_path: dict[str, list[Finding]] = {}
     every = tuple(step for source in sources for step in source.steps)
     for source in sources:
         base = replace(source.layout, cluster=learned_cluster(source.layout.cluster, shared))
         given = findings(every, source.learned, base)  # products of all runs, the rest of this one
         known = {one.path for one in shared}
+        given += overheads(source.seconds, source.rebuilt)
         for one in given:
             if one.path not in known:
                 by_path.setdefault(one.path, []).append(one)
+    for path in ("links.scale_up_efficiency", "links.scale_out_efficiency"):
+        by_line = [
+            one for one in by_path.get(path, []) if one.line
+        ]  # a start that was measured beats an assumed one
+        by_path |= {path: by_line} if by_line else {}
     return (*shared, *(_merged(found) for _, found in sorted(by_path.items())))
 
 
@@ -82,3 +89,30 @@ def _attention(sources: Sequence[Source]) -> tuple[Finding, ...]:
         )
         for path, value in told.items()
     )  # fmt: skip
+
+
+def _hops(sources: Sequence[Source]) -> tuple[Finding, ...]:
+    """Latency and efficiency of transfers between stages, where runs sent messages of several sizes over one tier."""
+    for near in (True, False):
+        least: dict[float, float] = {}
+        for source in (one for one in sources if hop_inside(one.layout) is near):
+            for op in source.learned.hops:
+                if op.said.size > 0:
+                    least[op.said.size] = min(least.get(op.said.size, np.inf), op.seconds)
+        cluster = sources[0].layout.cluster
+        link = float((cluster.scale_up if near else cluster.scale_out).bandwidth)
+        line = fitted_line([(size / link, seconds) for size, seconds in sorted(least.items())])
+        if line is not None:
+            told = {"links.point_latency": line[0], "links.point_efficiency": 1.0 / line[1]}
+            return tuple(
+                Finding(
+                    path=p,
+                    value=v,
+                    scatter=0.0,
+                    samples=len(least),
+                    where="stack",
+                    what="fastest hops by size",
+                )
+                for p, v in told.items()
+            )
+    return ()

@@ -12,7 +12,7 @@ from mofa_model.errors import InputError
 from mofa_model.estimate.step import estimate
 from mofa_model.strategy import DEGREES
 from mofa_model.traces.events import Trace
-from mofa_model.traces.learn import Finding, findings, learned_cluster
+from mofa_model.traces.learn import Finding, findings, learned_cluster, overheads
 from mofa_model.traces.passes import Step, step_of
 from mofa_model.traces.prices import Layout, model_parameters
 from mofa_model.traces.replay import critical_path, replay
@@ -81,14 +81,9 @@ def source_of(traces: Sequence[Trace], layout: Layout) -> Source:
     found = findings(steps, made, layout)
     taught = replace(layout, cluster=learned_cluster(layout.cluster, found))
     rebuilt = replay(Rewrite(learned=made, old=taught, new=taught).graph()).makespan
-    return Source(
-        layout=taught,
-        steps=steps,
-        learned=made,
-        findings=found,
-        seconds=max(step.seconds for step in steps),
-        rebuilt=rebuilt,
-    )
+    seconds = max(step.seconds for step in steps)
+    found = (*found, *overheads(seconds, rebuilt))
+    return Source(layout=taught, steps=steps, learned=made, findings=found, seconds=seconds, rebuilt=rebuilt)
 
 
 def predict(source: Source, new: Layout) -> Prediction:

@@ -13,11 +13,9 @@ from mofa_model.estimate.blocks import (
     gemm,
     tokens_per_rank,
 )
-from mofa_model.estimate.exchange import traffic
-from mofa_model.placement import axes_of, stages_of
 from mofa_model.schedule.orders import Kind as Work
 from mofa_model.spec import Cluster, Workload
-from mofa_model.strategy import Strategy
+from mofa_model.strategy import Sharding, Strategy
 from mofa_model.traces.operators import Class
 
 
@@ -104,13 +102,10 @@ def prices(layout: Layout) -> Prices:
     outer = float(model.vocabulary * model.hidden / s.tp)
     layers = float(model.layers) / float(s.pp)
     ends = (2.0 if float(s.pp) == 1.0 else 1.0) * outer
-    sent = traffic(
-        w,
-        c,
-        s,
-        stages_of(model, s, c.calibration.placement, axes_of(w, c, s)),
-        micro_batches=layout.micro_batches,
-    )
+    copies = max(1.0, float(s.dp * s.cp * s.tp / (s.ep * s.etp)))
+    shared = s.sharding is not Sharding.NONE
+    owned = ((held - routed) * layers + ends) / (float(s.dp * s.cp) if shared else 1.0)
+    owned += routed * layers / (copies if shared else 1.0)
     return Prices(
         layer={key: float(value) for key, value in layer.items()},
         head={
@@ -129,7 +124,7 @@ def prices(layout: Layout) -> Prices:
             ((held - routed) * layers + ends) * float(precision.gather),
             routed * layers * float(precision.gather),
         ),
-        update=float(sent.optimizer),
+        update=owned * float(k.optimizer_traffic / (c.device.memory_bandwidth * k.optimizer_efficiency)),
     )
 
 
