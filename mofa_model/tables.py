@@ -17,7 +17,7 @@ import io
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 Cell: TypeAlias = str | int | float | bool | None
@@ -81,7 +81,7 @@ def shown(cell: Cell, unit: str = "") -> str:
     """A cell as people read it.
 
     >>> shown(0.0042, "s"), shown(0.413, "%"), shown(123456.789), shown(16384), shown(None)
-    ('4.2 ms', '41.3 %', '123456.8', '16,384', '-')
+    ('4.2 ms', '41.3 %', '123,457', '16,384', '-')
     """
     if cell is None:
         return "-"
@@ -97,6 +97,8 @@ def shown(cell: Cell, unit: str = "") -> str:
         return "0" if cell == 0 else units.format(float(cell), unit)
     if isinstance(cell, int):
         return f"{cell:,}" if abs(cell) >= 10_000 else str(cell)
+    if 1e5 <= abs(cell) < 1e12:
+        return f"{cell:,.0f}"
     return f"{cell:.7g}" if abs(cell) >= 1000 else f"{cell:.4g}"
 
 
@@ -106,15 +108,26 @@ def for_people(table: Table, *, wide: bool = False) -> Table:
     columns = tuple(
         Column(table.columns[i].heading, align="right" if _is_right(table, i) else "left") for i in kept
     )
-    rows = tuple(tuple(shown(row[i], table.columns[i].unit) for i in kept) for row in table.rows)
+    shapes = [_texts([row[i] for row in table.rows], table.columns[i].unit) for i in kept]
+    rows = tuple(zip(*shapes, strict=True)) if table.rows and kept else tuple(() for _ in table.rows)
     return Table(title=table.title, columns=columns, rows=rows, notes=table.notes)
+
+
+def _texts(cells: Sequence[Cell], unit: str) -> list[str]:
+    """One column's cells; times from a second to a hundred minutes all in seconds, so that they compare at a glance."""
+    numbers = [abs(cell) for cell in cells if cell and isinstance(cell, int | float)]
+    if unit == "s" and numbers and min(numbers) >= 1 and max(numbers) < 6000:
+        return [
+            f"{cell:.4g} s" if cell and isinstance(cell, int | float) else shown(cell, unit) for cell in cells
+        ]
+    return [shown(cell, unit) for cell in cells]
 
 
 def plain(table: Table, *, wide: bool = False, width: int = 80) -> str:
     """Aligned text; without `wide`, text columns are wrapped until a line takes at most `width` characters."""
     told = for_people(table, wide=wide)
     told = told if wide else fitted(told, width)
-    cells = [[column.name for column in told.columns], *([str(cell) for cell in row] for row in told.rows)]
+    cells = _cells(told)
     grid = [[cell.split("\n") for cell in row] for row in cells]
     widths = [max(len(line) for cell in column for line in cell) for column in zip(*grid, strict=True)]
     lines = [table.title] if table.title else []
@@ -128,21 +141,29 @@ def plain(table: Table, *, wide: bool = False, width: int = 80) -> str:
 
 def fitted(told: Table, width: int, *, gap: int = 2) -> Table:
     """A table of text with line breaks in its text cells, so that columns, `gap` apart, take `width` where they can."""
-    cells = [[column.name for column in told.columns], *([str(cell) for cell in row] for row in told.rows)]
-    columns = list(zip(*cells, strict=True))
+    columns = list(zip(*_cells(told), strict=True))
     sizes = [max(map(len, column)) for column in columns]
     room = width - gap * (len(sizes) - 1)
+    if sum(sizes) > room:  # a heading of several words takes several lines
+        sizes = [max(*map(len, column[1:]), *map(len, _words(column[0])), 1) for column in columns]
     words = [max(len(word) for cell in column for word in _words(cell)) for column in columns]
     for floors in (words, [_NARROWEST] * len(sizes)):  # words stay whole, if that is enough
         sizes = _narrowed(sizes, floors, told.columns, room)
-    rows = tuple(
-        tuple(
-            "\n".join(broken(str(cell), size)) if len(str(cell)) > size else cell
-            for cell, size in zip(row, sizes, strict=True)
-        )
-        for row in told.rows
+
+    def lines(cell: Cell, size: int) -> str:
+        return "\n".join(broken(str(cell), size)) if len(str(cell)) > size else str(cell)
+
+    return Table(
+        title=told.title,
+        columns=tuple(replace(c, name=lines(c.name, n)) for c, n in zip(told.columns, sizes, strict=True)),
+        rows=tuple(tuple(map(lines, row, sizes)) for row in told.rows),
+        notes=told.notes,
     )
-    return Table(title=told.title, columns=told.columns, rows=rows, notes=told.notes)
+
+
+def _cells(told: Table) -> list[list[str]]:
+    """Headings and rows of a table of text."""
+    return [[column.name for column in told.columns], *([str(cell) for cell in row] for row in told.rows)]
 
 
 def broken(text: str, width: int) -> list[str]:
