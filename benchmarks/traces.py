@@ -1,0 +1,99 @@
+"""How fast a trace of a gigabyte is inspected, against its JSON reader alone, and in how much memory.
+
+python benchmarks/traces.py            a quarter of a gigabyte
+python benchmarks/traces.py 1.0        gigabytes of JSON
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+READ = """
+import sys, time
+from mofa_model.traces.reader import Document, batches
+import gc; gc.disable()
+t = time.perf_counter()
+n = sum(len(batch) for batch in batches(Document(sys.argv[1])))
+print(time.perf_counter() - t, n)
+"""
+INSPECT = """
+import sys, time
+t = time.perf_counter()
+from mofa_model.traces.columns import load
+from mofa_model.traces.account import account
+account(load(sys.argv[1]))
+print(time.perf_counter() - t, 0)
+"""
+
+
+def generate(path: Path, size: float) -> None:
+    """Steps of a training loop as the profiler writes them: an operator, a call, a kernel, and the arrow between."""
+    names = [
+        "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas",
+        "flash_fwd_kernel<192,128>",
+    ]
+    names += [
+        "void at::native::vectorized_elementwise_kernel<4, at::native::add>(int, std::array<char*, 3ul>)"
+    ]
+    with path.open("w") as file:
+        file.write('{"schemaVersion": 1, "deviceProperties": [{"name": "NVIDIA H100"}], "traceEvents": [\n')
+        clock, n = 1.7e15, 0
+        while file.tell() < size:
+            n += 1
+            clock += 30.0
+            kernel = {"device": 0, "stream": 7, "context": 1, "correlation": n, "External id": n, "queued": 0}
+            kernel |= {
+                "registers per thread": 168,
+                "shared memory": 231424,
+                "blocks per SM": 0.48,
+                "grid": [32, 2, 1],
+            }
+            dims = {
+                "External id": n,
+                "Input Dims": [[4096, 4096], [4096, 6144]],
+                "Ev Idx": n,
+                "Sequence number": n,
+            }
+            call = {"External id": n, "cbid": 211, "correlation": n}
+            rows = [
+                {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 9, "tid": 9, "ts": clock, "dur": 25, "args": dims},
+                {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9, "ts": clock + 8,
+                 "dur": 6, "args": call},
+                {"ph": "X", "cat": "kernel", "name": names[n % 3], "pid": 0, "tid": 7, "ts": clock + 40, "dur": 28,
+                 "args": kernel},
+                {"ph": "s", "id": n, "pid": 9, "tid": 9, "ts": clock + 8, "cat": "ac2g", "name": "ac2g"},
+                {"ph": "f", "id": n, "pid": 0, "tid": 7, "ts": clock + 40, "cat": "ac2g", "name": "ac2g", "bp": "e"},
+            ]  # fmt: skip
+            file.write(",\n".join(json.dumps(row) for row in rows) + ",\n")
+        file.write(json.dumps(rows[0]) + '],"traceName": "generated"}\n')
+
+
+def timed(program: str, path: Path) -> tuple[float, int]:
+    """Seconds and events of a program in a process of its own."""
+    said = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    ).stdout
+    seconds, events = said.split()
+    return float(seconds), int(events)
+
+
+def main() -> None:
+    """Make the file, read it, inspect it."""
+    size = float(sys.argv[1]) if len(sys.argv) > 1 else 0.25
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        generate(path, size * 1e9)
+        reading, events = timed(READ, path)
+        inspecting, _ = timed(INSPECT, path)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+    print(f"{size:g} GB, {events} events: read {reading:.1f} s, inspected {inspecting:.1f} s", end=" ")
+    print(f"({inspecting / reading:.2f} times), largest process {peak:.2f} GiB")
+
+
+if __name__ == "__main__":
+    main()
