@@ -8,6 +8,7 @@ from mofa_model import units
 from mofa_model.errors import BadValue
 from mofa_model.presets import catalogue, constants, entries
 from mofa_model.spec import Cluster, Host, Link, Precision
+from mofa_model.spec.checks import positive
 from mofa_model.units import Numeric
 
 
@@ -20,7 +21,9 @@ def link(given: str | Link, *, field: str = "link") -> Link:
     if isinstance(given, Link):
         return given
     if str(given)[:1] in set("0123456789+-."):
-        return Link(bandwidth=units.parse(given, "B/s", field=field))
+        bandwidth = units.parse(given, "B/s", field=field)
+        positive(**{field: bandwidth})
+        return Link(bandwidth=bandwidth)
     return catalogue.fabric(entries.resolve("fabrics", given, field=field)).link
 
 
