@@ -50,6 +50,15 @@ def test_no_intervals_of_nested_tiers_are_better_on_the_whole_grid(regime):
     )
 
 
+def test_the_search_crosses_the_ridges_that_waits_for_copies_make():
+    # 2,048 nodes, copies of 24, 120 and 1,200 s: 8 x (1, 2, 16) steps looks best to single moves, 65.20 %.
+    label = ("2048", "0.025", "600 s", "async", "3", "weibull")
+    regime = next(r for r in NESTED if r.label == label)
+    found = recommend(regime.job)
+    assert (found.steps, found.every) == (13, (1, 1, 9))
+    assert found.ettr == pytest.approx(0.65477, abs=1e-5)
+
+
 def test_the_papers_point_is_37_steps_with_its_neighbourhood(plain_job):
     job = plain_job(32 * 0.01 / 86400, 60.0, blocking=2.0, step=27.99)
     found = recommend(job)
