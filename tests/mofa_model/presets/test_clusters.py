@@ -50,7 +50,7 @@ def test_the_paper_s_devices_have_the_host_of_its_table_3():
     [
         ({"scale_out": "400"}, "scale_out"),
         ({"scale_out": "-1 GB/s"}, "scale_out"),
-        ({"scale_out": "0 GB/s"}, "bandwidth"),
+        ({"scale_out": "0 GB/s"}, "scale_out"),
         ({"scale_up": "nvlink9"}, "scale_up"),
         ({"host_memory": "1 TFLOP"}, "host_memory"),
         ({"host_memory": True}, "host_memory"),
