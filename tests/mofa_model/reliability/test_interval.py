@@ -50,6 +50,7 @@ def test_no_intervals_of_nested_tiers_are_better_on_the_whole_grid(regime):
     )
 
 
+@pytest.mark.slow
 def test_the_search_crosses_the_ridges_that_waits_for_copies_make():
     # 2,048 nodes, copies of 24, 120 and 1,200 s: 8 x (1, 2, 16) steps looks best to single moves, 65.20 %.
     label = ("2048", "0.025", "600 s", "async", "3", "weibull")

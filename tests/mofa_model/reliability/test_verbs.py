@@ -3,6 +3,7 @@
 import importlib
 import json
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,8 @@ def answer(capsys, *words):
 @pytest.mark.parametrize("line", [line for verb in VERBS for line in examples(verb)])
 def test_every_example_of_help_runs(capsys, folder, line):
     words = shlex.split(line)[1:]
+    if "--plot" in words:
+        pytest.importorskip("matplotlib")
     if words[0] == "simulate":
         words += ["--runs", "20"]
     code, printed = run(capsys, *words)
@@ -92,8 +95,17 @@ def test_a_point_of_ones_own_and_the_papers_method(capsys):
 
 @pytest.mark.parametrize("name", ["curve.svg", "curve.png"])
 def test_the_curve_is_drawn(capsys, folder, name):
+    pytest.importorskip("matplotlib")
     assert run(capsys, "ettr", *POINT, "--plot", name)[0] == 0
     assert Path(name).stat().st_size > 5000
+
+
+def test_without_matplotlib_the_extra_is_named(capsys, folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, printed = run(capsys, "ettr", *POINT, "--plot", "curve.svg")
+    assert code == 1
+    assert "mofa-advisor[plot]" in printed.err
+    assert not Path("curve.svg").exists()
 
 
 def test_the_band_narrows_with_counts(capsys):
