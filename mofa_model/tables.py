@@ -114,13 +114,22 @@ def for_people(table: Table, *, wide: bool = False) -> Table:
 
 
 def _texts(cells: Sequence[Cell], unit: str) -> list[str]:
-    """One column's cells; times from a second to a hundred minutes all in seconds, so that they compare at a glance."""
+    """One column's cells, so that they compare at a glance.
+
+    Times from a second to a hundred minutes are all in seconds; ratios that are all near one have a second decimal.
+    """
     numbers = [abs(cell) for cell in cells if cell and isinstance(cell, int | float)]
+    form = None
     if unit == "s" and numbers and min(numbers) >= 1 and max(numbers) < 6000:
-        return [
-            f"{cell:.4g} s" if cell and isinstance(cell, int | float) else shown(cell, unit) for cell in cells
-        ]
-    return [shown(cell, unit) for cell in cells]
+        form = "{:.4g} s"
+    if unit == "%" and len(numbers) > 1 and 0.9 <= min(numbers) <= max(numbers) < 1:
+        form = "{:.2%}"
+    return [
+        form.format(cell).replace("%", " %")
+        if form and cell and isinstance(cell, int | float)
+        else shown(cell, unit)
+        for cell in cells
+    ]
 
 
 def plain(table: Table, *, wide: bool = False, width: int = 80) -> str:

@@ -19,6 +19,8 @@ examples:
     mofa ettr --nodes 2048 --step 10s --failures 419 --node-days 110592 --save 20s --interval 60
   asynchronous saves, and the curve over intervals, drawn to a file
     mofa ettr --nodes 2048 --step 10s --save 2s --copy 120s --slowdown 0.02 --curve 25 --plot ettr.svg
+  the best interval and its ETTR at several failure rates
+    mofa ettr --nodes 32 --step 27.99s --mttr 60s --save 2s --vary rate=0.0025..0.04
   local, peer and remote tiers, each with its own interval
     mofa ettr --nodes 2048 --step 10s --save 0.2s,1s,2s --copy 0s,20s,240s
   save times from a model and a storage
@@ -49,6 +51,9 @@ def configure(parser: ArgumentParser) -> None:
     )
     ask.add_argument("--level", type=float, default=0.9, metavar="P", help="level of the band (default: 0.9)")
     ask.add_argument("--curve", type=int, default=0, metavar="N", help="list N intervals around the best")
+    ask.add_argument(
+        "--vary", metavar="FIELD=VALUES", help="best interval at each value: rate=0.0025..0.04, save=2s,20s"
+    )
     ask.add_argument("--plot", metavar="FILE", help="draw the curve to FILE.svg or FILE.png")
     ask.add_argument(
         "--total-steps", type=float, metavar="S", help="steps of the run: adds the time to finish"
@@ -73,6 +78,8 @@ def run(arguments: Namespace) -> int:
     from mofa_model.verbs import ettr_answer
 
     _check(arguments)
+    if arguments.vary:
+        return _varied(arguments)
     job = job_options.job_of(arguments)
     every = _every(arguments.every, len(job.blocking))
     if arguments.method == "paper" and len(job.blocking) > 1:
@@ -83,6 +90,16 @@ def run(arguments: Namespace) -> int:
     if arguments.plot:
         ettr_answer.plot(job, answer, arguments.plot)
     output.emit(arguments.output, _tables(answer), answer)
+    return 0
+
+
+def _varied(arguments: Namespace) -> int:
+    from mofa_model.verbs import ettr_vary
+
+    field, rows = ettr_vary.varied(arguments)
+    if arguments.plot:
+        ettr_vary.plot(arguments.plot, field, rows)
+    output.emit(arguments.output, [ettr_vary.table(field, rows)], document={"varied": field, "rows": rows})
     return 0
 
 

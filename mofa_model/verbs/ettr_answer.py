@@ -34,15 +34,15 @@ def answer(job: Job, arguments: Namespace, every: tuple[int, ...] | None) -> dic
     best = interval.recommend(job, every=every)
     steps = arguments.interval or best.steps
     if arguments.method == "paper" and arguments.interval is None:
-        steps = _paper(job, 1)["steps"]
+        steps = printed(job, 1)["steps"]
     band = objective.ettr_band(job, steps, best.every, level=arguments.level)
-    printed = _paper(job, steps)
+    paper_form = printed(job, steps)
     told: dict[str, Any] = {
         "model": arguments.method,
         "ettr": {"lower": float(band.lower), "target": float(band.target), "upper": float(band.upper)},
         "level": arguments.level,
         "interval": _interval(job, best, steps, arguments),
-        "paper": printed,
+        "paper": paper_form,
         "mtbf_s": _finite(1 / max(float(model.failure_rate(job)), 1e-300)),
         "failures_per_node_day": _rate(job, arguments.level),
         "save_s": {
@@ -81,7 +81,7 @@ def curve(job: Job, steps: int, every: tuple[int, ...], count: int, level: float
             "ettr": middle,
             "lower": lower,
             "upper": upper,
-            "paper": _paper(job, int(k))["ettr"],
+            "paper": printed(job, int(k))["ettr"],
         }
         for k, middle, lower, upper in lines
     ]
@@ -94,7 +94,7 @@ def plot(job: Job, told: dict[str, Any], path: str) -> None:
     plots.ettr_curve(path, points, steps, told["interval"]["seconds"])
 
 
-def _paper(job: Job, steps: int) -> dict[str, Any]:
+def printed(job: Job, steps: int) -> dict[str, Any]:
     """The paper's form for the last tier, its interval, and whether it may be trusted here."""
     rate, mean = float(model.failure_rate(job)), float(model.mean_recovery(job))
     save, step = float(job.blocking[-1]), float(job.step_time)
@@ -119,7 +119,7 @@ def _paper(job: Job, steps: int) -> dict[str, Any]:
 
 def _paper_band(job: Job, steps: int, level: float) -> dict[str, float]:
     low, high = objective.rate_scales(job, level)
-    lower, target, upper = (_paper(replace(job, rate_scale=x), steps)["ettr"] for x in (high, 1.0, low))
+    lower, target, upper = (printed(replace(job, rate_scale=x), steps)["ettr"] for x in (high, 1.0, low))
     return {"lower": lower, "target": target, "upper": upper}
 
 

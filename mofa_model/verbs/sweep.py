@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,8 @@ from mofa_model import output, plots
 from mofa_model.errors import BadValue, InputError, NoFeasibleStrategy, SourceUnreachable
 from mofa_model.tables import Column, Table
 from mofa_model.verbs import problem_options
-from mofa_model.verbs.sweep_points import Row, answers, parse_vary, points_of
+from mofa_model.verbs.sweep_fields import parse_vary, points_of
+from mofa_model.verbs.sweep_points import Row, answers
 
 _EXAMPLES: Final = """\
 values are a list (1,2,4), or a range that doubles (64..8192), multiplies (64..8192:x4) or steps (10..100:+10)
@@ -27,6 +29,10 @@ examples:
   ETTR over checkpoint intervals and failure rates, drawn to a file
     mofa sweep --model llama3-70b --gpu h100 --gpus 8192 --global-batch 2048 --seq 8192 --strategy tp=8,pp=4,sp=true \\
         --vary interval=1..1024 failure_rate=0.002,0.005,0.01 --y ettr --plot ettr.svg
+  a batch that grows with the GPUs; overlap on and off
+    mofa sweep --model llama3-70b --gpu h100 --seq 8192 --vary gpus=64..2048 global_batch=0.25/gpu,1/gpu dp_overlap=true,false
+  a measured constant: what if attention ran at 90 % of the peak?
+    mofa sweep --model llama3-8b --gpu h100 --gpus 64 --global-batch 512 --seq 8192 --vary compute.attention_efficiency=0.5,0.9
   over the workers of an existing Dask cluster
     mofa sweep … --engine dask --scheduler tcp://host:8786"""
 
@@ -39,6 +45,7 @@ _FIGURES: Final = {
     "interval_steps": Column("interval steps"),
     "ettr": Column("ETTR", unit="%"),
     "duration_seconds": Column("duration seconds", unit="s"),
+    "gpu_hours": Column("GPU hours"),
     "nodes_used": Column("nodes used", wide=True),
     "searched": Column("searched", wide=True),
     "stages_seconds": Column("stages seconds", unit="s", wide=True),
@@ -170,7 +177,7 @@ def _dask(address: str | None) -> Iterator[Carry]:
 
 def _table(names: Sequence[str], rows: Sequence[Row]) -> Table:
     figures = [name for name in _FIGURES if any(name in row for row in rows)]
-    columns = (*(Column(name) for name in names), *(_FIGURES[name] for name in figures))
+    columns = (*(Column(re.sub("[_.]", " ", name)) for name in names), *(_FIGURES[name] for name in figures))
     cells = tuple(tuple(row.get(name) for name in (*names, *figures)) for row in rows)
     reasons = sorted({row["why"] for row in rows if "why" in row})
     return Table(title="Sweep", columns=columns, rows=cells, notes=tuple(reasons[:5]))

@@ -6,105 +6,17 @@ workers elsewhere. The answers are the same whatever carries them.
 
 from __future__ import annotations
 
-import re
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
-from typing import Any, Final
+from typing import Any
 
 from mofa_model import units
-from mofa_model.errors import BadValue, MofaError, UnknownName
+from mofa_model.errors import BadValue, MofaError
 from mofa_model.verbs import problem_options
+from mofa_model.verbs.sweep_fields import AXES_TOO, FLAGS, INTERVAL, PER_GPU, Point, number, steps, typed
 
-FLAGS: Final = (
-    "model",
-    "seq",
-    "global_batch",
-    "tokens",
-    "precision",
-    "gpu",
-    "gpus",
-    "nodes",
-    "gpus_per_node",
-    "domain",
-    "scale_up",
-    "scale_out",
-    "host_memory",
-    "oversubscription",
-    "headroom",
-    "framework",
-    "stack",
-    "release",
-    "objective",
-    "failure_rate",
-    "checkpoint_bandwidth",
-)
-"""Options of the job that can vary."""
-AXES: Final = (
-    "tp",
-    "pp",
-    "cp",
-    "ep",
-    "etp",
-    "vpp",
-    "mbs",
-    "chunks",
-    "schedule",
-    "sharding",
-    "recompute",
-    "optimizer",
-)
-AXES_TOO: Final = (*AXES, "offload", "sp", "graphs", "cp_mode", "shard", "dp")
-"""Axes of the strategy that can vary: they change the given one, or constrain the search."""
-INTERVAL: Final = "interval"
-"""Steps between checkpoints, in place of the best number."""
-MOST: Final = 100_000
-"""Points of a sweep."""
-_WHOLE: Final = ("gpus_per_node", "domain")
-_RANGE: Final = re.compile(r"(\d+(?:\.\d+)?)\.\.(\d+(?:\.\d+)?)(?::([x+])(\d+(?:\.\d+)?))?")
-
-Point = dict[str, str]
 Row = dict[str, Any]
-
-
-def parse_vary(text: str) -> tuple[str, tuple[str, ...]]:
-    """A field and its values: a list, or a range that doubles unless it says how it goes on.
-
-    >>> parse_vary("gpus=64..512"), parse_vary("mbs=1,2"), parse_vary("interval=10..40:+10")[1]
-    (('gpus', ('64', '128', '256', '512')), ('mbs', ('1', '2')), ('10', '20', '30', '40'))
-    """
-    name, equals, rest = text.partition("=")
-    field = name.strip().lower().replace("-", "_")
-    if not equals or not rest.strip():
-        raise BadValue("--vary", text, "write FIELD=VALUES, for example gpus=64..8192 or mbs=1,2,4")
-    known = (*FLAGS, *AXES_TOO, INTERVAL)
-    if field not in known:
-        raise UnknownName("--vary", field, known)
-    match = _RANGE.fullmatch(rest.strip())
-    if match is None:
-        return field, tuple(part.strip() for part in rest.split(","))
-    low, high = float(match.group(1)), float(match.group(2))
-    sign, by = match.group(3) or "x", float(match.group(4) or 2)
-    if (sign == "x" and (by <= 1 or low <= 0)) or (sign == "+" and by <= 0):
-        raise BadValue("--vary", text, "a range must grow: LOW..HIGH, LOW..HIGH:x2 or LOW..HIGH:+10")
-    values = [low]
-    while len(values) <= MOST and (following := values[-1] * by if sign == "x" else values[-1] + by) <= high:
-        values.append(following)
-    return field, tuple(f"{value:.12g}" for value in values)
-
-
-def points_of(varied: Sequence[tuple[str, tuple[str, ...]]]) -> list[Point]:
-    """Every combination of the varied values, the last field fastest."""
-    names = [name for name, _ in varied]
-    if len(set(names)) < len(names):
-        raise BadValue("--vary", ", ".join(names), "vary each field once")
-    count = 1
-    for _, values in varied:
-        count *= len(values)
-    if count > MOST:
-        raise BadValue("--vary", count, f"at most {MOST} points")
-    return [dict(zip(names, chosen, strict=True)) for chosen in product(*(values for _, values in varied))]
 
 
 def answer(given: Mapping[str, Any], point: Point) -> Row:
@@ -129,13 +41,15 @@ def _figures(a: Namespace, point: Point) -> Row:
     axes = {name: value for name, value in point.items() if name in AXES_TOO}
     for name, value in point.items():
         if name in FLAGS:
-            setattr(a, name, _typed(name, value))
+            setattr(a, name, typed(name, value))
     if "gpus" in point:
         a.nodes = None
     if "nodes" in point:
         a.gpus = None
-    interval = _steps(point[INTERVAL]) if INTERVAL in point else None
-    request = _request(a, axes)
+    interval = steps(point[INTERVAL]) if INTERVAL in point else None
+    if str(a.global_batch).endswith(PER_GPU):
+        a.global_batch = _batch(a)
+    request = _request(a, axes, {name: value for name, value in point.items() if "." in name})
     if a.strategy:
         return _priced(request, a, axes, interval)
     advice = advise(request)
@@ -150,10 +64,10 @@ def _figures(a: Namespace, point: Point) -> Row:
         "memory_bytes": p.memory_bytes.target,
         "interval_steps": advice.checkpoint_interval_steps,
         "ettr": p.ettr.target,
-        "duration_seconds": p.duration_seconds.target,
         "nodes_used": advice.nodes,
         "searched": advice.counts.searched,
         "strategy": format_strategy(advice.strategy),
+        **_run(p.duration_seconds.target, advice.gpus),
     }
     return (
         row
@@ -162,10 +76,10 @@ def _figures(a: Namespace, point: Point) -> Row:
     )
 
 
-def _request(a: Namespace, axes: Mapping[str, str]) -> Any:
+def _request(a: Namespace, axes: Mapping[str, str], constants: Mapping[str, str]) -> Any:
     from mofa_model.advice import Request, assumed_reliability
 
-    problems = problem_options.problems_of(a)
+    problems = tuple(_calibrated(problem, constants) for problem in problem_options.problems_of(a))
     cluster = problems[0].cluster
     links = float(cluster.gpus_per_node * cluster.host.link.bandwidth)
     reliability = assumed_reliability(links, 0.005 if a.failure_rate is None else float(a.failure_rate))
@@ -185,6 +99,32 @@ def _request(a: Namespace, axes: Mapping[str, str]) -> Any:
         lifted=tuple(a.lift),
         top=0,
     )
+
+
+def _batch(a: Namespace) -> str:
+    """The global batch that so many sequences for each device make."""
+    each = str(a.global_batch).removesuffix(PER_GPU)
+    gpus = float(problem_options.problems_of(_with(a, global_batch="1"))[0].cluster.gpus)
+    try:
+        return f"{float(each) * gpus:.12g}"
+    except ValueError:
+        raise BadValue(
+            "global_batch", a.global_batch, "write sequences a device, for example 0.25/gpu"
+        ) from None
+
+
+def _with(a: Namespace, **changes: str) -> Namespace:
+    return Namespace(**{**vars(a), **changes})
+
+
+def _calibrated(problem: Any, constants: Mapping[str, str]) -> Any:
+    """The problem with other measured constants."""
+    calibration = problem.cluster.calibration
+    for name, text in constants.items():
+        group, _, one = name.partition(".")
+        changed = replace(getattr(calibration, group), **{one: number(name, text)})
+        calibration = replace(calibration, **{group: changed})
+    return replace(problem, cluster=replace(problem.cluster, calibration=calibration))
 
 
 def _priced(request: Any, a: Namespace, axes: Mapping[str, str], interval: int | None) -> Row:
@@ -212,9 +152,9 @@ def _priced(request: Any, a: Namespace, axes: Mapping[str, str], interval: int |
         "memory_bytes": told.memory_bytes.target,
         "interval_steps": best.steps,
         "ettr": told.ettr.target,
-        "duration_seconds": told.duration_seconds.target,
         "nodes_used": request.nodes,
         "strategy": format_strategy(strategy),
+        **_run(told.duration_seconds.target, int(strategy.gpus)),
     }
     row |= {
         f"{name}_seconds": float(getattr(one.step, name))
@@ -230,23 +170,10 @@ def _at_interval(request: Any, strategy: Any, step: float, interval: int) -> Row
 
     problem = request.problems[0]
     kept = float(ettr(job_of(request, problem, request.nodes, strategy, step), interval))
-    steps = steps_to_finish(problem) if problem.workload.training.tokens else 0.0
-    return {"interval_steps": interval, "ettr": kept, "duration_seconds": steps * step / max(kept, 1e-12)}
+    seconds = steps_to_finish(problem) * step / max(kept, 1e-12) if problem.workload.training.tokens else 0.0
+    return {"interval_steps": interval, "ettr": kept, **_run(seconds, int(strategy.gpus))}
 
 
-def _typed(name: str, value: str) -> Any:
-    if name in _WHOLE:
-        return units.count(value, field=name)
-    if name in {"oversubscription", "failure_rate"}:
-        try:
-            return float(value)
-        except ValueError:
-            raise BadValue(name, value, "give a number") from None
-    return value
-
-
-def _steps(text: str) -> int:
-    value = units.count(text, field=INTERVAL)
-    if value < 1:
-        raise BadValue(INTERVAL, text, "give one step or more")
-    return value
+def _run(seconds: float, gpus: int) -> Row:
+    """Time and GPU time to finish; nothing where no number of tokens is stated."""
+    return {"duration_seconds": seconds, "gpu_hours": seconds / units.HOUR * gpus} if seconds else {}

@@ -1,0 +1,63 @@
+"""A sweep answers at every point of a grid: any field of the job, the strategy, or a measured constant."""
+
+import json
+
+import pytest
+
+from mofa_model.cli import main
+
+JOB = ["--model", "llama3-8b", "--gpu", "h100", "--seq", "8192"]
+ONE = ["--gpus", "64", "--global-batch", "512", "--strategy", "tp=2,sp=true,mbs=1"]
+
+
+def rows(capsys, *words):
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["rows"]
+
+
+def test_a_batch_can_grow_with_the_gpus(capsys):
+    told = rows(capsys, "sweep", *JOB, "--vary", "gpus=16,32", "global_batch=2/gpu,64")
+    assert [row["status"] for row in told] == ["Recommended"] * 4
+    twice, fixed = told[2]["tokens_per_second"], told[3]["tokens_per_second"]
+    assert twice == fixed  # 2 x 32 = 64
+
+
+def test_without_overlap_nothing_is_faster(capsys):
+    told = rows(capsys, "sweep", *JOB, *ONE, "--vary", "dp_overlap=true,false")
+    assert told[0]["step_seconds"] <= told[1]["step_seconds"]
+    assert "dp-overlap=false" in told[1]["strategy"]
+
+
+def test_a_measured_constant_can_vary(capsys):
+    told = rows(capsys, "sweep", *JOB, *ONE, "--vary", "compute.attention_efficiency=0.2,0.4,0.8")
+    times = [row["step_seconds"] for row in told]
+    assert times == sorted(times, reverse=True)
+    assert times[0] > times[-1]
+
+
+def test_tokens_give_the_time_to_finish_and_gpu_hours(capsys):
+    told = rows(capsys, "sweep", *JOB, *ONE, "--tokens", "1T", "--vary", "interval=10,1000")
+    for row in told:
+        assert row["gpu_hours"] == pytest.approx(row["duration_seconds"] / 3600 * 64)
+    assert "duration_seconds" not in rows(capsys, "sweep", *JOB, *ONE, "--vary", "mbs=1")[0]
+
+
+@pytest.mark.parametrize(
+    "vary, said",
+    [
+        ("global_batch=many/gpu", "sequences a device"),
+        ("compute.attention=1", "did you mean"),
+        ("compute.gemm_shape=round", "give a number"),
+        ("interval=8..4:x1", "a range must grow"),
+    ],
+)
+def test_a_value_that_cannot_be_is_said_in_one_line(capsys, vary, said):
+    assert main(["sweep", *JOB, *ONE, "--vary", vary]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_ettr_varies_as_the_paper_does_in_section_5_4(capsys):
+    job = ["--nodes", "32", "--step", "27.99s", "--rate", "0.01", "--mttr", "60s", "--save", "2s"]
+    told = rows(capsys, "ettr", *job, "--vary", "rate=0.0025,0.01,0.015")
+    assert [row["interval_steps"] for row in told] == [74, 37, 30]
+    assert [round(row["ettr"], 4) for row in told] == [0.998, 0.9959, 0.995]
