@@ -9,7 +9,7 @@ from typing import Final
 from mofa_model import units
 from mofa_model.advice.finalists import Priced, priced
 from mofa_model.estimate import StepTime, estimate
-from mofa_model.search import MEANING, NearMiss, Ranking, Reason
+from mofa_model.search import MEANING, NearMiss, Ranking
 from mofa_model.spec import Cluster
 from mofa_model.strategy_text import format_strategy
 from mofa_model.units import GIB, Ratio
@@ -115,13 +115,20 @@ def why_nothing(ranking: Ranking, limit: float) -> str:
             f"{format_strategy(lean.candidate.strategy)}, needs {need:.1f} GiB of the {limit / GIB:.1f} GiB that a device has; "
             "more nodes or devices with more memory would help"
         )
-    counted = {
-        r: n for r, n in ranking.rejected.items() if r not in {Reason.DUPLICATE, Reason.NOT_IN_FRAMEWORK}
-    }
-    if not counted:
+    if ranking.stuck is None:
         return "no strategy is left: the trainer has none of the values that the constraints allow"
-    # The last rule that strategies fell to is the one that is nearest to being met.
-    last = max(counted, key=lambda reason: (list(Reason).index(reason), counted[reason]))
-    return (
-        f"no strategy is legal: of {ranking.raw} combinations the last fell to {last.value} ({MEANING[last]})"
-    )
+    axis, reason = ranking.stuck
+    return f"no strategy is legal: {_STUCK[axis]} ({reason.value}: {MEANING[reason]})"
+
+
+_STUCK: Final = {
+    "tp": "no tensor-parallel size is left",
+    "context": "no context-parallel size is left",
+    "pp": "no number of pipeline stages goes with the devices",
+    "mbs": "the global batch goes with no number of data-parallel ranks and micro-batches",
+    "pipeline": "no pipeline schedule goes with layers, stages and micro-batches",
+    "ep": "no expert-parallel size is left",
+    "etp": "experts go with no layout of the devices",
+    "chunks": "no number of chunks is left",
+}
+"""The axis at which the last shapes fell, as a sentence names it."""

@@ -105,6 +105,8 @@ class Ranking:
     """Where nothing fits: the strategy that needs the least device memory."""
     axes: Axes
     """Axes and values that were searched."""
+    stuck: tuple[str, Reason] | None = None
+    """Where no shape is legal: the axis at which the last ones fell, and why, on the most nodes."""
 
 
 def search(question: Question, advance: Callable[[float], None] = lambda _: None) -> Ranking:
@@ -128,6 +130,7 @@ def search(question: Question, advance: Callable[[float], None] = lambda _: None
     misses: list[tuple[int, float, NearMiss]] = []
     lean: list[NearMiss] = []
     searched = pruned = 0
+    stuck: tuple[str, Reason] | None = None
     share = 1.0 / max(1, len(axes["nodes"]) * len(question.problems))
     for problem in question.problems if axes.raw else ():
         for nodes in axes["nodes"]:
@@ -142,6 +145,7 @@ def search(question: Question, advance: Callable[[float], None] = lambda _: None
             shapes = shapes_of(axes, given, nodes)
             rejected += shapes.rejected
             if not len(shapes.index):
+                stuck = shapes.stuck
                 continue
             features = features_of(axes, given, shapes)
             leaders = Leaders(question.keep, question.score(here, nodes), question.apart)
@@ -168,6 +172,7 @@ def search(question: Question, advance: Callable[[float], None] = lambda _: None
         near=min(misses, key=lambda m: m[:2])[2] if misses else None,
         leanest=min(lean, key=lambda miss: miss.memory) if lean and not searched else None,
         axes=axes,
+        stuck=stuck,
     )
 
 

@@ -39,6 +39,8 @@ class Shapes:
     """Raw index of each shape with the first value on every axis of features."""
     rejected: Counter[Reason]
     """Raw strategies dropped so far."""
+    stuck: tuple[str, Reason] | None = None
+    """Where no shape is left: the axis at which the last ones fell, and the reason of most of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +78,19 @@ def shapes_of(axes: Axes, given: Given, nodes: int) -> Shapes:
         index = np.repeat(index, len(values)) + position * strides[axis]
         rows |= _columns(axis, values, position, rows, given)
         good = np.ones(len(index), dtype=bool)
+        fallen = Counter[Reason]()
         for reason, rule in rules.SHAPE_RULES.get(axis, ()):
             if reason not in given.lifted:
                 bad = good & rule(rows, given)
-                rejected[reason] += int(np.count_nonzero(bad)) * left
+                fallen[reason] += int(np.count_nonzero(bad))
                 good &= ~bad
+        rejected += Counter({reason: count * left for reason, count in fallen.items()})
+        if not good.any():
+            return Shapes({}, index[:0], rejected, (axis, fallen.most_common(1)[0][0]))
         if not good.all():
             rows = {name: column[good] for name, column in rows.items()}
             index = index[good]
-    derived = _derived(rows, given) if len(index) else {}
-    return Shapes(rows | derived, index, +rejected)
+    return Shapes(rows | _derived(rows, given), index, rejected)
 
 
 def _columns(axis: str, values: tuple[Any, ...], position: NDArray[Any], rows: Rows, given: Given) -> Rows:

@@ -1,0 +1,248 @@
+"""The answer: whole, ordered, explained, deterministic, and honest where there is none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+
+import pytest
+
+from mofa_model.advice import Request, Status, advise, assumed_reliability
+from mofa_model.advice.finalists import priced
+from mofa_model.advice.reasons import terms_of
+from mofa_model.advice.saves import job_of, replicas_of, score_of, steps_to_finish
+from mofa_model.cli import main
+from mofa_model.errors import BadValue
+from mofa_model.estimate import estimate
+from mofa_model.presets import cluster, model, precision
+from mofa_model.reliability import ettr
+from mofa_model.search import Problem
+from mofa_model.spec import Training, Workload
+from mofa_model.spec.reliability import CheckpointTier
+from mofa_model.strategy import Sharding, Strategy
+from mofa_model.strategy_text import parse_strategy
+
+
+def request(
+    name="llama3-8b", nodes=8, batch=256, sequence=8192, tokens=1e12, stack="megatron-core", **changes
+):
+    training = Training(sequence=sequence, global_batch=batch, precision=precision("bf16"), tokens=tokens)
+    machines = cluster("h100", nodes * 8, stack=stack)
+    given = {
+        "problems": (Problem(workload=Workload(model=model(name), training=training), cluster=machines),),
+        "reliability": assumed_reliability(machines.gpus_per_node * machines.host.link.bandwidth),
+        "nodes": nodes,
+        "framework": "megatron",
+    }
+    return Request(**given | changes)
+
+
+@pytest.fixture(scope="module")
+def answer():
+    return advise(request(current=parse_strategy("tp=4,pp=2", gpus=64)))
+
+
+def test_every_combination_is_accounted_for(answer):
+    c = answer.counts
+    assert c.raw == c.searched + c.pruned + c.rejected
+    assert c.rejected == sum(answer.rejected.values())
+    assert answer.status is Status.RECOMMENDED
+
+
+def test_bounds_hold_their_targets(answer):
+    for item in fields(answer.predicted):
+        band = getattr(answer.predicted, item.name)
+        assert 0 <= band.lower <= band.target <= band.upper
+
+
+def test_predictions_agree_with_each_other(answer):
+    p = answer.predicted
+    tokens = 256 * 8192
+    assert p.tokens_per_second.target == pytest.approx(tokens / p.step_seconds.target)
+    steps = -(-1e12 // tokens)
+    assert p.duration_seconds.target == pytest.approx(steps * p.step_seconds.target / p.ettr.target)
+    assert answer.checkpoint_interval_seconds == answer.checkpoint_interval_steps * p.step_seconds.target
+    assert p.memory_bytes.target <= answer.memory_limit_bytes
+
+
+def test_alternatives_are_other_layouts_in_order_with_terms_that_add_up(answer):
+    assert len(answer.alternatives) == 5
+    pace = [
+        one.predicted.step_seconds.target / one.predicted.ettr.target
+        for one in (answer, *answer.alternatives)
+    ]
+    assert pace == sorted(pace)
+    for other in answer.alternatives:
+        more = other.predicted.step_seconds.target - answer.predicted.step_seconds.target
+        assert sum(other.terms.values()) == pytest.approx(more, abs=1e-9)
+        assert "step" in other.reason
+    layouts = {
+        (s.tp, s.pp, s.cp, s.dp, s.schedule, s.context_mode)
+        for s in (one.strategy for one in (answer, *answer.alternatives))
+    }
+    assert len(layouts) == 6
+
+
+def test_todays_layout_is_priced_beside(answer):
+    today = answer.current
+    assert today.predicted.step_seconds.target > answer.predicted.step_seconds.target
+    ratio = (today.predicted.step_seconds.target / today.predicted.ettr.target) / (
+        answer.predicted.step_seconds.target / answer.predicted.ettr.target
+    )
+    assert today.gain == pytest.approx(ratio - 1)
+
+
+def test_the_answer_is_not_worse_than_todays_layout_where_that_is_in_the_space():
+    given = request(current=parse_strategy("tp=2,pp=2,sp=true,tp-overlap=true", gpus=64))
+    assert advise(given).current.gain > -1e-9
+
+
+def test_the_same_question_has_the_same_answer(answer):
+    assert advise(request(current=parse_strategy("tp=4,pp=2", gpus=64))) == answer
+
+
+def test_confidence_falls_where_nobody_measured_and_where_an_input_is_in_doubt():
+    unknown = advise(request(framework="any", stack="default", constraints=("pp=1", "cp=1")))
+    assert unknown.confidence < 0.8
+    assert any("calibrat" in text for text in unknown.caveats)
+    doubted = advise(request(caveats=("fewer nodes are ready than are asked for",), constraints=("pp=1",)))
+    assert doubted.status is Status.LOW_CONFIDENCE
+    assert doubted.strategy is not None
+
+
+def test_no_answer_names_the_binding_reason():
+    lean = advise(request("llama3.1-405b", nodes=1))
+    assert lean.status is Status.NO_RECOMMENDATION
+    assert lean.strategy is None
+    assert lean.predicted is None
+    assert "GiB" in lean.explanation
+    odd = advise(request(batch=7, constraints=("dp=8..64",)))
+    assert odd.status is Status.NO_RECOMMENDATION
+    assert "batch" in odd.explanation
+
+
+def test_fewer_nodes_give_a_front_of_time_against_gpus():
+    found = advise(request(nodes=8, fewer_nodes=True, constraints=("pp=1", "cp=1")))
+    nodes = [one.nodes for one in found.frontier]
+    paces = [one.predicted.step_seconds.target / one.predicted.ettr.target for one in found.frontier]
+    assert nodes == sorted(nodes)
+    assert paces == sorted(paces, reverse=True)
+    cheap = advise(request(nodes=8, fewer_nodes=True, objective="cost", constraints=("pp=1", "cp=1")))
+    assert cheap.nodes <= found.nodes
+
+
+def test_the_score_is_the_time_to_finish_and_its_bound_holds():
+    given = request(nodes=256)
+    problem = given.problems[0]
+    score = score_of(given, problem, 256)
+    strategy = Strategy(tp=4, pp=4, dp=128, sharding=Sharding.NONE)
+    import numpy as np
+
+    for step in (0.5, 5.0, 50.0):
+        replicas = np.array([float(replicas_of(problem, strategy))])
+        found = float(score.of(np.array([step]), replicas)[0])
+        assert found >= step * score.least
+        job = job_of(given, problem, 256, strategy, step)
+        exact = min(steps_to_finish(problem) * step / float(ettr(job, k)) for k in range(1, 2000))
+        assert found == pytest.approx(exact, rel=1e-6)
+
+
+def test_replicated_states_are_written_by_one_rank_of_each_shard():
+    problem = request().problems[0]
+    assert replicas_of(problem, Strategy(tp=2, dp=32, sharding=Sharding.NONE)) == 32
+    assert replicas_of(problem, Strategy(tp=2, dp=32, shard=8)) == 4
+    assert replicas_of(problem, Strategy(tp=2, dp=32)) == 1
+
+
+def test_an_interval_stays_inside_its_bounds():
+    slow = CheckpointTier(name="slow", node_bandwidth=1e8, asynchronous=False)
+    given = request()
+    given = replace(
+        given, reliability=replace(given.reliability, tiers=(slow,)), constraints=("pp=1", "cp=1")
+    )
+    free = advise(given)
+    assert free.checkpoint_interval_seconds > 600
+    short = advise(replace(given, most_interval=600.0))
+    assert short.checkpoint_interval_seconds <= 600
+    long = advise(replace(given, least_interval=1e5))
+    assert long.checkpoint_interval_seconds >= 1e5
+
+
+def test_a_replay_keeps_every_other_term_and_never_beats_the_slowest_stage():
+    problem = request().problems[0]
+    strategy = Strategy(tp=2, pp=4, dp=8, sequence_parallel=True)
+    full = priced(problem, strategy)
+    closed = estimate(problem.workload, problem.cluster, strategy)
+    assert full.replayed
+    assert terms_of(full.step)["data"] == float(closed.step.data)
+    assert full.step_time >= float(closed.step.stages)
+    assert full.step_time == pytest.approx(float(closed.step_time), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "change, field",
+    [
+        ({"objective": "speed"}, "objective"),
+        ({"lifted": ("OutOfMemory",)}, "lift"),
+        ({"least_interval": -1.0}, "least_interval"),
+        ({"top": -1}, "top"),
+    ],
+)
+def test_a_request_that_cannot_be_is_refused_by_name(change, field):
+    with pytest.raises(BadValue, match=field):
+        request(**change)
+
+
+FLAGS = [
+    "--model",
+    "llama3-8b",
+    "--gpu",
+    "h100",
+    "--gpus",
+    "64",
+    "--global-batch",
+    "256",
+    "--seq",
+    "8192",
+    "--framework",
+    "megatron",
+]
+
+
+def test_the_command_prints_the_answer_in_every_form(capsys):
+    few = ["--constraint", "pp=1", "--constraint", "cp=1"]
+    for form in ("table", "wide", "json", "yaml", "csv", "markdown", "html"):
+        assert main(["advise", *FLAGS, *few, "-o", form]) == 0
+        assert "llama3-8b" in capsys.readouterr().out or form == "csv"
+    assert main(["advise", *FLAGS, *few, "--json", "--launch", "megatron", "--current", "tp=2"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (
+        told["counts"]["raw"]
+        == told["counts"]["searched"] + told["counts"]["pruned"] + told["counts"]["rejected"]
+    )
+    assert "--tensor-model-parallel-size" in told["launch"]["arguments"]
+    assert told["current"]["gain"] > -1
+    assert parse_strategy(told["strategy"]).gpus == 64
+
+
+@pytest.mark.parametrize(
+    "words, code, text",
+    [
+        (["--gpus", "12"], 2, "--gpus"),
+        (["--model", "llama9"], 2, "--model"),
+        (["--constraint", "tp=0"], 2, "constraint.tp"),
+        (["--lift", "Gravity"], 2, "lift"),
+        (["--precision", "fp4"], 2, "precision"),
+        (["--top", "-1"], 2, "--top"),
+        (["--seq", "many"], 2, "--seq"),
+        (["--nodes", "8"], 2, "--gpus"),
+        (["--launch", "slurm", "--constraint", "pp=1"], 2, "slurm"),
+        (["--model", "llama3.1-405b", "--gpus", "8"], 3, "GiB"),
+        (["--constraint", "sharding=replicated", "--framework", "torchtitan"], 3, "trainer"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_an_exit_code(words, code, text, capsys):
+    assert main(["advise", *FLAGS, *words]) == code
+    error = capsys.readouterr().err
+    assert text in error
+    assert error.count("\n") == 1
