@@ -103,7 +103,7 @@ def test_the_curve_is_drawn(capsys, folder, name):
 def test_without_matplotlib_the_extra_is_named(capsys, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, printed = run(capsys, "ettr", *POINT, "--plot", "curve.svg")
-    assert code == 1
+    assert code == 2
     assert "mofa-advisor[plot]" in printed.err
     assert not Path("curve.svg").exists()
 
