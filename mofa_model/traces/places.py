@@ -49,12 +49,12 @@ def places(trace: Trace, kernels: Events) -> Places:
     operators = trace.of(Kind.OPERATOR)
     operators = operators.rows(np.lexsort((-operators.duration, operators.start, operators.lane)))
     engine = np.array(["autograd::engine" in name for name in trace.names] + [False])
-    behind = engine[operators.name] | (operators.correlation < 0)
-    threads = set(operators.lane[engine[operators.name]].tolist()) - set(
-        operators.lane[operators.correlation > 0].tolist()
-    )
+    behind = operators.correlation < 0
+    inside = operators.rows(engine[operators.name])
+    threads = set(inside.lane.tolist()) - set(marks.lane.tolist())  # autograd's own: nobody annotates there
     around = _around(operators, called, lane)
-    by_operator = np.append(behind, False)[around] | np.isin(lane, list(threads))
+    by_operator = np.append(behind, False)[around] | (_around(inside, called, lane) >= 0)
+    by_operator |= np.isin(lane, list(threads))
     backward = np.where(by_mark == 0, by_operator, by_mark > 0)
     return Places(called=called, mark=mark, backward=backward, marks=marks)
 

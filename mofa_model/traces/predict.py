@@ -23,6 +23,8 @@ BASE: Final = 0.03
 """Half width of the band where nothing changes. Ours. [1]"""
 PER_DOUBLING: Final = 0.01
 """What each doubling of anything adds to it. Ours. [1]"""
+UNSEEN: Final = 0.05
+"""What each axis adds that the traced layout did not have: its collectives are priced by the model alone. Ours. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,9 +94,8 @@ def predict(source: Source, new: Layout) -> Prediction:
     taught = replace(new, cluster=learned_cluster(new.cluster, source.findings))
     ran = replay(Rewrite(learned=source.learned, old=source.layout, new=taught).graph())
     seconds = ran.makespan * source.seconds / source.rebuilt
-    width = (
-        BASE + abs(source.seconds / source.rebuilt - 1.0) / 2.0 + PER_DOUBLING * doublings(source.layout, new)
-    )
+    width = BASE + abs(source.seconds / source.rebuilt - 1.0) / 2.0
+    width += PER_DOUBLING * doublings(source.layout, new) + UNSEEN * _unseen(source.layout, new)
     told = estimate(taught.workload, taught.cluster, taught.strategy).step_time
     bare = estimate(new.workload, new.cluster, new.strategy).step_time
     return Prediction(
@@ -113,6 +114,14 @@ def doublings(old: Layout, new: Layout) -> float:
     pairs += [(old.micro_batches, new.micro_batches), (model_parameters(old), model_parameters(new))]
     pairs += [(float(old.cluster.device.peak_bf16), float(new.cluster.device.peak_bf16))]
     return sum(abs(float(np.log2(b / a))) for a, b in pairs if a > 0 and b > 0)
+
+
+def _unseen(old: Layout, new: Layout) -> int:
+    """Axes that the traced layout did not have."""
+    pairs = (
+        (float(getattr(old.strategy, d)), float(getattr(new.strategy, d))) for d in ("tp", "pp", "dp", "ep")
+    )
+    return sum(before == 1 < after for before, after in pairs)
 
 
 def _stage(trace: Trace, layout: Layout, files: int, place: int) -> int:

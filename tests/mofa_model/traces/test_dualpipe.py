@@ -2,9 +2,14 @@
 
 import pytest
 
+from mofa_model import presets
+from mofa_model.estimate.step import estimate
+from mofa_model.spec import Training, Workload
+from mofa_model.strategy import Schedule, Strategy
 from mofa_model.traces.account import account
 from mofa_model.traces.columns import load
-from mofa_model.traces.operators import Class
+from mofa_model.traces.operators import Class, classes_of, communicates
+from mofa_model.traces.places import places
 from mofa_model.traces.ranks import job_of
 from mofa_model.traces.replay import critical_path, replay, spans
 
@@ -62,3 +67,24 @@ def test_classes_keep_apart_what_libraries_name_alike(trace):
     rows = {kind: count for kind, count, _, _ in account(trace).by_class}
     assert rows[Class.GROUPED] == 16  # gate-up and down, forward and backward, of four layers
     assert Class.OPTIMIZER not in rows
+
+
+def test_one_layer_takes_what_the_model_says_of_deepseek_v3_on_h800(trace):
+    numbers = classes_of(trace)[trace.events.kind <= 1]
+    where = places(trace, trace.on_device)
+    computing = ~communicates(numbers)
+    seconds = {
+        back: trace.on_device.duration[computing & (where.backward == back)].sum() / 4
+        for back in (False, True)
+    }
+    model = presets.model("deepseek-v3")
+    training = Training(
+        sequence=4096, global_batch=15360, precision=presets.precision("fp8-block", stack="hai-llm")
+    )
+    cluster = presets.cluster("h800", 2048, stack="hai-llm", precision="fp8-block")
+    layout = Strategy(pp=16, dp=128, ep=64, schedule=Schedule.DUALPIPE, expert_overlap=True)
+    layer = estimate(Workload(model=model, training=training), cluster, layout).expert_layer
+    assert seconds[False] == pytest.approx(8.97e-3, rel=0.01)
+    assert seconds[True] == pytest.approx(23.7e-3, rel=0.01)
+    assert layer.linear + layer.attention + layer.elementwise == pytest.approx(seconds[False], rel=0.1)
+    assert layer.backward == pytest.approx(seconds[True], rel=0.1)

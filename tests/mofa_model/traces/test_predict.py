@@ -37,7 +37,9 @@ def changes(setup):
         replace(setup, **wider),
         replace(setup, pp=2, vpp=1, dp=2 * setup.dp, micro_batches=2 * setup.micro_batches),
     ]
-    if setup.tp > 1:
+    if setup.tp == 1:  # an axis whose links the trace has not seen, or only as another axis
+        found += [replace(setup, tp=2), replace(setup, tp=4)]
+    else:
         found += [replace(setup, tp=1), replace(setup, tp=8 // setup.tp)]
     if setup.experts:
         found += [replace(setup, ep=2), replace(setup, ep=1), replace(setup, dp=8, ep=8)]
@@ -50,7 +52,7 @@ def errors(names, traced, layout, limit=None):
         setup, stack = SOURCES[name]
         _, source = traced(setup, stack)
         for new in changes(setup)[:limit]:
-            truth = World(new, replace(stack, jitter=stack.jitter)).run().step_seconds
+            truth = World(new, stack).run().step_seconds
             told = predict(source, layout(new))
             signed.append(told.seconds / truth - 1.0)
             analytical.append(told.untaught / truth - 1.0)
