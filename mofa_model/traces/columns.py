@@ -18,6 +18,8 @@ from mofa_model.traces.reader import Document, batches
 
 _LARGEST: Final = 0x7FFFFFFFFFFFFFFF
 """What a column of ids holds."""
+_LATEST: Final = 1e18
+"""No clock is beyond this. [us]"""
 _KINDS: Final[Mapping[str, int]] = {
     "kernel": Kind.KERNEL,
     "gpu_memcpy": Kind.COPY,
@@ -113,7 +115,7 @@ class _Columns:
                 else:
                     correlation = int(event["id"] if kind >= 6 else said.get("correlation") or 0)
                 operator = int(said.get("External id") or said.get("external id") or 0)
-            except (KeyError, TypeError, ValueError, OverflowError):
+            except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
                 self.dropped += 1
                 continue
             self.start.append(row[0])
@@ -149,7 +151,7 @@ class _Columns:
     def trace(self, document: Document) -> Trace:
         """All rows by start, clocks in seconds since the first of them."""
         start, duration = np.frombuffer(self.start or b""), np.frombuffer(self.duration or b"")
-        sound = np.isfinite(start) & np.isfinite(duration) & (duration >= 0)
+        sound = (np.abs(start) < _LATEST) & (duration >= 0) & (duration < _LATEST)
         if not np.any(sound):
             raise BadFile(document.path, _nothing(document))
         first = float(start[sound].min())

@@ -5,6 +5,7 @@ import json
 import random
 
 import pytest
+from trace_generator import Setup, Stack, World
 
 from mofa_model.cli import main
 from mofa_model.errors import BadFile
@@ -128,3 +129,39 @@ def test_the_same_file_twice_is_refused(write, capsys):
     path = str(write(events(2)))
     assert main(["trace", "inspect", path, path]) == 2
     assert "once" in capsys.readouterr().err
+
+
+ODD = [None, True, -1, 0, 1e308, 2**70, "", "x", "\u0000", [], [1], {}, {"a": 1}, "0x1f", -1e-9]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_fields_of_any_kind_never_give_a_traceback(tmp_path, capsys, seed):
+    chance = random.Random(seed)
+    (path,) = (
+        World(Setup(layers=1, micro_batches=2, hidden=256, heads=2, ffn=512), Stack())
+        .run()
+        .write(tmp_path, [0])
+    )
+    document = json.loads(path.read_text())
+    for event in chance.sample(document["traceEvents"], 40):
+        target = event if chance.random() < 0.5 or not event.get("args") else event["args"]
+        target[chance.choice(list(target))] = chance.choice(ODD)
+    document[chance.choice(list(document))] = chance.choice([document["traceEvents"], *ODD])
+    path.write_text(json.dumps(document))
+    asked = [
+        "--model",
+        "llama3.1-8b",
+        "--gpu",
+        "h100",
+        "--seq",
+        "4096",
+        "--global-batch",
+        "2",
+        "--strategy",
+        "dp=1",
+    ]
+    for action, further in (("inspect", []), ("replay", []), ("predict", asked)):
+        code = main(["trace", action, str(path), *further])
+        said = capsys.readouterr()
+        assert code in {0, 2}, said.err
+        assert code == 0 or (said.out == "" and said.err.count("\n") == 1)
