@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from mofa_model.estimate.exchange import traffic
 from mofa_model.estimate.resident import resident
 from mofa_model.placement import Stages, stages_of
-from mofa_model.search.axes import Axes, Shard
+from mofa_model.search.axes import NO_MODULES, Axes, Recomputation, Shard
 from mofa_model.search.local import varied
 from mofa_model.search.rules import Given, Rows, shard_group
 from mofa_model.search.space import DEGREES, Features, Shapes
-from mofa_model.strategy import Schedule, Sharding, Strategy
+from mofa_model.strategy import Recompute, Schedule, Sharding, Strategy
 from mofa_model.units import Numeric
 
 Array = NDArray[Any]
@@ -48,8 +48,12 @@ class Block:
     """Degrees and schedule."""
     rows: Rows
     """Columns of degrees."""
+    shapes: NDArray[np.int64]
+    """Raw index of each row's shape: with the first value on every axis of features."""
     index: NDArray[np.int64]
-    """Raw index of each row with the first value on every axis of features."""
+    """The same with the layers that are computed again, where these are a column."""
+    layers: Array | None
+    """Layers of a stage that are computed again, [rows]; None = as the kind of work says."""
     allowed: dict[str, Array]
     """Features that each row can have, [values, rows]."""
     stages: Stages
@@ -98,20 +102,52 @@ class Work:
     """Their part of the raw index."""
 
 
-def block_of(
+def blocks_of(
     axes: Axes, given: Given, shapes: Shapes, features: Features, schedule: Schedule, members: Array
+) -> Iterator[tuple[Block, Array]]:
+    """Some shapes of one schedule, with the position of each row among `members`.
+
+    Numbers of recomputed layers are degrees as well: one block has all of them in a column, instead of a kind of work each.
+    """
+    every = np.arange(len(members))
+    yield _block(axes, given, shapes, features, schedule, members, None), every
+    stride = axes.strides()["recompute"]
+    some = [(at, again.layers) for at, again in enumerate(axes["recompute"]) if _partial(again)]
+    rows = [every[features.allowed["recompute"][at][members]] for at, _ in some]
+    chosen = np.concatenate([every[:0], *rows])
+    if len(chosen):
+        layers = np.repeat([float(n) for _, n in some], [len(r) for r in rows])
+        offset = np.repeat([at * stride for at, _ in some], [len(r) for r in rows])
+        yield _block(axes, given, shapes, features, schedule, members[chosen], (layers, offset)), chosen
+
+
+def _partial(again: Recomputation) -> bool:
+    """Whether a number of whole layers is computed again, not all."""
+    return again.mode is Recompute.FULL and again.layers > 0
+
+
+def _block(
+    axes: Axes,
+    given: Given,
+    shapes: Shapes,
+    features: Features,
+    schedule: Schedule,
+    members: Array,
+    layers: tuple[Array, Array] | None,
 ) -> Block:
-    """Some shapes of one schedule."""
     rows = {name: column[members] for name, column in shapes.rows.items()}
     layout = varied(Strategy(schedule=schedule), **{name: rows[name] for name in DEGREES})
     allowed = {name: ok[:, members] for name, ok in features.allowed.items()}
     idle = {name: mask[members] for name, mask in features.idle.items()}
     overlaps = tuple(_overlaps(axes, allowed, idle))
     repeated = sum((overlap.ok for overlap in overlaps), np.zeros(len(members), dtype=np.int64))
+    index = shapes.index[members]
     return Block(
         layout=layout,
         rows=rows,
-        index=shapes.index[members],
+        shapes=index,
+        index=index if layers is None else index + layers[1],
+        layers=None if layers is None else layers[0],
         allowed=allowed,
         stages=stages_of(given.workload.model, layout, given.cluster.calibration.placement, 1),
         overlaps=overlaps,
@@ -189,19 +225,25 @@ def _replicas(shard: Shard, group: Array, rows: Rows) -> Array:
 
 def works_of(axes: Axes, block: Block) -> Iterator[Work]:
     """Every kind of work that some row of a block can have."""
-    strides, names = axes.strides(), ("sp", "recompute", "offload")
-    for choice in product(*(enumerate(axes[name]) for name in names)):
-        ok = np.logical_and.reduce(
-            [block.allowed[name][at] for name, (at, _) in zip(names, choice, strict=True)]
-        )
+    strides, every = axes.strides(), np.ones(len(block.index), dtype=bool)
+    recomputed = [
+        (block.allowed["recompute"][at], at * strides["recompute"], again)
+        for at, again in enumerate(axes["recompute"])
+        if not _partial(again)
+    ]
+    if block.layers is not None:
+        recomputed = [(every, 0, Recomputation(Recompute.FULL, NO_MODULES, 0))]
+    for (s, sp), (fits, offset, again), (o, offload) in product(
+        enumerate(axes["sp"]), recomputed, enumerate(axes["offload"])
+    ):
+        ok = block.allowed["sp"][s] & fits & block.allowed["offload"][o]
         if ok.any():
-            (_, sp), (_, again), (_, offload) = choice
             strategy = varied(
                 block.layout,
                 sequence_parallel=sp,
                 recompute=again.mode,
                 recompute_modules=again.modules,
-                recompute_layers=float(again.layers),
+                recompute_layers=float(again.layers) if block.layers is None else block.layers,
                 offload=offload,
             )
-            yield Work(strategy, ok, sum(at * strides[n] for n, (at, _) in zip(names, choice, strict=True)))
+            yield Work(strategy, ok, s * strides["sp"] + offset + o * strides["offload"])

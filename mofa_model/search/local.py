@@ -24,7 +24,7 @@ from mofa_model.units import Seconds
 
 LOCAL: Final = ("tp", "cp", "mbs", "ep", "etp", "chunks")
 """Degrees that the work of one device on a layer depends on."""
-_WORK: Final = (
+_TIMES: Final = (
     "sequence_parallel",
     "recompute",
     "recompute_modules",
@@ -33,7 +33,9 @@ _WORK: Final = (
     "tensor_overlap",
     "expert_overlap",
 )
-"""Features that it depends on."""
+"""Features that its time depends on; of the layers that are recomputed only whether some or all are."""
+_STORED: Final = ("sequence_parallel", "recompute", "recompute_modules")
+"""Features that its activations depend on."""
 
 Array = NDArray[Any]
 _Terms = TypeVar("_Terms")
@@ -77,7 +79,7 @@ class Locals:
         self._sizes = [int(np.count_nonzero(rings)), int(np.count_nonzero(~rings))]
         self._asked: dict[Hashable, Any] = {}
 
-    def of(self, some: slice) -> Locals:
+    def of(self, some: Array) -> Locals:
         """The same for some of the rows; what is asked of one is known to all."""
         other = object.__new__(Locals)
         other.__dict__ |= self.__dict__ | {"position": self.position[some]}
@@ -85,16 +87,18 @@ class Locals:
 
     def times(self, work: Strategy) -> Times:
         """Times of layers and head under a kind of work, on every local shape."""
-        return self._ask("times", work, self._times)
+        return self._ask(_TIMES, work, self._times)
 
     def stored(self, work: Strategy) -> Stored:
         """Activations of layers under a kind of work, on every local shape."""
-        return self._ask("stored", work, self._stored)
+        return self._ask(_STORED, work, self._stored)
 
-    def _ask(self, what: str, work: Strategy, answer: Callable[[Strategy], _Terms]) -> _Terms:
-        key = (what, *(getattr(work, name) for name in _WORK))
+    def _ask(self, names: tuple[str, ...], work: Strategy, answer: Callable[[Strategy], _Terms]) -> _Terms:
+        features = {name: getattr(work, name) for name in names}
+        if "recompute_layers" in features:
+            features["recompute_layers"] = float(np.any(features["recompute_layers"]))
+        key = tuple(features.values())
         if key not in self._asked:
-            features = {name: getattr(work, name) for name in _WORK}
             self._asked[key] = _joined(
                 [answer(varied(shape, **features)) for shape in self._shapes],
                 [n for n in self._sizes if n],

@@ -21,7 +21,7 @@ from mofa_model.estimate.stage import stage_times
 from mofa_model.estimate.step import pipeline_times, step_terms
 from mofa_model.placement import Stages
 from mofa_model.search.axes import Axes
-from mofa_model.search.blocks import Block, State, Work, block_of, states_of, works_of
+from mofa_model.search.blocks import Block, State, Work, blocks_of, states_of, works_of
 from mofa_model.search.floor import parts_of
 from mofa_model.search.local import Locals, spread, varied
 from mofa_model.search.rank import Leaders
@@ -64,16 +64,15 @@ def price(
     # The first parts find a step time that most of the others cannot beat.
     for phase in ([p for p in parts if p.first], [p for p in parts if not p.first]):
         hopeful = [part.members[: part.hopeful(leaders.horizon)] for part in phase]
-        rows = np.concatenate([np.empty(0, dtype=np.int64), *hopeful])
-        local = Locals(given.workload, given.cluster, shapes.rows, rows) if len(rows) else None
+        every = np.concatenate([np.empty(0, dtype=np.int64), *hopeful])
+        local = Locals(given.workload, given.cluster, shapes.rows, every) if len(every) else None
         done = 0
         for part, members in zip(phase, hopeful, strict=True):
             count = min(len(members), part.hopeful(leaders.horizon))
             leaders.pruned += int(np.sum(features.legal[part.members[count:]]))
             if count and local is not None:
-                block = block_of(axes, given, shapes, features, part.schedule, members[:count])
-                here = local.of(slice(done, done + count))
-                rejected += _price_block(axes, given, block, here, leaders)
+                for block, rows in blocks_of(axes, given, shapes, features, part.schedule, members[:count]):
+                    rejected += _price_block(axes, given, block, local.of(done + rows), leaders)
             done += len(members)
             advance(len(part.members))
     return +rejected
@@ -185,7 +184,8 @@ def _time(
     stages, picked = block.stages, work.strategy
     if len(columns) < len(block.index):
         stages = Stages(*(np.take(getattr(stages, name), columns, axis=-1) for name in _STAGES))
-        picked = varied(picked, **{name: getattr(picked, name)[columns] for name in DEGREES})
+        degrees = (*DEGREES, "recompute_layers")
+        picked = varied(picked, **{name: _picked(getattr(picked, name), columns) for name in degrees})
     m, position = block.rows["micro_batches"][columns], local.position[columns]
     for overlap in block.overlaps:
         s = varied(picked, **overlap.flags)
@@ -200,7 +200,7 @@ def _time(
                 _picked(pipeline, hopeful),
                 _picked(hops, hopeful),
                 m[hopeful],
-                block.index[columns[hopeful]],
+                block.shapes[columns[hopeful]],
                 block.index[columns[hopeful]] + (work.offset + overlap.offset[columns[hopeful]]),
             )
             for fit in fitting:
