@@ -105,11 +105,18 @@ def distinct(columns: Sequence[Array]) -> tuple[NDArray[np.int64], NDArray[np.in
 def axes_of(*described: Any) -> int:
     """1 where a description holds an array, 0 where all its numbers are scalars."""
     for item in described:
+        kind = type(item)
+        if kind in _PLAIN:
+            continue
         if isinstance(item, np.ndarray) and item.ndim:
             return 1
         if is_dataclass(item) and axes_of(*(getattr(item, name) for name in _names(item.__class__))):
             return 1
     return 0
+
+
+_PLAIN = frozenset({float, int, bool, str, type(None), frozenset})
+"""Types that are no arrays and hold none: most fields by far."""
 
 
 @cache
