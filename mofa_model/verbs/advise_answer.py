@@ -117,10 +117,15 @@ def short(strategy: Strategy) -> str:
             words += [] if value == "1" and key != "mbs" else [key + value]
         elif value in {"true", "false"}:
             words += [key] if value == "true" else [] if key == "sp" else [f"no-{key}"]
-        elif value != "none" and not (key == "schedule" and value == "interleaved"):
+        elif key == "recompute" and value != "none":
+            mode, _, modules = value.partition(":")
             words.append(
-                "offload" if key == "offload" else f"recompute:{value}" if key == "recompute" else value
+                f"recompute({modules.replace('+', ' ') or mode})"
+                if mode == "selective"
+                else f"recompute:{value}"
             )
+        elif value != "none" and not (key == "schedule" and value == "interleaved"):
+            words.append("offload" if key == "offload" else value)
     return " ".join(words)
 
 
