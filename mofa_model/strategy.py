@@ -3,13 +3,13 @@
 Degrees (tp, pp, …) are numbers or arrays; categories (schedule, sharding, …) are Python values. So one `Strategy` is
 either a single layout or a *family* of layouts that differ in degrees alone, and every equation takes both.
 
-    Strategy.parse("tp=8,pp=8,dp=32,vpp=2,sp=true,recompute=selective,optimizer=distributed")
+    strategy_text.parse_strategy("tp=8,pp=8,dp=32,vpp=2,sp=true,recompute=selective,optimizer=distributed")
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
