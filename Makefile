@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test test-unit check format verify bench validate soak up down test-kind clean
+.PHONY: help setup lock demo studies test test-unit check format verify bench validate soak up down test-kind clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ lock: $(STAMP) ## make requirements/*.txt anew from pyproject.toml
 demo: $(STAMP) ## Llama 3.1 405B on a cluster that fails: manifest, alternatives, checkpoints, two pictures
 	$(BIN)/mofa annotate examples/llama3-405b.yaml
 	$(BIN)/mofa advise examples/llama3-405b.yaml --plots build/demo
+
+studies: $(STAMP) ## every command of docs/studies, its pictures and results.md
+	$(BIN)/python tools/studies.py
 
 test: $(STAMP) ## every test that needs no container engine
 	$(PYTEST) -n $(JOBS)

@@ -57,7 +57,9 @@ class Column:
 
     @property
     def heading(self) -> str:
-        """The name with its unit, where the cells do not carry it."""
+        """The name with its unit where the cells do not carry it, without it where they do."""
+        if self.unit in ("s", "B"):
+            return self.name.removesuffix(" seconds").removesuffix(" bytes")
         return self.name if self.unit in ("", "%", *_DIMENSIONS) else f"{self.name} [{self.unit}]"
 
 
@@ -156,8 +158,10 @@ def fitted(told: Table, width: int, *, gap: int = 2) -> Table:
     if sum(sizes) > room:  # a heading of several words takes several lines
         sizes = [max(*map(len, column[1:]), *map(len, _words(column[0])), 1) for column in columns]
     words = [max(len(word) for cell in column for word in _words(cell)) for column in columns]
-    for floors in (words, [_NARROWEST] * len(sizes)):  # words stay whole, if that is enough
-        sizes = _narrowed(sizes, floors, told.columns, room)
+    sizes = _narrowed(sizes, words, told.columns, room)
+    tighter = _narrowed(sizes, [_NARROWEST] * len(sizes), told.columns, room)
+    if sum(tighter) <= room:  # words are broken only where that is enough
+        sizes = tighter
 
     def lines(cell: Cell, size: int) -> str:
         return "\n".join(broken(str(cell), size)) if len(str(cell)) > size else str(cell)

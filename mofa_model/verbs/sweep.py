@@ -13,6 +13,7 @@ from typing import Any, Final
 from mofa_model import output, plots
 from mofa_model.errors import BadValue, InputError, NoFeasibleStrategy, SourceUnreachable
 from mofa_model.tables import Column, Table
+from mofa_model.units import DAY, GIB
 from mofa_model.verbs import problem_options
 from mofa_model.verbs.sweep_fields import parse_vary, points_of
 from mofa_model.verbs.sweep_points import Row, answers
@@ -57,6 +58,8 @@ _FIGURES: Final = {
     "why": Column("why", align="left", wide=True),
 }
 """Figures of a row, in the order of the columns."""
+_DRAWN: Final = {"duration_seconds": ("d", DAY), "memory_bytes": ("GiB", GIB)}
+"""Units of an axis where those of the figure make long numbers."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -185,14 +188,15 @@ def _table(names: Sequence[str], rows: Sequence[Row]) -> Table:
 
 def _plot(path: str, names: Sequence[str], rows: Sequence[Row], figure: str) -> None:
     """One line for each combination of the fields after the first."""
+    column = _FIGURES[figure]
+    unit, size = _DRAWN.get(figure, (column.unit if column.unit in {"s", "B"} else "", 1.0))
     drawn: dict[str, list[tuple[Any, float]]] = {}
     for row in rows:
         if isinstance(row.get(figure), int | float):
-            label = ", ".join(f"{name} {row[name]}" for name in names[1:])
-            drawn.setdefault(label, []).append((_number(row[names[0]]), row[figure]))
-    column = _FIGURES[figure]
-    unit = f" [{column.unit}]" if column.unit in {"s", "B"} else ""
-    plots.lines(path, drawn, x=names[0].replace("_", " "), y=column.name + unit, percent=column.unit == "%")
+            label = ", ".join(f"{name.replace('_', ' ')} {row[name]}" for name in names[1:])
+            drawn.setdefault(label, []).append((_number(row[names[0]]), row[figure] / size))
+    y = f"{column.heading} [{unit}]" if unit else column.heading
+    plots.lines(path, drawn, x=names[0].replace("_", " "), y=y, percent=column.unit == "%")
 
 
 def _number(text: Any) -> Any:

@@ -1,0 +1,54 @@
+"""Runs every command of docs/studies/README.md: draws its picture and writes its table into results.md.
+
+make studies                                      all of them
+.venv/bin/python tools/studies.py linearity       those that draw linearity.svg
+"""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+from mofa_model.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "studies"
+HEAD = "# Results of the studies\n\nWritten by `make studies` from the commands of [README.md](README.md); do not edit.\n"
+
+
+def commands(page: str) -> list[list[str]]:
+    """The commands of a page's shell blocks, as lists of words."""
+    blocks = re.findall(r"^```shell\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    return [shlex.split(line)[1:] for line in lines if line.startswith("mofa ")]
+
+
+def answer(words: list[str]) -> str:
+    """What a command prints on a page of 160 columns."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        code = main(words)
+    if code != 0:
+        sys.exit(f"studies: mofa {shlex.join(words)} ended with {code}")
+    return printed.getvalue()
+
+
+def study(only: list[str]) -> None:
+    """Run the recipes whose pictures are named in `only`, or all of them."""
+    os.chdir(ROOT)
+    os.environ["COLUMNS"] = "160"
+    sections = [HEAD]
+    for words in commands((FOLDER / "README.md").read_text(encoding="utf-8")):
+        name = Path(words[words.index("--plot") + 1]).stem if "--plot" in words else words[0]
+        if not only or name in only:
+            sections.append(f"## {name}\n\n    mofa {shlex.join(words)}\n\n```text\n{answer(words)}```\n")
+            print(f"studied: {name}")
+    if not only:
+        (FOLDER / "results.md").write_text("\n".join(sections), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    study(sys.argv[1:])
