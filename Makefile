@@ -65,7 +65,10 @@ bench: $(STAMP) ## strategies per second, and the other figures we claim
 validate: $(STAMP) ## write docs/validation.md: predicted against measured, for every run we ship
 	$(BIN)/mofa calibrate tests/data/cases/throughput.json tests/data/cases/sweep.json --report docs
 
-soak up down test-kind: $(STAMP)
+soak: $(STAMP) ## the long tests: the whole grid of the reliability model against the simulator
+	$(BIN)/python -m pytest -m soak -n 2
+
+up down test-kind: $(STAMP)
 	@echo "$@: not built yet"; exit 1
 
 clean: ## remove what the tools made, .venv excepted

@@ -22,6 +22,9 @@ TRACEBACK: Final = "MOFA_TRACEBACK"
 INTERRUPTED: Final = 130
 """128 + SIGINT, as shells report it."""
 
+THREADS: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+"""One thread unless told otherwise: our matrices are small, and threads that fight for busy cores take thirty times as long."""
+
 _EPILOGUE: Final = """\
 exit codes: 0 answered, 2 bad input, 3 no feasible strategy, 4 a source is unreachable
 `mofa VERB --help` shows a verb's options."""
@@ -29,6 +32,8 @@ exit codes: 0 answered, 2 bad input, 3 no feasible strategy, 4 a source is unrea
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; `argv` without the program's name. The result is the exit code."""
+    for variable in THREADS:
+        os.environ.setdefault(variable, "1")
     given = list(sys.argv[1:] if argv is None else argv)
     name = next((word for word in given[:1] if not word.startswith("-")), "")
     try:

@@ -4,6 +4,11 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from mofa_model.cli import THREADS
+
+for variable in THREADS:  # before numpy is imported, as the command line does
+    os.environ.setdefault(variable, "1")
+
 settings.register_profile(
     "calm", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60
 )

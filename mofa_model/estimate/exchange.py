@@ -66,7 +66,10 @@ def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> H
         dense = dense + stages.expert_layers * ((attention + shared) / s.tp)
         expert = stages.expert_layers * (parameters.expert_parameters(model) * (e.count / (s.ep * s.etp)))
         expert = np.max(expert, axis=0)
-    dense = dense + np.maximum(stages.embedding, stages.head) * (model.vocabulary * model.hidden / s.tp)
+    matrices = stages.embedding + stages.head
+    if model.tied_embeddings:  # one matrix where a stage holds both ends
+        matrices = np.minimum(matrices, 1.0)
+    dense = dense + matrices * (model.vocabulary * model.hidden / s.tp)
     tensors = TENSORS_PER_LAYER * np.max(stages.layers, axis=0) + 2.0
     return HeldParameters(dense=np.max(dense, axis=0), experts=expert, tensors=tensors)
 

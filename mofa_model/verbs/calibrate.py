@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
     from mofa_model.calibrate.campaign import Calibration
     from mofa_model.calibrate.runs import Refinement
     from mofa_model.validate.cases import Case
-
-_THREADS: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-"""One thread: the matrices are small, and sums come out in one order whatever the machine does beside."""
 
 _EXAMPLES: Final = """\
 examples:
@@ -62,7 +58,10 @@ def configure(parser: ArgumentParser) -> None:
         "--from-runs", metavar="FILE", help="runs (.json, .csv; see docs/calibration.md) or a trainer's log"
     )
     own.add_argument(
-        "--from-trace", nargs="+", metavar="FILE", help="profiler traces of one run, or a .toml of several runs"
+        "--from-trace",
+        nargs="+",
+        metavar="FILE",
+        help="profiler traces of one run, or a .toml of several runs",
     )
     for name, what in (
         ("model", "model preset or config.json"),
@@ -80,8 +79,6 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Calibrate, print how well the constants hold, write what was asked for."""
-    for name in _THREADS:
-        os.environ.setdefault(name, "1")
     if arguments.from_trace:
         from mofa_model.verbs import trace_calibration
 
