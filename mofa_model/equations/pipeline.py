@@ -159,7 +159,8 @@ def _zero_bubble_time(
 ) -> Seconds:
     """Time of ZB-H1, Ours (Qi et al. give the first of three paths, for F = I = W). [s]
 
-    For m > p: m C + (p - 1) max(F + I - W + 4 tau, F + 3 tau, I + 2 tau), and further round trips where 2 tau > W.
+    For m > p: m C + (p - 1) max(F + I - W + 4 tau, F + 3 tau, I + 2 tau), and further round trips where 2 tau > W;
+    exact up to there, and near it beyond.
     Blocking: each forward and each input gradient carries its hop, which is an upper bound, since the ends send one way.
     """
     others = np.maximum(p - 1, 1)

@@ -71,7 +71,8 @@ def overlap(f, i, w, saved):
 
 @given(layouts(), work, work, work, share, share)
 def test_closed_form_is_the_replay_for_equal_stages_with_overlapped_hops(layout, f, i, w, part, saved):
-    hop = part * min(f, i, w) / 2 if layout[0] is Schedule.DUALPIPE else part * min(f, i + w) / layout[3]
+    longest = {Schedule.DUALPIPE: min(f, i, w) / 2, Schedule.ZERO_BUBBLE: min(f, i + w, w / 2)}
+    hop = part * longest.get(layout[0], min(f, i + w) / layout[3])
     closed, found = both(layout, f, i, w, hop, overlap(f, i, w, saved))
     assert closed == pytest.approx(found, rel=CLOSE)
 
