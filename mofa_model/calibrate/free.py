@@ -113,7 +113,9 @@ def composition(key: CalibrationKey, entries: tuple[Free, ...]) -> dict[str, Com
             entry = entries[index]
             below = made.get(entry.path, Composition(known[entry.path], ()))
             made[entry.path] = (
-                Composition(below.fixed, (*below.entries, index)) if entry.factor else Composition(1.0, (index,))
+                Composition(below.fixed, (*below.entries, index))
+                if entry.factor
+                else Composition(1.0, (index,))
             )
     return made
 
