@@ -22,7 +22,7 @@ def is_picture(path):
     [
         ["explain", *JOB, *STRATEGY],
         ["ettr", "--nodes", "32", "--step", "28s"],
-        ["sweep", *JOB, *STRATEGY, "--vary", "mbs=1,2", "schedule=1f1b,gpipe"],
+        ["sweep", *JOB, *STRATEGY, "--vary", "mbs=1,2", "dp_overlap=true,false"],
     ],
     ids=lambda words: words[0],
 )
