@@ -32,9 +32,13 @@ _SHARDING: Final = {
 _SCHEDULE: Final = {
     "none": Schedule.ONE_F_ONE_B,
     "1f1b": Schedule.ONE_F_ONE_B,
+    "gpipe": Schedule.ONE_F_ONE_B,  # the same bubble; its memory is larger
     "interleaved-1f1b": Schedule.INTERLEAVED,
     "interleaved": Schedule.INTERLEAVED,
+    "1f1b-interleaved": Schedule.INTERLEAVED,
     "zero-bubble": Schedule.ZERO_BUBBLE,
+    # Later members of the family have smaller bubbles still; they are priced as the one we model.
+    **dict.fromkeys(("zb", "zb-h1", "zb-h2", "zb-1p", "zb-2p", "zbv", "zb-v"), Schedule.ZERO_BUBBLE),
     "dualpipe": Schedule.DUALPIPE,
     "dualpipev": Schedule.DUALPIPE,
 }
