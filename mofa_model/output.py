@@ -178,8 +178,6 @@ def _draw(tables: Sequence[Table], out: TextIO, *, wide: bool) -> None:
         told = for_people(table, wide=wide)
         told = told if wide else fitted(told, page - 2, gap=3)
         drawing = Drawing(
-            title=Text(told.title, style="bold") if told.title else None,
-            title_justify="left",
             box=box.SIMPLE_HEAD,
             pad_edge=False,
         )
@@ -188,6 +186,8 @@ def _draw(tables: Sequence[Table], out: TextIO, *, wide: bool) -> None:
             drawing.add_column(Text(column.name), justify=side, no_wrap=True)
         for row in told.rows:
             drawing.add_row(*(Text(str(cell)) for cell in row))
+        if told.title:
+            console.print("\n".join(broken(told.title, page)), style="bold")
         console.width = 1 << 16
         console.width = max(
             page, console.measure(drawing).maximum
@@ -195,3 +195,4 @@ def _draw(tables: Sequence[Table], out: TextIO, *, wide: bool) -> None:
         console.print(drawing)
         for note in told.notes:
             console.print("\n".join(broken(note, page)), style="italic")
+        console.width = page

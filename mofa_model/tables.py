@@ -141,7 +141,7 @@ def plain(table: Table, *, wide: bool = False, width: int = 80) -> str:
     cells = _cells(told)
     grid = [[cell.split("\n") for cell in row] for row in cells]
     widths = [max(len(line) for cell in column for line in cell) for column in zip(*grid, strict=True)]
-    lines = [table.title] if table.title else []
+    lines = broken(told.title, width) if told.title else []
     for number, row in enumerate(grid):
         lines += _lines(row, widths, told.columns)
         if number == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from mofa_model import units
@@ -142,7 +143,7 @@ def _first(advice: Advice) -> Table:
             "checkpoint every",
             f"{advice.checkpoint_interval_steps} steps ({units.format(float(advice.checkpoint_interval_seconds or 0), 's', 3)})",
         ),
-        ("step", _range(p.step_seconds, lambda x: units.format(x, "s"))),
+        ("step", _range(p.step_seconds, _time(p.step_seconds))),
         ("tokens a second", _range(p.tokens_per_second, lambda x: f"{x:,.0f}")),
         ("MFU", _range(p.mfu, lambda x: f"{x:.1%}")),
         (
@@ -160,6 +161,12 @@ def _first(advice: Advice) -> Table:
         rows=tuple(rows),
         notes=advice.caveats,
     )
+
+
+def _time(band: Band) -> Callable[[float], str]:
+    """Seconds for both ends where minutes would hide how far apart they are."""
+    alike = band.lower >= 1 and band.upper < 6000
+    return lambda seconds: f"{seconds:.4g} s" if alike else units.format(seconds, "s")
 
 
 def _range(band: Band, text: Any) -> str:
@@ -190,7 +197,7 @@ def _current(today: Current) -> Table:
     rows: list[tuple[Cell, ...]] = [("strategy", short(today.strategy))]
     if today.predicted is not None:
         rows += [
-            ("step", _range(today.predicted.step_seconds, lambda x: units.format(x, "s"))),
+            ("step", _range(today.predicted.step_seconds, _time(today.predicted.step_seconds))),
             ("MFU", f"{today.predicted.mfu.target:.1%}"),
             ("device memory", f"{today.predicted.memory_bytes.target / GIB:.1f} GiB"),
             ("the advice gains", f"{today.gain:+.0%} of the run's time"),

@@ -12,9 +12,10 @@ from mofa_model.verbs import problem_options
 _EXAMPLES: Final = """\
 examples:
   mofa explain --model llama3.1-405b --gpu h100-sxm --gpus 16384 --global-batch 2048 --seq 8192 \\
-      --strategy tp=8,pp=16,mbs=1,sp=true,vpp=8,schedule=interleaved,recompute=selective
+      --strategy tp=8,pp=16,sp=true,vpp=8,schedule=interleaved,recompute=selective,offload=activations
   mofa explain --model deepseek-v3 --gpu h800 --gpus 2048 --global-batch 15360 --seq 4096 \\
-      --strategy pp=16,ep=64,schedule=dualpipe --precision fp8-block --json
+      --strategy pp=16,ep=64,schedule=dualpipe,recompute=selective:layernorm+mla_up_proj+moe_act,offload=activations \\
+      --precision fp8-block --json
   a trainer's own flags are a strategy as well
   mofa explain --model llama3-8b --gpu h100 --gpus 64 --global-batch 512 --seq 8192 \\
       --strategy "--tensor-model-parallel-size 2 --sequence-parallel --use-distributed-optimizer" """

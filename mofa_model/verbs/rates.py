@@ -32,9 +32,10 @@ examples:
   in CI: exit 5 when an assumption is contradicted
     mofa rates --events failures.csv --exposure nodes.csv --assumed 0.005 --check
 
-failures.csv has the columns time, node, class, recovery_seconds, open. Only node and class are needed. time is in seconds
-or ISO 8601; open is yes for a recovery that had not ended, whose recovery_seconds is the time so far.
-nodes.csv has the columns node, node_days, and possible_node_days where it is known."""
+failures.csv has the columns time, node, class, recovery_seconds, open. Only
+node and class are needed. time is in seconds or ISO 8601; open is yes for a
+recovery that had not ended, whose recovery_seconds is the time so far.
+nodes.csv has the columns node, node_days, and possible_node_days where known."""
 
 
 def configure(parser: ArgumentParser) -> None:

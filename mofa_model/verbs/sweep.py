@@ -19,7 +19,8 @@ from mofa_model.verbs.sweep_fields import parse_vary, points_of
 from mofa_model.verbs.sweep_points import Row, answers
 
 _EXAMPLES: Final = """\
-values are a list (1,2,4), or a range that doubles (64..8192), multiplies (64..8192:x4) or steps (10..100:+10)
+values are a list (1,2,4), or a range that doubles (64..8192), multiplies
+(64..8192:x4) or steps (10..100:+10)
 
 examples:
   the best strategy from 64 to 8192 GPUs, at two batch sizes
