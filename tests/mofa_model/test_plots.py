@@ -1,5 +1,6 @@
 """Pictures are written whole, the same bytes for the same numbers, and refused in one line before any work."""
 
+import importlib.util
 import sys
 
 import pytest
@@ -11,11 +12,18 @@ JOB = ["--model", "llama3-8b", "--gpu", "h100", "--gpus", "64", "--global-batch"
 STRATEGY = ["--strategy", "tp=2,sp=true,mbs=1"]
 
 
+drawing = pytest.mark.skipif(
+    importlib.util.find_spec("matplotlib") is None, reason="the extra `plot` is not installed"
+)
+"""Tests that need a picture; the others hold without the extra too."""
+
+
 def is_picture(path):
     data = path.read_bytes()
     return data.startswith(b"\x89PNG") if path.suffix == ".png" else data.rstrip().endswith(b"</svg>")
 
 
+@drawing
 @pytest.mark.parametrize("form", plots.FORMS)
 @pytest.mark.parametrize(
     "words",
@@ -33,6 +41,7 @@ def test_a_verb_draws_its_answer(tmp_path, capsys, words, form):
     assert capsys.readouterr().out
 
 
+@drawing
 def test_the_advice_draws_its_steps_and_its_ettr_twice_the_same(tmp_path, capsys):
     for folder in ("one", "two"):
         assert main(["advise", *JOB, "--plots", str(tmp_path / folder)]) == 0
@@ -43,6 +52,7 @@ def test_the_advice_draws_its_steps_and_its_ettr_twice_the_same(tmp_path, capsys
     assert capsys.readouterr().err.count("drawn: ") == 4
 
 
+@drawing
 def test_the_bars_of_a_step_leave_out_terms_that_are_nothing_everywhere(tmp_path):
     path = tmp_path / "step.svg"
     plots.step_terms(str(path), {"a": {"work": 2.0, "hops": 0.0}, "b": {"work": 1.5, "hops": 0.0}})
@@ -64,6 +74,7 @@ def test_without_matplotlib_the_extra_is_named(tmp_path, capsys, monkeypatch):
     assert "pip install 'mofa-advisor[plot]'" in capsys.readouterr().err
 
 
+@drawing
 def test_a_folder_that_cannot_be_made_is_named(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert main(["advise", *JOB, "--plots", str(tmp_path / "file")]) == 2
