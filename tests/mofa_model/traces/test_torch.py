@@ -40,7 +40,7 @@ dist.destroy_process_group()
 @pytest.mark.parametrize("processes", [2, 4])
 def test_traces_of_the_cpu_go_through_inspect_and_replay(tmp_path, processes):
     pytest.importorskip(
-        "torch", reason="PyTorch is not installed: its wheel on the package index is gigabytes of CUDA"
+        "torch", reason="the extra `torch` is not installed: it is gigabytes, so these two run where it is"
     )
     program = tmp_path / "train.py"
     program.write_text(PROGRAM)
