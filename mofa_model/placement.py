@@ -13,8 +13,8 @@ Rules, by what trainers do:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from functools import cache, lru_cache
+from dataclasses import dataclass, is_dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from mofa_model.errors import BadValue
 from mofa_model.spec import Transformer
+from mofa_model.spec.checks import field_names
 from mofa_model.strategy import Strategy
 from mofa_model.units import Numeric
 
@@ -110,18 +111,13 @@ def axes_of(*described: Any) -> int:
             continue
         if isinstance(item, np.ndarray) and item.ndim:
             return 1
-        if is_dataclass(item) and axes_of(*(getattr(item, name) for name in _names(item.__class__))):
+        if is_dataclass(item) and axes_of(*(getattr(item, name) for name in field_names(item.__class__))):
             return 1
     return 0
 
 
 _PLAIN = frozenset({float, int, bool, str, type(None), frozenset})
 """Types that are no arrays and hold none: most fields by far."""
-
-
-@cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
 
 
 def _block_costs(model: Transformer) -> tuple[Numeric, Numeric]:

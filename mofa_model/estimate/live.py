@@ -12,8 +12,9 @@ import numpy as np
 
 from mofa_model.equations import activations, memory, offload
 from mofa_model.equations.pipeline import in_flight
+from mofa_model.estimate.blocks import tokens_per_rank
 from mofa_model.estimate.resident import ends_on, layers_on
-from mofa_model.estimate.stored import StoredLayer, stored_layers, tokens_in_flight
+from mofa_model.estimate.stored import StoredLayer, stored_layers
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, MemoryConstants, Workload
 from mofa_model.strategy import Recompute, Sharding, Strategy
@@ -118,7 +119,7 @@ def _kept(layer: StoredLayer, s: Strategy, share: Ratio) -> tuple[Bytes, Bytes]:
 
 def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
     """Head and loss of the main prediction and of every further one. [B]"""
-    tokens, precision, model = tokens_in_flight(workload, s), workload.training.precision, workload.model
+    tokens, precision, model = tokens_per_rank(workload, s), workload.training.precision, workload.model
     spread = s.tp if s.sequence_parallel else 1.0
     source = activations.head_activation(tokens, model.hidden, width=precision.activation, ranks=spread)
     logits = activations.logit_memory(

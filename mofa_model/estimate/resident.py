@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mofa_model.equations import memory, offload, parameters
-from mofa_model.estimate.stored import tokens_in_flight
+from mofa_model.estimate.blocks import tokens_per_rank
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, MemoryConstants, Workload
 from mofa_model.strategy import Placement, Schedule, Sharding, Strategy
@@ -65,7 +65,7 @@ def resident(workload: Workload, cluster: Cluster, strategy: Strategy, stages: S
     constants, precision = cluster.calibration.memory, workload.training.precision
     groups = _groups(workload, constants, strategy, stages)
     buffers = _added(groups, "buffer") + memory.tensor_buffer(
-        tokens_in_flight(workload, strategy),
+        tokens_per_rank(workload, strategy),
         workload.model.hidden,
         strategy.tp,
         width=precision.activation,

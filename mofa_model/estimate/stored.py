@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from mofa_model.equations import activations, memory
+from mofa_model.estimate.blocks import tokens_per_rank
 from mofa_model.spec import Experts, LatentAttention, MemoryConstants, Workload
 from mofa_model.strategy import Recompute, Strategy
 from mofa_model.units import Bytes, Count, Ratio
@@ -63,11 +64,6 @@ class StoredLayer:
     """Gradients that the backward pass makes on its way."""
 
 
-def tokens_in_flight(workload: Workload, strategy: Strategy) -> Count:
-    """Tokens of a micro-batch on one device. [1]"""
-    return strategy.mbs * (workload.training.sequence / strategy.cp)
-
-
 def stored_layers(
     workload: Workload, constants: MemoryConstants, strategy: Strategy
 ) -> tuple[StoredLayer, StoredLayer | None]:
@@ -86,7 +82,7 @@ def _layer(
     workload: Workload, constants: MemoryConstants, strategy: Strategy, parts: dict[str, Bytes]
 ) -> StoredLayer:
     """Adds up the parts of a layer."""
-    tokens, h = tokens_in_flight(workload, strategy), workload.model.hidden
+    tokens, h = tokens_per_rank(workload, strategy), workload.model.hidden
     width = workload.training.precision.activation
     dropped: frozenset[str] = frozenset()
     if strategy.recompute is Recompute.SELECTIVE:
@@ -137,7 +133,7 @@ def _spread(strategy: Strategy) -> Count:
 def _attention_parts(workload: Workload, constants: MemoryConstants, strategy: Strategy) -> dict[str, Bytes]:
     """Norms and attention; also the residual stream of the feed-forward half."""
     model, a, t, spread = workload.model, workload.model.attention, strategy.tp, _spread(strategy)
-    tokens, width = tokens_in_flight(workload, strategy), workload.training.precision.activation
+    tokens, width = tokens_per_rank(workload, strategy), workload.training.precision.activation
     parts = {
         "residual": activations.residual_activation(tokens, model.hidden, width=width, ranks=spread),
         "norms": activations.norm_activation(tokens, model.hidden, width=width, ranks=spread),
@@ -171,7 +167,7 @@ def _attention_parts(workload: Workload, constants: MemoryConstants, strategy: S
 
 def _ffn_parts(workload: Workload, strategy: Strategy, ffn: Count, prefix: str = "") -> dict[str, Bytes]:
     """A feed-forward block that every token passes."""
-    tokens, width = tokens_in_flight(workload, strategy), workload.training.precision.activation
+    tokens, width = tokens_per_rank(workload, strategy), workload.training.precision.activation
     inputs = 2.0 if workload.model.gated else 1.0
     return {
         f"{prefix}hidden": activations.ffn_hidden_activation(
@@ -183,7 +179,7 @@ def _ffn_parts(workload: Workload, strategy: Strategy, ffn: Count, prefix: str =
 
 def _expert_parts(workload: Workload, strategy: Strategy, experts: Experts) -> dict[str, Bytes]:
     """Router, routed experts of the fullest device, and shared experts."""
-    width, tokens, s = workload.training.precision.activation, tokens_in_flight(workload, strategy), strategy
+    width, tokens, s = workload.training.precision.activation, tokens_per_rank(workload, strategy), strategy
     inputs = 2.0 if workload.model.gated else 1.0
     routed = activations.routed_tokens(
         tokens, experts.top_k, experts.imbalance, tensor=s.tp, expert_tensor=s.etp

@@ -19,6 +19,7 @@ from mofa_model.estimate.stored import StoredLayer, stored_layers
 from mofa_model.placement import distinct
 from mofa_model.search.rules import Rows
 from mofa_model.spec import Cluster, Workload
+from mofa_model.spec.checks import field_names
 from mofa_model.strategy import ContextMode, Strategy
 from mofa_model.units import Seconds
 
@@ -143,22 +144,13 @@ def spread(terms: _Terms, position: Array) -> _Terms:
     """Terms on the local shapes, gathered for rows; a term that is one number stays one."""
     if isinstance(terms, tuple):
         return tuple(None if part is None else spread(part, position) for part in terms)  # type: ignore[return-value]
-    picked = {name: getattr(terms, name) for name in _names(type(terms))}
+    picked = {name: getattr(terms, name) for name in field_names(terms.__class__)}
     return type(terms)(**{n: v[position] if np.ndim(v) else v for n, v in picked.items()})
-
-
-def _names(kind: type) -> tuple[str, ...]:
-    if kind not in _NAMES:
-        _NAMES[kind] = tuple(item.name for item in fields(kind))
-    return _NAMES[kind]
-
-
-_NAMES: Final[dict[type, tuple[str, ...]]] = {}
 
 
 def varied(strategy: Strategy, **changes: Any) -> Strategy:
     """A strategy with other values that are known to be right: as `replace`, without checking every row again."""
     other = object.__new__(Strategy)
-    for name in _names(Strategy):
+    for name in field_names(Strategy):
         object.__setattr__(other, name, changes[name] if name in changes else getattr(strategy, name))
     return other

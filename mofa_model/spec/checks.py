@@ -1,6 +1,10 @@
-"""The few checks that every given value passes once, when it is made."""
+"""The few checks that every given value passes once, when it is made; and the names of its fields."""
 
 from __future__ import annotations
+
+from dataclasses import fields
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -36,3 +40,9 @@ def share(**values: Numeric) -> None:
         given = np.asarray(value)
         if not np.all(np.isfinite(given) & (given >= 0) & (given <= 1)):
             raise BadValue(field, value, "give a share between 0 and 1")
+
+
+@cache
+def field_names(kind: Any) -> tuple[str, ...]:
+    """Names of a dataclass's fields, found once: whoever walks descriptions does so for every block of a search."""
+    return tuple(field.name for field in fields(kind))

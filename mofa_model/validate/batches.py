@@ -8,14 +8,14 @@ numbers are arrays, so that the estimate prices all of them in one pass; a numbe
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cache
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.spec import Calibration, Cluster, Workload
+from mofa_model.spec.checks import field_names
 from mofa_model.strategy import Strategy
 from mofa_model.validate.cases import CalibrationKey, Case
 
@@ -92,7 +92,7 @@ def kind_of(described: Any) -> Hashable:
         return float
     if is_dataclass(described):
         kind: Any = type(described)
-        names = _names(kind)
+        names = field_names(kind)
         return (kind, *(kind_of(getattr(described, name)) for name in names if name not in LABELS))
     category: Hashable = described
     return category
@@ -107,7 +107,7 @@ def stacked(described: Sequence[T]) -> T:
     if not is_dataclass(first):
         return cast("T", first)
     whole: dict[str, Any] = {}
-    for name in _names(first.__class__):
+    for name in field_names(first.__class__):
         column = [getattr(item, name) for item in described]
         if all(value is column[0] for value in column):
             whole[name] = column[0]
@@ -120,11 +120,6 @@ def stacked(described: Sequence[T]) -> T:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
-
-
-@cache
-def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
 
 
 def singles(batch: Batch, cases: Sequence[Case]) -> Iterator[Batch]:
