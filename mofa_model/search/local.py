@@ -144,7 +144,8 @@ def spread(terms: _Terms, position: Array) -> _Terms:
     """Terms on the local shapes, gathered for rows; a term that is one number stays one."""
     if isinstance(terms, tuple):
         return tuple(None if part is None else spread(part, position) for part in terms)  # type: ignore[return-value]
-    picked = {name: getattr(terms, name) for name in field_names(terms.__class__)}
+    kind: Any = type(terms)
+    picked = {name: getattr(terms, name) for name in field_names(kind)}
     return type(terms)(**{n: v[position] if np.ndim(v) else v for n, v in picked.items()})
 
 
