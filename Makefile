@@ -4,7 +4,7 @@ VENV   := .venv
 PYTHON ?= python3
 STAMP  := $(VENV)/.set-up-from-lock
 BIN    := $(VENV)/bin
-CODE   := $(wildcard mofa_model operator/mofa_operator)
+CODE   := $(wildcard mofa_model operator/mofa_operator deploy/local/mofa_local)
 PYTEST := $(BIN)/python -m pytest
 JOBS   ?= 2
 

@@ -1,0 +1,4 @@
+"""The only room that writes to a cluster: what a Decision says, and nothing else.
+
+May import: api, settings, decision, keys, words. Imported by: control.
+"""

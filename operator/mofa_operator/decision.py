@@ -1,0 +1,140 @@
+"""What to do about a snapshot: frozen, and nothing is done yet. `act` does it, `metrics` shows its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mofa_operator.keys import Key
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """The model's answer to a question: the same for equal questions, so it is made once and kept."""
+
+    digest: str
+    """The inputs hash."""
+    outcome: str
+    """Value of the status annotation: Recommended, LowConfidence, NoRecommendation, InvalidInput."""
+    explanation: str
+    """One sentence."""
+    annotations: Mapping[str, str]
+    """All our annotations, computed-at left out."""
+    status: Mapping[str, Any]
+    """What the answer decides of a TrainingJob's status, computedTime left out."""
+    figures: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    """Predictions by name, each with lower, target and upper: tokens_per_second, step_seconds, ettr, mfu, memory_bytes."""
+    strategy: Mapping[str, str] = field(default_factory=dict)
+    """Axes of the strategy, as text."""
+    arguments: tuple[str, ...] = ()
+    """Launch arguments of the trainer."""
+    checkpoint_interval: float | None = None
+    """Recommended interval. [s]"""
+    prior_weight: float = 0.0
+    """Largest share of a failure rate that is assumption. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Note:
+    """An Event to post."""
+
+    reason: str
+    """A `Happened`."""
+    message: str
+    """One sentence."""
+    warning: bool = False
+    """Warning, or Normal."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Annotate:
+    """Our annotations on one object: what should stand, and what should go."""
+
+    key: Key
+    """Which object."""
+    uid: str
+    """Its uid, so that an object of the same name that came later is left alone."""
+    hold: Mapping[str, str]
+    """All annotations that we should own."""
+    drop: tuple[str, ...] = ()
+    """Keys of our prefix that stand there and should go."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobFigures:
+    """What is exported of one job."""
+
+    key: Key
+    """Which job."""
+    profile: str
+    """Its ClusterProfile."""
+    predicted: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    """As `Answer.figures`."""
+    strategy: Mapping[str, str] = field(default_factory=dict)
+    """As `Answer.strategy`."""
+    checkpoint_interval: float | None = None
+    """Recommended. [s]"""
+    objective_ettr: float | None = None
+    """The objective of spec.slo. [1]"""
+    running: Any = None
+    """A `snapshot.Running`, or None."""
+    residual: float | None = None
+    """Observed over predicted throughput, minus one. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProfileFigures:
+    """What is exported of one profile."""
+
+    key: Key
+    """Which profile."""
+    total: int
+    """Nodes. [1]"""
+    ready: int
+    """Ready nodes. [1]"""
+    members: tuple[str, ...]
+    """Names of nodes."""
+    rates: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    """Posterior by class: lower, mean, upper. [1/d]"""
+    assumed: Mapping[str, float] = field(default_factory=dict)
+    """Assumption by class. [1/d]"""
+    recovery: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    """Recovery time by class: lower, mean, upper. [s]"""
+    exposure: float | None = None
+    """Node-days. [node d]"""
+    coverage: float | None = None
+    """Share of the window. [1]"""
+    prior_weight: Mapping[str, float] = field(default_factory=dict)
+    """Share of the posterior that is assumption, by class. [1]"""
+    verdicts: Mapping[str, str] = field(default_factory=dict)
+    """Verdict by class, and of the total."""
+    calibration: float | None = None
+    """Learned ratio of observed to predicted step time. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decision:
+    """What to do about one object; what is None or empty is left as it is."""
+
+    key: Key
+    """Which object."""
+    uid: str = ""
+    """Its uid."""
+    status: Mapping[str, Any] | None = None
+    """The whole status to apply; None = it is right already."""
+    annotate: tuple[Annotate, ...] = ()
+    """Annotations to write, on the job and on what its targetRef names; only where they differ from what stands."""
+    notes: tuple[Note, ...] = ()
+    """Events to post."""
+    figures: JobFigures | ProfileFigures | None = None
+    """What to export; None = nothing."""
+    outcome: str = ""
+    """Ready reason, for logs and counters."""
+    again: float | None = None
+    """Look again after this time, without an event. [s]"""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing is written to the cluster."""
+        return self.status is None and not self.annotate and not self.notes

@@ -1,0 +1,154 @@
+"""What was seen: everything that a decision needs, frozen, with the moment in it, so that deciding needs no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mofa_operator.keys import Key
+
+Body = Mapping[str, Any]
+"""An object as the API server gives it, without managedFields."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """All that an answer depends on, as plain values: it is sent to a worker process, and its bytes are the memo's key."""
+
+    job: Body
+    """apiVersion, kind, metadata (name, namespace, labels, our input annotations) and spec."""
+    profiles: tuple[Body, ...]
+    """ClusterProfiles that it could mean (the named one for a TrainingJob), name, spec and status."""
+    policies: tuple[Body, ...] = ()
+    """AdvisorPolicies of its namespace; none for a TrainingJob."""
+    config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Data of the ConfigMaps that it names and that exist, by name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Running:
+    """What a running job was seen to do; numbers are None where nothing was seen."""
+
+    source: str
+    """Where it was seen: a preset of trainer series, TrainJobStatus, or query."""
+    tokens_per_second: float | None = None
+    """Tokens of the whole job. [1/s]"""
+    step_seconds: float | None = None
+    """Time of an optimizer step. [s]"""
+    step: int | None = None
+    """Last finished step. [1]"""
+    ettr: float | None = None
+    """Effective training time ratio since `since`. [1]"""
+    checkpoint_interval: float | None = None
+    """Interval that is really used. [s]"""
+    interruptions: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Interruptions by class (process, pod, job) and cause (failure, preemption, eviction). [1]"""
+    recoveries: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Finished recovery times by class. [s]"""
+    lost: Mapping[str, float] = field(default_factory=dict)
+    """Lost time by cause. [s]"""
+    since: float | None = None
+    """Since when this is counted, in seconds of the epoch. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobSnapshot:
+    """A job of any kind, and what surrounds it."""
+
+    key: Key
+    """Which job."""
+    body: Body
+    """The job as it stands."""
+    question: Question
+    """What it asks."""
+    target: Body | None = None
+    """The object behind targetRef, where it exists."""
+    owned_by: str | None = None
+    """Name of the TrainingJob whose targetRef names this job: that one advises it, and we leave it alone here."""
+    running: Running | None = None
+    """What it was seen to do; None = not looked at, or not running."""
+    now: float
+    """The moment, in seconds of the epoch. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeCount:
+    """Nodes of a pool."""
+
+    total: int
+    """Nodes that match the selector. [1]"""
+    ready: int
+    """Nodes that are ready and not cordoned. [1]"""
+    cordoned: int = 0
+    """Nodes that are cordoned. [1]"""
+    gpus: Mapping[int, int] = field(default_factory=dict)
+    """Nodes by the number of GPUs that they offer."""
+    products: tuple[str, ...] = ()
+    """Values of the label nvidia.com/gpu.product."""
+    names: tuple[str, ...] = ()
+    """Names of the nodes, sorted."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassHistory:
+    """What history says of one recovery class."""
+
+    failures: int
+    """Failures in the window. [1]"""
+    recovery: float | None = None
+    """Mean recovery time seen; None = none was. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class History:
+    """What Prometheus said of a pool."""
+
+    classes: Mapping[str, ClassHistory]
+    """By recovery class: process, pod, job."""
+    node_days: float
+    """Node-days in which a failure would have been seen. [node d]"""
+    possible_node_days: float
+    """Node-days of the whole window for the nodes that were there. [node d]"""
+    window: float
+    """Length of the window. [s]"""
+    coverage: float
+    """Share of the window in which the sources were there. [1]"""
+    by_node: Mapping[str, int] = field(default_factory=dict)
+    """Failures of the worst nodes. [1]"""
+    node_days_by_node: Mapping[str, float] = field(default_factory=dict)
+    """Exposure by node. [d]"""
+    missing: tuple[str, ...] = ()
+    """Series that the history needs and that do not exist."""
+    warnings: tuple[str, ...] = ()
+    """What the server warned of."""
+    at: float = 0.0
+    """The moment it is of, in seconds of the epoch. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NoHistory:
+    """Why there is no history; never the same as no failures."""
+
+    reason: str
+    """A `Reason`: HistoryUnavailable, SeriesMissing or NotConfigured."""
+    message: str
+    """Why, in one sentence, without secrets."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProfileSnapshot:
+    """A ClusterProfile, its nodes and its history."""
+
+    key: Key
+    """Which profile."""
+    body: Body
+    """The profile as it stands, status included: its status is the memory of what was learned."""
+    nodes: NodeCount
+    """Its nodes."""
+    history: History | NoHistory | None = None
+    """Its history; None = not asked yet."""
+    residuals: Mapping[str, float] = field(default_factory=dict)
+    """Observed over predicted throughput of its running jobs, by namespace/name. [1]"""
+    now: float
+    """The moment, in seconds of the epoch. [s]"""
