@@ -100,7 +100,7 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         predicted=best.predicted,
         precision=best.priced.problem.workload.training.precision.name,
         checkpoint_interval_steps=best.interval.steps,
-        checkpoint_interval_seconds=best.interval.steps * best.priced.step_time,
+        checkpoint_interval_seconds=best.interval.steps * best.predicted.step_seconds.target,
         nodes=best.nodes,
         gpus=int(best.priced.strategy.gpus),
         explanation=_explained(request, best),
@@ -159,7 +159,7 @@ def _finalists(request: Request, candidates: Sequence[Candidate]) -> list[_Final
                 priced=full,
                 predicted=told,
                 interval=interval,
-                score=_score(request, full, told, one.nodes),
+                score=_score(request, told, one.nodes),
             )
         )
     return sorted(found, key=lambda f: (f.score, f.nodes, f.index))
@@ -170,9 +170,9 @@ def _layout(s: Strategy) -> tuple[object, ...]:
     return (s.tp, s.pp, s.cp, s.dp, s.ep, s.etp, s.schedule, s.context_mode)
 
 
-def _score(request: Request, full: Priced, told: Predicted, nodes: int) -> float:
+def _score(request: Request, told: Predicted, nodes: int) -> float:
     """The objective with the replayed step: its order is that of `saves.score_of`."""
-    step = full.step_time
+    step = told.step_seconds.target
     if request.objective == "throughput":
         return step
     finish = step / max(told.ettr.target, 1e-12)
@@ -187,7 +187,7 @@ def _alternative(one: _Finalist, best: _Finalist) -> Alternative:
         nodes=one.nodes,
         predicted=one.predicted,
         checkpoint_interval_steps=one.interval.steps,
-        checkpoint_interval_seconds=one.interval.steps * one.priced.step_time,
+        checkpoint_interval_seconds=one.interval.steps * one.predicted.step_seconds.target,
         terms=terms,
         reason=why_not(terms, one.priced.step_time, best.priced.step_time),
     )
@@ -256,10 +256,12 @@ def _explained(request: Request, best: _Finalist) -> str:
     """One sentence: what is recommended, and what it gives."""
     told, one = best.predicted, best.priced
     text = (
-        f"{format_strategy(one.strategy)} on {int(one.strategy.gpus)} GPUs: {units.format(one.step_time, 's')} a step "
+        f"{format_strategy(one.strategy)} on {int(one.strategy.gpus)} GPUs: {units.format(told.step_seconds.target, 's')} a step "
         f"(MFU {told.mfu.target:.0%}), {told.memory_bytes.target / GIB:.1f} GiB of a device; a checkpoint every "
         f"{best.interval.steps} steps keeps ETTR at {told.ettr.target:.1%}"
     )
+    if float(request.learned) != 1.0:
+        text += f"; running jobs here taught a factor of {request.learned:g} on the step"
     if request.problems[0].workload.training.tokens:
         text += f", and the tokens are done in {units.format(told.duration_seconds.target, 's', 3)}"
     return text

@@ -23,14 +23,15 @@ PLAIN = (0.85, 1.15)
 
 
 def predicted(request: Request, one: Priced, nodes: int) -> tuple[Predicted, Interval]:
-    """What a strategy is expected to do, with bands, at its best checkpoint interval."""
+    """What a strategy is expected to do, with bands, at its best checkpoint interval; what running jobs taught is in it."""
     w, c = one.problem.workload, one.problem.cluster
-    job = job_of(request, one.problem, nodes, one.strategy, one.step_time)
+    step = one.step_time * float(request.learned)
+    job = job_of(request, one.problem, nodes, one.strategy, step)
     interval = best_interval(request, job)
     kept = ettr_band(job, interval.steps, interval.every)
     low, high, _ = step_factors(one)
     thin, thick = memory_factors(one)
-    step, peak = one.step_time, float(one.estimate.memory.peak)
+    peak = float(one.estimate.memory.peak)
     speed = float(tokens_per_second(w, step))
     used = float(utilisation(w, c, step))
     ettr = _band(float(kept.lower), float(kept.target), float(kept.upper))

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from mofa_model.errors import BadValue
 from mofa_model.search import LIFTABLE, Problem
-from mofa_model.spec.checks import not_negative, whole
+from mofa_model.spec.checks import not_negative, positive, whole
 from mofa_model.spec.reliability import CheckpointTier, Reliability, paper_classes
 from mofa_model.strategy import Strategy
-from mofa_model.units import Bytes, Count, Seconds
+from mofa_model.units import Bytes, Count, Ratio, Seconds
 
 OBJECTIVES = ("time", "throughput", "cost")
 """Least expected time to finish; least step time; least GPU-hours to finish."""
@@ -69,6 +69,8 @@ class Request:
     """Longest checkpoint interval; None = any. [s]"""
     current: Strategy | None = None
     """Today's layout."""
+    learned: Ratio = 1.0
+    """Observed over predicted step time of jobs that ran on these machines; every step is that much longer. [1]"""
     top: Count = 5
     """Alternatives to show."""
     caveats: tuple[str, ...] = field(default_factory=tuple)
@@ -77,6 +79,7 @@ class Request:
     def __post_init__(self) -> None:
         whole(nodes=self.nodes)
         not_negative(top=self.top, least_interval=self.least_interval)
+        positive(learned=self.learned)
         if not self.problems:
             raise BadValue("precision", (), "give at least one")
         if self.objective not in OBJECTIVES:

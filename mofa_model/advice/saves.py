@@ -60,13 +60,15 @@ def steps_to_finish(problem: Problem) -> float:
 
 def score_of(request: Request, problem: Problem, nodes: int) -> Score:
     """What the search minimises on a number of nodes: the step, the time to finish, or the GPU time to finish. [s]"""
+    learned = float(request.learned)
     if request.objective == "throughput":
-        return Score(of=lambda step, _: step)
+        return Score(of=lambda step, _: step * learned, least=learned)
     weight = steps_to_finish(problem)
     if request.objective == "cost":
         weight = weight * nodes * float(problem.cluster.gpus_per_node)
 
-    def finish(step: NDArray[Any], replicas: NDArray[Any]) -> NDArray[Any]:
+    def finish(modelled: NDArray[Any], replicas: NDArray[Any]) -> NDArray[Any]:
+        step = modelled * learned
         blocking, background = save_costs(request, problem, nodes, replicas)
         most = (
             np.inf
@@ -74,7 +76,7 @@ def score_of(request: Request, problem: Problem, nodes: int) -> Score:
             else np.maximum(1.0, np.floor(request.most_interval / step))
         )
         found = best_checkpointing(
-            nodes, step, blocking, background, request.reliability, most=np.minimum(most, 1e9)
+            nodes, step, blocking, background, request.reliability, most=np.minimum(most, 1e13)
         )
         return np.asarray(weight * step / np.maximum(found.ettr, 1e-12))
 

@@ -75,7 +75,7 @@ def to_inputs(
         reserve=spec.constraints.memory_headroom_percent / 100,
     )
     limits = spec.checkpoint
-    size = limits.size
+    size, taught = limits.size, profile.status.calibration
     return Request(
         problems=(Problem(workload=Workload(model=model, training=training), cluster=cluster),),
         reliability=reliability_of(
@@ -95,6 +95,7 @@ def to_inputs(
         least_interval=float(limits.min_interval_seconds or 0),
         most_interval=None if limits.max_interval_seconds is None else float(limits.max_interval_seconds),
         current=_current(spec, int(cluster.gpus), int(model.layers), path),
+        learned=1.0 if taught is None else round(float(taught.step_time_ratio), 2),
         caveats=_caveats(spec, ready),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 
 from mofa_model.advice import Request, Status, advise, assumed_reliability
@@ -108,6 +109,21 @@ def test_confidence_falls_where_nobody_measured_and_where_an_input_is_in_doubt()
     doubted = advise(request(caveats=("fewer nodes are ready than are asked for",), constraints=("pp=1",)))
     assert doubted.status is Status.LOW_CONFIDENCE
     assert doubted.strategy is not None
+
+
+def test_what_running_jobs_taught_lengthens_every_step_and_is_said(answer):
+    slow = advise(request(learned=1.25, current=parse_strategy("tp=4,pp=2", gpus=64)))
+    assert slow.predicted.step_seconds.target == pytest.approx(1.25 * answer.predicted.step_seconds.target)
+    assert slow.predicted.tokens_per_second.target == pytest.approx(
+        0.8 * answer.predicted.tokens_per_second.target
+    )
+    assert "taught a factor of 1.25" in slow.explanation
+    assert "taught" not in answer.explanation
+    assert slow.current.gain == pytest.approx(answer.current.gain, abs=0.01)
+    asked = request(learned=1.25)
+    score = score_of(asked, asked.problems[0], 8)
+    steps = np.geomspace(0.1, 100, 50)
+    assert np.all(score.of(steps, np.ones(50)) >= score.least * steps * (1 - 1e-12))
 
 
 def test_no_answer_names_the_binding_reason():

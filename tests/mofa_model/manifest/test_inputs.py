@@ -52,6 +52,15 @@ def test_text_and_prefixes_end_here():
     assert question.objective == "time"
 
 
+def test_what_a_profile_learned_of_its_running_jobs_is_asked_with_to_two_digits():
+    taught = a_profile({"calibration": {"stepTimeRatio": "1.1764", "jobs": 3}})
+    assert ask().learned == 1.0
+    assert ask(profile=taught).learned == 1.18
+    later = a_profile({"calibration": {"stepTimeRatio": "1.1801", "jobs": 4}})
+    assert inputs_hash(ask(profile=taught), "1") == inputs_hash(ask(profile=later), "1")
+    assert inputs_hash(ask(profile=taught), "1") != inputs_hash(ask(), "1")
+
+
 def test_the_node_count_comes_from_the_job_or_from_the_ready_nodes():
     ready = a_profile({"nodes": {"total": 9, "ready": 8}})
     assert ask().nodes == 256
