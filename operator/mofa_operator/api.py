@@ -1,0 +1,271 @@
+"""The API server, as far as we use it: read, list, apply, patch, and every refusal as one of a few errors.
+
+    ApiError                    the API server did not do what was asked
+    ├── Gone                    the object is no more, or another one has its name now: forget it
+    ├── Refused                 we may not (RBAC, admission policy): permanent until an administrator acts
+    ├── Conflict                somebody else changed or made it in between: look again
+    ├── Invalid                 what we sent cannot be right: a fault of ours, permanent
+    └── Busy                    not now (429, 5xx, network, credentials): try again, after `retry_after` where it is given
+
+One session, as many connections as objects are reconciled at once, no retries: who asked decides when to ask again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import orjson
+from yarl import URL
+
+from mofa_model.errors import MofaError
+from mofa_operator.bucket import Bucket
+from mofa_operator.credentials import Credentials, Known
+from mofa_operator.keys import Kind
+from mofa_operator.settings import ApiSettings
+from mofa_operator.words import MANAGER
+
+_PAGE: Final = 500
+"""Objects of one page of a list."""
+_RESTARTS: Final = 3
+"""How often a list whose continuation has expired is begun again."""
+_JSON: Final = "application/json"
+_MERGE: Final = "application/merge-patch+json"
+_APPLY: Final = "application/apply-patch+yaml"
+_OTHER: Final = re.compile(r"uid mismatch|UID in precondition|metadata\.uid: ")
+"""How the API server says that the object of this name is not the one that was meant."""
+
+
+class ApiError(MofaError):
+    """The API server did not do what was asked."""
+
+    exit_code = 4
+
+
+class Gone(ApiError):
+    """The object is no more, or another one has its name now."""
+
+
+class Refused(ApiError):
+    """We may not: role or admission policy."""
+
+
+class Conflict(ApiError):
+    """Somebody else changed it, or made it, in between."""
+
+
+class Invalid(ApiError):
+    """What we sent cannot be right."""
+
+
+class Busy(ApiError):
+    """Not now."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        """`retry_after` is what the server asked for. [s]"""
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Api:
+    """A session with the API server; use it as `async with`."""
+
+    def __init__(self, credentials: Credentials, settings: ApiSettings | None = None) -> None:
+        """A session that is not open yet."""
+        self._settings = settings or ApiSettings()
+        self._credentials = credentials
+        self._session: aiohttp.ClientSession | None = None
+        self._opened_with = credentials.access
+        self.bucket = Bucket(self._settings.writes_per_second, self._settings.burst)
+        """What writes wait for; reads do not."""
+
+    @classmethod
+    def from_environment(cls, settings: ApiSettings | None = None) -> Api:
+        """With the credentials of the kubeconfig, else of the pod's service account."""
+        return cls(Credentials.from_environment(), settings)
+
+    async def __aenter__(self) -> Self:
+        """Open the session; the first request opens the first connection."""
+        self._open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close every connection."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
+        """An object, or None where there is none."""
+        try:
+            return await self._ask("GET", _path(kind, namespace, name))
+        except Gone:
+            return None
+
+    async def list(
+        self, kind: Kind, namespace: str | None = None, label_selector: str | None = None
+    ) -> AsyncIterator[dict[str, Any]]:
+        """All objects of a kind, page by page; some come twice where the server lost the continuation meanwhile."""
+        wanted = {"limit": str(_PAGE)} | ({"labelSelector": label_selector} if label_selector else {})
+        path, restarts, more = _path(kind, namespace or ""), 0, ""
+        while True:
+            query = wanted | ({"continue": more} if more else {})
+            try:
+                page = await self._ask("GET", f"{path}?{urlencode(query)}")
+            except Gone:
+                if not more or restarts == _RESTARTS:
+                    raise
+                restarts, more = restarts + 1, ""
+                continue
+            for item in page.get("items") or ():
+                yield {"apiVersion": kind.api_version, "kind": kind.kind} | item
+            more = page["metadata"].get("continue", "")
+            if not more:
+                return
+
+    async def apply(
+        self, kind: Kind, namespace: str, name: str, body: Mapping[str, Any], *, status: bool = False
+    ) -> dict[str, Any]:
+        """Server-side apply as our field manager, by force; with metadata.uid it reaches that very object or none."""
+        path = f"{_path(kind, namespace, name, status=status)}?fieldManager={MANAGER}&force=true"
+        return await self._write("PATCH", path, body, _APPLY)
+
+    async def merge(
+        self, kind: Kind, namespace: str, name: str, patch: Mapping[str, Any], *, status: bool = False
+    ) -> dict[str, Any]:
+        """Merge-patch: a null removes a key, whoever owns it."""
+        path = f"{_path(kind, namespace, name, status=status)}?fieldManager={MANAGER}"
+        return await self._write("PATCH", path, patch, _MERGE)
+
+    async def create(self, kind: Kind, namespace: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """A new object; `Conflict` where the name is taken."""
+        return await self._write("POST", f"{_path(kind, namespace)}?fieldManager={MANAGER}", body, _JSON)
+
+    async def replace(self, kind: Kind, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """An object as a whole; `Conflict` where its resourceVersion is not the current one."""
+        path = f"{_path(kind, namespace, name)}?fieldManager={MANAGER}"
+        return await self._write("PUT", path, body, _JSON)
+
+    async def delete(self, kind: Kind, namespace: str, name: str) -> None:
+        """An object away."""
+        await self._write("DELETE", _path(kind, namespace, name), None, _JSON)
+
+    async def _write(
+        self, method: str, path: str, body: Mapping[str, Any] | None, content: str
+    ) -> dict[str, Any]:
+        await self.bucket.take()
+        data = None if body is None else orjson.dumps(body)
+        return await self._ask(method, path, data, content)
+
+    async def _ask(
+        self, method: str, path: str, data: bytes | None = None, content: str = _JSON
+    ) -> dict[str, Any]:
+        if self._credentials.stale:
+            await self._credentials.refresh()
+        known = self._credentials.known
+        status, raw, wait = await self._exchange(method, path, data, content)
+        if status == 401 and await self._renewed(known):
+            status, raw, wait = await self._exchange(method, path, data, content)
+        if status >= 300:
+            if status == 429 and data is not None:
+                self.bucket.hold(wait or 1.0)
+            raise _error(status, raw, wait, method, path)
+        try:
+            answer: dict[str, Any] = orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            raise Busy(f"{method} {path}: the answer is not JSON") from None
+        return answer
+
+    async def _exchange(
+        self, method: str, path: str, data: bytes | None, content: str
+    ) -> tuple[int, bytes, float | None]:
+        """One request: status, body, and how long the server asks to wait. [s]"""
+        session, credentials = self._session, self._credentials
+        if session is None:
+            raise Busy(f"{method} {path}: the session is not open")
+        headers = {"Content-Type": content}
+        if credentials.token:
+            headers["Authorization"] = credentials.token
+        try:
+            async with session.request(
+                method,
+                URL(credentials.access.server + path, encoded=True),
+                data=data,
+                headers=headers,
+                server_hostname=credentials.access.server_name,
+            ) as response:
+                return response.status, await response.read(), _wait(response.headers.get("Retry-After"))
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Busy(f"{method} {path}: {type(error).__name__} {error}") from error
+
+    async def _renewed(self, refused: Known) -> bool:
+        """Whether there are others than the refused credentials; connections with the old certificate are closed."""
+        if not await self._credentials.reload(refused):
+            return False
+        if self._session is not None and self._credentials.access != self._opened_with:
+            old = self._session
+            self._open()
+            await old.close()
+        return True
+
+    def _open(self) -> None:
+        self._opened_with = access = self._credentials.access
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=self._settings.concurrency + 4,  # room for reads beside the writes
+                ssl=access.context() or True,
+                keepalive_timeout=60.0,
+            ),
+            headers={"Accept": _JSON, "User-Agent": MANAGER},
+            timeout=aiohttp.ClientTimeout(total=self._settings.timeout),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            proxy=access.proxy,
+        )
+
+
+@lru_cache(maxsize=1024)
+def _root(kind: Kind, namespace: str) -> str:
+    group = f"/apis/{kind.group}" if kind.group else "/api"
+    inside = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    return f"{group}/{kind.version}{inside}/{kind.plural}"
+
+
+def _path(kind: Kind, namespace: str, name: str = "", *, status: bool = False) -> str:
+    """Where an object or a kind is.
+
+    >>> from mofa_operator.keys import TRAINING_JOB
+    >>> _path(TRAINING_JOB, "ml", "llama", status=True)
+    '/apis/mofa.dev/v1alpha1/namespaces/ml/trainingjobs/llama/status'
+    """
+    item = f"/{quote(name, safe='')}" if name else ""
+    return f"{_root(kind, namespace)}{item}{'/status' if status else ''}"
+
+
+def _wait(text: str | None) -> float | None:
+    """The header Retry-After, where it is a number of seconds. [s]"""
+    return float(text) if text is not None and text.isdecimal() else None
+
+
+def _error(status: int, raw: bytes, wait: float | None, method: str, path: str) -> ApiError:
+    """What a refusal means for us."""
+    try:
+        said = str(orjson.loads(raw).get("message", ""))
+    except (orjson.JSONDecodeError, AttributeError):
+        said = raw[:200].decode(errors="replace").strip()
+    message = f"{method} {path.partition('?')[0]}: {said or 'no message'} ({status})"
+    if status in {404, 410} or (status in {409, 422} and _OTHER.search(said)):
+        return Gone(message)
+    if status == 409:
+        return Conflict(message)
+    if status == 403:
+        return Refused(message)
+    if status in {401, 408, 429} or status >= 500:
+        return Busy(message, wait)
+    return Invalid(message)

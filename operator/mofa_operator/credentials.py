@@ -1,0 +1,132 @@
+"""How to reach the API server and who we are: kubeconfig or in-cluster, and read again when they were rotated."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final, TypeAlias
+
+from mofa_model.errors import SourceUnreachable
+
+_FRESH: Final = 60.0
+"""How long a token is taken as it is before its file or plugin is asked again; what the Kubernetes clients do. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Access:
+    """What a session needs; two that are equal can share connections."""
+
+    server: str
+    """Address of the API server, without a slash at the end."""
+    ca_file: str | None = None
+    """Certificate authority of the server; None = the system's."""
+    cert_file: str | None = None
+    """Our client certificate."""
+    key_file: str | None = None
+    """Its key."""
+    verify: bool = True
+    """Whether the server's certificate is checked."""
+    server_name: str | None = None
+    """Name that the server's certificate must have, where it is not the address."""
+    proxy: str | None = None
+    """Proxy on the way."""
+
+    def context(self) -> ssl.SSLContext | None:
+        """What TLS needs; None for plain HTTP."""
+        if not self.server.startswith("https"):
+            return None
+        made = ssl.create_default_context(cafile=self.ca_file)
+        # Cluster authorities are often made without the key identifiers that strict checking (Python 3.13) wants.
+        made.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if self.cert_file:
+            made.load_cert_chain(self.cert_file, self.key_file)
+        if not self.verify:
+            made.check_hostname = False
+            made.verify_mode = ssl.CERT_NONE
+        return made
+
+
+Known: TypeAlias = tuple[Access, str | None]
+"""Access and the value of the Authorization header."""
+
+
+class Credentials:
+    """Access and token; the token is asked for anew every minute, everything after the server said 401."""
+
+    def __init__(self, configuration: Any) -> None:
+        """`configuration` is a `kubernetes.client.Configuration` that was loaded already."""
+        self._configuration = configuration
+        self._fresh_until = monotonic() + _FRESH
+        self._reading = asyncio.Lock()
+        self.access = _access(configuration)
+        self.token: str | None = _token(configuration)
+
+    @property
+    def stale(self) -> bool:
+        """Whether `refresh` should be called before the next request."""
+        return monotonic() > self._fresh_until
+
+    async def refresh(self) -> None:
+        """Ask for the token again: files are read, plugins run, and neither stops the loop."""
+        self._fresh_until = monotonic() + _FRESH
+        self.token = await asyncio.to_thread(_token, self._configuration)
+
+    @property
+    def known(self) -> Known:
+        """What is used now."""
+        return self.access, self.token
+
+    async def reload(self, refused: Known) -> bool:
+        """Read everything again, once for all who were refused with the same; whether anything is different now."""
+        async with self._reading:
+            if self.known == refused:
+                self._configuration = await asyncio.to_thread(_configuration)
+                self.access, self.token = _access(self._configuration), _token(self._configuration)
+                self._fresh_until = monotonic() + _FRESH
+        return self.known != refused
+
+    @classmethod
+    def from_environment(cls) -> Credentials:
+        """Of KUBECONFIG or ~/.kube/config where there is one, else of the pod's service account."""
+        return cls(_configuration())
+
+
+def _configuration() -> Any:
+    from kubernetes import client, config
+
+    made = client.Configuration()
+    named = os.environ.get("KUBECONFIG")
+    try:
+        if named or Path("~/.kube/config").expanduser().is_file():
+            config.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=named or "~/.kube/config", client_configuration=made
+            )
+        else:
+            config.load_incluster_config(client_configuration=made)  # type: ignore[no-untyped-call]
+    except (config.ConfigException, OSError) as error:
+        raise SourceUnreachable(
+            f"Kubernetes: {error}; set KUBECONFIG, or run in a pod with a service account"
+        ) from None
+    return made
+
+
+def _access(configuration: Any) -> Access:
+    return Access(
+        server=configuration.host.rstrip("/"),
+        ca_file=configuration.ssl_ca_cert,
+        cert_file=configuration.cert_file,
+        key_file=configuration.key_file,
+        verify=configuration.verify_ssl,
+        server_name=configuration.tls_server_name,
+        proxy=configuration.proxy,
+    )
+
+
+def _token(configuration: Any) -> str | None:
+    """The value of the Authorization header."""
+    found: str | None = configuration.get_api_key_with_prefix("BearerToken")
+    return found
