@@ -1,0 +1,228 @@
+"""Find a tool of the local stack, or build it once from its Go module into the user's cache.
+
+    python -m mofa_local.binaries              the paths of all tools, built where they are missing
+    python -m mofa_local.binaries etcd kwok    of these
+
+The order: `TEST_ASSET_<NAME>` and `KUBEBUILDER_ASSETS` for etcd, kube-apiserver and kubectl, as Kubernetes' own test
+environment reads them; then PATH for tools that people have, when their version fits; then the cache; then a build.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TextIO
+
+from mofa_local import LocalStackError, go
+from mofa_local.modules import TOOLS, Module, Tool, tool
+from mofa_model.errors import MofaError
+
+ASSETS: Final = frozenset({"etcd", "kube-apiserver", "kubectl"})
+"""What KUBEBUILDER_ASSETS holds by convention."""
+
+QUESTIONS: Final = {
+    "prometheus": ("--version",),
+    "promtool": ("--version",),
+    "helm": ("version", "--short"),
+    "kubectl": ("version", "--client"),
+}
+"""Tools that may come from PATH, and how to ask them for their version."""
+
+PROGRESS: Final = 15.0
+"""Between two lines of progress. [s]"""
+
+UNUSED: Final = 30 * 86400.0
+"""After this long without use, a folder of an older recipe goes. [s]"""
+
+
+def cache() -> Path:
+    """The per-user folder that holds what was built."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home).resolve() / "mofa-advisor"
+
+
+def path(name: str) -> Path:
+    """The program `name`: found, or built now; the first build of kube-apiserver takes minutes."""
+    return find(name) or build(tool(name))
+
+
+def find(name: str) -> Path | None:
+    """The program `name` where it exists already."""
+    wanted = tool(name)
+    for place in (_asset, _on_path, _cached):
+        found = place(wanted)
+        if found is not None:
+            return found
+    return None
+
+
+def build(wanted: Tool) -> Path:
+    """Build a tool into the cache; whoever comes second waits, and finds it there."""
+    folder = cache() / wanted.module.key
+    folder.mkdir(parents=True, exist_ok=True)
+    with _only_one(wanted.name):
+        found = _cached(wanted)
+        if found is not None:
+            return found
+        command = go.find(wanted.module.go, cache())
+        unfinished = folder / f".{wanted.name}.unfinished"
+        try:
+            _compile(command, wanted, unfinished)
+            unfinished.replace(folder / wanted.name)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        _say_what_is_here(wanted.module)
+        _tidy(wanted.module)
+        return folder / wanted.name
+
+
+def _asset(wanted: Tool) -> Path | None:
+    if wanted.name not in ASSETS:
+        return None
+    variable = f"TEST_ASSET_{wanted.name.upper().replace('-', '_')}"
+    for name, suffix in ((variable, ""), ("KUBEBUILDER_ASSETS", wanted.name)):
+        if given := os.environ.get(name):
+            found = Path(given) / suffix if suffix else Path(given)
+            if not os.access(found, os.X_OK):
+                raise LocalStackError(
+                    f"{name}={given}: {found} is not a program; correct the variable or unset it"
+                )
+            return found.resolve()
+    return None
+
+
+def _on_path(wanted: Tool) -> Path | None:
+    found = shutil.which(wanted.name) if wanted.name in QUESTIONS else None
+    if found is None:
+        return None
+    question = [found, *QUESTIONS[wanted.name]]
+    try:
+        done = subprocess.run(question, capture_output=True, text=True, check=False, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    said = re.search(r"v?(\d+)\.(\d+)\.\d+", done.stdout + done.stderr)
+    if said is None:
+        return None
+    major, minor = int(said[1]), int(said[2])
+    right, ours, _ = wanted.module.version
+    near = wanted.name != "kubectl" or abs(minor - ours) <= 1  # kubectl's promise is one minor version
+    return Path(found) if major == right and near else None
+
+
+def _cached(wanted: Tool) -> Path | None:
+    found = cache() / wanted.module.key / wanted.name
+    if not os.access(found, os.X_OK):
+        return None
+    os.utime(found.parent)  # the sign of use that `_tidy` reads
+    return found
+
+
+@contextmanager
+def _only_one(name: str) -> Iterator[None]:
+    """One build at a time for this user: two at once would want four gigabytes and twice the time."""
+    with (cache() / "build.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say(f"{name}: waiting for a build in another process")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _compile(command: Path, wanted: Tool, target: Path) -> None:
+    module = wanted.module
+    version = ".".join(str(part) for part in module.version)
+    usual = f"usually {_span(wanted.seconds)} on two cores, more where modules have to be fetched"
+    _say(f"{wanted.name} {version}: building once from its Go module ({usual})")
+    environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": ""}
+    log = target.with_suffix(".log")
+    start = time.monotonic()
+    with log.open("w+", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            [str(command), "build", *module.flags, "-o", str(target), wanted.package],
+            cwd=module.path, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            _wait(process, wanted, start)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        said = _last_lines(output)
+    log.unlink()
+    if process.returncode:
+        raise LocalStackError(f"{wanted.name}: `go build` failed in {module.path}; its last lines:\n{said}")
+    _say(f"{wanted.name} {version}: built in {_span(time.monotonic() - start)}")
+
+
+def _wait(process: subprocess.Popen[bytes], wanted: Tool, start: float) -> None:
+    while True:
+        try:
+            process.wait(PROGRESS)
+        except subprocess.TimeoutExpired:
+            took = _span(time.monotonic() - start)
+            _say(f"{wanted.name}: building for {took} (usually {_span(wanted.seconds)})")
+        else:
+            return
+
+
+def _last_lines(output: TextIO, count: int = 20) -> str:
+    output.seek(0)
+    return "\n".join(output.read().splitlines()[-count:])
+
+
+def _say_what_is_here(module: Module) -> None:
+    """A README in the cache, for whoever finds a gigabyte there."""
+    text = (
+        "Programs of MoFa Advisor's local stack, built by `python -m mofa_local.binaries` from Go modules.\n"
+        f"Module: {module.requires} {'.'.join(str(part) for part in module.version)}\n"
+        f"Flags:  {' '.join(module.flags)}\n"
+        "This folder may be removed at any time; what is missing is built again when it is needed.\n"
+    )
+    (cache() / module.key / "README").write_text(text, encoding="utf-8")
+
+
+def _tidy(module: Module) -> None:
+    """Remove folders of this module's older recipes that nothing has used for a month."""
+    ours = re.compile(rf"{re.escape(module.folder)}-[0-9a-f]{{12}}")
+    others = [one for one in cache().iterdir() if ours.fullmatch(one.name) and one.name != module.key]
+    for folder in others:
+        if time.time() - folder.stat().st_mtime > UNUSED:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _span(seconds: float) -> str:
+    """A time for people.
+
+    >>> _span(72)
+    '1 min 12 s'
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _say(text: str) -> None:
+    print(f"mofa_local: {text}", file=sys.stderr, flush=True)
+
+
+def main(names: list[str]) -> int:
+    """Print the path of each named tool, or of all."""
+    try:
+        for name in names or list(TOOLS):
+            print(path(name))
+    except MofaError as error:
+        print(f"mofa_local: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

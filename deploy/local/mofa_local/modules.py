@@ -1,0 +1,179 @@
+"""The tools of the local stack as data: which Go module each is built from, and how.
+
+Versions are read from the modules' own go.mod files and stand nowhere else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from mofa_local import LocalStackError
+from mofa_model.errors import UnknownName
+
+FOLDER: Final = Path(__file__).resolve().parent.parent
+"""Where the folders with go.mod and go.sum lie."""
+
+FLAGS: Final = ("-mod=readonly", "-trimpath", "-buildvcs=false")
+"""What every build is told: take the versions of go.sum, and leave no trace of the machine in the binary."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Module:
+    """A folder under `deploy/local` that holds a go.mod and its go.sum."""
+
+    folder: str
+    """Name of the folder."""
+    requires: str
+    """Path of the module whose version counts."""
+    stamps: tuple[tuple[str, str], ...] = ()
+    """Variables that the linker sets, and their text; `{version}`, `{major}` and `{minor}` stand for the version's."""
+    tags: tuple[str, ...] = ()
+    """Build tags."""
+
+    @property
+    def path(self) -> Path:
+        """The folder itself."""
+        return FOLDER / self.folder
+
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """The version in go.mod, as the program calls itself.
+
+        >>> MODULES["prometheus"].version[0]
+        3
+        """
+        match = re.search(
+            rf"^\s*(?:require )?{re.escape(self.requires)} v(\d+)\.(\d+)\.(\d+)", self._go_mod(), re.MULTILINE
+        )
+        if match is None:
+            raise LocalStackError(f"{self.path / 'go.mod'}: no requirement of {self.requires}")
+        major, minor, patch = (int(part) for part in match.groups())
+        # Prometheus 3.13.5 is the Go module v0.313.5: a module of major version 3 would need another path.
+        return (minor // 100, minor % 100, patch) if major == 0 and minor >= 100 else (major, minor, patch)
+
+    @property
+    def go(self) -> tuple[int, int]:
+        """The oldest Go that builds the module, from go.mod."""
+        match = re.search(r"^go (\d+)\.(\d+)", self._go_mod(), re.MULTILINE)
+        if match is None:
+            raise LocalStackError(f"{self.path / 'go.mod'}: no line `go 1.x`")
+        return int(match[1]), int(match[2])
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The flags of `go build` for every tool of the module."""
+        major, minor, patch = self.version
+        words = {"version": f"{major}.{minor}.{patch}", "major": major, "minor": minor}
+        stamps = [f"-X {variable}={text.format(**words)}" for variable, text in self.stamps]
+        tags = ("-tags", ",".join(self.tags)) if self.tags else ()
+        return (*FLAGS, *tags, "-ldflags", " ".join(["-s", "-w", *stamps]))
+
+    @property
+    def key(self) -> str:
+        """The folder's name and a hash of all that decides what the binaries do: module files, flags, machine.
+
+        The version of Go is not in it: another patch release of the toolchain is no reason to build for minutes.
+        """
+        digest = hashlib.sha256()
+        for part in (
+            *((self.path / name).read_bytes() for name in ("go.mod", "go.sum")),
+            "\0".join(self.flags).encode(),
+            f"{platform.system()} {platform.machine()}".encode(),
+        ):
+            digest.update(len(part).to_bytes(8, "big") + part)
+        return f"{self.folder}-{digest.hexdigest()[:12]}"
+
+    def _go_mod(self) -> str:
+        return (self.path / "go.mod").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tool:
+    """A program of the local stack."""
+
+    name: str
+    """Name of the program."""
+    module: Module
+    """What it is built from."""
+    package: str
+    """Go package with its `main`."""
+    seconds: float
+    """Usual time of a build on two cores with a full module cache, told to whoever waits. [s]"""
+
+
+MODULES: Final[Mapping[str, Module]] = MappingProxyType(
+    {
+        module.folder: module
+        for module in (
+            Module(folder="etcd", requires="go.etcd.io/etcd/server/v3"),
+            Module(
+                folder="kubernetes",
+                requires="k8s.io/kubernetes",
+                stamps=tuple(
+                    (f"k8s.io/component-base/version.{variable}", text)
+                    for variable, text in (
+                        ("gitVersion", "v{version}"),
+                        ("gitMajor", "{major}"),
+                        ("gitMinor", "{minor}"),
+                    )
+                ),
+            ),
+            Module(
+                folder="prometheus",
+                requires="github.com/prometheus/prometheus",
+                stamps=(("github.com/prometheus/common/version.Version", "{version}"),),
+                tags=("remove_all_sd",),  # static targets and files stay; the clouds' clients halve the build
+            ),
+            Module(folder="kwok", requires="sigs.k8s.io/kwok"),
+            Module(
+                folder="helm",
+                requires="helm.sh/helm/v3",
+                stamps=(("helm.sh/helm/v3/internal/version.version", "v{version}"),),
+            ),
+        )
+    }
+)
+
+
+def _tool(name: str, folder: str, package: str, seconds: float) -> Tool:
+    return Tool(name=name, module=MODULES[folder], package=package, seconds=seconds)
+
+
+TOOLS: Final[Mapping[str, Tool]] = MappingProxyType(
+    {
+        tool.name: tool
+        for tool in (
+            _tool("etcd", "etcd", "go.etcd.io/etcd/server/v3", 40),
+            _tool("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", 240),
+            _tool("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 25),
+            _tool(
+                "kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", 70
+            ),
+            _tool("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", 10),
+            _tool("prometheus", "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", 120),
+            _tool("promtool", "prometheus", "github.com/prometheus/prometheus/cmd/promtool", 40),
+            _tool("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", 80),
+            _tool("helm", "helm", "helm.sh/helm/v3/cmd/helm", 70),
+        )
+    }
+)
+"""In the order in which a person who asks for all of them gets them."""
+
+
+def tool(name: str) -> Tool:
+    """The tool of that name.
+
+    >>> tool("promtool").module.folder
+    'prometheus'
+    """
+    try:
+        return TOOLS[name]
+    except KeyError:
+        raise UnknownName("tool", name, TOOLS) from None
