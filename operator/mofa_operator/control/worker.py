@@ -1,0 +1,49 @@
+"""What runs in the process that computes advice; it imports neither kopf nor anything that talks to a network.
+
+One process, one question at a time: a question that takes long keeps others waiting there, and never the event loop.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import signal
+import threading
+from typing import Final
+
+from mofa_operator.decision import Answer
+from mofa_operator.snapshot import Question
+
+_POLITENESS: Final = 5
+"""How much the process steps back behind the event loop, as `nice` counts."""
+_THREADS: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def prepare() -> None:
+    """Set the process up, before anything heavy is imported."""
+    for variable in _THREADS:
+        os.environ[variable] = "1"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent says when to stop
+    os.nice(_POLITENESS)
+    threading.Thread(target=_follow_the_parent, daemon=True).start()
+
+
+def _follow_the_parent() -> None:
+    """Without this, a worker would outlive a parent that was killed: it waits on a pipe that it holds open itself."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(0)
+
+
+def warm() -> None:
+    """Import what every answer needs."""
+    importlib.import_module("mofa_operator.decide.answer")
+
+
+def answer(question: Question) -> Answer:
+    """The model's answer."""
+    from mofa_operator.decide import answer as room
+
+    return room.answer(question)

@@ -1,0 +1,189 @@
+"""Answers from worker processes: computed once, and no crash or hang is anyone else's trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from contextlib import asynccontextmanager
+
+import control_fakes
+import pytest
+from control_fakes import question
+
+from mofa_operator.control.decider import Decider, NoAnswer
+
+
+@asynccontextmanager
+async def decider(**settings):
+    made = Decider(bytes_of=control_fakes.bytes_of, work=control_fakes.work, warm=control_fakes.warm, **settings)
+    try:
+        yield made
+    finally:
+        await made.stop()
+
+
+def lines(path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def test_two_hundred_who_ask_at_once_cost_one_computation(tmp_path):
+    log = tmp_path / "log"
+
+    async def main():
+        async with decider() as ask:
+            same = question(log=str(log), sleep=0.05)
+            answers = await asyncio.gather(*(ask.answer(same) for _ in range(200)))
+            again = await ask.answer(question(log=str(log), sleep=0.05))
+            assert all(answer is again for answer in answers)
+            assert (ask.computed, ask.remembered) == (1, 200)
+
+    asyncio.run(main())
+    assert len(lines(log)) == 1
+
+
+def test_the_oldest_answers_are_forgotten_first(tmp_path):
+    log = tmp_path / "log"
+
+    async def main():
+        async with decider(kept=2) as ask:
+            for name in ("a", "b", "a", "c", "a", "b"):  # b is the one not used for longest when c comes
+                await ask.answer(question(name, log=str(log)))
+
+    asyncio.run(main())
+    assert len(lines(log)) == 4
+
+
+def test_answers_come_from_another_process_with_one_thread_that_steps_back(tmp_path):
+    async def main():
+        async with decider() as ask:
+            assert not ask.is_warm
+            await ask.start()
+            assert ask.is_warm
+            answer = await ask.answer(question())
+            assert answer.digest != str(os.getpid())
+            assert answer.annotations == {"OPENBLAS_NUM_THREADS": "1", "nice": str(os.nice(0) + 5)}
+
+    asyncio.run(main())
+
+
+def test_a_crashed_process_is_replaced_and_the_question_asked_once_more(tmp_path):
+    log = tmp_path / "log"
+
+    async def main():
+        async with decider() as ask:
+            assert (await ask.answer(question(log=str(log), crash="once"))).outcome == "Recommended"
+
+    asyncio.run(main())
+    first, second = lines(log)
+    assert first != second
+
+
+def test_a_question_that_always_crashes_fails_and_the_next_is_answered(tmp_path):
+    log = tmp_path / "log"
+
+    async def main():
+        async with decider() as ask:
+            with pytest.raises(NoAnswer, match="died twice"):
+                await ask.answer(question(log=str(log), crash="always"))
+            assert (await ask.answer(question("b"))).outcome == "Recommended"
+
+    asyncio.run(main())
+    assert len(lines(log)) == 2
+
+
+def test_a_crash_with_two_workers_concerns_only_its_own_question(tmp_path):
+    log = tmp_path / "log"
+
+    async def main():
+        async with decider(workers=2) as ask:
+            bad, good = await asyncio.gather(
+                ask.answer(question(log=str(tmp_path / "bad"), crash="always")),
+                ask.answer(question(log=str(log), sleep=0.8)),
+                return_exceptions=True,
+            )
+            assert isinstance(bad, NoAnswer)
+            assert good.outcome == "Recommended"
+
+    asyncio.run(main())
+    assert len(lines(log)) == 1
+
+
+def test_a_hung_process_is_killed_at_its_deadline_and_replaced(tmp_path):
+    log = tmp_path / "log"
+
+    async def main():
+        async with decider(deadline=1.0) as ask:
+            await ask.start()
+            with pytest.raises(NoAnswer, match="no answer within 1 s"):
+                await ask.answer(question(log=str(log), sleep=3600))
+            [pid] = lines(log)
+            assert (await ask.answer(question("b"))).outcome == "Recommended"
+            await _gone(int(pid))
+
+    asyncio.run(main())
+
+
+def test_a_model_that_fails_says_how_and_is_asked_again_next_time(tmp_path):
+    log = tmp_path / "log"
+
+    async def main():
+        async with decider() as ask:
+            for _ in range(2):
+                with pytest.raises(NoAnswer, match="ValueError: no such axis"):
+                    await ask.answer(question(log=str(log), fail="no such axis"))
+
+    asyncio.run(main())
+    assert len(lines(log)) == 2
+
+
+def test_one_who_gives_up_does_not_take_the_answer_from_another(tmp_path):
+    async def main():
+        async with decider() as ask:
+            same = question(sleep=0.2)
+            impatient, patient = (asyncio.create_task(ask.answer(same)) for _ in range(2))
+            await asyncio.sleep(0)
+            impatient.cancel()
+            assert (await patient).outcome == "Recommended"
+            assert impatient.cancelled()
+
+    asyncio.run(main())
+
+
+def test_the_process_ends_with_the_operator_even_when_that_is_killed(tmp_path):
+    """Kill -9 of the parent: its worker is gone soon after."""
+    script = textwrap.dedent("""
+        import asyncio, sys
+        sys.path[:0] = PATHS
+        import control_fakes
+        from mofa_operator.control.decider import Decider
+        async def main():
+            ask = Decider(bytes_of=control_fakes.bytes_of, work=control_fakes.work, warm=control_fakes.warm)
+            print((await ask.answer(control_fakes.question())).digest, flush=True)
+            await asyncio.sleep(3600)
+        if __name__ == "__main__":
+            asyncio.run(main())
+    """).replace("PATHS", repr([path for path in sys.path if path]))
+    (tmp_path / "parent.py").write_text(script)
+    with subprocess.Popen([sys.executable, tmp_path / "parent.py"], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        os.kill(pid, 0)
+        parent.send_signal(signal.SIGKILL)
+    asyncio.run(_gone(pid))
+
+
+async def _gone(pid: int) -> None:
+    for _ in range(500):
+        try:
+            os.kill(pid, 0)
+            with open(f"/proc/{pid}/stat") as stat:  # a zombie is gone as well
+                if stat.read().rpartition(")")[2].split()[0] == "Z":
+                    return
+        except (ProcessLookupError, FileNotFoundError):
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"process {pid} is still there")
