@@ -12,6 +12,7 @@ from mofa_model.manifest.fields import (
     Fabric,
     Label,
     LabelValue,
+    Moment,
     Part,
     Rate,
     Seconds,
@@ -256,6 +257,8 @@ class ClusterProfileStatus(Part):
         json_schema_extra=keyed("name"),
     )
     """History by recovery class."""
+    history_time: Moment | None = None
+    """When the history was written: seldom, and only when it changes much; the metrics have every moment."""
     calibration: Calibration | None = None
     """What running jobs taught about predictions."""
     residual: Signed | None = None

@@ -75,7 +75,7 @@ def reliability_of(
     tiers = tuple(_tier(tier, cluster, asynchronous) for tier in stored.tiers or [SHARED_STORAGE])
     names = [tier.name for tier in tiers]
     return Reliability(
-        classes=tuple(_class(base, assumed, given, seen, names, path) for base in _classes(given)),
+        classes=tuple(_class(base, assumed, given, seen, names, path) for base in classes_of(given)),
         tiers=tiers,
         slowdown=stored.slowdown_percent / 100,
         queue=RecoveryTime(mean=float(given.queue_seconds)) if given.queue_seconds else None,
@@ -95,7 +95,7 @@ def reliability_of(
     )
 
 
-def _classes(given: Failures) -> list[FailureClass]:
+def classes_of(given: Failures) -> list[FailureClass]:
     """The profile's classes; one that it does not name is assumed as in section 3.4 of the paper."""
     named = {item.name: item for item in given.classes}
     paper = [
@@ -146,7 +146,7 @@ def _weight(base: FailureClass, given: Failures, path: str) -> float:
     weight = float(given.prior_weight)
     if weight <= 0:
         raise BadValue(f"{path}: priorWeight of the profile", given.prior_weight, "give a number above zero")
-    total = sum(float(item.failures_per_thousand_node_days) for item in _classes(given))
+    total = sum(float(item.failures_per_thousand_node_days) for item in classes_of(given))
     return weight * float(base.failures_per_thousand_node_days) / total if total > 0 else weight
 
 

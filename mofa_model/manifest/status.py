@@ -188,6 +188,8 @@ class Observed(Part):
     """Interruptions so far."""
     since: Moment | None = None
     """Since when this is counted."""
+    time: Moment | None = None
+    """When this was written: seldom, and only when it changes much; the metrics have every moment."""
 
 
 class Display(Part):

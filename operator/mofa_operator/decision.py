@@ -22,7 +22,7 @@ class Answer:
     annotations: Mapping[str, str]
     """All our annotations, computed-at left out."""
     status: Mapping[str, Any]
-    """What the answer decides of a TrainingJob's status, computedTime left out."""
+    """What the answer decides of a TrainingJob's status, `readyReason` among it and computedTime left out."""
     figures: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     """Predictions by name, each with lower, target and upper: tokens_per_second, step_seconds, ettr, mfu, memory_bytes."""
     strategy: Mapping[str, str] = field(default_factory=dict)
@@ -32,7 +32,9 @@ class Answer:
     checkpoint_interval: float | None = None
     """Recommended interval. [s]"""
     prior_weight: float = 0.0
-    """Largest share of a failure rate that is assumption. [1]"""
+    """Share of the failures behind the rates, over all classes, that is assumption. [1]"""
+    profile: str = ""
+    """The ClusterProfile that was used; empty where none was found."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

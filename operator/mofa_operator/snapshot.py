@@ -65,7 +65,10 @@ class JobSnapshot:
     target: Body | None = None
     """The object behind targetRef, where it exists."""
     owned_by: str | None = None
-    """Name of the TrainingJob whose targetRef names this job: that one advises it, and we leave it alone here."""
+    """Name of another TrainingJob, whose targetRef names this job, or what this TrainingJob's targetRef names: that one
+    writes there, and we leave it alone here."""
+    profile: Body | None = None
+    """The ClusterProfile that a TrainingJob names, as it stands: its verdicts and conditions are shown with the job."""
     running: Running | None = None
     """What it was seen to do; None = not looked at, or not running."""
     now: float

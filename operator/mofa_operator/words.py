@@ -46,6 +46,8 @@ class Reason(StrEnum):
     """The mode is Disabled; nothing of ours stands on the job."""
     PAUSED = "Paused"
     """The paused annotation is set; what stands, stands."""
+    INTERNAL_ERROR = "InternalError"
+    """The model failed over this question: our fault, not the question's; what stood before still stands."""
     # ModelValid
     UNDERSTOOD = "Understood"
     """Every field was understood."""
@@ -79,6 +81,12 @@ class Reason(StrEnum):
     # ClusterProfile
     NO_NODES = "NoNodes"
     """No node matches the selector."""
+    NO_READY_NODES = "NoReadyNodes"
+    """Nodes match, but none of them is ready."""
+    NODES_DIFFER = "NodesDiffer"
+    """Nodes offer other GPUs than the profile says."""
+    NODES_AS_STATED = "NodesAsStated"
+    """Nodes are ready, and offer what the profile says."""
     CONSISTENT = "Consistent"
     HIGHER_THAN_ASSUMED = "HigherThanAssumed"
     LOWER_THAN_ASSUMED = "LowerThanAssumed"
