@@ -1,0 +1,146 @@
+"""Every metric that we export, in one table; docs/metrics.md is written from it, and rules and dashboards are held to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Type(StrEnum):
+    """Types of metrics; each value is the word of the exposition format."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+    INFO = "info"
+
+
+class Loop(StrEnum):
+    """Values of the label `loop`: what must succeed again and again."""
+
+    RECONCILE = "reconcile"
+    """An object was decided on, and what followed was written; rests when there is nothing to do."""
+    HISTORY = "history"
+    """Prometheus answered for a profile; exported only where a Prometheus is configured."""
+    RESYNC = "resync"
+    """Every kind was listed anew; due every `loop.resync`, whether anything happens or not."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Declared:
+    """One metric."""
+
+    name: str
+    """Name of its series; a histogram's get _bucket, _sum and _count on top."""
+    type: Type
+    """Its type."""
+    labels: tuple[str, ...] = ()
+    """Its labels, the object's first."""
+    help: str
+    """What it says, in one sentence."""
+    unit: str
+    """Its unit; 1 for pure numbers."""
+    buckets: tuple[float, ...] = ()
+    """Upper edges of a histogram's buckets, without the last, which is infinite."""
+
+    @property
+    def family(self) -> str:
+        """Name of the family: without the suffix that a client library adds."""
+        suffix = {Type.COUNTER: "_total", Type.INFO: "_info"}.get(self.type, "")
+        return self.name.removesuffix(suffix)
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """Names of the series that a query can name."""
+        if self.type is not Type.HISTOGRAM:
+            return (self.name,)
+        return tuple(f"{self.name}_{part}" for part in ("bucket", "sum", "count"))
+
+
+JOB: Final = ("training_namespace", "training_job", "training_kind")
+"""Labels of every mofa_job_ series; never job, namespace or instance, which scraping sets."""
+AXES: Final = ("tp", "pp", "cp", "ep", "dp", "vpp", "mbs")
+"""Axes of a strategy that are labels of its info series."""
+RECOVERY_BUCKETS: Final = (15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 3840.0, 7680.0)
+DECISION_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+GATE_BUCKETS: Final = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+
+
+def _gauge(name: str, labels: tuple[str, ...], unit: str, text: str) -> Declared:
+    return Declared(name=name, type=Type.GAUGE, labels=labels, unit=unit, help=text)
+
+
+def _counter(name: str, labels: tuple[str, ...], unit: str, text: str) -> Declared:
+    return Declared(name=name, type=Type.COUNTER, labels=labels, unit=unit, help=text)
+
+
+def _info(name: str, labels: tuple[str, ...], text: str) -> Declared:
+    return Declared(name=name, type=Type.INFO, labels=labels, unit="1", help=text)
+
+
+def _histogram(name: str, labels: tuple[str, ...], buckets: tuple[float, ...], text: str) -> Declared:
+    return Declared(name=name, type=Type.HISTOGRAM, labels=labels, unit="s", buckets=buckets, help=text)
+
+
+BOUND: Final = (*JOB, "bound")
+CLASS: Final = ("pool", "class")
+
+JOBS: Final = (
+    _gauge("mofa_job_predicted_tokens_per_second", BOUND, "1/s", "Tokens per second that the advised strategy should reach while it runs; bound is lower, target or upper."),
+    _gauge("mofa_job_predicted_step_seconds", BOUND, "s", "Time that an optimizer step of the advised strategy should take; bound is lower, target or upper."),
+    _gauge("mofa_job_predicted_ettr_ratio", BOUND, "1", "Effective training time ratio that the advice expects; bound is lower, target or upper."),
+    _gauge("mofa_job_predicted_mfu_ratio", BOUND, "1", "Model FLOPs utilisation that the advice expects; bound is lower, target or upper."),
+    _gauge("mofa_job_predicted_memory_bytes", BOUND, "B", "Peak device memory of the fullest stage that the advice expects; bound is lower, target or upper."),
+    _gauge("mofa_job_observed_tokens_per_second", (*JOB, "source"), "1/s", "Tokens per second of the whole job, as its throughput source says; source names it."),
+    _gauge("mofa_job_observed_step_seconds", JOB, "s", "Time of an optimizer step, as observed."),
+    _gauge("mofa_job_observed_step", JOB, "1", "Last finished optimizer step that was seen of a running job."),
+    _gauge("mofa_job_last_step_timestamp_seconds", JOB, "s", "When the last finished step of a running job was last seen to change, in seconds of the epoch."),
+    _gauge("mofa_job_observed_ettr_ratio", JOB, "1", "Effective training time ratio since the job was first seen."),
+    _gauge("mofa_job_ettr_objective_ratio", JOB, "1", "Least acceptable effective training time ratio: spec.slo.ettr of the TrainingJob."),
+    _gauge("mofa_job_throughput_residual_ratio", JOB, "1", "Observed over predicted tokens per second, minus one."),
+    _gauge("mofa_job_checkpoint_interval_seconds", (*JOB, "source"), "s", "Time between checkpoints; source is recommended or observed."),
+    _counter("mofa_job_interruptions_total", (*JOB, "class", "cause"), "1", "Interruptions seen, by recovery class (process, pod, job) and cause (failure, preemption, eviction)."),
+    _histogram("mofa_job_recovery_seconds", (*JOB, "class"), RECOVERY_BUCKETS, "Time of finished recoveries, by recovery class."),
+    _counter("mofa_job_lost_seconds_total", (*JOB, "cause"), "s", "Time of the job that made no progress, by cause."),
+    _info("mofa_job_strategy_info", (*JOB, "pool", *AXES), "The advised strategy, axis by axis, and the ClusterProfile that it is for."),
+)  # fmt: skip
+"""Of one job each; they go when the job goes."""
+
+POOLS: Final = (
+    _gauge("mofa_pool_nodes", ("pool",), "1", "Nodes that match the profile's selector."),
+    _gauge("mofa_pool_ready_nodes", ("pool",), "1", "Nodes of the profile that are ready and not cordoned."),
+    _gauge("mofa_pool_member", ("pool", "node"), "1", "1 for every node of the profile: the series that rules and dashboards join on."),
+    _gauge("mofa_pool_assumed_failures_per_node_day", CLASS, "1/d", "Failures per node and day that the profile assumes, by recovery class."),
+    _gauge("mofa_pool_failures_per_node_day", (*CLASS, "bound"), "1/d", "Failures per node and day after history and assumption are blended; bound is lower, mean or upper."),
+    _gauge("mofa_pool_exposure_node_days", ("pool",), "d", "Node-days of history in which a failure would have been seen."),
+    _gauge("mofa_pool_verdict", (*CLASS, "verdict"), "1", "1 for the verdict that history gives on the assumption: Consistent, HigherThanAssumed, LowerThanAssumed or InsufficientData."),
+    _gauge("mofa_pool_recovery_seconds", (*CLASS, "bound"), "s", "Recovery time by recovery class; bound is lower, mean or upper."),
+    _gauge("mofa_pool_history_coverage_ratio", ("pool",), "1", "Share of the history window for which there is data."),
+    _gauge("mofa_pool_prior_weight_ratio", CLASS, "1", "Share of the failure rate that is assumption and not history, by recovery class."),
+    _gauge("mofa_pool_calibration_ratio", ("pool",), "1", "Observed over predicted step time that running jobs of the profile taught."),
+)  # fmt: skip
+"""Of one ClusterProfile each; pool is its name."""
+
+ADVISOR: Final = (
+    _counter("mofa_advisor_recommendations_total", ("training_kind", "outcome", "reason"), "1", "Answers given, by kind of job, outcome and reason."),
+    _histogram("mofa_advisor_recommendation_duration_seconds", (), DECISION_BUCKETS, "Time from taking an object off the queue to the decision on it."),
+    _counter("mofa_advisor_history_requests_total", ("flavour", "outcome"), "1", "Requests to Prometheus, by flavour of the server and outcome."),
+    _gauge("mofa_advisor_last_success_timestamp_seconds", ("loop",), "s", "When a loop last succeeded, in seconds of the epoch; loop is reconcile, history or resync."),
+    _counter("mofa_advisor_api_writes_total", ("verb", "outcome"), "1", "Writes to the API server, by verb and outcome."),
+    _histogram("mofa_advisor_gate_wait_seconds", ("outcome",), GATE_BUCKETS, "Time that jobs in mode Apply waited at our gate, by outcome."),
+    _info("mofa_advisor_build_info", ("version", "model_version"), "Versions of the operator and of the model."),
+    _gauge("mofa_advisor_jobs", ("training_kind",), "1", "Jobs that the operator advises, by kind."),
+    _gauge("mofa_advisor_jobs_without_series", ("training_kind",), "1", "Jobs beyond the cap on series, which are only counted here, by kind."),
+    _counter("mofa_advisor_series_dropped_total", (), "1", "Jobs that were refused series of their own because the cap was reached."),
+    _gauge("mofa_advisor_queue_depth", (), "1", "Objects that wait in the queue."),
+    _gauge("mofa_advisor_queue_oldest_age_seconds", (), "s", "How long the object that is due longest has waited in the queue."),
+    _counter("mofa_advisor_watch_resync_differences_total", (), "1", "Objects that a full list showed otherwise than the watch had left them."),
+    _gauge("mofa_advisor_leader", (), "1", "1 where this operator may write, 0 where another one holds the Lease."),
+)  # fmt: skip
+"""Of the operator itself."""
+
+TABLE: Final = (*JOBS, *POOLS, *ADVISOR)
+"""Every metric, in the order in which it is exported."""
+BY_NAME: Final = {declared.name: declared for declared in TABLE}
+"""The same by name."""

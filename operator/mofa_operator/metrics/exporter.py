@@ -1,0 +1,171 @@
+"""The exporter: keeps the latest figures of every object, and makes samples of them only when somebody scrapes."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+
+from mofa_operator.decision import JobFigures, ProfileFigures
+from mofa_operator.keys import Key
+from mofa_operator.metrics.declared import DECISION_BUCKETS, GATE_BUCKETS, TABLE, Declared, Loop
+from mofa_operator.metrics.series import Counted, Distribution, Row, distribution, job, profile
+
+LABELS = {
+    name: (*declared.labels, "le") if name.endswith("_bucket") else declared.labels
+    for declared in TABLE
+    for name in declared.series
+}
+"""Labels of every series, in the order of a row."""
+FAMILY = {name: declared.name for declared in TABLE for name in declared.series}
+"""Metric that a series belongs to."""
+
+
+class Exporter(Collector):
+    """What the operator exports. Showing is cheap and may be done as often as one likes; a scrape pays for the text."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry | None = None,
+        most_jobs: int = 2000,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._most_jobs = most_jobs
+        self._clock = clock
+        self._jobs: dict[Key, tuple[JobFigures, Counted]] = {}
+        self._without: dict[Key, None] = {}
+        self._profiles: dict[Key, ProfileFigures] = {}
+        self._counts: Counter[tuple[str, tuple[str, ...]]] = Counter(
+            {("mofa_advisor_series_dropped_total", ()): 0}
+        )
+        self._gauges: dict[tuple[str, tuple[str, ...]], float] = {}
+        self._decisions = Distribution(DECISION_BUCKETS)
+        self._gates: dict[str, Distribution] = {}
+        self._queue: Callable[[], tuple[int, float]] | None = None
+        self.registry = registry if registry is not None else CollectorRegistry()
+        """The registry that this exporter is in; a new one has the figures of the process as well."""
+        if registry is None:
+            ProcessCollector(registry=self.registry)
+        self.registry.register(self)
+
+    def show(self, figures: JobFigures | ProfileFigures) -> None:
+        """Export the figures of an object from now on; jobs beyond the cap are only counted."""
+        if isinstance(figures, ProfileFigures):
+            self._profiles[figures.key] = figures
+            return
+        known = self._jobs.get(figures.key)
+        if known is None and len(self._jobs) >= self._most_jobs:
+            self._refuse(figures.key)
+            return
+        counted = known[1] if known is not None else Counted()
+        self._without.pop(figures.key, None)
+        if figures.running is not None:
+            counted.take(figures.running, self._clock())
+        self._jobs[figures.key] = figures, counted
+
+    def forget(self, key: Key) -> None:
+        """Drop the series of an object that is no more; unknown objects do no harm."""
+        self._jobs.pop(key, None)
+        self._without.pop(key, None)
+        self._profiles.pop(key, None)
+
+    def count_recommendation(self, kind: str, outcome: str, reason: str) -> None:
+        """Count an answer."""
+        self._counts["mofa_advisor_recommendations_total", (kind, outcome, reason)] += 1
+
+    def count_write(self, verb: str, outcome: str) -> None:
+        """Count a write to the API server."""
+        self._counts["mofa_advisor_api_writes_total", (verb, outcome)] += 1
+
+    def count_history(self, flavour: str, outcome: str) -> None:
+        """Count a request to Prometheus."""
+        self._counts["mofa_advisor_history_requests_total", (flavour, outcome)] += 1
+
+    def count_differences(self, differences: int) -> None:
+        """Count what a full list showed otherwise than the watch had left it."""
+        self._counts["mofa_advisor_watch_resync_differences_total", ()] += differences
+
+    def observe_decision(self, seconds: float) -> None:
+        """Take the time of a decision."""
+        self._decisions.add(seconds)
+
+    def observe_gate(self, seconds: float, outcome: str) -> None:
+        """Take the time that a job waited at our gate."""
+        self._gates.setdefault(outcome, Distribution(GATE_BUCKETS)).add(seconds)
+
+    def success(self, loop: Loop | str) -> None:
+        """Note that a loop succeeded just now."""
+        self._gauges["mofa_advisor_last_success_timestamp_seconds", (Loop(loop).value,)] = self._clock()
+
+    def lead(self, leads: bool) -> None:
+        """Say whether this operator may write."""
+        self._gauges["mofa_advisor_leader", ()] = float(leads)
+
+    def build(self, version: str, model_version: str) -> None:
+        """Say which versions run."""
+        self._gauges["mofa_advisor_build_info", (version, model_version)] = 1.0
+
+    def queue(self, read: Callable[[], tuple[int, float]]) -> None:
+        """Read depth and oldest age of the queue from `read` at each scrape."""
+        self._queue = read
+
+    def page(self) -> tuple[bytes, str]:
+        """What a scrape is answered with, and its content type. Another thread may ask."""
+        return generate_latest(self.registry), CONTENT_TYPE_LATEST
+
+    def describe(self) -> Iterable[Metric]:
+        """Families without samples, so that registering needs no scrape."""
+        return [_family(declared) for declared in TABLE]
+
+    def collect(self) -> Iterator[Metric]:
+        """Families with the samples of this moment; families without samples are left out."""
+        families = {declared.name: _family(declared) for declared in TABLE}
+        for name, labels, value in self._rows():
+            samples = families[FAMILY[name]].samples
+            samples.append(Sample(name, dict(zip(LABELS[name], labels, strict=True)), value))
+        return (family for family in families.values() if family.samples)
+
+    def _refuse(self, key: Key) -> None:
+        """Count a job that gets no series, the first time that it asks."""
+        if key not in self._without:
+            self._without[key] = None
+            self._counts["mofa_advisor_series_dropped_total", ()] += 1
+
+    def _rows(self) -> Iterator[Row]:
+        """All samples; containers are copied first, for the loop may go on in its own thread."""
+        jobs, without = list(self._jobs.values()), list(self._without)
+        return chain(
+            chain.from_iterable(job(figures, counted) for figures, counted in jobs),
+            chain.from_iterable(profile(figures) for figures in list(self._profiles.values())),
+            self._of_the_operator([figures.key for figures, _ in jobs], without),
+        )
+
+    def _of_the_operator(self, with_series: list[Key], without: list[Key]) -> Iterator[Row]:
+        """Samples of the operator itself."""
+        for (name, labels), value in chain(list(self._counts.items()), list(self._gauges.items())):
+            yield name, labels, value
+        yield from distribution("mofa_advisor_recommendation_duration_seconds", (), self._decisions)
+        for outcome, held in list(self._gates.items()):
+            yield from distribution("mofa_advisor_gate_wait_seconds", (outcome,), held)
+        for name, keys in (
+            ("mofa_advisor_jobs", with_series + without),
+            ("mofa_advisor_jobs_without_series", without),
+        ):
+            for kind, number in Counter(key.kind.kind for key in keys).items():
+                yield name, (kind,), number
+        if self._queue is not None:
+            depth, oldest = self._queue()
+            yield "mofa_advisor_queue_depth", (), depth
+            yield "mofa_advisor_queue_oldest_age_seconds", (), oldest
+
+
+def _family(declared: Declared) -> Metric:
+    """An empty family, as the client library wants it."""
+    return Metric(declared.family, declared.help, declared.type.value)
