@@ -207,3 +207,28 @@ _READERS: Final[dict[str, Callable[[str, str], dict[str, Any]]]] = {
     **{key: partial(_read_flag, name) for key, name in _FLAGS.items()},
 }
 """What reads each key's word, in the order of the text."""
+
+
+def short_strategy(strategy: Strategy) -> str:
+    """A strategy in as few words as a table has room for: what is off or follows is left out.
+
+    >>> short_strategy(Strategy(tp=8, pp=4, dp=2, sequence_parallel=True))
+    'tp8 pp4 dp2 mbs1 sp distributed'
+    """
+    words = []
+    for part in format_strategy(strategy).split(","):
+        key, _, value = part.partition("=")
+        if value.isdigit():
+            words += [] if value == "1" and key != "mbs" else [key + value]
+        elif value in {"true", "false"}:
+            words += [key] if value == "true" else [] if key == "sp" else [f"no-{key}"]
+        elif key == "recompute" and value != "none":
+            mode, _, modules = value.partition(":")
+            words.append(
+                f"recompute({modules.replace('+', ' ') or mode})"
+                if mode == "selective"
+                else f"recompute:{value}"
+            )
+        elif value != "none" and not (key == "schedule" and value == "interleaved"):
+            words.append("offload" if key == "offload" else value)
+    return " ".join(words)

@@ -108,8 +108,13 @@ def run(arguments: Namespace) -> int:
         from mofa_model.manifest.launches import launch_of
 
         launch = launch_of(request, advice, arguments.launch)
-    document = advise_answer.document(advice, launch)
-    output.emit(arguments.output, advise_answer.tables(advice, launch), document=document)
+    if arguments.output == "html":
+        from mofa_model.page import advice_page, view_of
+
+        sys.stdout.write(advice_page(view_of(request, advice, launch.arguments if launch else ())))
+    else:
+        document = advise_answer.document(advice, launch)
+        output.emit(arguments.output, advise_answer.tables(advice, launch), document=document)
     if arguments.plots:
         for path in advise_pictures.draw(request, advice, arguments.plots):
             sys.stderr.write(f"drawn: {path}\n")

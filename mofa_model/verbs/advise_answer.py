@@ -9,8 +9,7 @@ from mofa_model import units
 from mofa_model.advice import Advice, Band, Current, Predicted
 from mofa_model.launch import Launch
 from mofa_model.search import MEANING, Reason
-from mofa_model.strategy import Strategy
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy_text import format_strategy, short_strategy
 from mofa_model.tables import Cell, Column, Table
 from mofa_model.units import DAY, GIB
 
@@ -105,31 +104,6 @@ def document(advice: Advice, launch: Launch | None = None) -> dict[str, Any]:
     return told
 
 
-def short(strategy: Strategy) -> str:
-    """A strategy in as few words as a table has room for: what is off or follows is left out.
-
-    >>> short(Strategy(tp=8, pp=4, dp=2, sequence_parallel=True))
-    'tp8 pp4 dp2 mbs1 sp distributed'
-    """
-    words = []
-    for part in format_strategy(strategy).split(","):
-        key, _, value = part.partition("=")
-        if value.isdigit():
-            words += [] if value == "1" and key != "mbs" else [key + value]
-        elif value in {"true", "false"}:
-            words += [key] if value == "true" else [] if key == "sp" else [f"no-{key}"]
-        elif key == "recompute" and value != "none":
-            mode, _, modules = value.partition(":")
-            words.append(
-                f"recompute({modules.replace('+', ' ') or mode})"
-                if mode == "selective"
-                else f"recompute:{value}"
-            )
-        elif value != "none" and not (key == "schedule" and value == "interleaved"):
-            words.append("offload" if key == "offload" else value)
-    return " ".join(words)
-
-
 def _first(advice: Advice) -> Table:
     title = f"{advice.model} on {advice.gpus} {advice.device}: {advice.status.value}"
     if advice.strategy is None or advice.predicted is None:
@@ -137,7 +111,7 @@ def _first(advice: Advice) -> Table:
         return Table(title=title, columns=(Column("advice"), Column("value", align="left")), rows=tuple(rows))
     p = advice.predicted
     rows = [
-        ("strategy", short(advice.strategy)),
+        ("strategy", short_strategy(advice.strategy)),
         ("precision", advice.precision),
         (
             "checkpoint every",
@@ -183,7 +157,9 @@ def _alternatives(advice: Advice) -> Table:
         Column("days"),
         Column("why not", align="left"),
     )
-    rows = tuple((short(one.strategy), *_figures(one.predicted), one.reason) for one in advice.alternatives)
+    rows = tuple(
+        (short_strategy(one.strategy), *_figures(one.predicted), one.reason) for one in advice.alternatives
+    )
     return Table(title="Alternatives: the best of each other layout", columns=columns, rows=rows)
 
 
@@ -194,7 +170,7 @@ def _figures(p: Predicted) -> tuple[Cell, ...]:
 
 def _current(today: Current) -> Table:
     columns = (Column("today"), Column("value", align="left"))
-    rows: list[tuple[Cell, ...]] = [("strategy", short(today.strategy))]
+    rows: list[tuple[Cell, ...]] = [("strategy", short_strategy(today.strategy))]
     if today.predicted is not None:
         rows += [
             ("step", _range(today.predicted.step_seconds, _time(today.predicted.step_seconds))),
@@ -223,7 +199,7 @@ def _frontier(advice: Advice) -> Table:
         p = one.predicted
         hours = round(p.duration_seconds.target / 3600 * one.gpus) if p.duration_seconds.target else None
         step, mfu, _, ettr, days = _figures(p)
-        rows.append((one.nodes, one.gpus, step, mfu, ettr, days, hours, short(one.strategy)))
+        rows.append((one.nodes, one.gpus, step, mfu, ettr, days, hours, short_strategy(one.strategy)))
     return Table(title="Time against GPUs", columns=columns, rows=tuple(rows))
 
 

@@ -14,7 +14,7 @@ from mofa_model.advice.saves import best_interval, job_of
 from mofa_model.errors import BadFile
 from mofa_model.search import Problem
 from mofa_model.strategy import Strategy
-from mofa_model.verbs.advise_answer import short
+from mofa_model.strategy_text import short_strategy
 from mofa_model.verbs.ettr_answer import curve
 
 STEP: Final = "step.svg"
@@ -49,12 +49,13 @@ def draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
         for number, (label, one) in enumerate(zip(labels, found, strict=True))
     }
     best = found[0]
-    job = job_of(request, best.problem, advice.nodes, best.strategy, best.step_time)
+    step = best.step_time * float(request.learned)
+    job = job_of(request, best.problem, advice.nodes, best.strategy, step)
     interval = best_interval(request, job)
     points = curve(job, interval.steps, interval.every, 33 if len(job.blocking) > 1 else 121, LEVEL)
     paths = (str(Path(folder) / STEP), str(Path(folder) / ETTR))
     plots.step_terms(paths[0], bars, f"{advice.model} on {advice.gpus} {advice.device}")
-    plots.ettr_curve(paths[1], points, interval.steps, interval.steps * best.step_time)
+    plots.ettr_curve(paths[1], points, interval.steps, interval.steps * step)
     return paths
 
 
@@ -68,6 +69,6 @@ def _problem(request: Request, precision: str, nodes: int) -> Problem:
 
 def _label(strategy: Strategy) -> str:
     """Degrees in the first line, features in the second."""
-    words = short(strategy).split()
+    words = short_strategy(strategy).split()
     degrees = [word for word in words if word[-1].isdigit()]
     return " ".join(degrees) + "\n" + " ".join(word for word in words if word not in degrees)

@@ -7,8 +7,6 @@ from argparse import Namespace
 from dataclasses import replace
 from typing import Any, Final
 
-import numpy as np
-
 from mofa_model import plots, units
 from mofa_model.errors import BadValue
 from mofa_model.reliability import (
@@ -21,6 +19,7 @@ from mofa_model.reliability import (
     recovery,
     renewal,
 )
+from mofa_model.reliability.curve import ettr_curve
 from mofa_model.reliability.model import Job
 
 TRUSTED: Final = 0.05
@@ -64,26 +63,16 @@ def curve(job: Job, steps: int, every: tuple[int, ...], count: int, level: float
     """ETTR over intervals from a sixteenth to sixteen times `steps`, with the band and the paper's form."""
     if count == 0:
         return []
-    at = np.unique(np.round(np.geomspace(max(1, steps / 16), max(2, steps * 16), count)))
-    low, high = objective.rate_scales(job, level)
-
-    def values(scale: float) -> list[float]:
-        scaled = replace(job, rate_scale=scale)
-        if len(job.blocking) == 1:
-            return [float(x) for x in np.atleast_1d(model.ettr(scaled, at))]
-        return [float(model.ettr(scaled, k, every)) for k in at]
-
-    lines = zip(at, values(1.0), values(high), values(low), strict=True)
     return [
         {
-            "steps": int(k),
-            "seconds": float(k * job.step_time),
-            "ettr": middle,
-            "lower": lower,
-            "upper": upper,
-            "paper": printed(job, int(k))["ettr"],
+            "steps": point.steps,
+            "seconds": point.seconds,
+            "ettr": point.ettr,
+            "lower": point.lower,
+            "upper": point.upper,
+            "paper": printed(job, point.steps)["ettr"],
         }
-        for k, middle, lower, upper in lines
+        for point in ettr_curve(job, steps, every, count, level)
     ]
 
 

@@ -1,0 +1,150 @@
+"""One advice as a page: what to run, what it will do, where the time and the memory go, and why not something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from xml.etree import ElementTree as ET
+
+from mofa_model import units
+from mofa_model.advice import Band
+from mofa_model.page import figures
+from mofa_model.page.markup import Node, el, page, table, text
+from mofa_model.page.view import AdviceView
+from mofa_model.units import DAY, GIB
+
+
+def advice_page(view: AdviceView) -> str:
+    """A page that needs no other file."""
+    foot = f"MoFa Advisor {view.version}. Bands hold with a probability of {view.confidence:.0%}."
+    return text(page(view.title, el("h1", view.title), *advice_sections(view), foot=foot))
+
+
+def advice_sections(view: AdviceView) -> list[ET.Element]:
+    """What stands between the heading and the footer."""
+    found = [el("p", el("strong", view.status, class_=_mood(view.status)), f": {view.explanation}.")]
+    if view.caveats:
+        found.append(el("ul", *(el("li", caveat) for caveat in view.caveats)))
+    if view.strategy:
+        found += [
+            _key(view),
+            *_strategy(view),
+            *_time(view),
+            *_memory(view),
+            *_checkpoints(view),
+            *_others(view),
+        ]
+    found += _failures(view)
+    if view.rejected:
+        rows = [(name, f"{count:,}", meaning) for name, count, meaning in view.rejected]
+        found += [
+            el("h2", "What was left out"),
+            table(("reason", "strategies", "meaning"), rows, numbers=(1,)),
+        ]
+    return found
+
+
+def _key(view: AdviceView) -> ET.Element:
+    p = view.predicted
+    told = [
+        ("Step", _band(p["step_seconds"], lambda x: units.format(x, "s"))),
+        ("Tokens a second", _band(p["tokens_per_second"], lambda x: f"{x:,.0f}")),
+        ("MFU", _band(p["mfu"], lambda x: f"{x:.1%}")),
+        ("Effective training time", _band(p["ettr"], lambda x: f"{x:.1%}")),
+        ("Device memory", (f"{p['memory_bytes'].target / GIB:.1f} GiB", f"of {view.memory_limit / GIB:.1f} GiB")),
+        ("Checkpoint every", (f"{view.checkpoint_steps} steps", units.format(view.checkpoint_seconds, "s", 3))),
+    ]  # fmt: skip
+    if p["duration_seconds"].target:
+        told.append(("Time to finish", _band(p["duration_seconds"], lambda x: f"{x / DAY:.1f} d")))
+    return el(
+        "dl",
+        *(el("div", el("dt", name), el("dd", first, el("small", more))) for name, (first, more) in told),
+        class_="key",
+    )
+
+
+def _strategy(view: AdviceView) -> list[ET.Element]:
+    found = [el("h2", "Strategy"), el("p", el("code", view.strategy))]
+    if view.current is not None:
+        layout, gain, reason = view.current
+        against = f"cannot run: {reason}" if reason else f"the advice gains {gain:+.0%} of the run's time"
+        found.append(el("p", "Today's layout ", el("code", layout), f": {against}."))
+    if view.launch:
+        found.append(
+            el("details", el("summary", "Launch arguments"), el("pre", el("code", "\n".join(view.launch))))
+        )
+    return found
+
+
+def _time(view: AdviceView) -> list[ET.Element]:
+    return [
+        el("h2", "Where the time of a step goes"),
+        figures.parts("Parts of a step", view.step_parts, "{:.3g} s"),
+    ]
+
+
+def _memory(view: AdviceView) -> list[ET.Element]:
+    sizes = {name: size / GIB for name, size in view.memory_parts.items()}
+    return [
+        el("h2", "What fills the device"),
+        figures.parts("Parts of the fullest stage's memory", sizes, "{:.3g} GiB"),
+    ]
+
+
+def _checkpoints(view: AdviceView) -> list[ET.Element]:
+    points = [(float(p.seconds), float(p.lower), float(p.ettr), float(p.upper)) for p in view.curve]
+    drawn = figures.curve(
+        "Effective training time over the checkpoint interval",
+        points,
+        mark=(view.checkpoint_seconds, f"{view.checkpoint_steps} steps"),
+        across="work between saves",
+        up="effective training time",
+    )
+    rows = [
+        (str(p.steps), units.format(float(p.seconds), "s"), *(f"{x:.2%}" for x in (p.lower, p.ettr, p.upper)))
+        for p in view.curve[::4]
+    ]
+    numbers = table(("steps", "work", "lower", "ETTR", "upper"), rows, numbers=range(5))
+    return [
+        el("h2", "Checkpoints"),
+        drawn,
+        el("details", el("summary", "The curve as a table"), numbers),
+    ]
+
+
+def _others(view: AdviceView) -> list[ET.Element]:
+    rows: list[tuple[Node, ...]] = [
+        (
+            el("code", one.strategy),
+            units.format(one.step, "s"),
+            f"{one.memory / GIB:.1f}",
+            f"{one.ettr:.1%}",
+            one.reason,
+        )
+        for one in view.alternatives
+    ]
+    if not rows:
+        return []
+    headings = ("strategy", "step", "GiB", "ETTR", "why not")
+    found = [el("h2", "Alternatives"), table(headings, rows, numbers=(1, 2, 3))]
+    if view.nearest:
+        found += [
+            el("h2", "What would change the answer"),
+            el("ul", *(el("li", change) for change in view.nearest)),
+        ]
+    return found
+
+
+def _failures(view: AdviceView) -> list[ET.Element]:
+    if not view.failures:
+        return []
+    rows = [(name, f"{rate:.3g}", units.format(mean, "s", 3)) for name, rate, mean in view.failures]
+    headings = ("recovery class", "failures in 1,000 node-days", "mean recovery")
+    return [el("h2", "Failures that were reckoned with"), table(headings, rows, numbers=(1, 2))]
+
+
+def _band(band: Band, show: Callable[[float], str]) -> tuple[str, str]:
+    return show(band.target), f"{show(band.lower)} to {show(band.upper)}"
+
+
+def _mood(status: str) -> str:
+    return {"Recommended": "good", "LowConfidence": "warn"}.get(status, "bad")

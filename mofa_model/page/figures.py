@@ -1,0 +1,121 @@
+"""Pictures as SVG. Each has a title and a description for those who do not see it, and stands beside its numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+from xml.etree import ElementTree as ET
+
+from mofa_model.page.markup import el
+
+COLORS: Final = tuple(f"var(--c{number})" for number in range(8))
+_WIDE: Final = 720.0
+_TICKS: Final = (1.0, 10.0, 60.0, 300.0, 1200.0, 3600.0, 4 * 3600.0, 86400.0, 7 * 86400.0)
+"""Times that an axis names. [s]"""
+
+
+def parts(title: str, sizes: Mapping[str, float], show: str = "{:.3g}") -> ET.Element:
+    """Parts of a whole as one bar, with a legend that holds the numbers; a part that is zero is left out."""
+    kept = {name: size for name, size in sizes.items() if size > 0}
+    total = sum(kept.values()) or 1.0
+    bars, swatches, at = [], [], 0.0
+    for number, (name, size) in enumerate(kept.items()):
+        color, width = COLORS[number % len(COLORS)], _WIDE * size / total
+        said = f"{name}: {show.format(size)} ({size / total:.1%})"
+        bars.append(
+            el("rect", el("title", said), x=at, y=0.0, width=width, height=34.0, style=f"fill:{color}")
+        )
+        swatches.append(el("li", el("span", style=f"background:{color}"), said))
+        at += width
+    drawn = el(
+        "svg", el("title", title), *bars, viewBox=f"0 0 {_WIDE:g} 34", width=_WIDE, height=34.0, role="img"
+    )
+    return el("figure", drawn, el("ul", *swatches, class_="swatches"))
+
+
+def curve(
+    title: str,
+    points: Sequence[tuple[float, float, float, float]],
+    *,
+    mark: tuple[float, str] | None = None,
+    across: str,
+    up: str,
+) -> ET.Element:
+    """A curve with its band over a logarithmic axis: points are (x, lower, y, upper); `mark` is a place and its name."""
+    left, right, top, bottom, height = 54.0, _WIDE - 12, 12.0, 226.0, 262.0
+    xs = [math.log10(point[0]) for point in points]
+    low, high = min(point[1] for point in points), max(point[3] for point in points)
+    low, high = (low, high) if high > low else (low - 0.01, high + 0.01)
+    low = max(low, high - 4 * max(high - max(point[2] for point in points), 0.25 * (high - low)))
+
+    def place(x: float, y: float) -> str:
+        span = (xs[-1] - xs[0]) or 1.0
+        share = (max(low, min(high, y)) - low) / (high - low)
+        return f"{left + (right - left) * (x - xs[0]) / span:.1f},{bottom - (bottom - top) * share:.1f}"
+
+    band = [place(x, p[3]) for x, p in zip(xs, points, strict=True)]
+    band += [place(x, p[1]) for x, p in reversed(list(zip(xs, points, strict=True)))]
+    line = " ".join(place(x, p[2]) for x, p in zip(xs, points, strict=True))
+    children = [
+        el("title", title),
+        el("desc", f"{up} over {across}, from {_shown(points[0][0])} to {_shown(points[-1][0])}."),
+    ]
+    for share in (0.0, 0.5, 1.0):
+        y = low + share * (high - low)
+        at = bottom - (bottom - top) * share
+        children.append(el("path", d=f"M{left:g} {at:.1f}H{right:g}", class_="axis"))
+        children.append(el("text", f"{y:.1%}", x=left - 6, y=at + 4, text_anchor="end", class_="soft"))
+    for seconds in (tick for tick in _TICKS if points[0][0] <= tick <= points[-1][0]):
+        x = float(place(math.log10(seconds), low).split(",")[0])
+        children.append(el("path", d=f"M{x:.1f} {bottom:g}v5", class_="axis"))
+        children.append(el("text", _shown(seconds), x=x, y=bottom + 18, text_anchor="middle", class_="soft"))
+    children.append(el("polygon", points=" ".join(band), style=f"fill:{COLORS[0]};opacity:.18"))
+    children.append(el("polyline", points=line, style=f"fill:none;stroke:{COLORS[0]};stroke-width:2"))
+    if mark is not None:
+        x = float(place(math.log10(mark[0]), low).split(",")[0])
+        style = f"stroke:{COLORS[1]};stroke-width:1.5;stroke-dasharray:4 3"
+        children.append(el("path", d=f"M{x:.1f} {top:g}V{bottom:g}", style=style))
+        side, shift = ("end", -6) if x > _WIDE / 2 else ("start", 6)
+        children.append(el("text", mark[1], x=x + shift, y=bottom - 8, text_anchor=side))
+    drawn = el("svg", *children, viewBox=f"0 0 {_WIDE:g} {height:g}", width=_WIDE, height=height, role="img")
+    return el(
+        "figure",
+        drawn,
+        el("figcaption", f"{up} over {across}. The shaded band is what the failure rate leaves open."),
+    )
+
+
+def band(title: str, lower: float, target: float, upper: float, seen: float | None, show: str) -> ET.Element:
+    """A predicted band with its target, and what was seen as a diamond."""
+    ends = [lower, upper, *([] if seen is None else [seen])]
+    low, high = min(ends), max(ends)
+    room = 0.1 * (high - low) or 0.1 * abs(high) or 1.0
+    low, high = low - room, high + room
+
+    def at(value: float) -> float:
+        return 300.0 * (value - low) / (high - low)
+
+    said = f"{title}: predicted {show.format(target)}, between {show.format(lower)} and {show.format(upper)}"
+    said += "" if seen is None else f"; seen {show.format(seen)}"
+    x = 0.0 if seen is None else at(seen)
+    diamond = (
+        el("path", d=f"M{x:.1f} 3l7 8l-7 8l-7 -8z", style=f"fill:{COLORS[1]}") if seen is not None else None
+    )
+    return el(
+        "svg",
+        el("title", said),
+        el("path", d="M0 11H300", class_="axis"),
+        el("rect", x=at(lower), y=6.0, width=max(2.0, at(upper) - at(lower)), height=10.0, rx=3.0, style=f"fill:{COLORS[0]};opacity:.35"),
+        el("rect", x=at(target) - 1.5, y=3.0, width=3.0, height=16.0, style=f"fill:{COLORS[0]}"),
+        diamond,
+        viewBox="0 0 300 22", width=300.0, height=22.0, role="img",
+    )  # fmt: skip
+
+
+def _shown(seconds: float) -> str:
+    """A time with its largest unit."""
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"

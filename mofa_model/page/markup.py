@@ -1,0 +1,146 @@
+"""HTML elements that escape what they hold, and the frame that every page has.
+
+text(page("Jobs", el("h1", "Jobs"), table(("name",), [("llama",)])))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+from xml.etree import ElementTree as ET
+
+Node: TypeAlias = "ET.Element | str | None"
+"""What an element may hold: elements, text, or nothing."""
+
+STYLE: Final = """
+:root{color-scheme:light dark;--ink:#1b1f24;--soft:#57606a;--line:#d0d7de;--ground:#fff;--raised:#f6f8fa;--link:#0550ae;
+--c0:#2563eb;--c1:#b45309;--c2:#047857;--c3:#be185d;--c4:#6d28d9;--c5:#0e7490;--c6:#4d7c0f;--c7:#57606a;
+--good:#047857;--warn:#9a4a00;--bad:#b42318}
+@media (prefers-color-scheme:dark){:root{--ink:#e6edf3;--soft:#a3adb8;--line:#3b434d;--ground:#0d1117;--raised:#161b22;
+--link:#79b8ff;--c0:#6ea8fe;--c1:#f0a35e;--c2:#4fd1a1;--c3:#f687b3;--c4:#b79cf7;--c5:#5cc8e0;--c6:#a9d15a;--c7:#a3adb8;
+--good:#4fd1a1;--warn:#f0a35e;--bad:#ff8f85}}
+*{box-sizing:border-box}
+body{font:16px/1.5 system-ui,sans-serif;margin:0;color:var(--ink);background:var(--ground)}
+header,main,footer{max-width:72rem;margin:0 auto;padding:0 1rem}
+header{display:flex;gap:1.5rem;align-items:baseline;padding-top:.8rem;border-bottom:1px solid var(--line);flex-wrap:wrap}
+header p{font-weight:600;margin:.2rem 0}
+nav ul{display:flex;gap:1rem;list-style:none;margin:.2rem 0;padding:0}
+main{padding-bottom:3rem;overflow-wrap:anywhere}
+footer{color:var(--soft);border-top:1px solid var(--line);padding:.8rem 1rem 2rem;font-size:.9rem}
+h1{font-size:1.6rem;margin:1.2rem 0 .4rem}h2{font-size:1.2rem;margin:2rem 0 .4rem}
+a{color:var(--link)}a:focus-visible,summary:focus-visible{outline:3px solid var(--c1);outline-offset:2px}
+.skip{position:absolute;left:-100rem}.skip:focus{left:1rem;top:.5rem;background:var(--ground);padding:.3rem .6rem}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;margin:.5rem 0}caption{text-align:left;color:var(--soft);padding:.2rem 0}
+th,td{padding:.3rem .9rem .3rem 0;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
+thead th{border-bottom-width:2px}tbody th{font-weight:400}
+.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
+dl.key{display:grid;grid-template-columns:repeat(auto-fit,minmax(11rem,1fr));gap:.6rem;margin:1rem 0}
+dl.key div{background:var(--raised);border:1px solid var(--line);border-radius:.4rem;padding:.5rem .8rem}
+dt{color:var(--soft);font-size:.9rem}dd{margin:0;font-size:1.25rem;font-variant-numeric:tabular-nums}
+dd small{display:block;font-size:.85rem;color:var(--soft)}
+code,pre{font:0.92em/1.5 ui-monospace,monospace}pre{background:var(--raised);padding:.7rem;overflow-x:auto;border-radius:.4rem}
+code{overflow-wrap:anywhere}
+figure{margin:.8rem 0}figcaption{color:var(--soft);font-size:.9rem}svg{max-width:100%;height:auto}
+svg text{fill:var(--ink);font:12px system-ui,sans-serif}svg .axis{stroke:var(--line);stroke-width:1;fill:none}
+svg .soft{fill:var(--soft)}
+.good{color:var(--good)}.warn{color:var(--warn)}.bad{color:var(--bad)}
+ul.swatches{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;padding:0;margin:.4rem 0;font-size:.9rem}
+ul.swatches span{display:inline-block;width:.8em;height:.8em;margin-right:.4em;border-radius:2px}
+"""
+"""Contrast of text is at least 4.5 to 1 on both grounds; colours are told apart without red against green."""
+
+
+def el(tag: str, *children: Node, **attributes: str | float) -> ET.Element:
+    """An element; `class_` and `for_` lose their underscore, other underscores become hyphens.
+
+    >>> text(el("p", "a < b", class_="soft"))
+    '<p class="soft">a &lt; b</p>'
+    """
+    made = ET.Element(tag, {_name(key): _value(value) for key, value in attributes.items()})
+    last: ET.Element | None = None
+    for child in children:
+        if child is None:
+            continue
+        if isinstance(child, str):
+            shown = "".join(c if c.isprintable() or c == "\n" else " " for c in child)
+            if last is None:
+                made.text = (made.text or "") + shown
+            else:
+                last.tail = (last.tail or "") + shown
+        else:
+            made.append(child)
+            last = child
+    return made
+
+
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[Node]], *, numbers: Iterable[int] = (), caption: str = ""
+) -> ET.Element:
+    """A table whose first cells are the headings of their rows; `numbers` are the columns that are aligned right."""
+    right = set(numbers)
+
+    def cell(tag: str, at: int, content: Node, scope: str | None) -> ET.Element:
+        made = el(tag, content)
+        if at in right:
+            made.set("class", "n")
+        if scope:
+            made.set("scope", scope)
+        return made
+
+    body = [
+        el("tr", *(cell("td" if at else "th", at, one, None if at else "row") for at, one in enumerate(row)))
+        for row in rows
+    ]
+    made = el(
+        "table",
+        el("caption", caption) if caption else None,
+        el("thead", el("tr", *(cell("th", at, name, "col") for at, name in enumerate(headings)))),
+        el("tbody", *body),
+    )
+    return el("div", made, class_="scroll")
+
+
+def page(
+    title: str, *body: Node, links: Sequence[tuple[str, str]] = (), foot: str = "", refresh: int | None = None
+) -> ET.Element:
+    """A whole page: a link past the header, landmarks, the style; `refresh` reloads it after so many seconds."""
+    reload = el("meta", http_equiv="refresh", content=str(refresh)) if refresh else None
+    navigation = (
+        el("nav", el("ul", *(el("li", el("a", name, href=to)) for name, to in links)), aria_label="Main")
+        if links
+        else None
+    )
+    return el(
+        "html",
+        el(
+            "head",
+            el("meta", charset="utf-8"),
+            el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            reload,
+            el("title", f"{title} · MoFa Advisor"),
+            el("style", STYLE),
+        ),
+        el(
+            "body",
+            el("a", "Skip to the content", href="#content", class_="skip"),
+            el("header", el("p", "MoFa Advisor"), navigation),
+            el("main", *body, id="content"),
+            el("footer", foot) if foot else None,
+        ),
+        lang="en",
+    )
+
+
+def text(element: ET.Element) -> str:
+    """An element as HTML; a whole page gets its document type."""
+    written = ET.tostring(element, encoding="unicode", method="html")
+    return f"<!doctype html>\n{written}\n" if element.tag == "html" else written
+
+
+def _name(key: str) -> str:
+    return key.rstrip("_").replace("_", "-")
+
+
+def _value(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{value:.6g}"
