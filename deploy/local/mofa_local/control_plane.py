@@ -1,0 +1,180 @@
+"""A real control plane on loopback ports: etcd and kube-apiserver, and the controllers where they are asked for.
+
+Without controllers nothing collects garbage, deletes namespaces, schedules pods or makes default ServiceAccounts; the
+API server itself is whole: RBAC, CRDs with their CEL rules, server-side apply, admission policies, pod security, watches, tokens.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from mofa_local import audit, binaries, ports
+from mofa_local.certificates import Authority, Key
+from mofa_local.identities import write_kubeconfig, write_private
+from mofa_local.processes import GRACE, Processes, answers
+
+ISSUER: Final = "https://kubernetes.default.svc"
+"""Who signs the tokens of ServiceAccounts."""
+
+ADMINS: Final = "system:masters"
+"""The group that may do everything."""
+
+
+class ControlPlane:
+    """etcd and kube-apiserver with all their files in one folder; either can be stopped, killed and started again.
+
+    As a context manager it starts and stops. `make up` passes processes that outlive it, and never stops it itself.
+    """
+
+    def __init__(self, folder: Path, processes: Processes, *, controllers: bool = False) -> None:
+        self.folder = folder
+        self.processes = processes
+        self.controllers = controllers
+        self.authority = Authority("mofa-local")
+        self._api, self._etcd, *self._health = ports.free_ports(4)
+        self.server = f"https://{ports.HOST}:{self._api}"
+        self.audit_log = folder / "audit.jsonl"
+        self.kubeconfig = self.user("admin", [ADMINS])
+        self._write_files()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start everything, each part when the one below it is ready."""
+        self.start_etcd()
+        self.start_api_server()
+        if self.controllers:
+            self._start_controllers()
+
+    def stop(self) -> None:
+        """Stop everything that runs, in reverse."""
+        for name in ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"):
+            self.processes.stop(name)
+
+    def user(self, name: str, groups: list[str] | None = None) -> Path:
+        """The kubeconfig of a user who shows a certificate."""
+        return write_kubeconfig(
+            self.folder / f"{name.replace(':', '-')}.kubeconfig",
+            server=self.server,
+            authority=self.authority.pem,
+            user=name,
+            pair=self.authority.client(name, groups or []),
+        )
+
+    def start_etcd(self) -> None:
+        """Start etcd on its port; what it held is there again."""
+        client = f"http://{ports.HOST}:{self._etcd}"
+        self.processes.start(
+            "etcd",
+            [
+                binaries.path("etcd"),
+                f"--data-dir={self.folder / 'etcd'}",
+                f"--listen-client-urls={client}",
+                f"--advertise-client-urls={client}",
+                f"--listen-peer-urls=http://{ports.HOST}:0",
+                "--unsafe-no-fsync",  # a test's disk may lose power; the wait for it would cost most of its time
+                "--log-level=warn",
+            ],
+            ready=answers(f"{client}/readyz"),
+        )
+
+    def stop_etcd(self) -> None:
+        """Stop etcd in order: an outage of the store under a running API server."""
+        self.processes.stop("etcd")
+
+    def start_api_server(self) -> None:
+        """Start the API server on the port that it had before."""
+        keys = self.folder / "keys"
+        self.processes.start(
+            "kube-apiserver",
+            [
+                binaries.path("kube-apiserver"),
+                f"--etcd-servers=http://{ports.HOST}:{self._etcd}",
+                f"--bind-address={ports.HOST}",
+                f"--secure-port={self._api}",
+                f"--cert-dir={keys}",
+                f"--tls-cert-file={keys / 'server.crt'}",
+                f"--tls-private-key-file={keys / 'server.key'}",
+                f"--client-ca-file={keys / 'ca.crt'}",
+                "--service-cluster-ip-range=10.0.0.0/24",
+                "--endpoint-reconciler-type=none",
+                "--authorization-mode=RBAC",
+                "--allow-privileged=true",
+                f"--service-account-issuer={ISSUER}",
+                f"--service-account-key-file={keys / 'tokens.key'}",
+                f"--service-account-signing-key-file={keys / 'tokens.key'}",
+                f"--audit-policy-file={self.folder / 'audit-policy.json'}",
+                f"--audit-log-path={self.audit_log}",
+                "--audit-log-maxsize=4096",  # megabytes: one file, so that nothing is lost to rotation
+                # Admission waits for a default ServiceAccount in each namespace, which a controller makes.
+                *([] if self.controllers else ["--disable-admission-plugins=ServiceAccount"]),
+            ],
+            ready=answers(f"{self.server}/readyz"),
+        )
+
+    def stop_api_server(self) -> None:
+        """Stop the API server in order; it takes seconds while watches are open, and the port is free afterwards."""
+        self.processes.stop("kube-apiserver", grace=2 * GRACE)
+
+    def kill_api_server(self) -> None:
+        """Kill the API server: clients see their connections break."""
+        self.processes.kill("kube-apiserver")
+
+    def restart_api_server(self) -> None:
+        """Stop it and start it again on the same port."""
+        self.stop_api_server()
+        self.start_api_server()
+
+    def audit(self) -> list[audit.Event]:
+        """What the API server was asked so far."""
+        return audit.events(self.audit_log)
+
+    def _start_controllers(self) -> None:
+        keys = self.folder / "keys"
+        special = {
+            "kube-controller-manager": (
+                "--use-service-account-credentials",  # each controller under its own role, as in a real cluster
+                f"--service-account-private-key-file={keys / 'tokens.key'}",
+                f"--root-ca-file={keys / 'ca.crt'}",
+            ),
+            "kube-scheduler": (),
+        }
+        for (name, more), port in zip(special.items(), self._health, strict=True):
+            kubeconfig = self.user(f"system:{name}")
+            self.processes.start(
+                name,
+                [
+                    binaries.path(name),
+                    f"--kubeconfig={kubeconfig}",
+                    f"--authentication-kubeconfig={kubeconfig}",
+                    f"--authorization-kubeconfig={kubeconfig}",
+                    "--leader-elect=false",
+                    f"--bind-address={ports.HOST}",
+                    f"--secure-port={port}",
+                    *more,
+                ],
+                ready=answers(f"https://{ports.HOST}:{port}/healthz"),
+            )
+
+    def _write_files(self) -> None:
+        keys = self.folder / "keys"
+        serving = self.authority.server(["localhost", "kubernetes.default.svc"], [ports.HOST])
+        write_private(keys / "ca.crt", self.authority.pem)
+        write_private(keys / "server.crt", serving.certificate)
+        write_private(keys / "server.key", serving.key)
+        write_private(keys / "tokens.key", Key.new().pem)
+        write_private(self.folder / "audit-policy.json", json.dumps(audit.POLICY, indent=2) + "\n")
