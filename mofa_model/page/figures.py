@@ -86,8 +86,16 @@ def curve(
     )
 
 
-def band(title: str, lower: float, target: float, upper: float, seen: float | None, show: str) -> ET.Element:
-    """A predicted band with its target, and what was seen as a diamond."""
+def band(
+    title: str,
+    lower: float,
+    target: float,
+    upper: float,
+    seen: float | None,
+    show: str,
+    words: tuple[str, str] = ("predicted", "seen"),
+) -> ET.Element:
+    """A band with its target, and a diamond for what stands against it; `words` name the two."""
     ends = [lower, upper, *([] if seen is None else [seen])]
     low, high = min(ends), max(ends)
     room = 0.1 * (high - low) or 0.1 * abs(high) or 1.0
@@ -96,8 +104,8 @@ def band(title: str, lower: float, target: float, upper: float, seen: float | No
     def at(value: float) -> float:
         return 300.0 * (value - low) / (high - low)
 
-    said = f"{title}: predicted {show.format(target)}, between {show.format(lower)} and {show.format(upper)}"
-    said += "" if seen is None else f"; seen {show.format(seen)}"
+    said = f"{title}: {words[0]} {show.format(target)}, between {show.format(lower)} and {show.format(upper)}"
+    said += "" if seen is None else f"; {words[1]} {show.format(seen)}"
     x = 0.0 if seen is None else at(seen)
     diamond = (
         el("path", d=f"M{x:.1f} 3l7 8l-7 8l-7 -8z", style=f"fill:{COLORS[1]}") if seen is not None else None

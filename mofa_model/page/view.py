@@ -60,7 +60,7 @@ class AdviceView:
     memory_limit: float = 0.0
     """What a device has room for. [B]"""
     step_parts: Mapping[str, float] = field(default_factory=dict)
-    """Terms of the step. [s]"""
+    """Terms of the step, each longer by what running jobs taught. [s]"""
     memory_parts: Mapping[str, float] = field(default_factory=dict)
     """Terms of the fullest stage's memory. [B]"""
     curve: tuple[CurvePoint, ...] = ()
@@ -121,7 +121,7 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
         checkpoint_steps=int(advice.checkpoint_interval_steps or 0),
         checkpoint_seconds=float(advice.checkpoint_interval_seconds or 0),
         memory_limit=float(advice.memory_limit_bytes),
-        step_parts={NAMES[name]: seconds for name, seconds in terms_of(best.step).items()},
+        step_parts={NAMES[name]: learned * seconds for name, seconds in terms_of(best.step).items()},
         memory_parts=_memory(best.estimate.memory),
         curve=tuple(ettr_curve(job, interval.steps, interval.every, POINTS, LEVEL)),
         alternatives=tuple(

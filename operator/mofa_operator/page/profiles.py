@@ -1,0 +1,97 @@
+"""Profiles: what was assumed of failures, what was counted, and what that says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
+
+from mofa_model.page.figures import band
+from mofa_model.page.markup import Node, el, page, table, text
+from mofa_operator.page.jobs import LINKS, REFRESH, conditions, mapping
+
+_HEADINGS: Final = ("profile", "nodes", "assumed", "observed", "coverage", "verdict")
+_CLASSES: Final = (
+    "recovery class", "failures", "node-days", "assumed", "posterior", "band", "recovery", "verdict",
+)  # fmt: skip
+
+
+def profiles_page(bodies: Iterable[Mapping[str, Any]]) -> str:
+    """The list of profiles."""
+    rows: list[tuple[Node, ...]] = []
+    for body in sorted(bodies, key=_name):
+        shown = mapping(mapping(body.get("status")).get("display"))
+        verdict = str(shown.get("verdict") or "-")
+        rows.append(
+            (
+                el("a", _name(body), href=f"/profiles/{quote(_name(body), safe='')}"),
+                *(str(shown.get(key) or "-") for key in ("nodes", "assumed", "observed", "coverage")),
+                el("span", verdict, class_=_mood(verdict)),
+            )
+        )
+    content: Node = (
+        table(_HEADINGS, rows, numbers=(1, 2, 3, 4), caption="failures of a thousand node-days")
+        if rows
+        else el(
+            "p",
+            "There is no ClusterProfile yet. ",
+            el("code", "mofa profile --from-cluster"),
+            " proposes one.",
+        )
+    )
+    return text(page("Profiles", el("h1", "Profiles"), content, links=LINKS, refresh=REFRESH))
+
+
+def profile_page(body: Mapping[str, Any]) -> str:
+    """One profile: assumptions with the counted history on them."""
+    status = mapping(body.get("status"))
+    sections: list[Node] = [el("h1", _name(body)), *_classes(status), *_learned(status), *conditions(status)]
+    return text(page(_name(body), *sections, links=LINKS))
+
+
+def _classes(status: Mapping[str, Any]) -> list[ET.Element]:
+    given = status.get("failures")
+    rows: list[tuple[Node, ...]] = []
+    for one in given if isinstance(given, list) else []:
+        rate = mapping(one.get("rate"))
+        verdict = str(one.get("verdict") or "-")
+        assumed = one.get("assumed")
+        drawn: Node = "-"
+        if {"lower", "mean", "upper"} <= rate.keys():
+            low, mean, high = (float(rate[key]) for key in ("lower", "mean", "upper"))
+            seen = None if assumed is None else float(assumed)
+            drawn = band(str(one.get("name")), low, mean, high, seen, "{:.3g}", ("posterior", "assumed"))
+        recovery = one.get("recoverySeconds")
+        rows.append(
+            (
+                str(one.get("name", "")),
+                str(one.get("failures", "-")),
+                str(one.get("exposureNodeDays", "-")),
+                "-" if assumed is None else str(assumed),
+                str(rate.get("mean", "-")),
+                drawn,
+                "-" if recovery is None else f"{recovery} s",
+                el("span", verdict, class_=_mood(verdict)),
+            )
+        )
+    if not rows:
+        return [el("p", "No history was read yet.")]
+    note = "Rates in failures of a thousand node-days. The bar is the posterior, the diamond the assumption."
+    return [el("h2", "Assumed and observed"), table(_CLASSES, rows, numbers=(1, 2, 3, 4, 6)), el("p", note)]
+
+
+def _learned(status: Mapping[str, Any]) -> list[ET.Element]:
+    given = mapping(status.get("calibration"))
+    if not given:
+        return []
+    said = f"{given.get('jobs')} jobs ran {given.get('stepTimeRatio')} times as long a step as the model says; advice counts with it."
+    return [el("h2", "What running jobs taught"), el("p", said)]
+
+
+def _mood(verdict: str) -> str:
+    return {"Consistent": "good", "HigherThanAssumed": "bad"}.get(verdict, "warn")
+
+
+def _name(body: Mapping[str, Any]) -> str:
+    return str(mapping(body.get("metadata")).get("name", ""))

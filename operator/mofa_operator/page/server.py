@@ -1,0 +1,75 @@
+"""The routes of the page: read-only, no cookies, no scripts, and headers that forbid both."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp import web
+
+from mofa_model.page import AdviceView
+from mofa_model.page.markup import el, page, text
+from mofa_operator.page.jobs import LINKS, job_page, jobs_page
+from mofa_operator.page.profiles import profile_page, profiles_page
+
+Body = Mapping[str, Any]
+
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+"""Sent with every page."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """Where the page takes what it shows: all of it from what the operator holds already."""
+
+    jobs: Callable[[], Iterable[Body]]
+    """Every job that is advised."""
+    job: Callable[[str, str, str], Body | None]
+    """One job by kind, namespace and name."""
+    view: Callable[[Body], Awaitable[AdviceView | None]]
+    """A job's advice in full; None where there is none."""
+    profiles: Callable[[], Iterable[Body]]
+    """Every profile."""
+
+
+def routes(source: Source) -> list[web.RouteDef]:
+    """Handlers of the page."""
+
+    async def jobs(_: web.Request) -> web.Response:
+        return _page(jobs_page(source.jobs()))
+
+    async def job(request: web.Request) -> web.Response:
+        words = (request.match_info[part] for part in ("kind", "namespace", "name"))
+        body = source.job(*words)
+        return _missing("job") if body is None else _page(job_page(body, await source.view(body)))
+
+    async def profiles(_: web.Request) -> web.Response:
+        return _page(profiles_page(source.profiles()))
+
+    async def profile(request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        found = (body for body in source.profiles() if body["metadata"]["name"] == name)
+        body = next(found, None)
+        return _missing("profile") if body is None else _page(profile_page(body))
+
+    return [
+        web.get("/", jobs),
+        web.get("/jobs/{kind}/{namespace}/{name}", job),
+        web.get("/profiles", profiles),
+        web.get("/profiles/{name}", profile),
+    ]
+
+
+def _page(html: str, status: int = 200) -> web.Response:
+    return web.Response(text=html, content_type="text/html", charset="utf-8", status=status, headers=HEADERS)
+
+
+def _missing(what: str) -> web.Response:
+    body = page("Not found", el("h1", "Not found"), el("p", f"There is no such {what}."), links=LINKS)
+    return _page(text(body), 404)

@@ -1,0 +1,146 @@
+"""The operator's page: what it says of jobs and profiles, and that it shows nothing it was not given."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+aiohttp = pytest.importorskip("aiohttp", reason="the page needs the extra `operator`")
+
+from aiohttp import web  # noqa: E402
+
+from mofa_operator.page.jobs import job_page, jobs_page  # noqa: E402
+from mofa_operator.page.profiles import profile_page, profiles_page  # noqa: E402
+from mofa_operator.page.server import Source, routes  # noqa: E402
+
+BAND = {"lower": "0.9", "target": "0.95", "upper": "0.97"}
+JOB = {
+    "kind": "TrainingJob",
+    "metadata": {
+        "namespace": "ml",
+        "name": "llama",
+        "annotations": {
+            "advisor.mofa.dev/explanation": "tp=8 it is",
+            "advisor.mofa.dev/inputs-hash": "abc",
+            "other/key": "secret",
+        },
+    },
+    "status": {
+        "readyReason": "Recommended",
+        "display": {"nodes": "16", "strategy": "tp8 dp16", "tokens": "412k", "ettr": "0.950"},
+        "recommendation": {
+            "predicted": {
+                "tokensPerSecond": {"lower": 380000, "target": 412000, "upper": 450000},
+                "ettr": BAND,
+            }
+        },
+        "observed": {"tokensPerSecond": 350000, "interruptions": 2, "since": "2026-11-01T00:00:00Z"},
+        "conditions": [{"type": "Ready", "status": "True", "reason": "Recommended", "message": "fine"}],
+    },
+}
+PROFILE = {
+    "metadata": {"name": "h100-east"},
+    "status": {
+        "display": {"nodes": "254/256", "assumed": "5.0", "observed": "20.1", "verdict": "HigherThanAssumed"},
+        "failures": [
+            {
+                "name": "pod",
+                "failures": 20,
+                "exposureNodeDays": "1000",
+                "assumed": "5.0",
+                "rate": {"lower": "13", "mean": "20", "upper": "29"},
+                "recoverySeconds": 280,
+                "verdict": "HigherThanAssumed",
+            }
+        ],
+        "calibration": {"stepTimeRatio": "1.18", "jobs": 3},
+    },
+}
+
+
+def test_the_list_shows_what_columns_show_and_what_needs_attention_first():
+    poor = {"kind": "JobSet", "metadata": {"namespace": "ml", "name": "zeta"}}
+    html = jobs_page([JOB, poor])
+    assert html.index("ml/zeta") < html.index("ml/llama")
+    assert "412k" in html
+    assert "Pending" in html
+    assert 'href="/jobs/TrainingJob/ml/llama"' in html
+
+
+def test_one_job_shows_the_band_with_what_was_seen_and_only_our_annotations():
+    html = job_page(JOB, None)
+    assert "predicted 412,000, between 380,000 and 450,000; seen 350,000" in html
+    assert "Interruptions since 2026-11-01T00:00:00Z: 2" in html
+    assert "tp=8 it is." in html
+    assert "secret" not in html
+
+
+def test_a_profile_shows_assumption_and_posterior():
+    assert "HigherThanAssumed" in profiles_page([PROFILE])
+    html = profile_page(PROFILE)
+    assert "pod: posterior 20, between 13 and 29; assumed 5" in html
+    assert "3 jobs ran 1.18 times as long a step" in html
+
+
+def test_empty_lists_say_what_to_do():
+    assert "kubectl apply" in jobs_page([])
+    assert "mofa profile --from-cluster" in profiles_page([])
+
+
+def json_values(depth=3):
+    return st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+        max_leaves=8,
+    )
+
+
+@given(st.dictionaries(st.sampled_from(["kind", "metadata", "status"]), json_values()))
+def test_any_object_can_be_listed(body):
+    assert jobs_page([body]).startswith("<!doctype html>")
+
+
+def test_the_routes_answer_and_forbid_scripts():
+    async def view(_):
+        return None
+
+    async def visit():
+        source = Source(
+            jobs=lambda: [JOB],
+            job=lambda kind, namespace, name: JOB if name == "llama" else None,
+            view=view,
+            profiles=lambda: [PROFILE],
+        )
+        app = web.Application()
+        app.add_routes(routes(source))
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port = site._server.sockets[0].getsockname()[1]
+        found = {}
+        try:
+            async with aiohttp.ClientSession() as session:
+                for path in (
+                    "/",
+                    "/jobs/TrainingJob/ml/llama",
+                    "/profiles",
+                    "/profiles/h100-east",
+                    "/profiles/no",
+                ):
+                    async with session.get(f"http://127.0.0.1:{port}{path}") as answer:
+                        found[path] = (answer.status, answer.headers["Content-Security-Policy"])
+                async with session.post(f"http://127.0.0.1:{port}/") as answer:
+                    found["post"] = (answer.status, "")
+        finally:
+            await runner.cleanup()
+        return found
+
+    found = asyncio.run(visit())
+    assert [
+        found[path][0] for path in ("/", "/jobs/TrainingJob/ml/llama", "/profiles", "/profiles/h100-east")
+    ] == [200] * 4
+    assert found["/profiles/no"][0] == 404
+    assert found["post"][0] == 405
+    assert "default-src 'none'" in found["/"][1]
