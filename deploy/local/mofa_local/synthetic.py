@@ -6,6 +6,7 @@ looks at it should count. `series.py` turns it into what exporters would have sh
 
 from __future__ import annotations
 
+import heapq
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -159,7 +160,7 @@ def draw(
     `node_caused` is the share of pod incidents that a node causes. Incidents of a job keep an hour between them, so that
     samples an hour apart miss no pod.
 
-    >>> truth(draw(end=1_700_000_000, nodes=8, days=9, jobs=(Job(name="a", nodes=6),))).failures["pod"]
+    >>> truth(draw(end=1_700_000_000, nodes=8, days=20, jobs=(Job(name="a", nodes=6),))).failures["pod"]
     85
     """
     counts = failures or {"process": 44, "pod": 85, "job": 15}
@@ -231,60 +232,60 @@ def _blame_nodes(
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Life:
-    """One pod, from its creation to its deletion."""
-
-    job: Job
-    """Its job."""
-    attempt: int
-    """Restart attempt of the whole job. [1]"""
-    slot: int
-    """Completion index. [1]"""
-    generation: int
-    """How many pods had this slot before, in this attempt. [1]"""
-    node: str
-    """Its node."""
-    born: float
-    """Creation. [s]"""
-    ready: float
-    """When it was ready. [s]"""
-    died: float | None
-    """Deletion; None = it still runs. [s]"""
-    restarts: tuple[tuple[float, float], ...]
-    """Restarts of its container: when it ended, when it started again. [s]"""
+def truth(past: Past) -> Truth:
+    """What should be found in this past, from its events alone."""
+    failures = {level: sum(one.level == level for one in past.incidents) for level in CLASSES}
+    times = {level: [one.recovery for one in past.incidents if one.level == level] for level in CLASSES}
+    down, by_node = outages(past)
+    grid = range(past.start, past.end, past.step)
+    seen = [at for at in grid if not any(gap.at <= at < gap.until for gap in past.gaps)]
+    lost = sum(sum(begin <= at < stop for at in seen) for spans in down.values() for begin, stop in spans)
+    return Truth(
+        failures=failures,
+        recovery={level: sum(times[level]) / len(times[level]) for level in CLASSES if times[level]},
+        node_failures=sum(by_node.values()),
+        node_days=(len(seen) * len(past.nodes) - lost) * past.step / DAY,
+        possible_node_days=len(past.nodes) * (past.end - past.start) / DAY,
+        coverage=len(seen) / len(grid),
+        failures_by_node=by_node,
+    )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Played:
-    """The past, played from event to event."""
-
-    lives: tuple[Life, ...]
-    """Every pod that was."""
-    down: Mapping[str, tuple[tuple[float, float], ...]]
-    """When each node was NotReady. [s]"""
-    cordoned: Mapping[str, tuple[tuple[float, float], ...]]
-    """When each node was cordoned. [s]"""
-    failed: Mapping[str, int]
-    """Failures of each node. [1]"""
-
-
-CONTAINER_SHARE: Final = 0.25
-"""Share of a process recovery in which the container is down; loading and lost steps are the rest."""
-POD_SHARE: Final = 0.6
-"""Share of a pod or job recovery after which the new pods are ready."""
-
-
-def play(past: Past) -> Played:
-    """What became of pods and nodes: a failed node's pod moves to a spare, and the node is spare once it is repaired."""
-    free = list(past.nodes)
-    seats: dict[tuple[str, int], dict[str, object]] = {}
-    placed: dict[tuple[str, int], tuple[int, int, str, float, float]] = {}
-    restarts: dict[tuple[str, int], list[tuple[float, float]]] = {}
-    del seats
-    down: dict[str, list[tuple[float, float]]] = {name: [] for name in past.nodes}
-    cordoned: dict[str, list[tuple[float, float]]] = {name: [] for name in past.nodes}
+def outages(past: Past) -> tuple[dict[str, list[tuple[float, float]]], dict[str, int]]:
+    """When each node was NotReady, and how often it failed."""
+    down: dict[str, list[tuple[float, float]]] = {}
     failed: dict[str, int] = {}
-    lives: list[Life] = []
-    del free, placed, restarts, lives
-    raise NotImplementedError
+    for incident, (node, _) in zip(past.incidents, moves(past), strict=True):
+        if incident.repair is not None:
+            down.setdefault(node, []).append((incident.at, incident.at + incident.repair))
+            failed[node] = failed.get(node, 0) + 1
+    for planned in past.planned:
+        if planned.down:
+            quarter = (planned.until - planned.at) / 4
+            down.setdefault(planned.node, []).append((planned.at + quarter, planned.until - quarter))
+    return down, failed
+
+
+def moves(past: Past) -> list[tuple[str, str]]:
+    """For each incident, the node of its slot before and after: a failed node's pod moves to a spare."""
+    seats = seating(past)
+    spare = [(float(past.start), name) for name in past.nodes[len(seats) :]]
+    found = []
+    for incident in past.incidents:
+        seat = (incident.job, incident.slot)
+        before = seats[seat]
+        if incident.repair is not None:  # it is spare again once it is repaired
+            heapq.heappush(spare, (incident.at + incident.repair, before))
+            seats[seat] = heapq.heappop(spare)[1]
+        found.append((before, seats[seat]))
+    return found
+
+
+def seating(past: Past) -> dict[tuple[str, int], str]:
+    """The node of each job's slots on the first day."""
+    slots = [(job.name, slot) for job in past.jobs for slot in range(job.nodes)]
+    if len(slots) > len(past.nodes):
+        raise ValueError(
+            f"the jobs have {len(slots)} pods, the pool has {len(past.nodes)} nodes: at most one pod a node"
+        )
+    return dict(zip(slots, past.nodes, strict=False))
