@@ -183,6 +183,8 @@ class Nodes(Part):
     """Nodes that match the selector."""
     ready: Zero
     """Nodes that are ready and not cordoned."""
+    cordoned: Zero | None = None
+    """Nodes that are cordoned."""
 
 
 class Interval(Part):
@@ -226,12 +228,20 @@ class Calibration(Part):
 
     step_time_ratio: Decimal
     """Observed over predicted step time, median."""
+    lower: Decimal | None = None
+    """Lower bound of the ratio."""
+    upper: Decimal | None = None
+    """Upper bound of the ratio."""
     jobs: Zero
     """Jobs that it rests on."""
+    time: Moment | None = None
+    """When it was learned."""
 
 
 class ProfileDisplay(Part):
     """Formatted strings that columns show."""
+
+    atomic = True
 
     nodes: Text = ""
     """Ready of total."""

@@ -122,7 +122,7 @@ def _definition(
             "kind": {"type": "string", "description": f"{kind}."},
             "metadata": {"type": "object"},
             "spec": structural(spec),
-            "status": structural(status),
+            "status": structural(status, defaults=False),
         },
     }
     return {
@@ -164,6 +164,7 @@ def as_yaml(definition: dict[str, Any]) -> str:
 
     writer = YAML()
     writer.width = 4096
+    writer.representer.ignore_aliases = lambda _: True
     text = io.StringIO()
     writer.dump(definition, text)
     return _HEADER + text.getvalue()

@@ -40,6 +40,8 @@ class Part(BaseModel):
         use_attribute_docstrings=True,
     )
     rules: ClassVar[tuple[Rule, ...]] = ()
+    atomic: ClassVar[bool] = False
+    """Whether it is written as a whole: the API server then keeps one owner for all of it, which costs it less."""
 
     @model_validator(mode="after")
     def _keep_rules(self) -> Part:
@@ -54,8 +56,10 @@ class Part(BaseModel):
     ) -> JsonSchemaValue:
         """The schema, with the rules as the API server checks them."""
         made = handler(schema)
+        inner = handler.resolve_ref_schema(made)
+        if cls.atomic:
+            inner["x-kubernetes-map-type"] = "atomic"
         if cls.rules:
-            inner = handler.resolve_ref_schema(made)
             inner["x-kubernetes-validations"] = [{"rule": r.cel, "message": r.message} for r in cls.rules]
         return made
 

@@ -25,13 +25,15 @@ _KEPT: Final = (
     "x-kubernetes-validations",
     "x-kubernetes-list-type",
     "x-kubernetes-list-map-keys",
+    "x-kubernetes-map-type",
 )
 
 
-def structural(model: type[Part]) -> dict[str, Any]:
-    """The schema of a model, self-contained."""
+def structural(model: type[Part], *, defaults: bool = True) -> dict[str, Any]:
+    """The schema of a model, self-contained; a status has no defaults: whoever writes it leaves nothing to be filled in."""
     whole = model.model_json_schema(by_alias=True)
-    return _plain(whole, whole.get("$defs", {}))
+    made = _plain(whole, whole.get("$defs", {}))
+    return made if defaults else _bare(made)
 
 
 def _plain(given: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,14 +47,44 @@ def _plain(given: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any
         made["format"] = "int64"
     if "items" in schema:
         made["items"] = _plain(schema["items"], shared)
+        made.setdefault("x-kubernetes-list-type", "atomic")
     if "properties" in schema:
         needed = set(schema.get("required", ()))
         made["properties"] = {
             name: _plain(part, shared) if name in needed else _optional(part, shared)
             for name, part in schema["properties"].items()
         }
-    elif isinstance(schema.get("additionalProperties"), Mapping):
-        made["additionalProperties"] = _plain(schema["additionalProperties"], shared)
+    elif "patternProperties" in schema:
+        made |= _mapping(schema, shared)
+    return made
+
+
+def _mapping(schema: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
+    """A mapping with keys of its own; structural schemas cannot bound keys, so a rule does."""
+    ((pattern, values),) = schema["patternProperties"].items()
+    names = schema["propertyNames"]
+    least, most = names["minLength"], names["maxLength"]
+    return {
+        "additionalProperties": _plain(values, shared),
+        "x-kubernetes-map-type": "atomic",
+        "x-kubernetes-validations": [
+            {
+                "rule": f"self.all(k, k.size() >= {least} && k.size() <= {most} && k.matches('{pattern}'))",
+                "message": f"keys have {least} to {most} characters and match {pattern}",
+            }
+        ],
+    }
+
+
+def _bare(schema: Any) -> Any:
+    """A schema without defaults at any depth."""
+    if isinstance(schema, list):
+        return [_bare(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: _bare(value) for key, value in schema.items() if key not in {"default", "properties"}}
+    if "properties" in schema:
+        made["properties"] = {name: _bare(part) for name, part in schema["properties"].items()}
     return made
 
 

@@ -114,6 +114,8 @@ class LaunchPart(Part):
 class Recommendation(Part):
     """What is advised."""
 
+    atomic = True
+
     strategy: StrategyPart
     """The layout."""
     summary: Text
@@ -164,28 +166,59 @@ class FailurePart(Part):
 class Inputs(Part):
     """What the advice used."""
 
+    atomic = True
+
     nodes: Zero
     """Nodes."""
-    failure: Annotated[list[FailurePart], Field(max_length=3)] = Field(
-        default_factory=list,
-        json_schema_extra=keyed("name"),
-    )
+    failure: Annotated[list[FailurePart], Field(max_length=3)] = Field(default_factory=list)
     """Failure rates by recovery class."""
+
+
+class Interruption(Part):
+    """Interruptions of one kind."""
+
+    name: Literal["process", "pod", "job"]
+    """Recovery class."""
+    cause: Literal["Failure", "Preemption", "Eviction", "Unknown"]
+    """What brought it about; only failures count as failures."""
+    count: Zero
+    """How many so far."""
+
+
+class Lost(Part):
+    """Time that went into something else than new steps."""
+
+    cause: Annotated[str, Field(min_length=1, max_length=64, pattern="^[A-Z][A-Za-z0-9]*$")]
+    """What it went into."""
+    seconds: Seconds
+    """How much so far."""
 
 
 class Observed(Part):
     """What the running job does."""
 
+    atomic = True
+
+    source: Word | None = None
+    """Where it was seen: a preset of trainer series, TrainJobStatus, or query."""
     tokens_per_second: Big | None = None
     """Tokens per second, to three digits."""
+    step_milliseconds: Big | None = None
+    """One optimizer step, to three digits."""
     step: Big | None = None
     """Last finished step."""
+    checkpoint_interval_seconds: Seconds | None = None
+    """Interval between checkpoints that is really used."""
     ettr: Decimal | None = None
     """Effective training time ratio so far."""
     residual: Signed | None = None
     """Observed over predicted throughput, minus one."""
     interruptions: Zero | None = None
     """Interruptions so far."""
+    interruptions_by: Annotated[list[Interruption], Field(max_length=12)] = Field(default_factory=list)
+    """The same by recovery class and cause."""
+    lost: Annotated[list[Lost], Field(max_length=8)] = Field(default_factory=list)
+    """Lost time by what it went into."""
     since: Moment | None = None
     """Since when this is counted."""
     time: Moment | None = None
@@ -194,6 +227,8 @@ class Observed(Part):
 
 class Display(Part):
     """Formatted strings that columns show."""
+
+    atomic = True
 
     nodes: Text = ""
     """Nodes."""
