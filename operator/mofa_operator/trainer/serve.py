@@ -1,0 +1,95 @@
+"""The trainer series: what `mofa observe` exports on /metrics, from what the log has told so far.
+
+What is not known has no series: a missing number is never nought. Speeds go when the log has been silent for long, because
+they hold no longer; the step and its moment stay.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from mofa_model.errors import BadValue
+from mofa_operator.trainer.progress import Progress
+
+LABELS: Final = ("training_namespace", "training_job")
+"""Labels of every series."""
+
+_SPEEDS: Final = {
+    "mofa_train_tokens_per_second": ("tokens_per_second", "Tokens per second of the whole job."),
+    "mofa_train_step_seconds": ("step_seconds", "Time of an optimizer step."),
+}
+_GAUGES: Final = {
+    "mofa_train_step": ("step", "Last finished step."),
+    "mofa_train_last_step_timestamp_seconds": ("at", "When the last finished step was logged."),
+    "mofa_train_checkpoint_step": ("saved", "Step of the last checkpoint."),
+    "mofa_train_checkpoint_interval_steps": ("save_spacing", "Steps between the last two checkpoints."),
+}
+_COUNTERS: Final = {
+    "mofa_train_checkpoint": ("saves", "Checkpoints that were completed."),
+    "mofa_train_restarts": ("restarts", "Times that training went back to an earlier step."),
+    "mofa_train_steps_redone": ("redone", "Steps that were trained again after a restart."),
+}
+
+
+@dataclass(slots=True, eq=False)
+class Exporter(Collector):
+    """The series of one job; `progress` is replaced as a whole, so that a scrape never sees half of a line."""
+
+    namespace: str
+    """Namespace of the job."""
+    job: str
+    """Name of the job."""
+    stale: float
+    """Silence after which speeds go. [s]"""
+    progress: Progress = Progress()
+    """What the log has told so far."""
+
+    def collect(self) -> Iterator[Metric]:
+        """The series as they stand."""
+        progress = self.progress
+        silent = progress.at is None or time.time() - progress.at > self.stale
+        for name, (attribute, text) in {**({} if silent else _SPEEDS), **_GAUGES}.items():
+            value = getattr(progress, attribute)
+            if value is not None:
+                gauge = GaugeMetricFamily(name, text, labels=LABELS)
+                gauge.add_metric((self.namespace, self.job), value)
+                yield gauge
+        if progress.step is not None:
+            for name, (attribute, text) in _COUNTERS.items():
+                counter = CounterMetricFamily(name, text, labels=LABELS)
+                counter.add_metric((self.namespace, self.job), getattr(progress, attribute))
+                yield counter
+
+
+class Served:
+    """A server of an exporter's series; a context, which ends it."""
+
+    def __init__(self, exporter: Exporter, address: str, port: int) -> None:
+        registry = CollectorRegistry()
+        registry.register(exporter)
+        try:
+            self._server, self._thread = start_http_server(port, address, registry)
+        except (OSError, OverflowError) as error:
+            why = (getattr(error, "strerror", None) or str(error)).lower()
+            raise BadValue(
+                "--address, --port", f"{address}:{port}", f"it cannot be listened on: {why}"
+            ) from error
+        host = f"[{address}]" if ":" in address else address
+        self.url = f"http://{host}:{self._server.server_port}/metrics"
+
+    def __enter__(self) -> Served:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

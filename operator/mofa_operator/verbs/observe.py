@@ -1,0 +1,193 @@
+"""Follow a trainer's log and serve what it tells: tokens per second, steps, checkpoints, restarts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
+from typing import Any, Final
+
+from mofa_model import output, units
+from mofa_model.errors import BadFile, BadValue, InputError
+from mofa_model.tables import Column, Table
+from mofa_operator.trainer.follow import follow
+from mofa_operator.trainer.formats import FAMILIES, Reader
+from mofa_operator.trainer.job import Job, job_of, needed
+from mofa_operator.trainer.progress import Progress, seen
+
+PORT: Final = 9400
+"""Port of /metrics."""
+PATIENCE: Final = 3
+"""Lines with a speed that may pass before tokens per second must be known: what they need may be on the next line."""
+_REMEMBERED: Final = 10_000
+"""Lines whose step times make the median of --once."""
+
+_EXAMPLES: Final = """\
+examples:
+  beside the trainer, which writes to a shared volume; serves http://0.0.0.0:9400/metrics
+    mofa observe /logs/train.log --job llama3-405b --namespace research --sequence 8192
+  the attempts of one run, as they come; sequence, batch and GPUs from the TrainingJob
+    mofa observe '/logs/attempt_*/rank0.log' --job-file examples/llama3-405b.yaml
+  what a finished log holds
+    mofa observe train.log --once --sequence 4096
+  while training, without a file
+    torchrun train.py 2>&1 | tee >(mofa observe - --job tiny --gpus 8)
+
+tokens/s are those of the whole job: numbers for one GPU are multiplied by --gpus. What the log
+says itself (batch, GPUs or sequence length, in the lines of the trainer's start) need not be given."""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the log, the job, and where to serve."""
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "log",
+        metavar="LOG",
+        help="file, quoted pattern of files that follow one another, or - for standard input",
+    )
+    parser.add_argument("--format", help=f"trainer: {', '.join(FAMILIES)} (default: as the lines say)")
+    parser.add_argument("--once", action="store_true", help="read to the end, print what it holds, and exit")
+    job = parser.add_argument_group("job")
+    job.add_argument("--job", metavar="NAME", help="name of the job (default: TRAINING_JOB)")
+    job.add_argument("--namespace", metavar="NAME", help="its namespace (default: POD_NAMESPACE)")
+    job.add_argument(
+        "--job-file", metavar="FILE", help="TrainingJob that says name, sequence, batch and GPUs"
+    )
+    job.add_argument("--sequence", metavar="N", help="tokens in a sequence")
+    job.add_argument("--global-batch", metavar="N", help="sequences in a step")
+    job.add_argument("--gpus", metavar="N", help="GPUs of the whole job")
+    serve = parser.add_argument_group("serving")
+    serve.add_argument("--address", default="0.0.0.0", help="address to listen on (default: all)")  # noqa: S104
+    serve.add_argument("--port", type=int, default=PORT, help=f"port of /metrics; 0 = any (default: {PORT})")
+    serve.add_argument(
+        "--poll", default="0.5 s", metavar="TIME", help="time between looks at the file (default: 0.5 s)"
+    )
+    serve.add_argument(
+        "--stale", default="10 min", metavar="TIME", help="silence after which speeds go (default: 10 min)"
+    )
+    output.add_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Read the log; serve what it tells, or print it."""
+    reader, job = Reader(arguments.format), job_of(arguments, os.environ)
+    if arguments.once:
+        return _print(arguments, reader, job)
+    return _serve(arguments, reader, needed(job))
+
+
+def _serve(arguments: Namespace, reader: Reader, job: Job) -> int:
+    from mofa_operator.trainer.serve import Exporter, Served
+
+    poll, stale = (
+        units.parse(getattr(arguments, name), "s", field=f"--{name}") for name in ("poll", "stale")
+    )
+    if not 0 < poll <= units.HOUR:
+        raise BadValue("--poll", arguments.poll, "give a time of more than nothing, and at most an hour")
+    exporter = Exporter(namespace=job.namespace, job=job.name, stale=stale)
+    progress = Progress()
+    with _ended_by_sigterm(), Served(exporter, arguments.address, arguments.port) as served:
+        _tell(f"serving {served.url} for {job.namespace}/{job.name}")
+        for at, lines in follow(arguments.log, once=False, poll=poll, waiting=_tell):
+            for raw in lines:
+                if (line := reader.read(raw)) is not None:
+                    progress = seen(progress, line, job.facts, at)
+            if exporter.progress is not progress:
+                exporter.progress = progress
+                _check(progress, arguments.log)
+    return 0
+
+
+def _print(arguments: Namespace, reader: Reader, job: Job) -> int:
+    progress, times = Progress(), deque[float](maxlen=_REMEMBERED)
+    for at, lines in follow(arguments.log, once=True):
+        for raw in lines:
+            if (line := reader.read(raw)) is not None:
+                progress = seen(progress, line, job.facts, at)
+                if line.has_speed and progress.step_seconds is not None:
+                    times.append(progress.step_seconds)
+    _check(progress, arguments.log, patience=1)
+    if progress.step is None:
+        raise BadFile(
+            arguments.log, f"holds no steps in the format of {arguments.format or ', '.join(FAMILIES)}"
+        )
+    answer = _answer(progress, job, median(times) if times else None)
+    output.emit(arguments.output, [_table(arguments.log, progress, answer)], answer)
+    return 0
+
+
+def _check(progress: Progress, log: str, patience: int = PATIENCE) -> None:
+    """Tokens per second must be known once there were lines that hold a speed."""
+    if progress.missing and progress.speeds == 0 and progress.unknown >= patience:
+        raise InputError(
+            f"{log}: its {progress.family} lines do not say all that tokens per second need;"
+            f" give {progress.missing}, or --job-file"
+        )
+
+
+def _answer(progress: Progress, job: Job, step_seconds: float | None) -> dict[str, Any]:
+    return {
+        "job": job.name or None,
+        "namespace": job.namespace,
+        "format": progress.family,
+        "step": progress.step,
+        "tokens_per_second": progress.tokens_per_second,
+        "step_seconds": progress.step_seconds,
+        "median_step_seconds": step_seconds,
+        "basis": progress.basis or None,
+        "checkpoints": progress.saves,
+        "checkpoint_step": progress.saved,
+        "checkpoint_interval_steps": progress.save_spacing,
+        "restarts": progress.restarts,
+        "steps_redone": progress.redone,
+    }
+
+
+def _table(log: str, progress: Progress, answer: dict[str, Any]) -> Table:
+    told = {
+        "trainer": progress.family,
+        "last step": progress.step,
+        "tokens per second": None if (tokens := answer["tokens_per_second"]) is None else f"{tokens:.4g}",
+        "step time": _time(progress.step_seconds),
+        "median step time": _time(answer["median_step_seconds"]),
+        "checkpoints": progress.saves,
+        "last checkpoint": progress.saved,
+        "steps between checkpoints": progress.save_spacing,
+        "restarts": progress.restarts,
+        "steps redone": progress.redone,
+    }
+    return Table(
+        title=f"{'standard input' if log == '-' else log}",
+        columns=(Column("what"), Column("value", align="left")),
+        rows=tuple((what, str(value)) for what, value in told.items() if value is not None),
+        notes=(f"Tokens per second: {progress.basis}.",) if progress.basis else (),
+    )
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else units.format(seconds, "s")
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"mofa observe: {text}\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the verb in order, with exit code 0, from whatever it waits for."""
+
+    def end(*_: object) -> None:
+        raise SystemExit(0)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
