@@ -31,6 +31,8 @@ class Answer:
     """Launch arguments of the trainer."""
     checkpoint_interval: float | None = None
     """Recommended interval. [s]"""
+    caveats: tuple[str, ...] = ()
+    """What lowers confidence, one sentence each."""
     prior_weight: float = 0.0
     """Share of the failures behind the rates, over all classes, that is assumption. [1]"""
     profile: str = ""

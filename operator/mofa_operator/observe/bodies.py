@@ -1,0 +1,103 @@
+"""Objects as bytes: what is kept of a body, and marks that tell whether a new one says anything new.
+
+A mark is a digest. Of each object two are kept, because they are nobody else's and ours: `theirs` covers what a decision
+depends on (spec, labels, the annotations that people write), `ours` covers what we write (the other annotations under our
+prefix, and the status of our kinds). Resource versions, managed fields and the status of foreign kinds are in neither.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from mofa_model.annotations import INPUTS, PREFIX
+from mofa_operator.keys import OURS, Kind
+
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""Where kubectl keeps a copy of the whole object."""
+
+
+def packed(value: Any) -> bytes:
+    """A value as JSON with sorted keys; what JSON proper cannot hold (a lone surrogate, a huge number) is escaped.
+
+    >>> packed({"b": 1, "a": [True]})
+    b'{"a":[true],"b":1}'
+    """
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()
+
+
+def kept(body: Mapping[str, Any]) -> bytes:
+    """A body as JSON in exactly as many bytes as it needs: the buffer that the packer hands out is a multiple of that."""
+    return bytes(memoryview(packed(body)))
+
+
+def unpacked(text: bytes) -> Any:
+    """The value again."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return json.loads(text)
+
+
+def digest(value: Any) -> bytes:
+    """Equal for equal values, and for no others. Ours."""
+    return hashlib.blake2b(packed(value), digest_size=16).digest()
+
+
+def part(value: Any, *path: str) -> Mapping[str, Any]:
+    """The mapping at the end of a path; empty where there is none, whatever stands in its place.
+
+    >>> part({"spec": {"cluster": 5}}, "spec", "cluster")
+    {}
+    """
+    for step in path:
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
+
+
+def text(value: Any) -> str:
+    """A text; empty where it is none."""
+    return value if isinstance(value, str) else ""
+
+
+def slim(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
+    """A body without managed fields and without kubectl's copy of itself; lists leave kind and version out, here they are."""
+    metadata = {key: value for key, value in part(body, "metadata").items() if key != "managedFields"}
+    annotations = part(metadata, "annotations")
+    if _LAST_APPLIED in annotations:
+        metadata["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
+    return {**body, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+
+
+def theirs(kind: Kind, body: Mapping[str, Any]) -> bytes:
+    """Mark of what others write and a decision depends on."""
+    metadata, annotations = part(body, "metadata"), part(body, "metadata", "annotations")
+    return digest(
+        [
+            metadata.get("uid"),
+            metadata.get("deletionTimestamp"),
+            metadata.get("generation") if kind in OURS else None,
+            None if kind in OURS else metadata.get("labels"),
+            {key: annotations[key] for key in INPUTS if key in annotations},
+            body.get("spec"),
+        ]
+    )
+
+
+def ours(kind: Kind, body: Mapping[str, Any]) -> bytes:
+    """Mark of what we write: where somebody else changed it, it has to be put right."""
+    annotations = part(body, "metadata", "annotations")
+    written = {key: value for key, value in annotations.items() if is_output(key)}
+    return digest([written, body.get("status") if kind in OURS else None])
+
+
+def is_output(annotation: Any) -> bool:
+    """Whether an annotation is one that we write."""
+    return isinstance(annotation, str) and annotation.startswith(PREFIX) and annotation not in INPUTS

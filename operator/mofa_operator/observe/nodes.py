@@ -1,0 +1,91 @@
+"""Nodes: the little that is kept of each, and the count of a pool. Heartbeats change neither."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from sys import intern
+from typing import Any, Final
+
+from mofa_model.manifest.existing import GPU
+from mofa_operator.observe.bodies import part, text
+from mofa_operator.snapshot import NodeCount
+
+_PRODUCT: Final = "nvidia.com/gpu.product"
+_READY: Final = "Ready"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeFacts:
+    """What is kept of a node."""
+
+    labels: Mapping[str, str]
+    """Its labels."""
+    ready: bool
+    """Whether its condition Ready is True."""
+    cordoned: bool
+    """Whether it takes no new pods."""
+    gpus: int
+    """GPUs that it offers. [1]"""
+
+    @property
+    def product(self) -> str:
+        """Value of the label nvidia.com/gpu.product, or nothing."""
+        return self.labels.get(_PRODUCT, "")
+
+    def counts_as(self, selector: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """What of it a pool's count shows; None where it is not of the pool.
+
+        A selector of no labels means every node with GPUs: a pool of all nodes would count the control plane too.
+        """
+        if any(self.labels.get(key) != value for key, value in selector.items()):
+            return None
+        if not selector and not self.gpus:
+            return None
+        return self.ready, self.cordoned, self.gpus, self.product
+
+
+def facts_of(body: Mapping[str, Any]) -> NodeFacts:
+    """What is kept of a Node."""
+    conditions = part(body, "status").get("conditions")
+    found = conditions if isinstance(conditions, list) else []
+    return NodeFacts(
+        labels={
+            intern(str(key)): intern(str(value)) for key, value in part(body, "metadata", "labels").items()
+        },
+        ready=any(part(one).get("type") == _READY and part(one).get("status") == "True" for one in found),
+        cordoned=part(body, "spec").get("unschedulable") is True,
+        gpus=_gpus(part(body, "status", "allocatable")),
+    )
+
+
+def count(selector: Mapping[str, Any], nodes: Iterable[tuple[str, NodeFacts]]) -> NodeCount:
+    """The nodes of a pool.
+
+    >>> up = NodeFacts(labels={"pool": "east"}, ready=True, cordoned=False, gpus=8)
+    >>> down = NodeFacts(labels={"pool": "east"}, ready=False, cordoned=False, gpus=8)
+    >>> found = count({"pool": "east"}, [("b", up), ("a", down)])
+    >>> found.ready, found.total, found.names
+    (1, 2, ('a', 'b'))
+    """
+    members = sorted(
+        ((name, facts) for name, facts in nodes if facts.counts_as(selector) is not None), key=lambda m: m[0]
+    )
+    return NodeCount(
+        total=len(members),
+        ready=sum(facts.ready and not facts.cordoned for _, facts in members),
+        cordoned=sum(facts.cordoned for _, facts in members),
+        gpus=dict(sorted(Counter(facts.gpus for _, facts in members).items())),
+        products=tuple(sorted({facts.product for _, facts in members} - {""})),
+        names=tuple(name for name, _ in members),
+    )
+
+
+def _gpus(allocatable: Mapping[str, Any]) -> int:
+    """GPUs of a node, whoever made them. [1]"""
+    for resource in GPU:
+        amount = text(allocatable.get(resource))
+        if amount.isascii() and amount.isdecimal() and len(amount) < 6:
+            return int(amount)
+    return 0

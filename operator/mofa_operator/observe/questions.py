@@ -1,0 +1,122 @@
+"""Questions: what an answer depends on, and nothing else, so that jobs which ask the same are answered once.
+
+Left out are names, conditions, verdicts, what is displayed, and what is watched rather than asked. A count of ready nodes
+is reduced to what can matter: with `nodes: 256` an answer changes when fewer than 256 are ready, but not with each node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from mofa_model.annotations import INPUTS
+from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
+from mofa_operator.observe.bodies import digest, packed, part
+from mofa_operator.observe.relations import Uses, policy_for
+from mofa_operator.snapshot import Body, Question
+
+_UNASKED: Final = ("mode", "targetRef", "slo", "throughput")
+"""Parts of a TrainingJob's spec that say what to do with an answer, or what to watch."""
+_COUNTED: Final = ("name", "failures", "exposureNodeDays", "recoverySeconds")
+"""What of a class's history goes into an answer."""
+
+
+def question_bytes(question: Question) -> bytes:
+    """A question as bytes, equal for equal questions."""
+    return packed([question.job, question.profiles, question.policies, question.config_maps])
+
+
+def training_question(
+    body: Body, profile: Body | None, uses: Uses, maps: Mapping[str, Mapping[str, str]]
+) -> Question:
+    """What a TrainingJob asks."""
+    spec = body.get("spec")
+    asked = {k: v for k, v in spec.items() if k not in _UNASKED} if isinstance(spec, Mapping) else spec
+    job = {"apiVersion": body.get("apiVersion"), "kind": TRAINING_JOB.kind, "spec": asked}
+    profiles = () if profile is None else (_for_job(_asked(profile), part(spec, "cluster")),)
+    return Question(job=job, profiles=profiles, config_maps=_texts(uses, maps))
+
+
+def existing_question(
+    key: Key,
+    body: Body,
+    profiles: Sequence[Body],
+    policies: Sequence[Body],
+    uses: Uses,
+    maps: Mapping[str, Mapping[str, str]],
+) -> Question:
+    """What an existing job asks; `profiles` are all that it could mean, `policies` those of its namespace."""
+    policy = policy_for(key, body, policies)
+    selector = part(policy, "spec", "selector")
+    labels, annotations = part(body, "metadata", "labels"), part(body, "metadata", "annotations")
+    return Question(
+        job={
+            "apiVersion": body.get("apiVersion"),
+            "kind": key.kind.kind,
+            "metadata": {
+                "labels": {name: labels[name] for name in selector if name in labels},
+                "annotations": {name: annotations[name] for name in INPUTS if name in annotations},
+            },
+            "spec": body.get("spec"),
+        },
+        profiles=tuple(_asked(profile) for profile in profiles),
+        policies=() if policy is None else (_named(policy),),
+        config_maps=_texts(uses, maps),
+    )
+
+
+def relevance(profile: Body) -> bytes:
+    """Mark of all that jobs take from a profile: what goes into answers, and what is shown with them."""
+    status = part(profile, "status")
+    classes = status.get("failures")
+    verdicts = [part(one).get("verdict") for one in classes] if isinstance(classes, list) else None
+    conditions = status.get("conditions")
+    shown = [
+        [one.get(field) for field in ("type", "status", "reason", "message")]
+        for one in (conditions if isinstance(conditions, list) else ())
+        if isinstance(one, Mapping) and one.get("type") == "HistoryComplete"
+    ]
+    return digest([_asked(profile), verdicts, shown])
+
+
+def _asked(profile: Body) -> dict[str, Any]:
+    """A profile without what no answer depends on."""
+    status, spec = part(profile, "status"), profile.get("spec")
+    classes, taught = status.get("failures"), part(status, "calibration").get("stepTimeRatio")
+    kept: dict[str, Any] = {"nodes": status["nodes"]} if "nodes" in status else {}
+    if isinstance(classes, list):
+        kept["failures"] = [{k: part(one)[k] for k in _COUNTED if k in part(one)} for one in classes]
+    if taught is not None:
+        kept["calibration"] = {"stepTimeRatio": taught, "jobs": 0}
+    asked = {k: v for k, v in spec.items() if k != "prometheus"} if isinstance(spec, Mapping) else spec
+    return _named(profile) | {"kind": CLUSTER_PROFILE.kind, "spec": asked, "status": kept}
+
+
+def _for_job(profile: dict[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """A profile as a TrainingJob sees it: not how nodes are selected, and no more of their number than matters."""
+    spec, status = profile["spec"], dict(profile["status"])
+    if isinstance(spec, Mapping):
+        spec = {k: v for k, v in spec.items() if k != "nodeSelector"}
+    ready, wanted = part(status, "nodes").get("ready"), cluster.get("nodes")
+    if isinstance(ready, int) and isinstance(wanted, int):
+        status["nodes"] = {"total": wanted, "ready": wanted if ready >= wanted else 0}
+    elif isinstance(ready, int) and "maxNodes" in cluster:
+        del status["nodes"]
+    elif isinstance(ready, int):
+        status["nodes"] = {"total": ready, "ready": ready}
+    return profile | {"spec": spec, "status": status}
+
+
+def _named(body: Body) -> dict[str, Any]:
+    """An object of ours with its name and spec alone."""
+    return {
+        "apiVersion": body.get("apiVersion"),
+        "kind": body.get("kind"),
+        "metadata": {"name": part(body, "metadata").get("name")},
+        "spec": body.get("spec"),
+    }
+
+
+def _texts(uses: Uses, maps: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """The texts that a job reads out of ConfigMaps, where they are there."""
+    return {name: {key: maps[name][key]} for name, key in uses.config_maps if key in maps.get(name, {})}

@@ -1,0 +1,153 @@
+"""What jobs depend on, and who is concerned when something changes: look-ups by what changed, never through all jobs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mofa_model.annotations import PREFIX
+from mofa_operator.keys import EXISTING, TRAINING_JOB, Key, kind_of
+from mofa_operator.observe.bodies import part, text
+
+_MODE, _MODEL, _CONFIG = (PREFIX + key for key in ("mode", "model", "config-ref"))
+_CONFIG_KEY: Final = "config.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Uses:
+    """What one job depends on, besides itself."""
+
+    asks: bool
+    """Whether it asks for advice, by itself or by a policy."""
+    profile: str | None = None
+    """The ClusterProfile that it names; None = it may mean any."""
+    target: Key | None = None
+    """The existing job that its targetRef names."""
+    config_maps: tuple[tuple[str, str], ...] = ()
+    """Names and keys of the ConfigMaps that it reads."""
+
+
+def uses_of(key: Key, body: Mapping[str, Any], policies: Sequence[Mapping[str, Any]]) -> Uses:
+    """What a job depends on; `policies` are those of its namespace."""
+    return _training_job(key, body) if key.kind == TRAINING_JOB else _existing(key, body, policies)
+
+
+def policy_for(
+    key: Key, body: Mapping[str, Any], policies: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any] | None:
+    """The policy that counts for an existing job: the first that lists its kind and labels, else the first that lists no kind."""
+    listed = [policy for policy in policies if _lists(policy, key, part(body, "metadata", "labels"))]
+    return next(iter([*listed, *(p for p in policies if not part(p, "spec").get("kinds"))]), None)
+
+
+class Relations:
+    """Who depends on what, kept up to date as jobs come, change and go."""
+
+    def __init__(self) -> None:
+        """Nobody depends on anything."""
+        self._uses: dict[Key, Uses] = {}
+        self._by_profile: defaultdict[str | None, set[Key]] = defaultdict(set)
+        self._by_target: defaultdict[Key, set[Key]] = defaultdict(set)
+        self._existing: defaultdict[str, set[Key]] = defaultdict(set)
+
+    def link(self, key: Key, uses: Uses) -> frozenset[Key]:
+        """Note what a job depends on; the result is who else is concerned, because a target won or lost a TrainingJob."""
+        before = self._uses.get(key)
+        if before == uses:
+            return frozenset()
+        concerned = self.unlink(key)
+        self._uses[key] = uses
+        if key.kind == TRAINING_JOB:
+            if uses.target is not None:
+                self._by_target[uses.target].add(key)
+        else:
+            self._existing[key.namespace].add(key)
+        if uses.asks:
+            self._by_profile[uses.profile].add(key)
+        if before is not None and before.target == uses.target:
+            return frozenset()
+        return concerned | self._around(uses.target) - {key}
+
+    def unlink(self, key: Key) -> frozenset[Key]:
+        """Forget what a job depends on; the result is who else is concerned."""
+        uses = self._uses.pop(key, None)
+        if uses is None:
+            return frozenset()
+        _take(self._by_profile, uses.profile, key)
+        _take(self._existing, key.namespace, key)
+        if uses.target is not None:
+            _take(self._by_target, uses.target, key)
+        return self._around(uses.target) - {key}
+
+    def uses(self, key: Key) -> Uses:
+        """What a job depends on."""
+        return self._uses.get(key, Uses(asks=False))
+
+    def of_profile(self, name: str) -> frozenset[Key]:
+        """Jobs whose answer may depend on a ClusterProfile."""
+        return frozenset(self._by_profile.get(name, ())) | frozenset(self._by_profile.get(None, ()))
+
+    def existing_in(self, namespace: str) -> frozenset[Key]:
+        """Existing jobs of a namespace, which its policies may concern."""
+        return frozenset(self._existing.get(namespace, ()))
+
+    def owners(self, target: Key) -> list[Key]:
+        """TrainingJobs whose targetRef names an object; the first one writes there."""
+        return sorted(self._by_target.get(target, ()))
+
+    def _around(self, target: Key | None) -> frozenset[Key]:
+        """A target, and the TrainingJobs that name it."""
+        return frozenset() if target is None else frozenset({target, *self._by_target.get(target, ())})
+
+
+def _take(index: dict[Any, set[Key]], under: Any, key: Key) -> None:
+    """Take a key out of an index; an entry that holds nothing goes, so that an index never grows by what is gone."""
+    held = index.get(under)
+    if held is not None:
+        held.discard(key)
+        if not held:
+            del index[under]
+
+
+def _training_job(key: Key, body: Mapping[str, Any]) -> Uses:
+    ref = part(body, "spec", "targetRef")
+    kind = kind_of(text(ref.get("apiVersion")), text(ref.get("kind")))
+    name = text(ref.get("name"))
+    target = Key(kind, key.namespace, name) if kind is not None and kind in EXISTING and name else None
+    config = part(body, "spec", "model", "configMapRef")
+    read = text(config.get("name"))
+    return Uses(
+        asks=True,
+        profile=text(part(body, "spec", "cluster").get("profile")),
+        target=target,
+        config_maps=((read, text(config.get("key")) or _CONFIG_KEY),) if read else (),
+    )
+
+
+def _existing(key: Key, body: Mapping[str, Any], policies: Sequence[Mapping[str, Any]]) -> Uses:
+    annotations = part(body, "metadata", "annotations")
+    policy = policy_for(key, body, policies)
+    own = any(name in annotations for name in (_MODE, _MODEL, _CONFIG))
+    listed = policy is not None and bool(part(policy, "spec").get("kinds"))
+    profile = None if policy is None else part(policy, "spec").get("profile")
+    name, _, config_key = text(annotations.get(_CONFIG)).partition("/")
+    return Uses(
+        asks=own or listed,
+        profile=profile if isinstance(profile, str) and not name else None,  # a ConfigMap may name another
+        config_maps=((name, config_key or _CONFIG_KEY),) if name else (),
+    )
+
+
+def _lists(policy: Mapping[str, Any], key: Key, labels: Mapping[str, Any]) -> bool:
+    """Whether a policy lists a job's kind, and its selector matches the job's labels."""
+    kinds = part(policy, "spec").get("kinds")
+    wanted = (key.kind.api_version, key.kind.kind)
+    return any((part(k).get("apiVersion"), part(k).get("kind")) == wanted for k in _list(kinds)) and all(
+        labels.get(name) == value for name, value in part(policy, "spec", "selector").items()
+    )
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,266 @@
+"""Everything that was seen of the cluster, in memory: level state, told object by object, asked for by key.
+
+    put(kind, body) ─▶ keys whose decision may change        drop(kind, namespace, name) ─▶ the same
+    wrote(key, body)                                         what the API server answered to a write of ours
+    snapshot(key, now) ─▶ JobSnapshot | ProfileSnapshot      complete, frozen, nothing in it points back here
+
+A change that no decision depends on is silent: heartbeats, resource versions, the status of foreign kinds, and the echo of
+our own writes. What came with such an echo without being ours (an edit of the spec that we had not seen, history that jobs
+depend on) is told when the echo arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOBS, NODE, TRAINING_JOB, Key, Kind
+from mofa_operator.observe.bodies import kept, ours, part, slim, text, theirs, unpacked
+from mofa_operator.observe.nodes import NodeFacts, count, facts_of
+from mofa_operator.observe.questions import existing_question, relevance, training_question
+from mofa_operator.observe.relations import Relations, uses_of
+from mofa_operator.snapshot import History, JobSnapshot, NodeCount, NoHistory, ProfileSnapshot, Running
+
+_IN_FLIGHT: Final = 8
+"""Events older than a write of ours that may still be on their way when it is answered; after as many, what comes is taken
+at its word, so that a cluster restored from a backup, whose versions go back, is believed. [1]"""
+_NONE: Final[frozenset[Key]] = frozenset()
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One object."""
+
+    version: str
+    """Its resource version."""
+    raw: bytes
+    """Its body, packed."""
+    theirs: bytes
+    """Mark of what others write."""
+    ours: bytes
+    """Mark of what we write."""
+    relevance: bytes = b""
+    """Of a ClusterProfile: mark of what jobs take from it."""
+    ahead: int = 0
+    """Above zero while the echo of our own write is outstanding: how many older events are still let pass."""
+
+
+class Store:
+    """The cluster as it was last seen."""
+
+    def __init__(self) -> None:
+        """Nothing was seen yet."""
+        self._entries: dict[Key, _Entry] = {}
+        self._nodes: dict[str, NodeFacts] = {}
+        self._selectors: dict[str, Mapping[str, Any]] = {}
+        self._policies: dict[str, dict[str, dict[str, Any]]] = {}
+        self._relations = Relations()
+        self._histories: dict[str, History | NoHistory] = {}
+        self._running: dict[Key, Running] = {}
+
+    def put(self, kind: Kind, body: Mapping[str, Any]) -> frozenset[Key]:
+        """Take in an object as it is now; the result is every key whose decision may have changed."""
+        key = _key(kind, body)
+        if kind == NODE:
+            return self._put_node(key.name, facts_of(body))
+        entry, version = self._entries.get(key), text(part(body, "metadata").get("resourceVersion"))
+        if entry is not None and entry.ahead and _older(version, entry.version):
+            entry.ahead -= 1
+            return _NONE
+        if entry is not None and not entry.ahead and version and version == entry.version:
+            return _NONE
+        return self._put(key, entry, slim(kind, body), version)
+
+    def drop(self, kind: Kind, namespace: str, name: str) -> frozenset[Key]:
+        """Forget an object; its own key is in the result, so that what is exported of it goes too."""
+        key = Key(kind, namespace, name)
+        if kind == NODE:
+            return self._put_node(name, None)
+        if self._entries.pop(key, None) is None:
+            return _NONE
+        self._running.pop(key, None)
+        if kind == ADVISOR_POLICY:
+            return self._put_policy(key, None) | {key}
+        if kind == CLUSTER_PROFILE:
+            self._selectors.pop(name, None)
+            self._histories.pop(name, None)
+            return self._relations.of_profile(name) | {key}
+        concerned = self._relations.unlink(key) | set(self._relations.owners(key))
+        return frozenset({key, *(k for k in concerned if k in self._entries)})
+
+    def wrote(self, key: Key, body: Mapping[str, Any]) -> None:
+        """Take in what the API server answered to a write of ours: its echo is no news, and older events are stale."""
+        entry, version = self._entries.get(key), text(part(body, "metadata").get("resourceVersion"))
+        if entry is None or _older(version, entry.version):
+            return
+        entry.raw = kept(slim(key.kind, body))
+        entry.version = version
+        entry.ours = ours(key.kind, body)
+        entry.ahead = _IN_FLIGHT
+
+    def set_history(self, profile: str, history: History | NoHistory) -> frozenset[Key]:
+        """Take in what Prometheus said of a pool; the result is the profile's key where that says anything new."""
+        key = Key(CLUSTER_PROFILE, "", profile)
+        before = self._histories.get(profile)
+        if key not in self._entries:
+            return _NONE
+        self._histories[profile] = history
+        if isinstance(before, History) and isinstance(history, History):
+            before = replace(before, at=history.at)
+        return _NONE if before == history else frozenset({key})
+
+    def set_running(self, key: Key, running: Running | None) -> frozenset[Key]:
+        """Take in what a job was seen to do; the result is its key where that says anything new."""
+        if key not in self._entries or self._running.get(key) == running:
+            return _NONE
+        if running is None:
+            del self._running[key]
+        else:
+            self._running[key] = running
+        return frozenset({key})
+
+    def keys(self, *kinds: Kind) -> list[Key]:
+        """Keys of all objects of some kinds."""
+        return [key for key in self._entries if key.kind in kinds]
+
+    def body(self, key: Key) -> dict[str, Any] | None:
+        """An object as it was last seen; None where there is none."""
+        entry = self._entries.get(key)
+        return None if entry is None else unpacked(entry.raw)
+
+    def nodes(self, profile: str) -> NodeCount:
+        """The nodes of a profile."""
+        return count(self._selectors.get(profile, {}), self._nodes.items())
+
+    def config_maps_of(self, key: Key) -> tuple[str, ...]:
+        """Names of the ConfigMaps, in its namespace, that a job's question needs."""
+        return tuple(sorted({name for name, _ in self._relations.uses(key).config_maps}))
+
+    def snapshot(
+        self, key: Key, now: float, config_maps: Mapping[str, Mapping[str, str]] | None = None
+    ) -> JobSnapshot | ProfileSnapshot | None:
+        """All that a decision about an object needs; None where the object is gone, or nothing is decided about it.
+
+        `now` is in seconds of the epoch [s], `config_maps` holds the data of those that `config_maps_of` names.
+        """
+        body = self.body(key)
+        if body is None or key.kind not in {CLUSTER_PROFILE, *JOBS}:
+            return None
+        if key.kind == CLUSTER_PROFILE:
+            history = self._histories.get(key.name)
+            return ProfileSnapshot(key=key, body=body, nodes=self.nodes(key.name), history=history, now=now)
+        maps = config_maps or {}
+        if key.kind == TRAINING_JOB:
+            return self._training_job(key, body, maps, now)
+        return self._existing(key, body, maps, now)
+
+    def _training_job(
+        self, key: Key, body: dict[str, Any], maps: Mapping[str, Mapping[str, str]], now: float
+    ) -> JobSnapshot:
+        uses = self._relations.uses(key)
+        profile = self.body(Key(CLUSTER_PROFILE, "", uses.profile or ""))
+        owners = [] if uses.target is None else self._relations.owners(uses.target)
+        owner = next((other.name for other in owners[:1] if other != key), None)
+        return JobSnapshot(
+            key=key,
+            body=body,
+            question=training_question(body, profile, uses, maps),
+            target=self.body(uses.target) if uses.target is not None and owner is None else None,
+            owned_by=owner,
+            profile=profile,
+            running=self._running.get(key),
+            now=now,
+        )
+
+    def _existing(
+        self, key: Key, body: dict[str, Any], maps: Mapping[str, Mapping[str, str]], now: float
+    ) -> JobSnapshot:
+        uses = self._relations.uses(key)
+        known = sorted(self._selectors) if uses.profile is None else [uses.profile]
+        found = [self.body(Key(CLUSTER_PROFILE, "", name)) for name in known]
+        owners = self._relations.owners(key)
+        return JobSnapshot(
+            key=key,
+            body=body,
+            question=existing_question(
+                key, body, [one for one in found if one is not None], self._policies_of(key), uses, maps
+            ),
+            owned_by=owners[0].name if owners else None,
+            running=self._running.get(key),
+            now=now,
+        )
+
+    def _put(self, key: Key, entry: _Entry | None, body: dict[str, Any], version: str) -> frozenset[Key]:
+        """Take in any object but a node."""
+        kind = key.kind
+        fresh = _Entry(
+            version=version,
+            raw=kept(body),
+            theirs=theirs(kind, body),
+            ours=ours(kind, body),
+            relevance=relevance(body) if kind == CLUSTER_PROFILE else b"",
+        )
+        self._entries[key] = fresh
+        told = entry is None or entry.theirs != fresh.theirs
+        own: frozenset[Key] = frozenset({key}) if told or (entry and entry.ours != fresh.ours) else _NONE
+        if kind == CLUSTER_PROFILE:
+            self._selectors[key.name] = part(body, "spec", "nodeSelector")
+            changed = entry is None or entry.relevance != fresh.relevance
+            return own | self._relations.of_profile(key.name) if changed else own
+        if kind == ADVISOR_POLICY:
+            return own | self._put_policy(key, body) if told else own
+        concerned = frozenset(self._relations.owners(key)) if own else _NONE
+        if told:
+            concerned |= self._relations.link(key, uses_of(key, body, self._policies_of(key)))
+        return own | {k for k in concerned if k in self._entries}
+
+    def _put_policy(self, key: Key, body: dict[str, Any] | None) -> frozenset[Key]:
+        """Take in a policy, or its end: every existing job of its namespace may now be opted in, or no longer."""
+        here = self._policies.setdefault(key.namespace, {})
+        here.pop(key.name, None)
+        if body is not None:
+            here[key.name] = {
+                name: body[name] for name in ("apiVersion", "kind", "metadata", "spec") if name in body
+            }
+        if not here:
+            del self._policies[key.namespace]
+        jobs = self._relations.existing_in(key.namespace)
+        for job in jobs:
+            self._relations.link(job, uses_of(job, self.body(job) or {}, self._policies_of(job)))
+        return jobs
+
+    def _policies_of(self, key: Key) -> list[dict[str, Any]]:
+        """Policies of a namespace, in the order of their names."""
+        return [policy for _, policy in sorted(self._policies.get(key.namespace, {}).items())]
+
+    def _put_node(self, name: str, facts: NodeFacts | None) -> frozenset[Key]:
+        """Take in a node, or its end: the result is the profiles whose count has changed."""
+        before = self._nodes.pop(name, None)
+        if facts is not None:
+            self._nodes[name] = facts
+        if before == facts:
+            return _NONE
+        return frozenset(_moved(before, facts, self._selectors.items()))
+
+
+def _moved(
+    before: NodeFacts | None, after: NodeFacts | None, selectors: Iterable[tuple[str, Mapping[str, Any]]]
+) -> Iterable[Key]:
+    """Profiles in whose count a node has changed."""
+    for profile, selector in selectors:
+        old = None if before is None else before.counts_as(selector)
+        new = None if after is None else after.counts_as(selector)
+        if old != new:
+            yield Key(CLUSTER_PROFILE, "", profile)
+
+
+def _key(kind: Kind, body: Mapping[str, Any]) -> Key:
+    metadata = part(body, "metadata")
+    namespace = text(metadata.get("namespace")) if kind.namespaced else ""
+    return Key(kind, namespace, text(metadata.get("name")))
+
+
+def _older(version: str, than: str) -> bool:
+    """Whether one resource version came before another; versions that are no numbers cannot be compared."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
