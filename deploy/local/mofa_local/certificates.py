@@ -160,10 +160,8 @@ def _add(a: _Point, b: _Point) -> _Point:
     (ax, ay), (bx, by) = a, b
     if ax == bx and (ay + by) % _P == 0:
         return None
-    if a == b:
-        slope = 3 * (ax * ax - 1) * pow(2 * ay, -1, _P)
-    else:
-        slope = (by - ay) * pow(bx - ax, -1, _P)
+    rise, run = (3 * (ax * ax - 1), 2 * ay) if a == b else (by - ay, bx - ax)
+    slope = rise * pow(run, -1, _P)
     x = (slope * slope - ax - bx) % _P
     return x, (slope * (ax - x) - ay) % _P
 
@@ -171,13 +169,11 @@ def _add(a: _Point, b: _Point) -> _Point:
 def _times(count: int, point: tuple[int, int]) -> tuple[int, int]:
     """A point added to itself, `count` in 1 .. order - 1."""
     total: _Point = None
-    power: _Point = point
-    while count:
-        if count & 1:
-            total = _add(total, power)
-        power = _add(power, power)
-        count >>= 1
-    assert total is not None, "a count below the order never ends at infinity"
+    for bit in f"{count:b}":
+        total = _add(total, total)
+        total = _add(total, point) if bit == "1" else total
+    if total is None:
+        raise ValueError(f"{count} is a multiple of the order")
     return total
 
 

@@ -16,8 +16,8 @@ from mofa_local.identities import Rule, account, write_kubeconfig
 MANAGER: Final = "mofa-local"
 """Field manager of what is applied here."""
 
-TOKEN_LIFE: Final = "24h"
-"""How long a ServiceAccount's token holds; the API server's own longest for a request is the same or more."""
+LIFE: Final = "24h"
+"""How long a ServiceAccount's token holds."""
 
 
 class KubectlFailed(LocalStackError):
@@ -42,15 +42,16 @@ class Cluster:
         """The administrator's dynamic client of the Python package `kubernetes`."""
         from kubernetes import config, dynamic
 
-        client = config.new_client_from_config(config_file=str(self.kubeconfig))
-        # Discovery is cached in a file: by default one for all clusters that ever had this port.
-        return dynamic.DynamicClient(client, cache_file=str(self.folder / "discovery.json"))
+        client = config.new_client_from_config(config_file=str(self.kubeconfig))  # type: ignore[no-untyped-call]
+        cache = str(self.folder / "discovery.json")  # ours alone, as kubectl's below
+        return dynamic.DynamicClient(client, cache_file=cache)  # type: ignore[no-untyped-call]
 
     def kubectl(self, *arguments: str | Path, input: str | None = None, as_: Path | None = None) -> str:  # noqa: A002
         """What kubectl prints, as the administrator or with another kubeconfig; an error is `KubectlFailed`."""
-        kubeconfig = as_ or self.kubeconfig
+        # kubectl remembers what a server serves: by default for all clusters that ever had this port.
+        options = [f"--kubeconfig={as_ or self.kubeconfig}", f"--cache-dir={self.folder / 'kubectl'}"]
         done = subprocess.run(
-            [str(self._program), f"--kubeconfig={kubeconfig}", *(str(one) for one in arguments)],
+            [str(self._program), *options, *(str(one) for one in arguments)],
             input=input or "", capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:
@@ -93,7 +94,7 @@ class Cluster:
             self.apply(*account(name, namespace, rules or (), everywhere=everywhere))
             service_account = f"{namespace}/{name}"
         home, _, who = service_account.partition("/")
-        token = self.kubectl("create", "token", who, "-n", home, f"--duration={TOKEN_LIFE}").strip()
+        token = self.kubectl("create", "token", who, "-n", home, f"--duration={LIFE}").strip()
         return write_kubeconfig(
             self.folder / f"{name}.{home}.kubeconfig",
             server=self.server,

@@ -7,12 +7,14 @@ API server itself is whole: RBAC, CRDs with their CEL rules, server-side apply, 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from mofa_local import audit, binaries, ports
 from mofa_local.certificates import Authority, Key
+from mofa_local.cluster import Cluster
 from mofa_local.identities import write_kubeconfig, write_private
 from mofa_local.processes import GRACE, Processes, answers
 
@@ -23,21 +25,19 @@ ADMINS: Final = "system:masters"
 """The group that may do everything."""
 
 
-class ControlPlane:
-    """etcd and kube-apiserver with all their files in one folder; either can be stopped, killed and started again.
+class ControlPlane(Cluster):
+    """A cluster that is etcd and kube-apiserver, with all files in one folder; either can be stopped, killed and started.
 
     As a context manager it starts and stops. `make up` passes processes that outlive it, and never stops it itself.
     """
 
     def __init__(self, folder: Path, processes: Processes, *, controllers: bool = False) -> None:
-        self.folder = folder
         self.processes = processes
         self.controllers = controllers
         self.authority = Authority("mofa-local")
         self._api, self._etcd, *self._health = ports.free_ports(4)
-        self.server = f"https://{ports.HOST}:{self._api}"
         self.audit_log = folder / "audit.jsonl"
-        self.kubeconfig = self.user("admin", [ADMINS])
+        super().__init__(self._identify(folder, "admin", [ADMINS]), folder)
         self._write_files()
 
     def __enter__(self) -> Self:
@@ -65,15 +65,9 @@ class ControlPlane:
         for name in ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"):
             self.processes.stop(name)
 
-    def user(self, name: str, groups: list[str] | None = None) -> Path:
+    def user(self, name: str, groups: Sequence[str] = ()) -> Path:
         """The kubeconfig of a user who shows a certificate."""
-        return write_kubeconfig(
-            self.folder / f"{name.replace(':', '-')}.kubeconfig",
-            server=self.server,
-            authority=self.authority.pem,
-            user=name,
-            pair=self.authority.client(name, groups or []),
-        )
+        return self._identify(self.folder, name, groups)
 
     def start_etcd(self) -> None:
         """Start etcd on its port; what it held is there again."""
@@ -120,6 +114,8 @@ class ControlPlane:
                 f"--audit-policy-file={self.folder / 'audit-policy.json'}",
                 f"--audit-log-path={self.audit_log}",
                 "--audit-log-maxsize=4096",  # megabytes: one file, so that nothing is lost to rotation
+                # Without it the server waits up to a minute for clients to end their watches by themselves.
+                "--shutdown-watch-termination-grace-period=2s",
                 # Admission waits for a default ServiceAccount in each namespace, which a controller makes.
                 *([] if self.controllers else ["--disable-admission-plugins=ServiceAccount"]),
             ],
@@ -142,6 +138,15 @@ class ControlPlane:
     def audit(self) -> list[audit.Event]:
         """What the API server was asked so far."""
         return audit.events(self.audit_log)
+
+    def _identify(self, folder: Path, name: str, groups: Sequence[str]) -> Path:
+        return write_kubeconfig(
+            folder / f"{name.replace(':', '-')}.kubeconfig",
+            server=f"https://{ports.HOST}:{self._api}",
+            authority=self.authority.pem,
+            user=name,
+            pair=self.authority.client(name, groups),
+        )
 
     def _start_controllers(self) -> None:
         keys = self.folder / "keys"
