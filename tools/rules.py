@@ -1,0 +1,159 @@
+"""Make deploy/rules/*.yaml from deploy/rules/source: rules with their parameters filled in; --check compares.
+
+mofa-recording.yaml and mofa-alerts.yaml are for `rule_files`; prometheusrule.yaml is the same for the Prometheus operator.
+"""
+
+import argparse
+import json
+import re
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "deploy" / "rules"
+SOURCE = FOLDER / "source"
+GROUPS = ("nodes", "history", "pods", "jobs", "alerts")
+HEADER = "# Made by `make rules` from deploy/rules/source; do not edit.\n"
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+MANIFEST = """\
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: mofa-advisor
+  labels:
+    app.kubernetes.io/name: mofa-advisor
+    app.kubernetes.io/part-of: mofa-advisor
+spec:
+"""
+
+
+def load(path: Path) -> Any:
+    """A YAML file's content; every scalar that is not quoted as YAML 1.2 reads it."""
+    return YAML(typ="safe").load(path)
+
+
+def parameters() -> dict[str, Any]:
+    """The parameters of all rules, by name."""
+    return dict(load(SOURCE / "parameters.yaml"))
+
+
+def inputs() -> dict[str, Any]:
+    """Series of other exporters that rules and dashboards may read."""
+    return dict(load(SOURCE / "inputs.yaml"))
+
+
+def seconds(duration: str) -> int:
+    """A duration of PromQL with one unit, as seconds.
+
+    >>> seconds("30d")
+    2592000
+    """
+    return int(duration[:-1]) * SECONDS[duration[-1]]
+
+
+def fill(text: str, values: dict[str, Any]) -> str:
+    """Put parameters where a text names them.
+
+    >>> fill("rate(x[<window>]) * <window.seconds>", {"window": "2m"})
+    'rate(x[2m]) * 120'
+    """
+
+    def put(found: re.Match[str]) -> str:
+        value = values[found[1]]
+        return str(seconds(value) if found[2] else value)
+
+    return re.sub(r"<([a-z_]+)(\.seconds)?>", put, text)
+
+
+def groups(values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    """The groups of rules as Prometheus reads them, and `about` of each recording rule."""
+    known = parameters() if values is None else values
+    return [_group(load(SOURCE / f"{name}.yaml"), known) for name in GROUPS]
+
+
+def _group(source: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    rules = [
+        _rule({name: fill(str(text), values).strip() for name, text in one.items()}, values)
+        for one in source["rules"]
+    ]
+    return {"name": source["name"], "interval": fill(source["interval"], values), "rules": rules}
+
+
+def _rule(given: dict[str, str], values: dict[str, Any]) -> dict[str, Any]:
+    if "record" in given:
+        return given
+    page = f"{values['runbooks']}/{given['alert']}.md"
+    return {
+        "alert": given["alert"],
+        "expr": given["expr"],
+        "for": given["for"],
+        "labels": {"severity": given["severity"]},
+        "annotations": {
+            "summary": given["summary"],
+            "description": given["description"],
+            "runbook_url": page,
+        },
+    }
+
+
+def written(chosen: list[dict[str, Any]]) -> str:
+    """Groups as YAML, with the reason of each recording rule above it."""
+    lines = ["groups:"]
+    for group in chosen:
+        lines += [f"  - name: {group['name']}", f"    interval: {group['interval']}", "    rules:"]
+        lines += [textwrap.indent(_written(rule), " " * 6) for rule in group["rules"]]
+    return "\n".join(lines) + "\n"
+
+
+def _written(rule: dict[str, Any]) -> str:
+    kind = "record" if "record" in rule else "alert"
+    lines = [f"# {line}" for line in textwrap.wrap(rule.get("about", ""), 110)]
+    lines += [f"- {kind}: {rule[kind]}", "  expr: |-", textwrap.indent(rule["expr"], " " * 4)]
+    if kind == "alert":
+        lines.append(f"  for: {rule['for']}")
+        for part in ("labels", "annotations"):
+            lines.append(f"  {part}:")
+            lines += [
+                f"    {name}: {json.dumps(text, ensure_ascii=False)}" for name, text in rule[part].items()
+            ]
+    return "\n".join(lines)
+
+
+def files() -> dict[Path, str]:
+    """What should stand in deploy/rules."""
+    made = groups()
+    alerts = [group for group in made if group["name"] == "mofa.alerts"]
+    recording = [group for group in made if group not in alerts]
+    return {
+        FOLDER / "mofa-recording.yaml": HEADER + written(recording),
+        FOLDER / "mofa-alerts.yaml": HEADER + written(alerts),
+        FOLDER / "prometheusrule.yaml": HEADER + MANIFEST + textwrap.indent(written(made), "  "),
+    }
+
+
+def main() -> int:
+    """Write the files, or say which are not what the source says."""
+    parser = argparse.ArgumentParser(description="Make deploy/rules/*.yaml from deploy/rules/source.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where a file differs")
+    check = parser.parse_args().check
+    stale = [
+        path
+        for path, text in files().items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    for path in stale:
+        shown = path.relative_to(ROOT)
+        if check:
+            print(f"rules: {shown} is not what its source says; run `make rules`", file=sys.stderr)
+        else:
+            path.write_text(files()[path], encoding="utf-8")
+            print(shown)
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
