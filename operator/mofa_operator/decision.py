@@ -135,6 +135,8 @@ class Decision:
     """What to export; None = nothing."""
     outcome: str = ""
     """Ready reason, for logs and counters."""
+    digest: str = ""
+    """Inputs hash that the notes are of; equal notes of an equal hash are one Event."""
     again: float | None = None
     """Look again after this time, without an event. [s]"""
 
