@@ -1,0 +1,130 @@
+"""Events: one for each (object, reason, inputs hash), posted one after another beside the work, never instead of it.
+
+An Event's name is made of the object's name and a hash of what it says and of which object, so a repeat meets its own name
+(409) and is the same Event; when the API server has forgotten the first one (after an hour), the name is free again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Final, Self
+
+from mofa_operator.api import Api, ApiError, Busy, Conflict
+from mofa_operator.decision import Note
+from mofa_operator.keys import Key, Kind
+from mofa_operator.words import MANAGER
+
+EVENT: Final = Kind("", "v1", "Event", "events")
+"""Events of the core group, which `kubectl describe` shows."""
+_MESSAGE: Final = 1024
+"""Longest message of an Event, in bytes."""
+_TRIES: Final = 3
+"""How often an Event is tried while the API server is busy."""
+
+
+class EventPoster:
+    """A queue of Events and the task that empties it; use it as `async with`."""
+
+    def __init__(self, api: Api, *, most: int = 10_000, pause: float = 0.02, grace: float = 2.0) -> None:
+        """At most `most` waiting [1], `pause` between two [s], `grace` for those that wait when it stops [s]."""
+        self._api = api
+        self._most = most
+        self._pause = pause
+        self._grace = grace
+        self._waiting: deque[dict[str, Any]] = deque()
+        self._some = asyncio.Event()
+        self._none = asyncio.Event()
+        self._none.set()
+        self._task: asyncio.Task[None] | None = None
+        self.posted = 0
+        """Events that stand now, those that stood already included."""
+        self.dropped = 0
+        """Events that found no room, or that the API server would not take."""
+
+    async def __aenter__(self) -> Self:
+        """Begin to post."""
+        self._task = asyncio.create_task(self._run(), name="events")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Post what waits, as long as the grace lasts."""
+        if self._task is None:
+            return
+        self._pause = 0.0
+        try:
+            async with asyncio.timeout(self._grace):
+                await self._none.wait()
+        except TimeoutError:
+            self.dropped += len(self._waiting)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._task = None
+
+    def post(self, key: Key, uid: str, note: Note, digest: str = "") -> None:
+        """Queue an Event about an object; `digest` is the inputs hash that it is of, else its message counts."""
+        if len(self._waiting) >= self._most:
+            self.dropped += 1
+            return
+        self._waiting.append(event(key, uid, note, digest, datetime.now(UTC)))
+        self._none.clear()
+        self._some.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._some.wait()
+            while self._waiting:
+                await self._send(self._waiting[0])
+                self._waiting.popleft()
+                await asyncio.sleep(self._pause)
+            self._some.clear()
+            self._none.set()
+
+    async def _send(self, body: dict[str, Any]) -> None:
+        for attempt in range(_TRIES):
+            try:
+                await self._api.create(EVENT, body["metadata"]["namespace"], body)
+            except Busy as busy:
+                await asyncio.sleep(busy.retry_after or 2.0**attempt)
+                continue
+            except Conflict:
+                pass  # it stands already
+            except ApiError:
+                break
+            self.posted += 1
+            return
+        self.dropped += 1
+
+
+def event(key: Key, uid: str, note: Note, digest: str, now: datetime) -> dict[str, Any]:
+    """The Event that says a note of an object; those of cluster-scoped objects go where kubectl looks for them.
+
+    >>> from mofa_operator.keys import CLUSTER_PROFILE
+    >>> made = event(Key(CLUSTER_PROFILE, "", "east"), "1", Note(reason="Recommended", message="m"), "", datetime.now(UTC))
+    >>> made["metadata"]
+    {'name': 'east.22ac8a950141b536', 'namespace': 'default'}
+    """
+    same = "\0".join((uid, note.reason, digest or note.message))
+    name = f"{key.name[:200].rstrip('.-')}.{hashlib.sha256(same.encode()).hexdigest()[:16]}"
+    moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    about = {"apiVersion": key.kind.api_version, "kind": key.kind.kind, "name": key.name, "uid": uid}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": key.namespace or "default"},
+        "involvedObject": about | ({"namespace": key.namespace} if key.namespace else {}),
+        "reason": note.reason,
+        "message": note.message.encode()[:_MESSAGE].decode(errors="ignore"),
+        "type": "Warning" if note.warning else "Normal",
+        "source": {"component": MANAGER},
+        "reportingComponent": MANAGER,
+        "reportingInstance": MANAGER,
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "count": 1,
+    }

@@ -1,0 +1,142 @@
+"""A decision as writes: annotations first, the status last, then the Events.
+
+The status is the last write because its Ready condition is what people and programs wait for: where it says Recommended,
+the annotations stand. (It is also cheaper: each later write carries the whole object through the API server again, and the
+status is the larger part.) Nothing is remembered between writes: after a crash in between, the next decision compares
+annotations and status with what should stand, finds the one that is missing, and writes that.
+
+Every write carries the uid, so that an object which came later under the same name is left alone. The status subresource
+ignores the uid that it is given (the API server's behaviour, whatever the verb), so there the answer's uid is looked at: a
+status that fell upon a successor says so by its hash and generation, and the successor's own decision replaces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mofa_model.annotations import PREFIX
+from mofa_operator.act.events import EventPoster
+from mofa_operator.api import Api, ApiError, Gone, Invalid, Refused
+from mofa_operator.decision import Annotate, Decision
+from mofa_operator.keys import OURS, Key
+
+SILENT: Final = "Silent"
+"""There was nothing to write."""
+WRITTEN: Final = "Written"
+"""Everything was written."""
+DRY: Final = "DryRun"
+"""Something would have been written."""
+GONE: Final = "Gone"
+"""An object is no more; there is nothing left to do."""
+REFUSED: Final = "Refused"
+"""A write was refused for good: `failures` say which, and why."""
+_HASH: Final = PREFIX + "inputs-hash"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Performed:
+    """What became of a decision."""
+
+    outcome: str
+    """Silent, Written, DryRun, Gone or Refused: the worst of what happened."""
+    writes: tuple[str, ...] = ()
+    """What was written: annotations, removal, status; in order."""
+    bodies: Mapping[Key, dict[str, Any]] = field(default_factory=dict)
+    """Objects as the API server answered, for the store: their echo is no news."""
+    failures: tuple[ApiError, ...] = ()
+    """Writes that are refused for good; trying again changes nothing."""
+
+
+async def perform(decision: Decision, api: Api, events: EventPoster, *, dry_run: bool = False) -> Performed:
+    """Do what was decided; `Busy` and `Conflict` come out, and then the whole object is looked at again."""
+    if decision.is_silent:
+        return Performed(outcome=SILENT)
+    if dry_run:
+        return Performed(outcome=DRY, writes=_would(decision))
+    account = _Account()
+    for annotate in decision.annotate:
+        await _annotate(annotate, api, account)
+    if decision.status is not None and decision.key.kind in OURS and decision.key not in account.gone:
+        body = _identity(decision.key, decision.uid) | {"status": decision.status}
+        await account.keep("status", decision.key, decision.uid, _apply(api, decision.key, body, status=True))
+    if decision.key not in account.gone:
+        for note in decision.notes:
+            events.post(decision.key, decision.uid, note, _digest(decision))
+    return account.performed(decision.key)
+
+
+class _Account:
+    """What was written, what is gone, what is refused; what may pass (`Busy`, `Conflict`) is not caught."""
+
+    def __init__(self) -> None:
+        self.writes: list[str] = []
+        self.bodies: dict[Key, dict[str, Any]] = {}
+        self.failures: list[ApiError] = []
+        self.gone: set[Key] = set()
+
+    async def keep(
+        self, what: str, key: Key, uid: str, sent: Awaitable[dict[str, Any]]
+    ) -> dict[str, Any] | None:
+        """The object as it stands after a write; None where it was not written."""
+        try:
+            body = await sent
+        except Gone:
+            self.gone.add(key)
+            return None
+        except (Refused, Invalid) as error:
+            self.failures.append(error)
+            return None
+        self.writes.append(what)
+        if uid and body["metadata"]["uid"] != uid:
+            self.gone.add(key)
+            return None
+        self.bodies[key] = body
+        return body
+
+    def performed(self, key: Key) -> Performed:
+        """The account, closed."""
+        outcome = REFUSED if self.failures else GONE if key in self.gone else WRITTEN
+        return Performed(
+            outcome=outcome,
+            writes=tuple(self.writes),
+            bodies=self.bodies,
+            failures=tuple(self.failures),
+        )
+
+
+async def _annotate(wanted: Annotate, api: Api, account: _Account) -> None:
+    """Apply what we hold, which lets go of what we held before; what still stands then is somebody else's copy."""
+    key = wanted.key
+    body = _identity(key, wanted.uid)
+    body["metadata"]["annotations"] = dict(wanted.hold)
+    after = await account.keep("annotations", key, wanted.uid, _apply(api, key, body, status=False))
+    if after is None:
+        return
+    left = [name for name in wanted.drop if name in after["metadata"].get("annotations", {})]
+    if left:
+        patch = {"metadata": {"uid": wanted.uid, "annotations": dict.fromkeys(left)}}
+        await account.keep("removal", key, wanted.uid, api.merge(key.kind, key.namespace, key.name, patch))
+
+
+def _apply(api: Api, key: Key, body: Mapping[str, Any], *, status: bool) -> Awaitable[dict[str, Any]]:
+    return api.apply(key.kind, key.namespace, key.name, body, status=status)
+
+
+def _identity(key: Key, uid: str) -> dict[str, Any]:
+    """What every apply begins with."""
+    metadata = {"name": key.name} | ({"namespace": key.namespace} if key.namespace else {}) | {"uid": uid}
+    return {"apiVersion": key.kind.api_version, "kind": key.kind.kind, "metadata": metadata}
+
+
+def _digest(decision: Decision) -> str:
+    """The inputs hash that the decision rests on; empty where it rests on none."""
+    held = (annotate.hold.get(_HASH, "") for annotate in decision.annotate)
+    return (decision.status or {}).get("inputsHash") or next(filter(None, held), "")
+
+
+def _would(decision: Decision) -> tuple[str, ...]:
+    """What would be written."""
+    annotations = tuple("annotations" for _ in decision.annotate)
+    return annotations if decision.status is None else (*annotations, "status")
