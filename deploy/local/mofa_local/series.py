@@ -7,7 +7,7 @@ A pod or job recovery ends when the trainer's step series advances; its pods are
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -38,26 +38,49 @@ class Series(NamedTuple):
     spans: tuple[Span, ...]
 
 
-def openmetrics(
-    past: Past, keep: Callable[[Series], bool] = lambda _: True, window: tuple[int, int] | None = None
-) -> Iterator[str]:
-    """The OpenMetrics text of the series to keep, a series at a time, and the end mark.
+class Run(NamedTuple):
+    """Samples of a span at even distances, without a gap between them."""
 
-    `window` cuts out the samples from its first moment until before its last one; it changes no sample.
+    times: range
+    span: Span
+
+    def values(self) -> Iterator[float]:
+        """The value at each time."""
+        span = self.span
+        return (span.value + int((at - span.start) * span.slope) for at in self.times)
+
+
+def openmetrics(past: Past, keep: Callable[[Series], bool] = lambda _: True) -> Iterator[str]:
+    """The OpenMetrics text of the series to keep, a series at a time, and the end mark.
 
     >>> from mofa_local.synthetic import Job, draw
     >>> past = draw(end=1_700_000_000, nodes=4, days=20, jobs=(Job(name="a", nodes=1),))
     >>> next(openmetrics(past, lambda series: series.metric == "kube_node_spec_unschedulable")).partition(" 0 ")[0]
     'kube_node_spec_unschedulable{node="gpu-000",job="kube-state-metrics",instance="kube-state-metrics:8080"}'
     """
-    first, last = window or (past.start, past.end)
-    for series in every_series(past):
-        if series.metric not in past.missing and keep(series):
-            for replica in range(1 if series.labels["job"] == TRAINER["job"] else past.replicas):
-                yield "".join(
-                    _lines(_of_replica(series, replica), past, max(first, past.start), min(last, past.end))
-                )
+    for series, runs in sampled(past, keep):
+        labels = ",".join(f'{name}="{value}"' for name, value in series.labels.items())
+        head = f"{series.metric}{{{labels}}} "
+        for run in runs:
+            if run.span.slope:
+                both = zip(run.values(), run.times, strict=True)
+                yield "".join(f"{head}{value:.15g} {at}\n" for value, at in both)
+            else:
+                same = f"{head}{run.span.value:.15g} "
+                yield same + f"\n{same}".join(map(str, run.times)) + "\n"
     yield "# EOF\n"
+
+
+def sampled(past: Past, keep: Callable[[Series], bool]) -> Iterator[tuple[Series, list[Run]]]:
+    """The series that were scraped, and their samples."""
+    for series in every_series(past):
+        if series.metric in past.missing or not keep(series):
+            continue
+        gaps = [gap for gap in past.gaps if _hits(gap, series)]
+        runs = [run for span in series.spans for run in _runs(span, series.step, past, gaps)]
+        for replica in range(past.replicas if series.labels["job"] == EXPORTER["job"] else 1):
+            if runs:
+                yield _of_replica(series, replica), runs
 
 
 def every_series(past: Past) -> Iterator[Series]:
@@ -165,38 +188,21 @@ def _steps(job: Job, incidents: list[Incident], past: Past) -> Iterator[Span]:
     yield Span(at, past.end, base, 1 / job.step_seconds)
 
 
-def _lines(series: Series, past: Past, first: int, last: int) -> Iterator[str]:
-    """The lines of one series, span by span, on the grid of its step, from `first` until before `last`."""
-    labels = ",".join(f'{name}="{value}"' for name, value in series.labels.items())
-    head = f"{series.metric}{{{labels}}} "
-    gaps = [gap for gap in past.gaps if _hits(gap, series)]
-    for span in series.spans:
-        begin, stop = max(span.start, first), min(span.stop, last)
-        grid = _sampled(range(_on_grid(begin, series.step, past), math.ceil(stop), series.step), gaps)
-        if not grid:
-            continue
-        if span.slope:
-            yield from (f"{head}{span.value + int((at - span.start) * span.slope)} {at}\n" for at in grid)
-        else:
-            same = f"{head}{span.value:.15g} "
-            yield same + f"\n{same}".join(map(str, grid)) + "\n"
-
-
 def _hits(gap: Gap, series: Series) -> bool:
     """Whether a gap takes this series' samples: kube-state-metrics' own, and everything where the server was down."""
     return gap.server or (series.labels["job"] == EXPORTER["job"] and series.metric != "up")
 
 
-def _on_grid(moment: float, step: int, past: Past) -> int:
-    """The first sample at or after a moment; samples are taken from the start of the past. [s]"""
-    return past.start + step * math.ceil((moment - past.start) / step)
-
-
-def _sampled(grid: range, gaps: list[Gap]) -> Sequence[int]:
-    """What the gaps leave of a grid. [s]"""
-    if not grid or not any(gap.at <= grid[-1] and gap.until > grid[0] for gap in gaps):
-        return grid
-    return [at for at in grid if not any(gap.at <= at < gap.until for gap in gaps)]
+def _runs(span: Span, step: int, past: Past, gaps: Iterable[Gap]) -> Iterator[Run]:
+    """Samples of a span outside the gaps; they are taken at multiples of the step from the start of the past."""
+    at = max(span.start, past.start)
+    end = min(span.stop, past.end)
+    for begin, stop in [*sorted((gap.at, gap.until) for gap in gaps), (end, end)]:
+        first = past.start + step * math.ceil((at - past.start) / step)
+        times = range(first, math.ceil(min(begin, end)), step)
+        if times:
+            yield Run(times, span)
+        at = max(at, stop)
 
 
 def _of_replica(series: Series, replica: int) -> Series:

@@ -166,7 +166,7 @@ def draw(
     counts = failures or {"process": 44, "pod": 85, "job": 15}
     means = recovery or {"process": 150.0, "pod": 280.0, "job": 420.0}
     source = random.Random(seed)  # noqa: S311 - a reproducible history, no secret
-    end -= end % HOUR
+    end -= end % 300
     start = end - days * DAY
     cells = [(job.name, start + number * 2 * HOUR) for job in jobs for number in range(1, days * 12)]
     levels = [level for level, count in counts.items() for _ in range(count)]
