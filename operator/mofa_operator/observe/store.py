@@ -122,7 +122,16 @@ class Store:
 
     def keys(self, *kinds: Kind) -> list[Key]:
         """Keys of all objects of some kinds."""
-        return [key for key in self._entries if key.kind in kinds]
+        nodes = [Key(NODE, "", name) for name in self._nodes] if NODE in kinds else []
+        return [key for key in self._entries if key.kind in kinds] + nodes
+
+    def differs(self, kind: Kind, body: Mapping[str, Any]) -> bool:
+        """Whether an object is otherwise than it was last seen, in anything that matters here."""
+        key = _key(kind, body)
+        if kind == NODE:
+            return self._nodes.get(key.name) != facts_of(body)
+        entry = self._entries.get(key)
+        return entry is None or (entry.theirs, entry.ours) != (theirs(kind, body), ours(kind, body))
 
     def body(self, key: Key) -> dict[str, Any] | None:
         """An object as it was last seen; None where there is none."""
