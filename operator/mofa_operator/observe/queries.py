@@ -1,0 +1,216 @@
+"""The questions that history asks, one small function each, over raw series of kube-state-metrics and of the trainers.
+
+All are instant queries at the end of a stretch of time that is `span` seconds long. Every range starts just after the
+moment where the stretch before it ended, so that answers of neighbouring stretches add up. Series of one thing are first
+reduced to one (`max by`), because a second replica or a restarted exporter makes duplicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mofa_operator.observe.promql import any_of, duration, matcher, node_label, selector
+
+GRID: Final = 300
+"""Grid on which time is counted: samples at most this far apart are no gap, as in Prometheus' own lookback. [s]"""
+SMOOTH: Final = 300
+"""A node that is back within this time was only flapping. [s]"""
+FINE: Final = 60
+"""Grid on which failures of nodes are looked for. [s]"""
+GANG: Final = 600
+"""Restarts of one job within this time are one incident: the pods of a gang do not restart at the same second. [s]"""
+
+JOB_LABELS: Final = (
+    "label_jobset_sigs_k8s_io_jobset_name",
+    "label_training_kubeflow_org_job_name",
+    "label_volcano_sh_job_name",
+    "label_ray_io_cluster",
+)
+"""Labels of pods that say which job they belong to; JobSet first, Trainer v2 makes JobSets."""
+ATTEMPT: Final = "label_jobset_sigs_k8s_io_restart_attempt"
+"""Label of a JobSet's pods: how often the whole set was made anew."""
+SLOT_LABELS: Final = (
+    "label_jobset_sigs_k8s_io_job_global_index",
+    "label_batch_kubernetes_io_job_completion_index",
+)
+"""Labels that together name a JobSet's slot."""
+UID: Final = ("namespace", "pod", "uid")
+"""What names a pod once and for all."""
+_UID: Final = ", ".join(UID)
+_FINISHED: Final = matcher("phase", "Succeeded|Failed", "=~")
+_MADE_ROOM: Final = matcher("reason", "Evicted|Preempted|Preempting|Shutdown|Terminated", "=~")
+_DISRUPTED: Final = matcher("reason", "PreemptionByScheduler|EvictionByEvictionAPI|PreemptionByKueue", "=~")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pool:
+    """Nodes of a profile, as Prometheus knows them."""
+
+    matchers: tuple[str, ...]
+    """Conditions that every series meets."""
+    members: tuple[str, ...]
+    """Conditions on kube_node_labels that the pool's nodes meet."""
+    labels: tuple[str, ...]
+    """Labels in these conditions, as Kubernetes writes them."""
+
+    @classmethod
+    def of(cls, matchers: Mapping[str, str], node_selector: Mapping[str, str]) -> Pool:
+        """A pool by its profile's matchers and node selector."""
+        return cls(
+            matchers=tuple(matcher(label, value) for label, value in sorted(matchers.items())),
+            members=tuple(
+                matcher(node_label(label), value) for label, value in sorted(node_selector.items())
+            ),
+            labels=tuple(sorted(node_selector)),
+        )
+
+    def series(self, metric: str, *conditions: str) -> str:
+        """A metric's series within the profile's matchers."""
+        return selector(metric, [*self.matchers, *conditions])
+
+    @property
+    def _ready(self) -> str:
+        return self.series("kube_node_status_condition", *_READY)
+
+    # ------------------------------------------------------------------------------------------ nodes
+
+    def member_nodes(self, span: float) -> str:
+        """Nodes that belonged to the pool at some time."""
+        series = self.series("kube_node_labels", *self.members)
+        return f"max by (node) (last_over_time({series}[{duration(span)}]))"
+
+    def labelled_nodes(self, span: float) -> str:
+        """How many nodes have the selector's labels at all, whatever the value."""
+        wanted = (matcher(node_label(label), "", "!=") for label in self.labels)
+        return f"count(last_over_time({self.series('kube_node_labels', *wanted)}[{duration(span)}]))"
+
+    def clusters(self) -> str:
+        """Clusters that the matchers let in."""
+        return f"count by (cluster) ({self._ready})"
+
+    def covered(self, span: float) -> str:
+        """Moments of the grid at which the condition of any node was known."""
+        return f"count_over_time((count({self._ready}))[{_grid(span)}])"
+
+    def present(self, span: float) -> str:
+        """Moments at which a node's condition was known, by node."""
+        return f"count_over_time((max by (node) ({self._ready}))[{_grid(span)}])"
+
+    def ready(self, span: float) -> str:
+        """Moments at which a node was ready and not cordoned, by node: only then would its failure be seen."""
+        up = f"max by (node) ({self._ready}) == 1"
+        cordoned = f"max by (node) ({self.series('kube_node_spec_unschedulable')}) == 1"
+        return f"count_over_time((({up}) unless on (node) ({cordoned}))[{_grid(span)}])"
+
+    def ever_down(self, span: float) -> str:
+        """Nodes that were not ready at some sample: the few that are worth a closer look."""
+        return f"max by (node) (min_over_time({self._ready}[{duration(span + SMOOTH)}]) == bool 0) == 1"
+
+    def node_failures(self, span: float, nodes: Iterable[str]) -> str:
+        """How often each of these nodes went from up to down, unplanned; a flap or a cordoned node is no failure.
+
+        The range holds one point of the stretch before, so that a failure at the seam is counted, and counted once.
+        """
+        these = matcher("node", any_of(nodes), "=~")
+        ready = self.series("kube_node_status_condition", *_READY, these)
+        up = f"max by (node) (max_over_time({ready}[{duration(SMOOTH)}]))"
+        cordoned = f"max by (node) ({self.series('kube_node_spec_unschedulable', these)})"
+        planned = f"(clamp_max({up} + on (node) {cordoned}, 1) or {up})"
+        return f"resets({planned}[{duration(span + FINE / 2)}:{duration(FINE)}])"
+
+    def nodes_gone(self, span: float) -> str:
+        """How many nodes were there and are no more; autoscaling does that too, so they are told and not counted."""
+        series = self.series("kube_node_labels", *self.members)
+        was = f"max by (node) (last_over_time({series}[{duration(span)}]))"
+        return f"count({was} unless on (node) max by (node) (last_over_time({self._ready}[{duration(2 * GRID)}])))"
+
+    def reboots(self, span: float) -> str:
+        """Reboots by instance of node-exporter, for information: a quick one never makes a node NotReady."""
+        uptime = f"{self.series('node_time_seconds')} - {self.series('node_boot_time_seconds')}"
+        return f"sum(resets(({uptime})[{_grid(span)}]))"
+
+    # ------------------------------------------------------------------------------------------- pods
+
+    def pods(self, span: float) -> str:
+        """Pods of training jobs that lived at some time, with the labels that say which job, attempt and slot."""
+        kept = ", ".join([*UID, *JOB_LABELS, ATTEMPT, *SLOT_LABELS])
+        return f"max by ({kept}) ({self._over_job_pods('last_over_time', span)})"
+
+    def pod_nodes(self, span: float) -> str:
+        """The node of each of these pods."""
+        info = self.series("kube_pod_info", matcher("node", "", "!="))
+        return self._of_jobs(f"max by ({_UID}, node) (last_over_time({info}[{duration(span)}]))", span)
+
+    def pods_created(self, span: float) -> str:
+        """When each of these pods was created. [s]"""
+        return self._of_jobs(self._latest("kube_pod_created", span), span)
+
+    def pods_seen(self, span: float) -> str:
+        """Samples of each of these pods."""
+        return f"sum by ({_UID}) ({self._over_job_pods('count_over_time', span)})"
+
+    def pods_finished(self, span: float) -> str:
+        """Samples at which each of these pods was there, but had ended."""
+        phases = self.series("kube_pod_status_phase", _FINISHED)
+        return self._of_jobs(f"sum by ({_UID}) (sum_over_time({phases}[{duration(span)}]))", span)
+
+    def node_samples(self, span: float) -> str:
+        """Samples of a node that was there all the time: the measure for those of pods, which the same exporter serves."""
+        series = self.series("kube_node_labels", *self.members)
+        return f"max(sum by (node) (count_over_time({series}[{duration(span)}])))"
+
+    def pods_made_room(self, span: float) -> str:
+        """Pods that were evicted or preempted; what follows is no failure."""
+        found = (("kube_pod_status_reason", _MADE_ROOM), ("kube_pod_status_disruption_reason", _DISRUPTED))
+        either = " or ".join(
+            f"max by ({_UID}) (max_over_time({self.series(metric, why)}[{duration(span)}]) == 1)"
+            for metric, why in found
+        )
+        return self._of_jobs(f"({either})", span)
+
+    def most_restarts(self, span: float) -> str:
+        """The count of each pod's restarts at the end: the largest of its containers."""
+        return self._of_jobs(self._restarts("max", span), span)
+
+    def first_restarts(self, span: float) -> str:
+        """The count of each pod's restarts at its first sample; above zero for a pod born with some."""
+        return self._of_jobs(self._restarts("min", span), span)
+
+    def restart_moments(self, span: float) -> str:
+        """Points of the grid just after containers of a job restarted, by job; a gang's are one run of points.
+
+        It looks two points back, so that a restart between two samples is never lost.
+        """
+        restarted = f"max by ({_UID}) (changes({self._counter}[{duration(2 * GRID)}])) > 0"
+        kept = ", ".join([*UID, *JOB_LABELS])
+        either = " or ".join(self.series("kube_pod_labels", matcher(name, "", "!=")) for name in JOB_LABELS)
+        jobs = ", ".join(JOB_LABELS)
+        joined = f"({restarted}) * on ({_UID}) group_left ({jobs}) max by ({kept}) ({either})"
+        return f"(max by (namespace, {jobs}) ({joined}))[{_grid(span)}]"
+
+    @property
+    def _counter(self) -> str:
+        return self.series("kube_pod_container_status_restarts_total")
+
+    def _restarts(self, which: str, span: float) -> str:
+        return f"max by ({_UID}) ({which}_over_time({self._counter}[{duration(span)}]))"
+
+    def _latest(self, metric: str, span: float) -> str:
+        return f"max by ({_UID}) (last_over_time({self.series(metric)}[{duration(span)}]))"
+
+    def _over_job_pods(self, function: str, span: float) -> str:
+        one = (self.series("kube_pod_labels", matcher(name, "", "!=")) for name in JOB_LABELS)
+        return " or ".join(f"{function}({series}[{duration(span)}])" for series in one)
+
+    def _of_jobs(self, inner: str, span: float) -> str:
+        return f"{inner} and on ({_UID}) ({self._over_job_pods('last_over_time', span)})"
+
+
+def _grid(span: float) -> str:
+    """Range and step of a subquery that looks at each moment of the grid once: whether ranges include their first moment differs."""
+    return f"{duration(span - 1)}:{duration(GRID)}"
+
+
+_READY: Final = (matcher("condition", "Ready"), matcher("status", "true"))

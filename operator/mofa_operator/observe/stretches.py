@@ -1,0 +1,75 @@
+"""A long window as stretches of time that are short enough for one query, on a grid that stands still.
+
+Seams fall on multiples of the stretch since the epoch, so that a stretch that is over is the same stretch in an hour's time
+and its facts can be kept. The start of the window moves in steps of a hundredth of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from mofa_model.units import DAY, HOUR
+from mofa_operator.observe.queries import GRID
+
+POINTS: Final = 2_000_000
+"""Points of the grid, over all nodes, that one query may look at. [1]"""
+SETTLED: Final = HOUR
+"""Age from which on a stretch does not change any more: late samples have come. [s]"""
+
+F = TypeVar("F")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Stretch:
+    """A piece of the past: after `start`, up to and including `end`."""
+
+    start: float
+    """In seconds of the epoch. [s]"""
+    end: float
+    """In seconds of the epoch. [s]"""
+
+    @property
+    def span(self) -> float:
+        """Its length. [s]"""
+        return self.end - self.start
+
+
+def stretches(now: float, window: float, nodes: int, longest: float) -> list[Stretch]:
+    """The window up to now, in order; each is a day or `longest` long, or less at the ends.
+
+    >>> [round(one.span / 86400, 2) for one in stretches(1_700_000_100, 10 * 86400, 256, 7 * 86400)]
+    [3.99, 6.01]
+    """
+    length = longest if nodes * longest / GRID <= POINTS else min(longest, DAY)
+    step = max(GRID, math.floor(min(window / 100, DAY) / GRID) * GRID)
+    end = math.floor(now / GRID) * GRID
+    start = math.floor((now - window) / step) * step
+    first = math.floor(start / length) + 1
+    seams = [start, *(at * length for at in range(first, math.ceil(end / length))), end]
+    return [Stretch(a, b) for a, b in zip(seams, seams[1:], strict=False) if b > a]
+
+
+@dataclass(slots=True)
+class Memory(Generic[F]):
+    """What was found out about stretches that are over; the longest unused go first."""
+
+    most: int = 2000
+    """Stretches kept, over all profiles. [1]"""
+    _kept: OrderedDict[Hashable, F] = field(default_factory=OrderedDict)
+
+    def get(self, key: Hashable) -> F | None:
+        """What is kept, if anything."""
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        return self._kept.get(key)
+
+    def keep(self, key: Hashable, facts: F) -> None:
+        """Keep it."""
+        self._kept[key] = facts
+        self._kept.move_to_end(key)
+        while len(self._kept) > self.most:
+            self._kept.popitem(last=False)
