@@ -5,7 +5,6 @@ One process, one question at a time: a question that takes long keeps others wai
 
 from __future__ import annotations
 
-import importlib
 import multiprocessing
 import os
 import signal
@@ -38,12 +37,14 @@ def _follow_the_parent() -> None:
 
 
 def warm() -> None:
-    """Import what every answer needs."""
-    importlib.import_module("mofa_operator.decide.answer")
+    """Import and read what every answer needs."""
+    from mofa_operator.decide.answer import warm as heat
+
+    heat()
 
 
 def answer(question: Question) -> Answer:
     """The model's answer."""
-    from mofa_operator.decide import answer as room
+    from mofa_operator.decide.answer import answer as find
 
-    return room.answer(question)
+    return find(question)

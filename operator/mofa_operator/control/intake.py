@@ -1,0 +1,71 @@
+"""Where news come in: the store is told, and the objects that are concerned are queued.
+
+Changes of nodes wait until they settle: a rack that comes up is one change of a pool's size, not thirty-two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from mofa_operator.control.queue import WorkQueue
+from mofa_operator.keys import NODE, Key, Kind
+from mofa_operator.observe.store import Store
+from mofa_operator.settings import LoopSettings
+
+
+class Intake:
+    """News from watches, full lists, Prometheus and our own writes."""
+
+    def __init__(self, store: Store, queue: WorkQueue, settings: LoopSettings) -> None:
+        self._store = store
+        self._queue = queue
+        self._settle = settings.settle
+        self._longest = settings.settle_longest
+        self._restless: dict[Key, tuple[float, asyncio.TimerHandle]] = {}
+
+    def seen(self, kind: Kind, body: dict[str, Any], *, urgent: bool = True) -> None:
+        """An object is there, as it now is."""
+        self._pass_on(kind, self._store.put(kind, body), urgent=urgent)
+
+    def gone(self, key: Key, uid: str | None = None) -> None:
+        """An object is no more; with its `uid`, one that came after it under the same name stays."""
+        held = self._store.body(key)
+        if held is None or uid in {None, held["metadata"].get("uid")}:
+            self._pass_on(key.kind, self._store.drop(key.kind, key.namespace, key.name), urgent=True)
+
+    def concern(self, keys: Iterable[Key], *, urgent: bool = False) -> None:
+        """Something was learned that concerns these objects."""
+        for key in keys:
+            self._queue.add(key, urgent=urgent)
+
+    def is_restless(self, key: Key) -> bool:
+        """Whether nodes of this profile change just now; it is queued once they have settled."""
+        return key in self._restless
+
+    def settle(self) -> None:
+        """Take all nodes as settled: a full list has been read."""
+        for key, (_, timer) in list(self._restless.items()):
+            timer.cancel()
+            self._settled(key)
+
+    def _pass_on(self, kind: Kind, keys: Iterable[Key], *, urgent: bool) -> None:
+        if kind != NODE:
+            self.concern(keys, urgent=urgent)
+            return
+        for key in keys:
+            self._stir(key)
+
+    def _stir(self, key: Key) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        since, timer = self._restless.get(key, (now, None))
+        if timer is not None:
+            timer.cancel()
+        due = min(now + self._settle, since + self._longest)
+        self._restless[key] = since, loop.call_at(due, self._settled, key)
+
+    def _settled(self, key: Key) -> None:
+        del self._restless[key]
+        self._queue.add(key)

@@ -1,0 +1,134 @@
+"""Election by a Lease: of several operators, one acts. Off by default: one replica needs none.
+
+Clocks of different machines are never compared: a Lease has run out when its record has not changed for its duration,
+as seen by the clock of whoever waits. Who cannot renew stops acting before anyone else may think the Lease free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from mofa_operator.api import Api, ApiError
+from mofa_operator.keys import Kind
+from mofa_operator.settings import LeaseSettings
+
+LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases")
+_RENEWALS: Final = 3
+"""Renewals in the duration of a Lease. [1]"""
+_RETRIES: Final = 15
+"""Attempts in the duration of a Lease when one has failed. [1]"""
+_MARGIN: Final = 2 / 3
+"""Share of the duration after which a Lease that was not renewed counts as lost. [1]"""
+
+_log = logging.getLogger(__name__)
+
+
+class Lease:
+    """Our part in the election."""
+
+    def __init__(self, api: Api, settings: LeaseSettings, identity: str) -> None:
+        """`identity` names this process among its rivals."""
+        self._api = api
+        self._settings = settings
+        self._identity = identity
+        self._seen: tuple[Any, ...] = ()
+        self._seen_at = -math.inf
+        self.holder: str | None = None
+        """Who holds it, as last seen."""
+
+    @property
+    def _pause(self) -> float:
+        return self._settings.duration / _RENEWALS
+
+    async def acquire(self) -> None:
+        """Wait until the Lease is ours."""
+        while not await self._try():
+            await asyncio.sleep(self._pause)
+        _log.info("this operator leads: it holds the Lease %s/%s", self._settings.namespace, self._settings.name)
+
+    async def hold(self) -> None:
+        """Renew it again and again; returns when it is lost."""
+        loop = asyncio.get_running_loop()
+        held, pause = loop.time(), self._pause
+        while loop.time() - held < self._settings.duration * _MARGIN:
+            await asyncio.sleep(pause)
+            asked = loop.time()
+            left = max(0.0, held + self._settings.duration * _MARGIN - asked)
+            try:
+                async with asyncio.timeout(left):
+                    renewed = await self._try()
+            except TimeoutError:
+                break
+            if renewed:
+                held, pause = asked, self._pause
+            elif self.holder not in {None, self._identity}:
+                break
+            else:
+                pause = self._settings.duration / _RETRIES
+        _log.error("the Lease is lost; %s holds it", self.holder or "nobody")
+
+    async def release(self) -> None:
+        """Give it back, so that the next one need not wait; it runs out by itself where that fails."""
+        try:
+            lease = await self._read()
+            if lease is not None and lease["spec"].get("holderIdentity") == self._identity:
+                lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+                await self._api.replace(LEASE, self._settings.namespace, self._settings.name, lease)
+        except ApiError as error:
+            _log.warning("the Lease was not released: %s", error)
+
+    async def _try(self) -> bool:
+        """One attempt to get it or to renew it; whether it is ours now."""
+        try:
+            lease = await self._read()
+            if lease is None:
+                await self._api.create(LEASE, self._settings.namespace, self._new())
+            elif not self._is_free(lease):
+                return False
+            else:
+                self._take(lease["spec"])
+                await self._api.replace(LEASE, self._settings.namespace, self._settings.name, lease)
+        except ApiError as error:
+            _log.warning("the Lease could not be had: %s", error)
+            return False
+        self.holder = self._identity
+        return True
+
+    async def _read(self) -> dict[str, Any] | None:
+        lease = await self._api.get(LEASE, self._settings.namespace, self._settings.name)
+        if lease is not None:
+            lease.setdefault("spec", {})
+            self.holder = lease["spec"].get("holderIdentity") or None
+        return lease
+
+    def _is_free(self, lease: dict[str, Any]) -> bool:
+        """Whether it is ours, nobody's, or has run out."""
+        spec = lease["spec"]
+        now = asyncio.get_running_loop().time()
+        record = (self.holder, spec.get("renewTime"), spec.get("leaseTransitions"))
+        if record != self._seen:
+            self._seen, self._seen_at = record, now
+        duration = spec.get("leaseDurationSeconds") or self._settings.duration
+        return self.holder in {None, self._identity} or now - self._seen_at > duration
+
+    def _take(self, spec: dict[str, Any]) -> None:
+        if spec.get("holderIdentity") != self._identity:
+            spec["leaseTransitions"] = spec.get("leaseTransitions", 0) + 1
+            spec["acquireTime"] = _now()
+        spec |= {"holderIdentity": self._identity, "renewTime": _now()}
+        spec["leaseDurationSeconds"] = max(1, math.ceil(self._settings.duration))
+
+    def _new(self) -> dict[str, Any]:
+        spec: dict[str, Any] = {"leaseTransitions": -1}
+        self._take(spec)
+        meta = {"name": self._settings.name, "namespace": self._settings.namespace}
+        return {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": meta, "spec": spec}
+
+
+def _now() -> str:
+    """The moment as a MicroTime."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,179 @@
+"""The loop: take a key, look at everything, decide, act. Level-triggered: it never asks what happened.
+
+Errors, and what becomes of the key:
+
+    Gone                the object is no more: nothing, its end is news that comes by itself
+    Busy, Conflict      again after the wait that the server asks for, or after one that doubles
+    Refused, Invalid    permanent until a person acts: said once, again at the longest wait
+    NoAnswer, others    our fault: said with what there is to say, again after a wait that doubles
+
+Nothing is raised but cancellation, and nothing is retried without a wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Final
+
+from mofa_operator.act.events import EventPoster
+from mofa_operator.act.perform import Performed, perform
+from mofa_operator.api import Api, ApiError, Busy, Conflict, Gone
+from mofa_operator.control.config_maps import ConfigMaps
+from mofa_operator.control.decider import Decider, NoAnswer
+from mofa_operator.control.intake import Intake
+from mofa_operator.control.queue import WorkQueue
+from mofa_operator.control.rounds import Rounds
+from mofa_operator.decide.job import job
+from mofa_operator.decide.profile import profile
+from mofa_operator.decision import Answer, Decision
+from mofa_operator.keys import Key
+from mofa_operator.metrics.declared import Loop
+from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.observe.store import Store
+from mofa_operator.settings import OperatorSettings
+from mofa_operator.snapshot import JobSnapshot, ProfileSnapshot
+
+MISSING_CONFIG: Final = 15.0
+"""When a job whose ConfigMap is missing is looked at again; nothing tells when it appears. [s]"""
+_PATIENCE: Final = 1.0
+"""How long a job waits for a profile that nobody has looked at yet, beyond the settling of its nodes. [s]"""
+
+_log = logging.getLogger(__name__)
+
+
+class Reconciler:
+    """Looks at one object after another; as many hands may `run` as should work at the same time."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        queue: WorkQueue,
+        intake: Intake,
+        api: Api,
+        events: EventPoster,
+        decider: Decider,
+        exporter: Exporter,
+        histories: Rounds,
+        settings: OperatorSettings,
+    ) -> None:
+        """Everything that it works with; `histories` are told of every profile."""
+        self._store = store
+        self._queue = queue
+        self._intake = intake
+        self._api = api
+        self._events = events
+        self._decider = decider
+        self._exporter = exporter
+        self._histories = histories
+        self._settings = settings
+        self._config_maps = ConfigMaps(api)
+        self._patient: set[Key] = set()
+        self._said: dict[Key, str] = {}
+
+    async def run(self) -> None:
+        """One hand: work until the queue is closed."""
+        while (key := await self._queue.take()) is not None:
+            await self.reconcile(key)
+
+    async def reconcile(self, key: Key) -> None:
+        """Look at an object that was taken from the queue, and give it back."""
+        least = 0.0
+        try:
+            await self._look(key)
+        except Gone as error:
+            _log.info("%s: gone meanwhile (%s)", key, error)
+        except (Busy, Conflict) as error:
+            self._wait(key, str(error), least=getattr(error, "retry_after", None) or 0.0)
+            return
+        except ApiError as error:
+            self._wait(key, str(error), least=self._settings.loop.backoff_longest)
+            return
+        except NoAnswer as error:
+            self._wait(key, str(error), least=least)
+            return
+        except asyncio.CancelledError:
+            self._queue.done(key)
+            raise
+        except Exception as error:
+            _log.exception("%s: our fault", key)
+            self._wait(key, f"{type(error).__name__}: {error}", least=least)
+            return
+        self._said.pop(key, None)
+        self._exporter.success(Loop.RECONCILE)
+        self._queue.done(key)
+
+    def _wait(self, key: Key, why: str, *, least: float) -> None:
+        """It comes again; the reason is said when it is a new one."""
+        wait = self._queue.failed(key, least)
+        known, self._said[key] = self._said.get(key), why
+        level = logging.DEBUG if known == why else logging.WARNING
+        _log.log(level, "%s: %s; again in %.3g s", key, why, wait)
+
+    async def _look(self, key: Key) -> None:
+        if self._intake.is_restless(key):
+            return  # it is queued once its nodes have settled
+        started = time.perf_counter()
+        snapshot = await self._snapshot(key)
+        if snapshot is None:
+            self._forget(key)
+            return
+        if isinstance(snapshot, ProfileSnapshot):
+            self._histories.include(key)
+            await self._act(profile(snapshot, self._settings.loop), started)
+        elif not self._waits(snapshot):
+            answer = await self._decider.answer(snapshot.question)
+            current = await self._snapshot(key)  # as it stands now: the answer may have taken a while
+            if isinstance(current, JobSnapshot) and current.question == snapshot.question:
+                await self._act(job(current, answer, self._settings.loop), started, answer)
+            else:
+                self._queue.add(key)
+
+    async def _snapshot(self, key: Key) -> JobSnapshot | ProfileSnapshot | None:
+        names = self._store.config_maps_of(key)
+        config_maps = await self._config_maps.read(key.namespace, names) if names else {}
+        if len(config_maps) < len(names):
+            self._queue.add_after(key, MISSING_CONFIG)
+        return self._store.snapshot(key, time.time(), config_maps)
+
+    def _waits(self, snapshot: JobSnapshot) -> bool:
+        """Whether the job's profile was made so recently that its nodes are not counted yet: then it waits, once.
+
+        Jobs and profiles are applied together; the profile's first status would change every answer a moment later.
+        """
+        if snapshot.profile is None or snapshot.profile.get("status") or snapshot.key in self._patient:
+            self._patient.discard(snapshot.key)
+            return False
+        self._patient.add(snapshot.key)
+        self._queue.add_after(snapshot.key, self._settings.loop.settle + _PATIENCE)
+        return True
+
+    async def _act(self, decision: Decision, started: float, answer: Answer | None = None) -> None:
+        self._exporter.observe_decision(time.perf_counter() - started)
+        if decision.figures is not None:
+            self._exporter.show(decision.figures)
+        performed = await perform(decision, self._api, self._events, dry_run=self._settings.dry_run)
+        for key, body in performed.bodies.items():
+            self._store.wrote(key, body)
+        if performed.writes:
+            _log.info("%s: %s (wrote %s)", decision.key, decision.outcome, ", ".join(performed.writes))
+            if answer is not None:
+                kind = decision.key.kind.kind
+                self._exporter.count_recommendation(kind, answer.outcome, decision.outcome)
+        else:
+            _log.debug("%s: %s", decision.key, decision.outcome)
+        if decision.again is not None:
+            self._queue.add_after(decision.key, decision.again)
+        self._check(performed)
+
+    def _check(self, performed: Performed) -> None:
+        """Writes that were refused for good fail the whole look, after all others were done."""
+        for failure in performed.failures:
+            raise failure
+
+    def _forget(self, key: Key) -> None:
+        self._exporter.forget(key)
+        self._patient.discard(key)
+        self._said.pop(key, None)

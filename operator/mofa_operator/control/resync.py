@@ -1,0 +1,139 @@
+"""Full lists: once before anything is decided, and then every so often against what a watch may have missed.
+
+A list may be older than what the watch has brought meanwhile. So an object that looks different is given a moment to
+come by itself, and is then read alone; what is read then is newer than any list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from mofa_operator.api import Api, ApiError, Gone, Refused
+from mofa_operator.control.intake import Intake
+from mofa_operator.keys import JOBS, NODE, OURS, Key, Kind
+from mofa_operator.metrics.declared import Loop
+from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.observe.store import Store
+
+GRACE: Final = 3.0
+"""How long a watch may lag behind a list. [s]"""
+_SOON: Final = 5.0
+"""When kinds of ours that the cluster does not have yet are looked for again. [s]"""
+
+_log = logging.getLogger(__name__)
+
+
+class Resync:
+    """Lists of every kind that we look at."""
+
+    def __init__(
+        self,
+        *,
+        api: Api,
+        store: Store,
+        intake: Intake,
+        exporter: Exporter,
+        kinds: Sequence[Kind],
+        namespaces: Sequence[str],
+        interval: float,
+    ) -> None:
+        """`kinds` in the order in which they are needed; `namespaces` empty for all; `interval` between lists. [s]"""
+        self._api = api
+        self._store = store
+        self._intake = intake
+        self._exporter = exporter
+        self._kinds = kinds
+        self._namespaces = namespaces
+        self._interval = interval
+        self.absent: set[Kind] = set()
+        """Kinds that the cluster does not have."""
+        self.refused: set[Kind] = set()
+        """Kinds that we may not list."""
+        self.is_filled = False
+        """Whether every kind was listed once."""
+
+    async def fill(self) -> None:
+        """List everything for the first time; raises `ApiError` where the API server cannot be asked."""
+        for kind in self._kinds:
+            async for body in self._listed(kind):
+                self._intake.seen(kind, body, urgent=False)
+        self._intake.settle()
+        self.is_filled = True
+
+    async def run(self) -> None:
+        """List everything again and again."""
+        while True:
+            missing = any(kind in self.absent for kind in OURS)
+            await asyncio.sleep(min(_SOON, self._interval) if missing else self._interval)
+            await self.once()
+
+    async def once(self) -> int:
+        """Compare every kind with what is known; the result is the number of objects that the watch had missed."""
+        missed, complete = 0, True
+        for kind in self._kinds:
+            try:
+                missed += await self._compare(kind)
+            except ApiError as error:
+                complete = False
+                _log.warning("resync of %s: %s; again in %g s", kind.plural, error, self._interval)
+        if missed:
+            self._exporter.count_differences(missed)
+            _log.warning("resync: %d objects had changed without a word from their watch", missed)
+        if complete:
+            self._exporter.success(Loop.RESYNC)
+        self._intake.concern(key for key in self._store.keys(*JOBS) if self._store.config_maps_of(key))
+        return missed
+
+    async def _compare(self, kind: Kind) -> int:
+        unlisted, suspects = set(self._store.keys(kind)), set()
+        async for body in self._listed(kind):
+            key = _key(kind, body)
+            unlisted.discard(key)
+            if self._store.differs(kind, body):
+                suspects.add(key)
+        suspects |= unlisted
+        if not suspects or kind in self.refused:
+            return 0
+        await asyncio.sleep(GRACE)
+        return sum([await self._read(key) for key in suspects])
+
+    async def _read(self, key: Key) -> bool:
+        """Read one object for certain; whether it is otherwise than known."""
+        before = self._store.body(key)
+        body = await self._api.get(key.kind, key.namespace, key.name)
+        if self._store.body(key) != before:
+            return False  # the watch came first
+        if body is None:
+            is_news = before is not None or key.kind == NODE
+            self._intake.gone(key)
+        elif is_news := self._store.differs(key.kind, body):
+            self._intake.seen(key.kind, body)
+        return is_news
+
+    async def _listed(self, kind: Kind) -> AsyncIterator[dict[str, Any]]:
+        places: Iterable[str | None] = self._namespaces if kind.namespaced and self._namespaces else (None,)
+        try:
+            for place in places:
+                async for body in self._api.list(kind, place):
+                    yield body
+        except Gone:
+            self._note(kind, self.absent, "the cluster does not have them")
+        except Refused as error:
+            self._note(kind, self.refused, f"we may not list them ({error})")
+        else:
+            self.absent.discard(kind)
+            self.refused.discard(kind)
+
+    def _note(self, kind: Kind, place: set[Kind], why: str) -> None:
+        if kind not in place:
+            place.add(kind)
+            level = logging.WARNING if kind in OURS or place is self.refused else logging.INFO
+            _log.log(level, "%s.%s are not looked at: %s", kind.plural, kind.group or "v1", why)
+
+
+def _key(kind: Kind, body: Mapping[str, Any]) -> Key:
+    meta = body["metadata"]
+    return Key(kind, meta.get("namespace", ""), meta["name"])

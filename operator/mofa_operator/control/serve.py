@@ -1,0 +1,75 @@
+"""What the operator serves: metrics and the page on one port, health on another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+import orjson
+from aiohttp import web
+
+from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.settings import ServeSettings
+
+Reasons = Callable[[], Sequence[str]]
+"""Why not; nothing = all is well."""
+
+_INDEX = "MoFa Advisor: /metrics here, /healthz and /readyz on the health port\n"
+
+
+class Server:
+    """Two small HTTP servers; use it as `async with`."""
+
+    def __init__(
+        self,
+        settings: ServeSettings,
+        *,
+        exporter: Exporter,
+        sick: Reasons,
+        unready: Reasons,
+        routes: Iterable[web.AbstractRouteDef] = (),
+    ) -> None:
+        """`sick` and `unready` say why a probe fails; `routes` are the page's."""
+        self._settings = settings
+        self._exporter = exporter
+        given = list(routes)
+        metrics, health = web.Application(), web.Application()
+        metrics.add_routes([web.get("/metrics", self._metrics), *given])
+        if not any(isinstance(route, web.RouteDef) and route.path == "/" for route in given):
+            metrics.add_routes([web.get("/", _index)])
+        health.add_routes([web.get("/healthz", _probe(sick)), web.get("/readyz", _probe(unready))])
+        self._runners = [web.AppRunner(app, access_log=None) for app in (metrics, health)]
+
+    async def __aenter__(self) -> Self:
+        """Listen."""
+        ports = (self._settings.metrics_port, self._settings.health_port)
+        for runner, port in zip(self._runners, ports, strict=True):
+            await runner.setup()
+            await web.TCPSite(runner, self._settings.address, port, shutdown_timeout=1.0).start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        for runner in self._runners:
+            await runner.cleanup()
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        body, content_type = await asyncio.to_thread(self._exporter.page)
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+
+async def _index(_: web.Request) -> web.Response:
+    return web.Response(text=_INDEX)
+
+
+def _probe(reasons: Reasons) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def probe(_: web.Request) -> web.Response:
+        found = list(reasons())
+        body = orjson.dumps({"ok": not found, "reasons": found})
+        return web.Response(body=body, status=503 if found else 200, content_type="application/json")
+
+    return probe
