@@ -47,7 +47,7 @@ def tell(number):
     return left
 groups.reverse()
 tell(signal.SIGTERM)
-deadline = time.monotonic() + 15
+deadline = time.monotonic() + 5
 while tell(0) and time.monotonic() < deadline:
     time.sleep(0.1)
 tell(signal.SIGKILL)

@@ -1,0 +1,97 @@
+"""One real cluster for every test in this folder, with our CRDs and the operator's manifests in it.
+
+By default it is the local stack's control plane; `MOFA_CLUSTER=kind` takes a kind cluster instead. All tests here carry
+the mark `cluster` and share one xdist group, so that one worker runs them and one cluster starts.
+"""
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+import pytest
+from mofa_local import LocalStackError, kind
+from mofa_local import binaries as tools
+from mofa_local.control_plane import ControlPlane
+from mofa_local.processes import Processes
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.cluster)
+            item.add_marker(pytest.mark.xdist_group("cluster"))
+
+
+class Binaries:
+    """The local stack's tools; a build shows its progress although pytest keeps what tests print."""
+
+    def __init__(self, config):
+        self._capture = config.pluginmanager.getplugin("capturemanager")
+
+    def path(self, name):
+        found = tools.find(name)
+        if found is not None:
+            return found
+        with self._capture.global_and_fixture_disabled() if self._capture else contextlib.nullcontext():
+            return tools.build(tools.tool(name))
+
+
+class Kind(kind.Kind):
+    """A kind cluster, whose API server is not ours to stop, and whose audit log is not ours to read."""
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        pytest.skip(f"kind: `cluster.{name}` is only there in the local stack's control plane")
+
+
+@pytest.fixture(scope="session")
+def binaries(request):
+    return Binaries(request.config)
+
+
+@pytest.fixture(scope="session")
+def processes(tmp_path_factory):
+    """The children of this session: what a test starts here is stopped at the end, however the session ends."""
+    with Processes(tmp_path_factory.mktemp("processes")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def cluster(binaries, processes, tmp_path_factory):
+    with contextlib.ExitStack() as stack:
+        try:
+            provided = stack.enter_context(_provider(binaries, processes, tmp_path_factory.mktemp("cluster")))
+            provided.install(ROOT / "crds", ROOT / "deploy" / "manifests")
+        except kind.NoKind as missing:
+            pytest.skip(str(missing))
+        except LocalStackError as error:
+            pytest.fail(str(error), pytrace=False)
+        yield provided
+
+
+@pytest.fixture
+def namespace(cluster):
+    """The name of a fresh namespace; the objects in it go afterwards, the empty namespace stays (nothing deletes it)."""
+    name = f"test-{secrets.token_hex(4)}"
+    cluster.kubectl("create", "namespace", name)
+    yield name
+    kinds = cluster.kubectl("api-resources", "--namespaced", "--verbs=list,delete", "-o", "name").split()
+    listed = ",".join(one for one in kinds if not one.startswith("events"))
+    cluster.kubectl("delete", listed, "--all", "--wait=false", "-n", name)
+
+
+def _provider(binaries, processes, folder):
+    asked = os.environ.get("MOFA_CLUSTER", "local")
+    if asked == "local":
+        for name in ("etcd", "kube-apiserver", "kubectl"):
+            binaries.path(name)
+        return ControlPlane(folder, processes)
+    if asked == "kind":
+        return Kind(folder)
+    raise LocalStackError(f"MOFA_CLUSTER={asked}: local or kind would be right")
