@@ -70,7 +70,9 @@ class JobSnapshot:
     profile: Body | None = None
     """The ClusterProfile that a TrainingJob names, as it stands: its verdicts and conditions are shown with the job."""
     running: Running | None = None
-    """What it was seen to do; None = not looked at, or not running."""
+    """What it was seen to do; None = it does not run, or was not looked at."""
+    looked: bool = False
+    """Whether it was looked at since the operator started."""
     now: float
     """The moment, in seconds of the epoch. [s]"""
 

@@ -57,7 +57,7 @@ class Store:
         self._policies: dict[str, dict[str, dict[str, Any]]] = {}
         self._relations = Relations()
         self._histories: dict[str, History | NoHistory] = {}
-        self._running: dict[Key, Running] = {}
+        self._running: dict[Key, Running | None] = {}
 
     def put(self, kind: Kind, body: Mapping[str, Any]) -> frozenset[Key]:
         """Take in an object as it is now; the result is every key whose decision may have changed."""
@@ -111,13 +111,10 @@ class Store:
         return _NONE if before == history else frozenset({key})
 
     def set_running(self, key: Key, running: Running | None) -> frozenset[Key]:
-        """Take in what a job was seen to do; the result is its key where that says anything new."""
-        if key not in self._entries or self._running.get(key) == running:
+        """Take in what a job was seen to do, None where it does not run; the result is its key where that says anything new."""
+        if key not in self._entries or (key in self._running and self._running[key] == running):
             return _NONE
-        if running is None:
-            del self._running[key]
-        else:
-            self._running[key] = running
+        self._running[key] = running
         return frozenset({key})
 
     def keys(self, *kinds: Kind) -> list[Key]:
@@ -179,6 +176,7 @@ class Store:
             owned_by=owner,
             profile=profile,
             running=self._running.get(key),
+            looked=key in self._running,
             now=now,
         )
 
@@ -197,6 +195,7 @@ class Store:
             ),
             owned_by=owners[0].name if owners else None,
             running=self._running.get(key),
+            looked=key in self._running,
             now=now,
         )
 

@@ -1,0 +1,233 @@
+"""A job's snapshot and its answer as a decision: annotations, status, at most one Event, figures.
+
+    stance_of(snapshot)      an answer, a removal, or nothing at all
+    job(snapshot, answer)    the decision; equal to what stands = silent
+    failed(snapshot, why)    the decision where the model itself failed
+
+Deciding twice writes once: whatever was written is what the next decision wants to see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mofa_operator.decide.conditions import Found, conditions, standing
+from mofa_operator.decide.news import news
+from mofa_operator.decide.outputs import computed_at, held, removed, takes
+from mofa_operator.decide.reading import generation_of, items, joined, part, same, text, uid_of
+from mofa_operator.decide.sight import Sight, residual, sight
+from mofa_operator.decide.stance import Stance, is_paused, stance_of
+from mofa_operator.decision import Annotate, Answer, Decision, JobFigures
+from mofa_operator.keys import EXISTING, TRAINING_JOB, Key, kind_of
+from mofa_operator.settings import LoopSettings
+from mofa_operator.snapshot import Body, JobSnapshot
+from mofa_operator.words import Aspect, Reason
+
+_VERDICTS: Final = ("Consistent", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData")
+
+
+def job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -> Decision:
+    """What to do about a job; `answer` is None where none was needed (`needs_answer`)."""
+    stance, key, body = stance_of(snapshot), snapshot.key, snapshot.body
+    if stance in {Stance.DISABLED, Stance.NOT_ASKED}:
+        return _cleared(snapshot, stance)
+    if stance is not Stance.ADVISE or answer is None:
+        return Decision(key=key, uid=uid_of(body), outcome=stance.value)
+    seen = sight(snapshot, answer, settings)
+    computed = computed_at(snapshot, answer.digest)
+    annotate = [held(key, body, answer, computed)]
+    target = _target(snapshot)
+    if target is not None and snapshot.target is not None and takes(snapshot.target):
+        annotate.append(held(target, snapshot.target, answer, computed))
+    status = _status(snapshot, answer, seen, computed) if key.kind == TRAINING_JOB else None
+    if status is not None and same(body.get("status"), status):
+        status = None
+    writes = tuple(one for one in annotate if one is not None)
+    return Decision(
+        key=key,
+        uid=uid_of(body),
+        status=status,
+        annotate=writes,
+        notes=news(snapshot, answer, seen, settings.material) if writes or status is not None else (),
+        figures=_figures(snapshot, answer),
+        outcome=text(answer.status.get("readyReason")),
+        digest=answer.digest,
+        again=seen.again,
+    )
+
+
+def failed(snapshot: JobSnapshot, why: str) -> Decision:
+    """What to do where the model itself failed: what was advised before stands, and Ready says what happened."""
+    key, body = snapshot.key, snapshot.body
+    if key.kind != TRAINING_JOB or stance_of(snapshot) is not Stance.ADVISE:
+        return Decision(key=key, uid=uid_of(body), outcome=Reason.INTERNAL_ERROR.value)
+    stands = part(body, "status")
+    ready = Found(Aspect.READY, "Unknown", Reason.INTERNAL_ERROR, why)
+    others = [
+        standing(body, aspect) or Found(aspect, "Unknown", Reason.INTERNAL_ERROR)
+        for aspect in Aspect
+        if aspect is not Aspect.READY
+    ]
+    told = conditions(stands.get("conditions"), [ready, *others], generation_of(body), snapshot.now)
+    status = {**stands, "readyReason": Reason.INTERNAL_ERROR.value, "conditions": told}
+    return Decision(
+        key=key,
+        uid=uid_of(body),
+        status=None if same(stands, status) else status,
+        outcome=Reason.INTERNAL_ERROR.value,
+    )
+
+
+def _cleared(snapshot: JobSnapshot, stance: Stance) -> Decision:
+    """Nothing of ours may stand: neither on the job nor on its target, and a TrainingJob's status says why."""
+    key, body = snapshot.key, snapshot.body
+    gone: list[Annotate | None] = [removed(key, body)]
+    target = _target(snapshot)
+    if target is not None and snapshot.target is not None and takes(snapshot.target):
+        gone.append(removed(target, snapshot.target))
+    status: dict[str, Any] | None = None
+    if key.kind == TRAINING_JOB:
+        found = [Found(aspect, "Unknown", Reason.DISABLED) for aspect in Aspect]
+        found[0] = Found(Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled")
+        generation = generation_of(body)
+        status = {
+            "readyReason": Reason.DISABLED.value,
+            "conditions": conditions(part(body, "status").get("conditions"), found, generation, snapshot.now),
+        } | ({} if generation is None else {"observedGeneration": generation})
+    return Decision(
+        key=key,
+        uid=uid_of(body),
+        status=None if status is None or same(body.get("status"), status) else status,
+        annotate=tuple(one for one in gone if one is not None),
+        outcome=stance.value,
+    )
+
+
+def _status(snapshot: JobSnapshot, answer: Answer, seen: Sight, computed: str) -> dict[str, Any]:
+    """The whole status of an advised TrainingJob."""
+    generation = generation_of(snapshot.body)
+    status: dict[str, Any] = {
+        **answer.status,
+        "computedTime": computed,
+        "display": {**part(answer.status, "display"), "observed": seen.column},
+        "conditions": conditions(
+            part(snapshot.body, "status").get("conditions"),
+            [*_found(snapshot, answer), *seen.found],
+            generation,
+            snapshot.now,
+        ),
+    }
+    if "inputs" in answer.status:
+        status["inputs"] = _judged(answer.status["inputs"], snapshot.profile)
+    if seen.observed:
+        status["observed"] = dict(seen.observed)
+    if generation is not None:
+        status["observedGeneration"] = generation
+    return status
+
+
+def _judged(inputs: Mapping[str, Any], profile: Body | None) -> dict[str, Any]:
+    """The rates that were used, each with what the history says of its assumption."""
+    known = {
+        one.get("name"): one.get("verdict")
+        for one in items(part(profile, "status").get("failures"))
+        if one.get("verdict") in _VERDICTS
+    }
+    rates = [
+        {**rate, "verdict": known[rate["name"]]} if rate["name"] in known else rate
+        for rate in inputs["failure"]
+    ]
+    return {**inputs, "failure": rates}
+
+
+def _found(snapshot: JobSnapshot, answer: Answer) -> list[Found]:
+    """What an answer says of the first four aspects."""
+    reason = Reason(text(answer.status.get("readyReason")))
+    advised = reason in {Reason.RECOMMENDED, Reason.LOW_CONFIDENCE, Reason.PRIOR_DOMINATED}
+    why = joined([answer.explanation, *_doubts(answer, reason), _target_caveat(snapshot)])
+    if advised:
+        sure = reason is Reason.RECOMMENDED
+        confidence = Found(
+            Aspect.CONFIDENCE_SUFFICIENT,
+            "True" if sure else "False",
+            Reason.SUFFICIENT if sure else reason,
+            joined(_doubts(answer, reason)) or joined(answer.caveats),
+        )
+    else:
+        confidence = Found(Aspect.CONFIDENCE_SUFFICIENT, "Unknown", reason, "there is no advice")
+    valid = {
+        Reason.INVALID_INPUT: Found(Aspect.MODEL_VALID, "False", reason, answer.explanation),
+        Reason.PROFILE_MISSING: Found(Aspect.MODEL_VALID, "Unknown", reason, answer.explanation),
+    }.get(reason, Found(Aspect.MODEL_VALID, "True", Reason.UNDERSTOOD, ""))
+    return [
+        Found(Aspect.READY, "True" if advised else "False", reason, why),
+        valid,
+        _history(snapshot.profile),
+        confidence,
+    ]
+
+
+def _doubts(answer: Answer, reason: Reason) -> list[str]:
+    """Why an advice is worth less than it could be."""
+    if reason is Reason.LOW_CONFIDENCE:
+        return list(answer.caveats)
+    if reason is Reason.PRIOR_DOMINATED:
+        return ["failure rates are mostly assumption: little was counted yet"]
+    return []
+
+
+def _history(profile: Body | None) -> Found:
+    """The profile's own condition: advice rests on the profile as it stands."""
+    aspect = Aspect.HISTORY_COMPLETE
+    if profile is None:
+        return Found(aspect, "Unknown", Reason.PROFILE_MISSING, "the ClusterProfile does not exist")
+    unread = Found(
+        aspect, "Unknown", Reason.HISTORY_UNAVAILABLE, "the ClusterProfile's history was not read yet"
+    )
+    return standing(profile, aspect) or unread
+
+
+def _target(snapshot: JobSnapshot) -> Key | None:
+    """The object that targetRef names, where it is of a kind that can be annotated."""
+    ref = part(snapshot.body, "spec", "targetRef") if snapshot.key.kind == TRAINING_JOB else {}
+    kind, name = kind_of(text(ref.get("apiVersion")), text(ref.get("kind"))), text(ref.get("name"))
+    return Key(kind, snapshot.key.namespace, name) if kind is not None and kind in EXISTING and name else None
+
+
+def _target_caveat(snapshot: JobSnapshot) -> str:
+    """Why the object that targetRef names is not annotated; empty where it is, or where there is none."""
+    ref = part(snapshot.body, "spec", "targetRef")
+    if not ref:
+        return ""
+    name = f"{text(ref.get('kind'))} {text(ref.get('name'))}"
+    if _target(snapshot) is None:
+        return f"targetRef: {name} is of no kind that can be annotated"
+    if snapshot.owned_by is not None:
+        return f"targetRef: TrainingJob {snapshot.owned_by} writes to {name} already"
+    if snapshot.target is None:
+        return f"targetRef: there is no {name} here"
+    return f"targetRef: {name} is paused" if is_paused(snapshot.target) else ""
+
+
+def _figures(snapshot: JobSnapshot, answer: Answer) -> JobFigures:
+    """What is exported."""
+    return JobFigures(
+        key=snapshot.key,
+        profile=answer.profile,
+        predicted=answer.figures,
+        strategy=answer.strategy,
+        checkpoint_interval=answer.checkpoint_interval,
+        objective_ettr=_share(part(snapshot.body, "spec", "slo").get("ettr")),
+        running=snapshot.running,
+        residual=residual(snapshot.running, answer),
+    )
+
+
+def _share(written: Any) -> float | None:
+    """An objective as a number; None where there is none."""
+    try:
+        share = float(text(written))
+    except ValueError:
+        return None
+    return share if 0 < share <= 1 else None

@@ -1,0 +1,89 @@
+"""What is worth an Event about a job: the first advice, one that differs from the last in what matters, none at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mofa_model.annotations import INVALID, PREFIX
+from mofa_operator.decide.conditions import standing
+from mofa_operator.decide.reading import annotations_of, moved, part, sentence, text
+from mofa_operator.decide.sight import Sight
+from mofa_operator.decision import Answer, Note
+from mofa_operator.keys import TRAINING_JOB
+from mofa_operator.snapshot import JobSnapshot
+from mofa_operator.words import Aspect, Happened, Reason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Told:
+    """What was advised before."""
+
+    digest: str
+    strategy: str
+    interval: float | None
+
+
+def news(snapshot: JobSnapshot, answer: Answer, seen: Sight, material: float) -> tuple[Note, ...]:
+    """The Event of a decision, if any; `material` is the least relative change of an interval that counts. [1]"""
+    before = _told(snapshot)
+    if before.digest == answer.digest:
+        return _drift(snapshot, seen)
+    if answer.outcome == INVALID:
+        return (Note(reason=Happened.INVALID_INPUT, message=sentence(answer.explanation), warning=True),)
+    if not answer.strategy:
+        note = Note(reason=Happened.NO_FEASIBLE_LAYOUT, message=sentence(answer.explanation), warning=True)
+        return (note,)
+    if not before.strategy:
+        return (Note(reason=Happened.RECOMMENDED, message=sentence(answer.explanation)),)
+    change = _change(before, answer, material)
+    if not change:
+        return ()
+    return (
+        Note(reason=Happened.RECOMMENDATION_CHANGED, message=sentence(f"{change}; {answer.explanation}")),
+    )
+
+
+def _told(snapshot: JobSnapshot) -> _Told:
+    """What was advised before: as the status says of a TrainingJob, as its annotations say of an existing job."""
+    if snapshot.key.kind == TRAINING_JOB:
+        status = part(snapshot.body, "status")
+        advised = part(status, "recommendation")
+        return _Told(
+            digest=text(status.get("inputsHash")),
+            strategy=text(part(advised, "strategy").get("text")),
+            interval=_number(advised.get("checkpointIntervalSeconds")),
+        )
+    stands = annotations_of(snapshot.body)
+    return _Told(
+        digest=stands.get(PREFIX + "inputs-hash", ""),
+        strategy=stands.get(PREFIX + "strategy", ""),
+        interval=_number(stands.get(PREFIX + "checkpoint-interval-seconds")),
+    )
+
+
+def _change(before: _Told, answer: Answer, material: float) -> str:
+    """What differs, from what to what; empty where nothing does that matters."""
+    after = answer.annotations.get(PREFIX + "strategy", "")
+    interval = _number(answer.annotations.get(PREFIX + "checkpoint-interval-seconds"))
+    words = []
+    if before.strategy != after:
+        words.append(f"strategy from {before.strategy} to {after}")
+    if moved(before.interval, interval, material):
+        words.append(f"checkpoint interval from {before.interval or 0:.0f} s to {interval or 0:.0f} s")
+    return ", ".join(words)
+
+
+def _drift(snapshot: JobSnapshot, seen: Sight) -> tuple[Note, ...]:
+    """A job that begins to differ from its prediction."""
+    accurate = seen.found[1]
+    before = standing(snapshot.body, Aspect.PREDICTION_ACCURATE)
+    if accurate.reason != Reason.DRIFTING or (before is not None and before.reason == Reason.DRIFTING):
+        return ()
+    return (Note(reason=Happened.PREDICTION_DRIFT, message=sentence(accurate.message), warning=True),)
+
+
+def _number(value: object) -> float | None:
+    """A number, or a text that is one."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return float(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else None

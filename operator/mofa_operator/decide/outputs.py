@@ -1,0 +1,43 @@
+"""Annotations to write: what should stand, what should go, and nothing while the inputs hash is equal."""
+
+from __future__ import annotations
+
+from mofa_model.annotations import PREFIX, removal
+from mofa_operator.decide.reading import annotations_of, is_going, moment, part, seconds, text, uid_of
+from mofa_operator.decide.stance import is_paused
+from mofa_operator.decision import Annotate, Answer
+from mofa_operator.keys import Key
+from mofa_operator.snapshot import Body, JobSnapshot
+
+HASH, COMPUTED = PREFIX + "inputs-hash", PREFIX + "computed-at"
+
+
+def computed_at(snapshot: JobSnapshot, digest: str) -> str:
+    """When an answer was computed: as it was said before while the hash is equal, in the status or on the job, else now."""
+    status, stands = part(snapshot.body, "status"), annotations_of(snapshot.body)
+    if status.get("inputsHash") == digest and seconds(status.get("computedTime")) is not None:
+        return text(status["computedTime"])
+    if stands.get(HASH) == digest and seconds(stands.get(COMPUTED)) is not None:
+        return stands[COMPUTED]
+    return moment(snapshot.now)
+
+
+def held(key: Key, body: Body, answer: Answer, computed: str) -> Annotate | None:
+    """What to write so that an answer stands on an object; None where it does, whole and with the same hash."""
+    stands = annotations_of(body)
+    hold = {**answer.annotations, COMPUTED: computed}
+    if stands.get(HASH) == answer.digest and hold.keys() <= stands.keys():
+        return None
+    stale = tuple(name for name in removal(stands) if name not in hold)
+    return Annotate(key=key, uid=uid_of(body), hold=hold, drop=stale)
+
+
+def removed(key: Key, body: Body) -> Annotate | None:
+    """What to write so that nothing of ours stands on an object; None where nothing does."""
+    gone = tuple(removal(annotations_of(body)))
+    return Annotate(key=key, uid=uid_of(body), hold={}, drop=gone) if gone else None
+
+
+def takes(body: Body) -> bool:
+    """Whether a target may be written to: not while it is being deleted, nor while it is paused."""
+    return not is_going(body) and not is_paused(body)

@@ -1,0 +1,185 @@
+"""What a running job was seen to do, as it is shown in its status: three digits, seldom written, and only when it matters.
+
+What stands is written anew when a figure moved by `material` or more and `quiet` seconds have passed since the last time;
+that time stands beside the figures, so that a restart forgets nothing. Conditions speak of what is written, and so they
+do not flicker either.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mofa_model.manifest.advised import quantity
+from mofa_operator.decide.conditions import Found, standing
+from mofa_operator.decide.reading import digits, moment, moved, part, seconds
+from mofa_operator.decision import Answer
+from mofa_operator.settings import LoopSettings
+from mofa_operator.snapshot import JobSnapshot, Running
+from mofa_operator.words import Aspect, Reason
+
+_FIGURES: Final = (
+    "tokensPerSecond",
+    "stepMilliseconds",
+    "checkpointIntervalSeconds",
+    "ettr",
+    "residual",
+    "interruptions",
+)
+"""Figures whose change matters; a step that advances is no news."""
+_WORD: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?")
+_TOKENS: Final = "tokens_per_second"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sight:
+    """What is shown of a running job."""
+
+    observed: Mapping[str, Any]
+    """`status.observed`; empty where nothing was ever seen."""
+    found: tuple[Found, Found]
+    """Whether it can be seen, and whether that is what was predicted."""
+    again: float | None = None
+    """A change waits for its time to be written; look again after this. [s]"""
+
+    @property
+    def column(self) -> str:
+        """The column OBSERVED."""
+        tokens = self.observed.get("tokensPerSecond")
+        return quantity(float(tokens)) if isinstance(tokens, int) else ""
+
+
+def sight(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> Sight:
+    """What to show, given what stands."""
+    stands = part(snapshot.body, "status", "observed")
+    if not snapshot.looked or snapshot.running is None:
+        return Sight(observed=stands, found=_unseen(snapshot))
+    fresh = _written(snapshot.running, residual(snapshot.running, answer), snapshot.now)
+    wait = _wait(stands, fresh, snapshot.now, settings)
+    shown = fresh if wait == 0 else stands
+    return Sight(
+        observed=shown,
+        found=_found(shown, snapshot, answer, settings.material),
+        again=wait or None,
+    )
+
+
+def residual(running: Running | None, answer: Answer) -> float | None:
+    """Observed over predicted throughput, minus one. [1]"""
+    seen = None if running is None else _number(running.tokens_per_second)
+    target = answer.figures.get(_TOKENS, (0.0, 0.0, 0.0))[1]
+    return None if seen is None or target <= 0 else seen / target - 1
+
+
+def _wait(
+    stands: Mapping[str, Any], fresh: Mapping[str, Any], now: float, settings: LoopSettings
+) -> float | None:
+    """How long a new reading has to wait; None where it says nothing new. [s]"""
+    if not stands:
+        return 0.0
+    if not any(_differs(stands.get(name), fresh.get(name), settings.material) for name in _FIGURES):
+        return None
+    since = seconds(stands.get("time"))
+    return 0.0 if since is None else max(0.0, min(settings.quiet, since + settings.quiet - now))
+
+
+def _differs(before: Any, after: Any, least: float) -> bool:
+    old, new = _number(before), _number(after)
+    return moved(old, new, least)
+
+
+def _unseen(snapshot: JobSnapshot) -> tuple[Found, Found]:
+    """Nothing was seen: because it does not run, or because nobody looked yet, and then what stands, stands."""
+    aspects = (Aspect.OBSERVATION_AVAILABLE, Aspect.PREDICTION_ACCURATE)
+    message = "it does not run" if snapshot.looked else "it was not looked at yet"
+    fresh = tuple(Found(aspect, "Unknown", Reason.NOT_RUNNING, message) for aspect in aspects)
+    if snapshot.looked:
+        return fresh[0], fresh[1]
+    stand = [standing(snapshot.body, aspect) for aspect in aspects]
+    return stand[0] or fresh[0], stand[1] or fresh[1]
+
+
+def _found(
+    shown: Mapping[str, Any], snapshot: JobSnapshot, answer: Answer, least: float
+) -> tuple[Found, Found]:
+    """Whether it can be seen, and whether that is what was predicted."""
+    seen, source = _number(shown.get("tokensPerSecond")), shown.get("source", "")
+    band = answer.figures.get(_TOKENS)
+    if seen is None:
+        silent = f"it runs, but {source or 'its source'} shows no tokens per second"
+        return (
+            Found(Aspect.OBSERVATION_AVAILABLE, "False", Reason.NO_OBSERVATION, silent),
+            Found(Aspect.PREDICTION_ACCURATE, "Unknown", Reason.NO_OBSERVATION, silent),
+        )
+    visible = Found(Aspect.OBSERVATION_AVAILABLE, "True", Reason.OBSERVED, f"{source} shows its throughput")
+    if band is None:
+        return visible, Found(
+            Aspect.PREDICTION_ACCURATE, "Unknown", Reason.OBSERVED, "there is no prediction"
+        )
+    low, target, high = band
+    message = (
+        f"{quantity(seen)} tokens/s are seen, {quantity(target)} predicted "
+        f"({quantity(low)} to {quantity(high)})"
+    )
+    if low <= seen <= high:
+        return visible, Found(Aspect.PREDICTION_ACCURATE, "True", Reason.WITHIN_BAND, message)
+    far = not low * (1 - least) <= seen <= high * (1 + least)
+    stands = standing(snapshot.body, Aspect.PREDICTION_ACCURATE)
+    if far or (stands is not None and stands.reason == Reason.DRIFTING):
+        return visible, Found(Aspect.PREDICTION_ACCURATE, "False", Reason.DRIFTING, message)
+    return visible, Found(Aspect.PREDICTION_ACCURATE, "True", Reason.WITHIN_BAND, message)
+
+
+def _written(running: Running, off: float | None, now: float) -> dict[str, Any]:
+    """A reading as `status.observed`."""
+    tokens, step_time = _number(running.tokens_per_second), _number(running.step_seconds)
+    interval, ettr, since = (
+        _number(running.checkpoint_interval),
+        _number(running.ettr),
+        _number(running.since),
+    )
+    counts = {key: count for key, count in running.interruptions.items() if count > 0}
+    told: dict[str, Any] = {
+        "source": running.source if _WORD.fullmatch(running.source) else None,
+        "tokensPerSecond": None if tokens is None else digits(tokens),
+        "stepMilliseconds": None if step_time is None else digits(1000 * step_time),
+        "step": running.step if running.step is not None and running.step >= 0 else None,
+        "checkpointIntervalSeconds": None if interval is None else round(interval),
+        "ettr": None if ettr is None else f"{min(ettr, 1.0):.3f}",
+        "residual": None if off is None else f"{off:.3f}",
+        "interruptions": sum(running.interruptions.values()),
+        "interruptionsBy": [
+            {"name": name, "cause": cause.capitalize(), "count": count}
+            for (name, cause), count in sorted(counts.items())
+        ][:12],
+        "lost": [
+            {"cause": _camel(cause), "seconds": round(lost)}
+            for cause, lost in sorted(running.lost.items())
+            if _number(lost) and _camel(cause)
+        ][:8],
+        "since": None if since is None else moment(since),
+        "time": moment(now),
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _number(value: Any) -> float | None:
+    """A number that can be shown; None where there is none, or where it is no number."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) and abs(number) < 1e15 else None
+
+
+def _camel(word: str) -> str:
+    """A word as reasons are written.
+
+    >>> _camel("lost_steps")
+    'LostSteps'
+    """
+    found = "".join(piece.capitalize() for piece in re.findall(r"[A-Za-z0-9]+", word, re.ASCII))
+    return found[:64] if found[:1].isalpha() else ""

@@ -1,0 +1,82 @@
+"""What a job wants of us, before any advice is computed: an answer, the removal of what we wrote, or to be left alone."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from mofa_model.annotations import PREFIX
+from mofa_model.errors import InputError
+from mofa_model.manifest import jobs
+from mofa_model.manifest.documents import Item
+from mofa_model.manifest.parsing import advisor_policy
+from mofa_operator.decide.reading import annotations_of, is_going, part
+from mofa_operator.keys import TRAINING_JOB
+from mofa_operator.snapshot import Body, JobSnapshot
+from mofa_operator.words import Reason
+
+_PAUSED = PREFIX + "paused"
+
+
+class Stance(Enum):
+    """What a job wants of us."""
+
+    ADVISE = ""
+    """An answer."""
+    DISABLED = Reason.DISABLED.value
+    """Its mode is Disabled: nothing of ours may stand on it."""
+    NOT_ASKED = "NotAsked"
+    """Nobody opted it in: nothing of ours may stand on it."""
+    PAUSED = Reason.PAUSED.value
+    """What stands, stands."""
+    OWNED = "Owned"
+    """A TrainingJob names it, and writes there."""
+    GOING = "Going"
+    """It is being deleted."""
+    UNREAD = "Unread"
+    """A policy that might opt it in cannot be read; what stands, stands."""
+
+
+def stance_of(snapshot: JobSnapshot) -> Stance:
+    """What a job wants of us."""
+    body = snapshot.body
+    ours = snapshot.key.kind == TRAINING_JOB
+    if is_going(body):
+        return Stance.GOING
+    if snapshot.owned_by is not None and not ours:
+        return Stance.OWNED
+    if is_paused(body):
+        return Stance.PAUSED
+    return _training_job(body) if ours else _existing(snapshot)
+
+
+def needs_answer(snapshot: JobSnapshot) -> bool:
+    """Whether the question of a job has to be answered at all; for the others `decide.job` takes None."""
+    return stance_of(snapshot) is Stance.ADVISE
+
+
+def is_paused(body: Body) -> bool:
+    """Whether an object is to stay as it is."""
+    return annotations_of(body).get(_PAUSED, "").lower() == "true"
+
+
+def _training_job(body: Body) -> Stance:
+    return Stance.DISABLED if part(body, "spec").get("mode") == "Disabled" else Stance.ADVISE
+
+
+def _existing(snapshot: JobSnapshot) -> Stance:
+    """As `mofa annotate` sees it: its own annotations, then the policy of its namespace."""
+    item = Item(snapshot.question.job, None)
+    own = any(PREFIX + key in item.annotations for key in ("mode", "model", "config-ref"))
+    try:
+        policies = [advisor_policy(policy) for policy in snapshot.question.policies]
+    except InputError:
+        policies = []
+        if not own:
+            return Stance.UNREAD
+    try:
+        mode = jobs.mode_of(item, jobs.Surroundings(profiles={}, policies=policies))
+    except InputError:
+        return Stance.ADVISE  # the answer says what is wrong with it
+    if mode is None:
+        return Stance.NOT_ASKED
+    return Stance.DISABLED if mode == "Disabled" else Stance.ADVISE
