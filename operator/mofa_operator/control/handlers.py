@@ -118,9 +118,3 @@ class Watches:
             proxy=access.proxy,
         )
         return kopf.AiohttpSession(server=access.server, aiohttp_session=session)
-
-
-def quiet(record: logging.LogRecord) -> bool:
-    """A filter for kopf's loggers: kinds that a cluster lacks are no news, and our own log says when watches end."""
-    message = record.getMessage()
-    return not message.startswith(("Unresolved resources cannot be served", "Multidimensional multitasker has failed"))

@@ -25,8 +25,9 @@ from mofa_operator.control.decider import Decider, NoAnswer
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.rounds import Rounds
-from mofa_operator.decide.job import job
+from mofa_operator.decide.job import failed, job
 from mofa_operator.decide.profile import profile
+from mofa_operator.decide.stance import needs_answer
 from mofa_operator.decision import Answer, Decision
 from mofa_operator.keys import Key
 from mofa_operator.metrics.declared import Loop
@@ -124,12 +125,22 @@ class Reconciler:
             self._histories.include(key)
             await self._act(profile(snapshot, self._settings.loop), started)
         elif not self._waits(snapshot):
-            answer = await self._decider.answer(snapshot.question)
+            answer = await self._answer(snapshot)
             current = await self._snapshot(key)  # as it stands now: the answer may have taken a while
             if isinstance(current, JobSnapshot) and current.question == snapshot.question:
                 await self._act(job(current, answer, self._settings.loop), started, answer)
             else:
                 self._queue.add(key)
+
+    async def _answer(self, snapshot: JobSnapshot) -> Answer | None:
+        """The model's answer, where one is needed; where it fails, the job says so, and the look fails."""
+        if not needs_answer(snapshot):
+            return None
+        try:
+            return await self._decider.answer(snapshot.question)
+        except NoAnswer as error:
+            await self._act(failed(snapshot, str(error)), time.perf_counter())
+            raise
 
     async def _snapshot(self, key: Key) -> JobSnapshot | ProfileSnapshot | None:
         names = self._store.config_maps_of(key)

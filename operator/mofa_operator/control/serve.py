@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 import orjson
 from aiohttp import web
@@ -13,8 +13,8 @@ from aiohttp import web
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.settings import ServeSettings
 
-Reasons = Callable[[], Sequence[str]]
-"""Why not; nothing = all is well."""
+Asked: TypeAlias = Callable[[], tuple[bool, Sequence[str]]]
+"""Whether all is well, and what there is to say."""
 
 _INDEX = "MoFa Advisor: /metrics here, /healthz and /readyz on the health port\n"
 
@@ -27,11 +27,11 @@ class Server:
         settings: ServeSettings,
         *,
         exporter: Exporter,
-        sick: Reasons,
-        unready: Reasons,
+        live: Asked,
+        ready: Asked,
         routes: Iterable[web.AbstractRouteDef] = (),
     ) -> None:
-        """`sick` and `unready` say why a probe fails; `routes` are the page's."""
+        """`live` and `ready` answer the probes; `routes` are the page's."""
         self._settings = settings
         self._exporter = exporter
         given = list(routes)
@@ -39,7 +39,7 @@ class Server:
         metrics.add_routes([web.get("/metrics", self._metrics), *given])
         if not any(isinstance(route, web.RouteDef) and route.path == "/" for route in given):
             metrics.add_routes([web.get("/", _index)])
-        health.add_routes([web.get("/healthz", _probe(sick)), web.get("/readyz", _probe(unready))])
+        health.add_routes([web.get("/healthz", _probe(live)), web.get("/readyz", _probe(ready))])
         self._runners = [web.AppRunner(app, access_log=None) for app in (metrics, health)]
 
     async def __aenter__(self) -> Self:
@@ -66,10 +66,10 @@ async def _index(_: web.Request) -> web.Response:
     return web.Response(text=_INDEX)
 
 
-def _probe(reasons: Reasons) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _probe(asked: Asked) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def probe(_: web.Request) -> web.Response:
-        found = list(reasons())
-        body = orjson.dumps({"ok": not found, "reasons": found})
-        return web.Response(body=body, status=503 if found else 200, content_type="application/json")
+        well, says = asked()
+        body = orjson.dumps({"ok": well, "reasons": list(says)})
+        return web.Response(body=body, status=200 if well else 503, content_type="application/json")
 
     return probe

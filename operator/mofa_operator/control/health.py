@@ -1,0 +1,72 @@
+"""Probes that ask for progress: a loop that answers but does nothing any more is sick; one with nothing to do is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from mofa_operator.control.decider import Decider
+from mofa_operator.control.queue import WorkQueue
+from mofa_operator.control.resync import Resync
+from mofa_operator.control.rounds import Rounds
+from mofa_operator.keys import OURS
+from mofa_operator.settings import OperatorSettings
+
+ROUNDS_LATE: Final = 3.0
+"""Intervals that a look at history may take. [1]"""
+
+
+class Health:
+    """What the probes are told."""
+
+    def __init__(
+        self,
+        *,
+        queue: WorkQueue,
+        histories: Rounds,
+        resync: Resync,
+        decider: Decider,
+        settings: OperatorSettings,
+    ) -> None:
+        """Everything that can get stuck."""
+        self._queue = queue
+        self._histories = histories
+        self._resync = resync
+        self._decider = decider
+        self._stall = settings.loop.stall
+        self._late = max(settings.loop.stall, ROUNDS_LATE * settings.prometheus.interval)
+        self.standby: str | None = None
+        """Why this operator waits; None = it leads, or there is no election."""
+
+    def live(self) -> tuple[bool, list[str]]:
+        """Whether work advances, and what does not."""
+        found = list(self._stuck())
+        return not found, found
+
+    def ready(self) -> tuple[bool, list[str]]:
+        """Whether a job that is applied now would be advised now; who stands by is ready to take over."""
+        if self.standby is not None:
+            return True, [self.standby]
+        found = list(self._missing())
+        return not found, found
+
+    def _stuck(self) -> Iterator[str]:
+        key, age = self._queue.longest_in_work
+        if age > self._stall:
+            yield f"{key} has been in work for {age:.0f} s"
+        waits = self._queue.oldest_age
+        if waits > self._stall and self._queue.idle_for > self._stall:
+            yield f"objects wait for {waits:.0f} s while nothing is finished"
+        if self._histories.behind > self._late:
+            yield f"a look at the history of a profile takes {self._histories.behind:.0f} s"
+
+    def _missing(self) -> Iterator[str]:
+        if not self._resync.is_filled:
+            yield "the first lists are not complete"
+        for kind in OURS:
+            if kind in self._resync.absent:
+                yield f"the CustomResourceDefinition {kind.plural}.{kind.group} is not installed"
+            if kind in self._resync.refused:
+                yield f"{kind.plural}.{kind.group} may not be listed by this account"
+        if not self._decider.is_warm:
+            yield "the process that computes advice is not ready"

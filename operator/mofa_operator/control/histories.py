@@ -1,0 +1,64 @@
+"""What history says of one profile, put into the store; the profile is queued where that is news."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from mofa_operator.control.intake import Intake
+from mofa_operator.keys import Key
+from mofa_operator.metrics.declared import Loop
+from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.observe.store import Store
+from mofa_operator.snapshot import Body, History, NoHistory
+from mofa_operator.words import Reason
+
+Asked: TypeAlias = Callable[[Body, tuple[str, ...], float], Awaitable[History | NoHistory]]
+"""The history of a profile with its nodes at a moment; `observe.history` with a Prometheus in its hand."""
+
+_log = logging.getLogger(__name__)
+
+
+class Histories:
+    """Looks at the history of profiles; `look` is what `Rounds` calls."""
+
+    def __init__(
+        self, *, store: Store, intake: Intake, exporter: Exporter, ask: Asked | None, flavour: str
+    ) -> None:
+        """`ask` is None where no Prometheus is configured."""
+        self._store = store
+        self._intake = intake
+        self._exporter = exporter
+        self._ask = ask
+        self._flavour = flavour
+        self._said: dict[Key, str] = {}
+
+    async def look(self, key: Key) -> bool:
+        """Ask once; whether the profile is still there."""
+        body = self._store.body(key)
+        if body is None:
+            self._said.pop(key, None)
+            return False
+        found = await self._asked(body, self._store.nodes(key.name).names)
+        self._intake.concern(self._store.set_history(key.name, found))
+        if self._ask is not None:
+            outcome = found.reason if isinstance(found, NoHistory) else "Answered"
+            self._exporter.count_history(self._flavour, outcome)
+        if isinstance(found, History):
+            self._exporter.success(Loop.HISTORY)
+            self._said.pop(key, None)
+        elif self._said.get(key) != found.message:
+            self._said[key] = found.message
+            _log.warning("%s: %s: %s", key, found.reason, found.message)
+        return True
+
+    async def _asked(self, body: Body, nodes: tuple[str, ...]) -> History | NoHistory:
+        if self._ask is None:
+            return NoHistory(reason=Reason.NOT_CONFIGURED, message="no Prometheus is configured")
+        try:
+            return await self._ask(body, nodes, time.time())
+        except Exception as error:
+            _log.exception("the history could not be read")
+            return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=f"{type(error).__name__}: {error}")

@@ -1,0 +1,48 @@
+"""Logs on standard error: text for people, JSON for machines."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from typing import Final
+
+import orjson
+
+_UNRESOLVED: Final = "Unresolved resources cannot be served"
+"""What kopf says, each time, of kinds that the cluster lacks; `resync` says it once."""
+
+
+class Json(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Time, level, logger, message, and the traceback where there is one."""
+        line: dict[str, str] = {
+            "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{record.msecs:03.0f}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return orjson.dumps(line).decode()
+
+
+def set_up(form: str, *, verbose: bool) -> None:
+    """Log to standard error, `form` being text or json; `verbose` logs every decision."""
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%Y-%m-%dT%H:%M:%S")
+    handler.setFormatter(Json() if form == "json" else text)
+    handler.addFilter(_matters)
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger("mofa_operator").setLevel(logging.DEBUG if verbose else logging.INFO)
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+
+
+def _matters(record: logging.LogRecord) -> bool:
+    if not record.name.startswith("kopf"):
+        return True
+    if record.exc_info is not None:  # `Watches` says in one line that kopf has ended, and why
+        record.exc_info = record.exc_text = None
+    return not record.getMessage().startswith(_UNRESOLVED)

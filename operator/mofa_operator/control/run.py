@@ -1,0 +1,233 @@
+"""The operator from start to end: in which order its parts begin, and in which they stop.
+
+    servers ▶ Lease ▶ first lists ▶ profiles ▶ hands, watches, history, resync ▶ …
+    signal ▶ nothing new is taken ▶ what is in work is finished ▶ Events ▶ Lease ▶ end
+
+Nothing is decided before everything was listed once: what is missing from memory must be missing from the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, Final
+
+from mofa_model.errors import SourceUnreachable
+from mofa_operator.act.events import EventPoster
+from mofa_operator.api import Api, ApiError
+from mofa_operator.control.decider import Decider, NoAnswer
+from mofa_operator.control.handlers import Watches
+from mofa_operator.control.health import Health
+from mofa_operator.control.histories import Histories
+from mofa_operator.control.intake import Intake
+from mofa_operator.control.kinds import watched
+from mofa_operator.control.lease import Lease
+from mofa_operator.control.queue import WorkQueue
+from mofa_operator.control.reconcile import Reconciler
+from mofa_operator.control.resync import Resync
+from mofa_operator.control.rounds import Rounds
+from mofa_operator.control.serve import Server
+from mofa_operator.credentials import Credentials
+from mofa_operator.keys import CLUSTER_PROFILE
+from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.observe.history import history
+from mofa_operator.observe.prometheus import Prometheus
+from mofa_operator.observe.questions import question_bytes
+from mofa_operator.observe.store import Store
+from mofa_operator.settings import OperatorSettings
+
+PATIENCE: Final = 30.0
+"""How long the API server may be silent at the start. [s]"""
+GRACE: Final = 10.0
+"""How long what is in work may take after a signal. [s]"""
+
+_log = logging.getLogger(__name__)
+
+
+def operate(settings: OperatorSettings) -> int:
+    """Run until a signal comes; the result is the exit code."""
+    return asyncio.run(_operate(settings))
+
+
+async def _operate(settings: OperatorSettings) -> int:
+    credentials = Credentials.from_environment()
+    async with contextlib.AsyncExitStack() as stack:
+        api = await stack.enter_async_context(Api(credentials, settings.api))
+        operator = Operator(settings, api, credentials, await _prometheus(stack, settings))
+        stack.push_async_callback(operator.decider.stop)
+        await stack.enter_async_context(operator.server)
+        return await operator.run()
+
+
+async def _prometheus(stack: contextlib.AsyncExitStack, settings: OperatorSettings) -> Prometheus | None:
+    if settings.prometheus.url is None:
+        return None
+    return await stack.enter_async_context(Prometheus(settings.prometheus))
+
+
+class Operator:
+    """All parts, put together."""
+
+    def __init__(
+        self, settings: OperatorSettings, api: Api, credentials: Credentials, prometheus: Prometheus | None
+    ) -> None:
+        """Nothing runs yet."""
+        self._settings = settings
+        self._api = api
+        self._credentials = credentials
+        self._stopping = asyncio.Event()
+        self._store = Store()
+        self._queue = WorkQueue(backoff=settings.loop.backoff, longest=settings.loop.backoff_longest)
+        self._exporter = Exporter(most_jobs=settings.serve.most_jobs)
+        self._exporter.queue(lambda: (len(self._queue), self._queue.oldest_age))
+        self._intake = Intake(self._store, self._queue, settings.loop)
+        self._events = EventPoster(api)
+        self.decider = Decider(workers=settings.loop.workers, bytes_of=question_bytes)
+        histories = Histories(
+            store=self._store,
+            intake=self._intake,
+            exporter=self._exporter,
+            ask=None if prometheus is None else partial(history, prometheus),
+            flavour=settings.prometheus.flavour,
+        )
+        self._rounds = Rounds(histories.look, settings.prometheus.interval)
+        kinds = watched(settings.kinds)
+        self._resync = Resync(
+            api=api,
+            store=self._store,
+            intake=self._intake,
+            exporter=self._exporter,
+            kinds=kinds,
+            namespaces=settings.namespace,
+            interval=settings.loop.resync,
+        )
+        self._watches = Watches(
+            kinds=kinds, namespaces=settings.namespace, intake=self._intake, credentials=credentials
+        )
+        self._reconciler = Reconciler(
+            store=self._store,
+            queue=self._queue,
+            intake=self._intake,
+            api=api,
+            events=self._events,
+            decider=self.decider,
+            exporter=self._exporter,
+            histories=self._rounds,
+            settings=settings,
+        )
+        self._health = Health(
+            queue=self._queue,
+            histories=self._rounds,
+            resync=self._resync,
+            decider=self.decider,
+            settings=settings,
+        )
+        self.server = Server(
+            settings.serve, exporter=self._exporter, live=self._health.live, ready=self._health.ready
+        )
+
+    async def run(self) -> int:
+        """Until a signal, or until something that must run does not; the result is the exit code."""
+        self._heed_signals()
+        warming = asyncio.create_task(self._warm())
+        stopped = asyncio.create_task(self._stopping.wait())
+        try:
+            if not self._settings.lease.enabled:
+                return await self._lead(stopped)
+            async with Api(self._credentials, self._settings.api) as api:  # renewals wait for no other write
+                return await self._elected(Lease(api, self._settings.lease, _identity()), stopped)
+        finally:
+            warming.cancel()
+            stopped.cancel()
+
+    async def _elected(self, lease: Lease, stopped: asyncio.Task[Any]) -> int:
+        self._health.standby = "standby: another operator holds the Lease"
+        self._exporter.lead(False)
+        if await _first(stopped, lease.acquire()) is stopped:
+            return 0
+        self._health.standby = None
+        self._exporter.lead(True)
+        holding = asyncio.create_task(lease.hold())
+        try:
+            return await self._lead(stopped, holding)
+        finally:
+            holding.cancel()
+            await lease.release()
+
+    async def _lead(self, stopped: asyncio.Task[Any], *also: asyncio.Task[Any]) -> int:
+        if await _first(stopped, self._fill()) is stopped:
+            return 0
+        async with self._events:
+            for key in self._store.keys(CLUSTER_PROFILE):  # jobs are answered from what profiles' status says
+                self._queue.add(key)
+            hands = [asyncio.create_task(self._reconciler.run()) for _ in range(self._settings.api.concurrency)]
+            parts = [
+                asyncio.create_task(self._watches.run(self._heed_signals), name="watches"),
+                asyncio.create_task(self._rounds.run(), name="history"),
+                asyncio.create_task(self._resync.run(), name="resync"),
+            ]
+            _log.info("at work: %d objects to look at", len(self._queue))
+            done, _ = await asyncio.wait({stopped, *also, *parts, *hands}, return_when=asyncio.FIRST_COMPLETED)
+            code = 0 if stopped in done else 1
+            for task in done - {stopped}:
+                _log.error("%s has ended: %s", task.get_name(), task.exception() or "without a reason")
+            await self._finish(hands, parts, grace=GRACE if code == 0 else 0.0)
+        _log.info("stopped")
+        return code
+
+    async def _fill(self) -> None:
+        """The first lists; raises `SourceUnreachable` where the API server stays silent."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + PATIENCE
+        while True:
+            try:
+                await self._resync.fill()
+            except ApiError as error:
+                if loop.time() > until:
+                    raise SourceUnreachable(f"Kubernetes at {self._credentials.access.server}: {error}") from None
+                await asyncio.sleep(1.0)
+            else:
+                return
+
+    async def _finish(self, hands: list[asyncio.Task[None]], parts: list[asyncio.Task[None]], grace: float) -> None:
+        """Take nothing more, let what is in work end, then stop the rest."""
+        self._queue.close()
+        if grace:
+            await asyncio.wait(hands, timeout=grace)
+        for task in (*hands, *parts):
+            task.cancel()
+        await asyncio.gather(*hands, *parts, return_exceptions=True)
+
+    async def _warm(self) -> None:
+        try:
+            await self.decider.start()
+        except NoAnswer as error:
+            _log.error("%s", error)  # noqa: TRY400 - each question tries again, and says more
+
+    def _heed_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, self._stopping.set)
+
+
+async def _first(stopped: asyncio.Task[Any], work: Coroutine[Any, Any, None]) -> asyncio.Task[Any]:
+    """Whichever ends first; work that is not done by then is given up, and its error is raised."""
+    task = asyncio.create_task(work)
+    await asyncio.wait({stopped, task}, return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        task.result()
+        return task
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return stopped
+
+
+def _identity() -> str:
+    """Who we are among several operators: the pod's name, and this process."""
+    return f"{os.environ.get('HOSTNAME') or socket.gethostname()}-{os.getpid()}"

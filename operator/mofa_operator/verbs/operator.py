@@ -1,0 +1,52 @@
+"""Run the operator: watch a cluster, advise its training jobs, and write the advice down."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from dataclasses import asdict, replace
+from typing import Final
+
+from mofa_model.errors import BadFile
+from mofa_operator.verbs import flags
+
+_EPILOGUE: Final = """\
+Every flag has an environment variable: --prometheus-url is MOFA_PROMETHEUS_URL. A flag counts more.
+
+examples:
+  against the cluster of the current kubeconfig, writing nothing
+    mofa operator --dry-run --verbose
+  with failure history, in two namespaces
+    mofa operator --prometheus-url http://prometheus:9090 --namespace team-a,team-b
+
+exit codes: 0 stopped by a signal, 1 something failed, 2 bad settings, 4 the API server does not answer"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """One flag for each setting."""
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = _EPILOGUE
+    parser.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig (default: KUBECONFIG, else the pod's account)")
+    parser.add_argument("--print-settings", action="store_true", help="print what would be in force, and exit")
+    flags.configure(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Run until a signal comes."""
+    settings = flags.settings_of(arguments)
+    if arguments.kubeconfig is not None:
+        if not os.path.isfile(arguments.kubeconfig):  # noqa: PTH113 - pathlib is slower to import
+            raise BadFile(arguments.kubeconfig, "there is no such kubeconfig")
+        os.environ["KUBECONFIG"] = arguments.kubeconfig
+    if arguments.print_settings:
+        headers = tuple(f"{header.partition('=')[0]}=…" for header in settings.prometheus.header)
+        shown = replace(settings, prometheus=replace(settings.prometheus, header=headers))
+        sys.stdout.write(json.dumps(asdict(shown), indent=2, ensure_ascii=False) + "\n")
+        return 0
+    from mofa_operator.control import logs
+    from mofa_operator.control.run import operate
+
+    logs.set_up(settings.log_format, verbose=settings.verbose)
+    return operate(settings)
