@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
-class NoAnswer(Exception):  # noqa: N818 - what it says, not that it is an error of the input
+class NoAnswer(Exception):
     """The model did not answer: it failed, hung or crashed. That is our fault, never the question's."""
 
 

@@ -43,7 +43,9 @@ class Watches:
         self._credentials = credentials
         self._refused: Known | None = None
         self._registry = kopf.OperatorRegistry()
-        kopf.on.login(registry=self._registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=_LOGIN_PAUSE)(self._login)
+        kopf.on.login(registry=self._registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=_LOGIN_PAUSE)(
+            self._login
+        )
         for kind in kinds:
             kopf.on.event(
                 kind.group, kind.version, kind.plural, param=kind, id=kind.plural, registry=self._registry
@@ -67,7 +69,9 @@ class Watches:
 
     async def _watch(self, started: Callable[[], None]) -> None:
         """One life of kopf. Its own `run_tasks` would cancel every younger task of this loop when it ends."""
-        everywhere: dict[str, Any] = {"clusterwide": True} if not self._namespaces else {"namespaces": self._namespaces}
+        everywhere: dict[str, Any] = (
+            {"clusterwide": True} if not self._namespaces else {"namespaces": self._namespaces}
+        )
         tasks = await kopf.spawn_tasks(
             registry=self._registry,
             settings=self._settings(),
@@ -88,7 +92,9 @@ class Watches:
     def _settings(self) -> kopf.OperatorSettings:
         settings = kopf.OperatorSettings()
         settings.posting.enabled = False
-        settings.scanning.disabled = bool(self._namespaces)  # then it needs no right to watch the whole cluster
+        settings.scanning.disabled = bool(
+            self._namespaces
+        )  # then it needs no right to watch the whole cluster
         settings.queueing.idle_timeout = _IDLE
         settings.watching.chunk_size = 500
         settings.networking.request_timeout = 30.0

@@ -59,6 +59,6 @@ class Histories:
             return NoHistory(reason=Reason.NOT_CONFIGURED, message="no Prometheus is configured")
         try:
             return await self._ask(body, nodes, time.time())
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - what Prometheus says must not end the loop
             _log.exception("the history could not be read")
             return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=f"{type(error).__name__}: {error}")

@@ -46,9 +46,13 @@ class Lease:
 
     async def acquire(self) -> None:
         """Wait until the Lease is ours."""
-        while not await self._try():
+        while True:
+            if await self._try():
+                break
             await asyncio.sleep(self._pause)
-        _log.info("this operator leads: it holds the Lease %s/%s", self._settings.namespace, self._settings.name)
+        _log.info(
+            "this operator leads: it holds the Lease %s/%s", self._settings.namespace, self._settings.name
+        )
 
     async def hold(self) -> None:
         """Renew it again and again; returns when it is lost."""

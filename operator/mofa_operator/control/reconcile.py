@@ -81,32 +81,27 @@ class Reconciler:
 
     async def reconcile(self, key: Key) -> None:
         """Look at an object that was taken from the queue, and give it back."""
-        least = 0.0
         try:
             await self._look(key)
         except Gone as error:
             _log.info("%s: gone meanwhile (%s)", key, error)
-        except (Busy, Conflict) as error:
-            self._wait(key, str(error), least=getattr(error, "retry_after", None) or 0.0)
-            return
+        except Busy as error:
+            return self._wait(key, str(error), least=error.retry_after or 0.0)
+        except (Conflict, NoAnswer) as error:
+            return self._wait(key, str(error))
         except ApiError as error:
-            self._wait(key, str(error), least=self._settings.loop.backoff_longest)
-            return
-        except NoAnswer as error:
-            self._wait(key, str(error), least=least)
-            return
+            return self._wait(key, str(error), least=self._settings.loop.backoff_longest)
         except asyncio.CancelledError:
             self._queue.done(key)
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - one object must not end the loop
             _log.exception("%s: our fault", key)
-            self._wait(key, f"{type(error).__name__}: {error}", least=least)
-            return
+            return self._wait(key, f"{type(error).__name__}: {error}")
         self._said.pop(key, None)
         self._exporter.success(Loop.RECONCILE)
-        self._queue.done(key)
+        return self._queue.done(key)
 
-    def _wait(self, key: Key, why: str, *, least: float) -> None:
+    def _wait(self, key: Key, why: str, *, least: float = 0.0) -> None:
         """It comes again; the reason is said when it is a new one."""
         wait = self._queue.failed(key, least)
         known, self._said[key] = self._said.get(key), why

@@ -56,7 +56,7 @@ class Rounds:
             there = True
             try:
                 there = await self._look(key)
-            except Exception:
+            except Exception:  # noqa: BLE001 - one look that fails must not end the others
                 _log.exception("%s: the look at it failed", key)
             finally:
                 self._queue.done(key)

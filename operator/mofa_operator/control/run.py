@@ -166,14 +166,18 @@ class Operator:
         async with self._events:
             for key in self._store.keys(CLUSTER_PROFILE):  # jobs are answered from what profiles' status says
                 self._queue.add(key)
-            hands = [asyncio.create_task(self._reconciler.run()) for _ in range(self._settings.api.concurrency)]
+            hands = [
+                asyncio.create_task(self._reconciler.run()) for _ in range(self._settings.api.concurrency)
+            ]
             parts = [
                 asyncio.create_task(self._watches.run(self._heed_signals), name="watches"),
                 asyncio.create_task(self._rounds.run(), name="history"),
                 asyncio.create_task(self._resync.run(), name="resync"),
             ]
             _log.info("at work: %d objects to look at", len(self._queue))
-            done, _ = await asyncio.wait({stopped, *also, *parts, *hands}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                {stopped, *also, *parts, *hands}, return_when=asyncio.FIRST_COMPLETED
+            )
             code = 0 if stopped in done else 1
             for task in done - {stopped}:
                 _log.error("%s has ended: %s", task.get_name(), task.exception() or "without a reason")
@@ -190,12 +194,16 @@ class Operator:
                 await self._resync.fill()
             except ApiError as error:
                 if loop.time() > until:
-                    raise SourceUnreachable(f"Kubernetes at {self._credentials.access.server}: {error}") from None
+                    raise SourceUnreachable(
+                        f"Kubernetes at {self._credentials.access.server}: {error}"
+                    ) from None
                 await asyncio.sleep(1.0)
             else:
                 return
 
-    async def _finish(self, hands: list[asyncio.Task[None]], parts: list[asyncio.Task[None]], grace: float) -> None:
+    async def _finish(
+        self, hands: list[asyncio.Task[None]], parts: list[asyncio.Task[None]], grace: float
+    ) -> None:
         """Take nothing more, let what is in work end, then stop the rest."""
         self._queue.close()
         if grace:
@@ -208,7 +216,7 @@ class Operator:
         try:
             await self.decider.start()
         except NoAnswer as error:
-            _log.error("%s", error)  # noqa: TRY400 - each question tries again, and says more
+            _log.error("%s", error)
 
     def _heed_signals(self) -> None:
         loop = asyncio.get_running_loop()

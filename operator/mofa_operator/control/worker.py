@@ -23,7 +23,9 @@ def prepare() -> None:
     """Set the process up, before anything heavy is imported."""
     for variable in _THREADS:
         os.environ[variable] = "1"
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent says when to stop
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole group; the parent says when to stop
     os.nice(_POLITENESS)
     threading.Thread(target=_follow_the_parent, daemon=True).start()
 

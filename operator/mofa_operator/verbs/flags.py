@@ -113,14 +113,20 @@ def configure(parser: ArgumentParser) -> None:
     """Add a flag for every field."""
     groups = {"": parser.add_argument_group("operator")}
     for flag in flags():
-        group = groups.setdefault(flag.group, parser.add_argument_group(flag.group)) if flag.group else groups[""]
+        group = (
+            groups.setdefault(flag.group, parser.add_argument_group(flag.group)) if flag.group else groups[""]
+        )
         default = flag.default
-        shown = "" if default in (None, ()) else f" (default: {','.join(default) if flag.kind is tuple else default})"
+        shown = (
+            ""
+            if default in (None, ())
+            else f" (default: {','.join(default) if flag.kind is tuple else default})"
+        )
         more: dict[str, Any] = {"help": f"{flag.help}{shown}".replace("%", "%%"), "default": None}
         if flag.kind is bool:
             group.add_argument(f"--{flag.name}", action=BooleanOptionalAction, **more)
         else:
-            many = {"action": "append"} if flag.kind is tuple else {}
+            many: dict[str, Any] = {"action": "append"} if flag.kind is tuple else {}
             group.add_argument(f"--{flag.name}", metavar=_metavar(flag), **many, **more)
 
 
@@ -142,7 +148,8 @@ def settings_of(arguments: Namespace, environment: Mapping[str, str] = os.enviro
     given_at_top: dict[str, Any] = values.get("", {})
     for field, kind in _typed(OperatorSettings):
         if is_dataclass(kind):
-            given_at_top[field.name] = kind(**values.get(field.name, {}))
+            make: Any = kind
+            given_at_top[field.name] = make(**values.get(field.name, {}))
     made = OperatorSettings(**given_at_top)
     _check(made)
     return made
@@ -154,13 +161,17 @@ def _check(made: OperatorSettings) -> None:
     if made.log_format not in FORMATS:
         raise UnknownName("--log-format", made.log_format, FORMATS)
     if made.prometheus.flavour not in {flavour.value for flavour in Flavour}:
-        raise UnknownName("--prometheus-flavour", made.prometheus.flavour, [flavour.value for flavour in Flavour])
+        raise UnknownName(
+            "--prometheus-flavour", made.prometheus.flavour, [flavour.value for flavour in Flavour]
+        )
     for name in made.kinds:
         if name not in KINDS:
             raise UnknownName("--kinds", name, KINDS)
     for name in ("metrics_port", "health_port"):
         if getattr(made.serve, name) > 65535:
-            raise BadValue(f"--{name.replace('_', '-')}", getattr(made.serve, name), "give a port, at most 65535")
+            raise BadValue(
+                f"--{name.replace('_', '-')}", getattr(made.serve, name), "give a port, at most 65535"
+            )
 
 
 def _typed(owner: Any) -> Iterator[tuple[Field[Any], Any]]:
@@ -175,7 +186,11 @@ def _fields(owner: Any, group: str) -> Iterator[tuple[str, Field[Any], type]]:
         else:
             kinds = (tuple, bool, int, float)
             text = str(hint)
-            yield group, field, next((kind for kind in kinds if text.startswith((kind.__name__, str(kind)))), str)
+            yield (
+                group,
+                field,
+                next((kind for kind in kinds if text.startswith((kind.__name__, str(kind)))), str),
+            )
 
 
 def _docstrings() -> dict[tuple[str, str], str]:
@@ -184,7 +199,11 @@ def _docstrings() -> dict[tuple[str, str], str]:
     for owner in ast.parse(inspect.getsource(declared)).body:
         if isinstance(owner, ast.ClassDef):
             for field, text in zip(owner.body, owner.body[1:], strict=False):
-                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+                if (
+                    isinstance(field, ast.AnnAssign)
+                    and isinstance(field.target, ast.Name)
+                    and isinstance(text, ast.Expr)
+                ):
                     found[owner.name, field.target.id] = ast.literal_eval(text.value)
     return found
 

@@ -28,8 +28,12 @@ def configure(parser: ArgumentParser) -> None:
     """One flag for each setting."""
     parser.formatter_class = RawDescriptionHelpFormatter
     parser.epilog = _EPILOGUE
-    parser.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig (default: KUBECONFIG, else the pod's account)")
-    parser.add_argument("--print-settings", action="store_true", help="print what would be in force, and exit")
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", help="kubeconfig (default: KUBECONFIG, else the pod's account)"
+    )
+    parser.add_argument(
+        "--print-settings", action="store_true", help="print what would be in force, and exit"
+    )
     flags.configure(parser)
 
 

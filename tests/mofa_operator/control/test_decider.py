@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import control_fakes
 import pytest
@@ -19,7 +21,9 @@ from mofa_operator.control.decider import Decider, NoAnswer
 
 @asynccontextmanager
 async def decider(**settings):
-    made = Decider(bytes_of=control_fakes.bytes_of, work=control_fakes.work, warm=control_fakes.warm, **settings)
+    made = Decider(
+        bytes_of=control_fakes.bytes_of, work=control_fakes.work, warm=control_fakes.warm, **settings
+    )
     try:
         yield made
     finally:
@@ -122,7 +126,7 @@ def test_a_hung_process_is_killed_at_its_deadline_and_replaced(tmp_path):
                 await ask.answer(question(log=str(log), sleep=3600))
             [pid] = lines(log)
             assert (await ask.answer(question("b"))).outcome == "Recommended"
-            await _gone(int(pid))
+            await asyncio.to_thread(_gone, int(pid))
 
     asyncio.run(main())
 
@@ -168,22 +172,23 @@ def test_the_process_ends_with_the_operator_even_when_that_is_killed(tmp_path):
             asyncio.run(main())
     """).replace("PATHS", repr([path for path in sys.path if path]))
     (tmp_path / "parent.py").write_text(script)
-    with subprocess.Popen([sys.executable, tmp_path / "parent.py"], stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, tmp_path / "parent.py"], stdout=subprocess.PIPE, text=True
+    ) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         os.kill(pid, 0)
         parent.send_signal(signal.SIGKILL)
-    asyncio.run(_gone(pid))
+    _gone(pid)
 
 
-async def _gone(pid: int) -> None:
+def _gone(pid: int) -> None:
     for _ in range(500):
         try:
-            os.kill(pid, 0)
-            with open(f"/proc/{pid}/stat") as stat:  # a zombie is gone as well
-                if stat.read().rpartition(")")[2].split()[0] == "Z":
-                    return
+            stat = Path(f"/proc/{pid}/stat").read_text()
         except (ProcessLookupError, FileNotFoundError):
             return
-        await asyncio.sleep(0.02)
+        if stat.rpartition(")")[2].split()[0] == "Z":  # a zombie is gone as well
+            return
+        time.sleep(0.02)
     raise AssertionError(f"process {pid} is still there")

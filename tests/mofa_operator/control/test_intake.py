@@ -17,7 +17,10 @@ PROFILE = Key(CLUSTER_PROFILE, "", "east")
 
 
 def profile() -> dict:
-    return {"metadata": {"name": "east", "uid": "p", "resourceVersion": "1"}, "spec": {"nodeSelector": {"pool": "east"}}}
+    return {
+        "metadata": {"name": "east", "uid": "p", "resourceVersion": "1"},
+        "spec": {"nodeSelector": {"pool": "east"}},
+    }
 
 
 def node(number: int, *, ready: bool = True) -> dict:
@@ -31,7 +34,16 @@ def node(number: int, *, ready: bool = True) -> dict:
 
 
 def job(version: int, uid: str = "u", **spec: object) -> dict:
-    return {"metadata": {"name": "j", "namespace": "n", "uid": uid, "resourceVersion": str(version), "generation": version}, "spec": spec}
+    return {
+        "metadata": {
+            "name": "j",
+            "namespace": "n",
+            "uid": uid,
+            "resourceVersion": str(version),
+            "generation": version,
+        },
+        "spec": spec,
+    }
 
 
 def now() -> float:

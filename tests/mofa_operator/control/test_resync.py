@@ -43,7 +43,11 @@ class Server:
             raise Gone("404")
         if kind in self.forbidden:
             raise Refused("403")
-        found = [copy.deepcopy(body) for key, body in self.objects.items() if key.kind == kind and namespace in {None, key.namespace}]
+        found = [
+            copy.deepcopy(body)
+            for key, body in self.objects.items()
+            if key.kind == kind and namespace in {None, key.namespace}
+        ]
         self.on_list(kind)
         for body in found:
             yield body
