@@ -37,10 +37,10 @@ studies: $(STAMP) ## every command of docs/studies, its pictures and results.md
 	$(BIN)/python tools/studies.py
 
 test: $(STAMP) ## every test that needs no container engine
-	$(PYTEST) -n $(JOBS)
+	$(PYTEST) -n $(JOBS) --dist loadgroup
 
 test-unit: $(STAMP) ## the quick tier: unit, property, golden
-	$(PYTEST) -n $(JOBS) -m "not slow"
+	$(PYTEST) -n $(JOBS) -m "not slow and not cluster"
 
 check: $(STAMP) ## lint, format, types, layers
 	$(BIN)/ruff check .
@@ -68,7 +68,11 @@ validate: $(STAMP) ## write docs/validation.md: predicted against measured, for 
 soak: $(STAMP) ## the long tests: the whole grid of the reliability model against the simulator
 	$(BIN)/python -m pytest -m soak -n 2
 
-up down test-kind: $(STAMP)
+test-kind: $(STAMP) ## the cluster tests on kind instead of the local control plane
+	@if PYTHONPATH=deploy/local $(BIN)/python -m mofa_local.kind; then MOFA_CLUSTER=kind $(PYTEST) tests/cluster; \
+	else echo "test-kind: skipped; \`make test\` runs the same tests on the local control plane"; fi
+
+up down: $(STAMP)
 	@echo "$@: not built yet"; exit 1
 
 clean: ## remove what the tools made, .venv excepted
