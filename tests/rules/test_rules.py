@@ -1,0 +1,140 @@
+"""Rules and alerts: made from their source, read by the real promtool, each one tested, each series known."""
+
+import importlib.util
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from mofa_local import binaries
+from promql_names import series
+from ruamel.yaml import YAML
+
+from mofa_operator.metrics.declared import TABLE
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+HERE = Path(__file__).resolve().parent
+RULES = ROOT / "deploy" / "rules"
+FILES = sorted(HERE.glob("*.test.yaml"))
+
+
+def module(name):
+    spec = importlib.util.spec_from_file_location(f"tool_{name}", ROOT / "tools" / f"{name}.py")
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+tool = module("rules")
+ALL = [rule for group in tool.groups() for rule in group["rules"]]
+RECORDED = {rule["record"]: rule for rule in ALL if "record" in rule}
+ALERTS = {rule["alert"]: rule for rule in ALL if "alert" in rule}
+CASES = [case for path in FILES for case in YAML(typ="safe").load(path)["tests"]]
+DECLARED = {name for declared in TABLE for name in declared.series}
+
+
+@pytest.fixture(scope="session")
+def promtool():
+    return binaries.path("promtool")
+
+
+def test_the_files_are_what_the_source_says():
+    for path, text in tool.files().items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run `make rules`"
+
+
+def test_the_manifest_holds_the_same_rules_as_the_plain_files():
+    def load(name):
+        return YAML(typ="safe").load(RULES / name)
+
+    plain = load("mofa-recording.yaml")["groups"] + load("mofa-alerts.yaml")["groups"]
+    assert load("prometheusrule.yaml")["spec"]["groups"] == plain
+
+
+def test_no_parameter_is_left_unfilled_or_unused():
+    text = "".join(tool.files().values())
+    assert not re.findall(r"<[a-z_]+(?:\.seconds)?>", text)
+    sources = "".join((RULES / "source" / f"{name}.yaml").read_text(encoding="utf-8") for name in tool.GROUPS)
+    used = set(re.findall(r"<([a-z_]+)(?:\.seconds)?>", sources)) | {"runbooks"}
+    assert set(tool.parameters()) == used
+
+
+@pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.get("record") or rule["alert"])
+def test_a_rule_reads_only_series_that_somebody_exports(rule):
+    assert series(rule["expr"]) <= DECLARED | set(tool.inputs()) | set(RECORDED)
+
+
+def test_a_rule_reads_only_what_was_recorded_before_it():
+    seen = set()
+    for rule in ALL:
+        read = series(rule["expr"]) & set(RECORDED)
+        later = read - seen - {rule.get("record")}
+        assert not later, f"{rule.get('record') or rule['alert']} reads {later}, which comes later"
+        seen.add(rule.get("record"))
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_recording_rule_is_tested_with_a_value(name):
+    word = re.compile(rf"(?<![\w:]){re.escape(name)}(?![\w:])")
+    tested = [one for case in CASES for one in case.get("promql_expr_test", ()) if word.search(one["expr"])]
+    assert any(one["exp_samples"] for one in tested)
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_is_tested_firing_and_silent(name):
+    tested = [one for case in CASES for one in case.get("alert_rule_test", ()) if one["alertname"] == name]
+    assert any(one["exp_alerts"] for one in tested)
+    assert any(not one["exp_alerts"] for one in tested)
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on(name):
+    alert = ALERTS[name]
+    assert alert["labels"]["severity"] in {"critical", "warning"}
+    assert alert["annotations"]["runbook_url"] == f"{tool.parameters()['runbooks']}/{name}.md"
+    assert not alert["annotations"]["summary"].endswith(".")
+    assert alert["annotations"]["description"].endswith(".")
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_has_a_runbook_that_says_what_to_look_at_and_what_to_do(name):
+    page = (ROOT / "docs" / "runbooks" / f"{name}.md").read_text(encoding="utf-8")
+    assert page.startswith(f"# {name}\n")
+    headings = re.findall(r"^## (.+)$", page, re.MULTILINE)
+    assert headings == ["What it means", "How to look", "What to do"]
+
+
+def test_no_runbook_is_of_an_alert_that_is_no_more():
+    pages = {path.stem for path in (ROOT / "docs" / "runbooks").glob("*.md")} - {"README"}
+    assert pages == set(ALERTS)
+
+
+@pytest.mark.parametrize(
+    "expression, read",
+    [
+        ('sum by (a) (rate(x_total{job="y"}[5m])) / on (b) group_left (c) z', {"x_total", "z"}),
+        ('label_replace(mofa:a:b, "n", "$1", "m", "(.+)") unless q offset 5m', {"mofa:a:b", "q"}),
+        ("(up == bool 1)[30d:5m] and vector(1) > 1e-3", {"up"}),
+    ],
+)
+def test_the_names_of_an_expression(expression, read):
+    assert series(expression) == read
+
+
+@pytest.mark.slow
+def test_promtool_accepts_the_rules(promtool):
+    files = [RULES / "mofa-recording.yaml", RULES / "mofa-alerts.yaml"]
+    done = subprocess.run(
+        [promtool, "check", "rules", "--lint=all", "--lint-fatal", *files],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_promtool_finds_the_rules_to_do_what_the_tests_say(promtool, path):
+    done = subprocess.run([promtool, "test", "rules", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
