@@ -83,7 +83,7 @@ def _asked(profile: Body) -> dict[str, Any]:
     """A profile without what no answer depends on."""
     status, spec = part(profile, "status"), profile.get("spec")
     classes, taught = status.get("failures"), part(status, "calibration").get("stepTimeRatio")
-    kept: dict[str, Any] = {"nodes": status["nodes"]} if "nodes" in status else {}
+    kept: dict[str, Any] = {"nodes": _count(status["nodes"])} if "nodes" in status else {}
     if isinstance(classes, list):
         kept["failures"] = [{k: part(one)[k] for k in _COUNTED if k in part(one)} for one in classes]
     if taught is not None:
@@ -102,9 +102,13 @@ def _for_job(profile: dict[str, Any], cluster: Mapping[str, Any]) -> dict[str, A
         status["nodes"] = {"total": wanted, "ready": wanted if ready >= wanted else 0}
     elif isinstance(ready, int) and "maxNodes" in cluster:
         del status["nodes"]
-    elif isinstance(ready, int):
-        status["nodes"] = {"total": ready, "ready": ready}
     return profile | {"spec": spec, "status": status}
+
+
+def _count(nodes: Any) -> Any:
+    """Ready nodes; how many there are besides is shown, and no more."""
+    ready = part(nodes).get("ready")
+    return {"total": ready, "ready": ready} if isinstance(ready, int) else nodes
 
 
 def _named(body: Body) -> dict[str, Any]:

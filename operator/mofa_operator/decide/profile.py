@@ -1,0 +1,236 @@
+"""A profile's snapshot as a decision: its nodes at once, its history seldom, and what both say of its assumptions.
+
+The status is the durable memory of history, and the only source of it for jobs. It is written anew when it is written for the
+first time, when a verdict changes, or when a figure moved by `material` or more and `quiet` seconds have passed; that time
+stands beside it. What follows from it (rates, verdicts, columns) always follows from what is remembered, so that a changed
+assumption shows at once and a reading that waits for its time shows nowhere but in the metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mofa_model import presets
+from mofa_model.errors import InputError
+from mofa_model.manifest.cluster_profile import ClusterProfileSpec
+from mofa_model.manifest.inputs import cluster_of
+from mofa_model.manifest.parsing import parse
+from mofa_operator.decide.conditions import Found, conditions, standing
+from mofa_operator.decide.memory import Memory, read, remembered
+from mofa_operator.decide.rates import Reports, assessed, columns, contradiction, recoveries, rows
+from mofa_operator.decide.reading import (
+    generation_of,
+    is_going,
+    moment,
+    part,
+    same,
+    seconds,
+    sentence,
+    text,
+    uid_of,
+)
+from mofa_operator.decision import Decision, Note, ProfileFigures
+from mofa_operator.settings import LoopSettings
+from mofa_operator.snapshot import NodeCount, ProfileSnapshot
+from mofa_operator.words import Aspect, Happened, Reason
+
+_LEARNED: Final = ("calibration", "residual")
+"""What running jobs teach: kept as it stands."""
+
+
+def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
+    """What to do about a ClusterProfile."""
+    body, key = snapshot.body, snapshot.key
+    if is_going(body):
+        return Decision(key=key, uid=uid_of(body))
+    try:
+        spec = parse(ClusterProfileSpec, body.get("spec"), "spec")
+    except InputError as error:
+        return _decided(snapshot, _unread(snapshot, str(error)))
+    before = remembered(body.get("status"))
+    reading = read(snapshot, before)
+    wait = _wait(spec, before, reading.memory, snapshot, settings)
+    kept = reading.memory if wait == 0 else before
+    found = assessed(spec, kept)
+    complete = reading.found
+    stands = standing(body, Aspect.HISTORY_COMPLETE)
+    if (
+        stands is not None
+        and wait != 0
+        and (stands.state, stands.reason) == (complete.state, complete.reason)
+    ):
+        complete = stands  # the same finding with other figures is no news
+    status = _common(snapshot, [_ready(spec, snapshot.nodes), complete]) | {
+        "failures": rows(kept, found),
+        "display": {"nodes": _nodes(snapshot.nodes), **columns(kept, found)},
+    }
+    if kept is not None:
+        status["historyTime"] = moment(snapshot.now) if wait == 0 else _history_time(snapshot)
+    live = assessed(spec, reading.memory or kept)
+    return _decided(
+        snapshot,
+        status,
+        told=contradiction(body, kept, found)
+        or _episode(complete, stands, usable=reading.memory is not None),
+        figures=_figures(snapshot, spec, reading.memory or kept, live),
+        again=wait or None,
+    )
+
+
+def _wait(
+    spec: ClusterProfileSpec,
+    before: Memory | None,
+    fresh: Memory | None,
+    snapshot: ProfileSnapshot,
+    settings: LoopSettings,
+) -> float | None:
+    """How long a new reading has to wait until it is remembered; None where it says nothing new. [s]"""
+    if fresh is None:
+        return None
+    if before is None:
+        return 0.0
+    verdicts = [[(rate.name, rate.verdict) for rate in assessed(spec, memory)] for memory in (before, fresh)]
+    if verdicts[0] != verdicts[1]:
+        return 0.0
+    if not before.differs(fresh, settings.material):
+        return None
+    since = seconds(part(snapshot.body, "status").get("historyTime"))
+    return 0.0 if since is None else max(0.0, min(settings.quiet, since + settings.quiet - snapshot.now))
+
+
+def _history_time(snapshot: ProfileSnapshot) -> str:
+    """When what is remembered was written."""
+    stands = part(snapshot.body, "status").get("historyTime")
+    return text(stands) if seconds(stands) is not None else moment(snapshot.now)
+
+
+def _common(snapshot: ProfileSnapshot, found: list[Found]) -> dict[str, Any]:
+    """What every status of a profile has."""
+    stands, generation = part(snapshot.body, "status"), generation_of(snapshot.body)
+    count = snapshot.nodes
+    status: dict[str, Any] = {
+        "nodes": {"total": count.total, "ready": count.ready, "cordoned": count.cordoned},
+        "readyReason": str(found[0].reason),
+        "conditions": conditions(stands.get("conditions"), found, generation, snapshot.now),
+    }
+    if generation is not None:
+        status["observedGeneration"] = generation
+    return status | {name: stands[name] for name in _LEARNED if name in stands}
+
+
+def _unread(snapshot: ProfileSnapshot, message: str) -> dict[str, Any]:
+    """The status where the spec cannot be read: what was learned stays."""
+    stands = part(snapshot.body, "status")
+    unknown = Found(Aspect.HISTORY_COMPLETE, "Unknown", Reason.INVALID_INPUT, "the spec cannot be read")
+    found = [
+        Found(Aspect.READY, "False", Reason.INVALID_INPUT, message),
+        standing(snapshot.body, Aspect.HISTORY_COMPLETE) or unknown,
+    ]
+    kept = {name: stands[name] for name in ("failures", "historyTime") if name in stands}
+    display = {**part(stands, "display"), "nodes": _nodes(snapshot.nodes)}
+    return _common(snapshot, found) | kept | {"display": display}
+
+
+def _decided(
+    snapshot: ProfileSnapshot,
+    status: Mapping[str, Any],
+    *,
+    told: tuple[str, Note] | None = None,
+    figures: ProfileFigures | None = None,
+    again: float | None = None,
+) -> Decision:
+    """The decision; what stands already is not written, and nothing is told of it."""
+    silent = same(snapshot.body.get("status"), status)
+    episode, notes = ("", ()) if told is None or silent else (told[0], (told[1],))
+    return Decision(
+        key=snapshot.key,
+        uid=uid_of(snapshot.body),
+        status=None if silent else status,
+        notes=notes,
+        figures=figures,
+        outcome=text(status["readyReason"]),
+        digest=episode,
+        again=again,
+    )
+
+
+def _episode(complete: Found, stands: Found | None, *, usable: bool) -> tuple[str, Note] | None:
+    """The Event at the beginning of an episode without history, or without all of it."""
+    if complete.state != "False" or (
+        stands is not None and stands.reason == complete.reason and stands.state == "False"
+    ):
+        return None
+    if usable or complete.reason == Reason.HISTORY_INCOMPLETE:
+        note = Note(reason=Happened.HISTORY_INCOMPLETE, message=sentence(complete.message))
+    elif complete.reason == Reason.NOT_CONFIGURED:
+        return None
+    else:
+        note = Note(reason=Happened.HISTORY_UNAVAILABLE, message=sentence(complete.message), warning=True)
+    return str(complete.reason), note
+
+
+def _ready(spec: ClusterProfileSpec, nodes: NodeCount) -> Found:
+    """Whether there are nodes, and whether they are what the profile says."""
+    try:
+        per_node = spec.gpus_per_node or int(cluster_of(spec, 1).gpus_per_node)
+        device = presets.resolve("devices", spec.gpu, field="spec.gpu")
+    except InputError as error:
+        return Found(Aspect.READY, "False", Reason.INVALID_INPUT, str(error))
+    if not nodes.total:
+        return Found(Aspect.READY, "False", Reason.NO_NODES, "no node matches spec.nodeSelector")
+    if not nodes.ready:
+        return Found(
+            Aspect.READY, "False", Reason.NO_READY_NODES, "nodes match spec.nodeSelector, but none is ready"
+        )
+    offered = sorted(number for number in nodes.gpus if number != per_node)
+    others = [product for product in nodes.products if _is_other(product, device)]
+    if per_node not in nodes.gpus:
+        message = f"nodes offer {_either(offered)} GPUs; spec.gpusPerNode is {per_node}"
+        return Found(Aspect.READY, "False", Reason.NODES_DIFFER, message)
+    if others:
+        message = f"nodes have {_either(others)}; spec.gpu is {spec.gpu}"
+        return Found(Aspect.READY, "False", Reason.NODES_DIFFER, message)
+    some = f"some nodes offer {_either(offered)} GPUs instead of {per_node}" if offered else ""
+    return Found(Aspect.READY, "True", Reason.NODES_AS_STATED, some)
+
+
+def _is_other(product: str, device: str) -> bool:
+    """Whether a node's product is another device than the profile's; one that nobody knows says nothing."""
+    try:
+        return presets.resolve("devices", product) != device
+    except InputError:
+        return False
+
+
+def _either(words: list[Any]) -> str:
+    return " or ".join(str(word) for word in words[:4])
+
+
+def _nodes(count: NodeCount) -> str:
+    return f"{count.ready}/{count.total}"
+
+
+def _figures(
+    snapshot: ProfileSnapshot, spec: ClusterProfileSpec, memory: Memory | None, found: Reports
+) -> ProfileFigures:
+    """What is exported: of the newest reading, whether or not it is written yet."""
+    taught = text(part(snapshot.body, "status", "calibration").get("stepTimeRatio"))
+    return ProfileFigures(
+        key=snapshot.key,
+        total=snapshot.nodes.total,
+        ready=snapshot.nodes.ready,
+        members=snapshot.nodes.names,
+        rates={
+            rate.name: (rate.lower, rate.mean, rate.upper)
+            for rate in found
+            if rate.lower is not None and rate.mean is not None and rate.upper is not None
+        },
+        assumed={rate.name: rate.assumed for rate in found},
+        recovery=recoveries(spec, memory),
+        exposure=None if memory is None else memory.node_days,
+        coverage=None if memory is None else memory.coverage / 100,
+        prior_weight={rate.name: rate.prior_weight for rate in found},
+        verdicts={rate.name: rate.verdict.value for rate in found},
+        calibration=float(taught) if taught.replace(".", "", 1).isdecimal() else None,
+    )

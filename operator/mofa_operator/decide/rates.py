@@ -1,0 +1,145 @@
+"""Assumed and counted failure rates of a profile: posterior, verdict, and how the status and its columns say it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from mofa_model.manifest.cluster_profile import ClusterProfileSpec
+from mofa_model.manifest.failures import classes_of
+from mofa_model.reliability.observed import TOTAL, Observed, RateReport, assess
+from mofa_model.reliability.rates import Verdict
+from mofa_operator.decide.memory import Memory
+from mofa_operator.decide.reading import items, part, text
+from mofa_operator.decision import Note
+from mofa_operator.snapshot import Body
+from mofa_operator.words import Happened
+
+_WORST_FIRST: Final = (Verdict.HIGHER, Verdict.LOWER, Verdict.INSUFFICIENT, Verdict.CONSISTENT)
+Reports: TypeAlias = tuple[RateReport, ...]
+"""One for each class, and the total."""
+_NINETY: Final = 1.645
+"""Standard deviations on either side that hold 90 % of a normal law. [1]"""
+
+
+def assessed(spec: ClusterProfileSpec, memory: Memory | None) -> Reports:
+    """The check of a profile's assumptions against what is remembered, for one who looks all the time. []
+
+    The posterior blends as advice does: the assumptions are worth `priorWeight` failures in all, shared out by rate. A class
+    that could not be counted is its assumption, and then there is no total.
+    """
+    assumed: dict[str, float] = {
+        one.name: float(one.failures_per_thousand_node_days) / 1000 for one in classes_of(spec.failures)
+    }
+    counted = {} if memory is None else memory.failures
+    node_days = 0.0 if memory is None else memory.node_days
+    found: list[RateReport] = []
+    for days, some in (
+        (node_days, {name: rate for name, rate in assumed.items() if name in counted}),
+        (0.0, {name: rate for name, rate in assumed.items() if name not in counted}),
+    ):
+        share = sum(some.values()) / max(sum(assumed.values()), 1e-300)
+        seen = Observed(failures={name: counted.get(name, 0) for name in some}, node_days=days)
+        weight = float(spec.failures.prior_weight) * share
+        found += assess(seen, some, prior_weight=weight, live=True).rates if some else ()
+    partial = 0 < len(counted) < len(assumed)
+    return tuple(report for report in found if not (partial and report.name == TOTAL))
+
+
+def rows(memory: Memory | None, found: Reports) -> list[dict[str, Any]]:
+    """`status.failures`; empty where nothing was counted, for nothing counted is not a count of nothing."""
+    if memory is None:
+        return []
+    return [_row(report.name, memory, report) for report in found if report.name in memory.failures]
+
+
+def columns(memory: Memory | None, found: Reports) -> dict[str, str]:
+    """What the columns show of it; where only some classes could be counted, which ones."""
+    classes = [report for report in found if report.name != TOTAL]
+    observed, coverage = "", ""
+    if memory is not None:
+        some = f" ({', '.join(memory.failures)})" if len(memory.failures) < len(classes) else ""
+        observed = f"{1000 * memory.total / memory.node_days:.3g}{some}"
+        coverage = f"{memory.coverage} %"
+    return {
+        "assumed": f"{1000 * sum(report.assumed for report in classes):.3g}",
+        "observed": observed,
+        "coverage": coverage,
+        "verdict": next(v for v in _WORST_FIRST if any(report.verdict is v for report in found)).value,
+    }
+
+
+def recoveries(spec: ClusterProfileSpec, memory: Memory | None) -> dict[str, tuple[float, float, float]]:
+    """Mean recovery times that were seen, with the 90 % bounds that the assumed spread gives the mean of so many. Ours. [s]"""
+    if memory is None:
+        return {}
+    told: dict[str, tuple[float, float, float]] = {}
+    for one in classes_of(spec.failures):
+        mean, count = memory.recovery.get(one.name), memory.failures.get(one.name, 0)
+        if mean is not None:
+            half = _NINETY * float(one.recovery_spread) * mean / max(1.0, float(count)) ** 0.5
+            told[one.name] = (max(0.0, mean - half), float(mean), mean + half)
+    return told
+
+
+def contradiction(body: Body, memory: Memory | None, found: Reports) -> tuple[str, Note] | None:
+    """An assumption that history contradicts and did not before: what it is, once, and the Event that says so."""
+    if memory is None:
+        return None
+    status = part(body, "status")
+    before: Mapping[str, str] = {
+        **{text(row.get("name")): text(row.get("verdict")) for row in items(status.get("failures"))},
+        TOTAL: text(part(status, "display").get("verdict")),
+    }
+    fresh = [
+        report
+        for report in found
+        if report.verdict in {Verdict.HIGHER, Verdict.LOWER}
+        and before.get(report.name) != report.verdict.value
+    ]
+    if not fresh:
+        return None
+    report = max(fresh, key=lambda r: (r.verdict is Verdict.HIGHER, r.e_value))
+    note = Note(
+        reason=Happened.ASSUMPTION_CONTRADICTED,
+        message=_contradicted(report, memory),
+        warning=report.verdict is Verdict.HIGHER,
+    )
+    return f"{report.name}-{report.verdict.value}-{1000 * report.assumed:.3g}", note
+
+
+def _contradicted(report: RateReport, memory: Memory) -> str:
+    """What is assumed, what is seen, and how much was watched."""
+    which = "failures" if report.name == TOTAL else f"failures of class {report.name}"
+    low, high = report.exact_lower or 0.0, report.exact_upper or 0.0
+    way = "higher" if report.verdict is Verdict.HIGHER else "lower"
+    return (
+        f"{which} are {way} than assumed: {1000 * report.assumed:.3g} in a thousand node-days are assumed, "
+        f"{1000 * report.failures / memory.node_days:.3g} were seen, between {1000 * low:.3g} and "
+        f"{1000 * high:.3g} with 90 % confidence; {report.failures} in {memory.node_days:,.0f} node-days, "
+        f"{memory.coverage} % of the window covered"
+    )
+
+
+def _row(name: str, memory: Memory, report: RateReport) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": name,
+        "failures": memory.failures.get(name, 0),
+        "exposureNodeDays": f"{memory.node_days:.1f}",
+        "windowSeconds": memory.window,
+        "coveragePercent": memory.coverage,
+        "assumed": _decimal(1000 * report.assumed),
+        "priorWeightPercent": round(100 * min(1.0, max(0.0, report.prior_weight))),
+        "verdict": report.verdict.value,
+    }
+    if name in memory.recovery:
+        row["recoverySeconds"] = memory.recovery[name]
+    if report.lower is not None and report.mean is not None and report.upper is not None:
+        ends = zip(("lower", "mean", "upper"), (report.lower, report.mean, report.upper), strict=True)
+        row["rate"] = {end: _decimal(1000 * rate) for end, rate in ends}
+    return row
+
+
+def _decimal(value: float) -> str:
+    """A number as text, zero or more, without an exponent."""
+    return f"{min(max(0.0, value), 1e11):.4f}"
