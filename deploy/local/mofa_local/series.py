@@ -102,7 +102,7 @@ def _up(past: Past) -> Iterator[Series]:
 def _nodes(past: Past) -> Iterator[Series]:
     down, _ = outages(past)
     whole = (Span(past.start, past.end, 1),)
-    labels = {f"label_{_label(name)}": value for name, value in past.labels.items()}
+    labels = {f"label_{kube_label(name)}": value for name, value in past.labels.items()}
     for node in past.nodes:
         named = {"node": node} | EXPORTER
         yield Series("kube_node_info", named | {"kubelet_version": "v1.36.3"}, past.pod_step, whole)
@@ -211,10 +211,10 @@ def _of_replica(series: Series, replica: int) -> Series:
     return series._replace(labels=dict(series.labels) | {"instance": f"kube-state-metrics-{replica}:8080"})
 
 
-def _label(name: str) -> str:
+def kube_label(name: str) -> str:
     """A label's name as kube-state-metrics writes it.
 
-    >>> _label("nvidia.com/gpu.product")
+    >>> kube_label("nvidia.com/gpu.product")
     'nvidia_com_gpu_product'
     """
     return "".join(letter if letter.isalnum() else "_" for letter in name)
