@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import ssl
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from mofa_model.errors import SourceUnreachable
 
 _FRESH: Final = 60.0
 """How long a token is taken as it is before its file or plugin is asked again; what the Kubernetes clients do. [s]"""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,9 +74,12 @@ class Credentials:
         return monotonic() > self._fresh_until
 
     async def refresh(self) -> None:
-        """Ask for the token again: files are read, plugins run, and neither stops the loop."""
+        """Ask for the token again, without stopping the loop; where there is none, the old one is used until it fails."""
         self._fresh_until = monotonic() + _FRESH
-        self.token = await asyncio.to_thread(_token, self._configuration)
+        try:
+            self.token = await asyncio.to_thread(_token, self._configuration)
+        except Exception as error:  # noqa: BLE001 - files and foreign plugins fail in many ways
+            _log.warning("the token cannot be read again: %s", error)
 
     @property
     def known(self) -> Known:
@@ -84,7 +90,11 @@ class Credentials:
         """Read everything again, once for all who were refused with the same; whether anything is different now."""
         async with self._reading:
             if self.known == refused:
-                self._configuration = await asyncio.to_thread(_configuration)
+                try:
+                    self._configuration = await asyncio.to_thread(_configuration)
+                except SourceUnreachable as error:
+                    _log.warning("the credentials cannot be read again: %s", error)
+                    return False
                 self.access, self.token = _access(self._configuration), _token(self._configuration)
                 self._fresh_until = monotonic() + _FRESH
         return self.known != refused
