@@ -1,0 +1,266 @@
+"""Objects of a small cluster, and a cluster in memory that obeys decisions as the API server would.
+
+world = World(); world.put(PROFILE, profile()); world.put(TRAINING_JOB, training_job()); world.rest()
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+
+from mofa_model.annotations import PREFIX
+from mofa_model.manifest.cluster_profile import ClusterProfileStatus
+from mofa_model.manifest.status import TrainingJobStatus
+from mofa_operator.decide.answer import answer
+from mofa_operator.decide.job import job
+from mofa_operator.decide.profile import profile as decide_profile
+from mofa_operator.decide.stance import needs_answer
+from mofa_operator.keys import (
+    ADVISOR_POLICY,
+    CLUSTER_PROFILE,
+    JOB_SET,
+    NODE,
+    TRAINING_JOB,
+    Key,
+)
+from mofa_operator.observe.store import Store
+from mofa_operator.settings import LoopSettings
+
+SETTINGS = LoopSettings()
+NOW = 1_700_000_000.0
+PRODUCT = "nvidia.com/gpu.product"
+H100 = "NVIDIA-H100-80GB-HBM3"
+STATUS = {TRAINING_JOB: TrainingJobStatus, CLUSTER_PROFILE: ClusterProfileStatus}
+_uids = itertools.count(1)
+
+
+def meta(name, *, namespace=None, **more):
+    """Metadata as the API server fills it in."""
+    made = {"name": name, "uid": f"uid-{next(_uids)}", "resourceVersion": "1", "generation": 1, **more}
+    return made if namespace is None else made | {"namespace": namespace}
+
+
+def training_job(name="a", *, nodes=2, namespace="ns", annotations=None, status=None, **spec):
+    """Llama 3.1 8B on two nodes; the layout is fixed but for what data parallelism leaves, so that answers are quick."""
+    one = {"values": [1]}
+    body = {
+        "apiVersion": "mofa.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": meta(name, namespace=namespace, annotations=annotations or {}),
+        "spec": {
+            "model": {"preset": "llama3.1-8b"},
+            "training": {"tokens": "1T", "sequenceLength": 4096, "globalBatchSize": 64},
+            "cluster": {"profile": "east", "nodes": nodes},
+            "constraints": {"pp": one, "cp": one},
+            **spec,
+        },
+    }
+    return body if status is None else body | {"status": status}
+
+
+def profile(name="east", *, ready=4, failures=(), rates=("1.5", "3", "0.5"), **spec):
+    """A pool of H100 nodes; assumed are five failures in a thousand node-days, as in the paper."""
+    classes = [
+        {"name": kind, "failuresPerThousandNodeDays": rate, "recoverySeconds": 300}
+        for kind, rate in zip(("process", "pod", "job"), rates, strict=True)
+    ]
+    body = {
+        "apiVersion": "mofa.dev/v1alpha1",
+        "kind": "ClusterProfile",
+        "metadata": meta(name),
+        "spec": {
+            "nodeSelector": {PRODUCT: H100},
+            "gpu": "h100",
+            "gpusPerNode": 8,
+            "failures": {"classes": classes, "priorWeight": "2"},
+            **spec,
+        },
+    }
+    if ready is not None:
+        body["status"] = {"nodes": {"total": ready, "ready": ready}, "failures": list(failures)}
+    return body
+
+
+def counted(process=44, pod=85, job=15, node_days="30720"):
+    """A history as a status remembers it."""
+    return [
+        {"name": name, "failures": count, "exposureNodeDays": node_days, "coveragePercent": 97}
+        for name, count in (("process", process), ("pod", pod), ("job", job))
+    ]
+
+
+def node(name, *, ready=True, gpus=8, cordoned=False, product=H100, **labels):
+    """A node as its kubelet reports it."""
+    return {
+        "metadata": meta(name, labels={PRODUCT: product, **labels}),
+        "spec": {"unschedulable": True} if cordoned else {},
+        "status": {
+            "allocatable": {"nvidia.com/gpu": str(gpus), "cpu": "96"},
+            "conditions": [
+                {"type": "MemoryPressure", "status": "False"},
+                {"type": "Ready", "status": "True" if ready else "False", "lastHeartbeatTime": "…"},
+            ],
+        },
+    }
+
+
+def job_set(name="js", *, namespace="ns", annotations=None, pods=2, labels=None):
+    """A JobSet of pods with eight GPUs each."""
+    container = {"name": "c", "command": ["train"], "resources": {"limits": {"nvidia.com/gpu": 8}}}
+    template = {"spec": {"nodeSelector": {PRODUCT: H100}, "containers": [container]}}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": meta(name, namespace=namespace, annotations=annotations or {}, labels=labels or {}),
+        "spec": {
+            "replicatedJobs": [
+                {"name": "w", "template": {"spec": {"parallelism": pods, "template": template}}}
+            ]
+        },
+    }
+
+
+def policy(name="p", *, namespace="ns", kinds=True, **spec):
+    """A policy that opts JobSets in, and says what their commands do not."""
+    listed = [{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}]
+    return {
+        "apiVersion": "mofa.dev/v1alpha1",
+        "kind": "AdvisorPolicy",
+        "metadata": meta(name, namespace=namespace),
+        "spec": {
+            "kinds": listed if kinds else [],
+            "training": {"model": "llama3.1-8b", "sequenceLength": 4096, "globalBatchSize": 64},
+            "constraints": {"pp": {"values": [1]}, "cp": {"values": [1]}},
+            **spec,
+        },
+    }
+
+
+def key_of(kind, body):
+    """The key of a body."""
+    return Key(kind, body["metadata"].get("namespace", ""), body["metadata"]["name"])
+
+
+def ref(body):
+    """A targetRef to an object."""
+    return {"apiVersion": body["apiVersion"], "kind": body["kind"], "name": body["metadata"]["name"]}
+
+
+def applied(body, decision):
+    """The body after the writes of a decision, as server-side apply leaves it; the schema is checked as the server would."""
+    body = copy.deepcopy(body)
+    metadata = body["metadata"]
+    for write in decision.annotate:
+        if (write.key.kind.kind, write.key.name) == (body["kind"], metadata["name"]):
+            assert write.uid == metadata["uid"]
+            stands = {k: v for k, v in metadata.get("annotations", {}).items() if k not in write.drop}
+            metadata["annotations"] = stands | dict(write.hold)
+    if decision.status is not None and decision.key.name == metadata["name"]:
+        model = next((m for kind, m in STATUS.items() if kind.kind == body["kind"]), None)
+        if model is not None and decision.key.kind.kind == body["kind"]:
+            body["status"] = model.model_validate(copy.deepcopy(dict(decision.status))).model_dump(
+                by_alias=True, exclude_none=True, exclude_unset=True
+            )
+    return body
+
+
+class World:
+    """A cluster of one store: what is put is seen, what is decided is done, until nothing is left to do."""
+
+    def __init__(self, now=NOW):
+        self.now = now
+        self.bodies = {}
+        self.store = Store()
+        self.due = set()
+        self.writes = 0
+        self.notes = []
+
+    def put(self, kind, body):
+        """Somebody creates or changes an object."""
+        body = copy.deepcopy(body)
+        body["metadata"]["resourceVersion"] = str(self._next())
+        self.bodies[key_of(kind, body)] = body
+        told = self.store.put(kind, body)
+        self.due |= told
+        return told
+
+    def edit(self, key, change):
+        """Somebody edits an object in place."""
+        body = copy.deepcopy(self.bodies[key])
+        change(body)
+        return self.put(key.kind, body)
+
+    def drop(self, key):
+        """Somebody deletes an object."""
+        if self.bodies.pop(key, None) is not None:
+            self.due |= self.store.drop(key.kind, key.namespace, key.name)
+
+    def decide(self, key, store=None):
+        """The decision about an object, as the control loop makes it; nothing is done."""
+        snapshot = (store or self.store).snapshot(key, self.now)
+        if snapshot is None:
+            return None
+        if key.kind == CLUSTER_PROFILE:
+            return decide_profile(snapshot, SETTINGS)
+        return job(snapshot, answer(snapshot.question) if needs_answer(snapshot) else None, SETTINGS)
+
+    def step(self, key):
+        """Decide, do it, and hear the echo."""
+        decision = self.decide(key)
+        if decision is None:
+            return None
+        self.notes += decision.notes
+        assert len(decision.notes) <= 1
+        for written in {key, *(write.key for write in decision.annotate)}:
+            before = self.bodies[written]
+            after = applied(before, decision)
+            if after != before:
+                self.writes += 1
+                after["metadata"]["resourceVersion"] = str(self._next())
+                self.bodies[written] = after
+                self.store.wrote(written, after)
+        for written in {key, *(write.key for write in decision.annotate)}:
+            told = self.store.put(written.kind, self.bodies[written])
+            assert written not in told, f"the echo of our own write woke {written}"
+            self.due |= told
+        return decision
+
+    def rest(self):
+        """Decide until nothing is due; a decision that was done is silent the next time."""
+        for _ in range(100):
+            if not self.due:
+                return self
+            key = min(self.due)
+            self.due.discard(key)
+            if self.step(key) is not None:
+                again = self.decide(key)
+                assert again.is_silent, f"{key} wants to write again: {again}"
+        raise AssertionError(f"no rest: {self.due}")
+
+    def restarted(self):
+        """An operator that begins anew, with nothing but the objects."""
+        store = Store()
+        for kind in (NODE, ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, JOB_SET):
+            for key, body in self.bodies.items():
+                if key.kind == kind:
+                    store.put(kind, body)
+        return store
+
+    def status(self, key):
+        """An object's status."""
+        return self.bodies[key].get("status", {})
+
+    def ours(self, key):
+        """Our outputs on an object, by their short names."""
+        found = self.bodies[key]["metadata"].get("annotations", {})
+        names = {name.removeprefix(PREFIX): value for name, value in found.items() if name.startswith(PREFIX)}
+        return {name: value for name, value in names.items() if name not in ("mode", "model", "paused")}
+
+    def condition(self, key, aspect):
+        """A condition as (status, reason)."""
+        found = {one["type"]: one for one in self.status(key).get("conditions", [])}
+        return found[aspect]["status"], found[aspect]["reason"]
+
+    def _next(self):
+        self._version = getattr(self, "_version", 1) + 1
+        return self._version
