@@ -26,10 +26,10 @@ _BEGINNING: Final = 256
 
 
 class Lines:
-    """Bytes to whole lines, in bounded memory.
+    r"""Bytes to whole lines, in bounded memory.
 
     >>> lines = Lines()
-    >>> lines.push(b"one\\ntw"), lines.push(b"o\\n"), lines.rest()
+    >>> lines.push(b"one\ntw"), lines.push(b"o\n"), lines.rest()
     ([b'one'], [b'two'], [])
     """
 

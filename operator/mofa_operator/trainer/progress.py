@@ -7,7 +7,7 @@ that it starts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from mofa_operator.trainer.facts import Facts, Speed, said, speed
 from mofa_operator.trainer.formats import Line
@@ -19,7 +19,7 @@ class Progress:
 
     family: str | None = None
     """Which trainer writes it."""
-    facts: Facts = Facts()
+    facts: Facts = field(default_factory=Facts)
     """What the trainer said of the job when it started."""
     step: int | None = None
     """Last finished step. [1]"""
@@ -105,7 +105,7 @@ def _stepped(now: Progress, step: int, at: float) -> Progress:
         return _advanced(_again(now, lost) if lost else now, step, at)
     if step > last:
         return _advanced(now, step, at)
-    if step == last or step == now.before:  # another rank, or a slow one
+    if step in (last, now.before):  # another rank, or a slow one
         return replace(now, at=at)
     return _advanced(_again(now, last - step + 1), step, at)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Self
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -48,7 +48,7 @@ class Exporter(Collector):
     """Name of the job."""
     stale: float
     """Silence after which speeds go. [s]"""
-    progress: Progress = Progress()
+    progress: Progress = field(default_factory=Progress)
     """What the log has told so far."""
 
     def collect(self) -> Iterator[Metric]:
@@ -84,7 +84,7 @@ class Served:
         host = f"[{address}]" if ":" in address else address
         self.url = f"http://{host}:{self._server.server_port}/metrics"
 
-    def __enter__(self) -> Served:
+    def __enter__(self) -> Self:
         """Itself."""
         return self
 

@@ -1,0 +1,233 @@
+"""What is remembered of a running job, and the figures in it: interruptions, recoveries, lost time, effective time.
+
+Everything here is a value; `observe.lifecycle` makes the next one from what is observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mofa_operator.snapshot import Running
+
+CLASSES: Final = ("process", "pod", "job")
+"""Recovery classes, the one that restores least first."""
+CAUSES: Final = ("", "failure", "eviction", "preemption")
+"""Causes, what says least first; what nobody gave a cause is counted as a failure."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sign:
+    """Something that happened at a known moment."""
+
+    at: float
+    """When, in seconds of the epoch. [s]"""
+    level: str
+    """process, pod or job: what had to be restored at least."""
+    cause: str = ""
+    """failure, eviction or preemption; empty = not said."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counter:
+    """How often something happened, by an object's own count."""
+
+    value: int
+    """The count. [1]"""
+    level: str
+    """process, pod or job."""
+    exact: bool = True
+    """Whether each one is an incident of its own; a count over pods is not, because one incident takes many."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observation:
+    """What one look at a job, its pods, its nodes or its step series said; what it did not say is None or empty."""
+
+    counters: Mapping[str, Counter] = field(default_factory=dict)
+    """Counts, by a name that says object and field."""
+    signs: tuple[Sign, ...] = ()
+    """What happened."""
+    nodes_lost: tuple[float, ...] = ()
+    """When nodes of the job stopped being ready. [s]"""
+    suspended: float | None = None
+    """Since when the job is suspended. [s]"""
+    ready: bool | None = None
+    """Whether all of it runs."""
+    drop: str = ""
+    """The least class that a loss of readiness means, where no counter of the object tells; empty = it means nothing."""
+    ended: float | None = None
+    """When it was done, for better or worse. [s]"""
+    step: int | None = None
+    """Last finished step. [1]"""
+    step_at: float | None = None
+    """When that step was finished; None = about now. [s]"""
+    step_seconds: float | None = None
+    """Time of a step. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Incident:
+    """One interruption."""
+
+    low: float
+    """When it began, or the earliest that it can have. [s]"""
+    high: float
+    """The same, or the latest. [s]"""
+    level: str
+    """The class that recovered it, as far as is known."""
+    cause: str = ""
+    """Its cause; empty = not said."""
+    claims: tuple[str, ...] = ()
+    """Exact counters that count it."""
+    alive: float | None = None
+    """Last progress before it; None = no steps were seen. [s]"""
+    recovered: float | None = None
+    """When training went on. [s]"""
+    recovery: float | None = None
+    """Time that it took until training went on. [s]"""
+    redone: int = 0
+    """Steps that were trained again. [1]"""
+    lost: float = 0.0
+    """Time lost to it: recovery, and the steps trained again. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Totals:
+    """Sums over incidents that are no longer kept one by one."""
+
+    counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Interruptions by class and cause. [1]"""
+    recoveries: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    """Finished recoveries by class: how many, and their time together. [1, s]"""
+    lost: Mapping[str, float] = field(default_factory=dict)
+    """Lost time by cause. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Life:
+    """All that is remembered of a job."""
+
+    since: float
+    """When it was first looked at. [s]"""
+    earlier: Mapping[str, int] = field(default_factory=dict)
+    """Restarts by class that its own counts had then: before our time, and so in no other figure. [1]"""
+    marks: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    """Highest value of each counter, and when it was last looked at. [1, s]"""
+    incidents: tuple[Incident, ...] = ()
+    """The last ones, in order."""
+    older: Totals = field(default_factory=Totals)
+    """The ones before."""
+    horizon: float | None = None
+    """Until when incidents are in `older`; signs from before are counted already. [s]"""
+    nodes_lost: tuple[float, ...] = ()
+    """Nodes that were lost lately, and have not shown in the job yet. [s]"""
+    step: int | None = None
+    """Last finished step. [1]"""
+    step_at: float | None = None
+    """When progress was last seen. [s]"""
+    before_at: float | None = None
+    """When it was seen before that. [s]"""
+    top: int | None = None
+    """Highest step that was ever finished. [1]"""
+    step_seconds: float | None = None
+    """Time of a step. [s]"""
+    effective: float = 0.0
+    """Time that went into steps that count. [s]"""
+    has_run: bool = False
+    """Whether it was ever seen to run."""
+    unready: bool = False
+    """Whether part of it did not run when last looked at."""
+    ended: float | None = None
+    """When it was done. [s]"""
+
+
+def interruptions(life: Life) -> dict[tuple[str, str], int]:
+    """Interruptions by class and cause. [1]"""
+    return dict(_totals(life).counts)
+
+
+def recoveries(life: Life) -> dict[str, tuple[int, float]]:
+    """Finished recoveries by class: how many, and their time together. [1, s]"""
+    return dict(_totals(life).recoveries)
+
+
+def lost(life: Life, now: float) -> dict[str, float]:
+    """Lost time by cause, that of a recovery that still lasts included. [s]"""
+    sums = dict(_totals(life).lost)
+    if (since := open_since(life)) is not None:
+        cause = next(one.cause for one in life.incidents if one.recovered is None) or "failure"
+        sums[cause] = sums.get(cause, 0.0) + max(0.0, (life.ended or now) - since)
+    return sums
+
+
+def open_since(life: Life) -> float | None:
+    """Since when training stands still; None = it does not, as far as is known. [s]"""
+    open_ones = [one for one in life.incidents if one.recovered is None]
+    if not open_ones or (life.step_at is None and not life.unready):
+        return None
+    return min(began(one) for one in open_ones)
+
+
+def ettr(life: Life, now: float) -> float | None:
+    """Effective training time ratio since it was first looked at, Ours. A lower bound where we joined late. [1]"""
+    lasted = (life.ended or now) - life.since
+    if life.step_at is None or lasted <= 0 or life.effective == 0:
+        return None
+    return min(1.0, life.effective / lasted)
+
+
+def running(life: Life, now: float, **told: Any) -> Running:
+    """The snapshot's part of it; `told` are its other fields: source, tokens_per_second, checkpoint_interval."""
+    finished: dict[str, tuple[float, ...]] = {}
+    for one in life.incidents:
+        if one.recovery is not None:
+            finished[one.level] = (*finished.get(one.level, ()), one.recovery)
+    return Running(
+        step_seconds=life.step_seconds,
+        step=life.step,
+        ettr=ettr(life, now),
+        interruptions=interruptions(life),
+        recoveries=finished,
+        lost=lost(life, now),
+        since=life.since,
+        **told,
+    )
+
+
+def began(one: Incident) -> float:
+    """When training stopped: after the last progress, where that is known. [s]"""
+    return one.alive if one.alive is not None else one.high
+
+
+def summed(totals: Totals, one: Incident) -> Totals:
+    """Sums with one incident more."""
+    return added(totals, one.level, one.cause or "failure", recovery=one.recovery, lost=one.lost)
+
+
+def added(
+    totals: Totals,
+    level: str,
+    cause: str,
+    *,
+    count: int = 1,
+    recovery: float | None = None,
+    lost: float = 0.0,
+) -> Totals:
+    """Sums with more interruptions of a class and cause, and what they cost."""
+    counts, times, losses = dict(totals.counts), dict(totals.recoveries), dict(totals.lost)
+    counts[level, cause] = counts.get((level, cause), 0) + count
+    if recovery is not None:
+        number, time = times.get(level, (0, 0.0))
+        times[level] = (number + 1, time + recovery)
+    if lost:
+        losses[cause] = losses.get(cause, 0.0) + lost
+    return Totals(counts=counts, recoveries=times, lost=losses)
+
+
+def _totals(life: Life) -> Totals:
+    totals = life.older
+    for one in life.incidents:
+        totals = summed(totals, one)
+    return totals

@@ -1,0 +1,127 @@
+"""A life as a short text and back, without loss: it is kept in a status, so that a restart of the operator forgets nothing.
+
+The text is JSON, a few hundred bytes for a quiet job and at most `LARGEST` for any. A text that is not ours, or of another
+version, is no life: counting begins anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from mofa_operator.observe.life import CAUSES, CLASSES, Incident, Life, Totals
+
+VERSION: Final = 1
+"""Of the text's form."""
+LARGEST: Final = 8192
+"""Characters of a text."""
+
+_PLAIN: Final = tuple(
+    one.name
+    for one in fields(Life)
+    if one.name not in ("earlier", "marks", "incidents", "older", "nodes_lost")
+)
+_INCIDENT: Final = tuple(one.name for one in fields(Incident))
+
+
+def to_text(life: Life) -> str:
+    """A life as text.
+
+    >>> to_text(Life(since=5.0, step=3))
+    '{"v":1,"since":5.0,"step":3}'
+    """
+    empty = Life(since=life.since)
+    plain = {name: getattr(life, name) for name in _PLAIN if getattr(life, name) != getattr(empty, name)}
+    told: dict[str, Any] = {"v": VERSION, "since": life.since, **plain}
+    if life.earlier:
+        told["earlier"] = dict(life.earlier)
+    if life.marks:
+        told["marks"] = {name: list(mark) for name, mark in sorted(life.marks.items())}
+    if life.nodes_lost:
+        told["nodes"] = list(life.nodes_lost)
+    if life.incidents:
+        told["incidents"] = [_written(one) for one in life.incidents]
+    if life.older != Totals():
+        told["counts"] = {f"{level} {cause}": n for (level, cause), n in sorted(life.older.counts.items())}
+        told["recoveries"] = {level: list(sums) for level, sums in sorted(life.older.recoveries.items())}
+        told["lost"] = dict(sorted(life.older.lost.items()))
+    return json.dumps(told, separators=(",", ":"))
+
+
+def from_text(text: object) -> Life | None:
+    """The life that a text holds; None where it holds none.
+
+    >>> from_text('{"v":1,"since":5.0,"step":3}').step
+    3
+    >>> from_text("anything else") is None
+    True
+    """
+    if not isinstance(text, str) or len(text) > LARGEST:
+        return None
+    try:
+        told = json.loads(text)
+        return _read(told) if isinstance(told, dict) and told.get("v") == VERSION else None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def _written(one: Incident) -> dict[str, Any]:
+    """An incident; what is as usual is left out."""
+    usual = Incident(low=one.low, high=one.low, level="process")
+    return {"low": one.low} | {
+        name: list(value) if isinstance(value, tuple) else value
+        for name in _INCIDENT
+        if (value := getattr(one, name)) != getattr(usual, name)
+    }
+
+
+def _read(told: Mapping[str, Any]) -> Life:
+    return Life(
+        **{name: _checked(name, told[name]) for name in _PLAIN if name in told},
+        earlier={_known(level, CLASSES): int(n) for level, n in told.get("earlier", {}).items()},
+        marks={str(name): (int(n), float(at)) for name, (n, at) in told.get("marks", {}).items()},
+        nodes_lost=tuple(float(at) for at in told.get("nodes", ())),
+        incidents=tuple(_incident(one) for one in told.get("incidents", ())),
+        older=Totals(
+            counts={_pair(pair): int(n) for pair, n in told.get("counts", {}).items()},
+            recoveries={
+                _known(level, CLASSES): (int(n), float(time))
+                for level, (n, time) in told.get("recoveries", {}).items()
+            },
+            lost={_known(cause, CAUSES): float(time) for cause, time in told.get("lost", {}).items()},
+        ),
+    )
+
+
+def _incident(told: Mapping[str, Any]) -> Incident:
+    known = {
+        name: _checked(name, told[name])
+        for name in _INCIDENT
+        if name in told and name not in ("level", "cause")
+    }
+    return Incident(
+        **{"high": known["low"], **known},
+        level=_known(told.get("level", "process"), CLASSES),
+        cause=_known(told.get("cause", ""), CAUSES),
+    )
+
+
+def _checked(name: str, value: Any) -> Any:
+    if name == "claims":
+        return tuple(str(one) for one in value)
+    if name in ("has_run", "unready"):
+        return bool(value)
+    return int(value) if name in ("step", "top", "redone") else float(value)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    level, _, cause = text.partition(" ")
+    return _known(level, CLASSES), _known(cause, CAUSES)
+
+
+def _known(text: str, names: tuple[str, ...]) -> str:
+    if text not in names:
+        raise ValueError(text)
+    return text
