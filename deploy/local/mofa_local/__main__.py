@@ -1,0 +1,43 @@
+"""python -m mofa_local up | down | status: the whole local stack, for a person."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from mofa_local import up
+from mofa_model.errors import MofaError
+
+
+def main() -> int:
+    """Do what the verb says."""
+    parser = argparse.ArgumentParser(prog="python -m mofa_local", description=__doc__)
+    parser.add_argument("verb", choices=("up", "down", "status"))
+    parser.add_argument("--folder", type=Path, default=up.ROOT / ".cache" / "up", help="where it lives")
+    parser.add_argument("--nodes", type=int, default=256, help="fake nodes")
+    parser.add_argument("--days", type=int, default=120, help="days of history")
+    arguments = parser.parse_args()
+    try:
+        if arguments.verb == "up":
+            up.up(arguments.folder, up.Size(nodes=arguments.nodes, days=arguments.days), say=_say)
+        elif arguments.verb == "down":
+            stopped = up.clear(arguments.folder)
+            _say(f"down: stopped {', '.join(stopped)}" if stopped else "down: nothing was up")
+        else:
+            _say(up.status(arguments.folder))
+    except MofaError as error:
+        sys.stderr.write(f"{arguments.verb}: {error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{arguments.verb}: interrupted; what was started is stopped\n")
+        return 130
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
