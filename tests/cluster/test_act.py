@@ -1,0 +1,347 @@
+"""Decisions as writes, on the real API server, as the operator's own account with its own role."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+from foreign import install, job
+
+from mofa_model.annotations import PREFIX
+from mofa_operator import api as module
+from mofa_operator.act.events import EVENT, EventPoster
+from mofa_operator.act.perform import DRY, GONE, REFUSED, SILENT, WRITTEN, perform
+from mofa_operator.api import Api, Busy, Conflict, Gone, Invalid
+from mofa_operator.decision import Annotate, Decision, Note
+from mofa_operator.keys import CLUSTER_PROFILE, CONFIG_MAP, JOB_SET, TRAINING_JOB, Key
+
+SPEC = {
+    "model": {"preset": "llama3-405b"},
+    "training": {"sequenceLength": 8192, "globalBatchSize": 2048},
+    "cluster": {"profile": "h100-east"},
+}
+HELD = {
+    f"{PREFIX}status": "Recommended",
+    f"{PREFIX}inputs-hash": "0123",
+    f"{PREFIX}strategy": "tp=8,pp=16,dp=16",
+}
+STATUS = {
+    "inputsHash": "0123",
+    "readyReason": "Recommended",
+    "conditions": [
+        {
+            "type": "Ready",
+            "status": "True",
+            "reason": "Recommended",
+            "message": "tp8 pp16 dp16",
+            "lastTransitionTime": "2026-01-31T09:30:00Z",
+        }
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def operator(cluster):
+    install(cluster)
+    return cluster.identity("operator", service_account="mofa-system/mofa-advisor")
+
+
+@pytest.fixture
+def act(operator, monkeypatch):
+    """Run something with a session and a poster of Events, as the operator."""
+    monkeypatch.setenv("KUBECONFIG", str(operator))
+
+    def run(use):
+        async def whole():
+            async with Api.from_environment() as api, EventPoster(api, pause=0.0) as events:
+                return await use(api, events)
+
+        return asyncio.run(whole())
+
+    return run
+
+
+@pytest.fixture
+def train(cluster, namespace):
+    """A TrainingJob: its key and its uid."""
+    return _made(cluster, TRAINING_JOB, namespace, SPEC)
+
+
+def _made(cluster, kind, namespace, spec, **metadata):
+    body = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
+    cluster.apply({**body, "metadata": {"name": "train", "namespace": namespace, **metadata}})
+    return Key(kind, namespace, "train"), _read(cluster, Key(kind, namespace, "train"))["metadata"]["uid"]
+
+
+def _read(cluster, key):
+    address = f"{key.kind.plural}.{key.kind.group}" if key.kind.group else key.kind.plural
+    place = ["-n", key.namespace] if key.namespace else []
+    return json.loads(
+        cluster.kubectl("get", address, key.name, *place, "-o", "json", "--show-managed-fields")
+    )
+
+
+def decided(key, uid, **given):
+    hold = given.pop("hold", HELD)
+    drop = given.pop("drop", ())
+    annotate = () if hold is None else (Annotate(key=key, uid=uid, hold=hold, drop=drop),)
+    return Decision(key=key, uid=uid, **{"status": STATUS, "annotate": annotate} | given)
+
+
+def writes_of(cluster, name, namespace):
+    """Our writes on an object, from the API server's own log."""
+    user = "system:serviceaccount:mofa-system:mofa-advisor"
+    return [
+        event["requestURI"].partition("?")[0].rpartition("/")[2]
+        for event in cluster.audit()
+        if event["user"]["username"] == user
+        and event["verb"] in {"patch", "update", "create"}
+        and event.get("objectRef", {}).get("namespace") == namespace
+        and event["objectRef"].get("name") == name
+    ]
+
+
+def test_a_first_advice_is_two_writes_and_one_event(cluster, namespace, train, act):
+    note = Note(reason="Recommended", message="tp8 pp16 dp16")
+
+    async def use(api, events):
+        done = await perform(decided(*train, notes=(note,)), api, events)
+        again = await perform(decided(*train, notes=(note,)), api, events)
+        return done, again
+
+    done, again = act(use)
+    assert done.outcome == WRITTEN
+    assert done.writes == ("annotations", "status")  # where Ready says Recommended, the annotations stand
+    assert writes_of(cluster, "train", namespace)[:2] == ["train", "status"]
+    body = _read(cluster, train[0])
+    assert body["metadata"]["annotations"].items() >= HELD.items()
+    assert body["status"] == STATUS
+    # A repeat changes nothing, not even the resourceVersion, and its Event is the same one.
+    bodies = (done.bodies[train[0]], again.bodies[train[0]], body)
+    assert len({one["metadata"]["resourceVersion"] for one in bodies}) == 1
+    (event,) = cluster.kubectl("get", "events", "-n", namespace, "-o", "jsonpath={.items[*].reason}").split()
+    assert event == "Recommended"
+    assert "tp8 pp16 dp16" in cluster.kubectl("describe", "tjob", "train", "-n", namespace)
+
+
+def test_everything_we_write_has_one_owner(cluster, train, act):
+    act(lambda api, events: perform(decided(*train), api, events))
+    owners = {
+        (one["manager"], one["operation"], one.get("subresource"))
+        for one in _read(cluster, train[0])["metadata"]["managedFields"]
+        if one["manager"] != "mofa-local"
+    }
+    assert owners == {("mofa-advisor", "Apply", None), ("mofa-advisor", "Apply", "status")}
+
+
+def test_what_is_no_longer_held_goes_without_a_further_write(cluster, train, act):
+    less = {key: HELD[key] for key in list(HELD)[:2]}
+
+    async def use(api, events):
+        await perform(decided(*train), api, events)
+        return await perform(
+            decided(*train, hold=less, drop=(f"{PREFIX}strategy",), status=None), api, events
+        )
+
+    assert act(use).writes == ("annotations",)
+    assert _read(cluster, train[0])["metadata"]["annotations"] == less
+
+
+def test_annotations_that_came_with_the_manifest_are_taken_over_and_can_go(cluster, namespace, act):
+    before = {f"{PREFIX}status": "InvalidInput", f"{PREFIX}old": "x", "example.org/owner": "eddy"}
+    train = _made(cluster, TRAINING_JOB, namespace, SPEC, annotations=before)
+
+    async def use(api, events):
+        taken = await perform(decided(*train, drop=(f"{PREFIX}old",), status=None), api, events)
+        held = _read(cluster, train[0])["metadata"]["annotations"]
+        gone = await perform(decided(*train, hold={}, drop=tuple(HELD), status=None), api, events)
+        return taken, held, gone
+
+    taken, held, gone = act(use)
+    assert taken.writes == ("annotations", "removal")
+    assert held == {**HELD, "example.org/owner": "eddy"}
+    # What the manifest's owner also holds is removed by name; what only we held went with the apply.
+    assert gone.writes[0] == "annotations"
+    assert _read(cluster, train[0])["metadata"]["annotations"] == {"example.org/owner": "eddy"}
+
+
+def test_a_crash_between_the_writes_is_mended_by_the_next_decision(cluster, train, act):
+    class Dies(Exception):
+        pass
+
+    async def use(api, events):
+        async def dies(*args, **kwargs):
+            raise Dies
+
+        apply, writes = api.apply, []
+
+        async def until_the_status(*args, status=False, **kwargs):
+            writes.append(status)
+            return await (dies() if status else apply(*args, status=status, **kwargs))
+
+        api.apply = until_the_status
+        with pytest.raises(Dies):
+            await perform(decided(*train), api, events)
+        api.apply = apply
+        await perform(decided(*train), api, events)
+
+    act(use)
+    body = _read(cluster, train[0])
+    assert body["status"] == STATUS
+    assert body["metadata"]["annotations"] == HELD
+
+
+def test_an_object_of_the_same_name_that_came_later_is_left_alone(cluster, namespace, train, act):
+    cluster.kubectl("delete", "tjob", "train", "-n", namespace)
+    _made(cluster, TRAINING_JOB, namespace, SPEC)
+    done = act(lambda api, events: perform(decided(*train), api, events))
+    assert (done.outcome, done.writes, done.bodies) == (GONE, (), {})
+    body = _read(cluster, train[0])
+    assert "annotations" not in body["metadata"]
+    assert "status" not in body
+
+
+def test_a_status_that_meets_a_successor_is_no_answer_for_the_store(cluster, namespace, train, act):
+    # The status subresource ignores the uid (the API server's behaviour): the successor's own decision replaces it.
+    cluster.kubectl("delete", "tjob", "train", "-n", namespace)
+    _made(cluster, TRAINING_JOB, namespace, SPEC)
+    done = act(lambda api, events: perform(decided(*train, hold=None), api, events))
+    assert (done.outcome, done.bodies) == (GONE, {})
+
+
+def test_an_object_that_is_gone_is_not_made_anew(cluster, namespace, train, act):
+    cluster.kubectl("delete", "tjob", "train", "-n", namespace)
+    note = Note(reason="Recommended", message="m")
+    done = act(lambda api, events: perform(decided(*train, notes=(note,)), api, events))
+    assert done.outcome == GONE
+    assert cluster.kubectl("get", "tjob,events", "-n", namespace, "-o", "name") == ""
+
+
+def test_a_target_is_annotated_as_well_and_one_that_is_gone_stops_nothing(cluster, namespace, train, act):
+    key, uid = Key(JOB_SET, namespace, "train"), "00000000-0000-0000-0000-000000000000"
+    missing = Annotate(key=key, uid=uid, hold=HELD)
+    done = act(lambda api, events: perform(decided(*train, annotate=(missing,)), api, events))
+    assert (done.outcome, done.writes) == (WRITTEN, ("status",))
+    cluster.apply(job(JOB_SET, namespace, "train"))
+    there = Annotate(key=key, uid=_read(cluster, key)["metadata"]["uid"], hold=HELD)
+    done = act(lambda api, events: perform(decided(*train, annotate=(there,), status=None), api, events))
+    assert done.writes == ("annotations",)
+    body = _read(cluster, key)
+    assert body["metadata"]["annotations"] == HELD
+    assert body["spec"] == {"suspend": True}
+
+
+def test_a_write_that_is_refused_for_good_does_not_stop_the_others(cluster, namespace, train, act):
+    cluster.apply(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "train", "namespace": namespace}}
+    )
+    key = Key(CONFIG_MAP, namespace, "train")
+    foreign = Annotate(key=key, uid=_read(cluster, key)["metadata"]["uid"], hold=HELD)
+    done = act(lambda api, events: perform(decided(*train, annotate=(foreign,)), api, events))
+    assert (done.outcome, done.writes) == (REFUSED, ("status",))
+    (failure,) = done.failures
+    assert "cannot patch resource" in str(failure)
+
+
+def test_a_dry_run_and_silence_write_nothing(cluster, train, act):
+    before = _read(cluster, train[0])
+
+    async def use(api, events):
+        dry = await perform(decided(*train), api, events, dry_run=True)
+        silent = await perform(decided(*train, hold=None, status=None), api, events)
+        return dry, silent
+
+    dry, silent = act(use)
+    assert (dry.outcome, dry.writes) == (DRY, ("annotations", "status"))
+    assert silent.outcome == SILENT
+    assert _read(cluster, train[0]) == before
+
+
+def test_a_profile_has_a_status_and_its_events_are_in_default(cluster, act):
+    name = "act-east"
+    body = {"apiVersion": CLUSTER_PROFILE.api_version, "kind": "ClusterProfile", "metadata": {"name": name}}
+    cluster.apply({**body, "spec": {"gpu": "h100"}})
+    key = Key(CLUSTER_PROFILE, "", name)
+    uid = _read(cluster, key)["metadata"]["uid"]
+    note = Note(reason="HistoryUnavailable", message="Prometheus did not answer", warning=True)
+    status = {"readyReason": "Consistent", "nodes": {"total": 256, "ready": 250}}
+    done = act(
+        lambda api, events: perform(decided(key, uid, hold=None, status=status, notes=(note,)), api, events)
+    )
+    assert done.writes == ("status",)
+    assert "Prometheus did not answer" in cluster.kubectl("describe", "cprof", name)
+    cluster.kubectl("delete", "cprof", name)
+
+
+def test_a_server_that_cannot_be_reached_is_busy_and_a_second_try_writes(train, act):
+    async def use(api, events):
+        there, api._credentials.access = api._credentials.access, _elsewhere(api)
+        with pytest.raises(Busy):
+            await perform(decided(*train), api, events)
+        api._credentials.access = there
+        return await perform(decided(*train), api, events)
+
+    assert act(use).outcome == WRITTEN
+
+
+def _elsewhere(api):
+    return replace(api._credentials.access, server="https://127.0.0.1:9")
+
+
+def test_reads_and_errors_are_those_of_the_real_server(cluster, namespace, train, act):
+    _, uid = train
+
+    async def use(api, events):
+        assert await api.get(TRAINING_JOB, namespace, "nobody") is None
+        assert (await api.get(TRAINING_JOB, namespace, "train"))["metadata"]["uid"] == uid
+        names = [item["metadata"]["name"] async for item in api.list(TRAINING_JOB, namespace)]
+        assert names == ["train"]
+        with pytest.raises(Gone):
+            await api.merge(
+                TRAINING_JOB, namespace, "nobody", {"metadata": {"annotations": {f"{PREFIX}x": "y"}}}
+            )
+        other = {"metadata": {"uid": "another", "annotations": {f"{PREFIX}x": "y"}}}
+        with pytest.raises(Gone):
+            await api.merge(TRAINING_JOB, namespace, "train", other)
+        bad = {
+            "apiVersion": TRAINING_JOB.api_version,
+            "kind": "TrainingJob",
+            "status": {"observedGeneration": -1},
+        }
+        with pytest.raises(Invalid):
+            await api.apply(TRAINING_JOB, namespace, "train", bad, status=True)
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": "e", "namespace": namespace},
+            "involvedObject": {"namespace": namespace},
+        }
+        await api.create(EVENT, namespace, event)
+        with pytest.raises(Conflict):
+            await api.create(EVENT, namespace, event)
+
+    act(use)
+
+
+def test_a_list_longer_than_a_page_is_complete(cluster, namespace, act):
+    maps = [
+        {
+            "apiVersion": TRAINING_JOB.api_version,
+            "kind": "TrainingJob",
+            "metadata": {"name": f"t{i:03}"},
+            "spec": SPEC,
+        }
+        for i in range(7)
+    ]
+    for one in maps:
+        one["metadata"]["namespace"] = namespace
+    cluster.apply(*maps)
+
+    async def use(api, events):
+        module._PAGE, page = 3, module._PAGE
+        try:
+            return [item["metadata"]["name"] async for item in api.list(TRAINING_JOB, namespace)]
+        finally:
+            module._PAGE = page
+
+    assert act(use) == [f"t{i:03}" for i in range(7)]

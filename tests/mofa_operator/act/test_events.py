@@ -1,0 +1,129 @@
+"""Events: one for each (object, reason, inputs hash), beside the work, in bounded room."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mofa_operator.act.events import EventPoster, event
+from mofa_operator.api import Busy, Conflict, Refused
+from mofa_operator.decision import Note
+from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
+
+KEY = Key(TRAINING_JOB, "ml", "llama")
+NOTE = Note(reason="Recommended", message="tp8 pp16 dp16")
+NOW = datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
+
+
+class Server:
+    """Takes Events as an API server does: a name once; `troubles` come first."""
+
+    def __init__(self, *troubles):
+        self.troubles = list(troubles)
+        self.events = {}
+        self.asked = 0
+
+    async def create(self, kind, namespace, body):
+        self.asked += 1
+        await asyncio.sleep(0)
+        if self.troubles:
+            raise self.troubles.pop(0)
+        name = namespace, body["metadata"]["name"]
+        if name in self.events:
+            raise Conflict("AlreadyExists")
+        self.events[name] = body
+        return body
+
+
+def posted(server, *posts, **settings):
+    """Post some Events, then stop in order."""
+
+    async def whole():
+        async with EventPoster(server, **{"pause": 0.0} | settings) as poster:
+            for post in posts:
+                poster.post(*post)
+        return poster
+
+    return asyncio.run(whole())
+
+
+def test_a_repeat_is_the_same_event():
+    server = Server()
+    poster = posted(server, *[(KEY, "1", NOTE, "hash")] * 3)
+    assert len(server.events) == 1
+    assert (poster.posted, poster.dropped) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (Key(TRAINING_JOB, "ml", "other"), "1", NOTE, "hash"),
+        (KEY, "2", NOTE, "hash"),
+        (KEY, "1", Note(reason="PredictionDrift", message=NOTE.message), "hash"),
+        (KEY, "1", NOTE, "another hash"),
+    ],
+    ids=["object", "uid", "reason", "hash"],
+)
+def test_another_object_reason_or_hash_is_another_event(other):
+    server = Server()
+    posted(server, (KEY, "1", NOTE, "hash"), other)
+    assert len(server.events) == 2
+
+
+def test_without_a_hash_the_message_counts():
+    server = Server()
+    other = Note(reason=NOTE.reason, message="something else")
+    posted(server, (KEY, "1", NOTE, ""), (KEY, "1", NOTE, ""), (KEY, "1", other, ""))
+    assert len(server.events) == 2
+
+
+def test_what_waits_is_bounded_and_the_rest_is_counted():
+    server = Server()
+    notes = [(KEY, str(uid), NOTE, "hash") for uid in range(10)]
+    poster = posted(server, *notes, most=4)
+    assert len(server.events) == 4
+    assert (poster.posted, poster.dropped) == (4, 6)
+
+
+def test_a_busy_server_is_asked_again_and_a_refusal_is_final():
+    server = Server(Busy("429", 0.001), Busy("503", 0.001))
+    assert posted(server, (KEY, "1", NOTE, "hash")).posted == 1
+    assert server.asked == 3
+    server = Server(Refused("the namespace is being terminated"))
+    poster = posted(server, (KEY, "1", NOTE, "hash"), (KEY, "2", NOTE, "hash"))
+    assert (poster.posted, poster.dropped) == (1, 1)
+
+
+def test_a_server_that_never_answers_does_not_hold_up_the_end():
+    class Silent:
+        async def create(self, kind, namespace, body):
+            await asyncio.sleep(3600)
+
+    poster = posted(Silent(), (KEY, "1", NOTE, "hash"), (KEY, "2", NOTE, "hash"), grace=0.05)
+    assert (poster.posted, poster.dropped) == (0, 2)
+
+
+def test_events_of_cluster_scoped_objects_are_where_kubectl_looks():
+    made = event(Key(CLUSTER_PROFILE, "", "east"), "1", NOTE, "", NOW)
+    assert made["metadata"]["namespace"] == "default"
+    assert "namespace" not in made["involvedObject"]
+
+
+LABELS = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?", fullmatch=True)
+NAMES = st.lists(LABELS, min_size=1, max_size=12).map(".".join).filter(lambda name: len(name) <= 253)
+
+
+@given(
+    name=NAMES,
+    message=st.text(max_size=3000),
+    uid=st.uuids(),
+)
+def test_every_event_is_one_that_the_api_server_takes(name, message, uid):
+    made = event(
+        Key(TRAINING_JOB, "ml", name), str(uid), Note(reason="Recommended", message=message), "h", NOW
+    )
+    assert len(made["metadata"]["name"]) <= 253
+    assert all(part and part[0] != "-" and part[-1] != "-" for part in made["metadata"]["name"].split("."))
+    assert len(made["message"].encode()) <= 1024
