@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo studies test test-unit check format verify bench validate soak up down test-kind clean
+.PHONY: help setup lock demo studies test test-unit check format rules dashboards verify bench validate soak up down test-kind clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,7 +37,7 @@ studies: $(STAMP) ## every command of docs/studies, its pictures and results.md
 	$(BIN)/python tools/studies.py
 
 test: $(STAMP) ## every test that needs no container engine
-	$(PYTEST) -n $(JOBS) --dist loadgroup
+	$(PYTEST) -n $(JOBS)
 
 test-unit: $(STAMP) ## the quick tier: unit, property, golden
 	$(PYTEST) -n $(JOBS) -m "not slow and not cluster"
@@ -54,8 +54,17 @@ format: $(STAMP) ## put the code in the one format
 
 # Targets whose room is not built yet say so. `bench` has nothing to fail, so it exits 0.
 
+rules: $(STAMP) ## deploy/rules/*.yaml from their source
+	$(BIN)/python tools/rules.py
+
+dashboards: $(STAMP) ## deploy/grafana/*.json from their code
+	$(BIN)/python tools/dashboards.py
+
 verify: $(STAMP) ## generated files equal their source
 	$(BIN)/python -m mofa_model.manifest.crds --check
+	$(BIN)/python tools/metrics.py --check
+	$(BIN)/python tools/rules.py --check
+	$(BIN)/python tools/dashboards.py --check
 
 bench: $(STAMP) ## strategies per second, and the other figures we claim
 	@for script in benchmarks/*.py; do \

@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from mofa_model.cli import THREADS
@@ -17,6 +18,21 @@ settings.register_profile("same", parent=settings.get_profile("calm"), derandomi
 
 # Continuous integration answers for a change, so it draws the same examples every time; people's machines search on.
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same" if os.environ.get("CI") else "calm"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """One worker gets all of tests/cluster, so that one cluster starts; every other test goes to whoever is free.
+
+    xdist's own groups (`--dist loadgroup`) would say the same, but 3.8 does nothing of the kind under pytest 9.2.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneCluster(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return "cluster" if nodeid.startswith("tests/cluster/") else nodeid
+
+    return OneCluster(config, log)
 
 
 def pytest_collection_modifyitems(config, items):

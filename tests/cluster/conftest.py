@@ -1,7 +1,7 @@
 """One real cluster for every test in this folder, with our CRDs and the operator's manifests in it.
 
 By default it is the local stack's control plane; `MOFA_CLUSTER=kind` takes a kind cluster instead. All tests here carry
-the mark `cluster` and share one xdist group, so that one worker runs them and one cluster starts.
+the mark `cluster`; tests/conftest.py gives them all to one worker, so that one cluster starts.
 """
 
 import contextlib
@@ -24,7 +24,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.cluster)
-            item.add_marker(pytest.mark.xdist_group("cluster"))
 
 
 class Binaries:
@@ -68,11 +67,14 @@ def cluster(binaries, processes, tmp_path_factory):
         try:
             provided = stack.enter_context(_provider(binaries, processes, tmp_path_factory.mktemp("cluster")))
             provided.install(ROOT / "crds", ROOT / "deploy" / "manifests")
-        except kind.NoKind as missing:
-            pytest.skip(str(missing))
         except LocalStackError as error:
-            pytest.fail(str(error), pytrace=False)
-        yield provided
+            problem = error
+        else:
+            yield provided
+            return
+    if isinstance(problem, kind.NoKind):
+        pytest.skip(str(problem))
+    pytest.fail(str(problem), pytrace=False)
 
 
 @pytest.fixture
