@@ -1,0 +1,190 @@
+"""What running jobs teach about the model on their machines: one factor on the step time of a profile, with its uncertainty.
+
+Each job says one thing: the logarithm x of its observed step time over the one that the model alone predicted. The profile's
+true θ is expected near 0, a job's x near θ:
+
+    θ ~ Normal(0, prior_sd²)        x ~ Normal(θ, job_sd² / w),        w = weight · 2^(−age / half_life)
+
+    θ̂ = Σ w x / (Σ w + k),   k = (job_sd / prior_sd)²                  so one job moves little, and old evidence fades to 1
+
+A job far off says more of itself than of the profile: x is clipped to ±`CLIP` prior deviations, a job farther than `HUBER`
+job deviations from the others' median has less weight, and jobs that disagree are trusted less.
+
+The x of a job is taken against the prediction without the factor (`ratio_of`): else a factor would fight its own evidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+PRIOR_SD: Final = 0.10
+"""How far a profile's factor is expected from 1, as a standard deviation of its logarithm: half the 80 % band of a calibrated
+stack, `presets/bands.toml`. [1]"""
+JOB_SD: Final = 0.12
+"""Scatter of jobs on one profile about its factor, alike: the band of a stack, once more. [1]"""
+HALF_LIFE: Final = 30 * 86400.0
+"""Age at which evidence counts half: fabrics, drivers and trainers change within months. [s]"""
+CLIP: Final = 4.0
+"""Prior standard deviations beyond which a job says no more. [1]"""
+HUBER: Final = 1.5
+"""Job standard deviations from the median beyond which a job's weight falls. [1]"""
+EIGHTY: Final = 1.2815515655446004
+"""Standard deviations that hold 80 % on both sides of the mean. [1]"""
+MOST: Final = 16
+"""Jobs whose evidence is kept."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sample:
+    """What one job says."""
+
+    log_ratio: float
+    """Logarithm of observed over predicted step time, the prediction without the factor. [1]"""
+    age: float = 0.0
+    """Since when it says nothing newer. [s]"""
+    weight: float = 1.0
+    """How much of a job it is: less where it ran only shortly. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Learned:
+    """The factor on the step time."""
+
+    ratio: float
+    """Observed over predicted step time, as it should be expected of the next job. [1]"""
+    lower: float
+    """Lower bound of the factor, 80 % together with the upper one. [1]"""
+    upper: float
+    """Upper bound. [1]"""
+    jobs: int
+    """Jobs that it rests on. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """What is remembered of one job."""
+
+    job: str
+    """Which one: namespace/name and uid."""
+    log_ratio: float
+    """As of `Sample`, the latest median. [1]"""
+    at: float
+    """When, in seconds of the epoch. [s]"""
+
+
+def learned(
+    samples: Sequence[Sample],
+    *,
+    prior_sd: float = PRIOR_SD,
+    job_sd: float = JOB_SD,
+    half_life: float = HALF_LIFE,
+) -> Learned:
+    """The factor that jobs teach, Ours. [1]
+
+    Three jobs at 85 % of the predicted throughput, so steps 1/0.85 = 1.176 times as long: k = 1.44, θ̂ = 0.1625 · 3/4.44.
+    The next job is predicted at 0.896 of the model's throughput, and its residual is −5 % where it was −15 %; one job alone
+    makes it −9 %, and after two half-lives the three weigh 0.75 and −10 % is left.
+
+    >>> three = [Sample(log_ratio=math.log(1 / 0.85))] * 3
+    >>> factor = learned(three)
+    >>> round(factor.ratio, 3), round(factor.lower, 3), round(factor.upper, 3), factor.jobs
+    (1.116, 1.038, 1.201, 3)
+    >>> round(0.85 * factor.ratio - 1, 3), round(0.85 * learned(three[:1]).ratio - 1, 3)
+    (-0.051, -0.091)
+    >>> old = [Sample(log_ratio=math.log(1 / 0.85), age=2 * HALF_LIFE)] * 3
+    >>> round(0.85 * learned(old).ratio - 1, 3)
+    -0.101
+    """
+    clipped = [max(-CLIP * prior_sd, min(CLIP * prior_sd, one.log_ratio)) for one in samples]
+    weights = _weights(samples, clipped, job_sd, half_life)
+    known = sum(weights)
+    mean = sum(w * x for w, x in zip(weights, clipped, strict=True)) / known if known else 0.0
+    scatter = max(job_sd, _scatter(weights, clipped, mean))
+    against = (scatter / prior_sd) ** 2
+    centre = mean * known / (known + against)
+    spread = EIGHTY * scatter / math.sqrt(known + against)
+    return Learned(
+        ratio=math.exp(centre),
+        lower=math.exp(centre - spread),
+        upper=math.exp(centre + spread),
+        jobs=len(samples),
+    )
+
+
+def ratio_of(observed: float, predicted: float, applied: float = 1.0) -> float:
+    """Logarithm of an observed step time over the predicted one, without the factor that the prediction contains, Ours. [1]
+
+    Steps of 11.16 s that were predicted at 11.16 s with a factor of 1.116: the model alone still says 10 s.
+
+    >>> round(ratio_of(11.16, 11.16, applied=1.116), 4) == round(math.log(1.116), 4)
+    True
+    """
+    return math.log(observed / predicted * applied)
+
+
+def remembered(evidence: Sequence[Evidence], new: Evidence, *, most: int = MOST) -> tuple[Evidence, ...]:
+    """Evidence with that of one job replaced or added; the oldest goes where there are more than `most`.
+
+    >>> first = Evidence(job="a/x", log_ratio=0.1, at=1.0)
+    >>> [one.log_ratio for one in remembered([first], Evidence(job="a/x", log_ratio=0.2, at=2.0))]
+    [0.2]
+    """
+    standing = next((one for one in evidence if one.job == new.job), new)
+    others = [one for one in evidence if one.job != new.job]
+    latest = new if new.at >= standing.at else standing
+    return tuple(sorted((*others, latest), key=lambda one: (one.at, one.job))[-most:])
+
+
+def samples_of(evidence: Sequence[Evidence], now: float) -> list[Sample]:
+    """Evidence as samples of an age."""
+    return [Sample(log_ratio=one.log_ratio, age=max(0.0, now - one.at)) for one in evidence]
+
+
+def drifts(
+    observed: float,
+    lower: float,
+    target: float,
+    upper: float,
+    *,
+    threshold: float = 0.15,
+    drifting: bool = False,
+) -> bool:
+    """Whether an observed throughput contradicts its prediction: outside the band, and off the target by the threshold.
+
+    The residual counts to the percent, as it is shown. What drifts already, drifts until it is off by less than two thirds of
+    the threshold or back in the band, so that the verdict does not flicker.
+
+    >>> drifts(85.0, 92.0, 100.0, 110.0), drifts(88.0, 92.0, 100.0, 110.0), drifts(85.0, 80.0, 100.0, 120.0)
+    (True, False, False)
+    >>> drifts(88.0, 92.0, 100.0, 110.0, drifting=True)
+    True
+    """
+    if lower <= observed <= upper:
+        return False
+    return round(abs(observed / target - 1), 2) >= (threshold * 2 / 3 if drifting else threshold)
+
+
+def _weights(
+    samples: Sequence[Sample], clipped: Sequence[float], job_sd: float, half_life: float
+) -> list[float]:
+    """Weights by age, and by distance from the median of the jobs where that has a meaning, from three on."""
+    aged = [one.weight * math.exp2(-max(0.0, one.age) / half_life) for one in samples]
+    if len(samples) < 3:
+        return aged
+    middle = median(clipped)
+    return [
+        w * min(1.0, HUBER * job_sd / max(abs(x - middle), 1e-300))
+        for w, x in zip(aged, clipped, strict=True)
+    ]
+
+
+def _scatter(weights: Sequence[float], clipped: Sequence[float], mean: float) -> float:
+    """Weighted scatter of the jobs about their mean. [1]"""
+    known = sum(weights)
+    if len(weights) < 2 or not known:
+        return 0.0
+    return math.sqrt(sum(w * (x - mean) ** 2 for w, x in zip(weights, clipped, strict=True)) / known)
