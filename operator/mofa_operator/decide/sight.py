@@ -26,10 +26,9 @@ _FIGURES: Final = (
     "stepMilliseconds",
     "checkpointIntervalSeconds",
     "ettr",
-    "residual",
     "interruptions",
 )
-"""Figures whose change matters; a step that advances is no news."""
+"""Figures whose relative change matters; a step that advances is no news."""
 _WORD: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?")
 _TOKENS: Final = "tokens_per_second"
 
@@ -80,15 +79,18 @@ def _wait(
     """How long a new reading has to wait; None where it says nothing new. [s]"""
     if not stands:
         return 0.0
-    if not any(_differs(stands.get(name), fresh.get(name), settings.material) for name in _FIGURES):
+    pairs = [(_number(stands.get(name)), _number(fresh.get(name))) for name in _FIGURES]
+    pairs.append((_ratio(stands), _ratio(fresh)))
+    if not any(moved(before, after, settings.material) for before, after in pairs):
         return None
     since = seconds(stands.get("time"))
     return 0.0 if since is None else max(0.0, min(settings.quiet, since + settings.quiet - now))
 
 
-def _differs(before: Any, after: Any, least: float) -> bool:
-    old, new = _number(before), _number(after)
-    return moved(old, new, least)
+def _ratio(block: Mapping[str, Any]) -> float | None:
+    """Observed over predicted throughput. [1]"""
+    off = _number(block.get("residual"))
+    return None if off is None else 1 + off
 
 
 def _unseen(snapshot: JobSnapshot) -> tuple[Found, Found]:

@@ -1,0 +1,461 @@
+"""Decisions about jobs: explicit outcomes, written once, at most one Event, and nothing where nothing changed."""
+
+import copy
+
+import pytest
+from operator_objects import NOW, SETTINGS, World, job_set, key_of, policy, profile, ref, training_job
+
+from mofa_model.annotations import OUTPUTS, PREFIX
+from mofa_operator.decide.answer import answer
+from mofa_operator.decide.job import failed, job
+from mofa_operator.decide.stance import needs_answer
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOB_SET, TRAINING_JOB, Key
+from mofa_operator.snapshot import Running
+from mofa_operator.words import Aspect
+
+EAST = Key(CLUSTER_PROFILE, "", "east")
+JOB = Key(TRAINING_JOB, "ns", "a")
+SET = Key(JOB_SET, "ns", "js")
+COUNTED = [{"name": "pod", "failures": 40, "exposureNodeDays": "8000", "verdict": "HigherThanAssumed"}]
+HISTORY = {"type": "HistoryComplete", "status": "True", "reason": "Complete", "message": "97 % of 30 days"}
+
+
+@pytest.fixture
+def world():
+    """A profile with history, as it stands after a while; its own decisions are another test's."""
+    made = World()
+    pool = profile(failures=COUNTED)
+    pool["status"]["conditions"] = [HISTORY]
+    made.put(CLUSTER_PROFILE, pool)
+    made.due.clear()
+    return made
+
+
+def advised(world, *bodies):
+    """Put jobs, and do what is decided about them."""
+    for body in bodies:
+        world.put(JOB_SET if body["kind"] == "JobSet" else TRAINING_JOB, body)
+    world.due = {key for key in world.due if key.kind != CLUSTER_PROFILE}
+    return world.rest()
+
+
+class TestFirstAdvice:
+    def test_it_costs_two_writes_and_one_event(self, world):
+        advised(world, training_job())
+        assert world.writes == 1  # one object, annotations and status together here
+        decision = World.decide(world, JOB)
+        assert decision.is_silent
+        assert [note.reason for note in world.notes] == ["Recommended"]
+        assert set(world.ours(JOB)) == {name.removeprefix(PREFIX) for name in OUTPUTS}
+
+    def test_all_six_conditions_are_set_on_the_first_visit(self, world):
+        advised(world, training_job())
+        found = world.status(JOB)["conditions"]
+        assert [one["type"] for one in found] == [aspect.value for aspect in Aspect]
+        assert {one["observedGeneration"] for one in found} == {1}
+        assert world.condition(JOB, "Ready") == ("True", "Recommended")
+        assert world.condition(JOB, "ModelValid") == ("True", "Understood")
+        assert world.condition(JOB, "ConfidenceSufficient") == ("True", "Sufficient")
+        assert world.condition(JOB, "ObservationAvailable") == ("Unknown", "NotRunning")
+        assert world.condition(JOB, "PredictionAccurate") == ("Unknown", "NotRunning")
+
+    def test_columns_and_inputs_are_filled(self, world):
+        advised(world, training_job())
+        status = world.status(JOB)
+        assert status["readyReason"] == "Recommended"
+        assert status["display"]["nodes"] == "2"
+        assert status["observedGeneration"] == 1
+        verdicts = {row["name"]: row.get("verdict") for row in status["inputs"]["failure"]}
+        assert verdicts == {"process": None, "pod": "HigherThanAssumed", "job": None}
+
+    def test_figures_are_exported(self, world):
+        advised(world, training_job(slo={"ettr": "0.90"}))
+        figures = world.decide(JOB).figures
+        assert (figures.profile, figures.objective_ettr) == ("east", 0.9)
+        assert figures.predicted["ettr"][1] > 0.9
+
+    def test_status_and_annotations_tell_the_same_moment(self, world):
+        advised(world, training_job())
+        assert world.status(JOB)["computedTime"] == world.ours(JOB)["computed-at"] == "2023-11-14T22:13:20Z"
+
+
+class TestHistoryCondition:
+    def test_it_mirrors_the_profile(self, world):
+        advised(world, training_job())
+        assert world.condition(JOB, "HistoryComplete") == ("True", "Complete")
+        outage = HISTORY | {"status": "False", "reason": "HistoryUnavailable", "message": "no route to host"}
+        before = copy.deepcopy(world.bodies[JOB])
+        world.now += 60
+        world.edit(EAST, lambda body: body["status"].update(conditions=[outage]))
+        world.due.discard(EAST)
+        world.rest()
+        assert world.condition(JOB, "HistoryComplete") == ("False", "HistoryUnavailable")
+        after = world.bodies[JOB]
+        assert after["metadata"]["annotations"] == before["metadata"]["annotations"]
+        for name in ("recommendation", "inputsHash", "computedTime"):
+            assert after["status"][name] == before["status"][name]
+        assert [note.reason for note in world.notes] == ["Recommended"]
+
+    def test_a_profile_that_was_never_read_is_unknown(self, world):
+        world.edit(EAST, lambda body: body["status"].pop("conditions"))
+        advised(world, training_job())
+        assert world.condition(JOB, "HistoryComplete") == ("Unknown", "HistoryUnavailable")
+
+
+class TestOutcomes:
+    @pytest.mark.parametrize(
+        "spec, status, reason, ready, event",
+        [
+            ({"model": {"preset": "llama-99"}}, "InvalidInput", "InvalidInput", "False", "InvalidInput"),
+            ({"cluster": {"profile": "no"}}, "InvalidInput", "ProfileMissing", "False", "InvalidInput"),
+            (
+                {"model": {"preset": "llama3.1-405b"}},
+                "NoRecommendation",
+                "NoFeasibleLayout",
+                "False",
+                "NoFeasibleLayout",
+            ),
+            (
+                {"cluster": {"profile": "east", "nodes": 8}},
+                "LowConfidence",
+                "LowConfidence",
+                "True",
+                "Recommended",
+            ),
+        ],
+    )
+    def test_every_job_has_an_explicit_outcome(self, world, spec, status, reason, ready, event):
+        advised(world, training_job(**spec))
+        assert world.ours(JOB)["status"] == status
+        assert world.condition(JOB, "Ready") == (ready, reason)
+        assert world.status(JOB)["readyReason"] == reason
+        assert [note.reason for note in world.notes] == [event]
+
+    def test_an_invalid_model_is_said_where_it_is(self, world):
+        advised(world, training_job(model={"preset": "llama-99"}))
+        assert world.condition(JOB, "ModelValid") == ("False", "InvalidInput")
+        assert world.condition(JOB, "ConfidenceSufficient") == ("Unknown", "InvalidInput")
+        assert "recommendation" not in world.status(JOB)
+
+    def test_fewer_ready_nodes_say_so_in_ready_and_confidence(self, world):
+        advised(world, training_job(nodes=8))
+        for one in world.status(JOB)["conditions"]:
+            if one["type"] in {"Ready", "ConfidenceSufficient"}:
+                assert "fewer nodes are ready than are asked for" in one["message"]
+
+    def test_mostly_assumed_rates_are_advised_and_marked(self, world):
+        world.edit(EAST, lambda body: body["status"].update(failures=[]))
+        advised(world, training_job())
+        assert world.condition(JOB, "Ready") == ("True", "PriorDominated")
+        assert world.condition(JOB, "ConfidenceSufficient") == ("False", "PriorDominated")
+
+    def test_a_job_that_comes_before_its_profile_is_advised_when_that_comes(self):
+        world = World()
+        advised(world, training_job())
+        assert world.condition(JOB, "Ready") == ("False", "ProfileMissing")
+        world.put(CLUSTER_PROFILE, profile())
+        world.due.discard(EAST)
+        world.rest()
+        assert world.ours(JOB)["status"] == "Recommended"
+        assert [note.reason for note in world.notes] == ["InvalidInput", "Recommended"]
+
+
+class TestChange:
+    def test_another_question_is_answered_anew_and_the_change_is_told(self, world):
+        advised(world, training_job())
+        before = world.ours(JOB)
+        world.now += 3600
+        world.edit(JOB, lambda body: body["spec"]["cluster"].update(nodes=4))
+        world.rest()
+        after = world.ours(JOB)
+        assert after["inputs-hash"] != before["inputs-hash"]
+        assert after["computed-at"] == "2023-11-14T23:13:20Z"
+        note = world.notes[-1]
+        assert note.reason == "RecommendationChanged"
+        assert f"from {before['strategy']} to {after['strategy']}" in note.message
+
+    def test_a_new_hash_with_the_same_advice_is_written_but_is_no_event(self, world):
+        """A fifth nine of headroom: another question, the same answer."""
+        advised(world, training_job())
+        before = world.ours(JOB)
+        world.edit(
+            JOB,
+            lambda body: body["spec"].update(constraints={**body["spec"]["constraints"], "mbs": {"max": 64}}),
+        )
+        world.rest()
+        after = world.ours(JOB)
+        assert after["inputs-hash"] != before["inputs-hash"]
+        assert after["strategy"] == before["strategy"]
+        assert [note.reason for note in world.notes] == ["Recommended"]
+
+    def test_times_of_conditions_stay_while_their_status_does(self, world):
+        advised(world, training_job())
+        world.now += 3600
+        world.edit(JOB, lambda body: body["spec"]["cluster"].update(nodes=4))
+        world.rest()
+        assert {one["lastTransitionTime"] for one in world.status(JOB)["conditions"]} == {
+            "2023-11-14T22:13:20Z"
+        }
+
+
+class TestForeignAnnotations:
+    def test_a_pre_annotated_job_with_the_same_hash_keeps_its_annotations(self, world):
+        advised(world, training_job("b"))
+        other = world.bodies[Key(TRAINING_JOB, "ns", "b")]["metadata"]["annotations"]
+        stands = {**other, PREFIX + "computed-at": "2023-01-01T00:00:00Z"}
+        advised(world, training_job("a", annotations=stands))
+        assert world.ours(JOB)["computed-at"] == "2023-01-01T00:00:00Z"
+        assert world.status(JOB)["computedTime"] == "2023-01-01T00:00:00Z"
+
+    @pytest.mark.parametrize("name", ["inputs-hash", "strategy", "computed-at"])
+    def test_one_that_is_stale_or_incomplete_is_taken_over(self, world, name):
+        advised(world, training_job())
+        before = world.ours(JOB)
+        world.edit(JOB, lambda body: body["metadata"]["annotations"].pop(PREFIX + name))
+        world.rest()
+        assert world.ours(JOB) == before
+
+    def test_keys_of_other_versions_go_when_the_answer_is_written(self, world):
+        stale = {PREFIX + "inputs-hash": "old", PREFIX + "layout": "x", "team": "y"}
+        advised(world, training_job(annotations=stale))
+        assert "layout" not in world.ours(JOB)
+        assert world.bodies[JOB]["metadata"]["annotations"]["team"] == "y"
+
+    def test_a_tampered_status_is_put_right(self, world):
+        advised(world, training_job())
+        before = world.status(JOB)
+        world.edit(JOB, lambda body: body["status"].update(inputsHash="mine", recommendation={}))
+        world.rest()
+        assert world.status(JOB)["recommendation"] == before["recommendation"]
+
+
+class TestLeaving:
+    def test_disabled_removes_everything_but_the_reason(self, world):
+        advised(world, training_job())
+        world.edit(JOB, lambda body: body["spec"].update(mode="Disabled"))
+        world.rest()
+        assert world.ours(JOB) == {}
+        assert set(world.status(JOB)) == {"readyReason", "conditions", "observedGeneration"}
+        assert world.condition(JOB, "Ready") == ("False", "Disabled")
+        assert len(world.status(JOB)["conditions"]) == 6
+
+    def test_paused_leaves_everything_as_it_stands(self, world):
+        advised(world, training_job())
+        world.edit(JOB, lambda body: body["metadata"]["annotations"].update({PREFIX + "paused": "true"}))
+        world.edit(JOB, lambda body: body["spec"]["cluster"].update(nodes=4))
+        before = copy.deepcopy(world.bodies[JOB])
+        world.rest()
+        assert world.bodies[JOB] == before
+        assert world.decide(JOB).outcome == "Paused"
+
+    def test_a_job_that_is_being_deleted_is_left_alone(self, world):
+        world.put(TRAINING_JOB, training_job())
+        world.edit(JOB, lambda body: body["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))
+        assert world.decide(JOB).is_silent
+
+    def test_jobs_that_need_no_answer_ask_no_model(self, world):
+        world.put(JOB_SET, job_set())
+        world.put(TRAINING_JOB, training_job(mode="Disabled"))
+        assert not needs_answer(world.store.snapshot(SET, NOW))
+        assert not needs_answer(world.store.snapshot(JOB, NOW))
+
+
+class TestExistingJobs:
+    def test_one_that_nobody_opted_in_is_not_touched(self, world):
+        advised(world, job_set())
+        assert world.writes == 0
+        assert world.decide(SET).outcome == "NotAsked"
+
+    def test_a_policy_opts_it_in_and_out(self, world):
+        world.put(ADVISOR_POLICY, policy())
+        advised(world, job_set())
+        assert world.ours(SET)["status"] == "Recommended"
+        assert "status" not in world.bodies[SET]
+        world.drop(Key(ADVISOR_POLICY, "ns", "p"))
+        world.rest()
+        assert world.ours(SET) == {}
+
+    def test_its_own_mode_counts_before_the_policys(self, world):
+        world.put(ADVISOR_POLICY, policy())
+        advised(world, job_set(annotations={PREFIX + "mode": "Disabled", PREFIX + "status": "Recommended"}))
+        assert world.ours(SET) == {}
+
+    def test_a_mode_that_cannot_be_is_said_on_the_job(self, world):
+        advised(world, job_set(annotations={PREFIX + "mode": "Apply!"}))
+        assert world.ours(SET)["status"] == "InvalidInput"
+        assert [note.reason for note in world.notes] == ["InvalidInput"]
+
+    def test_a_policy_that_cannot_be_read_changes_nothing(self, world):
+        world.put(ADVISOR_POLICY, policy())
+        advised(world, job_set())
+        before = world.ours(SET)
+        world.edit(Key(ADVISOR_POLICY, "ns", "p"), lambda body: body["spec"].update(mode="Perhaps"))
+        world.rest()
+        assert world.ours(SET) == before
+
+
+class TestTargets:
+    def test_the_target_has_the_same_annotations(self, world):
+        target = job_set()
+        advised(world, target, training_job(targetRef=ref(target)))
+        assert world.ours(SET) == world.ours(JOB)
+        assert world.decide(SET).outcome == "Owned"
+
+    def test_a_target_that_comes_late_is_annotated_then(self, world):
+        target = job_set()
+        advised(world, training_job(targetRef=ref(target)))
+        (ready,) = [one for one in world.status(JOB)["conditions"] if one["type"] == "Ready"]
+        assert (ready["status"], "there is no JobSet js here" in ready["message"]) == ("True", True)
+        world.now += 600
+        advised(world, target)
+        assert world.ours(SET) == world.ours(JOB)
+        assert "targetRef" not in str(world.status(JOB)["conditions"])
+        assert [note.reason for note in world.notes] == ["Recommended"]
+
+    def test_disabled_and_deleted_training_jobs_leave_a_clean_target(self, world):
+        target = job_set()
+        advised(world, target, training_job(targetRef=ref(target)))
+        world.edit(JOB, lambda body: body["spec"].update(mode="Disabled"))
+        world.rest()
+        assert world.ours(SET) == {}
+        world.edit(JOB, lambda body: body["spec"].update(mode="Annotate"))
+        world.rest()
+        assert world.ours(SET) != {}
+        world.drop(JOB)
+        world.rest()
+        assert world.ours(SET) == {}
+
+    def test_two_training_jobs_do_not_fight_over_a_target(self, world):
+        target = job_set()
+        first, second = (
+            training_job(name, nodes=n, targetRef=ref(target)) for name, n in (("a", 2), ("b", 4))
+        )
+        advised(world, target, second, first)
+        assert world.ours(SET) == world.ours(JOB)
+        other = key_of(TRAINING_JOB, second)
+        assert "TrainingJob a writes to JobSet js already" in str(world.status(other)["conditions"])
+        world.drop(JOB)
+        world.rest()
+        assert world.ours(SET) == world.ours(other)
+
+    def test_a_paused_target_is_left_alone(self, world):
+        target = job_set(annotations={PREFIX + "paused": "true"})
+        advised(world, target, training_job(targetRef=ref(target)))
+        assert world.ours(SET) == {}
+        assert "JobSet js is paused" in str(world.status(JOB)["conditions"])
+
+    def test_a_kind_that_nobody_knows_is_said(self, world):
+        other = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+        advised(world, training_job(targetRef=other))
+        assert "Deployment d is of no kind that can be annotated" in str(world.status(JOB)["conditions"])
+
+
+class TestObserved:
+    @pytest.fixture
+    def running(self, world):
+        """An advised job, and what it is predicted to do."""
+        advised(world, training_job())
+        self.predicted = world.decide(JOB).figures.predicted["tokens_per_second"]
+        return world
+
+    def see(self, world, share, after=0.0, **more):
+        """The job is seen to do a share of what was predicted."""
+        world.now += after
+        seen = Running(source="mofa", tokens_per_second=share * self.predicted[1], **more)
+        world.due |= world.store.set_running(JOB, seen)
+        return world.rest()
+
+    def test_what_is_seen_is_shown_with_three_digits(self, running):
+        self.see(running, 1.0, step_seconds=0.46412, ettr=0.98765, interruptions={("pod", "failure"): 2})
+        seen = running.status(JOB)["observed"]
+        assert seen["tokensPerSecond"] == round(float(f"{self.predicted[1]:.3g}"))
+        assert (seen["stepMilliseconds"], seen["ettr"], seen["interruptions"]) == (464, "0.988", 2)
+        assert seen["interruptionsBy"] == [{"name": "pod", "cause": "Failure", "count": 2}]
+        assert running.status(JOB)["display"]["observed"].endswith("k")
+        assert running.condition(JOB, "ObservationAvailable") == ("True", "Observed")
+        assert running.condition(JOB, "PredictionAccurate") == ("True", "WithinBand")
+
+    def test_four_percent_are_never_written_and_six_after_ten_minutes(self, running):
+        self.see(running, 1.0)
+        writes = running.writes
+        self.see(running, 0.96, after=3600)
+        assert running.writes == writes
+        self.see(running, 0.9, after=1)
+        assert running.writes == writes + 1
+        self.see(running, 1.0, after=599)
+        assert running.writes == writes + 1
+        assert running.decide(JOB).again == 1
+        self.see(running, 1.01, after=1)
+        assert running.writes == writes + 2
+
+    def test_steps_that_advance_write_nothing(self, running):
+        self.see(running, 1.0, step=10)
+        writes = running.writes
+        self.see(running, 1.0, after=7200, step=9000)
+        assert running.writes == writes
+
+    def test_a_job_half_as_fast_as_predicted_drifts_and_says_so_once(self, running):
+        self.see(running, 0.5)
+        assert running.condition(JOB, "PredictionAccurate") == ("False", "Drifting")
+        assert running.status(JOB)["observed"]["residual"] == "-0.500"
+        self.see(running, 0.4, after=700)
+        assert [note.reason for note in running.notes] == ["Recommended", "PredictionDrift"]
+        assert running.decide(JOB).figures.residual == pytest.approx(-0.6)
+
+    def test_a_running_job_without_throughput_is_not_a_job_at_zero(self, running):
+        running.due |= running.store.set_running(JOB, Running(source="mofa"))
+        running.rest()
+        assert running.condition(JOB, "ObservationAvailable") == ("False", "NoObservation")
+        assert "tokensPerSecond" not in running.status(JOB)["observed"]
+
+    def test_after_a_restart_what_was_seen_stands_until_somebody_looks(self, running):
+        self.see(running, 1.0)
+        store = running.restarted()
+        assert running.decide(JOB, store).is_silent
+        store.set_running(JOB, None)
+        assert not running.decide(JOB, store).is_silent
+
+    def test_nonsense_is_not_shown(self, running):
+        seen = Running(
+            source='evil"}',
+            tokens_per_second=float("nan"),
+            ettr=float("inf"),
+            lost={"!": 1.0, "lost_steps": 60.0},
+        )
+        running.due |= running.store.set_running(JOB, seen)
+        running.rest()
+        observed = running.status(JOB)["observed"]
+        assert set(observed) == {"interruptions", "interruptionsBy", "lost", "time"}
+        assert observed["lost"] == [{"cause": "LostSteps", "seconds": 60}]
+
+
+class TestFaultsOfOurs:
+    def test_the_advice_stands_and_ready_is_unknown(self, world):
+        advised(world, training_job())
+        before = world.status(JOB)
+        decision = failed(world.store.snapshot(JOB, world.now), "the model failed: KeyError: 'x'")
+        assert decision.status["recommendation"] == before["recommendation"]
+        (ready, *others) = decision.status["conditions"]
+        assert (ready["status"], ready["reason"]) == ("Unknown", "InternalError")
+        assert others == before["conditions"][1:]
+        assert not decision.annotate
+
+    def test_a_job_that_was_never_advised_says_it_too_and_recovers(self, world):
+        world.put(TRAINING_JOB, training_job())
+        snapshot = world.store.snapshot(JOB, world.now)
+        assert len(failed(snapshot, "x").status["conditions"]) == 6
+        body = world.bodies[JOB]
+        body["status"] = failed(snapshot, "x").status
+        world.put(TRAINING_JOB, body)
+        assert failed(world.store.snapshot(JOB, world.now + 60), "x").is_silent
+        world.due.discard(EAST)
+        world.rest()
+        assert world.condition(JOB, "Ready") == ("True", "Recommended")
+
+
+def test_deciding_needs_no_clock(world):
+    """The moment is in the snapshot: the same snapshot gives the same decision."""
+    world.put(TRAINING_JOB, training_job())
+    snapshot = world.store.snapshot(JOB, NOW)
+    found = answer(snapshot.question)
+    assert job(snapshot, found, SETTINGS) == job(snapshot, found, SETTINGS)
