@@ -81,8 +81,12 @@ test-kind: $(STAMP) ## the cluster tests on kind instead of the local control pl
 	@if PYTHONPATH=deploy/local $(BIN)/python -m mofa_local.kind; then MOFA_CLUSTER=kind $(PYTEST) tests/cluster; \
 	else echo "test-kind: skipped; \`make test\` runs the same tests on the local control plane"; fi
 
-up down: $(STAMP)
-	@echo "$@: not built yet"; exit 1
+up: $(STAMP) ## control plane, 256 fake GPU nodes, Prometheus with history, fake trainers and the operator, on this machine
+	@PYTHONPATH=deploy/local $(BIN)/python -m mofa_local up
+
+down: $(STAMP) ## stop what `make up` started
+	@PYTHONPATH=deploy/local $(BIN)/python -m mofa_local down
 
 clean: ## remove what the tools made, .venv excepted
+	@test ! -e .cache/up/run || $(MAKE) --no-print-directory down
 	rm -rf dist build .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from mofa_local import up
+from mofa_local import stack, up
 from mofa_model.errors import MofaError
 
 
@@ -14,15 +14,15 @@ def main() -> int:
     """Do what the verb says."""
     parser = argparse.ArgumentParser(prog="python -m mofa_local", description=__doc__)
     parser.add_argument("verb", choices=("up", "down", "status"))
-    parser.add_argument("--folder", type=Path, default=up.ROOT / ".cache" / "up", help="where it lives")
+    parser.add_argument("--folder", type=Path, default=up.FOLDER, help="where it lives")
     parser.add_argument("--nodes", type=int, default=256, help="fake nodes")
     parser.add_argument("--days", type=int, default=120, help="days of history")
     arguments = parser.parse_args()
     try:
         if arguments.verb == "up":
-            up.up(arguments.folder, up.Size(nodes=arguments.nodes, days=arguments.days), say=_say)
+            up.up(arguments.folder, stack.Size(nodes=arguments.nodes, days=arguments.days), say=_say)
         elif arguments.verb == "down":
-            stopped = up.clear(arguments.folder)
+            stopped = up.down(arguments.folder)
             _say(f"down: stopped {', '.join(stopped)}" if stopped else "down: nothing was up")
         else:
             _say(up.status(arguments.folder))

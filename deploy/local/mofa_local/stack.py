@@ -1,0 +1,241 @@
+"""The parts of `make up`, and how each is started once what it needs is there."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mofa_local import LocalStackError, binaries, nodes, sample
+from mofa_local.cluster import Cluster, KubectlFailed
+from mofa_local.control_plane import ControlPlane
+from mofa_local.identities import write_private
+from mofa_local.ports import HOST, free_ports
+from mofa_local.processes import Processes, answers
+from mofa_local.prometheus import Prometheus, Scrape
+from mofa_local.series import EXPORTER, TRAINER
+from mofa_local.synthetic import node_names
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+"""The repository."""
+TOOLS: Final = (
+    "etcd",
+    "kube-apiserver",
+    "kubectl",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kwok",
+    "prometheus",
+    "promtool",
+)
+"""What is built before anything is started."""
+NAMESPACE: Final = "research"
+"""Where the sample jobs run."""
+ADVISOR: Final = {"job": "mofa-advisor", "instance": "mofa-advisor:8080"}
+"""Scrape labels of the operator's own series."""
+ACCOUNT: Final = "mofa-system/mofa-advisor"
+"""The operator's ServiceAccount."""
+LEARNED: Final = 90.0
+"""Longest wait for the operator's first look at the history. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SampleJob:
+    """A batch/v1 Job whose pods are scheduled onto fake nodes, and what its fake trainer reaches."""
+
+    name: str
+    """Its name."""
+    pods: int
+    """Its pods, eight GPUs each. [1]"""
+    tokens_per_second: float
+    """Tokens of the whole job. [1/s]"""
+    step_seconds: float
+    """Time of a step. [s]"""
+
+
+SAMPLES: Final = (
+    SampleJob(name="pretrain-13b", pods=16, tokens_per_second=1.25e6, step_seconds=3.36),
+    SampleJob(name="finetune-8b", pods=4, tokens_per_second=4.6e5, step_seconds=2.28),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Size:
+    """How much of it."""
+
+    nodes: int = 256
+    """Fake nodes. [1]"""
+    days: int = 120
+    """Days of history. [d]"""
+    jobs: tuple[SampleJob, ...] = SAMPLES
+    """Sample jobs."""
+
+
+def start(
+    folder: Path, size: Size, processes: Processes, progress: Callable[[str], None]
+) -> Mapping[str, str]:
+    """Start everything and wait until it is ready; variables that tell a person where it is."""
+    for name in TOOLS:
+        binaries.path(name)
+    progress("the programs are there")
+    with ThreadPoolExecutor(1) as aside:  # the history is written while the control plane starts
+        history = aside.submit(
+            sample.install, folder / "prometheus" / "data", nodes=size.nodes, days=size.days
+        )
+        cluster = _start_cluster(folder / "plane", size, processes, progress)
+        history.result()
+    exporter, trainer, metrics, health = free_ports(4)
+    _start_exporters(cluster, size, processes, exporter, trainer)
+    server = _start_prometheus(folder / "prometheus", processes, exporter, trainer, metrics)
+    _wait("live series", lambda: server.ask("count(kube_node_info)")[:1] == [({}, float(size.nodes))])
+    progress(f"Prometheus has {size.days} days of history, and scrapes the cluster")
+    _start_operator(cluster, processes, server.url, metrics, health)
+    progress("the operator is at work")
+    _wait("pods of the sample jobs", lambda: _pods_running(cluster) == sum(job.pods for job in size.jobs))
+    learned = _learned(cluster)
+    progress("the operator has read the history" if learned else "the operator still reads the history")
+    kubeconfig = write_private(folder / "kubeconfig", cluster.kubeconfig.read_text(encoding="utf-8"))
+    return {
+        "KUBECONFIG": str(kubeconfig),
+        "PROMETHEUS_URL": server.url,
+        "ADVISOR_URL": f"http://{HOST}:{metrics}",
+        "TRAINER_URL": f"http://{HOST}:{trainer}",
+    }
+
+
+def _start_cluster(
+    folder: Path, size: Size, processes: Processes, progress: Callable[[str], None]
+) -> Cluster:
+    plane = ControlPlane(folder, processes, controllers=True)
+    plane.start()
+    cluster = Cluster(plane.kubeconfig, folder)
+    cluster.install(ROOT / "crds", ROOT / "deploy" / "manifests")
+    progress("the control plane answers, and knows our kinds")
+    nodes.start_kwok(processes, plane.kubeconfig)
+    nodes.create(cluster, [nodes.node(name) for name in node_names(size.nodes)])
+    _wait("ready nodes", lambda: len(nodes.ready_nodes(cluster)) == size.nodes)
+    cluster.apply(*_sample_objects(size))
+    progress(f"{size.nodes} fake nodes are ready, the sample jobs are on their way")
+    return cluster
+
+
+def _start_prometheus(
+    folder: Path, processes: Processes, exporter: int, trainer: int, metrics: int
+) -> Prometheus:
+    targets = ((EXPORTER, exporter), (TRAINER, trainer), (ADVISOR, metrics))
+    scrape = [
+        Scrape(job=labels["job"], instance=labels["instance"], target=f"{HOST}:{port}")
+        for labels, port in targets
+    ]
+    server = Prometheus(
+        processes, folder, scrape=scrape, rules=sorted((ROOT / "deploy" / "rules").glob("mofa-*.yaml"))
+    )
+    server.start()
+    return server
+
+
+def _sample_objects(size: Size) -> list[dict[str, Any]]:
+    from ruamel.yaml import YAML
+
+    profile = YAML(typ="safe").load(ROOT / "examples" / "h100-east.yaml")
+    del profile["status"]  # the operator learns it
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    return [profile, namespace, *(_batch_job(job) for job in size.jobs)]
+
+
+def _batch_job(job: SampleJob) -> dict[str, Any]:
+    container = {
+        "name": "trainer",
+        "image": "registry.example/trainer:1",
+        "resources": {"limits": {"nvidia.com/gpu": 8}},
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "nodeSelector": {"nvidia.com/gpu.product": nodes.PRODUCT},
+        "containers": [container],
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": job.name, "namespace": NAMESPACE},
+        "spec": {
+            "parallelism": job.pods,
+            "completions": job.pods,
+            "completionMode": "Indexed",
+            "backoffLimit": 1000,
+            "template": {"spec": pod},
+        },
+    }
+
+
+def _start_exporters(cluster: Cluster, size: Size, processes: Processes, exporter: int, trainer: int) -> None:
+    read = ["get", "list"]
+    rules = [
+        {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": read},
+        {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": read},
+        {"apiGroups": ["mofa.dev"], "resources": ["trainingjobs"], "verbs": read},
+    ]
+    identity = str(cluster.identity("local-reader", rules, namespace="kube-system"))
+    jobs = [f"--job={NAMESPACE}/{job.name}:{job.tokens_per_second}:{job.step_seconds}" for job in size.jobs]
+    serving = ["serve", "--fraction=0.96", *jobs]
+    for name, module, port, more in (
+        ("exporter", "mofa_local.exporter", exporter, []),
+        ("trainer", "mofa_local.workload", trainer, serving),
+    ):
+        processes.start(
+            name,
+            [sys.executable, "-m", module, *more, f"--kubeconfig={identity}", f"--port={port}"],
+            environment={"PYTHONPATH": str(Path(__file__).parent.parent)},
+            ready=answers(f"http://{HOST}:{port}/metrics"),
+        )
+
+
+def _start_operator(
+    cluster: Cluster, processes: Processes, prometheus: str, metrics: int, health: int
+) -> None:
+    identity = cluster.identity("operator", service_account=ACCOUNT)
+    processes.start(
+        "operator",
+        [
+            Path(sys.executable).with_name("mofa"),
+            "operator",
+            f"--kubeconfig={identity}",
+            f"--prometheus-url={prometheus}",
+            f"--address={HOST}",
+            f"--metrics-port={metrics}",
+            f"--health-port={health}",
+        ],
+        ready=answers(f"http://{HOST}:{health}/readyz"),
+    )
+
+
+def _wait(what: str, there: Callable[[], bool], deadline: float = 300.0) -> None:
+    end = time.monotonic() + deadline
+    while not there():
+        if time.monotonic() > end:
+            raise LocalStackError(f"{what}: not there after {deadline:.0f} s; the logs are in .cache/up/run")
+        time.sleep(0.25)
+
+
+def _pods_running(cluster: Cluster) -> int:
+    listed = cluster.kubectl(
+        "get", "pods", "-n", NAMESPACE, "--field-selector=status.phase=Running", "-o", "name"
+    )
+    return len(listed.split())
+
+
+def _learned(cluster: Cluster) -> bool:
+    """Wait until the profile holds failures of the history; False where the operator is not that far in time."""
+    end = time.monotonic() + LEARNED
+    while time.monotonic() < end:
+        try:
+            if cluster.kubectl("get", "cprof", "h100-east", "-o", "jsonpath={.status.failures[*].failures}"):
+                return True
+        except KubectlFailed:  # a busy moment; asked again
+            pass
+        time.sleep(1)
+    return False
