@@ -73,6 +73,11 @@ def test_a_rule_reads_only_what_was_recorded_before_it():
         seen.add(rule.get("record"))
 
 
+def test_what_is_recorded_never_grows_stale_between_two_evaluations():
+    looks_back = tool.seconds("5m")  # Prometheus' own default
+    assert all(tool.seconds(group["interval"]) < looks_back for group in tool.groups())
+
+
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recording_rule_is_tested_with_a_value(name):
     word = re.compile(rf"(?<![\w:]){re.escape(name)}(?![\w:])")

@@ -1,0 +1,75 @@
+"""Write the tables of docs/metrics.md from the declared metrics and the listed inputs; --check compares."""
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import rules
+
+from mofa_operator.metrics.declared import ADVISOR, JOBS, POOLS, Declared, Type
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "metrics.md"
+TITLES = {"jobs": JOBS, "pools": POOLS, "advisor": ADVISOR}
+
+
+def table(declared: Iterable[Declared]) -> str:
+    """Metrics as a table."""
+    rows = ["| Metric | Type | Labels | Unit | What it says |", "|---|---|---|---|---|"]
+    for one in declared:
+        labels = ", ".join(f"`{label}`" for label in one.labels) or "–"
+        text = one.help
+        if one.type is Type.HISTOGRAM:
+            text += f" Buckets: {', '.join(f'{edge:g}' for edge in one.buckets)}."
+        rows.append(f"| `{one.name}` | {one.type.value} | {labels} | {one.unit} | {text} |")
+    return "\n".join(rows)
+
+
+def recorded() -> str:
+    """Recording rules as a table."""
+    rows = ["| Recorded series | What it says |", "|---|---|"]
+    found = (rule for group in rules.groups() for rule in group["rules"] if "record" in rule)
+    return "\n".join([*rows, *(f"| `{rule['record']}` | {rule['about']} |" for rule in found)])
+
+
+def inputs() -> str:
+    """Series that we read, as a table."""
+    rows = ["| Series | From | What for |", "|---|---|---|"]
+    return "\n".join(
+        [*rows, *(f"| `{name}` | {one['from']} | {one['for']} |" for name, one in rules.inputs().items())]
+    )
+
+
+def page(text: str) -> str:
+    """The page with its tables made anew between their marks."""
+    tables = {name: table(declared) for name, declared in TITLES.items()} | {
+        "recorded": recorded(),
+        "inputs": inputs(),
+    }
+    for name, made in tables.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        before, rest = text.split(begin)
+        text = f"{before}{begin}{made}\n{end}{rest.split(end)[1]}"
+    return text
+
+
+def main() -> int:
+    """Write the page, or say that it differs."""
+    parser = argparse.ArgumentParser(description="Write the tables of docs/metrics.md.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where the page differs")
+    check = parser.parse_args().check
+    text = PAGE.read_text(encoding="utf-8")
+    made = page(text)
+    if check and made != text:
+        print(
+            "metrics: docs/metrics.md is not what is declared; run `python tools/metrics.py`", file=sys.stderr
+        )
+        return 1
+    if not check:
+        PAGE.write_text(made, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
