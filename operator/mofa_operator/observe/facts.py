@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from mofa_operator.observe.answers import Answer, Sample
 from mofa_operator.observe.prometheus import Prometheus
-from mofa_operator.observe.queries import ATTEMPT, GRID, JOB_LABELS, SLOT_LABELS, UID, Pool
+from mofa_operator.observe.queries import ATTEMPT, FACTS, GANG, GRID, JOB_LABELS, SLOT_LABELS, UID, Pool
 from mofa_operator.observe.stretches import Stretch
 
 Job: TypeAlias = tuple[str, str]
 """Namespace and name of a job."""
-_ROUNDS: Final = 60
-"""Nodes that one closer look names. [1]"""
+T = TypeVar("T")
+_ROUND: Final = 60
+"""Nodes or pods that one closer look names. [1]"""
+_FEW: Final = 2000
+"""Pods up to which everything about them comes in one answer. [1]"""
+_WHOLE: Final = 0.999
+"""Share of a stretch for which one node was there, from which on nothing else need be asked. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,36 +90,40 @@ async def facts(prometheus: Prometheus, pool: Pool, stretch: Stretch) -> Facts:
     """Ask for one stretch."""
     span = stretch.span
     ask = _Asking(prometheus, stretch.end)
-    covered, members, present, ready, down, samples, pods = await _all(
-        ask(pool.covered(span)),
-        ask(pool.member_nodes(span)),
+    members, present, down, cordoned, pods = await together(
+        ask(pool.members_seen(span)),
         ask(pool.present(span)),
-        ask(pool.ready(span)),
         ask(pool.ever_down(span)),
-        ask(pool.node_samples(span)),
+        ask(pool.ever_cordoned(span)),
         ask(pool.pods(span)),
     )
-    nodes = frozenset(node for (node,) in (members if pool.members else present).by("node"))
-    seconds = (covered.number() or 0.0) * GRID
-    suspects = sorted(nodes.intersection(node for (node,) in down.by("node")))
-    failures = await _failures(ask, pool, span, suspects)
-    count = samples.number() or 0.0
-    sampled = seconds / count if count else 0.0
+    samples, known = _nodes(members), _nodes(present)
+    nodes = frozenset(samples if pool.members else known)
+    covered = GRID * max(known.values(), default=0.0)
+    if known and covered < span * _WHOLE:
+        covered = GRID * ((await ask(pool.covered(span))).number() or 0.0)
+    suspects = sorted(nodes.intersection({*_nodes(down), *_nodes(cordoned)}))
+    lit, failures = await _closer(ask, pool, span, suspects)
+    most = max(samples.values(), default=0.0)
+    sampled = covered / most if most else 0.0
     living = await _pods(ask, pool, span, pods, sampled) if pods.samples else {}
-    grown = any(pod.restarts and pod.restarts != pod.first for pod in living.values())
-    moments = (await ask(pool.restart_moments(span))).samples if grown else ()
+    presence = {node: GRID * n for node, n in known.items() if node in nodes}
     return Facts(
         stretch=stretch,
-        covered=seconds,
+        covered=covered,
         nodes=nodes,
-        present={node: GRID * n for (node,), n in present.by("node").items() if node in nodes},
-        ready={node: GRID * n for (node,), n in ready.by("node").items() if node in nodes},
-        failures=failures,
+        present=presence,
+        ready=presence | {node: GRID * lit.get(node, 0.0) for node in suspects},
+        failures={node: round(n) for node, n in failures.items() if n},
         pods=living,
-        restarted={_job(sample): tuple(at for at, _ in sample.points) for sample in moments},
+        restarted=await _restarted(ask, pool, span, living),
         sampled=sampled,
         warnings=tuple(dict.fromkeys(ask.warnings)),
     )
+
+
+def _nodes(answer: Answer) -> dict[str, float]:
+    return {node: value for (node,), value in answer.by("node").items()}
 
 
 class _Asking:
@@ -130,7 +140,7 @@ class _Asking:
         return answer
 
 
-async def _all(*asked: Coroutine[Any, Any, Answer]) -> list[Answer]:
+async def together(*asked: Coroutine[Any, Any, T]) -> list[T]:
     """All of them at once; where one fails the others are called off, and the first failure is the answer."""
     tasks = [asyncio.ensure_future(one) for one in asked]
     try:
@@ -140,42 +150,73 @@ async def _all(*asked: Coroutine[Any, Any, Answer]) -> list[Answer]:
             task.cancel()
 
 
-async def _failures(ask: _Asking, pool: Pool, span: float, suspects: list[str]) -> dict[str, int]:
-    """Unplanned failures of nodes that were down at all."""
-    rounds = [suspects[at : at + _ROUNDS] for at in range(0, len(suspects), _ROUNDS)]
-    answers = await _all(*(ask(pool.node_failures(span, nodes)) for nodes in rounds))
-    return {node: round(n) for answer in answers for (node,), n in answer.by("node").items() if n}
+async def _closer(
+    ask: _Asking, pool: Pool, span: float, suspects: list[str]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Moments at which nodes were ready, and their unplanned failures: of the few that were ever down or cordoned."""
+    rounds = [suspects[at : at + _ROUND] for at in range(0, len(suspects), _ROUND)]
+    ready = await together(*(ask(pool.ready(span, nodes)) for nodes in rounds))
+    failed = await together(*(ask(pool.node_failures(span, nodes)) for nodes in rounds))
+    return (
+        {node: n for answer in ready for node, n in _nodes(answer).items()},
+        {node: n for answer in failed for node, n in _nodes(answer).items()},
+    )
 
 
 async def _pods(ask: _Asking, pool: Pool, span: float, pods: Answer, sampled: float) -> dict[str, Pod]:
     """Pods of training jobs, by uid."""
-    info, created, seen, finished, room, most, first = await _all(
-        ask(pool.pod_nodes(span)),
-        ask(pool.pods_created(span)),
-        ask(pool.pods_seen(span)),
-        ask(pool.pods_finished(span)),
-        ask(pool.pods_made_room(span)),
-        ask(pool.most_restarts(span)),
-        ask(pool.first_restarts(span)),
-    )
-    at = {(s.label("namespace"), s.label("pod"), s.label("uid")): s.label("node") for s in info.samples}
-    born, low, high = created.by(*UID), first.by(*UID), most.by(*UID)
-    there, over, gone = seen.by(*UID), finished.by(*UID), room.by(*UID)
+    few = len(pods.samples) <= _FEW  # together the pods are looked up once, apart the answers are smaller
+    parts = [FACTS] if few else [(fact,) for fact in FACTS]
+    answers = await together(*(ask(pool.pod_facts(span, part)) for part in parts))
+    more: defaultdict[tuple[str, ...], dict[str, Sample]] = defaultdict(dict)
+    for sample in (sample for answer in answers for sample in answer.samples):
+        more[_uid(sample)][sample.label("fact")] = sample
     found: dict[str, Pod] = {}
     for sample in pods.samples:
-        uid = (sample.label("namespace"), sample.label("pod"), sample.label("uid"))
-        found[uid[2] or "/".join(uid)] = Pod(
+        uid = _uid(sample)
+        known = more[uid]
+        value = {fact: one.value for fact, one in known.items()}
+        found[uid[2]] = Pod(
             job=_job(sample),
             attempt=sample.label(ATTEMPT),
             slot=_slot(sample),
-            node=at.get(uid, ""),
-            created=born.get(uid),
-            first=None if uid not in low else round(low[uid]),
-            restarts=None if uid not in high else round(high[uid]),
-            seconds=max(0.0, there.get(uid, 0.0) - over.get(uid, 0.0)) * sampled,
-            made_room=uid in gone,
+            node=known["node"].label("node") if "node" in known else "",
+            created=value.get("created"),
+            first=None if "first" not in value else round(value["first"]),
+            restarts=None if "last" not in value else round(value["last"]),
+            seconds=max(0.0, sample.value - value.get("finished", 0.0)) * sampled,
+            made_room="evicted" in value or "preempted" in value,
         )
     return found
+
+
+async def _restarted(
+    ask: _Asking, pool: Pool, span: float, pods: Mapping[str, Pod]
+) -> dict[Job, tuple[float, ...]]:
+    """When containers restarted, by job: of those pods that restarted most of all that were born together.
+
+    The others of a gang say the same.
+    """
+    grown: defaultdict[tuple[Job, str, int], list[tuple[int, str]]] = defaultdict(list)
+    for uid, pod in pods.items():
+        if pod.restarts is not None and pod.first is not None and pod.restarts > pod.first:
+            grown[pod.job, pod.attempt, round((pod.created or 0) / GANG)].append(
+                (pod.first - pod.restarts, uid)
+            )
+    witnesses = {uid: born[0] for born, many in grown.items() for _, uid in sorted(many)[:_ROUND]}
+    uids = sorted(witnesses)
+    answers = await together(
+        *(ask(pool.restart_moments(span, uids[at : at + _ROUND])) for at in range(0, len(uids), _ROUND))
+    )
+    found: defaultdict[Job, set[float]] = defaultdict(set)
+    for answer in answers:
+        for sample in answer.samples:
+            found[witnesses[sample.label("uid")]].update(at for at, _ in sample.points)
+    return {job: tuple(sorted(moments)) for job, moments in found.items()}
+
+
+def _uid(sample: Sample) -> tuple[str, ...]:
+    return tuple(sample.label(name) for name in UID)
 
 
 def _job(sample: Sample) -> Job:

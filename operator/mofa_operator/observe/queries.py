@@ -36,6 +36,8 @@ SLOT_LABELS: Final = (
     "label_batch_kubernetes_io_job_completion_index",
 )
 """Labels that together name a JobSet's slot."""
+FACTS: Final = ("node", "created", "finished", "evicted", "preempted", "last", "first")
+"""What is asked of pods."""
 UID: Final = ("namespace", "pod", "uid")
 """What names a pod once and for all."""
 _UID: Final = ", ".join(UID)
@@ -76,10 +78,10 @@ class Pool:
 
     # ------------------------------------------------------------------------------------------ nodes
 
-    def member_nodes(self, span: float) -> str:
-        """Nodes that belonged to the pool at some time."""
+    def members_seen(self, span: float) -> str:
+        """Nodes that belonged to the pool at some time, and how often each was sampled."""
         series = self.series("kube_node_labels", *self.members)
-        return f"max by (node) (last_over_time({series}[{duration(span)}]))"
+        return f"sum by (node) (count_over_time({series}[{duration(span)}]))"
 
     def labelled_nodes(self, span: float) -> str:
         """How many nodes have the selector's labels at all, whatever the value."""
@@ -98,11 +100,21 @@ class Pool:
         """Moments at which a node's condition was known, by node."""
         return f"count_over_time((max by (node) ({self._ready}))[{_grid(span)}])"
 
-    def ready(self, span: float) -> str:
-        """Moments at which a node was ready and not cordoned, by node: only then would its failure be seen."""
-        up = f"max by (node) ({self._ready}) == 1"
-        cordoned = f"max by (node) ({self.series('kube_node_spec_unschedulable')}) == 1"
+    def ready(self, span: float, nodes: Iterable[str]) -> str:
+        """Moments at which each of these nodes was ready and not cordoned: only then would its failure be seen."""
+        these = matcher("node", any_of(nodes), "=~")
+        up = f"max by (node) ({self.series('kube_node_status_condition', *_READY, these)}) == 1"
+        cordoned = f"max by (node) ({self.series('kube_node_spec_unschedulable', these)}) == 1"
         return f"count_over_time((({up}) unless on (node) ({cordoned}))[{_grid(span)}])"
+
+    def now_present(self) -> str:
+        """Nodes that are there; one that was and is not may have been scaled away, so that is told and not counted."""
+        return f"max by (node) (last_over_time({self._ready}[{duration(2 * GRID)}]))"
+
+    def ever_cordoned(self, span: float) -> str:
+        """Nodes that were cordoned at some sample."""
+        series = self.series("kube_node_spec_unschedulable")
+        return f"max by (node) (max_over_time({series}[{duration(span)}])) == 1"
 
     def ever_down(self, span: float) -> str:
         """Nodes that were not ready at some sample: the few that are worth a closer look."""
@@ -120,92 +132,50 @@ class Pool:
         planned = f"(clamp_max({up} + on (node) {cordoned}, 1) or {up})"
         return f"resets({planned}[{duration(span + FINE / 2)}:{duration(FINE)}])"
 
-    def nodes_gone(self, span: float) -> str:
-        """How many nodes were there and are no more; autoscaling does that too, so they are told and not counted."""
-        series = self.series("kube_node_labels", *self.members)
-        was = f"max by (node) (last_over_time({series}[{duration(span)}]))"
-        return f"count({was} unless on (node) max by (node) (last_over_time({self._ready}[{duration(2 * GRID)}])))"
-
-    def reboots(self, span: float) -> str:
-        """Reboots by instance of node-exporter, for information: a quick one never makes a node NotReady."""
-        uptime = f"{self.series('node_time_seconds')} - {self.series('node_boot_time_seconds')}"
-        return f"sum(resets(({uptime})[{_grid(span)}]))"
-
     # ------------------------------------------------------------------------------------------- pods
 
     def pods(self, span: float) -> str:
-        """Pods of training jobs that lived at some time, with the labels that say which job, attempt and slot."""
+        """Pods of training jobs that lived at some time, by the labels that say which job, attempt and slot; their samples."""
         kept = ", ".join([*UID, *JOB_LABELS, ATTEMPT, *SLOT_LABELS])
-        return f"max by ({kept}) ({self._over_job_pods('last_over_time', span)})"
+        return f"sum by ({kept}) ({self._over_job_pods('count_over_time', span)})"
 
-    def pod_nodes(self, span: float) -> str:
-        """The node of each of these pods."""
-        info = self.series("kube_pod_info", matcher("node", "", "!="))
-        return self._of_jobs(f"max by ({_UID}, node) (last_over_time({info}[{duration(span)}]))", span)
+    def pod_facts(self, span: float, wanted: Iterable[str]) -> str:
+        """More of these pods, one series for each of the wanted `FACTS`, whose name stands in the label `fact`.
 
-    def pods_created(self, span: float) -> str:
-        """When each of these pods was created. [s]"""
-        return self._of_jobs(self._latest("kube_pod_created", span), span)
-
-    def pods_seen(self, span: float) -> str:
-        """Samples of each of these pods."""
-        return f"sum by ({_UID}) ({self._over_job_pods('count_over_time', span)})"
-
-    def pods_finished(self, span: float) -> str:
-        """Samples at which each of these pods was there, but had ended."""
-        phases = self.series("kube_pod_status_phase", _FINISHED)
-        return self._of_jobs(f"sum by ({_UID}) (sum_over_time({phases}[{duration(span)}]))", span)
-
-    def node_samples(self, span: float) -> str:
-        """Samples of a node that was there all the time: the measure for those of pods, which the same exporter serves."""
-        series = self.series("kube_node_labels", *self.members)
-        return f"max(sum by (node) (count_over_time({series}[{duration(span)}])))"
-
-    def pods_made_room(self, span: float) -> str:
-        """Pods that were evicted or preempted; what follows is no failure."""
-        found = (("kube_pod_status_reason", _MADE_ROOM), ("kube_pod_status_disruption_reason", _DISRUPTED))
-        either = " or ".join(
-            f"max by ({_UID}) (max_over_time({self.series(metric, why)}[{duration(span)}]) == 1)"
-            for metric, why in found
+        node (in the label of that name); created [s]; finished: samples at which it had ended; evicted or preempted; restarts
+        of the container that has most, at the last sample before and at the last within.
+        """
+        within = f"[{duration(span)}]"
+        counter = self.series("kube_pod_container_status_restarts_total")
+        gone = self.series("kube_pod_status_reason", _MADE_ROOM) + within
+        disrupted = self.series("kube_pod_status_disruption_reason", _DISRUPTED) + within
+        facts = {
+            "node": f"last_over_time({self.series('kube_pod_info', matcher('node', '', '!='))}{within})",
+            "created": f"last_over_time({self.series('kube_pod_created')}{within})",
+            "finished": f"sum_over_time({self.series('kube_pod_status_phase', _FINISHED)}{within})",
+            "evicted": f"max_over_time({gone}) == 1",
+            "preempted": f"max_over_time({disrupted}) == 1",
+            "last": f"max_over_time({counter}{within})",
+            "first": f"min_over_time({counter}[{duration(span + GRID)}])",
+        }
+        named = (
+            f'label_replace(max by ({_UID}, node) ({facts[fact]}), "fact", "{fact}", "", "")'
+            for fact in wanted
         )
-        return self._of_jobs(f"({either})", span)
+        pods = self._over_job_pods("last_over_time", span)
+        return f"({' or '.join(named)}) and on ({_UID}) ({pods})"
 
-    def most_restarts(self, span: float) -> str:
-        """The count of each pod's restarts at the end: the largest of its containers."""
-        return self._of_jobs(self._restarts("max", span), span)
-
-    def first_restarts(self, span: float) -> str:
-        """The count of each pod's restarts at its first sample; above zero for a pod born with some."""
-        return self._of_jobs(self._restarts("min", span), span)
-
-    def restart_moments(self, span: float) -> str:
-        """Points of the grid just after containers of a job restarted, by job; a gang's are one run of points.
+    def restart_moments(self, span: float, uids: Iterable[str]) -> str:
+        """Points of the grid just after a container of these pods restarted, by pod.
 
         It looks two points back, so that a restart between two samples is never lost.
         """
-        restarted = f"max by ({_UID}) (changes({self._counter}[{duration(2 * GRID)}])) > 0"
-        kept = ", ".join([*UID, *JOB_LABELS])
-        either = " or ".join(self.series("kube_pod_labels", matcher(name, "", "!=")) for name in JOB_LABELS)
-        jobs = ", ".join(JOB_LABELS)
-        joined = f"({restarted}) * on ({_UID}) group_left ({jobs}) max by ({kept}) ({either})"
-        return f"(max by (namespace, {jobs}) ({joined}))[{_grid(span)}]"
-
-    @property
-    def _counter(self) -> str:
-        return self.series("kube_pod_container_status_restarts_total")
-
-    def _restarts(self, which: str, span: float) -> str:
-        return f"max by ({_UID}) ({which}_over_time({self._counter}[{duration(span)}]))"
-
-    def _latest(self, metric: str, span: float) -> str:
-        return f"max by ({_UID}) (last_over_time({self.series(metric)}[{duration(span)}]))"
+        counter = self.series("kube_pod_container_status_restarts_total", matcher("uid", any_of(uids), "=~"))
+        return f"(max by (uid) (changes({counter}[{duration(2 * GRID)}])) > 0)[{_grid(span)}]"
 
     def _over_job_pods(self, function: str, span: float) -> str:
         one = (self.series("kube_pod_labels", matcher(name, "", "!=")) for name in JOB_LABELS)
         return " or ".join(f"{function}({series}[{duration(span)}])" for series in one)
-
-    def _of_jobs(self, inner: str, span: float) -> str:
-        return f"{inner} and on ({_UID}) ({self._over_job_pods('last_over_time', span)})"
 
 
 def _grid(span: float) -> str:

@@ -10,6 +10,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, Generic, TypeVar
 
 from mofa_model.units import DAY, HOUR
@@ -39,18 +40,20 @@ class Stretch:
 
 
 def stretches(now: float, window: float, nodes: int, longest: float) -> list[Stretch]:
-    """The window up to now, in order; each is a day or `longest` long, or less at the ends.
+    """The window up to now, in order: stretches of `longest`, and of a day since the last seam of these.
 
     >>> [round(one.span / 86400, 2) for one in stretches(1_700_000_100, 10 * 86400, 256, 7 * 86400)]
-    [3.99, 6.01]
+    [4.08, 1.0, 1.0, 1.0, 1.0, 1.0, 0.93]
     """
     length = longest if nodes * longest / GRID <= POINTS else min(longest, DAY)
     step = max(GRID, math.floor(min(window / 100, DAY) / GRID) * GRID)
     end = math.floor(now / GRID) * GRID
     start = math.floor((now - window) / step) * step
-    first = math.floor(start / length) + 1
-    seams = [start, *(at * length for at in range(first, math.ceil(end / length))), end]
-    return [Stretch(a, b) for a, b in zip(seams, seams[1:], strict=False) if b > a]
+    last = math.floor(end / length) * length
+    far = (at * length for at in range(math.floor(start / length) + 1, math.floor(last / length) + 1))
+    near = (at * DAY for at in range(math.floor(last / DAY) + 1, math.ceil(end / DAY)))
+    seams = sorted({start, end, *(at for at in (*far, *near) if start < at < end)})
+    return [Stretch(a, b) for a, b in pairwise(seams)]
 
 
 @dataclass(slots=True)

@@ -1,0 +1,212 @@
+"""The failure history of a pool: exposure first, then counts, and every doubt said.
+
+Three things must not be mixed up: that nothing failed, that nothing was watched, and that nobody answered. Exposure comes
+from the samples that are there, never from the length of the window; a series that does not exist makes its class unknown
+and is named in `missing`; a server that does not answer makes no history at all.
+
+Whose exposure: a recovery is seen only where a job runs, so node-days are those with a training pod on the node. Where
+training pods filled less than a tenth of the ready node-days, node failures say more than they do: these are then counted
+as class pod over all ready node-days (the loss of a node replaces its pods), and the other classes stay unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from mofa_model.errors import InputError, SourceUnreachable
+from mofa_model.manifest.cluster_profile import ClusterProfileSpec
+from mofa_model.manifest.parsing import cluster_profile
+from mofa_model.units import DAY
+from mofa_operator.observe.facts import Facts, facts, together
+from mofa_operator.observe.incidents import Incidents, incidents
+from mofa_operator.observe.prometheus import Prometheus
+from mofa_operator.observe.promql import matcher
+from mofa_operator.observe.queries import JOB_LABELS, Pool
+from mofa_operator.observe.stalls import Edges, edges, recoveries
+from mofa_operator.observe.stretches import SETTLED, Memory, Stretch, stretches
+from mofa_operator.snapshot import Body, ClassHistory, History, NoHistory
+from mofa_operator.words import Reason
+
+BUSY: Final = 0.1
+"""Share of the ready node-days that training pods must fill for their recoveries to be the evidence. [1]"""
+_LOOK: Final = 7200.0
+"""How far back a series may lie and still exist. [s]"""
+_AT_ONCE: Final = 3
+"""Stretches that are asked for at the same time. [1]"""
+
+Known: TypeAlias = Memory[tuple[Facts, list[Edges]]]
+"""What was found out about stretches that are over; keep one for as long as the operator runs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """A history, and what it was made of."""
+
+    history: History
+    """The history."""
+    incidents: Incidents
+    """Counts with their bounds and moments."""
+    recoveries: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Recovery times that were seen, by class. [s]"""
+
+
+async def history(
+    prometheus: Prometheus, profile: Body, now: float, known: Known | None = None
+) -> History | NoHistory:
+    """The history of a ClusterProfile's pool up to now; it never raises for what a server or a profile may do."""
+    try:
+        found = await seen(prometheus, profile, now, known)
+    except (SourceUnreachable, InputError) as error:
+        return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=str(error))
+    return found if isinstance(found, NoHistory) else found.history
+
+
+async def self_check(prometheus: Prometheus, profile: Body, at: float | None = None) -> dict[str, bool]:
+    """Whether each series that the history rests on exists now."""
+    _, pool = _pool(profile)
+    series = {
+        "kube_node_status_condition": pool.series(
+            "kube_node_status_condition", matcher("condition", "Ready")
+        ),
+        "kube_node_labels": pool.series("kube_node_labels", *pool.members),
+        "kube_node_spec_unschedulable": pool.series("kube_node_spec_unschedulable"),
+        "kube_pod_info": pool.series("kube_pod_info"),
+        "kube_pod_created": pool.series("kube_pod_created"),
+        "kube_pod_container_status_restarts_total": pool.series("kube_pod_container_status_restarts_total"),
+        "mofa_train_step": pool.series("mofa_train_step"),
+    }
+    asked = {name: f"count(last_over_time({one}[{_LOOK:.0f}s]))" for name, one in series.items()}
+    of_jobs = [pool.series("kube_pod_labels", matcher(label, "", "!=")) for label in JOB_LABELS]
+    asked["kube_pod_labels"] = (
+        f"count({' or '.join(f'last_over_time({one}[{_LOOK:.0f}s])' for one in of_jobs)})"
+    )
+    answers = await asyncio.gather(*(prometheus.query(query, at) for query in asked.values()))
+    return {name: bool(answer.number()) for name, answer in zip(asked, answers, strict=True)}
+
+
+async def seen(
+    prometheus: Prometheus, profile: Body, now: float, known: Known | None = None
+) -> Seen | NoHistory:
+    """As `history`, with what it was made of; raises SourceUnreachable and InputError."""
+    spec, pool = _pool(profile)
+    by_cluster = (await prometheus.query(pool.clusters(), now)).by("cluster")
+    clusters = sorted(name for (name,) in by_cluster if name)
+    if len(clusters) > 1 and "cluster" not in spec.prometheus.matchers:
+        several = f"the server holds several clusters ({', '.join(clusters[:5])})"
+        return NoHistory(
+            reason=Reason.HISTORY_UNAVAILABLE, message=f"{several}; set spec.prometheus.matchers.cluster"
+        )
+    window = float(spec.prometheus.window_seconds)
+    wanted = stretches(now, window, round(sum(by_cluster.values())), prometheus.longest)
+    kept = Known() if known is None else known
+    gate = asyncio.Semaphore(_AT_ONCE)
+    looks = await together(*(_look(prometheus, pool, one, now, kept, gate) for one in wanted))
+    found, stalls = [one for one, _ in looks], [edge for _, many in looks for edge in many]
+    nodes = frozenset().union(*(one.nodes for one in found))
+    if not nodes or not any(one.covered for one in found):
+        return await _nothing(prometheus, pool, spec, now, seen=any(one.covered for one in found))
+    there = {node for (node,) in (await prometheus.query(pool.now_present(), now)).by("node")}
+    return _concluded(found, stalls, nodes, len(nodes - there))
+
+
+def _pool(profile: Body) -> tuple[ClusterProfileSpec, Pool]:
+    """What a profile asks for; its status does not matter here."""
+    spec = cluster_profile({key: value for key, value in profile.items() if key != "status"}).spec
+    return spec, Pool.of(spec.prometheus.matchers, spec.node_selector)
+
+
+async def _look(
+    prometheus: Prometheus, pool: Pool, stretch: Stretch, now: float, known: Known, gate: asyncio.Semaphore
+) -> tuple[Facts, list[Edges]]:
+    """One stretch; from memory, where it is over and was looked at before."""
+    key = (prometheus.address, pool, stretch)
+    found = known.get(key)
+    if found is None:
+        async with gate:
+            found = await facts(prometheus, pool, stretch), await edges(prometheus, pool, stretch)
+        if now - stretch.end >= SETTLED and not found[0].warnings:
+            known.keep(key, found)
+    return found
+
+
+async def _nothing(
+    prometheus: Prometheus, pool: Pool, spec: ClusterProfileSpec, now: float, *, seen: bool
+) -> NoHistory:
+    """Why nothing is to be seen, and what would help."""
+    span = min(float(spec.prometheus.window_seconds), prometheus.longest)
+    if not seen:
+        exists = (await prometheus.query(Pool.of({}, {}).covered(span), now)).number()
+        hint = "spec.prometheus.matchers leave none of it" if exists else "is kube-state-metrics scraped?"
+        why = f"kube_node_status_condition has no data; {hint}"
+    elif (await prometheus.query(pool.labelled_nodes(span), now)).number():
+        wanted = ", ".join(f"{key}={value}" for key, value in sorted(spec.node_selector.items()))
+        why = f"kube_node_labels knows no node with {wanted}; look at spec.nodeSelector"
+    else:
+        allow = f"--metric-labels-allowlist=nodes=[{','.join(pool.labels)}]"
+        why = f"kube_node_labels lacks {', '.join(pool.labels)}; start kube-state-metrics with {allow}"
+    return NoHistory(reason=Reason.SERIES_MISSING, message=why)
+
+
+def _concluded(found: list[Facts], stalls: list[Edges], nodes: frozenset[str], gone: int) -> Seen:
+    """The history from facts."""
+    ready, failed = Counter[str](), Counter[str]()
+    for one in found:
+        ready.update(one.ready)
+        failed.update(one.failures)
+    busy = sum(_busy(one, nodes) for one in found)
+    window = found[-1].stretch.end - found[0].stretch.start
+    coverage = min(1.0, sum(one.covered for one in found) / window)
+    jobs = incidents(found, nodes)
+    times = recoveries(jobs, stalls)
+    rests_on_jobs = busy >= BUSY * sum(ready.values()) > 0
+    if rests_on_jobs:
+        classes = {
+            name: ClassHistory(failures=count.failures, recovery=_mean(times.get(name, ())))
+            for name, count in jobs.counts.items()
+        }
+    else:
+        classes = {"pod": ClassHistory(failures=failed.total())}
+    exposure = (busy if rests_on_jobs else sum(ready.values())) / DAY
+    present = sum(sum(one.present.values()) for one in found) / DAY
+    told = list(dict.fromkeys(text for one in found for text in one.warnings))
+    if gone:
+        told.append(f"{gone} nodes of the pool are gone; they are not counted as failures")
+    made = History(
+        classes=classes,
+        node_days=exposure,
+        possible_node_days=max(exposure, present / coverage),
+        window=window,
+        coverage=coverage,
+        by_node=dict(failed),
+        node_days_by_node={node: seconds / DAY for node, seconds in sorted(ready.items()) if seconds},
+        missing=tuple(_missing(jobs, rests_on_jobs=rests_on_jobs)),
+        warnings=tuple(told),
+        at=found[-1].stretch.end,
+    )
+    return Seen(history=made, incidents=jobs, recoveries=times if rests_on_jobs else {})
+
+
+def _busy(one: Facts, nodes: frozenset[str]) -> float:
+    """Node-time with a training pod on the node. [node s]"""
+    on_node = Counter[str]()
+    for pod in one.pods.values():
+        if pod.node in nodes:
+            on_node[pod.node] += pod.seconds  # type: ignore[assignment]
+    return sum(min(seconds, one.covered) for seconds in on_node.values())
+
+
+def _mean(times: Sequence[float]) -> float | None:
+    return sum(times) / len(times) if times else None
+
+
+def _missing(jobs: Incidents, *, rests_on_jobs: bool) -> list[str]:
+    """Series without which a class is unknown."""
+    if not jobs.placed:
+        return ["kube_pod_info"]
+    if not rests_on_jobs and not jobs.pods:
+        return ["kube_pod_labels of training pods"]
+    return [] if "process" in jobs.counts else ["kube_pod_container_status_restarts_total"]
