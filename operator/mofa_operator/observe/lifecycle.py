@@ -89,12 +89,15 @@ def _counted(life: Life, name: str, counter: Counter, now: float) -> Life:
 
 def _with(life: Life, level: str, cause: str, low: float, high: float, claim: str = "") -> Life:
     """With evidence of an incident between two moments: part of one that is known, or a new one."""
-    others, one = list(life.incidents), None
-    for index in reversed(range(len(others))):
-        if not (claim and claim in others[index].claims) and _same(life, others[index], low, high):
-            one = _merged(life, others.pop(index), level, cause, low, high, claim)
-            break
-    if one is None:
+    fitting = [
+        one for one in life.incidents if not (claim and claim in one.claims) and _same(life, one, low, high)
+    ]
+    if fitting:  # the one whose moment is known best; of several, the last
+        found = min(reversed(fitting), key=lambda incident: incident.high - incident.low)
+        others = [incident for incident in life.incidents if incident is not found]
+        one = _merged(life, found, level, cause, low, high, claim)
+    else:
+        others = list(life.incidents)
         one = _fresh(life, level, cause, low, high, claim)
     return replace(life, incidents=tuple(sorted((*others, one), key=lambda incident: incident.low)))
 

@@ -103,11 +103,11 @@ class _Files:
                 following = self._next()
                 if following is not None:
                     yield from self._to_the_end()  # what came between the last look and the rotation
-                    yield self._moment(), self._lines.rest()
+                    yield from self._rest()
                     self._close()
                     self._file = following
                 elif self._once:
-                    yield self._moment(), self._lines.rest()
+                    yield from self._rest()
                     return
                 else:
                     time.sleep(self._poll)
@@ -121,6 +121,10 @@ class _Files:
         while data := self._read(self._file):
             yield self._moment(), self._lines.push(data)
 
+    def _rest(self) -> Iterator[tuple[float, list[bytes]]]:
+        if last := self._lines.rest():
+            yield self._moment(), last
+
     def _read(self, file: _Open) -> bytes:
         try:
             data = os.read(file.descriptor, _CHUNK)
@@ -133,9 +137,8 @@ class _Files:
 
     def _moment(self) -> float:
         """When the file was last written: now for a live one, and the truth for what was there before us."""
-        if self._file is None:
-            return 0.0
-        return min(time.time(), os.fstat(self._file.descriptor).st_mtime)
+        now = time.time()
+        return now if self._file is None else min(now, os.fstat(self._file.descriptor).st_mtime)
 
     def _start_again_where_truncated(self, file: _Open) -> None:
         about = os.fstat(file.descriptor)

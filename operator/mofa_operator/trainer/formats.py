@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from mofa_model.errors import UnknownName
 
@@ -172,6 +172,7 @@ FAMILIES: Final = tuple(_FAMILIES)
 """Trainers whose lines are known, in the order in which they are tried."""
 
 _WHOLE: Final = ("step", "since_start", "batch", "sequence", "gpus", "saved", "resumed")
+_POSITIVE: Final = ("seconds", "tokens", "tokens_per_gpu", "samples", "batch", "sequence", "gpus")
 _MESH: Final = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 
 
@@ -228,14 +229,11 @@ def _line(family: str, form: _Form, text: str) -> Line | None:
         for axis in _MESH:
             product *= known.pop(axis)
         known["gpus"] = product
-    whole = {name: round(known.pop(name)) for name in _WHOLE if name in known}
-    if any(value <= 0 for value in known.values()) or any(
-        whole.get(name, 1) < 1 for name in ("batch", "sequence", "gpus")
-    ):
+    told: dict[str, Any] = {name: round(value) if name in _WHOLE else value for name, value in known.items()}
+    if any(told.get(name, 1) <= 0 for name in _POSITIVE):
         return None
-    return Line(
-        family=family, **known, **whole, **{name: True for name in found if name in ("starts", "saves")}
-    )  # type: ignore[arg-type]
+    told |= {name: True for name in found if name not in numbers}
+    return Line(family=family, **told)
 
 
 def _number(text: str) -> float | None:
