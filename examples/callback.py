@@ -18,8 +18,8 @@ class TrainSeries:
     """What `mofa observe` serves, told by the loop itself; tokens_per_step counts those of the whole job."""
 
     def __init__(self, tokens_per_step, job=None, namespace=None, port=9400, address="0.0.0.0"):
-        job = job or os.environ["TRAINING_JOB"]
-        labels = {"training_namespace": namespace or os.environ.get("POD_NAMESPACE", "default"), "training_job": job}
+        namespace = namespace or os.environ.get("POD_NAMESPACE", "default")
+        labels = {"training_namespace": namespace, "training_job": job or os.environ["TRAINING_JOB"]}
         self._tokens_per_step, self._last = tokens_per_step, None
         registry = CollectorRegistry()
 
