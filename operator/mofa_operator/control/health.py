@@ -23,7 +23,7 @@ class Health:
         self,
         *,
         queue: WorkQueue,
-        histories: Rounds,
+        histories: Rounds | None,
         resync: Resync,
         decider: Decider,
         settings: OperatorSettings,
@@ -57,7 +57,7 @@ class Health:
         waits = self._queue.oldest_age
         if waits > self._stall and self._queue.idle_for > self._stall:
             yield f"objects wait for {waits:.0f} s while nothing is finished"
-        if self._histories.behind > self._late:
+        if self._histories is not None and self._histories.behind > self._late:
             yield f"a look at the history of a profile takes {self._histories.behind:.0f} s"
 
     def _missing(self) -> Iterator[str]:

@@ -15,8 +15,8 @@ from mofa_operator.observe.store import Store
 from mofa_operator.snapshot import Body, History, NoHistory
 from mofa_operator.words import Reason
 
-Asked: TypeAlias = Callable[[Body, tuple[str, ...], float], Awaitable[History | NoHistory]]
-"""The history of a profile with its nodes at a moment; `observe.history` with a Prometheus in its hand."""
+Asked: TypeAlias = Callable[[Body, float], Awaitable[History | NoHistory]]
+"""The history of a profile up to a moment."""
 
 _log = logging.getLogger(__name__)
 
@@ -24,10 +24,8 @@ _log = logging.getLogger(__name__)
 class Histories:
     """Looks at the history of profiles; `look` is what `Rounds` calls."""
 
-    def __init__(
-        self, *, store: Store, intake: Intake, exporter: Exporter, ask: Asked | None, flavour: str
-    ) -> None:
-        """`ask` is None where no Prometheus is configured."""
+    def __init__(self, *, store: Store, intake: Intake, exporter: Exporter, ask: Asked, flavour: str) -> None:
+        """`ask` is what Prometheus is asked with, `flavour` what it is, for the counters."""
         self._store = store
         self._intake = intake
         self._exporter = exporter
@@ -41,11 +39,10 @@ class Histories:
         if body is None:
             self._said.pop(key, None)
             return False
-        found = await self._asked(body, self._store.nodes(key.name).names)
+        found = await self._asked(body)
         self._intake.concern(self._store.set_history(key.name, found))
-        if self._ask is not None:
-            outcome = found.reason if isinstance(found, NoHistory) else "Answered"
-            self._exporter.count_history(self._flavour, outcome)
+        outcome = found.reason if isinstance(found, NoHistory) else "Answered"
+        self._exporter.count_history(self._flavour, outcome)
         if isinstance(found, History):
             self._exporter.success(Loop.HISTORY)
             self._said.pop(key, None)
@@ -54,11 +51,9 @@ class Histories:
             _log.warning("%s: %s: %s", key, found.reason, found.message)
         return True
 
-    async def _asked(self, body: Body, nodes: tuple[str, ...]) -> History | NoHistory:
-        if self._ask is None:
-            return NoHistory(reason=Reason.NOT_CONFIGURED, message="no Prometheus is configured")
+    async def _asked(self, body: Body) -> History | NoHistory:
         try:
-            return await self._ask(body, nodes, time.time())
+            return await self._ask(body, time.time())
         except Exception as error:  # noqa: BLE001 - what Prometheus says must not end the loop
             _log.exception("the history could not be read")
             return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=f"{type(error).__name__}: {error}")

@@ -29,15 +29,18 @@ from mofa_operator.decide.job import failed, job
 from mofa_operator.decide.profile import profile
 from mofa_operator.decide.stance import needs_answer
 from mofa_operator.decision import Answer, Decision
-from mofa_operator.keys import Key
+from mofa_operator.keys import CLUSTER_PROFILE, Key
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import OperatorSettings
-from mofa_operator.snapshot import JobSnapshot, ProfileSnapshot
+from mofa_operator.snapshot import JobSnapshot, NoHistory, ProfileSnapshot
+from mofa_operator.words import Reason
 
 MISSING_CONFIG: Final = 15.0
 """When a job whose ConfigMap is missing is looked at again; nothing tells when it appears. [s]"""
+NO_PROMETHEUS: Final = NoHistory(reason=Reason.NOT_CONFIGURED, message="no Prometheus is configured")
+"""Why there is no history where nobody can be asked for it."""
 _PATIENCE: Final = 1.0
 """How long a job waits for a profile that nobody has looked at yet, beyond the settling of its nodes. [s]"""
 
@@ -57,10 +60,10 @@ class Reconciler:
         events: EventPoster,
         decider: Decider,
         exporter: Exporter,
-        histories: Rounds,
+        histories: Rounds | None,
         settings: OperatorSettings,
     ) -> None:
-        """Everything that it works with; `histories` are told of every profile."""
+        """Everything that it works with; `histories` are told of every profile; None where there is no Prometheus."""
         self._store = store
         self._queue = queue
         self._intake = intake
@@ -112,12 +115,12 @@ class Reconciler:
         if self._intake.is_restless(key):
             return  # it is queued once its nodes have settled
         started = time.perf_counter()
+        if key.kind == CLUSTER_PROFILE:
+            self._ask_for_history(key)
         snapshot = await self._snapshot(key)
         if snapshot is None:
             self._forget(key)
-            return
-        if isinstance(snapshot, ProfileSnapshot):
-            self._histories.include(key)
+        elif isinstance(snapshot, ProfileSnapshot):
             await self._act(profile(snapshot, self._settings.loop), started)
         elif not self._waits(snapshot):
             answer = await self._answer(snapshot)
@@ -136,6 +139,13 @@ class Reconciler:
         except NoAnswer as error:
             await self._act(failed(snapshot, str(error)), time.perf_counter())
             raise
+
+    def _ask_for_history(self, key: Key) -> None:
+        """The profile is looked at now with what is known, and again once Prometheus has answered."""
+        if self._histories is not None:
+            self._histories.include(key)
+        else:
+            self._store.set_history(key.name, NO_PROMETHEUS)
 
     async def _snapshot(self, key: Key) -> JobSnapshot | ProfileSnapshot | None:
         names = self._store.config_maps_of(key)

@@ -1,7 +1,7 @@
 """The operator from start to end: in which order its parts begin, and in which they stop.
 
     servers ▶ Lease ▶ first lists ▶ profiles ▶ hands, watches, history, resync ▶ …
-    signal ▶ nothing new is taken ▶ what is in work is finished ▶ Events ▶ Lease ▶ end
+    signal ▶ nothing new is taken ▶ writes that have begun are finished ▶ Events ▶ Lease ▶ end
 
 Nothing is decided before everything was listed once: what is missing from memory must be missing from the cluster.
 """
@@ -15,7 +15,6 @@ import os
 import signal
 import socket
 from collections.abc import Coroutine
-from functools import partial
 from typing import Any, Final
 
 from mofa_model.errors import SourceUnreachable
@@ -36,11 +35,12 @@ from mofa_operator.control.serve import Server
 from mofa_operator.credentials import Credentials
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.metrics.exporter import Exporter
-from mofa_operator.observe.history import history
+from mofa_operator.observe.history import Known, history
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import OperatorSettings
+from mofa_operator.snapshot import Body, History, NoHistory
 
 PATIENCE: Final = 30.0
 """How long the API server may be silent at the start. [s]"""
@@ -89,14 +89,7 @@ class Operator:
         self._intake = Intake(self._store, self._queue, settings.loop)
         self._events = EventPoster(api)
         self.decider = Decider(workers=settings.loop.workers, bytes_of=question_bytes)
-        histories = Histories(
-            store=self._store,
-            intake=self._intake,
-            exporter=self._exporter,
-            ask=None if prometheus is None else partial(history, prometheus),
-            flavour=settings.prometheus.flavour,
-        )
-        self._rounds = Rounds(histories.look, settings.prometheus.interval)
+        self._rounds = None if prometheus is None else self._histories(prometheus)
         kinds = watched(settings.kinds)
         self._resync = Resync(
             api=api,
@@ -171,9 +164,10 @@ class Operator:
             ]
             parts = [
                 asyncio.create_task(self._watches.run(self._heed_signals), name="watches"),
-                asyncio.create_task(self._rounds.run(), name="history"),
                 asyncio.create_task(self._resync.run(), name="resync"),
             ]
+            if self._rounds is not None:
+                parts.append(asyncio.create_task(self._rounds.run(), name="history"))
             _log.info("at work: %d objects to look at", len(self._queue))
             done, _ = await asyncio.wait(
                 {stopped, *also, *parts, *hands}, return_when=asyncio.FIRST_COMPLETED
@@ -184,6 +178,21 @@ class Operator:
             await self._finish(hands, parts, grace=GRACE if code == 0 else 0.0)
         _log.info("stopped")
         return code
+
+    def _histories(self, prometheus: Prometheus) -> Rounds:
+        known = Known()
+
+        async def ask(profile: Body, now: float) -> History | NoHistory:
+            return await history(prometheus, profile, now, known)
+
+        histories = Histories(
+            store=self._store,
+            intake=self._intake,
+            exporter=self._exporter,
+            ask=ask,
+            flavour=self._settings.prometheus.flavour,
+        )
+        return Rounds(histories.look, self._settings.prometheus.interval)
 
     async def _fill(self) -> None:
         """The first lists; raises `SourceUnreachable` where the API server stays silent."""
@@ -204,8 +213,9 @@ class Operator:
     async def _finish(
         self, hands: list[asyncio.Task[None]], parts: list[asyncio.Task[None]], grace: float
     ) -> None:
-        """Take nothing more, let what is in work end, then stop the rest."""
+        """Take nothing more, give up what is still computed, let writes end, then stop the rest."""
         self._queue.close()
+        await self.decider.stop()
         if grace:
             await asyncio.wait(hands, timeout=grace)
         for task in (*hands, *parts):

@@ -1,0 +1,112 @@
+"""The operator as its own process against a real cluster, under the account of deploy/manifests."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mofa_local import audit
+from mofa_local.ports import HOST, free_ports
+
+from mofa_model.annotations import PREFIX
+
+ACCOUNT = "mofa-system/mofa-advisor"
+USER = "system:serviceaccount:mofa-system:mofa-advisor"
+MOFA = Path(sys.executable).with_name("mofa")
+
+
+def until(check: Callable[[], Any], seconds: float = 60.0, what: str = "") -> Any:
+    """The first true answer of a check; an error when none comes in time."""
+    end = time.monotonic() + seconds
+    while not (found := check()):
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds:g} s: {what or check}")
+        time.sleep(0.1)
+    return found
+
+
+class Advisor:
+    """One operator process, and what it did."""
+
+    def __init__(self, cluster: Any, processes: Any, name: str = "operator") -> None:
+        self.cluster = cluster
+        self.name = name
+        self._processes = processes
+        self._kubeconfig = cluster.identity("advisor", service_account=ACCOUNT)
+        self._health = 0
+        self._metrics = 0
+
+    def start(self, *flags: str, wait: bool = True) -> None:
+        """Start it; it is ready afterwards."""
+        self._metrics, self._health = free_ports(2)
+        command = [
+            MOFA, "operator", f"--kubeconfig={self._kubeconfig}", f"--address={HOST}", "--verbose",
+            f"--metrics-port={self._metrics}", f"--health-port={self._health}", *flags,
+        ]  # fmt: skip
+        ready = (lambda: self.probe("readyz")["ok"]) if wait else None
+        self._processes.start(self.name, command, ready=ready)
+
+    def stop(self) -> int:
+        """Stop it as Kubernetes does; the result is its exit code."""
+        process = self._processes[self.name]
+        self._processes.stop(self.name, grace=15.0)
+        return process.child.returncode
+
+    def kill(self) -> None:
+        """As a machine that loses power."""
+        self._processes.kill(self.name)
+
+    @property
+    def log(self) -> str:
+        """What it has said so far, all lives together."""
+        return (self._processes.folder / f"{self.name}.log").read_text()
+
+    def probe(self, which: str) -> dict[str, Any]:
+        """What a probe says."""
+        try:
+            text = _read(f"http://{HOST}:{self._health}/{which}")
+        except urllib.error.HTTPError as error:
+            text = error.read()
+        except OSError:
+            return {"ok": False, "reasons": ["no connection"]}
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    def metrics(self) -> str:
+        """What a scrape is answered with."""
+        return _read(f"http://{HOST}:{self._metrics}/metrics").decode()
+
+    def writes(self, since: int = 0) -> list[dict[str, Any]]:
+        """Its writes that the API server took, beyond the first so many."""
+        time.sleep(0.3)  # the audit log follows the answers
+        return audit.writes(self.cluster.audit(), user=USER)[since:]
+
+    def writes_by_object(self, since: int = 0) -> Counter[str]:
+        """How many of these each object had, Events left out."""
+        found = audit.per_object(self.writes(since))
+        return Counter({name: count for name, count in found.items() if not name.startswith("events/")})
+
+
+def _read(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=5) as response:
+        answer: bytes = response.read()
+        return answer
+
+
+def ours(body: dict[str, Any]) -> dict[str, str]:
+    """Our annotations on an object, without their prefix."""
+    annotations = body["metadata"].get("annotations") or {}
+    return {key.removeprefix(PREFIX): value for key, value in annotations.items() if key.startswith(PREFIX)}
+
+
+def condition(body: dict[str, Any], name: str) -> dict[str, Any]:
+    """A condition of an object; empty where it is not there."""
+    found = (body.get("status") or {}).get("conditions") or ()
+    return next((one for one in found if one["type"] == name), {})

@@ -1,0 +1,325 @@
+"""The operator at work: what is applied is advised, quietly, and whatever is killed when."""
+
+import itertools
+import json
+import secrets
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from advisor import Advisor, condition, ours, until
+from mofa_local import nodes
+from ruamel.yaml import YAML
+
+from mofa_model.annotations import OUTPUTS
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+QUICK = ("--settle=1", "--resync=5", "--backoff=0.2")
+"""Knobs that make a minute of production fit into seconds."""
+LOOK = 4.0
+"""Seconds of silence that are watched: the resync comes round, watches are idle, timers run."""
+_pools = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def advisor(cluster, processes):
+    """An operator process that runs from the first to the last test of this file; each may stop and start it."""
+    made = Advisor(cluster, processes)
+    made.start(*QUICK)
+    yield made
+    if made.name in processes:
+        made.stop()
+
+
+@pytest.fixture
+def running(advisor, processes):
+    """The operator, running, whatever the test before did with it."""
+    if advisor.name not in processes:
+        advisor.start(*QUICK)
+    return advisor
+
+
+@contextmanager
+def pool(cluster, size=2):
+    """A ClusterProfile of a few ready nodes that are nobody else's."""
+    name = f"pool-{next(_pools)}-{secrets.token_hex(3)}"
+    labels = {"example.org/pool": name}
+    made = [nodes.node(f"{name}-{number}", labels=labels) for number in range(size)]
+    nodes.create(cluster, made, kwok=False)
+    profile = YAML(typ="safe").load((EXAMPLES / "h100-east.yaml").read_text())
+    profile.pop("status", None)
+    profile["metadata"] = {"name": name}
+    profile["spec"] |= {"nodeSelector": labels}
+    cluster.apply(profile)
+    try:
+        yield name
+    finally:
+        cluster.kubectl("delete", "clusterprofile", name)
+        for node in made:
+            cluster.kubectl("delete", "node", node["metadata"]["name"])
+
+
+def job(namespace, profile, name="small", **spec):
+    return {
+        "apiVersion": "mofa.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "model": {"preset": "llama3.1-8b"},
+            "training": {"tokens": "1T", "sequenceLength": 4096, "globalBatchSize": 64, "framework": "megatron"},
+            "cluster": {"profile": profile, "nodes": 2},
+        }
+        | spec,
+    }
+
+
+def read(cluster, namespace, name="small", kind="trainingjob"):
+    return json.loads(cluster.kubectl("get", kind, name, *(["-n", namespace] if namespace else []), "-o", "json"))
+
+
+def counted(cluster, profile):
+    """Ready nodes and all nodes of a profile, as its status says."""
+    found = (read(cluster, None, profile, "clusterprofile").get("status") or {}).get("nodes") or {}
+    return found.get("ready"), found.get("total")
+
+
+def reason(cluster, namespace, name="small"):
+    return (read(cluster, namespace, name).get("status") or {}).get("readyReason")
+
+
+def advised(cluster, namespace, name="small", *, strategy=True):
+    """The job once it has an outcome, and a strategy unless told otherwise."""
+
+    def look():
+        found = read(cluster, namespace, name)
+        is_done = condition(found, "Ready") and (not strategy or "strategy" in ours(found))
+        return found if is_done else None
+
+    return until(look, what=f"{namespace}/{name} is advised")
+
+
+def settled(advisor):
+    """Wait until nothing is written for a while; the result is the number of writes so far."""
+    quiet, count = 0, -1
+    while quiet < 5:
+        now = len(advisor.writes())
+        quiet, count = (quiet + 1, now) if now == count else (0, now)
+        time.sleep(0.2)
+    return count
+
+
+def test_an_applied_job_gets_every_annotation_and_a_full_status_in_two_writes_and_one_event(cluster, running, namespace):
+    with pool(cluster) as profile:
+        until(lambda: counted(cluster, profile) == (2, 2))
+        before = settled(running)
+        cluster.apply(job(namespace, profile))
+        found = advised(cluster, namespace)
+        written = ours(found)
+        assert {key.partition("/")[2] for key in OUTPUTS} <= set(written)
+        assert written["status"] in {"Recommended", "LowConfidence"}
+        status = found["status"]
+        assert status["inputsHash"] == written["inputs-hash"]
+        assert status["observedGeneration"] == found["metadata"]["generation"]
+        assert {"recommendation", "display", "conditions", "computedTime", "modelVersion"} <= set(status)
+        assert condition(found, "Ready")["status"] == "True"
+        settled(running)
+        assert running.writes_by_object(before) == {f"trainingjobs/{namespace}/small": 2}
+        events = json.loads(cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))["items"]
+        assert [event["reason"] for event in events] == ["Recommended"]
+        assert f'training_job="small",training_kind="TrainingJob",training_namespace="{namespace}"' in running.metrics() or (
+            f'training_namespace="{namespace}"' in running.metrics()
+        )
+
+
+def test_without_a_prometheus_the_job_and_the_profile_say_so(cluster, running, namespace):
+    with pool(cluster) as profile:
+        cluster.apply(job(namespace, profile))
+        found = advised(cluster, namespace)
+        assert condition(found, "HistoryComplete")["reason"] == "NotConfigured"
+        assert condition(read(cluster, None, profile, "clusterprofile"), "HistoryComplete")["reason"] == "NotConfigured"
+
+
+def test_nothing_is_written_while_nothing_happens(cluster, running, namespace):
+    with pool(cluster) as profile:
+        cluster.apply(job(namespace, profile))
+        advised(cluster, namespace)
+        before = settled(running)
+        for number in range(10):  # kubelets say that they are alive
+            nodes.recover(cluster, f"{profile}-{number % 2}")
+        time.sleep(LOOK)
+        assert running.writes(before) == []
+
+
+def test_a_restart_writes_nothing_and_sigterm_ends_with_0(cluster, running, namespace):
+    with pool(cluster) as profile:
+        cluster.apply(job(namespace, profile))
+        advised(cluster, namespace)
+        before = settled(running)
+        assert running.stop() == 0
+        running.start(*QUICK)
+        time.sleep(LOOK)
+        assert running.writes(before) == []
+        assert running.stop() == 0
+
+
+def test_killed_at_any_moment_it_ends_at_the_same_objects(cluster, running, namespace):
+    with pool(cluster) as profile:
+        for number in range(12):
+            cluster.apply(job(namespace, profile, f"job-{number}", training=_training(32 * (number + 1))))
+            if number % 3 == 0:
+                running.kill()
+                running.start(*QUICK, wait=False)
+        found = {}
+        for number in range(12):
+            found[number] = advised(cluster, namespace, f"job-{number}")
+            assert condition(found[number], "Ready")["status"] == "True"
+            assert found[number]["status"]["inputsHash"] == ours(found[number])["inputs-hash"]
+        settled(running)
+        assert all(count <= 4 for count in running.writes_by_object().values() if count)
+        before = settled(running)
+        running.kill()
+        running.start(*QUICK)
+        time.sleep(LOOK)
+        assert running.writes(before) == []
+
+
+def test_a_changed_spec_is_advised_anew_and_the_old_advice_stands_until_then(cluster, running, namespace):
+    with pool(cluster) as profile:
+        cluster.apply(job(namespace, profile))
+        first = advised(cluster, namespace)
+        cluster.apply(job(namespace, profile, training=_training(128)))
+        second = until(
+            lambda: (found := read(cluster, namespace))["status"]["inputsHash"] != first["status"]["inputsHash"] and found
+        )
+        until(lambda: read(cluster, namespace)["status"]["observedGeneration"] == second["metadata"]["generation"])
+        assert ours(read(cluster, namespace))["inputs-hash"] == read(cluster, namespace)["status"]["inputsHash"]
+
+
+def test_eight_nodes_that_fail_within_a_second_are_one_write_of_the_profile_and_one_new_advice(cluster, running, namespace):
+    with pool(cluster, size=10) as profile:
+        cluster.apply(job(namespace, profile, cluster={"profile": profile}))
+        first = advised(cluster, namespace)
+        before = settled(running)
+        for number in range(8):
+            nodes.fail(cluster, f"{profile}-{number}")
+        until(lambda: read(cluster, namespace)["status"]["inputsHash"] != first["status"]["inputsHash"])
+        settled(running)
+        assert counted(cluster, profile) == (2, 10)
+        assert running.writes_by_object(before) == {
+            f"clusterprofiles//{profile}": 1,
+            f"trainingjobs/{namespace}/small": 2,
+        }
+
+
+def test_a_job_before_its_profile_is_told_so_and_is_advised_when_the_profile_comes(cluster, running, namespace):
+    cluster.apply(job(namespace, "not-there-yet"))
+    until(lambda: reason(cluster, namespace) == "ProfileMissing")
+    with pool(cluster) as profile:
+        cluster.apply(job(namespace, profile))
+        advised(cluster, namespace)
+
+
+def test_a_spec_that_cannot_be_right_says_what_would_be(cluster, running, namespace):
+    with pool(cluster) as profile:
+        cluster.apply(job(namespace, profile, model={"preset": "llama9-1t"}))
+        found = advised(cluster, namespace, strategy=False)
+        assert found["status"]["readyReason"] == "InvalidInput"
+        assert ours(found)["status"] == "InvalidInput"
+        assert "llama9-1t" in condition(found, "Ready")["message"]
+        cluster.apply(job(namespace, profile))
+        assert ours(advised(cluster, namespace))["status"] != "InvalidInput"
+
+
+def test_disabled_takes_away_everything_of_ours_and_nothing_else(cluster, running, namespace):
+    with pool(cluster) as profile:
+        cluster.apply(job(namespace, profile))
+        advised(cluster, namespace)
+        cluster.kubectl("annotate", "trainingjob", "small", "-n", namespace, "example.org/owner=eddy")
+        cluster.apply(job(namespace, profile, mode="Disabled"))
+        until(lambda: reason(cluster, namespace) == "Disabled")
+        until(lambda: not ours(read(cluster, namespace)))
+        assert read(cluster, namespace)["metadata"]["annotations"]["example.org/owner"] == "eddy"
+
+
+def test_deletion_needs_nobody_even_with_the_operator_down(cluster, running, namespace):
+    with pool(cluster) as profile:
+        cluster.apply(job(namespace, profile))
+        found = advised(cluster, namespace)
+        assert "finalizers" not in found["metadata"]
+        running.stop()
+        cluster.kubectl("delete", "trainingjob", "small", "-n", namespace, "--timeout=5s")
+        running.start(*QUICK)
+        assert f'training_namespace="{namespace}"' not in running.metrics()
+
+
+def test_series_go_with_their_job(cluster, running, namespace):
+    with pool(cluster) as profile:
+        cluster.apply(job(namespace, profile))
+        advised(cluster, namespace)
+        assert f'training_namespace="{namespace}"' in running.metrics()
+        cluster.kubectl("delete", "trainingjob", "small", "-n", namespace)
+        until(lambda: f'training_namespace="{namespace}"' not in running.metrics())
+
+
+def test_after_an_outage_of_the_api_server_work_goes_on(cluster, running, namespace):
+    with pool(cluster) as profile:
+        cluster.apply(job(namespace, profile))
+        advised(cluster, namespace)
+        before = settled(running)
+        cluster.kill_api_server()
+        time.sleep(3.0)
+        assert running.probe("healthz")["ok"]
+        cluster.start_api_server()
+        cluster.apply(job(namespace, profile, "later", training=_training(128)))
+        advised(cluster, namespace, "later")
+        settled(running)
+        assert running.writes_by_object(before) == {f"trainingjobs/{namespace}/later": 2}
+
+
+def test_what_somebody_else_wrote_over_is_put_right(cluster, running, namespace):
+    with pool(cluster) as profile:
+        cluster.apply(job(namespace, profile))
+        right = ours(advised(cluster, namespace))["strategy"]
+        cluster.kubectl(
+            "annotate", "trainingjob", "small", "-n", namespace, "--overwrite", "advisor.mofa.dev/strategy=tp=1"
+        )
+        until(lambda: ours(read(cluster, namespace))["strategy"] == right)
+
+
+def test_a_dry_run_decides_and_writes_nothing(cluster, running, namespace):
+    running.stop()
+    with pool(cluster) as profile:
+        running.start(*QUICK, "--dry-run")
+        before = settled(running)
+        cluster.apply(job(namespace, profile))
+        until(lambda: f"{namespace}/small" in running.log)
+        until(lambda: f'training_namespace="{namespace}"' in running.metrics())
+        assert running.writes(before) == []
+    running.stop()
+
+
+def test_of_two_operators_one_leads_and_the_other_takes_over(cluster, running, processes, namespace):
+    running.stop()
+    flags = (*QUICK, "--lease-enabled", "--lease-duration=3")
+    first, second = Advisor(cluster, processes, "first"), Advisor(cluster, processes, "second")
+    try:
+        first.start(*flags)
+        second.start(*flags)
+        assert second.probe("readyz")["reasons"] == ["standby: another operator holds the Lease"]
+        with pool(cluster) as profile:
+            cluster.apply(job(namespace, profile))
+            advised(cluster, namespace)
+            first.kill()
+            until(lambda: not second.probe("readyz")["reasons"])
+            cluster.apply(job(namespace, profile, "later", training=_training(128)))
+            advised(cluster, namespace, "later")
+            assert second.stop() == 0
+            first.start(*flags)  # the Lease was given back, so nobody waits for it to run out
+    finally:
+        for one in (first, second):
+            processes.stop(one.name)
+
+
+def _training(batch):
+    return {"tokens": "1T", "sequenceLength": 4096, "globalBatchSize": batch, "framework": "megatron"}
