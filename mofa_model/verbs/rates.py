@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import output
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
 
 CONTRADICTED: Final = 5
 """Exit code of --check when an assumption does not stand."""
+ASSUMED: Final = 0.005
+"""Failures per node-day where nobody assumes anything: section 5 of the paper. [1/d]"""
 GROUP: Final = "mofa.sources"
-"""Entry-point group of live sources: `prometheus` is a function (url, profile) -> Observed."""
+"""Entry-point group of live sources: `prometheus` is a function (url, profile) -> Observed, `profile` one from a name to the
+manifest of a ClusterProfile."""
 
 _EXAMPLES: Final = """\
 examples:
@@ -57,7 +61,10 @@ def configure(parser: ArgumentParser) -> None:
     seen.add_argument("--profile", metavar="P", help="the pool, with --prometheus")
     held = parser.add_argument_group("assumed")
     held.add_argument(
-        "--assumed", type=float, default=0.005, metavar="R", help="failures per node-day (default: 0.005)"
+        "--assumed",
+        type=float,
+        metavar="R",
+        help=f"failures per node-day (default: as --profile assumes, else {ASSUMED:g})",
     )
     held.add_argument(
         "--shares",
@@ -87,14 +94,15 @@ def run(arguments: Namespace) -> int:
 
     _check(arguments)
     observed = _observed(arguments)
+    assumed, recovery = _held(arguments, observed)
     found = assess(
         observed,
-        _assumed(arguments, observed),
+        assumed,
         prior_weight=arguments.prior_weight,
         level=arguments.level,
         alarm=arguments.alarm,
         live=arguments.live or arguments.prometheus is not None,
-        recovery={name: RecoveryTime(mean=mean, cv=1.0) for name, _, mean in PAPER_SHARES},
+        recovery=recovery,
     )
     output.emit(arguments.output, _tables(found), _document(found))
     return CONTRADICTED if arguments.check and found.contradicted else 0
@@ -138,21 +146,60 @@ def _observed(arguments: Namespace) -> Observed:
 
 
 def _live(url: str, profile: str | None) -> Observed:
-    from importlib.metadata import entry_points
-
     if profile is None:
         raise BadValue("--profile", None, "name the pool's profile with --prometheus")
-    for point in entry_points(group=GROUP, name="prometheus"):
-        found: Observed = point.load()(url, profile)
-        return found
-    raise SourceUnreachable(
-        f"no source for {url!r} is installed; install mofa-advisor[operator], or give --events or --count"
-    )
+    source = _source("prometheus")
+    if source is None:
+        raise SourceUnreachable(
+            f"no source for {url!r} is installed; install mofa-advisor[operator], or give --events or --count"
+        )
+    found: Observed = source(url, profile)
+    return found
+
+
+def _source(name: str) -> Callable[..., Any] | None:
+    """A live source by its name; None where what it needs is not installed."""
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=GROUP, name=name):
+        try:
+            source: Callable[..., Any] = point.load()
+        except ModuleNotFoundError:
+            continue
+        return source
+    return None
+
+
+def _held(arguments: Namespace, observed: Observed) -> tuple[dict[str, float], dict[str, RecoveryTime]]:
+    """Assumed failures per node-day and recovery times, by class: of the command line, the profile, or the paper."""
+    paper = {name: RecoveryTime(mean=mean, cv=1.0) for name, _, mean in PAPER_SHARES}
+    if arguments.profile is None or arguments.assumed is not None or arguments.shares is not None:
+        return _assumed(arguments, observed), paper
+    from mofa_model.manifest.bundled import bundled_profiles
+    from mofa_model.manifest.failures import classes_of
+    from mofa_model.manifest.parsing import cluster_profile
+
+    source = _source("profile")
+    bundled = bundled_profiles()
+    if source is None and arguments.profile not in bundled:
+        raise BadValue("--profile", arguments.profile, f"bundled are {', '.join(bundled)}")
+    profile = bundled[arguments.profile] if source is None else cluster_profile(source(arguments.profile))
+    whole = classes_of(profile.spec.failures)
+    rates = {str(one.name): float(one.failures_per_thousand_node_days) / 1000 for one in whole}
+    times = {
+        str(one.name): RecoveryTime(mean=float(one.recovery_seconds), cv=max(float(one.recovery_spread), 0.1))
+        for one in whole
+        if one.recovery_seconds
+    }
+    if set(observed.failures) == {"all"}:
+        return {"all": sum(rates.values())}, paper
+    return {name: rate for name, rate in rates.items() if name in observed.failures}, paper | times
 
 
 def _assumed(arguments: Namespace, observed: Observed) -> dict[str, float]:
+    assumed = ASSUMED if arguments.assumed is None else arguments.assumed
     if set(observed.failures) == {"all"}:
-        return {"all": arguments.assumed}
+        return {"all": assumed}
     shares = (
         _pairs(arguments.shares, "--shares")
         if arguments.shares
@@ -160,7 +207,7 @@ def _assumed(arguments: Namespace, observed: Observed) -> dict[str, float]:
     )
     if abs(sum(shares.values()) - 1) > 1e-6:
         raise BadValue("--shares", arguments.shares, "shares of the classes must add to one")
-    return {name: part * arguments.assumed for name, part in shares.items()}
+    return {name: part * assumed for name, part in shares.items()}
 
 
 def _pairs(text: str, field: str) -> dict[str, float]:

@@ -1,0 +1,98 @@
+"""`mofa rates --prometheus URL --profile P`: a pool's history as the core's `Observed`, without an operator.
+
+The profile is the name of a bundled one, a file, or, where a kubeconfig is at hand, the live object of that name. The flavour and
+credentials come from the operator's environment variables (MOFA_PROMETHEUS_FLAVOUR, …_BEARER_TOKEN_FILE, …).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final
+
+from mofa_model.errors import BadFile, BadValue, MofaError, SourceUnreachable
+from mofa_model.files import read_text
+from mofa_model.manifest.bundled import bundled_profiles, bundled_text
+from mofa_model.manifest.documents import Documents
+from mofa_model.reliability.observed import Observed
+from mofa_operator.api import Api, ApiError
+from mofa_operator.keys import CLUSTER_PROFILE
+from mofa_operator.observe import history
+from mofa_operator.observe.prometheus import Prometheus
+from mofa_operator.settings import PrometheusSettings
+from mofa_operator.snapshot import NoHistory
+
+PATIENCE: Final = 120.0
+"""Longest wait for one query: somebody sits before it, and asks once. [s]"""
+
+
+def observed(url: str, profile: str) -> Observed:
+    """What Prometheus saw of a profile's pool; raises SourceUnreachable where it says nothing."""
+    return asyncio.run(_observed(_settings(url), manifest(profile)))
+
+
+async def _observed(settings: PrometheusSettings, body: Mapping[str, Any]) -> Observed:
+    async with Prometheus(settings) as prometheus:
+        found = await history.seen(prometheus, body, time.time())
+    if isinstance(found, NoHistory):
+        raise SourceUnreachable(f"Prometheus at {prometheus.address}: {found.message}")
+    told = found.history
+    exposed = {node: days for node, days in told.node_days_by_node.items() if days > 0}
+    return Observed(
+        failures={name: one.failures for name, one in told.classes.items()},
+        node_days=told.node_days,
+        possible=told.node_days / told.coverage if told.coverage > 0 else None,
+        by_node={node: count for node, count in told.by_node.items() if node in exposed},
+        node_days_by_node=exposed,
+        recoveries={name: times for name, times in found.recoveries.items() if name in told.classes},
+    )
+
+
+def _settings(url: str) -> PrometheusSettings:
+    """As the operator would have them; texts from the environment, the rest by default."""
+    given: dict[str, Any] = {
+        field.name: os.environ[variable]
+        for field in fields(PrometheusSettings)
+        if field.name in {"flavour", "bearer_token_file", "basic_auth_file", "org_id", "ca_file"}
+        and (variable := f"MOFA_PROMETHEUS_{field.name.upper()}") in os.environ
+    }
+    return PrometheusSettings(url=url, timeout=PATIENCE, **given)
+
+
+def manifest(profile: str) -> Mapping[str, Any]:
+    """The manifest of a profile: a file, a bundled one, or the live object of that name."""
+    if Path(profile).is_file():
+        return _only(Documents.parse(read_text(profile), profile), profile)
+    if profile in bundled_profiles():
+        return _only(Documents.parse(bundled_text(profile), profile), profile)
+    found = asyncio.run(_live(profile))
+    if found is None:
+        known = ", ".join(sorted(bundled_profiles()))
+        raise BadValue(
+            "--profile", profile, f"give a file, a bundled name ({known}), or a name in your cluster"
+        )
+    return found
+
+
+def _only(documents: Documents, name: str) -> Mapping[str, Any]:
+    found = [item.value for item in documents.items if item.value.get("kind") == CLUSTER_PROFILE.kind]
+    if len(found) != 1:
+        raise BadFile(name, f"holds {len(found)} ClusterProfiles; give one")
+    return found[0]
+
+
+async def _live(name: str) -> Mapping[str, Any] | None:
+    """The object in the cluster of the kubeconfig; None where there is no such cluster, or no such object."""
+    try:
+        api = Api.from_environment()
+    except MofaError:
+        return None
+    async with api:
+        try:
+            return await api.get(CLUSTER_PROFILE, "", name)
+        except ApiError as error:
+            raise SourceUnreachable(f"cluster: the ClusterProfile {name} cannot be read: {error}") from None

@@ -1,0 +1,191 @@
+"""What running jobs do: tokens per second, steps and observed ETTR, for all jobs of an exporter in one query each.
+
+A job runs while its last finished step changes; one whose series stand still, or are gone, has no entry. Numbers that an
+exporter does not publish stay None, never zero.
+
+    ETTR = steps gained x median time of a step / time since the job was first seen
+
+Steps that are redone after a recovery count once, so what a recovery costs shows. A lower bound where the window begins
+before the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+from mofa_model.errors import UnknownName
+from mofa_model.units import DAY
+from mofa_operator.observe.answers import Answer
+from mofa_operator.observe.facts import together
+from mofa_operator.observe.prometheus import Prometheus
+from mofa_operator.observe.promql import filled, matcher
+from mofa_operator.observe.queries import Pool
+from mofa_operator.observe.trainers import SMOOTHED, TRAINERS, Trainer
+from mofa_operator.snapshot import Running
+
+Job: TypeAlias = tuple[str, str]
+"""Namespace and name of a job."""
+WINDOW: Final = 7 * DAY
+"""How far back the observed ETTR looks. [s]"""
+_QUERY: Final = "query"
+"""Source of what an administrator's own queries say."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Watched:
+    """A job that is looked at, and where."""
+
+    namespace: str
+    """Its namespace."""
+    name: str
+    """Its name."""
+    preset: str = "mofa"
+    """Which exporter."""
+    matchers: Mapping[str, str] = field(default_factory=dict)
+    """Labels that pick its series: of its own, and of its profile."""
+    tokens_query: str | None = None
+    """The profile's own query for tokens per second; `$namespace` and `$job` stand for the job."""
+    step_query: str | None = None
+    """The profile's own query for the last finished step."""
+
+    @property
+    def job(self) -> Job:
+        """Its identity."""
+        return self.namespace, self.name
+
+
+async def running(
+    prometheus: Prometheus, jobs: Iterable[Watched], now: float, window: float = WINDOW
+) -> dict[Job, Running]:
+    """What those of the jobs do that run."""
+    groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[Watched]] = {}
+    own: list[Watched] = []
+    for job in jobs:
+        if job.tokens_query or job.step_query:
+            own.append(job)
+        else:
+            groups.setdefault((job.preset, tuple(sorted(job.matchers.items()))), []).append(job)
+    answers = await together(
+        *(
+            _of_exporter(prometheus, preset, dict(labels), many, now, window)
+            for (preset, labels), many in groups.items()
+        ),
+        *(_of_queries(prometheus, job, now) for job in own),
+    )
+    return {job: one for answer in answers for job, one in answer.items()}
+
+
+async def _of_exporter(
+    prometheus: Prometheus,
+    preset: str,
+    labels: Mapping[str, str],
+    jobs: list[Watched],
+    now: float,
+    window: float,
+) -> dict[Job, Running]:
+    """Jobs that share an exporter and its matchers; where its series do not name jobs, the matchers must name one."""
+    if preset not in TRAINERS:
+        raise UnknownName("throughput.preset", preset, TRAINERS)
+    trainer = TRAINERS[preset]
+    if not trainer.names and (len(jobs) > 1 or not labels):
+        return {}
+    pool = Pool(
+        matchers=tuple(matcher(name, value) for name, value in sorted(labels.items())), members=(), labels=()
+    )
+    asked = {
+        "steps": trainer.advancing(pool),
+        "speed": trainer.speed(pool),
+        "pace": trainer.pace(pool, SMOOTHED * 3),
+    }
+    if trainer.step is not None:
+        asked |= {
+            "gained": trainer.gained(pool, window),
+            "since": trainer.since(pool, window),
+            "usual": trainer.pace(pool, window),
+        }
+    answers = await asyncio.gather(*(prometheus.query(query, now) for query in asked.values()))
+    known = {name: _by_job(answer, trainer, jobs) for name, answer in zip(asked, answers, strict=True)}
+    wanted = {job.job for job in jobs}
+    return {
+        job: _running(preset, job, known, now, counts_steps=trainer.step is not None)
+        for job in known["steps"]
+        if job in wanted
+    }
+
+
+def _by_job(answer: Answer, trainer: Trainer, jobs: list[Watched]) -> dict[Job, float]:
+    if not trainer.names:
+        largest = max((sample.value for sample in answer.samples), default=None)
+        return {} if largest is None else {jobs[0].job: largest}
+    namespace, name = trainer.names
+    return {(sample.label(namespace), sample.label(name)): sample.value for sample in answer.samples}
+
+
+def _running(
+    preset: str, job: Job, known: Mapping[str, Mapping[Job, float]], now: float, *, counts_steps: bool
+) -> Running:
+    """One job; what was not answered stays None."""
+
+    def of(name: str) -> float | None:
+        return known.get(name, {}).get(job)
+
+    gained, since, usual = of("gained"), of("since"), of("usual")
+    return Running(
+        source=preset,
+        tokens_per_second=of("speed"),
+        step_seconds=_above_zero(of("pace")),
+        step=round(known["steps"][job]) if counts_steps else None,
+        ettr=None if gained is None or since is None or not usual else ettr(gained, usual, now - since),
+        since=since,
+    )
+
+
+def ettr(steps: float, step_seconds: float, elapsed: float) -> float | None:
+    """Observed effective training time ratio: steps gained times the time of one, over the time elapsed; at most 1. Ours. [1]
+
+    None where less than ten steps' time has passed: that says nothing yet.
+
+    >>> ettr(900, 2.0, 2000.0)
+    0.9
+    """
+    return min(1.0, steps * step_seconds / elapsed) if elapsed >= 10 * step_seconds else None
+
+
+async def _of_queries(prometheus: Prometheus, job: Watched, now: float) -> dict[Job, Running]:
+    """A job that the profile's own queries look at: it runs while its steps grow, or, without steps, has a speed."""
+    names = {"namespace": job.namespace, "job": job.name}
+    found = Running(source=_QUERY)
+    if job.step_query:
+        step = _one(await prometheus.query(filled(job.step_query, names), now), job)
+        before = _one(await prometheus.query(filled(job.step_query, names), now - SMOOTHED), job)
+        if step is None or step == before:
+            return {}
+        found = replace(found, step=round(step))
+        if before is not None and step > before:
+            found = replace(found, step_seconds=SMOOTHED / (step - before))
+    if job.tokens_query:
+        found = replace(
+            found, tokens_per_second=_one(await prometheus.query(filled(job.tokens_query, names), now), job)
+        )
+        if not job.step_query and not found.tokens_per_second:
+            return {}
+    return {job.job: found}
+
+
+def _one(answer: Answer, job: Watched) -> float | None:
+    """The value of a job: the series that names it, else the largest, as every rank may publish the same."""
+    named = [
+        sample.value
+        for sample in answer.samples
+        if (sample.label("training_namespace"), sample.label("training_job")) == job.job
+    ]
+    return max(
+        named or [sample.value for sample in answer.samples if not sample.label("training_job")], default=None
+    )
+
+
+def _above_zero(value: float | None) -> float | None:
+    return value if value is not None and value > 0 else None
