@@ -27,6 +27,15 @@ class Loop(StrEnum):
     """Every kind was listed anew; due every `loop.resync`, whether anything happens or not."""
 
 
+class Gate(StrEnum):
+    """Values of the label `outcome` of waits at the gate."""
+
+    RELEASED = "released"
+    """Advice was written, and the job let go."""
+    EXPIRED = "expired"
+    """The longest wait was over, and the job let go without advice."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Declared:
     """One metric."""

@@ -15,7 +15,7 @@ from prometheus_client.samples import Sample
 
 from mofa_operator.decision import JobFigures, ProfileFigures
 from mofa_operator.keys import Key
-from mofa_operator.metrics.declared import DECISION_BUCKETS, GATE_BUCKETS, TABLE, Declared, Loop
+from mofa_operator.metrics.declared import DECISION_BUCKETS, GATE_BUCKETS, TABLE, Declared, Gate, Loop
 from mofa_operator.metrics.series import Counted, Distribution, Row, distribution, job, profile
 
 LABELS = {
@@ -47,7 +47,7 @@ class Exporter(Collector):
         )
         self._gauges: dict[tuple[str, tuple[str, ...]], float] = {}
         self._decisions = Distribution(DECISION_BUCKETS)
-        self._gates: dict[str, Distribution] = {}
+        self._gates = {outcome: Distribution(GATE_BUCKETS) for outcome in Gate}
         self._queue: Callable[[], tuple[int, float]] | None = None
         self.registry = registry if registry is not None else CollectorRegistry()
         """The registry that this exporter is in; a new one has the figures of the process as well."""
@@ -96,9 +96,9 @@ class Exporter(Collector):
         """Take the time of a decision."""
         self._decisions.add(seconds)
 
-    def observe_gate(self, seconds: float, outcome: str) -> None:
+    def observe_gate(self, seconds: float, outcome: Gate | str) -> None:
         """Take the time that a job waited at our gate."""
-        self._gates.setdefault(outcome, Distribution(GATE_BUCKETS)).add(seconds)
+        self._gates[Gate(outcome)].add(seconds)
 
     def success(self, loop: Loop | str) -> None:
         """Note that a loop succeeded just now."""
@@ -152,8 +152,8 @@ class Exporter(Collector):
         for (name, labels), value in chain(list(self._counts.items()), list(self._gauges.items())):
             yield name, labels, value
         yield from distribution("mofa_advisor_recommendation_duration_seconds", (), self._decisions)
-        for outcome, held in list(self._gates.items()):
-            yield from distribution("mofa_advisor_gate_wait_seconds", (outcome,), held)
+        for outcome, held in self._gates.items():
+            yield from distribution("mofa_advisor_gate_wait_seconds", (outcome.value,), held)
         for name, keys in (
             ("mofa_advisor_jobs", with_series + without),
             ("mofa_advisor_jobs_without_series", without),

@@ -51,7 +51,7 @@ class Distribution:
 class Counted:
     """What only grows while a job lives: a source that forgets, or an outage, must not make a counter fall."""
 
-    __slots__ = ("interruptions", "last_step", "lost", "moved", "recoveries")
+    __slots__ = ("interruptions", "last_step", "lost", "moved", "recent", "recoveries")
 
     def __init__(self) -> None:
         self.interruptions: dict[tuple[str, str], float] = {}
@@ -60,6 +60,8 @@ class Counted:
         """Seconds by cause."""
         self.recoveries: dict[str, Distribution] = {}
         """By class."""
+        self.recent: dict[str, tuple[float, ...]] = {}
+        """The last recovery times that were seen, by class."""
         self.last_step: int | None = None
         """Last finished step that was seen."""
         self.moved: float | None = None
@@ -70,11 +72,27 @@ class Counted:
         _raise_to(self.interruptions, running.interruptions)
         _raise_to(self.lost, running.lost)
         for name, times in running.recoveries.items():
+            seen = tuple(time for time in times if math.isfinite(time))
             known = self.recoveries.setdefault(name, Distribution(RECOVERY_BUCKETS))
-            for time in [time for time in times if math.isfinite(time)][known.count :]:
-                known.add(time)
+            if new := appended(self.recent.get(name, ()), seen):
+                self.recent[name] = seen
+                for time in new:
+                    known.add(time)
         if running.step is not None and running.step != self.last_step:
             self.last_step, self.moved = running.step, now
+
+
+def appended(before: tuple[float, ...], after: tuple[float, ...]) -> tuple[float, ...]:
+    """What was appended to a list of which only the last items are kept; nothing where the list was cut short.
+
+    >>> appended((60.0, 90.0, 60.0), (90.0, 60.0, 60.0, 30.0))
+    (60.0, 30.0)
+    """
+    size = len(after)
+    if any(before[at : at + size] == after for at in range(len(before) - size + 1)):
+        return ()
+    shared = range(min(len(before), size), 0, -1)
+    return after[next((count for count in shared if before[-count:] == after[:count]), 0) :]
 
 
 def _raise_to(held: dict[Name, float], seen: Mapping[Name, float]) -> None:

@@ -244,6 +244,14 @@ def test_recoveries_fall_into_cumulative_buckets(exporter):
     assert found == {"60.0": 0, "120.0": 1, "240.0": 2, "+Inf": 2}
 
 
+def test_a_source_that_keeps_only_the_last_recoveries_loses_none(exporter):
+    for recoveries in ((60.0, 90.0), (90.0, 60.0), (60.0, 60.0), (60.0, 60.0), (), (60.0,), (60.0, 30.0)):
+        exporter.show(job(running=running(recoveries={"pod": recoveries})))
+    labels = WHO | {"class": "pod"}
+    assert value(exporter, "mofa_job_recovery_seconds_count", **labels) == 5  # 60, 90, 60, 60, 30
+    assert value(exporter, "mofa_job_recovery_seconds_sum", **labels) == 300
+
+
 def test_the_last_step_is_dated_when_it_changes(exporter, clock):
     for moment, step in ((1000.0, 7), (1060.0, 8), (1120.0, 8), (1180.0, None)):
         clock.now = moment
@@ -286,6 +294,8 @@ def test_unknown_predictions_and_loops_do_not_become_series(exporter):
     assert not {name for name in names(exporter) if name.startswith("mofa_job_")}
     with pytest.raises(ValueError, match="coffee"):
         exporter.success("coffee")
+    with pytest.raises(ValueError, match="coffee"):
+        exporter.observe_gate(1.0, "coffee")
 
 
 def test_two_exporters_do_not_know_each_other(exporter):
