@@ -67,7 +67,12 @@ def job(namespace, profile, name="small", **spec):
         "metadata": {"name": name, "namespace": namespace},
         "spec": {
             "model": {"preset": "llama3.1-8b"},
-            "training": {"tokens": "1T", "sequenceLength": 4096, "globalBatchSize": 64, "framework": "megatron"},
+            "training": {
+                "tokens": "1T",
+                "sequenceLength": 4096,
+                "globalBatchSize": 64,
+                "framework": "megatron",
+            },
             "cluster": {"profile": profile, "nodes": 2},
         }
         | spec,
@@ -75,7 +80,9 @@ def job(namespace, profile, name="small", **spec):
 
 
 def read(cluster, namespace, name="small", kind="trainingjob"):
-    return json.loads(cluster.kubectl("get", kind, name, *(["-n", namespace] if namespace else []), "-o", "json"))
+    return json.loads(
+        cluster.kubectl("get", kind, name, *(["-n", namespace] if namespace else []), "-o", "json")
+    )
 
 
 def counted(cluster, profile):
@@ -109,7 +116,9 @@ def settled(advisor):
     return count
 
 
-def test_an_applied_job_gets_every_annotation_and_a_full_status_in_two_writes_and_one_event(cluster, running, namespace):
+def test_an_applied_job_gets_every_annotation_and_a_full_status_in_two_writes_and_one_event(
+    cluster, running, namespace
+):
     with pool(cluster) as profile:
         until(lambda: counted(cluster, profile) == (2, 2))
         before = settled(running)
@@ -127,8 +136,10 @@ def test_an_applied_job_gets_every_annotation_and_a_full_status_in_two_writes_an
         assert running.writes_by_object(before) == {f"trainingjobs/{namespace}/small": 2}
         events = json.loads(cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))["items"]
         assert [event["reason"] for event in events] == ["Recommended"]
-        assert f'training_job="small",training_kind="TrainingJob",training_namespace="{namespace}"' in running.metrics() or (
-            f'training_namespace="{namespace}"' in running.metrics()
+        assert (
+            f'training_job="small",training_kind="TrainingJob",training_namespace="{namespace}"'
+            in running.metrics()
+            or (f'training_namespace="{namespace}"' in running.metrics())
         )
 
 
@@ -137,7 +148,10 @@ def test_without_a_prometheus_the_job_and_the_profile_say_so(cluster, running, n
         cluster.apply(job(namespace, profile))
         found = advised(cluster, namespace)
         assert condition(found, "HistoryComplete")["reason"] == "NotConfigured"
-        assert condition(read(cluster, None, profile, "clusterprofile"), "HistoryComplete")["reason"] == "NotConfigured"
+        assert (
+            condition(read(cluster, None, profile, "clusterprofile"), "HistoryComplete")["reason"]
+            == "NotConfigured"
+        )
 
 
 def test_nothing_is_written_while_nothing_happens(cluster, running, namespace):
@@ -190,13 +204,24 @@ def test_a_changed_spec_is_advised_anew_and_the_old_advice_stands_until_then(clu
         first = advised(cluster, namespace)
         cluster.apply(job(namespace, profile, training=_training(128)))
         second = until(
-            lambda: (found := read(cluster, namespace))["status"]["inputsHash"] != first["status"]["inputsHash"] and found
+            lambda: (
+                (found := read(cluster, namespace))["status"]["inputsHash"] != first["status"]["inputsHash"]
+                and found
+            )
         )
-        until(lambda: read(cluster, namespace)["status"]["observedGeneration"] == second["metadata"]["generation"])
-        assert ours(read(cluster, namespace))["inputs-hash"] == read(cluster, namespace)["status"]["inputsHash"]
+        until(
+            lambda: (
+                read(cluster, namespace)["status"]["observedGeneration"] == second["metadata"]["generation"]
+            )
+        )
+        assert (
+            ours(read(cluster, namespace))["inputs-hash"] == read(cluster, namespace)["status"]["inputsHash"]
+        )
 
 
-def test_eight_nodes_that_fail_within_a_second_are_one_write_of_the_profile_and_one_new_advice(cluster, running, namespace):
+def test_eight_nodes_that_fail_within_a_second_are_one_write_of_the_profile_and_one_new_advice(
+    cluster, running, namespace
+):
     with pool(cluster, size=10) as profile:
         cluster.apply(job(namespace, profile, cluster={"profile": profile}))
         first = advised(cluster, namespace)
@@ -212,7 +237,9 @@ def test_eight_nodes_that_fail_within_a_second_are_one_write_of_the_profile_and_
         }
 
 
-def test_a_job_before_its_profile_is_told_so_and_is_advised_when_the_profile_comes(cluster, running, namespace):
+def test_a_job_before_its_profile_is_told_so_and_is_advised_when_the_profile_comes(
+    cluster, running, namespace
+):
     cluster.apply(job(namespace, "not-there-yet"))
     until(lambda: reason(cluster, namespace) == "ProfileMissing")
     with pool(cluster) as profile:
@@ -277,14 +304,12 @@ def test_after_an_outage_of_the_api_server_work_goes_on(cluster, running, namesp
         assert running.writes_by_object(before) == {f"trainingjobs/{namespace}/later": 2}
 
 
-def test_what_somebody_else_wrote_over_is_put_right(cluster, running, namespace):
+def test_what_somebody_else_took_away_is_put_back(cluster, running, namespace):
     with pool(cluster) as profile:
         cluster.apply(job(namespace, profile))
-        right = ours(advised(cluster, namespace))["strategy"]
-        cluster.kubectl(
-            "annotate", "trainingjob", "small", "-n", namespace, "--overwrite", "advisor.mofa.dev/strategy=tp=1"
-        )
-        until(lambda: ours(read(cluster, namespace))["strategy"] == right)
+        right = ours(advised(cluster, namespace))
+        cluster.kubectl("annotate", "trainingjob", "small", "-n", namespace, "advisor.mofa.dev/strategy-")
+        until(lambda: ours(read(cluster, namespace)) == right)
 
 
 def test_a_dry_run_decides_and_writes_nothing(cluster, running, namespace):

@@ -12,6 +12,8 @@ import signal
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Final, TypeVar
 
 from mofa_operator.control import worker
@@ -31,8 +33,28 @@ class NoAnswer(Exception):
     """The model did not answer: it failed, hung or crashed. That is our fault, never the question's."""
 
 
+class Outdated(Exception):
+    """When its turn came, nobody wanted the answer any more."""
+
+
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """A question that waits or is computed."""
+
+    mark: bytes
+    question: Question
+    future: asyncio.Future[Answer]
+    urgent: bool = False
+    started: bool = False
+    wanted: list[Callable[[], bool]] = field(default_factory=list)
+
+
 class Decider:
-    """`await answer(question)`: from memory, from a computation that runs already, or from a worker process."""
+    """`await answer(question)`: from memory, from a computation that runs already, or from a worker process.
+
+    Questions that people wait for come before the routine, and a question whose asker has changed its mind when its turn
+    comes is dropped: after a start with thousands of jobs, a new one is answered next, not last.
+    """
 
     def __init__(
         self,
@@ -48,15 +70,15 @@ class Decider:
         self._kept = kept
         self._bytes_of = bytes_of
         self._memory: OrderedDict[bytes, Answer] = OrderedDict()
-        self._running: dict[bytes, asyncio.Task[Answer]] = {}
+        self._asked: dict[bytes, _Asked] = {}
+        self._pending: asyncio.PriorityQueue[tuple[bool, int, _Asked]] = asyncio.PriorityQueue()
+        self._number = count()
         self._workers = [_Worker(work, warm, deadline) for _ in range(workers)]
-        self._free: asyncio.LifoQueue[_Worker] = asyncio.LifoQueue()  # the one that worked last is warmest
-        for each in self._workers:
-            self._free.put_nowait(each)
+        self._serving: list[asyncio.Task[None]] = []
         self.computed = 0
         """Answers that were computed. [1]"""
         self.remembered = 0
-        """Answers that came from memory or from a computation that ran already. [1]"""
+        """Answers that came from memory or from a computation that was asked for already. [1]"""
 
     async def start(self) -> None:
         """Start the processes and let them import; answers may be asked for meanwhile."""
@@ -67,42 +89,68 @@ class Decider:
         """Whether a process is ready to answer."""
         return any(each.is_warm for each in self._workers)
 
-    async def answer(self, question: Question) -> Answer:
-        """The answer; raises `NoAnswer`."""
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer is computed or waited for."""
+        return bool(self._asked)
+
+    async def answer(
+        self, question: Question, *, urgent: bool = True, wanted: Callable[[], bool] = lambda: True
+    ) -> Answer:
+        """The answer; raises `NoAnswer`, and `Outdated` where it is not `wanted` any more when its turn comes."""
         mark = hashlib.blake2b(self._bytes_of(question), digest_size=16).digest()
         if mark in self._memory:
             self.remembered += 1
             self._memory.move_to_end(mark)
             return self._memory[mark]
-        running = self._running.get(mark)
-        if running is None:
-            running = self._running[mark] = asyncio.create_task(self._find(mark, question))
-            running.add_done_callback(_look_at)
+        asked = self._asked.get(mark)
+        if asked is None:
+            asked = _Asked(mark, question, asyncio.get_running_loop().create_future(), urgent)
+            asked.future.add_done_callback(_look_at)
+            self._asked[mark] = asked
+            self._pending.put_nowait((not urgent, next(self._number), asked))
         else:
             self.remembered += 1
-        return await asyncio.shield(running)  # one who gives up must not take it from the others
+            if urgent and not asked.urgent:
+                asked.urgent = True
+                self._pending.put_nowait((False, next(self._number), asked))  # its old place counts no more
+        asked.wanted.append(wanted)
+        self._serving = self._serving or [asyncio.create_task(self._serve(each)) for each in self._workers]
+        return await asyncio.shield(asked.future)  # one who gives up must not take it from the others
 
     async def stop(self) -> None:
-        """End the processes, whatever they do."""
-        for task in list(self._running.values()):
+        """End the processes, whatever they do; whoever waits is cancelled."""
+        for task in self._serving:
             task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
         for each in self._workers:
             each.stop()
+        for asked in self._asked.values():
+            asked.future.cancel()
 
-    async def _find(self, mark: bytes, question: Question) -> Answer:
-        try:
-            free = await self._free.get()
+    async def _serve(self, process: _Worker) -> None:
+        """Let one process answer one question after another."""
+        while True:
+            _, _, asked = await self._pending.get()
+            if asked.started:
+                continue
+            asked.started = True
             try:
-                found = await free.ask(question)
-            finally:
-                self._free.put_nowait(free)
-        finally:
-            del self._running[mark]
+                if not any(wanted() for wanted in asked.wanted):
+                    raise Outdated  # noqa: TRY301 - told like every other end
+                found = await process.ask(asked.question)
+            except (NoAnswer, Outdated) as error:
+                asked.future.set_exception(error)
+            else:
+                asked.future.set_result(found)
+                self._keep(asked.mark, found)
+            del self._asked[asked.mark]
+
+    def _keep(self, mark: bytes, found: Answer) -> None:
         self.computed += 1
         self._memory[mark] = found
         while len(self._memory) > self._kept:
             self._memory.popitem(last=False)
-        return found
 
 
 class _Worker:
@@ -169,7 +217,7 @@ class _Worker:
         self.is_warm = False
 
 
-def _look_at(task: asyncio.Task[Answer]) -> None:
+def _look_at(future: asyncio.Future[Answer]) -> None:
     """Where all who asked have gone, nobody else would look at the error."""
-    if not task.cancelled():
-        task.exception()
+    if not future.cancelled():
+        future.exception()

@@ -52,11 +52,11 @@ class Health:
 
     def _stuck(self) -> Iterator[str]:
         key, age = self._queue.longest_in_work
-        if age > self._stall:
+        waits = max(age, self._queue.oldest_age)
+        if min(waits, self._queue.idle_for) > self._stall:
+            yield f"nothing was finished for {min(waits, self._queue.idle_for):.0f} s, and there is work"
+        elif age > self._stall and not self._decider.is_busy:
             yield f"{key} has been in work for {age:.0f} s"
-        waits = self._queue.oldest_age
-        if waits > self._stall and self._queue.idle_for > self._stall:
-            yield f"objects wait for {waits:.0f} s while nothing is finished"
         if self._histories is not None and self._histories.behind > self._late:
             yield f"a look at the history of a profile takes {self._histories.behind:.0f} s"
 

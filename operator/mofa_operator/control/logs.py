@@ -9,8 +9,8 @@ from typing import Final
 
 import orjson
 
-_UNRESOLVED: Final = "Unresolved resources cannot be served"
-"""What kopf says, each time, of kinds that the cluster lacks; `resync` says it once."""
+_KNOWN: Final = ("Unresolved resources cannot be served", "Request attempt ")
+"""What kopf says again and again of kinds that the cluster lacks, and of an API server that is away: `resync` says both."""
 
 
 class Json(logging.Formatter):
@@ -45,4 +45,4 @@ def _matters(record: logging.LogRecord) -> bool:
         return True
     if record.exc_info is not None:  # `Watches` says in one line that kopf has ended, and why
         record.exc_info = record.exc_text = None
-    return not record.getMessage().startswith(_UNRESOLVED)
+    return not record.getMessage().startswith(_KNOWN)

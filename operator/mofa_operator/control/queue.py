@@ -33,6 +33,7 @@ class WorkQueue:
         self._ready = asyncio.Semaphore(0)  # one permit for each waiting key
         self._later: dict[Key, asyncio.TimerHandle] = {}
         self._since: dict[Key, float] = {}  # in work
+        self._urgent: set[Key] = set()  # in work, and somebody waits for it
         self._again: dict[Key, bool] = {}  # added while in work: urgent or not
         self._failures: dict[Key, int] = {}
         self._turn = 0
@@ -68,7 +69,9 @@ class WorkQueue:
         if self._closed:
             self._ready.release()  # wakes the next one who waits
             return None
-        key = self._next()
+        key, urgent = self._next()
+        if urgent:
+            self._urgent.add(key)
         timer = self._later.pop(key, None)
         if timer is not None:  # whoever looks now sees all that the timer was set for
             timer.cancel()
@@ -123,6 +126,10 @@ class WorkQueue:
         key = min(self._since, key=self._since.__getitem__, default=None)
         return (None, 0.0) if key is None else (key, _now() - self._since[key])
 
+    def is_urgent(self, key: Key) -> bool:
+        """Whether a key in work came from the lane of people's changes."""
+        return key in self._urgent
+
     @property
     def idle_for(self) -> float:
         """How long ago something was finished; infinite when nothing was. [s]"""
@@ -132,16 +139,18 @@ class WorkQueue:
         self._later.pop(key, None)
         self.add(key, urgent=urgent)
 
-    def _next(self) -> Key:
+    def _next(self) -> tuple[Key, bool]:
+        """The next key, and whether it is urgent."""
         people, routine = self._lanes
         self._turn += 1
         if len(routine) and (not len(people) or self._turn % ROUTINE_TURN == 0):
-            return routine.pop()
-        return people.pop()
+            return routine.pop(), False
+        return people.pop(), True
 
     def _end(self, key: Key) -> None:
         self._finished_at = _now()
         del self._since[key]
+        self._urgent.discard(key)
         again = self._again.pop(key, None)
         if again is not None:
             self.add(key, urgent=again)

@@ -4,7 +4,8 @@ Errors, and what becomes of the key:
 
     Gone                the object is no more: nothing, its end is news that comes by itself
     Busy, Conflict      again after the wait that the server asks for, or after one that doubles
-    Refused, Invalid    permanent until a person acts: said once, again at the longest wait
+    Refused, Invalid    permanent until a person acts: said once, again after a wait that doubles (an API server that
+                        starts refuses everything for a moment, so that not even these may wait for long at first)
     NoAnswer, others    our fault: said with what there is to say, again after a wait that doubles
 
 Nothing is raised but cancellation, and nothing is retried without a wait.
@@ -19,9 +20,9 @@ from typing import Final
 
 from mofa_operator.act.events import EventPoster
 from mofa_operator.act.perform import Performed, perform
-from mofa_operator.api import Api, ApiError, Busy, Conflict, Gone
+from mofa_operator.api import Api, ApiError, Busy, Gone
 from mofa_operator.control.config_maps import ConfigMaps
-from mofa_operator.control.decider import Decider, NoAnswer
+from mofa_operator.control.decider import Decider, NoAnswer, Outdated
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.rounds import Rounds
@@ -90,10 +91,8 @@ class Reconciler:
             _log.info("%s: gone meanwhile (%s)", key, error)
         except Busy as error:
             return self._wait(key, str(error), least=error.retry_after or 0.0)
-        except (Conflict, NoAnswer) as error:
+        except (ApiError, NoAnswer) as error:
             return self._wait(key, str(error))
-        except ApiError as error:
-            return self._wait(key, str(error), least=self._settings.loop.backoff_longest)
         except asyncio.CancelledError:
             self._queue.done(key)
             raise
@@ -123,22 +122,34 @@ class Reconciler:
         elif isinstance(snapshot, ProfileSnapshot):
             await self._act(profile(snapshot, self._settings.loop), started)
         elif not self._waits(snapshot):
-            answer = await self._answer(snapshot)
-            current = await self._snapshot(key)  # as it stands now: the answer may have taken a while
-            if isinstance(current, JobSnapshot) and current.question == snapshot.question:
-                await self._act(job(current, answer, self._settings.loop), started, answer)
-            else:
-                self._queue.add(key)
+            await self._advise(snapshot, started)
 
-    async def _answer(self, snapshot: JobSnapshot) -> Answer | None:
-        """The model's answer, where one is needed; where it fails, the job says so, and the look fails."""
-        if not needs_answer(snapshot):
-            return None
+    async def _advise(self, snapshot: JobSnapshot, started: float) -> None:
+        """Ask the model where an answer is needed, and write it; where the model fails, the job says so."""
+        key, answer = snapshot.key, None
+
+        def current() -> JobSnapshot | None:
+            """The job as it stands now, where it still asks the same: an answer may take a while."""
+            found = self._store.snapshot(key, time.time(), snapshot.question.config_maps)
+            return found if isinstance(found, JobSnapshot) and found.question == snapshot.question else None
+
         try:
-            return await self._decider.answer(snapshot.question)
+            if needs_answer(snapshot):
+                answer = await self._decider.answer(
+                    snapshot.question,
+                    urgent=self._queue.is_urgent(key),
+                    wanted=lambda: current() is not None,
+                )
+        except Outdated:
+            _log.debug("%s: has changed before its turn came", key)
         except NoAnswer as error:
-            await self._act(failed(snapshot, str(error)), time.perf_counter())
+            if (still := current()) is not None:
+                await self._act(failed(still, str(error)), started)
             raise
+        if (now := current()) is not None:
+            await self._act(job(now, answer, self._settings.loop), started, answer)
+        else:
+            self._queue.add(key)
 
     def _ask_for_history(self, key: Key) -> None:
         """The profile is looked at now with what is known, and again once Prometheus has answered."""

@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from mofa_operator.api import Api, ApiError, Gone, Refused
+from mofa_operator.api import Api, ApiError, Busy, Gone, Refused
 from mofa_operator.control.intake import Intake
 from mofa_operator.keys import JOBS, NODE, OURS, Key, Kind
 from mofa_operator.metrics.declared import Loop
@@ -79,6 +79,8 @@ class Resync:
             except ApiError as error:
                 complete = False
                 _log.warning("resync of %s: %s; again in %g s", kind.plural, error, self._interval)
+                if isinstance(error, Busy):
+                    break
         if missed:
             self._exporter.count_differences(missed)
             _log.warning("resync: %d objects had changed without a word from their watch", missed)

@@ -14,7 +14,7 @@ from typing import Final
 from mofa_operator.decision import Answer
 from mofa_operator.snapshot import Question
 
-_POLITENESS: Final = 5
+_POLITENESS: Final = 2
 """How much the process steps back behind the event loop, as `nice` counts."""
 _THREADS: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 

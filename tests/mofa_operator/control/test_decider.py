@@ -16,7 +16,7 @@ import control_fakes
 import pytest
 from control_fakes import question
 
-from mofa_operator.control.decider import Decider, NoAnswer
+from mofa_operator.control.decider import Decider, NoAnswer, Outdated
 
 
 @asynccontextmanager
@@ -69,7 +69,7 @@ def test_answers_come_from_another_process_with_one_thread_that_steps_back(tmp_p
             assert ask.is_warm
             answer = await ask.answer(question())
             assert answer.digest != str(os.getpid())
-            assert answer.annotations == {"OPENBLAS_NUM_THREADS": "1", "nice": str(os.nice(0) + 5)}
+            assert answer.annotations == {"OPENBLAS_NUM_THREADS": "1", "nice": str(os.nice(0) + 2)}
 
     asyncio.run(main())
 
@@ -155,6 +155,51 @@ def test_one_who_gives_up_does_not_take_the_answer_from_another(tmp_path):
             assert impatient.cancelled()
 
     asyncio.run(main())
+
+
+def test_what_people_wait_for_comes_before_the_routine(tmp_path):
+    async def main():
+        async with decider() as ask:
+            done = []
+
+            async def one(name, *, urgent, **spec):
+                await ask.answer(question(name, **spec), urgent=urgent)
+                done.append(name)
+
+            first = asyncio.create_task(one("first", urgent=False, sleep=0.3))
+            await asyncio.sleep(0)
+            routine = [asyncio.create_task(one(f"routine-{number}", urgent=False)) for number in range(5)]
+            await asyncio.sleep(0)
+            people = asyncio.create_task(one("mine", urgent=True))
+            raised = asyncio.create_task(one("routine-4", urgent=True))  # somebody waits for that one now
+            await asyncio.gather(first, *routine, people, raised)
+            assert done[0] == "first"
+            assert set(done[1:4]) == {"mine", "routine-4"}
+            assert done[4:] == ["routine-0", "routine-1", "routine-2", "routine-3"]
+            assert ask.computed == 7
+
+    asyncio.run(main())
+
+
+def test_a_question_that_nobody_wants_any_more_is_not_computed(tmp_path):
+    log = tmp_path / "log"
+
+    async def main():
+        async with decider() as ask:
+            busy = asyncio.create_task(ask.answer(question("busy", sleep=0.3)))
+            await asyncio.sleep(0)
+            with pytest.raises(Outdated):
+                await ask.answer(question("old", log=str(log)), wanted=lambda: False)
+            assert not ask.is_busy
+            await busy
+            one, other = await asyncio.gather(
+                ask.answer(question("new", log=str(log)), wanted=lambda: False),
+                ask.answer(question("new", log=str(log))),
+            )
+            assert one is other  # one of the two still wanted it
+
+    asyncio.run(main())
+    assert len(lines(log)) == 1
 
 
 def test_the_process_ends_with_the_operator_even_when_that_is_killed(tmp_path):
