@@ -6,12 +6,17 @@
     ports           free loopback ports
     processes       start, wait until ready, stop in reverse order; nothing outlives its owner
     certificates    a throwaway certificate authority
-    control_plane   etcd and kube-apiserver, and the controllers where they are asked for
     identities      kubeconfig files: users by certificate, ServiceAccounts by token
+    cluster         any cluster by its kubeconfig: kubectl, apply, identities
+    control_plane   the cluster that is etcd and kube-apiserver, and the controllers where they are asked for
+    kind            the cluster that is made by kind
     audit           what the API server was asked to write, and by whom
 
-It imports `mofa_model.errors` and the standard library (and orjson for audit logs); tests and `make up` import it. Nothing here
-is part of the distribution.
+Beside them stand the past and present that `make up` shows: Prometheus with a made-up history, fake nodes, exporters and
+trainers; the first line of each module says what it is.
+
+The modules above import `mofa_model.errors`, the standard library and orjson. Tests and `make up` import them; nothing here is part of
+the distribution.
 """
 
 from mofa_model.errors import MofaError
