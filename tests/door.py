@@ -1,10 +1,9 @@
 """The API server by plain HTTP, as anybody: the administrator's connection that speaks for another user."""
 
+import http.client
 import json
 import time
-import urllib.error
-import urllib.request
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from kubernetes import client, config
 
@@ -21,29 +20,43 @@ class Door:
     def __init__(self, cluster):
         configuration = client.Configuration()
         config.load_kube_config(str(cluster.kubeconfig), client_configuration=configuration)
-        self._access = Credentials(configuration).access
-        self._context = self._access.context()
+        access = Credentials(configuration).access
+        address = urlsplit(access.server)
+        self._connection = http.client.HTTPSConnection(
+            address.hostname, address.port, context=access.context(), timeout=30
+        )
         self.warnings = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._connection.close()
 
     def ask(self, method, path, body=None, *, content=MERGE, user=ADVISOR, **query):
         if method == "PATCH":
             query = {"fieldManager": "mofa-advisor", **query}
         headers = {"Content-Type": content, "Accept": JSON} | ({"Impersonate-User": user} if user else {})
-        request = urllib.request.Request(
-            f"{self._access.server}{path}?{urlencode(query)}",
-            data=None if body is None else json.dumps(body).encode(),
-            headers=headers,
-            method=method,
+        where = f"{path}?{urlencode(query)}"
+        raw, answer = self._exchange(
+            method, where, None if body is None else json.dumps(body).encode(), headers
         )
-        try:
-            with urllib.request.urlopen(request, context=self._context, timeout=30) as answer:
-                raw = answer.read()
-                self.warnings = answer.headers.get_all("Warning") or []
-                return answer.status, json.loads(raw) if raw and "watch" not in query else {}
-        except urllib.error.HTTPError as error:
-            with error:
-                raw = error.read()
-            return error.code, json.loads(raw) if raw.startswith(b"{") else {"message": raw.decode()}
+        self.warnings = answer.headers.get_all("Warning") or []
+        is_json = raw.startswith(b"{") and "watch" not in query
+        return answer.status, json.loads(raw) if is_json else {"message": raw.decode()}
+
+    def _exchange(self, method, where, data, headers):
+        """One request over the connection that is open, or over a new one where the server has closed it."""
+        for attempt in (1, 2):
+            try:
+                self._connection.request(method, where, data, headers)
+                answer = self._connection.getresponse()
+                return answer.read(), answer
+            except (http.client.HTTPException, OSError):
+                self._connection.close()
+                if attempt == 2:
+                    raise
+        raise AssertionError
 
 
 def path(kind, namespace="", name="", status=False):

@@ -7,6 +7,7 @@ A fraction is text (`"0.90"`), as the API conventions of Kubernetes have it, and
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, StringConstraints, model_validator
@@ -48,6 +49,11 @@ class Part(BaseModel):
         for rule in self.rules:
             if not rule.holds(self):
                 raise PydanticCustomError("rule", "{right}", {"right": rule.message})
+        for name, by in _keyed(type(self)):
+            keys = [getattr(item, by) for item in getattr(self, name)]
+            if len(set(keys)) < len(keys):
+                right = f"give each {by} of {to_camel(name)} once"
+                raise PydanticCustomError("rule", "{right}", {"right": right})
         return self
 
     @classmethod
@@ -62,6 +68,17 @@ class Part(BaseModel):
         if cls.rules:
             inner["x-kubernetes-validations"] = [{"rule": r.cel, "message": r.message} for r in cls.rules]
         return made
+
+
+@cache
+def _keyed(part: type[Part]) -> tuple[tuple[str, str], ...]:
+    """The lists of a part whose items are found by a key, each with that key."""
+    extras = ((name, field.json_schema_extra) for name, field in part.model_fields.items())
+    return tuple(
+        (name, str(keys[0]))
+        for name, extra in extras
+        if isinstance(extra, dict) and isinstance(keys := extra.get("x-kubernetes-list-map-keys"), list)
+    )
 
 
 def keyed(by: str) -> dict[str, Any]:

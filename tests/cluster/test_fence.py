@@ -39,15 +39,17 @@ def door(cluster):
             "subjects": [{"kind": "ServiceAccount", "name": "mofa-advisor", "namespace": HOME}],
         }
     )
-    opened = Door(cluster)
-    until(lambda: opened.ask("GET", path(SECRET))[0] == 200)  # the role is in force
     probe = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe", "namespace": "default"}}
-    until(
-        lambda: opened.ask("POST", path(CONFIG_MAP, "default"), probe, content=JSON, dryRun="All")[0] == 403
-    )
-    yield opened
-    cluster.kubectl("delete", "clusterrolebinding", "fence-test")
-    until(lambda: opened.ask("GET", path(SECRET))[0] == 403)
+    with Door(cluster) as opened:
+        until(lambda: opened.ask("GET", path(SECRET))[0] == 200)  # the role is in force
+        until(
+            lambda: (
+                opened.ask("POST", path(CONFIG_MAP, "default"), probe, content=JSON, dryRun="All")[0] == 403
+            )
+        )
+        yield opened
+        cluster.kubectl("delete", "clusterrolebinding", "fence-test")
+        until(lambda: opened.ask("GET", path(SECRET))[0] == 403)
 
 
 @pytest.fixture(scope="module")

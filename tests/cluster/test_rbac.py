@@ -141,11 +141,11 @@ def door(cluster):
         (role,) = (one for one in roles() if one["kind"] == which)
         made += bound(which, f"without-{number}", list(without(role, kind, verb)), f"without-{number}")
     cluster.apply(*made)
-    opened = Door(cluster)
     users = [f"without-{number}" for number in range(len(PAIRS))]
-    for user in ("whole-Role", "whole-ClusterRole", *users):
-        until(lambda user=user: _sees_the_beacon(opened, user))
-    return opened
+    with Door(cluster) as opened:
+        for user in ("whole-Role", "whole-ClusterRole", *users):
+            until(lambda user=user: _sees_the_beacon(opened, user))
+        yield opened
 
 
 def _sees_the_beacon(door, user):

@@ -167,3 +167,15 @@ def test_any_tree_is_an_object_or_an_input_error_of_one_line(model, tree):
 def test_any_change_of_a_job_is_a_job_or_an_input_error(path, tree):
     with contextlib.suppress(InputError):
         training_job(with_change(path, tree))
+
+
+def test_a_list_that_is_found_by_name_has_each_name_once():
+    tier = {"name": "Local", "nodeBandwidth": "1 GB/s"}
+    body = {
+        "apiVersion": "mofa.dev/v1alpha1",
+        "kind": "ClusterProfile",
+        "metadata": {"name": "east"},
+        "spec": {"gpu": "h100", "checkpointStorage": {"tiers": [tier, tier]}},
+    }
+    with pytest.raises(BadValue, match="spec.checkpointStorage: .* give each name of tiers once"):
+        cluster_profile(body)
