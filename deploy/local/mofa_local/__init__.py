@@ -11,6 +11,17 @@
     control_plane   the cluster that is etcd and kube-apiserver, and the controllers where they are asked for
     kind            the cluster that is made by kind
     audit           what the API server was asked to write, and by whom
+    prometheus      a real Prometheus, its scrapes, its past
+    synthetic       a made-up past of a pool as data, and the truth about it
+    lives, series   its pods, and what exporters would have shown of it
+    blocks          that as a block of Prometheus' store; promtool would take minutes
+    nodes           fake GPU nodes: created, failed, cordoned, recovered
+    reader          a small client for the next two
+    exporter        kube-state-metrics' series from the live API
+    trainer         a job that pretends to train
+    workload        fake trainers, served and disturbed
+    sample          the past that `make up` begins with
+    stack, up       all of it for a person: `make up`, `make down`
 
 Beside them stand the past and present that `make up` shows: Prometheus with a made-up history, fake nodes, exporters and
 trainers; the first line of each module says what it is.

@@ -54,7 +54,7 @@ def lives(past: Past) -> list[Life]:
         for seat in [seat for seat in now if seat[0] == one.job]:
             life = now[seat]
             if one.level == "process":
-                life.restarts.append((one.at, one.at + CONTAINER_SHARE * one.recovery))
+                life.restarts.append((one.at, round(one.at + CONTAINER_SHARE * one.recovery)))
             elif one.level == "job" or seat[1] == one.slot:
                 life.died = one.at
                 now[seat] = Life(
@@ -63,7 +63,7 @@ def lives(past: Past) -> list[Life]:
                     slot=life.slot,
                     node=life.node if one.level == "job" else node,
                     born=one.at + 1.0,
-                    ready=one.at + POD_SHARE * one.recovery,
+                    ready=round(one.at + POD_SHARE * one.recovery),
                 )
                 every.append(now[seat])
     return every

@@ -7,16 +7,40 @@ or so, and was repaired within hours.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from mofa_local.blocks import write_block
 from mofa_local.series import sampled
-from mofa_local.synthetic import Past, draw
+from mofa_local.synthetic import Job, Past, RecoveryClass, draw
+
+FAILURES: Final[Mapping[RecoveryClass, int]] = {"process": 44, "pod": 85, "job": 15}
+"""Recoveries in 256 x 120 node-days; a smaller past has its share of them."""
 
 
 def install(data: Path, *, nodes: int = 256, days: int = 120) -> Past:
     """Write the sample history until now into a server's data folder; the server must not have scraped before."""
-    past = draw(end=int(time.time()), nodes=nodes, days=days)
+    end = int(time.time())
+    past = of(end, nodes=nodes, days=days)
     # The statuses "false" and "unknown" of a node's condition only say again what "true" says, in half the samples.
     write_block(sampled(past, lambda series: series.labels.get("status", "true") == "true"), data)
     return past
+
+
+def of(end: int, *, nodes: int = 256, days: int = 120) -> Past:
+    """The sample history until `end`; one node in 32 is spare.
+
+    >>> from mofa_local.synthetic import truth
+    >>> truth(of(1_700_000_000, nodes=64, days=60)).failures
+    {'process': 6, 'pod': 11, 'job': 2}
+    """
+    share = nodes * days / (256 * 120)
+    half = max(1, (nodes - nodes // 32) // 2)
+    return draw(
+        end=end,
+        nodes=nodes,
+        days=days,
+        jobs=(Job(name="pretrain-a", nodes=half), Job(name="pretrain-b", nodes=half)),
+        failures={level: round(count * share) for level, count in FAILURES.items()},
+    )
