@@ -16,6 +16,10 @@ _DEGREES: Final = ("tp", "pp", "cp", "ep", "dp", "vpp", "mbs")
 _LONGEST: Final = 1000
 _ALTERNATIVES: Final = 5
 _REASONS: Final = 16
+_MOST_STEPS: Final = 10_000_000
+"""Where nothing ever fails, the best interval has no end; the schema has. [1]"""
+_LONGEST_TIME: Final = 315_360_000
+"""The same as time: ten years. [s]"""
 
 
 def status_of(advice: Advice, digest: str, now: str, launch: Launch | None = None) -> dict[str, Any]:
@@ -48,8 +52,8 @@ def status_of(advice: Advice, digest: str, now: str, launch: Launch | None = Non
         "strategy": {name: int(getattr(advice.strategy, name)) for name in _DEGREES}
         | {"text": format_strategy(advice.strategy)},
         "summary": summary(advice.strategy),
-        "checkpointIntervalSteps": advice.checkpoint_interval_steps,
-        "checkpointIntervalSeconds": round(float(advice.checkpoint_interval_seconds or 0)),
+        "checkpointIntervalSteps": min(advice.checkpoint_interval_steps or 0, _MOST_STEPS),
+        "checkpointIntervalSeconds": min(round(float(advice.checkpoint_interval_seconds or 0)), _LONGEST_TIME),
         "predicted": _predicted(predicted),
     }
     if launch is not None:

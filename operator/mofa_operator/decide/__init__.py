@@ -1,4 +1,16 @@
 """Snapshot to Decision: pure, without clock, cluster or event loop; the only room that asks the model's search.
 
-May import: snapshot, decision, keys, words, mofa_model. Imported by: control.
+May import: snapshot, decision, settings, keys, words, mofa_model. Imported by: control.
+
+    stance      what a job wants of us: an answer, a removal, to be left alone          needs_answer(snapshot)
+    answer      Question to Answer, in a worker process; the heavy half                  answer(question), warm()
+    job         JobSnapshot and Answer to Decision; the light half                       job(…), failed(…)
+      outputs       annotations: what should stand, what should go
+      sight         what a running job does, as it is shown
+      news          the one Event that a decision may be worth
+    profile     ProfileSnapshot to Decision                                             profile(snapshot, settings)
+      memory        what a profile remembers, and how a new reading joins it
+      rates         posterior, verdicts, columns
+    conditions  conditions of our objects
+    reading     parts of foreign objects, moments, and whether two states are the same
 """

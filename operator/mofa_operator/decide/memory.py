@@ -114,10 +114,12 @@ def _judged(history: History, fresh: Memory, before: Memory | None) -> Reading:
         f"{fresh.coverage} % of {fresh.window / _DAY:.3g} days are covered, {fresh.node_days:,.0f} node-days"
     )
     more = joined(str(warning) for warning in history.warnings[:2])
+    thin = before is not None and fresh.node_days < _HALF * before.node_days
+    forgotten = thin and fresh.coverage < COVERED
     lost = [] if before is None else [name for name in before.failures if name not in fresh.failures]
     if history.missing:
         message = f"there is no series {', '.join(sorted(history.missing)[:8])}"
-        if lost or not fresh.failures or fresh.node_days <= 0:
+        if lost or forgotten or not fresh.failures or fresh.node_days <= 0:
             return _unusable(Reason.SERIES_MISSING, message, before)
         known = f"only class {', '.join(fresh.failures)} can be counted"
         return Reading(
@@ -126,12 +128,12 @@ def _judged(history: History, fresh: Memory, before: Memory | None) -> Reading:
     if lost:
         message = f"class {', '.join(lost)} cannot be counted now: too few training pods run"
         return _unusable(Reason.HISTORY_INCOMPLETE, message, before)
-    if fresh.node_days <= 0:
-        return _unusable(Reason.HISTORY_INCOMPLETE, "no node was watched in the window", before)
+    if fresh.node_days <= 0 or not fresh.failures:
+        what = "no node was watched" if fresh.node_days <= 0 else "no class could be counted"
+        return _unusable(Reason.HISTORY_INCOMPLETE, f"{what} in the window", before)
+    if forgotten:
+        return _unusable(Reason.HISTORY_INCOMPLETE, joined([covered, more]), before)
     if fresh.coverage < COVERED:
-        forgotten = before is not None and fresh.node_days < _HALF * before.node_days
-        if forgotten:
-            return _unusable(Reason.HISTORY_INCOMPLETE, joined([covered, more]), before)
         message = joined([covered, "only what was seen counts as exposure", more])
         return Reading(memory=fresh, found=_found("False", Reason.HISTORY_INCOMPLETE, message))
     if not fresh.total:

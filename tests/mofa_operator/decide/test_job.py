@@ -175,13 +175,10 @@ class TestChange:
         assert f"from {before['strategy']} to {after['strategy']}" in note.message
 
     def test_a_new_hash_with_the_same_advice_is_written_but_is_no_event(self, world):
-        """A fifth nine of headroom: another question, the same answer."""
+        """A percent of headroom where much is free: another question, the same answer."""
         advised(world, training_job())
         before = world.ours(JOB)
-        world.edit(
-            JOB,
-            lambda body: body["spec"].update(constraints={**body["spec"]["constraints"], "mbs": {"max": 64}}),
-        )
+        world.edit(JOB, lambda body: body["spec"]["constraints"].update(memoryHeadroomPercent=1))
         world.rest()
         after = world.ours(JOB)
         assert after["inputs-hash"] != before["inputs-hash"]

@@ -148,7 +148,5 @@ def test_the_order_of_jobs_does_not_matter(samples, random):
 
 @given(SAMPLES)
 def test_time_in_other_units_gives_the_same_factor(samples):
-    doubled = [
-        Sample(log_ratio=one.log_ratio, age=one.age * 2, weight=one.weight) for one in samples
-    ]
+    doubled = [Sample(log_ratio=one.log_ratio, age=one.age * 2, weight=one.weight) for one in samples]
     assert learned(doubled, half_life=2 * HALF_LIFE) == learned(samples)

@@ -286,6 +286,15 @@ class TestMemory:
         pool.look(history(23, 45, 8, node_days=16000.0, coverage=0.52), after=86400)
         assert pool.row("pod")["failures"] == 45
 
+    def test_a_missing_series_does_not_open_a_way_round_that_rule(self):
+        pool = Pool()
+        pool.look(history(None, 85, None, node_days=30720.0))
+        some = history(
+            None, 9, None, node_days=3072.0, coverage=0.1, missing=("kube_pod_labels of training pods",)
+        )
+        pool.look(some, after=3600)
+        assert pool.row("pod")["failures"] == 85
+
     def test_a_pool_that_shrank_is_believed(self):
         """The window is covered: a tenth of the nodes have a tenth of the exposure."""
         pool = Pool()
