@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlencode, urlsplit, urlunsplit
@@ -38,12 +37,13 @@ _LARGE: Final = 1 << 18
 """Answers from here on are parsed beside the event loop. [B]"""
 
 
-@dataclass(frozen=True, slots=True)
 class _Failed(Exception):
     """One attempt that failed."""
 
-    why: str
-    temporary: bool = False
+    def __init__(self, why: str, *, temporary: bool = False) -> None:
+        super().__init__(why)
+        self.why = why
+        self.temporary = temporary
 
 
 class Prometheus:

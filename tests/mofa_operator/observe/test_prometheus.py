@@ -1,0 +1,352 @@
+"""The client of Prometheus against a real server on loopback that misbehaves in every way that servers do."""
+
+import asyncio
+import dataclasses
+import gzip
+import json
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs
+
+import pytest
+
+from mofa_model.errors import InputError, SourceUnreachable
+from mofa_operator.observe.prometheus import AT_ONCE, Prometheus
+from mofa_operator.observe.trainers import TRAINERS
+from mofa_operator.settings import PrometheusSettings
+
+
+def vector(*samples, **more):
+    result = [{"metric": labels, "value": [100, value]} for labels, value in samples]
+    return json.dumps(
+        {"status": "success", "data": {"resultType": "vector", "result": result}, **more}
+    ).encode()
+
+
+@dataclasses.dataclass
+class Reply:
+    status: int = 200
+    body: bytes = vector(({"node": "a"}, "1"))
+    headers: dict = dataclasses.field(default_factory=dict)
+    length: int | None = None
+    wait: float = 0
+    endless: bool = False
+
+
+class Server:
+    """Gives these replies in turn, the last one for ever, and remembers what it was asked."""
+
+    def __init__(self, replies):
+        self.replies = list(replies)
+        self.asked = []
+        self.sent = 0
+        self.now = self.most = 0
+        self.lock = threading.Lock()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                outer.answer(self)
+
+            do_GET = do_POST  # noqa: N815
+
+            def log_message(self, *_):
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+
+    def answer(self, handler):
+        form = parse_qs(handler.rfile.read(int(handler.headers.get("Content-Length", 0))).decode())
+        with self.lock:
+            self.asked.append((handler.command, handler.path, form, dict(handler.headers)))
+            reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+            self.now += 1
+            self.most = max(self.most, self.now)
+        try:
+            time.sleep(reply.wait)
+            handler.send_response(reply.status)
+            for name, value in reply.headers.items():
+                handler.send_header(name, value)
+            if not reply.endless:
+                handler.send_header("Content-Length", str(reply.length or len(reply.body)))
+            handler.end_headers()
+            handler.wfile.write(reply.body)
+            while reply.endless and self.sent < 1 << 30:
+                handler.wfile.write(b" " * (1 << 16))
+                self.sent += 1 << 16
+        except OSError:
+            pass
+        finally:
+            with self.lock:
+                self.now -= 1
+
+
+@contextmanager
+def serving(*replies):
+    server = Server(replies or [Reply()])
+    thread = threading.Thread(target=server.http.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.http.shutdown()
+        thread.join()
+        server.http.server_close()
+
+
+def ask(server, query="up", *, times=1, at=None, **given):
+    given = {"url": server.url, "timeout": 5.0} | given
+
+    async def run():
+        async with Prometheus(PrometheusSettings(**given), pause=0.001) as prometheus:
+            return await asyncio.gather(*(prometheus.query(query, at) for _ in range(times)))
+
+    return asyncio.run(run())[0]
+
+
+def told(server, **given):
+    with pytest.raises(SourceUnreachable) as caught:
+        ask(server, **given)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+# --------------------------------------------------------------------------------------------- answers
+
+
+def test_a_query_is_posted_and_its_answer_is_typed():
+    with serving(Reply(body=vector(({"node": "a"}, "1.5"), ({"node": "b"}, "2")))) as server:
+        answer = ask(server, 'up{a="b"}', at=12.5)
+    assert answer.by("node") == {("a",): 1.5, ("b",): 2.0}
+    command, path, form, headers = server.asked[0]
+    assert (command, path, form["query"], form["time"]) == (
+        "POST",
+        "/api/v1/query",
+        ['up{a="b"}'],
+        ["12.500"],
+    )
+    assert headers["Accept-Encoding"] == "identity"
+
+
+def test_points_of_a_subquery_come_with_their_moments():
+    data = {"resultType": "matrix", "result": [{"metric": {"uid": "u"}, "values": [[60, "1"], [120, "1"]]}]}
+    with serving(Reply(body=json.dumps({"status": "success", "data": data}).encode())) as server:
+        assert ask(server).samples[0].points == ((60, 1), (120, 1))
+
+
+def test_values_that_are_no_numbers_are_left_out_and_said():
+    with serving(Reply(body=vector(({"n": "a"}, "NaN"), ({"n": "b"}, "+Inf"), ({"n": "c"}, "0")))) as server:
+        answer = ask(server)
+    assert answer.by("n") == {("c",): 0.0}
+    assert answer.warnings == ("2 values are not finite numbers and were left out",)
+
+
+def test_warnings_and_partial_answers_are_handed_on():
+    body = vector(({}, "1"), warnings=["store 3\ndid not answer"], isPartial=True)
+    with serving(Reply(body=body)) as server:
+        assert ask(server).warnings == ("store 3 did not answer", "the answer is partial")
+
+
+@pytest.mark.parametrize(
+    "body, why",
+    [
+        (vector(({"n": "a"}, "1"), ({"n": "a"}, "2")), "the same series twice"),
+        (b"<html>login</html>", "not JSON"),
+        (b"[]", "not Prometheus' JSON"),
+        (b'{"status":"success","data":{"resultType":"string","result":[1,"x"]}}', "a vector was due"),
+        (b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":1},"value":[1,"2"]}]}}', "cannot be read"),
+        (b'{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"2"]}]}}', "cannot be read"),
+        (b'{"status":"success","data":{"resultType":"vector","result":[7]}}', "cannot be read"),
+        (b'{"status":"success","data":{"resultType":"scalar","result":null}}', "cannot be read"),
+        (b'{"status":"error","error":"no"}', "not Prometheus' JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"", "not JSON"),
+    ],
+    ids=lambda value: value[:24] if isinstance(value, str) else None,
+)  # fmt: skip
+def test_garbage_is_no_answer(body, why):
+    with serving(Reply(body=body)) as server:
+        assert why in told(server)
+        assert len(server.asked) == 1, "it would not be better the second time"
+
+
+# ---------------------------------------------------------------------------------------------- limits
+
+
+def test_an_answer_without_end_is_cut_off_at_the_limit():
+    with serving(Reply(body=b'{"status":', endless=True)) as server:
+        assert "more than 1000000 bytes" in told(server, largest_answer=1_000_000)
+        assert server.sent < 64 << 20
+        assert len(server.asked) == 1
+
+
+def test_more_series_than_the_limit_are_refused():
+    with serving(Reply(body=vector(*(({"n": str(n)}, "1") for n in range(11))))) as server:
+        assert "more than 10 series" in told(server, most_series=10)
+        assert len(ask(server, most_series=11).samples) == 11
+
+
+def test_a_server_that_hangs_is_given_up_after_three_times_the_timeout():
+    with serving(Reply(wait=0.5)) as server:
+        assert "no answer within 0.1 s" in told(server, timeout=0.1)
+        assert len(server.asked) == 3
+
+
+def test_only_a_few_queries_are_under_way_at_once():
+    with serving(Reply(wait=0.02)) as server:
+        ask(server, times=25)
+        assert len(server.asked) == 25
+        assert server.most <= AT_ONCE
+
+
+# -------------------------------------------------------------------------------------------- failures
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_temporary_failures_are_tried_again(status):
+    with serving(Reply(status=status), Reply(status=status), Reply()) as server:
+        assert ask(server).number() == 1
+        assert len(server.asked) == 3
+
+
+def test_a_failure_that_lasts_ends_in_one_line_with_the_servers_words():
+    body = json.dumps({"status": "error", "error": "query timed out\nin expression"}).encode()
+    with serving(Reply(status=503, body=body)) as server:
+        assert (
+            told(server)
+            == f"Prometheus at {server.url}: refuses with status 503: query timed out in expression"
+        )
+        assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 422, 500])
+def test_permanent_failures_are_tried_once(status):
+    with serving(Reply(status=status)) as server:
+        assert str(status) in told(server)
+        assert len(server.asked) == 1
+
+
+def test_an_answer_that_breaks_off_is_tried_again():
+    with serving(Reply(length=10_000), Reply()) as server:
+        assert ask(server).number() == 1
+    with serving(Reply(length=10_000)) as server:
+        assert "broke off" in told(server)
+
+
+def test_a_redirect_is_refused():
+    with serving() as other, serving(Reply(status=302, headers={"Location": other.url})) as server:
+        assert "redirect" in told(server)
+        assert other.asked == []
+
+
+def test_a_compressed_answer_was_not_asked_for():
+    with serving(Reply(body=gzip.compress(vector()), headers={"Content-Encoding": "gzip"})) as server:
+        assert "compressed" in told(server)
+
+
+def test_nobody_there():
+    with serving() as server:
+        pass
+    assert told(server) == f"Prometheus at {server.url}: cannot be connected to"
+
+
+# ------------------------------------------------------------------------------------- who asks, and how
+
+
+def test_a_token_is_read_anew_when_the_server_says_401(tmp_path):
+    file = tmp_path / "token"
+    file.write_text("old\n")
+    with serving(Reply(), Reply(status=401), Reply()) as server:
+        settings = PrometheusSettings(url=server.url, bearer_token_file=str(file))
+
+        async def run():
+            async with Prometheus(settings, pause=0) as prometheus:
+                await prometheus.query("up")
+                file.write_text("new\n")
+                return await prometheus.query("up")
+
+        assert asyncio.run(run()).number() == 1
+        assert [headers["Authorization"] for *_, headers in server.asked] == [
+            "Bearer old",
+            "Bearer old",
+            "Bearer new",
+        ]
+
+
+def test_a_401_that_stays_is_asked_twice_and_no_more(tmp_path):
+    file = tmp_path / "token"
+    file.write_text("secret-token")
+    with serving(Reply(status=401)) as server:
+        assert "does not know us (401)" in told(server, bearer_token_file=str(file))
+        assert len(server.asked) == 2
+
+
+def test_no_secret_stands_in_an_error_even_where_the_server_sends_it_back(tmp_path):
+    file = tmp_path / "pair"
+    file.write_text("ann:hunter2-and-more")
+    body = json.dumps(
+        {"error": "bad password hunter2-and-more, header Basic YW5uOmh1bnRlcjItYW5kLW1vcmU="}
+    ).encode()
+    with serving(Reply(status=403, body=body)) as server:
+        message = told(server, basic_auth_file=str(file))
+    assert "hunter2" not in message
+    assert "YW5u" not in message
+
+
+def test_user_and_password_of_an_address_are_sent_and_never_shown(caplog):
+    caplog.set_level("DEBUG")
+    with serving(Reply(status=403)) as server:
+        secret = server.url.replace("http://", "http://ann:hunter2pass@")
+        assert "hunter2pass" not in told(server, url=secret)
+        assert server.asked[0][3]["Authorization"].startswith("Basic ")
+    assert "hunter2pass" not in caplog.text
+
+
+def test_flavours_send_what_they_need():
+    with serving() as server:
+        ask(server, flavour="thanos", header=("X-Team=training",))
+        ask(server, flavour="mimir", org_id="ml")
+        ask(server, flavour="VictoriaMetrics")
+    thanos, mimir, victoria = server.asked
+    assert (thanos[2]["dedup"], thanos[2]["partial_response"]) == (["true"], ["false"])
+    assert thanos[3]["X-Team"] == "training"
+    assert mimir[3]["X-Scope-OrgID"] == "ml"
+    assert victoria[2]["nocache"] == ["1"]
+
+
+def test_a_path_before_the_api_is_kept():
+    with serving() as server:
+        ask(server, url=f"{server.url}/prometheus/")
+        assert server.asked[0][1] == "/prometheus/api/v1/query"
+
+
+@pytest.mark.parametrize(
+    "given, why",
+    [
+        ({"url": "ftp://x"}, "http://host:port"),
+        ({"url": "prometheus:9090"}, "http://host:port"),
+        ({"url": "http://a:b"}, "http://host:port"),
+        ({"url": None}, "is missing"),
+        ({"flavour": "graphite"}, "unknown name"),
+        ({"header": ("X Team=a",)}, "name=value"),
+        ({"bearer_token_file": "/nowhere"}, "cannot be read"),
+    ],
+)
+def test_settings_that_cannot_be_right_are_bad_input(given, why):
+    with serving() as server, pytest.raises(InputError, match=why):
+        ask(server, **given)
+
+
+def test_amazon_without_botocore_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "botocore.auth", None)
+    with serving() as server, pytest.raises(InputError, match="install botocore"):
+        ask(server, flavour="amazon")
+
+
+def test_torchtitan_publishes_nothing_and_is_no_preset():
+    assert set(TRAINERS) == {"mofa", "prime-rl", "megatron"}
