@@ -1,5 +1,6 @@
 """The least role: for each verb on each resource there is a real operation that needs it, and is refused without it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -246,3 +247,14 @@ def test_who_may_edit_a_namespace_may_have_training_jobs_there(cluster):
     assert ("trainingjobs", "create") in edit
     assert ("clusterprofiles", "get") in view
     assert not any(resource == "clusterprofiles" or "/status" in resource for resource, _ in edit)
+
+
+def test_the_plain_deployment_is_valid_and_its_pods_are_restricted(cluster):
+    path = MANIFESTS / "operator" / "deployment.yaml"
+    cluster.kubectl("create", "--dry-run=server", "--validate=strict", "-f", path)
+    deployment = YAML(typ="safe").load(path.read_text("utf-8"))
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "tried", "namespace": HOME}}
+    spec = {**deployment["spec"]["template"]["spec"], "automountServiceAccountToken": False}
+    # The namespace enforces the restricted profile: a pod that broke it would be refused.
+    cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps({**pod, "spec": spec}))
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
