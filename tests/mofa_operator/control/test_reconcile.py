@@ -1,0 +1,306 @@
+"""The loop: whatever fails, the object comes again after a wait, and nothing is lost, invented or done hotly."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+
+import pytest
+from operator_objects import profile, training_job
+from virtual_time import run
+
+from mofa_operator.api import Busy, Conflict, Gone, Refused
+from mofa_operator.control.decider import NoAnswer, Outdated
+from mofa_operator.control.intake import Intake
+from mofa_operator.control.queue import WorkQueue
+from mofa_operator.control.reconcile import MISSING_CONFIG, Reconciler
+from mofa_operator.decide.answer import answer
+from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
+from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.observe.store import Store
+from mofa_operator.settings import LoopSettings, OperatorSettings
+
+JOB = Key(TRAINING_JOB, "ns", "a")
+PROFILE = Key(CLUSTER_PROFILE, "", "east")
+LOOP = LoopSettings(settle=2.0, backoff=1.0, backoff_longest=300.0)
+
+
+class Cluster:
+    """An API server that keeps two objects, and fails as it is told: `faults` are raised by the next writes."""
+
+    def __init__(self, store):
+        self.objects = {}
+        self.faults = []
+        self.writes = []
+        self.times = []
+        self.config_maps = {}
+        self._store = store
+        self._versions = itertools.count(100)
+
+    def put(self, kind, body):
+        key = Key(kind, body["metadata"].get("namespace", ""), body["metadata"]["name"])
+        body["metadata"]["resourceVersion"] = str(next(self._versions))
+        self.objects[key] = body
+        return key, copy.deepcopy(body)
+
+    def edit(self, batch):
+        """Somebody changes the job's spec."""
+        body = self.objects[JOB]
+        body["spec"]["training"]["globalBatchSize"] = batch
+        body["metadata"] |= {"generation": 2, "resourceVersion": str(next(self._versions))}
+        return copy.deepcopy(body)
+
+    async def apply(self, kind, namespace, name, body, *, status=False):
+        key = Key(kind, namespace, name)
+        self.times.append(asyncio.get_running_loop().time())
+        if self.faults:
+            raise self.faults.pop(0)
+        stands = self.objects[key]
+        if status:
+            stands["status"] = copy.deepcopy(body["status"])
+        else:
+            stands["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
+        stands["metadata"]["resourceVersion"] = str(next(self._versions))
+        self.writes.append((name, "status" if status else "annotations"))
+        return copy.deepcopy(stands)
+
+    merge = apply
+
+    async def get(self, kind, namespace, name):
+        return self.config_maps.get(name)
+
+
+class Model:
+    """The decider without a process: `faults` are raised by the next answers; `before` runs while one is computed."""
+
+    def __init__(self):
+        self.asked = 0
+        self.faults = []
+        self.before = None
+
+    async def answer(self, question, *, urgent=True, wanted=lambda: True):
+        self.asked += 1
+        await asyncio.sleep(0.1)
+        if self.before:
+            self.before()
+        if not wanted():
+            raise Outdated
+        if self.faults:
+            raise self.faults.pop(0)
+        return answer(question)
+
+
+class Events:
+    def __init__(self):
+        self.posted = []
+
+    def post(self, key, uid, note, digest=""):
+        self.posted.append((key.name, note.reason))
+
+
+class Parts:
+    def __init__(self, **settings):
+        self.store = Store()
+        self.queue = WorkQueue(backoff=LOOP.backoff, longest=LOOP.backoff_longest)
+        self.intake = Intake(self.store, self.queue, LOOP)
+        self.api, self.model, self.events = Cluster(self.store), Model(), Events()
+        self.exporter = Exporter()
+        self.reconciler = Reconciler(
+            store=self.store, queue=self.queue, intake=self.intake, api=self.api, events=self.events,
+            decider=self.model, exporter=self.exporter, histories=None,
+            settings=OperatorSettings(loop=LOOP, **settings),
+        )  # fmt: skip
+
+    def put(self, kind, body):
+        key, body = self.api.put(kind, body)
+        self.intake.seen(kind, body)
+        return key
+
+    async def work(self, seconds=0.0):
+        """Work for a while; the watch tells what was written, as it would."""
+        hands = [asyncio.create_task(self.reconciler.run()) for _ in range(2)]
+        end = asyncio.get_running_loop().time() + seconds
+        while asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(0.25)
+            for key, body in list(self.api.objects.items()):
+                self.intake.seen(key.kind, copy.deepcopy(body))
+        for hand in hands:
+            hand.cancel()
+        await asyncio.gather(*hands, return_exceptions=True)
+
+
+async def advised(**settings):
+    parts = Parts(**settings)
+    parts.put(CLUSTER_PROFILE, profile())
+    parts.put(TRAINING_JOB, training_job())
+    return parts
+
+
+def test_a_job_is_advised_in_two_writes_and_one_event_and_then_all_is_quiet():
+    async def main():
+        parts = await advised()
+        await parts.work(30.0)
+        assert [what for name, what in parts.api.writes if name == "a"] == ["annotations", "status"]
+        assert parts.events.posted == [("a", "Recommended")]
+        parts.queue.add(JOB)
+        parts.queue.add(PROFILE)
+        before = list(parts.api.writes)
+        await parts.work(30.0)
+        assert parts.api.writes == before
+
+    run(main())
+
+
+def test_a_job_that_comes_with_its_profile_waits_for_the_profile_and_is_advised_once():
+    async def main():
+        parts = Parts()
+        new = profile()
+        new.pop("status", None)
+        parts.put(TRAINING_JOB, training_job())
+        parts.put(CLUSTER_PROFILE, new)
+        await parts.work(30.0)
+        assert [name for name, _ in parts.api.writes] == ["east", "a", "a"]
+        assert parts.model.asked == 1
+
+    run(main())
+
+
+def test_a_job_whose_profile_nobody_can_write_is_advised_all_the_same():
+    async def main():
+        parts = Parts()
+        new = profile()
+        new.pop("status", None)
+        parts.api.faults = [Refused("may not")] * 3
+        parts.put(TRAINING_JOB, training_job())
+        parts.put(CLUSTER_PROFILE, new)
+        await parts.work(5.0)
+        assert ("a", "status") in parts.api.writes
+
+    run(main())
+
+
+@pytest.mark.parametrize("fault", [Busy("away"), Conflict("changed"), Refused("may not")])
+def test_a_write_that_fails_is_repeated_after_waits_that_double(fault, caplog):
+    async def main():
+        parts = await advised()
+        await parts.work(10.0)
+        parts.api.edit(128)
+        parts.api.faults = [fault] * 10
+        parts.api.times.clear()
+        await parts.work(120.0)
+        assert 5 <= len(parts.api.times) <= 16  # no hot loop
+        await parts.work(1500.0)
+        assert parts.api.objects[JOB]["status"]["observedGeneration"] == 2
+        said = [
+            record
+            for record in caplog.records
+            if str(fault) in record.message and record.levelname == "WARNING"
+        ]
+        assert len(said) <= 2  # once, not ten times
+
+    run(main())
+
+
+def test_a_wait_that_the_api_server_asks_for_is_kept():
+    async def main():
+        parts = await advised()
+        parts.api.faults = [Busy("too many requests", retry_after=40.0)] * 2
+        await parts.work(39.0)
+        assert len(parts.api.times) == 2  # the profile and the job, once each
+        await parts.work(10.0)
+        assert ("a", "status") in parts.api.writes
+
+    run(main())
+
+
+def test_an_object_that_is_gone_is_no_failure(caplog):
+    async def main():
+        parts = await advised()
+        await parts.work(5.0)
+        parts.api.edit(128)
+        parts.api.faults = [Gone("404"), Gone("404")]
+        await parts.work(3.0)
+        assert not [
+            record for record in caplog.records if record.levelname != "INFO" and "404" in record.message
+        ]
+        assert parts.queue.delayed == 0
+
+    run(main())
+
+
+def test_a_model_that_fails_is_said_in_the_status_and_what_was_advised_stands():
+    async def main():
+        parts = await advised()
+        await parts.work(5.0)
+        stood = copy.deepcopy(parts.api.objects[JOB]["status"])
+        parts.model.faults = [NoAnswer("died twice")]
+        parts.api.edit(128)
+        await parts.work(0.6)
+        now = parts.api.objects[JOB]["status"]
+        assert now["readyReason"] == "InternalError"
+        assert now["recommendation"] == stood["recommendation"]
+        await parts.work(10.0)
+        assert parts.api.objects[JOB]["status"]["readyReason"] != "InternalError"
+
+    run(main())
+
+
+def test_an_answer_to_a_question_that_changed_meanwhile_is_not_written():
+    async def main():
+        parts = await advised()
+        changes = iter([256])
+
+        def meanwhile():
+            for size in changes:
+                parts.intake.seen(TRAINING_JOB, parts.api.edit(size))
+
+        parts.model.before = meanwhile
+        await parts.work(10.0)
+        assert [what for name, what in parts.api.writes if name == "a"] == ["annotations", "status"]
+        assert parts.api.objects[JOB]["status"]["observedGeneration"] == 2
+
+    run(main())
+
+
+def test_a_config_map_that_comes_later_is_found():
+    async def main():
+        parts = Parts()
+        parts.put(CLUSTER_PROFILE, profile())
+        parts.put(TRAINING_JOB, training_job(model={"configMapRef": {"name": "model", "key": "config.json"}}))
+        await parts.work(5.0)
+        assert parts.api.objects[JOB]["status"]["readyReason"] == "InvalidInput"
+        parts.api.config_maps["model"] = {"data": {"config.json": LLAMA}}
+        await parts.work(2 * MISSING_CONFIG)
+        assert parts.api.objects[JOB]["status"]["readyReason"] != "InvalidInput"
+
+    run(main())
+
+
+def test_a_job_that_is_gone_takes_its_series_with_it():
+    async def main():
+        parts = await advised()
+        await parts.work(5.0)
+        assert b'training_job="a"' in parts.exporter.page()[0]
+        del parts.api.objects[JOB]
+        parts.intake.gone(JOB)
+        await parts.work(1.0)
+        assert b'training_job="a"' not in parts.exporter.page()[0]
+
+    run(main())
+
+
+def test_a_dry_run_shows_figures_and_writes_nothing():
+    async def main():
+        parts = await advised(dry_run=True)
+        await parts.work(5.0)
+        assert parts.api.writes == []
+        assert parts.events.posted == []
+        assert b'training_job="a"' in parts.exporter.page()[0]
+
+    run(main())
+
+
+LLAMA = """{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
+"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+"max_position_embeddings": 8192, "tie_word_embeddings": false, "model_type": "llama"}"""
