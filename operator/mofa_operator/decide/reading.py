@@ -78,7 +78,9 @@ def seconds(written: Any) -> float | None:
 
 def sentence(message: str) -> str:
     """A message on one line, printable and not too long."""
-    line = "".join(c if c.isprintable() else " " for c in " ".join(message.split()))
+    line = " ".join(message.split())
+    if not line.isprintable():
+        line = "".join(c if c.isprintable() else " " for c in line)
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
 
 
@@ -97,7 +99,7 @@ def same(standing: Any, wanted: Any) -> bool:
     >>> same({"a": 1, "b": ""}, {"a": 1, "c": []})
     True
     """
-    return bool(_bare(standing) == _bare(wanted))
+    return bool(standing == wanted or _bare(standing) == _bare(wanted))
 
 
 def moved(before: float | None, after: float | None, least: float) -> bool:
@@ -122,7 +124,7 @@ def joined(words: Iterable[str]) -> str:
 
 def _bare(value: Any) -> Any:
     """A value without what says nothing."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         bare = {key: _bare(item) for key, item in value.items()}
         return {key: item for key, item in bare.items() if item not in (None, "", {}, [])}
     return [_bare(item) for item in value] if isinstance(value, list | tuple) else value
