@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from advisor import Advisor, condition, ours, until
 from mofa_local import nodes
+from operator_objects import QUICK as QUICK_SEARCH
 from ruamel.yaml import YAML
 
 from mofa_model.annotations import OUTPUTS
@@ -74,6 +75,7 @@ def job(namespace, profile, name="small", **spec):
                 "framework": "megatron",
             },
             "cluster": {"profile": profile, "nodes": 2},
+            "constraints": QUICK_SEARCH,
         }
         | spec,
     }

@@ -40,14 +40,16 @@ class Server:
         if not any(isinstance(route, web.RouteDef) and route.path == "/" for route in given):
             metrics.add_routes([web.get("/", _index)])
         health.add_routes([web.get("/healthz", _probe(live)), web.get("/readyz", _probe(ready))])
-        self._runners = [web.AppRunner(app, access_log=None) for app in (metrics, health)]
+        self._runners = [
+            web.AppRunner(app, access_log=None, shutdown_timeout=1.0) for app in (metrics, health)
+        ]
 
     async def __aenter__(self) -> Self:
         """Listen."""
         ports = (self._settings.metrics_port, self._settings.health_port)
         for runner, port in zip(self._runners, ports, strict=True):
             await runner.setup()
-            await web.TCPSite(runner, self._settings.address, port, shutdown_timeout=1.0).start()
+            await web.TCPSite(runner, self._settings.address, port).start()
         return self
 
     async def __aexit__(
