@@ -16,13 +16,14 @@ help: ## list the targets
 
 setup: $(STAMP) ## make .venv with everything, from the lock
 
-$(STAMP): requirements/dev.txt pyproject.toml
+$(STAMP): requirements/dev.txt requirements/models.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "setup: Python 3.11 or newer is needed; say which with make PYTHON=...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || $(PYTHON) -m venv --clear --without-pip $(VENV)
 	@echo "setup: installing the lock into $(VENV)"
 	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then pip="$(BIN)/python -m pip"; \
 	else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi; \
-	$$pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$$pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt \
+	&& $$pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/models.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 

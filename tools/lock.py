@@ -5,7 +5,9 @@
     test.txt      the same, and what runs its tests
     operator.txt  the same as core, and what the operator needs: what the image installs
 
-All four agree, because the others are resolved under dev.txt's versions. Versions that still fit stay;
+    models.txt    published models of job kinds whose own requirements are older than ours: installed without them
+
+The first four agree, because the others are resolved under dev.txt's versions. Versions that still fit stay;
 `--upgrade` moves all of them.
 """
 
@@ -21,10 +23,14 @@ OPTIONS = ("--universal", "--generate-hashes", "--no-emit-index-url", "--no-head
 TITLE = "# Made by `make lock` from pyproject.toml; do not edit.\n"
 
 
-def lock(name: str, *options: str) -> None:
+ALONE = FOLDER / "models.in"
+"""What is locked and installed without its requirements."""
+
+
+def lock(name: str, *options: str, source: str = "pyproject.toml") -> None:
     """Resolve one lock; an earlier one of the same name says which versions to keep."""
     target = FOLDER / name
-    command = [sys.executable, "-m", "uv", "pip", "compile", *OPTIONS, *options, "pyproject.toml"]
+    command = [sys.executable, "-m", "uv", "pip", "compile", *OPTIONS, *options, source]
     done = subprocess.run(
         [*command, "--output-file", str(target)], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -43,6 +49,7 @@ def main() -> None:
     lock("core.txt", *under)
     lock("test.txt", "--extra", "test", *under)
     lock("operator.txt", "--extra", "operator", *under)
+    lock("models.txt", "--no-deps", source=str(ALONE.relative_to(ROOT)))
 
 
 if __name__ == "__main__":
