@@ -89,8 +89,10 @@ class Pool:
         return f"count(last_over_time({self.series('kube_node_labels', *wanted)}[{duration(span)}]))"
 
     def clusters(self) -> str:
-        """Clusters that the matchers let in."""
-        return f"count by (cluster) ({self._ready})"
+        """Nodes by cluster that the matchers let in: now, a day ago or a week ago, should the exporter be down just now."""
+        recent = f"last_over_time({self._ready}[{duration(2 * GRID)}]"
+        either = " or ".join(f"{recent}{ago})" for ago in ("", " offset 1d", " offset 1w"))
+        return f"count by (cluster) ({either})"
 
     def covered(self, span: float) -> str:
         """Moments of the grid at which the condition of any node was known."""

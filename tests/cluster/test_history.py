@@ -1,0 +1,345 @@
+"""History from a real Prometheus, over made-up pasts whose truth is known."""
+
+import asyncio
+import dataclasses
+import json
+import time
+import urllib.parse
+import urllib.request
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mofa_local.blocks import write_block
+from mofa_local.ports import HOST
+from mofa_local.prometheus import Prometheus as Server
+from mofa_local.series import sampled
+from mofa_local.synthetic import DAY, HOUR, Gap, Incident, Job, Past, Planned, draw, node_names, truth
+
+from mofa_model.cli import main
+from mofa_operator.observe import history
+from mofa_operator.observe.prometheus import Prometheus
+from mofa_operator.observe.promql import any_of, matcher, selector
+from mofa_operator.observe.throughput import Watched, running
+from mofa_operator.settings import PrometheusSettings
+from mofa_operator.snapshot import NoHistory
+from mofa_operator.words import Reason
+
+END = int(time.time()) // HOUR * HOUR
+JOBS = (Job(name="pretrain-a", nodes=5), Job(name="pretrain-b", nodes=5))
+COUNTS = {"process": 44, "pod": 85, "job": 15}
+PAST = draw(end=END, nodes=12, days=30, jobs=JOBS)
+LABELS = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+
+
+class Serving:
+    """Starts a Prometheus that holds these pasts, each with the labels beside it."""
+
+    def __init__(self, processes, factory):
+        self.processes, self.factory, self.started = processes, factory, []
+
+    def __call__(self, *pasts, **labels):
+        folder = self.factory.mktemp("history")
+        server = Server(self.processes, folder, name=folder.name)
+        series = [
+            (
+                one._replace(
+                    labels=dict(one.labels) | {key: values[number] for key, values in labels.items()}
+                ),
+                runs,
+            )
+            for number, past in enumerate(pasts)
+            for one, runs in sampled(past, lambda _: True)
+        ]
+        if series:
+            write_block(series, server.data)
+        server.start()
+        self.started.append(server)
+        return server.url
+
+    def stop(self):
+        for server in self.started:
+            server.stop()
+
+
+@pytest.fixture
+def serve(processes, tmp_path_factory, binaries):
+    binaries.path("prometheus")
+    serving = Serving(processes, tmp_path_factory)
+    yield serving
+    serving.stop()
+
+
+@pytest.fixture(scope="module")
+def url(processes, tmp_path_factory, binaries):
+    binaries.path("prometheus")
+    serving = Serving(processes, tmp_path_factory)
+    yield serving(PAST)
+    serving.stop()
+
+
+@pytest.fixture(scope="module")
+def found(url):
+    return look(url)
+
+
+def profile(days=30, selector=LABELS, **matchers):
+    prometheus = {"windowSeconds": days * DAY, "matchers": matchers}
+    spec = {"gpu": "h100-80gb-sxm", "nodeSelector": selector, "prometheus": prometheus}
+    return {
+        "apiVersion": "mofa.dev/v1alpha1",
+        "kind": "ClusterProfile",
+        "metadata": {"name": "east"},
+        "spec": spec,
+    }
+
+
+def look(url, body=None, now=END, known=None):
+    async def ask():
+        async with Prometheus(PrometheusSettings(url=url)) as prometheus:
+            return await history.seen(prometheus, body or profile(), now, known)
+
+    return asyncio.run(ask())
+
+
+def failures(found):
+    return {name: one.failures for name, one in found.history.classes.items()}
+
+
+# ------------------------------------------------------------------------------------- against the truth
+
+
+def test_every_incident_of_thirty_days_is_counted_once_and_in_its_class(found):
+    assert failures(found) == truth(PAST).failures == COUNTS
+    for name, count in found.incidents.counts.items():
+        assert count.lower <= COUNTS[name] <= count.upper
+    assert found.incidents.counts["process"].upper == 5 * COUNTS["process"], "five pods restart in each gang"
+    assert dict(found.history.by_node) == truth(PAST).failures_by_node
+    assert found.history.missing == ()
+    assert found.history.warnings == ()
+
+
+def test_exposure_is_the_time_with_a_training_pod_and_coverage_that_of_the_samples(found):
+    found = found.history
+    assert found.node_days == pytest.approx(10 * 30, rel=0.01), "ten of twelve nodes trained for thirty days"
+    assert sum(found.node_days_by_node.values()) == pytest.approx(truth(PAST).node_days, rel=1e-6)
+    assert found.possible_node_days == pytest.approx(12 * found.window / DAY, rel=0.01)
+    assert found.coverage == pytest.approx(30 * DAY / found.window, abs=1e-3)
+
+
+def test_recovery_times_are_those_of_the_step_series(found):
+    found = found.history
+    for name, mean in truth(PAST).recovery.items():
+        assert found.classes[name].recovery == pytest.approx(mean, rel=0.04)
+
+
+def test_two_replicas_of_the_exporter_count_nothing_twice(serve):
+    found = look(serve(dataclasses.replace(PAST, replicas=2)))
+    assert failures(found) == COUNTS
+    assert dict(found.history.by_node) == truth(PAST).failures_by_node
+    assert found.history.node_days == pytest.approx(300, rel=0.01)
+
+
+def test_samples_an_hour_apart_are_too_coarse_for_time_but_not_for_counts(serve):
+    found = look(serve(dataclasses.replace(PAST, pod_step=HOUR)))
+    assert failures(found) == COUNTS
+    assert found.history.node_days == pytest.approx(300, rel=0.02)
+
+
+@pytest.mark.parametrize("server", [False, True], ids=["exporter-down", "prometheus-down"])
+def test_a_gap_is_neither_a_failure_nor_exposure(serve, server):
+    quiet = Past(
+        start=END - 20 * DAY, end=END, nodes=node_names(4), labels=LABELS, jobs=(Job(name="a", nodes=3),)
+    )
+    gap = Gap(at=END - 12 * DAY, until=END - 10 * DAY, server=server)
+    found = look(serve(dataclasses.replace(quiet, gaps=(gap,))), profile(days=20)).history
+    assert {name: one.failures for name, one in found.classes.items()} == {"process": 0, "pod": 0, "job": 0}
+    assert found.coverage == pytest.approx(18 * DAY / found.window, abs=2e-3)
+    assert found.node_days == pytest.approx(3 * 18, rel=0.01)
+    assert found.possible_node_days == pytest.approx(4 * found.window / DAY, rel=0.01)
+
+
+def test_a_node_that_was_cordoned_before_it_went_down_did_not_fail(serve):
+    planned = Planned(at=END - 3 * DAY, until=END - 2 * DAY, node="gpu-001", down=True)
+    past = Past(start=END - 9 * DAY, end=END, nodes=node_names(3), labels=LABELS, jobs=(), planned=(planned,))
+    found = look(serve(past), profile(days=9)).history
+    assert found.classes["pod"].failures == 0
+    assert found.node_days == pytest.approx(3 * 9 - 1, rel=0.01), (
+        "while it is cordoned, a failure would not be seen"
+    )
+
+
+def test_a_failure_at_the_seam_of_two_stretches_is_counted_once(serve):
+    seam = END // DAY * DAY - 2 * DAY
+    for shift in (-300, -60, 0, 60, 300):
+        incidents = (
+            Incident(at=seam + shift - 5 * HOUR, job="a", level="process", recovery=200),
+            Incident(at=seam + shift, job="a", level="pod", recovery=300, slot=1, repair=5400),
+            Incident(at=seam + shift + DAY, job="a", level="process", recovery=200),
+        )
+        past = Past(
+            start=END - 9 * DAY, end=END, nodes=node_names(4), labels=LABELS,
+            jobs=(Job(name="a", nodes=3),), incidents=incidents,
+        )  # fmt: skip
+        found = look(serve(past), profile(days=9))
+        assert failures(found) == {"process": 2, "pod": 1, "job": 0}, shift
+        assert found.history.by_node == {"gpu-001": 1}, shift
+
+
+def test_only_the_cluster_of_the_matchers_counts_and_several_are_not_mixed(serve):
+    other = draw(end=END, nodes=4, days=30, seed=2, jobs=(Job(name="c", nodes=3),), failures={"pod": 7})
+    both = serve(PAST, other, cluster=("east", "west"))
+    assert failures(look(both, profile(cluster="east"))) == COUNTS
+    assert failures(look(both, profile(cluster="west"))) == {"process": 0, "pod": 7, "job": 0}
+    mixed = look(both)
+    assert isinstance(mixed, NoHistory)
+    assert "several clusters (east, west)" in mixed.message
+
+
+# ------------------------------------------------------------------------------- missing is never zero
+
+
+def test_a_server_without_the_exporter_has_no_history(serve):
+    found = look(serve())
+    assert found == NoHistory(
+        reason=Reason.SERIES_MISSING,
+        message="kube_node_status_condition has no data; is kube-state-metrics scraped?",
+    )
+
+
+def test_wrong_matchers_and_wrong_labels_say_what_to_set(url):
+    assert "matchers leave none" in look(url, profile(cluster="nowhere")).message
+    assert (
+        "no node with nvidia.com/gpu.product=B300"
+        in look(url, profile(selector={"nvidia.com/gpu.product": "B300"})).message
+    )
+    unknown = look(url, profile(selector={"example.com/pool": "a"}))
+    assert unknown.reason == Reason.SERIES_MISSING
+    assert "--metric-labels-allowlist=nodes=[example.com/pool]" in unknown.message
+
+
+def test_without_restart_counters_the_process_class_is_unknown_not_zero(serve):
+    name = "kube_pod_container_status_restarts_total"
+    found = look(serve(dataclasses.replace(PAST, missing=frozenset({name}))))
+    assert failures(found) == {"pod": 85, "job": 15}
+    assert found.history.missing == (name,)
+
+
+def test_without_labels_of_pods_the_failures_of_nodes_are_the_evidence(serve):
+    found = look(serve(dataclasses.replace(PAST, missing=frozenset({"kube_pod_labels"}))))
+    assert failures(found) == {"pod": truth(PAST).node_failures}
+    assert found.history.node_days == pytest.approx(truth(PAST).node_days, rel=1e-3)
+    assert found.history.missing == ("kube_pod_labels of training pods",)
+
+
+def test_the_self_check_names_each_series(serve, url):
+    async def check(at):
+        async with Prometheus(PrometheusSettings(url=at)) as prometheus:
+            return await history.self_check(prometheus, profile(), END)
+
+    assert all(asyncio.run(check(url)).values())
+    without = asyncio.run(check(serve(dataclasses.replace(PAST, missing=frozenset({"kube_pod_created"})))))
+    assert [name for name, there in without.items() if not there] == ["kube_pod_created"]
+
+
+def test_an_unreachable_server_is_no_history_and_no_exception():
+    async def ask():
+        async with Prometheus(PrometheusSettings(url=f"http://{HOST}:9"), pause=0) as prometheus:
+            return await history.history(prometheus, profile(), END)
+
+    found = asyncio.run(ask())
+    assert found == NoHistory(
+        reason=Reason.HISTORY_UNAVAILABLE, message=f"Prometheus at http://{HOST}:9: cannot be connected to"
+    )
+
+
+def test_stretches_that_are_over_are_asked_for_once(url):
+    known = history.Known()
+    first = look(url, known=known, now=END)
+    kept = dict(known._kept)
+    assert len(kept) >= 4
+    again = look(url, known=known, now=END + 60)
+    assert failures(again) == failures(first)
+    assert all(known._kept[key] is value for key, value in kept.items())
+
+
+# ----------------------------------------------------------------------------------------- throughput
+
+
+def test_all_running_jobs_are_seen_at_once_and_none_after_the_end(url):
+    jobs = [Watched(namespace="research", name=name) for name in ("pretrain-a", "pretrain-b", "never-was")]
+
+    async def ask(now):
+        async with Prometheus(PrometheusSettings(url=url)) as prometheus:
+            return await running(prometheus, jobs, now)
+
+    quiet = next(
+        at
+        for at in range(END - 300, END - DAY, -600)
+        if all(abs(one.at - at) > 2 * HOUR for one in PAST.incidents)
+    )
+    seen = asyncio.run(ask(quiet))
+    assert set(seen) == {("research", "pretrain-a"), ("research", "pretrain-b")}
+    one = seen["research", "pretrain-a"]
+    assert one.tokens_per_second == pytest.approx(16_777_216 / 20)
+    assert one.step_seconds == 20
+    lost = [i for i in PAST.incidents if i.job == "pretrain-a" and quiet - 7 * DAY < i.at < quiet]
+    redone = 50 * 20 * len(lost)
+    assert one.ettr == pytest.approx(1 - (sum(i.recovery for i in lost) + redone) / (7 * DAY), abs=0.02)
+    assert asyncio.run(ask(END + HOUR)) == {}
+
+
+# ------------------------------------------------------------------------------------- the command line
+
+
+def test_the_command_checks_assumptions_against_the_server(url, tmp_path, capsys):
+    body = profile()
+    rates = {"process": 44 / 0.3, "pod": 85 / 0.3, "job": 1}
+    body["spec"]["failures"] = {
+        "classes": [
+            {"name": name, "failuresPerThousandNodeDays": f"{rate:.3f}", "recoverySeconds": 200}
+            for name, rate in rates.items()
+        ]
+    }
+    file = tmp_path / "east.yaml"
+    file.write_text(json.dumps(body))
+    words = ["rates", "--prometheus", url, "--profile", str(file)]
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {r["name"]: (r["failures"], r["verdict"]) for r in told["rates"]} == {
+        "process": (44, "Consistent"),
+        "pod": (85, "Consistent"),
+        "job": (15, "HigherThanAssumed"),
+        "total": (144, "Consistent"),
+    }
+    assert told["dispersion"]["worst"][0][1] == max(truth(PAST).failures_by_node.values())
+    assert 0.9 < told["coverage"] <= 1
+    assert main([*words, "--check"]) == 5
+    assert main(["rates", "--prometheus", f"http://{HOST}:9", "--profile", str(file)]) == 4
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+# -------------------------------------------------------------------------------------------- injection
+
+
+def test_no_text_leaves_its_quotes_as_prometheus_reads_it(url):
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def parsed(query):
+        body = urllib.parse.urlencode({"query": query}).encode()
+        with opener.open(f"{url}/api/v1/parse_query", data=body, timeout=30) as answer:
+            return json.load(answer)["data"]
+
+    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(
+        st.text(st.characters(exclude_categories=["Cs"])),
+        st.lists(st.text("a.|*\\()$^[]{}+?-\"'", min_size=1)),
+    )
+    def check(text, values):
+        wanted = selector("up", [matcher("b", any_of(values), "=~")], a=text)
+        found = parsed(wanted)
+        assert found["type"] == "vectorSelector"
+        conditions = {(one["name"], one["type"]): one["value"] for one in found["matchers"]}
+        assert conditions == {("__name__", "="): "up", ("a", "="): text, ("b", "=~"): any_of(values)}
+
+    check()
