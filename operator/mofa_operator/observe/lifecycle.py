@@ -8,8 +8,9 @@ happens within `WINDOW` of the first sign is one incident: so counts are lower b
     sign      something happened at a known moment: a pod failed, was preempted, a condition turned
     counter   an object's own count went up, at some moment since it was last looked at; the count itself is exact
 
-A sign that is seen again falls into the incident that it made; a counter is remembered by its highest value. So
-observations may come late, twice or in another order. `observe.signs` reads them from objects.
+A sign that is seen again falls into the incident that it made; a counter is remembered by its highest value. So a look may
+come twice at any time, and late or in another order as long as the looks at one incident come before those at the next.
+`observe.signs` makes them from objects.
 """
 
 from __future__ import annotations
@@ -92,8 +93,10 @@ def _with(life: Life, level: str, cause: str, low: float, high: float, claim: st
     fitting = [
         one for one in life.incidents if not (claim and claim in one.claims) and _same(life, one, low, high)
     ]
-    if fitting:  # the one whose moment is known best; of several, the last
-        found = min(reversed(fitting), key=lambda incident: incident.high - incident.low)
+    if fitting:  # the one whose moment is known best and is not later; of several, the last
+        found = min(
+            reversed(fitting), key=lambda incident: (incident.high - incident.low, incident.low > high)
+        )
         others = [incident for incident in life.incidents if incident is not found]
         one = _merged(life, found, level, cause, low, high, claim)
     else:
@@ -114,7 +117,7 @@ def _same(life: Life, one: Incident, low: float, high: float) -> bool:
         end = one.recovered
     elif life.unready:
         end = float("inf")
-    return low <= end and high >= begin
+    return high >= begin and (low < end or low == high == end)
 
 
 def _merged(
@@ -123,8 +126,14 @@ def _merged(
     """The incident with more evidence; a known moment replaces an interval."""
     level, cause = max(level, one.level, key=CLASSES.index), max(cause, one.cause, key=CAUSES.index)
     claims = (*one.claims, claim) if claim else one.claims
-    if low == high and one.low < one.high and one.recovered is None:
-        return replace(_fresh(life, level, cause, low, high, ""), claims=claims)
+    if low == high and one.low < one.high:
+        if one.recovered is None:
+            return replace(_fresh(life, level, cause, low, high, ""), claims=claims)
+        if (
+            one.alive is not None and one.alive > high
+        ):  # there was progress between; when it began again was not seen
+            over = min(one.recovered, one.alive)
+            one = replace(one, alive=None, recovered=over, recovery=None, lost=0.0)
     if (low == high) == (one.low == one.high):
         low, high = min(low, one.low), min(high, one.high)
     elif one.low == one.high:
