@@ -79,6 +79,13 @@ def test_training_jobs_are_trained_once_they_have_advice_and_until_they_are_gone
     assert {name for _, name in shown(workload)} == {"own"}
 
 
+def test_more_speed_makes_steps_shorter_and_leaves_tokens_alone():
+    workload = Workload(speed=10.0)
+    workload.follow([advised("x")])
+    assert shown(workload)["mofa_train_step_seconds", "x"] == 0.05
+    assert shown(workload)["mofa_train_tokens_per_second", "x"] == 1000.0
+
+
 def test_a_job_that_stands_still_has_a_step_but_no_speed():
     workload = Workload(clock=lambda: 50.0)
     workload.add("n/x", 10.0, 1.0)

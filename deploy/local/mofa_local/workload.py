@@ -43,9 +43,13 @@ FOLLOW: Final = 3.0
 class Workload(Collector):
     """All trainers of a server."""
 
-    def __init__(self, fraction: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, fraction: float = 1.0, speed: float = 1.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`speed` makes steps of TrainingJobs so many times shorter, and smaller: tokens a second stay as they are."""
         self.clock = clock
         self._fraction = fraction
+        self._speed = speed
         self._trainers: dict[str, Trainer] = {}
         self._followed: set[str] = set()
         self._lock = threading.Lock()
@@ -73,7 +77,7 @@ class Workload(Collector):
             predicted = body.get("status", {}).get("recommendation", {}).get("predicted")
             if predicted:
                 job = f"{body['metadata']['namespace']}/{body['metadata']['name']}"
-                seconds = predicted["stepMilliseconds"]["target"] / 1000
+                seconds = predicted["stepMilliseconds"]["target"] / 1000 / self._speed
                 self.add(job, float(predicted["tokensPerSecond"]["target"]), seconds)
                 seen.add(job)
         with self._lock:
@@ -168,7 +172,7 @@ def ask(url: str, action: str, **what: object) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    workload = Workload(arguments.fraction)
+    workload = Workload(arguments.fraction, arguments.speed)
     for given in arguments.job:
         job, tokens, seconds = given.split(":")
         workload.add(job, float(tokens), float(seconds))
@@ -198,6 +202,7 @@ def main(words: list[str] | None = None) -> int:
         "--job", action="append", default=[], metavar="NAMESPACE/NAME:TOKENS_PER_SECOND:STEP_SECONDS"
     )
     serving.add_argument("--fraction", type=float, default=1.0, help="of the full rate")
+    serving.add_argument("--speed", type=float, default=1.0, help="shorter, smaller steps of TrainingJobs")
     interrupting = verbs.add_parser("interrupt", help="stop a job for a while")
     pacing = verbs.add_parser("pace", help="train a job at another fraction of its full rate")
     for one in (interrupting, pacing):
