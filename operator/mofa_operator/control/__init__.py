@@ -1,4 +1,14 @@
 """The loop: events in, a rate-limited queue, observe, decide, act; lease, health and an orderly stop.
 
 May import: everything below, and kopf. Imported by: verbs.
+
+run          in which order everything starts and stops
+handlers     kopf's watches            resync       full lists against what watches miss
+intake       where news come in        queue        which objects wait to be looked at
+reconcile    the loop over one object  decider      answers from worker processes (worker: what runs in them)
+rounds       something for every object, again and again
+histories    what history says of a profile         sightings    what running jobs do
+config_maps  texts that jobs name      kinds        which kinds are looked at
+lease        election of one of several operators
+health       what probes are told      serve        the HTTP servers           logs   text and JSON
 """

@@ -15,6 +15,7 @@ import os
 import signal
 import socket
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final
 
 from mofa_model.errors import SourceUnreachable
@@ -32,6 +33,7 @@ from mofa_operator.control.reconcile import Reconciler
 from mofa_operator.control.resync import Resync
 from mofa_operator.control.rounds import Rounds
 from mofa_operator.control.serve import Server
+from mofa_operator.control.sightings import Sightings
 from mofa_operator.credentials import Credentials
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.metrics.exporter import Exporter
@@ -39,6 +41,7 @@ from mofa_operator.observe.history import Known, history
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
+from mofa_operator.observe.throughput import running
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.snapshot import Body, History, NoHistory
 
@@ -90,6 +93,7 @@ class Operator:
         self._events = EventPoster(api)
         self.decider = Decider(workers=settings.loop.workers, bytes_of=question_bytes)
         self._rounds = None if prometheus is None else self._histories(prometheus)
+        self._sightings = None if prometheus is None else self._running(prometheus)
         kinds = watched(settings.kinds)
         self._resync = Resync(
             api=api,
@@ -166,8 +170,9 @@ class Operator:
                 asyncio.create_task(self._watches.run(self._heed_signals), name="watches"),
                 asyncio.create_task(self._resync.run(), name="resync"),
             ]
-            if self._rounds is not None:
+            if self._rounds is not None and self._sightings is not None:
                 parts.append(asyncio.create_task(self._rounds.run(), name="history"))
+                parts.append(asyncio.create_task(self._sightings.run(), name="sightings"))
             _log.info("at work: %d objects to look at", len(self._queue))
             done, _ = await asyncio.wait(
                 {stopped, *also, *parts, *hands}, return_when=asyncio.FIRST_COMPLETED
@@ -193,6 +198,14 @@ class Operator:
             flavour=self._settings.prometheus.flavour,
         )
         return Rounds(histories.look, self._settings.prometheus.interval)
+
+    def _running(self, prometheus: Prometheus) -> Sightings:
+        return Sightings(
+            store=self._store,
+            intake=self._intake,
+            ask=partial(running, prometheus),
+            interval=self._settings.prometheus.interval,
+        )
 
     async def _fill(self) -> None:
         """The first lists; raises `SourceUnreachable` where the API server stays silent."""

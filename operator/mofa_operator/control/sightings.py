@@ -1,0 +1,93 @@
+"""What running jobs do: all of them are looked at together, a few queries for an exporter, and put into the store.
+
+Where Prometheus does not answer, what was seen before stands: an outage of the server is not an end of the jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Final, TypeAlias
+
+from mofa_model.errors import MofaError
+from mofa_operator.control.intake import Intake
+from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
+from mofa_operator.observe.bodies import part, text
+from mofa_operator.observe.store import Store
+from mofa_operator.observe.throughput import Job, Watched
+from mofa_operator.observe.trainers import TRAINERS
+from mofa_operator.snapshot import Body, Running
+
+Asked: TypeAlias = Callable[[Iterable[Watched], float], Awaitable[Mapping[Job, Running]]]
+"""What those of the jobs do that run at a moment."""
+_PRESET: Final = "mofa"
+_AT_ONCE: Final = 200
+"""Jobs that are read before others may use the event loop. [1]"""
+
+_log = logging.getLogger(__name__)
+
+
+class Sightings:
+    """Looks at running jobs again and again."""
+
+    def __init__(self, *, store: Store, intake: Intake, ask: Asked, interval: float) -> None:
+        """`interval` is the time between two looks. [s]"""
+        self._store = store
+        self._intake = intake
+        self._ask = ask
+        self._interval = interval
+        self._said = ""
+
+    async def run(self) -> None:
+        """Look, until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(self._interval)
+
+    async def look(self) -> None:
+        """Look at every TrainingJob once."""
+        jobs = {one.job: one async for one in self._watched()}
+        try:
+            found = await self._ask(jobs.values(), time.time()) if jobs else {}
+        except MofaError as error:
+            if str(error) != self._said:
+                _log.warning("running jobs cannot be seen: %s", error)
+            self._said = str(error)
+            return
+        self._said = ""
+        for job in jobs:
+            self._intake.concern(self._store.set_running(Key(TRAINING_JOB, *job), found.get(job)))
+
+    async def _watched(self) -> AsyncIterator[Watched]:
+        profiles = {key.name: self._store.body(key) or {} for key in self._store.keys(CLUSTER_PROFILE)}
+        for number, key in enumerate(self._store.keys(TRAINING_JOB)):
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            body = self._store.body(key)
+            if body is not None and (one := watched(key, body, profiles)) is not None:
+                yield one
+
+
+def watched(key: Key, body: Body, profiles: Mapping[str, Body]) -> Watched | None:
+    """Where a job is to be seen; None where no such exporter is known, or nobody asks for advice."""
+    spec = part(body, "spec")
+    asked = part(spec, "throughput")
+    of_pool = part(profiles.get(text(part(spec, "cluster").get("profile")), {}), "spec", "prometheus")
+    preset = text(asked.get("preset")) or _PRESET
+    if preset not in TRAINERS or spec.get("mode") == "Disabled":
+        return None
+    return Watched(
+        namespace=key.namespace,
+        name=key.name,
+        preset=preset,
+        matchers={**_texts(asked), **_texts(of_pool)},
+        tokens_query=text(of_pool.get("tokensQuery")) or None,
+        step_query=text(of_pool.get("stepQuery")) or None,
+    )
+
+
+def _texts(owner: Body) -> dict[str, str]:
+    """The matchers of a part; the pool's, which are the administrator's, count more than a job's."""
+    return {str(name): str(value) for name, value in part(owner, "matchers").items()}

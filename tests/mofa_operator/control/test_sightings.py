@@ -1,0 +1,66 @@
+"""Running jobs: where each is to be seen, and what an outage of Prometheus does not end."""
+
+from __future__ import annotations
+
+from operator_objects import profile, training_job
+from virtual_time import run
+
+from mofa_model.errors import SourceUnreachable
+from mofa_operator.control.intake import Intake
+from mofa_operator.control.queue import WorkQueue
+from mofa_operator.control.sightings import Sightings, watched
+from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
+from mofa_operator.observe.store import Store
+from mofa_operator.settings import LoopSettings
+from mofa_operator.snapshot import Running
+
+JOB = Key(TRAINING_JOB, "ns", "a")
+
+
+def test_the_pools_matchers_count_more_than_the_jobs():
+    pool = profile(prometheus={"matchers": {"cluster": "east"}, "stepQuery": "up"})
+    job = training_job(throughput={"preset": "megatron", "matchers": {"cluster": "other", "run": "7"}})
+    found = watched(JOB, job, {"east": pool})
+    assert found.preset == "megatron"
+    assert found.matchers == {"cluster": "east", "run": "7"}
+    assert (found.tokens_query, found.step_query) == (None, "up")
+
+
+def test_a_job_without_a_known_exporter_hides_no_other():
+    assert watched(JOB, training_job(throughput={"preset": "nobody-knows"}), {}) is None
+    assert watched(JOB, training_job(mode="Disabled"), {}) is None
+    assert watched(JOB, training_job(), {}).preset == "mofa"
+
+
+def test_what_was_seen_stands_while_prometheus_is_away_and_goes_when_the_job_stands_still(caplog):
+    async def main():
+        store, queue = Store(), WorkQueue(backoff=1.0, longest=1.0)
+        intake = Intake(store, queue, LoopSettings())
+        store.put(CLUSTER_PROFILE, profile())
+        store.put(TRAINING_JOB, training_job())
+        seen = Running(source="mofa", tokens_per_second=1000.0)
+        answers = iter([{JOB_ID: seen}, {JOB_ID: seen}, None, None, {}])
+
+        async def ask(jobs, now):
+            assert [one.job for one in jobs] == [JOB_ID]
+            answer = next(answers)
+            if answer is None:
+                raise SourceUnreachable("connection refused")
+            return answer
+
+        sightings = Sightings(store=store, intake=intake, ask=ask, interval=60.0)
+        running, queued = [], []
+        for _ in range(5):
+            await sightings.look()
+            running.append(store.snapshot(JOB, 0.0).running)
+            queued.append(len(queue))
+            if len(queue):
+                queue.done(await queue.take())
+        assert running == [seen, seen, seen, seen, None]
+        assert queued == [1, 0, 0, 0, 1]  # only news are looked at
+        assert sum("connection refused" in record.message for record in caplog.records) == 1
+
+    run(main())
+
+
+JOB_ID = ("ns", "a")
