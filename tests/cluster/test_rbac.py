@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from door import APPLY, JSON, Door, path, until
+from advisor import Advisor
+from door import ADVISOR, APPLY, JSON, Door, path, until
 from foreign import KINDS, install, job
 from ruamel.yaml import YAML
 
@@ -231,6 +232,34 @@ def test_the_operator_cannot_read(door, what, address):
     status, said = door.ask("GET", address)  # as the operator's own account
     assert status == 403, what
     assert "cannot" in said["message"]
+
+
+def test_the_operator_at_work_asks_for_nothing_that_it_may_not(cluster, processes, door):
+    advisor = Advisor(cluster, processes, "rbac")
+    before = len(cluster.audit())
+    advisor.start("--resync=1")
+    cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "rbac-news"}})
+    until(
+        lambda: _asked(cluster, before, "watch", "jobsets") and _asked(cluster, before, "list", "rayjobs"),
+        60.0,
+    )
+    advisor.stop()
+    cluster.kubectl("delete", "node", "rbac-news")
+    refused = {
+        (one["verb"], one["requestURI"])
+        for one in cluster.audit()[before:]
+        if one["user"]["username"] == ADVISOR and one.get("responseStatus", {}).get("code") in {401, 403}
+    }
+    assert refused == set()
+
+
+def _asked(cluster, since, verb, resource):
+    return [
+        one
+        for one in cluster.audit()[since:]
+        if one["user"]["username"] == ADVISOR
+        and (one["verb"], one.get("objectRef", {}).get("resource")) == (verb, resource)
+    ]
 
 
 def test_who_may_edit_a_namespace_may_have_training_jobs_there(cluster):
