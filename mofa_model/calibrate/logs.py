@@ -25,6 +25,9 @@ from mofa_model.units import Seconds
 
 _NUMBER: Final = r"([0-9][0-9,_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
 
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
+"""What a terminal is told between the words of a line."""
+
 _MILLISECOND: Final = units.parse("1 ms", "s")
 _THOUSAND: Final = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9}
 
@@ -75,8 +78,9 @@ def step_seconds(
 
 
 def _read(line: str, global_batch: int, sequence: int, gpus: int) -> Seconds | None:
+    plain = _COLOUR.sub("", line)
     for form in FORMS:
-        match = form.pattern.search(line)
+        match = form.pattern.search(plain)
         if match is None:
             continue
         number = float(match.group(1).replace(",", "").replace("_", "")) * _THOUSAND[match.group(2)]

@@ -145,6 +145,7 @@ LOGS = {
     "bridge": "Step Time : {s:.3f}s GPU utilization: 700.2MODEL_TFLOP/s/GPU",
     "nemo": "Training epoch 0, iteration {i}/99 | global_batch_size: 128 | train_step_timing in s: {s:.4f} | consumed_samples: 9",
     "nanotron": "[INFO]: iteration: {i} / 99 | consumed_tokens: 1.05M | elapsed_time_per_iteration_ms: {k:.4f}K | tokens_per_sec: 26.7K",
+    "torchtitan in colour": "\x1b[31mstep: {i}  \x1b[32mloss: 7.1  \x1b[34mtps: {tps:,.0f}  \x1b[39m",
     "torchtitan": "[titan] step: {i}  loss: 7.1  memory: 47.9GiB(60%)  tps: {tps:,.0f}  tflops: 300.1  mfu: 30.3%",
     "deepspeed": "[INFO] epoch=0/micro_step={i}, RunningAvgSamplesPerSec=1.0, CurrSamplesPerSec={rate:.5f}, MemAllocated=1GB",
 }
