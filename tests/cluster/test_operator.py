@@ -221,18 +221,18 @@ def test_a_changed_spec_is_advised_anew_and_the_old_advice_stands_until_then(clu
         )
 
 
-def test_eight_nodes_that_fail_within_a_second_are_one_write_of_the_profile_and_one_new_advice(
+def test_six_nodes_that_fail_within_a_second_are_one_write_of_the_profile_and_one_new_advice(
     cluster, running, namespace
 ):
-    with pool(cluster, size=10) as profile:
+    with pool(cluster, size=8) as profile:
         cluster.apply(job(namespace, profile, cluster={"profile": profile}))
         first = advised(cluster, namespace)
         before = settled(running)
-        for number in range(8):
+        for number in range(6):
             nodes.fail(cluster, f"{profile}-{number}")
         until(lambda: read(cluster, namespace)["status"]["inputsHash"] != first["status"]["inputsHash"])
         settled(running)
-        assert counted(cluster, profile) == (2, 10)
+        assert counted(cluster, profile) == (2, 8)
         assert running.writes_by_object(before) == {
             f"clusterprofiles//{profile}": 1,
             f"trainingjobs/{namespace}/small": 2,

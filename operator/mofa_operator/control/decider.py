@@ -1,4 +1,7 @@
-"""Answers from worker processes: each question is computed once, whoever asks it and however often."""
+"""Answers from worker processes: each question is computed once, whoever asks it and however often.
+
+The page asks here too, for an answer in full (`view`): behind every answer that is waited for, few at a time.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,9 @@ from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
+from mofa_model.page import AdviceView
 from mofa_operator.control import worker
 from mofa_operator.decision import Answer
 from mofa_operator.snapshot import Question
@@ -24,6 +28,9 @@ DEADLINE: Final = 60.0
 """Longest time of one answer; one that takes longer is taken for hung, and its process is killed. [s]"""
 KEPT: Final = 2048
 """Answers that are kept. [1]"""
+VIEWS: Final = 16
+"""Answers in full that are kept, and that may wait: a page more than that is told to come again. [1]"""
+_PEOPLE, _ROUTINE, _PAGE = range(3)  # whose turn it is first
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
@@ -42,9 +49,10 @@ class _Asked:
     """A question that waits or is computed."""
 
     mark: bytes
+    work: Callable[[Question], Any]
     question: Question
-    future: asyncio.Future[Answer]
-    urgent: bool = False
+    future: asyncio.Future[Any]
+    rank: int
     started: bool = False
     wanted: list[Callable[[], bool]] = field(default_factory=list)
 
@@ -64,16 +72,19 @@ class Decider:
         kept: int = KEPT,
         bytes_of: Callable[[Question], bytes],
         work: Callable[[Question], Answer] = worker.answer,
+        draw: Callable[[Question], AdviceView | None] = worker.view,
         warm: Callable[[], None] = worker.warm,
     ) -> None:
-        """`bytes_of` tells questions apart; `work` and `warm` run in the worker process."""
-        self._kept = kept
+        """`bytes_of` tells questions apart; `work`, `draw` and `warm` run in the worker process."""
         self._bytes_of = bytes_of
-        self._memory: OrderedDict[bytes, Answer] = OrderedDict()
+        self._work = work
+        self._draw = draw
+        self._answers: _Memory[Answer] = _Memory(kept)
+        self._views: _Memory[AdviceView | None] = _Memory(VIEWS)
         self._asked: dict[bytes, _Asked] = {}
-        self._pending: asyncio.PriorityQueue[tuple[bool, int, _Asked]] = asyncio.PriorityQueue()
+        self._pending: asyncio.PriorityQueue[tuple[int, int, _Asked]] = asyncio.PriorityQueue()
         self._number = count()
-        self._workers = [_Worker(work, warm, deadline) for _ in range(workers)]
+        self._workers = [_Worker(warm, deadline) for _ in range(workers)]
         self._serving: list[asyncio.Task[None]] = []
         self.computed = 0
         """Answers that were computed. [1]"""
@@ -98,25 +109,45 @@ class Decider:
         self, question: Question, *, urgent: bool = True, wanted: Callable[[], bool] = lambda: True
     ) -> Answer:
         """The answer; raises `NoAnswer`, and `Outdated` where it is not `wanted` any more when its turn comes."""
-        mark = hashlib.blake2b(self._bytes_of(question), digest_size=16).digest()
-        if mark in self._memory:
+        mark = self._mark(question, b"answer")
+        if mark in self._answers:
             self.remembered += 1
-            self._memory.move_to_end(mark)
-            return self._memory[mark]
-        asked = self._asked.get(mark)
-        if asked is None:
-            asked = _Asked(mark, question, asyncio.get_running_loop().create_future(), urgent)
-            asked.future.add_done_callback(_look_at)
-            self._asked[mark] = asked
-            self._pending.put_nowait((not urgent, next(self._number), asked))
-        else:
-            self.remembered += 1
-            if urgent and not asked.urgent:
-                asked.urgent = True
-                self._pending.put_nowait((False, next(self._number), asked))  # its old place counts no more
+            return self._answers.recall(mark)
+        self.remembered += mark in self._asked
+        asked = self._ask(mark, self._work, question, _PEOPLE if urgent else _ROUTINE)
         asked.wanted.append(wanted)
+        found: Answer = await asyncio.shield(
+            asked.future
+        )  # one who gives up must not take it from the others
+        return found
+
+    async def view(self, question: Question) -> AdviceView | None:
+        """The answer in full, None where there is none; raises `NoAnswer`, and `Outdated` where too many wait already."""
+        mark = self._mark(question, b"view")
+        if mark in self._views:
+            return self._views.recall(mark)
+        if mark not in self._asked and sum(one.rank == _PAGE for one in self._asked.values()) >= VIEWS:
+            raise Outdated
+        asked = self._ask(mark, self._draw, question, _PAGE)
+        asked.wanted.append(lambda: True)
+        found: AdviceView | None = await asyncio.shield(asked.future)
+        return found
+
+    def _mark(self, question: Question, kind: bytes) -> bytes:
+        return hashlib.blake2b(self._bytes_of(question), digest_size=16, person=kind).digest()
+
+    def _ask(self, mark: bytes, work: Callable[[Question], Any], question: Question, rank: int) -> _Asked:
+        """A question in its place: the one that is asked already, moved forward where it has become more urgent."""
+        asked = self._asked.get(mark)
+        if asked is None or rank < asked.rank:
+            if asked is None:
+                future = asyncio.get_running_loop().create_future()
+                future.add_done_callback(_look_at)
+                asked = self._asked[mark] = _Asked(mark, work, question, future, rank)
+            asked.rank = rank
+            self._pending.put_nowait((rank, next(self._number), asked))  # an old place counts no more
         self._serving = self._serving or [asyncio.create_task(self._serve(each)) for each in self._workers]
-        return await asyncio.shield(asked.future)  # one who gives up must not take it from the others
+        return asked
 
     async def stop(self) -> None:
         """End the processes, whatever they do; whoever waits is cancelled."""
@@ -138,26 +169,46 @@ class Decider:
             try:
                 if not any(wanted() for wanted in asked.wanted):
                     raise Outdated  # noqa: TRY301 - told like every other end
-                found = await process.ask(asked.question)
+                found = await process.ask(asked.work, asked.question)
             except (NoAnswer, Outdated) as error:
                 asked.future.set_exception(error)
             else:
                 asked.future.set_result(found)
-                self._keep(asked.mark, found)
+                self._keep(asked, found)
             del self._asked[asked.mark]
 
-    def _keep(self, mark: bytes, found: Answer) -> None:
-        self.computed += 1
-        self._memory[mark] = found
-        while len(self._memory) > self._kept:
-            self._memory.popitem(last=False)
+    def _keep(self, asked: _Asked, found: Any) -> None:
+        if asked.rank == _PAGE:
+            self._views.keep(asked.mark, found)
+        else:
+            self.computed += 1
+            self._answers.keep(asked.mark, found)
+
+
+class _Memory(Generic[_T]):
+    """What was asked for last, and no more of it than `most`."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[bytes, _T] = OrderedDict()
+
+    def __contains__(self, mark: bytes) -> bool:
+        return mark in self._kept
+
+    def recall(self, mark: bytes) -> _T:
+        self._kept.move_to_end(mark)
+        return self._kept[mark]
+
+    def keep(self, mark: bytes, found: _T) -> None:
+        self._kept[mark] = found
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)
 
 
 class _Worker:
     """One process, in a pool of its own, so that a crash concerns the question that caused it and no other."""
 
-    def __init__(self, work: Callable[[Question], Answer], warm: Callable[[], None], deadline: float) -> None:
-        self._work = work
+    def __init__(self, warm: Callable[[], None], deadline: float) -> None:
         self._warm = warm
         self._deadline = deadline
         self._pool: ProcessPoolExecutor | None = None
@@ -180,12 +231,12 @@ class _Worker:
                 self._discard()
                 raise NoAnswer(f"the process that computes advice does not start: {error}") from error
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, work: Callable[[Question], _T], question: Question) -> _T:
         """The answer; a process that crashes is replaced, and asked once more."""
         for attempt in (1, 2):
             await self.start()
             try:
-                return await asyncio.wait_for(self._call(self._work, question), self._deadline)
+                return await asyncio.wait_for(self._call(work, question), self._deadline)
             except BrokenExecutor as error:
                 self._discard()
                 _log.warning("the process that computes advice has died (attempt %d of 2)", attempt)
@@ -217,7 +268,7 @@ class _Worker:
         self.is_warm = False
 
 
-def _look_at(future: asyncio.Future[Answer]) -> None:
+def _look_at(future: asyncio.Future[Any]) -> None:
     """Where all who asked have gone, nobody else would look at the error."""
     if not future.cancelled():
         future.exception()

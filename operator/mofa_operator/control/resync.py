@@ -20,6 +20,8 @@ from mofa_operator.observe.store import Store
 
 GRACE: Final = 3.0
 """How long a watch may lag behind a list. [s]"""
+NEEDED: Final = (NODE, *OURS)
+"""Kinds without which nothing is decided."""
 _SOON: Final = 5.0
 """When kinds of ours that the cluster does not have yet are looked for again. [s]"""
 
@@ -50,16 +52,21 @@ class Resync:
         self._interval = interval
         self.absent: set[Kind] = set()
         """Kinds that the cluster does not have."""
-        self.refused: set[Kind] = set()
-        """Kinds that we may not list."""
+        self.refused: dict[Kind, Refused] = {}
+        """Kinds that we may not list, and what the API server said."""
         self.is_filled = False
         """Whether every kind was listed once."""
 
     async def fill(self) -> None:
-        """List everything for the first time; raises `ApiError` where the API server cannot be asked."""
+        """List everything for the first time; raises `ApiError` where that is not possible.
+
+        Without nodes or our own kinds nothing may be decided: what is unseen would look as if it were not there.
+        """
         for kind in self._kinds:
             async for body in self._listed(kind):
                 self._intake.seen(kind, body, urgent=False)
+            if kind in self.refused and kind in NEEDED:
+                raise self.refused[kind]
         self._intake.settle()
         self.is_filled = True
 
@@ -122,18 +129,21 @@ class Resync:
                 async for body in self._api.list(kind, place):
                     yield body
         except Gone:
-            self._note(kind, self.absent, "the cluster does not have them")
+            if kind not in self.absent:
+                self.absent.add(kind)
+                _tell(kind, "the cluster does not have them", is_loud=kind in NEEDED)
         except Refused as error:
-            self._note(kind, self.refused, f"we may not list them ({error})")
+            if kind not in self.refused:
+                _tell(kind, f"we may not list them ({error})", is_loud=True)
+            self.refused[kind] = error
         else:
             self.absent.discard(kind)
-            self.refused.discard(kind)
+            self.refused.pop(kind, None)
 
-    def _note(self, kind: Kind, place: set[Kind], why: str) -> None:
-        if kind not in place:
-            place.add(kind)
-            level = logging.WARNING if kind in OURS or place is self.refused else logging.INFO
-            _log.log(level, "%s.%s are not looked at: %s", kind.plural, kind.group or "v1", why)
+
+def _tell(kind: Kind, why: str, *, is_loud: bool) -> None:
+    level = logging.WARNING if is_loud else logging.INFO
+    _log.log(level, "%s.%s are not looked at: %s", kind.plural, kind.group or "v1", why)
 
 
 def _key(kind: Kind, body: Mapping[str, Any]) -> Key:

@@ -11,6 +11,7 @@ import signal
 import threading
 from typing import Final
 
+from mofa_model.page import AdviceView
 from mofa_operator.decision import Answer
 from mofa_operator.snapshot import Question
 
@@ -50,3 +51,10 @@ def answer(question: Question) -> Answer:
     from mofa_operator.decide.answer import answer as find
 
     return find(question)
+
+
+def view(question: Question) -> AdviceView | None:
+    """The same answer in full, for the page."""
+    from mofa_operator.decide.view import view as draw
+
+    return draw(question)

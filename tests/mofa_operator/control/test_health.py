@@ -30,7 +30,7 @@ class Part:
 
     def __init__(self):
         self.absent = {JOB_SET}
-        self.refused = set()
+        self.refused = {}
 
 
 def health():
@@ -113,7 +113,7 @@ def test_ready_means_that_a_job_would_be_advised_now():
         assert made.ready() == (True, [])  # that JobSets are absent is no matter
         part.is_filled, part.is_warm = False, False
         part.absent.add(CLUSTER_PROFILE)
-        part.refused.add(TRAINING_JOB)
+        part.refused[TRAINING_JOB] = None
         assert made.ready() == (
             False,
             [

@@ -198,7 +198,30 @@ def test_what_may_not_be_listed_is_said_once_and_nothing_is_forgotten(caplog):
         assert sum("may not list" in record.message for record in caplog.records) == 1
         parts.server.forbidden = set()
         await parts.resync.once()
-        assert parts.resync.refused == set()
+        assert parts.resync.refused == {}
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "kind, matters", [(NODE, True), (CLUSTER_PROFILE, True), (TRAINING_JOB, True), (JOB_SET, False)]
+)
+def test_nothing_is_decided_while_nodes_or_our_kinds_may_not_be_listed(kind, matters):
+    """A job would be told that its profile does not exist, although it is only unseen."""
+
+    async def main():
+        parts = Parts()
+        parts.server.absent = set()
+        parts.server.forbidden = {kind}
+        if matters:
+            with pytest.raises(Refused):
+                await parts.resync.fill()
+        else:
+            await parts.resync.fill()
+        assert parts.resync.is_filled is not matters
+        parts.server.forbidden = set()
+        await parts.resync.fill()
+        assert parts.resync.is_filled
 
     run(main())
 
