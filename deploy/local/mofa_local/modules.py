@@ -137,6 +137,7 @@ MODULES: Final[Mapping[str, Module]] = MappingProxyType(
                 requires="helm.sh/helm/v3",
                 stamps=(("helm.sh/helm/v3/internal/version.version", "v{version}"),),
             ),
+            Module(folder="kube-score", requires="github.com/zegl/kube-score"),
         )
     }
 )
@@ -161,6 +162,7 @@ TOOLS: Final[Mapping[str, Tool]] = MappingProxyType(
             _tool("promtool", "prometheus", "github.com/prometheus/prometheus/cmd/promtool", 40),
             _tool("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", 80),
             _tool("helm", "helm", "helm.sh/helm/v3/cmd/helm", 70),
+            _tool("kube-score", "kube-score", "github.com/zegl/kube-score/cmd/kube-score", 30),
         )
     }
 )

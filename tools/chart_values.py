@@ -1,0 +1,116 @@
+"""The values of the chart as values.yaml documents them: their types and bounds as a JSON schema, and a table of them."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+WORDS = {"text": "string", "map": "object"}
+"""Our words for JSON's types; the others are the same."""
+MARKS = {"enum": "enum", "pattern": "pattern", "least": "minimum", "most": "maximum"}
+"""Marks that constrain, as the schema calls them."""
+LINE = re.compile(r"^( *)([A-Za-z][A-Za-z0-9]*):")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Value:
+    """One documented key of values.yaml."""
+
+    path: tuple[str, ...]
+    """From the top."""
+    default: Any
+    """What holds when nobody says anything."""
+    text: str
+    """What it means."""
+    marks: dict[str, str]
+    """What constrains it."""
+
+    @property
+    def type(self) -> str:
+        """In our words: as marked, else that of the default."""
+        if "type" in self.marks:
+            return self.marks["type"]
+        return {bool: "boolean", int: "integer", float: "number", str: "text"}[type(self.default)]
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        outer, _, inner = self.type.partition(" of ")
+        bounds: dict[str, Any] = {}
+        for mark, name in MARKS.items():
+            if mark in self.marks:
+                text = self.marks[mark]
+                bounds[name] = {"enum": text.split(", "), "pattern": text}.get(mark) or json.loads(text)
+        if outer == "list":
+            return {
+                "type": "array",
+                "description": self.text,
+                "items": {"type": WORDS.get(inner, inner)} | bounds,
+            }
+        made = {"type": WORDS.get(outer, outer), "description": self.text} | bounds
+        return made | ({"additionalProperties": {"type": WORDS.get(inner, inner)}} if inner else {})
+
+
+def read(path: Path) -> list[Value]:
+    """The documented keys in their order; a key that is neither documented nor a section is an error."""
+    return list(_walk(YAML(typ="safe").load(path), _comments(path), ()))
+
+
+def _comments(path: Path) -> dict[tuple[str, ...], str]:
+    """The comment above each key that has one."""
+    found, above, here = {}, "", []
+    for line in path.read_text("utf-8").splitlines():
+        if line.lstrip().startswith("# -- "):
+            above = line.lstrip()[5:]
+        elif match := LINE.match(line):
+            here = [*here[: len(match[1]) // 2], match[2]]
+            if above:
+                found[tuple(here)] = above
+            above = ""
+    return found
+
+
+def _walk(values: dict[str, Any], said: dict[tuple[str, ...], str], above: tuple[str, ...]) -> Iterator[Value]:
+    for key, default in values.items():
+        path = (*above, key)
+        if path in said:
+            text, *marks = re.split(r" @(?=[a-z]+ )", said[path])
+            yield Value(
+                path=path, default=default, text=text, marks=dict(mark.strip().split(" ", 1) for mark in marks)
+            )
+        elif isinstance(default, dict) and default:
+            yield from _walk(default, said, path)
+        else:
+            raise SystemExit(f"values.yaml: {'.'.join(path)} has no comment `# -- …`")
+
+
+def schema(values: list[Value]) -> str:
+    """values.schema.json: a key that is not in values.yaml is refused."""
+    top: dict[str, Any] = {"$schema": "http://json-schema.org/draft-07/schema#", **_section()}
+    for value in values:
+        place = top
+        for key in value.path[:-1]:
+            place = place["properties"].setdefault(key, _section())
+        place["properties"][value.path[-1]] = value.schema()
+    # helm hands every chart the values that a parent chart gives to all.
+    top["properties"]["global"] = {"type": "object", "description": "Values of a parent chart; none is read."}
+    return json.dumps(top, indent=2, ensure_ascii=False) + "\n"
+
+
+def _section() -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": {}}
+
+
+def table(values: list[Value]) -> str:
+    """The values as a table."""
+    rows = ["| Key | Type | Default | What it says |", "|---|---|---|---|"]
+    for value in values:
+        shown = json.dumps(value.default, ensure_ascii=False).replace("|", "\\|")
+        text = value.text.replace("|", "\\|")
+        if "enum" in value.marks:
+            text += f" One of {value.marks['enum']}." if value.type == "text" else f" Of {value.marks['enum']}."
+        rows.append(f"| `{'.'.join(value.path)}` | {value.type} | `{shown}` | {text} |")
+    return "\n".join(rows)
