@@ -28,8 +28,12 @@ from mofa_model.units import DAY
 
 PREFIX: Final = "advisor.mofa.dev/"
 """Prefix of every annotation of ours."""
-INPUTS: Final = tuple(PREFIX + key for key in ("mode", "model", "config-ref", "paused"))
-"""Keys that people write on existing kinds of jobs; we never touch them."""
+GATE: Final = PREFIX + "gate"
+"""Key by which a job that was made suspended waits for us; the one key of people's that we take away."""
+INPUTS: Final = (*(PREFIX + key for key in ("mode", "model", "config-ref", "paused")), GATE)
+"""Keys that people write on existing kinds of jobs; but for the gate we never touch them."""
+ASKED: Final = tuple(key for key in INPUTS if key != GATE)
+"""Those of them that an answer depends on."""
 OUTPUTS: Final = tuple(
     PREFIX + key
     for key in (

@@ -2,14 +2,15 @@
 
     JobSet · PyTorchJob · TrainJob · Volcano Job · RayJob · batch Job
 
-Only what is written in the object is read: replicas, GPUs of a pod, commands. Nothing is guessed.
+Only what is written in the object is read: replicas, GPUs of a pod, commands. Nothing is guessed. Where pods ask for no
+GPUs, torchrun's own words (`--nnodes`, `--nproc-per-node`) say how many processes there are, one for each GPU.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -19,6 +20,9 @@ GPU: Final = ("nvidia.com/gpu", "amd.com/gpu")
 """Names of the resource."""
 _MOST: Final = 10_000_000
 """No job has as many pods or GPUs."""
+_ELSEWHERE: Final = "say cluster.nodes in the spec behind the annotation advisor.mofa.dev/config-ref"
+_TORCHRUN: Final = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
+_NODES, _PROCESSES = "--nnodes", "--nproc-per-node"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,11 +40,13 @@ class Demand:
     """What a job asks for."""
 
     gpus: int
-    """GPUs of all pods. [1]"""
+    """GPUs of all pods; 0 where these cannot be read. [1]"""
     words: tuple[str, ...]
     """Command and arguments of the container with GPUs."""
     selector: Mapping[str, str]
     """Node selector of the pods with GPUs."""
+    unread: str = ""
+    """Why the GPUs cannot be read, and what would help; empty where they can."""
 
 
 def known(kind: str, api_version: str) -> bool:
@@ -61,10 +67,25 @@ def demand_of(value: Mapping[str, Any]) -> Demand:
     return reader(spec)
 
 
+def asked_of(spec: Any) -> Any:
+    """What of a job's spec its answer depends on: all but whether it waits.
+
+    >>> asked_of({"suspend": True, "runPolicy": {"suspend": True, "backoffLimit": 3}})
+    {'runPolicy': {'backoffLimit': 3}}
+    """
+    if not isinstance(spec, Mapping):
+        return spec
+    asked = {key: value for key, value in spec.items() if key != "suspend"}
+    if "suspend" in _map(spec.get("runPolicy")):
+        asked["runPolicy"] = {key: value for key, value in spec["runPolicy"].items() if key != "suspend"}
+    return asked
+
+
 def _total(pods_of: Callable[[Mapping[str, Any]], Iterator[Pods]], spec: Mapping[str, Any]) -> Demand:
     """What the pods of a spec ask for together."""
     gpus = 0
     words: tuple[str, ...] = ()
+    launched: tuple[str, ...] = ()
     selector: Mapping[str, str] = {}
     for pods in pods_of(spec):
         each, command = _containers(pods.spec)
@@ -72,9 +93,19 @@ def _total(pods_of: Callable[[Mapping[str, Any]], Iterator[Pods]], spec: Mapping
             gpus += pods.count * each
             words = words or command
             selector = selector or _labels(pods.spec.get("nodeSelector"))
-    if not 0 < gpus <= _MOST:
-        raise InputError(f"no container asks for {GPU[0]}; the number of nodes cannot be read")
-    return Demand(gpus=gpus, words=words, selector=selector)
+        elif not launched and pods.count:
+            launched = next((line for line in _lines(pods.spec) if _torchrun(line)), ())
+    return _demand(gpus, words or launched, selector)
+
+
+def _demand(gpus: int, words: tuple[str, ...], selector: Mapping[str, str]) -> Demand:
+    if not gpus:
+        nodes, processes = _torchrun(words) or (0, 0)
+        gpus = nodes * processes
+    if gpus > _MOST:
+        raise InputError(f"{gpus} GPUs are more than any job has; check replicas and {GPU[0]}")
+    unread = "" if gpus else f"no container asks for {GPU[0]}: ask for it in its limits, or {_ELSEWHERE}"
+    return Demand(gpus=gpus, words=words, selector=selector, unread=unread)
 
 
 def _reader(kind: str, api_version: str) -> Callable[[Mapping[str, Any]], Demand] | None:
@@ -98,7 +129,7 @@ def _volcano_job(spec: Mapping[str, Any]) -> Iterator[Pods]:
         yield Pods(count=_count(task.get("replicas", 1)), spec=_pod(task))
 
 
-def _ray_job(spec: Mapping[str, Any]) -> Iterator[Pods]:
+def _ray_pods(spec: Mapping[str, Any]) -> Iterator[Pods]:
     cluster = _map(spec.get("rayClusterSpec"))
     yield Pods(count=1, spec=_pod(_map(cluster.get("headGroupSpec"))))
     for group in _maps(cluster.get("workerGroupSpecs")):
@@ -106,25 +137,34 @@ def _ray_job(spec: Mapping[str, Any]) -> Iterator[Pods]:
         yield Pods(count=count, spec=_pod(group))
 
 
+def _ray_job(spec: Mapping[str, Any]) -> Demand:
+    """The containers of a RayJob start Ray; what is trained stands in its entrypoint."""
+    demand = _total(_ray_pods, spec)
+    return replace(demand, words=_words([spec["entrypoint"]])) if _text(spec.get("entrypoint")) else demand
+
+
 def _batch_job(spec: Mapping[str, Any]) -> Iterator[Pods]:
     yield Pods(count=_count(spec.get("parallelism", 1)), spec=_pod(spec))
 
 
 def _train_job(spec: Mapping[str, Any]) -> Demand:
-    """A TrainJob has no pod template: its trainer section says it all."""
+    """A TrainJob has no pod template: its trainer section says it all, and the rest its runtime, which is not read."""
     trainer = _map(spec.get("trainer"))
-    each = _gpus(_map(trainer.get("resourcesPerNode")))
-    processes = trainer.get("numProcPerNode")
-    if not each and isinstance(processes, int) and not isinstance(processes, bool):
-        each = _count(processes)
-    nodes = trainer.get("numNodes")
-    if nodes is None or not each:
-        raise InputError("spec.trainer: numNodes and resourcesPerNode are needed to read the number of nodes")
-    return Demand(
-        gpus=_count(nodes) * each,
-        words=(*_words(trainer.get("command")), *_words(trainer.get("args"))),
-        selector={},
-    )
+    words = (*_words(trainer.get("command")), *_words(trainer.get("args")))
+    nodes, processes = _torchrun(words) or (0, 0)
+    each = _gpus(_map(trainer.get("resourcesPerNode"))) or _whole(trainer.get("numProcPerNode")) or processes
+    nodes = _count(trainer["numNodes"]) if trainer.get("numNodes") is not None else nodes
+    if not nodes or not each:
+        field, right = (
+            ("numNodes", "a number of nodes")
+            if not nodes
+            else ("resourcesPerNode", f"{GPU[0]} in its limits (or numProcPerNode)")
+        )
+        unread = (
+            f"spec.trainer.{field}: is missing, and the runtime is not read: give {right}, or {_ELSEWHERE}"
+        )
+        return Demand(gpus=0, words=words, selector={}, unread=unread)
+    return _demand(nodes * each, words, {})
 
 
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Demand]]] = {
@@ -132,7 +172,7 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Demand]]] = {
     "PyTorchJob.kubeflow.org": partial(_total, _pytorch_job),
     "TrainJob.trainer.kubeflow.org": _train_job,
     "Job.batch.volcano.sh": partial(_total, _volcano_job),
-    "RayJob.ray.io": partial(_total, _ray_job),
+    "RayJob.ray.io": _ray_job,
     "Job.batch": partial(_total, _batch_job),
 }
 
@@ -158,6 +198,37 @@ def _gpus(resources: Mapping[str, Any]) -> int:
                     int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
                 )
     return 0
+
+
+def _torchrun(words: Sequence[str]) -> tuple[int, int] | None:
+    """Nodes, and processes of each, as torchrun is told; None where it is not, or not in numbers.
+
+    >>> _torchrun(["torchrun", "--nnodes=32", "--nproc_per_node", "8", "train.py"])
+    (32, 8)
+    """
+    if not any(word.rpartition("/")[2] in _TORCHRUN for word in words):
+        return None
+    told: dict[str, int] = {}
+    for word, after in zip(words, (*words[1:], ""), strict=True):
+        name, equals, value = word.partition("=")
+        name = name.replace("_", "-")
+        if name in {_NODES, _PROCESSES} and name not in told:
+            told[name] = _whole(value if equals else after)
+    nodes, processes = told.get(_NODES, 1), told.get(_PROCESSES, 0)
+    return (nodes, processes) if nodes and processes else None
+
+
+def _whole(value: Any) -> int:
+    """A whole number, also as text; 0 where there is none that could be meant."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < len(str(_MOST)):
+        return int(value)
+    return _count(value) if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _lines(pod: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Commands of a pod's containers."""
+    for container in _maps(pod.get("containers")):
+        yield (*_words(container.get("command")), *_words(container.get("args")))
 
 
 def _words(given: Any) -> tuple[str, ...]:

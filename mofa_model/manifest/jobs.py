@@ -84,12 +84,7 @@ def question_of(item: Item, around: Surroundings) -> tuple[TrainingJobSpec, Prof
     if "model" not in given:
         raise InputError(f"annotation {_MODEL}: is missing; give a model preset, for example llama3-405b")
     profile = _profile(given, demand, around)
-    per_node = int(cluster_of(profile.spec, 1).gpus)
-    if demand.gpus % per_node:
-        raise BadValue(
-            "GPUs of all pods", demand.gpus, f"nodes of profile {profile.name} have {per_node} each"
-        )
-    given["cluster"] = {"profile": profile.name, "nodes": demand.gpus // per_node}
+    given["cluster"] = {"profile": profile.name, "nodes": _nodes(given, demand, profile)}
     if reading is not None:
         given.setdefault("current", {"arguments": list(demand.words)[:256]})
     return parse(TrainingJobSpec, given, "job"), profile, config
@@ -181,6 +176,22 @@ def _merge(given: dict[str, Any], over: Mapping[str, Any]) -> None:
             given[key] = {**given[key], **value}
         else:
             given[key] = value
+
+
+def _nodes(given: Mapping[str, Any], demand: Demand, profile: Profile) -> int:
+    """Nodes that the pods need; where the object does not say how many GPUs that are, those of `config-ref`. [1]"""
+    if not demand.gpus:
+        cluster = given.get("cluster")
+        stated = cluster.get("nodes") if isinstance(cluster, Mapping) else None
+        if not isinstance(stated, int) or isinstance(stated, bool):
+            raise InputError(demand.unread)
+        return stated
+    per_node = int(cluster_of(profile.spec, 1).gpus)
+    if demand.gpus % per_node:
+        raise BadValue(
+            "GPUs of all pods", demand.gpus, f"nodes of profile {profile.name} have {per_node} each"
+        )
+    return demand.gpus // per_node
 
 
 def _profile(given: Mapping[str, Any], demand: Demand, around: Surroundings) -> Profile:

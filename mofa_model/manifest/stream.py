@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from mofa_model.advice import Advice, Request
 from mofa_model.annotations import (
-    INPUTS,
+    ASKED,
     INVALID,
     OUTPUTS,
     PREFIX,
@@ -29,6 +29,7 @@ from mofa_model.errors import InputError
 from mofa_model.manifest import jobs
 from mofa_model.manifest.bundled import bundled_profiles
 from mofa_model.manifest.documents import Documents, Item
+from mofa_model.manifest.existing import asked_of
 from mofa_model.manifest.inputs import to_inputs
 from mofa_model.manifest.jobs import Surroundings
 from mofa_model.manifest.parsing import Profile, advisor_policy, cluster_profile, is_ours, training_job
@@ -106,8 +107,9 @@ class Annotator:
             spec, profile, config = jobs.question_of(item, around)
             return self._annotations(item, spec, profile, config, path="job")
         except InputError as error:
-            asked = {key: value for key, value in item.annotations.items() if key in INPUTS}
-            digest = hash_of({"spec": item.value.get("spec"), "asked": asked}, self.model_version)
+            asked = {key: value for key, value in item.annotations.items() if key in ASKED}
+            spec = asked_of(item.value.get("spec"))
+            digest = hash_of({"spec": spec, "asked": asked}, self.model_version)
             return of_bad_input(str(error), digest, self.model_version, self.now)
 
     def _training_job(self, item: Item, around: Surroundings) -> dict[str, str] | None:

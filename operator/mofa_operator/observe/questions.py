@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mofa_model.annotations import INPUTS
+from mofa_model.annotations import ASKED
+from mofa_model.manifest.existing import asked_of
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.observe.bodies import digest, packed, part
 from mofa_operator.observe.relations import Uses, policy_for
@@ -55,9 +56,9 @@ def existing_question(
             "kind": key.kind.kind,
             "metadata": {
                 "labels": {name: labels[name] for name in selector if name in labels},
-                "annotations": {name: annotations[name] for name in INPUTS if name in annotations},
+                "annotations": {name: annotations[name] for name in ASKED if name in annotations},
             },
-            "spec": body.get("spec"),
+            "spec": asked_of(body.get("spec")),
         },
         profiles=tuple(_asked(profile) for profile in profiles),
         policies=() if policy is None else (_named(policy),),
