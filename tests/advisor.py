@@ -35,11 +35,14 @@ def until(check: Callable[[], Any], seconds: float = 60.0, what: str = "") -> An
 class Advisor:
     """One operator process, and what it did."""
 
-    def __init__(self, cluster: Any, processes: Any, name: str = "operator") -> None:
+    def __init__(
+        self, cluster: Any, processes: Any, name: str = "operator", *, kubeconfig: Path | None = None
+    ) -> None:
+        """`kubeconfig` is another one than the account's own: with something between it and the API server."""
         self.cluster = cluster
         self.name = name
         self._processes = processes
-        self._kubeconfig = cluster.identity("advisor", service_account=ACCOUNT)
+        self._kubeconfig = kubeconfig or cluster.identity("advisor", service_account=ACCOUNT)
         self._health = 0
         self._metrics = 0
 

@@ -22,7 +22,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same" if os.environ.
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """One worker gets all of tests/cluster, so that one cluster starts; every other test goes to whoever is free.
+    """One worker gets all of tests/cluster, so that one cluster starts, and one all of tests/faults, which have a cluster of
+    their own; every other test goes to whoever is free.
 
     xdist's own groups (`--dist loadgroup`) would say the same, but 3.8 does nothing of the kind under pytest 9.2.
     """
@@ -30,7 +31,8 @@ def pytest_xdist_make_scheduler(config, log):
 
     class OneCluster(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return "cluster" if nodeid.startswith("tests/cluster/") else nodeid
+            room = "/".join(nodeid.split("/")[:2])
+            return room if room in {"tests/cluster", "tests/faults"} else nodeid
 
     return OneCluster(config, log)
 

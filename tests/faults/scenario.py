@@ -1,0 +1,231 @@
+"""The same actions of the same people on the same objects, so that two runs can be held against each other.
+
+Each phase is something that people do and what then stands. A clean run records what stands at the end of each phase; a
+run under a fault must come to the same, whatever way it takes. Names are fixed, so that everything in the objects that a
+name gets into is equal; what remains different between two runs is the time.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from mofa_local import LocalStackError, nodes
+from operator_objects import QUICK
+from ruamel.yaml import YAML
+
+from mofa_model.annotations import PREFIX
+
+EXAMPLE: Final = Path(__file__).resolve().parents[2] / "examples" / "h100-east.yaml"
+PLACE: Final = "faults"
+"""The namespace."""
+POOL: Final = "faults"
+"""The ClusterProfile, and the first part of its nodes' names."""
+LABELS: Final = {"example.org/pool": POOL}
+SIZE: Final = 4
+KINDS: Final = "trainingjobs,jobsets.jobset.x-k8s.io,clusterprofiles"
+TIMES: Final = frozenset({"computedTime", "lastTransitionTime", "historyTime"})
+State = dict[str, Any]
+
+
+def job(name: str, *, batch: int = 64, model: str = "llama3.1-8b", **spec: Any) -> dict[str, Any]:
+    """A TrainingJob on two nodes; next to nothing is left to search."""
+    training = {"tokens": "1T", "sequenceLength": 4096, "globalBatchSize": batch, "framework": "megatron"}
+    return {
+        "apiVersion": "mofa.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": name, "namespace": PLACE},
+        "spec": {
+            "model": {"preset": model},
+            "training": training,
+            "cluster": {"profile": POOL, "nodes": 2},
+            "constraints": QUICK,
+            **spec,
+        },
+    }
+
+
+def job_set(name: str, **metadata: Any) -> dict[str, Any]:
+    """A JobSet of two pods with eight GPUs each."""
+    container = {"name": "c", "command": ["train"], "resources": {"limits": {"nvidia.com/gpu": 8}}}
+    pods = {"spec": {"nodeSelector": LABELS, "containers": [container]}}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "namespace": PLACE, **metadata},
+        "spec": {
+            "replicatedJobs": [{"name": "w", "template": {"spec": {"parallelism": 2, "template": pods}}}]
+        },
+    }
+
+
+def policy() -> dict[str, Any]:
+    """JobSets are opted in, and what their commands do not say is said."""
+    listed = [{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}]
+    training = {"model": "llama3.1-8b", "sequenceLength": 4096, "globalBatchSize": 64}
+    return {
+        "apiVersion": "mofa.dev/v1alpha1",
+        "kind": "AdvisorPolicy",
+        "metadata": {"name": "policy", "namespace": PLACE},
+        "spec": {"kinds": listed, "profile": POOL, "training": training, "constraints": QUICK},
+    }
+
+
+def profile() -> dict[str, Any]:
+    """The pool of the examples, without its past."""
+    body: dict[str, Any] = YAML(typ="safe").load(EXAMPLE.read_text())
+    body.pop("status", None)
+    body["metadata"] = {"name": POOL}
+    body["spec"] |= {"nodeSelector": LABELS}
+    return body
+
+
+# ----------------------------------------------------------------------------------------------- people
+
+
+def target(name: str) -> dict[str, Any]:
+    return {"targetRef": {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": name}}
+
+
+def arrive(cluster: Any) -> None:
+    """Jobs of every outcome come."""
+    cluster.apply(
+        policy(),
+        job_set("mine"),
+        job_set("aimed"),
+        job("good"),
+        job("wide", cluster={"profile": POOL}),
+        job("invalid", model="llama9-1t"),
+        job("too-large", model="llama3.1-405b"),
+        job("orphan", cluster={"profile": "nobody-has-it", "nodes": 2}),
+        job("off", mode="Disabled"),
+        job("aims", **target("aimed")),
+    )
+
+
+def change(cluster: Any) -> None:
+    """People correct themselves, and a node fails."""
+    cluster.apply(job("good", batch=128), job("invalid", batch=32), job("late", batch=256))
+    nodes.fail(cluster, f"{POOL}-0")
+    cluster.kubectl(
+        "annotate", "--overwrite", "trainingjob", "too-large", "-n", PLACE, "example.org/owner=eddy"
+    )
+
+
+def leave(cluster: Any) -> None:
+    """Jobs end, advice is not wanted any more, and the node comes back."""
+    cluster.kubectl("delete", "trainingjob", "late", "-n", PLACE, "--timeout=10s", "--ignore-not-found")
+    cluster.apply(job("aims", mode="Disabled", **target("aimed")), job("off"))
+    nodes.recover(cluster, f"{POOL}-0")
+
+
+PHASES: Final[tuple[Callable[[Any], None], ...]] = (arrive, change, leave)
+
+
+def set_up(cluster: Any) -> None:
+    """Namespace, nodes, profile: what is there before the jobs."""
+    if PLACE not in cluster.kubectl("get", "namespaces", "-o", "name"):
+        cluster.kubectl("create", "namespace", PLACE)
+    nodes.create(cluster, [nodes.node(f"{POOL}-{i}", labels=LABELS) for i in range(SIZE)], kwok=False)
+    cluster.apply(profile())
+
+
+def tear_down(cluster: Any) -> None:
+    """Everything away, so that the next run begins where this one began; nothing holds it up."""
+    cluster.kubectl(
+        "delete", "trainingjobs,jobsets.jobset.x-k8s.io,advisorpolicies,events", "--all", "-n", PLACE,
+        "--timeout=20s",
+    )  # fmt: skip
+    cluster.kubectl("delete", "clusterprofile", POOL, "--timeout=20s", "--ignore-not-found")
+    cluster.kubectl("delete", "events", "-n", "default", f"--field-selector=involvedObject.name={POOL}")
+    cluster.kubectl(
+        "delete", "nodes", *(f"{POOL}-{i}" for i in range(SIZE)), "--timeout=20s", "--ignore-not-found"
+    )
+
+
+# ---------------------------------------------------------------------------------------- what stands
+
+
+def persist(act: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """People try again while the API server is away."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return act()
+        except Exception as error:
+            if time.monotonic() > end or not _is_outage(error):
+                raise
+            time.sleep(0.3)
+
+
+def _is_outage(error: Exception) -> bool:
+    return isinstance(error, LocalStackError | OSError) or type(error).__module__.startswith(
+        ("urllib3", "kubernetes")
+    )
+
+
+def state(cluster: Any) -> State:
+    """What stands: of every object our annotations and the status, without times."""
+    found = _items(cluster.kubectl("get", KINDS, "-n", PLACE, "-o", "json"))
+    return {f"{body['kind']}/{body['metadata']['name']}": _shown(body) for body in found if _is_here(body)}
+
+
+def events(cluster: Any) -> set[tuple[str, str]]:
+    """Which Events there are, as (object, reason)."""
+    listed = _items(cluster.kubectl("get", "events", "-n", PLACE, "-o", "json"))
+    listed += _items(
+        cluster.kubectl(
+            "get", "events", "-n", "default", f"--field-selector=involvedObject.name={POOL}", "-o", "json"
+        )
+    )
+    return {(one["involvedObject"]["name"], one["reason"]) for one in listed}
+
+
+def difference(found: State, wanted: State) -> str:
+    """Where two states differ, in lines."""
+    return "\n".join(
+        f"{where}: {here!r} where {there!r} should stand"
+        for where, here, there in _differences("", found, wanted)
+    )
+
+
+def _items(text: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = json.loads(text)["items"]
+    return items
+
+
+def _is_here(body: Mapping[str, Any]) -> bool:
+    return bool(body["kind"] != "ClusterProfile" or body["metadata"]["name"] == POOL)
+
+
+def _shown(body: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = body["metadata"]
+    annotations = metadata.get("annotations") or {}
+    return {
+        "annotations": {
+            key: value
+            for key, value in annotations.items()
+            if key.startswith(PREFIX) and key != PREFIX + "computed-at"
+        },
+        "status": _timeless(body.get("status") or {}),
+        "finalizers": metadata.get("finalizers", []),
+        "of this generation": (body.get("status") or {}).get("observedGeneration", 0)
+        in {0, metadata["generation"]},
+    }
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _timeless(one) for key, one in value.items() if key not in TIMES}
+    return [_timeless(one) for one in value] if isinstance(value, list) else value
+
+
+def _differences(where: str, found: Any, wanted: Any) -> Iterable[tuple[str, Any, Any]]:
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        for key in sorted(found.keys() | wanted.keys()):
+            yield from _differences(f"{where}.{key}", found.get(key), wanted.get(key))
+    elif found != wanted:
+        yield where, found, wanted
