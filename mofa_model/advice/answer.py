@@ -172,6 +172,8 @@ class Advice:
     """What lowers confidence, one sentence each."""
     failures: tuple[FailureInput, ...] = ()
     """Failure rates that were used."""
+    learned: Ratio = 1.0
+    """Factor on every step that running jobs taught, and that the predictions contain. [1]"""
     memory_limit_bytes: Bytes
     """Device memory that a strategy may take. [B]"""
     model_version: str

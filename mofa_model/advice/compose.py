@@ -85,6 +85,7 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
             confidence=0.0,
             caveats=request.caveats,
             failures=failure_inputs(request),
+            learned=request.learned,
             memory_limit_bytes=limit,
             model_version=model_version(),
         )
@@ -113,6 +114,7 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         confidence=sure,
         caveats=caveats,
         failures=failure_inputs(request),
+        learned=request.learned,
         memory_limit_bytes=limit,
         model_version=model_version(),
     )

@@ -42,6 +42,7 @@ def status_of(advice: Advice, digest: str, now: str, launch: Launch | None = Non
                 }
                 for given in advice.failures
             ],
+            **_known(advice),
         },
         "display": {"nodes": str(advice.nodes)},
     }
@@ -107,6 +108,12 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * scale:
             return f"{seconds / scale:.0f}{letter}"
     return f"{seconds:.0f}s"
+
+
+def _known(advice: Advice) -> dict[str, str]:
+    """What of the job's and its neighbours' present went in: only what there is."""
+    told = {} if float(advice.learned) == 1.0 else {"learned": _decimal(float(advice.learned), 2)}
+    return told | ({} if advice.current is None else {"current": format_strategy(advice.current.strategy)})
 
 
 def _predicted(given: Predicted) -> dict[str, Any]:

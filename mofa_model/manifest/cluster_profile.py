@@ -223,11 +223,22 @@ class History(Part):
     """What the history says of the assumption."""
 
 
+class Taught(Part):
+    """What one job taught."""
+
+    job: Annotated[str, Field(min_length=1, max_length=600)]
+    """Which one: namespace/name and uid."""
+    step_time_ratio: Decimal
+    """Observed over predicted step time, the prediction without what was learned before."""
+    time: Moment
+    """When it was last seen to run; from then on it counts less and less."""
+
+
 class Calibration(Part):
     """What running jobs taught about the model's predictions here."""
 
     step_time_ratio: Decimal
-    """Observed over predicted step time, median."""
+    """Observed over predicted step time, as it is to be expected of the next job."""
     lower: Decimal | None = None
     """Lower bound of the ratio."""
     upper: Decimal | None = None
@@ -235,7 +246,12 @@ class Calibration(Part):
     jobs: Zero
     """Jobs that it rests on."""
     time: Moment | None = None
-    """When it was learned."""
+    """When it was written: seldom, and only when it changes."""
+    evidence: Annotated[list[Taught], Field(max_length=16)] = Field(
+        default_factory=list,
+        json_schema_extra=keyed("job"),
+    )
+    """What it rests on, job by job; a job that is gone stays until it counts for little."""
 
 
 class ProfileDisplay(Part):

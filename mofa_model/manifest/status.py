@@ -172,6 +172,10 @@ class Inputs(Part):
     """Nodes."""
     failure: Annotated[list[FailurePart], Field(max_length=3)] = Field(default_factory=list)
     """Failure rates by recovery class."""
+    learned: Decimal | None = None
+    """Factor on every step that running jobs of the profile taught, contained in the predictions; missing = none."""
+    current: Layout | None = None
+    """Layout that the job is said to run today; missing = nothing was said."""
 
 
 class Interruption(Part):
@@ -223,6 +227,8 @@ class Observed(Part):
     """Since when this is counted."""
     time: Moment | None = None
     """When this was written: seldom, and only when it changes much; the metrics have every moment."""
+    life: Annotated[str, Field(max_length=8192)] | None = None
+    """The interruptions behind these figures, for the operator to read again after its own restart."""
 
 
 class Display(Part):
