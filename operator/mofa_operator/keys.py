@@ -26,6 +26,15 @@ class Kind:
         """As manifests write it."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def resource(self) -> str:
+        """As kubectl tells it from others of the same name.
+
+        >>> TRAINING_JOB.resource
+        'trainingjobs.mofa.dev'
+        """
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Key:

@@ -11,4 +11,5 @@ histories    what history says of a profile         sightings    what running jo
 config_maps  texts that jobs name      kinds        which kinds are looked at
 lease        election of one of several operators
 health       what probes are told      serve        the HTTP servers           logs   text and JSON
+pages        what the page shows
 """

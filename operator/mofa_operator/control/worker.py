@@ -9,11 +9,13 @@ import multiprocessing
 import os
 import signal
 import threading
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from mofa_model.page import AdviceView
 from mofa_operator.decision import Answer
 from mofa_operator.snapshot import Question
+
+if TYPE_CHECKING:
+    from mofa_model.page import AdviceView  # imports numpy, which `prepare` must come before
 
 _POLITENESS: Final = 2
 """How much the process steps back behind the event loop, as `nice` counts."""

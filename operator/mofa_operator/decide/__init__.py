@@ -3,7 +3,9 @@
 May import: snapshot, decision, settings, keys, words, mofa_model. Imported by: control.
 
     stance      what a job wants of us: an answer, a removal, to be left alone          needs_answer(snapshot)
+    asked       a question as it is understood: spec, profile, request                  asked(question)
     answer      Question to Answer, in a worker process; the heavy half                  answer(question), warm()
+    view        the same answer in full, for the page                                    view(question)
     job         JobSnapshot and Answer to Decision; the light half                       job(…), failed(…)
       outputs       annotations: what should stand, what should go
       sight         what a running job does, as it is shown

@@ -11,20 +11,15 @@ from functools import lru_cache
 from typing import Final
 
 from mofa_model.advice import Advice, Request, Status, advise, model_version
-from mofa_model.annotations import INPUTS, INVALID, PREFIX, hash_of, inputs_hash, of_advice, of_bad_input
+from mofa_model.annotations import ASKED, INVALID, PREFIX, hash_of, inputs_hash, of_advice, of_bad_input
 from mofa_model.errors import InputError, MofaError
 from mofa_model.launch import Launch
-from mofa_model.manifest import jobs
 from mofa_model.manifest.advised import status_of
-from mofa_model.manifest.cluster_profile import ClusterProfileSpec
-from mofa_model.manifest.documents import Item
+from mofa_model.manifest.existing import asked_of
 from mofa_model.manifest.failures import seen_in
-from mofa_model.manifest.inputs import to_inputs
-from mofa_model.manifest.jobs import Surroundings
 from mofa_model.manifest.launches import launch_of, launch_words, trainer_of
-from mofa_model.manifest.parsing import Profile, advisor_policy, cluster_profile, parse
-from mofa_model.manifest.training_job import TrainingJobSpec
 from mofa_model.strategy_text import format_strategy
+from mofa_operator.decide.asked import Asked, NoProfile, asked, example, request_of
 from mofa_operator.decision import Answer
 from mofa_operator.snapshot import Question
 from mofa_operator.words import Reason
@@ -42,16 +37,6 @@ _WORDING: Final = (
 """What the messages of the command line advise, and what helps in a cluster."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Asked:
-    """A question that was understood."""
-
-    spec: TrainingJobSpec
-    profile: Profile
-    config: str | None
-    path: str
-
-
 @dataclass(frozen=True, slots=True)
 class _Hashed:
     """A request that is told from others by its hash alone."""
@@ -60,71 +45,35 @@ class _Hashed:
     request: Request = field(compare=False)
 
 
-class _NoProfile(InputError):
-    """The ClusterProfile that is named does not exist."""
-
-
 def answer(question: Question) -> Answer:
     """The answer to a question; equal for equal questions."""
     version = model_version()
-    ours = question.job.get("kind") == "TrainingJob"
     try:
-        asked = _training_job(question) if ours else _existing(question)
-        request = to_inputs(asked.spec, asked.profile, config=asked.config, path=asked.path)
-        found = _advised(_Hashed(inputs_hash(request, version), request))
+        found = asked(question)
+        request = request_of(found)
+        told = _advised(_Hashed(inputs_hash(request, version), request))
     except MofaError as error:
-        reason = Reason.PROFILE_MISSING if isinstance(error, _NoProfile) else Reason.INVALID_INPUT
+        reason = Reason.PROFILE_MISSING if isinstance(error, NoProfile) else Reason.INVALID_INPUT
         return _invalid(question, str(error), reason, version)
-    weight = _prior_weight(asked)
-    reason = _ready_reason(found.outcome, asked, weight)
+    weight = _prior_weight(found)
+    reason = _ready_reason(told.outcome, found, weight)
     return replace(
-        found,
-        status={**found.status, "readyReason": reason.value},
+        told,
+        status={**told.status, "readyReason": reason.value},
         prior_weight=weight,
-        profile=asked.profile.name,
+        profile=found.profile.name,
     )
 
 
 def warm() -> None:
     """Import and read what every answer needs, so that the first one is as quick as the others."""
-    job = {
-        "model": {"preset": "llama3.1-8b"},
-        "training": {"sequenceLength": 4096, "globalBatchSize": 64, "tokens": "1T"},
-        "cluster": {"profile": "warm", "nodes": 1},
-    }
-    profile = Profile(name="warm", spec=ClusterProfileSpec(gpu="h100"))
-    advise(to_inputs(TrainingJobSpec.model_validate(job), profile))
-
-
-def _training_job(question: Question) -> _Asked:
-    """A TrainingJob as it is; its errors call the spec `spec`, because equal specs share an answer and not a name."""
-    spec = parse(TrainingJobSpec, question.job.get("spec"), "spec")
-    if not question.profiles:
-        name = spec.cluster.profile
-        raise _NoProfile(f"spec.cluster.profile: there is no ClusterProfile {name!r}; see kubectl get cprof")
-    profile = cluster_profile(question.profiles[0])
-    ref = spec.model.config_map_ref
-    config = question.config_maps.get(ref.name, {}).get(ref.key) if ref is not None else None
-    return _Asked(spec=spec, profile=profile, config=config, path="spec")
-
-
-def _existing(question: Question) -> _Asked:
-    """An existing job as the TrainingJob that it amounts to; a mode that cannot be is said here."""
-    item = Item(question.job, None)
-    around = Surroundings(
-        profiles={profile.name: profile for profile in map(cluster_profile, question.profiles)},
-        policies=[advisor_policy(policy) for policy in question.policies],
-        config_maps={(item.namespace, name): data for name, data in question.config_maps.items()},
-    )
-    jobs.mode_of(item, around)
-    spec, profile, config = jobs.question_of(item, around)
-    return _Asked(spec=spec, profile=profile, config=config, path="job")
+    advise(example())
 
 
 @lru_cache(maxsize=_KEPT)
-def _advised(asked: _Hashed) -> Answer:
+def _advised(hashed: _Hashed) -> Answer:
     """The answer to a request, and everything that is said of it."""
-    request, digest = asked.request, asked.digest
+    request, digest = hashed.request, hashed.digest
     advice = advise(request)
     words = launch_words(request, advice)
     told = of_advice(advice, digest, "", words)
@@ -169,8 +118,8 @@ def _invalid(question: Question, message: str, reason: Reason, version: str) -> 
     for offline, here in _WORDING:
         message = message.replace(offline, here)
     annotations = question.job.get("metadata", {}).get("annotations", {})
-    asked = {key: value for key, value in annotations.items() if key in INPUTS}
-    digest = hash_of({"spec": question.job.get("spec"), "asked": asked}, version)
+    asked = {key: value for key, value in annotations.items() if key in ASKED}
+    digest = hash_of({"spec": asked_of(question.job.get("spec")), "asked": asked}, version)
     told = of_bad_input(message, digest, version, "")
     del told[PREFIX + "computed-at"]
     return Answer(
@@ -182,22 +131,22 @@ def _invalid(question: Question, message: str, reason: Reason, version: str) -> 
     )
 
 
-def _prior_weight(asked: _Asked) -> float:
+def _prior_weight(found: Asked) -> float:
     """Share of the failures behind the rates, over all classes, that is assumption. [1]"""
-    source = asked.spec.failure_assumptions.source
-    counted = sum(seen.failures for seen in seen_in(asked.profile.status).values())
+    source = found.spec.failure_assumptions.source
+    counted = sum(seen.failures for seen in seen_in(found.profile.status).values())
     if source == "Live":
         return 0.0
-    weight = float(asked.profile.spec.failures.prior_weight)
+    weight = float(found.profile.spec.failures.prior_weight)
     return 1.0 if source == "Assumed" or not counted else weight / (weight + counted)
 
 
-def _ready_reason(outcome: str, asked: _Asked, weight: float) -> Reason:
+def _ready_reason(outcome: str, found: Asked, weight: float) -> Reason:
     """The first of the reasons that holds."""
     if outcome == Status.NO_RECOMMENDATION.value:
         return Reason.NO_FEASIBLE_LAYOUT
     if outcome == Status.LOW_CONFIDENCE.value:
         return Reason.LOW_CONFIDENCE
-    if weight > MOSTLY and asked.spec.failure_assumptions.source != "Assumed":
+    if weight > MOSTLY and found.spec.failure_assumptions.source != "Assumed":
         return Reason.PRIOR_DOMINATED
     return Reason.RECOMMENDED

@@ -11,39 +11,50 @@ from mofa_model.annotations import PREFIX
 from mofa_model.page import AdviceView, advice_sections
 from mofa_model.page.figures import band
 from mofa_model.page.markup import Node, el, page, table, text
+from mofa_operator.keys import TRAINING_JOB, kind_of
 
 LINKS: Final = (("Jobs", "/"), ("Profiles", "/profiles"), ("Metrics", "/metrics"))
 """Navigation of every page."""
 _HEADINGS: Final = ("job", "strategy", "nodes", "checkpoint", "predicted", "observed", "ETTR", "state")
 REFRESH: Final = 60
 """Time after which a list is loaded anew. [s]"""
+MOST: Final = 500
+"""Jobs of one list. [1]"""
+_BAD: Final = ("NoRecommendation", "InvalidInput", "NoFeasibleLayout", "ProfileMissing", "InternalError")
+"""States in which a job has no advice, though it wants some."""
+TRY: Final = "kubectl apply -f examples/llama3-405b.yaml"
+"""What an empty list proposes."""
 
 
-def jobs_page(bodies: Iterable[Mapping[str, Any]]) -> str:
-    """The list of jobs, those that need attention first."""
+def jobs_page(bodies: Iterable[Mapping[str, Any]], namespace: str | None = None) -> str:
+    """The list of jobs, those that need attention first; `namespace` is the one whose jobs they are."""
     listed = sorted(bodies, key=lambda body: (_is_well(body), *_name(body)))
-    rows = [_row(body) for body in listed]
-    content: Node = (
-        table(
-            _HEADINGS, rows, numbers=(2, 4, 5, 6), caption=f"{len(rows)} jobs; throughput in tokens a second"
-        )
-        if rows
-        else el(
-            "p", "No job is advised yet. Try ", el("code", "kubectl apply -f examples/llama3-405b.yaml"), "."
-        )
-    )
-    return text(page("Jobs", el("h1", "Jobs"), content, links=LINKS, refresh=REFRESH))
+    rows = [_row(body) for body in listed[:MOST]]
+    where = "" if namespace is None else f" in {namespace}"
+    title = f"Jobs{where}"
+    content: list[Node] = [el("p", "No job is advised", where, " yet. Try ", el("code", TRY), ".")]
+    if rows:
+        shown = f"{len(rows):,}" if len(rows) == len(listed) else f"{len(rows):,} of {len(listed):,}"
+        said = f"{shown} job{'s' if len(listed) != 1 else ''}; throughput in tokens a second"
+        content = [table(_HEADINGS, rows, numbers=(2, 4, 5, 6), caption=said)]
+    if len(listed) > MOST:
+        content.append(el("p", "Those that need attention come first; ", el("code", "/?namespace=NAME"), " lists one namespace."))  # fmt: skip
+    return text(page(title, el("h1", title), *content, links=LINKS, refresh=REFRESH))
 
 
-def job_page(body: Mapping[str, Any], view: AdviceView | None) -> str:
-    """One job: conditions, predicted against observed, then the advice in full."""
+def job_page(body: Mapping[str, Any], view: AdviceView | str | None) -> str:
+    """One job: predicted against observed, then the advice in full, or why it is not there, then the conditions."""
     namespace, name = _name(body)
     kind = str(body.get("kind", ""))
-    status = mapping(body.get("status"))
-    sections: list[Node] = [el("h1", f"{namespace}/{name}"), el("p", f"{kind}. {_explanation(body)}")]
+    status = mapping(body.get("status")) if kind == TRAINING_JOB.kind else {}
+    sections: list[Node] = [el("h1", f"{namespace}/{name}"), el("p", f"{kind}: ", _mood(body))]
+    if not isinstance(view, AdviceView):
+        sections.append(el("p", _explanation(body)))
     sections += _observed(status)
-    if view is not None:
+    if isinstance(view, AdviceView):
         sections += advice_sections(view)
+    elif view is not None:
+        sections.append(el("p", view))
     sections += conditions(status)
     return text(page(f"{namespace}/{name}", *sections, links=LINKS, foot=_foot(body)))
 
@@ -52,9 +63,9 @@ def _row(body: Mapping[str, Any]) -> Sequence[Node]:
     namespace, name = _name(body)
     display = mapping(mapping(body.get("status")).get("display"))
     own = _annotations(body)
-    address = "/jobs/" + "/".join(
-        quote(part, safe="") for part in (str(body.get("kind", "")), namespace, name)
-    )
+    kind = kind_of(str(body.get("apiVersion", "")), str(body.get("kind", "")))
+    resource = kind.resource if kind is not None else "unknown"
+    address = "/jobs/" + "/".join(quote(part, safe="") for part in (resource, namespace, name))
     strategy = display.get("strategy") or own.get("strategy", "")
     return (
         el("a", f"{namespace}/{name}", href=address),
@@ -64,7 +75,7 @@ def _row(body: Mapping[str, Any]) -> Sequence[Node]:
         str(display.get("tokens") or own.get("predicted-tokens-per-second") or "-"),
         str(display.get("observed") or "-"),
         str(display.get("ettr") or own.get("predicted-ettr") or "-"),
-        el("span", _state(body), class_="good" if _is_well(body) else "warn"),
+        _mood(body),
     )
 
 
@@ -121,8 +132,14 @@ def _foot(body: Mapping[str, Any]) -> str:
 
 
 def _state(body: Mapping[str, Any]) -> str:
-    reason = mapping(body.get("status")).get("readyReason") if body.get("kind") == "TrainingJob" else None
+    ours = body.get("kind") == TRAINING_JOB.kind
+    reason = mapping(body.get("status")).get("readyReason") if ours else None
     return str(reason or _annotations(body).get("status") or "Pending")
+
+
+def _mood(body: Mapping[str, Any]) -> ET.Element:
+    state = _state(body)
+    return el("span", state, class_="good" if _is_well(body) else "bad" if state in _BAD else "warn")
 
 
 def _is_well(body: Mapping[str, Any]) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,12 +29,12 @@ HEADERS: Final = {
 class Source:
     """Where the page takes what it shows: all of it from what the operator holds already."""
 
-    jobs: Callable[[], Iterable[Body]]
-    """Every job that is advised."""
+    jobs: Callable[[str | None], Awaitable[Sequence[Body]]]
+    """Every job that is advised, of one namespace or of all."""
     job: Callable[[str, str, str], Body | None]
-    """One job by kind, namespace and name."""
-    view: Callable[[Body], Awaitable[AdviceView | None]]
-    """A job's advice in full; None where there is none."""
+    """One job by resource, namespace and name."""
+    view: Callable[[str, str, str], Awaitable[AdviceView | str | None]]
+    """The same job's advice in full; a sentence that says why it cannot be shown now; None where there is none."""
     profiles: Callable[[], Iterable[Body]]
     """Every profile."""
 
@@ -41,13 +42,17 @@ class Source:
 def routes(source: Source) -> list[web.RouteDef]:
     """Handlers of the page."""
 
-    async def jobs(_: web.Request) -> web.Response:
-        return _page(jobs_page(source.jobs()))
+    async def jobs(request: web.Request) -> web.Response:
+        namespace = request.query.get("namespace") or None
+        found = await source.jobs(namespace)
+        return _page(await asyncio.to_thread(jobs_page, found, namespace))
 
     async def job(request: web.Request) -> web.Response:
-        words = (request.match_info[part] for part in ("kind", "namespace", "name"))
-        body = source.job(*words)
-        return _missing("job") if body is None else _page(job_page(body, await source.view(body)))
+        resource, namespace, name = (request.match_info[word] for word in ("resource", "namespace", "name"))
+        body = source.job(resource, namespace, name)
+        if body is None:
+            return _missing("job")
+        return _page(job_page(body, await source.view(resource, namespace, name)))
 
     async def profiles(_: web.Request) -> web.Response:
         return _page(profiles_page(source.profiles()))
@@ -60,7 +65,7 @@ def routes(source: Source) -> list[web.RouteDef]:
 
     return [
         web.get("/", jobs),
-        web.get("/jobs/{kind}/{namespace}/{name}", job),
+        web.get("/jobs/{resource}/{namespace}/{name}", job),
         web.get("/profiles", profiles),
         web.get("/profiles/{name}", profile),
     ]

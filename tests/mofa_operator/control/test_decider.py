@@ -16,13 +16,17 @@ import control_fakes
 import pytest
 from control_fakes import question
 
-from mofa_operator.control.decider import Decider, NoAnswer, Outdated
+from mofa_operator.control.decider import VIEWS, Decider, NoAnswer, Outdated
 
 
 @asynccontextmanager
 async def decider(**settings):
     made = Decider(
-        bytes_of=control_fakes.bytes_of, work=control_fakes.work, warm=control_fakes.warm, **settings
+        bytes_of=control_fakes.bytes_of,
+        work=control_fakes.work,
+        draw=control_fakes.work,
+        warm=control_fakes.warm,
+        **settings,
     )
     try:
         yield made
@@ -200,6 +204,46 @@ def test_a_question_that_nobody_wants_any_more_is_not_computed(tmp_path):
 
     asyncio.run(main())
     assert len(lines(log)) == 1
+
+
+def test_a_page_comes_behind_every_answer_and_is_computed_once(tmp_path):
+    log = tmp_path / "log"
+
+    async def main():
+        async with decider() as ask:
+            done = []
+
+            async def one(name, work):
+                await work(question(name, log=str(log)))
+                done.append(name)
+
+            busy = asyncio.create_task(ask.answer(question("busy", sleep=0.3)))
+            await asyncio.sleep(0)
+            pages = [asyncio.create_task(one("page", ask.view)) for _ in range(3)]
+            await asyncio.sleep(0)
+            routine = asyncio.create_task(ask.answer(question("routine", log=str(log)), urgent=False))
+            routine.add_done_callback(lambda _: done.append("routine"))
+            await asyncio.gather(busy, routine, *pages)
+            await one("page", ask.view)
+            assert done == ["routine", "page", "page", "page", "page"]
+            assert (ask.computed, ask.remembered) == (2, 0)  # pages are not counted as advice
+
+    asyncio.run(main())
+    assert len(lines(log)) == 2
+
+
+def test_when_many_pages_wait_another_is_told_to_come_again(tmp_path):
+    async def main():
+        async with decider() as ask:
+            busy = asyncio.create_task(ask.answer(question("busy", sleep=0.3)))
+            await asyncio.sleep(0)
+            waiting = [asyncio.create_task(ask.view(question(str(n)))) for n in range(VIEWS)]
+            await asyncio.sleep(0)
+            with pytest.raises(Outdated):
+                await ask.view(question("one too many"))
+            await asyncio.gather(busy, *waiting)
+
+    asyncio.run(main())
 
 
 def test_the_process_ends_with_the_operator_even_when_that_is_killed(tmp_path):

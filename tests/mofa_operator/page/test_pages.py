@@ -10,12 +10,13 @@ aiohttp = pytest.importorskip("aiohttp", reason="the page needs the extra `opera
 
 from aiohttp import web  # noqa: E402
 
-from mofa_operator.page.jobs import job_page, jobs_page  # noqa: E402
+from mofa_operator.page.jobs import MOST, job_page, jobs_page  # noqa: E402
 from mofa_operator.page.profiles import profile_page, profiles_page  # noqa: E402
 from mofa_operator.page.server import Source, routes  # noqa: E402
 
 BAND = {"lower": "0.9", "target": "0.95", "upper": "0.97"}
 JOB = {
+    "apiVersion": "mofa.dev/v1alpha1",
     "kind": "TrainingJob",
     "metadata": {
         "namespace": "ml",
@@ -65,7 +66,7 @@ def test_the_list_shows_what_columns_show_and_what_needs_attention_first():
     assert html.index("ml/zeta") < html.index("ml/llama")
     assert "412k" in html
     assert "Pending" in html
-    assert 'href="/jobs/TrainingJob/ml/llama"' in html
+    assert 'href="/jobs/trainingjobs.mofa.dev/ml/llama"' in html
 
 
 def test_one_job_shows_the_band_with_what_was_seen_and_only_our_annotations():
@@ -74,6 +75,35 @@ def test_one_job_shows_the_band_with_what_was_seen_and_only_our_annotations():
     assert "Interruptions since 2026-11-01T00:00:00Z: 2" in html
     assert "tp=8 it is." in html
     assert "secret" not in html
+
+
+def test_where_the_advice_cannot_be_shown_in_full_the_page_says_why():
+    assert "<p>Later.</p>" in job_page(JOB, "Later.")
+
+
+def test_a_long_list_shows_first_what_needs_attention_and_says_how_to_see_the_others():
+    poor = {"kind": "JobSet", "metadata": {"namespace": "ml", "name": "zeta"}}
+    html = jobs_page([JOB] * MOST + [poor])
+    assert "ml/zeta" in html
+    assert html.count("<tr>") == 1 + MOST
+    assert "500 of 501 jobs" in html
+    assert "/?namespace=NAME" in html
+
+
+def test_a_kind_that_two_groups_have_leads_to_the_right_one():
+    both = [
+        {"apiVersion": version, "kind": "Job", "metadata": {"namespace": "ml", "name": "a"}}
+        for version in ("batch/v1", "batch.volcano.sh/v1alpha1")
+    ]
+    html = jobs_page(both)
+    assert 'href="/jobs/jobs.batch/ml/a"' in html
+    assert 'href="/jobs/jobs.batch.volcano.sh/ml/a"' in html
+
+
+def test_the_status_of_a_foreign_kind_is_not_taken_for_ours():
+    foreign = {"kind": "JobSet", "metadata": JOB["metadata"], "status": JOB["status"]}
+    assert "Conditions" in job_page(JOB, None)
+    assert "Conditions" not in job_page(foreign, None)
 
 
 def test_a_profile_shows_assumption_and_posterior():
@@ -102,13 +132,16 @@ def test_any_object_can_be_listed(body):
 
 
 def test_the_routes_answer_and_forbid_scripts():
-    async def view(_):
-        return None
+    async def jobs(namespace):
+        return [JOB] if namespace in {None, "ml"} else []
+
+    async def view(*_):
+        return "Later."
 
     async def visit():
         source = Source(
-            jobs=lambda: [JOB],
-            job=lambda kind, namespace, name: JOB if name == "llama" else None,
+            jobs=jobs,
+            job=lambda resource, namespace, name: JOB if name == "llama" else None,
             view=view,
             profiles=lambda: [PROFILE],
         )
@@ -124,7 +157,7 @@ def test_the_routes_answer_and_forbid_scripts():
             async with aiohttp.ClientSession() as session:
                 for path in (
                     "/",
-                    "/jobs/TrainingJob/ml/llama",
+                    "/jobs/trainingjobs.mofa.dev/ml/llama",
                     "/profiles",
                     "/profiles/h100-east",
                     "/profiles/no",
@@ -139,7 +172,8 @@ def test_the_routes_answer_and_forbid_scripts():
 
     found = asyncio.run(visit())
     assert [
-        found[path][0] for path in ("/", "/jobs/TrainingJob/ml/llama", "/profiles", "/profiles/h100-east")
+        found[path][0]
+        for path in ("/", "/jobs/trainingjobs.mofa.dev/ml/llama", "/profiles", "/profiles/h100-east")
     ] == [200] * 4
     assert found["/profiles/no"][0] == 404
     assert found["post"][0] == 405

@@ -1,0 +1,83 @@
+"""What the page shows: objects as the store holds them, so nothing that the operator's own account may not read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from mofa_model.page import AdviceView
+from mofa_operator.api import Api, ApiError
+from mofa_operator.control.config_maps import ConfigMaps
+from mofa_operator.control.decider import Decider, NoAnswer, Outdated
+from mofa_operator.decide.stance import needs_answer
+from mofa_operator.keys import CLUSTER_PROFILE, JOBS, TRAINING_JOB, Key
+from mofa_operator.observe.bodies import is_output, part
+from mofa_operator.observe.store import Store
+from mofa_operator.page.server import Source
+from mofa_operator.snapshot import Body, JobSnapshot
+
+PATIENCE: Final = 5.0
+"""How long a page waits for an answer in full. [s]"""
+_CHUNK: Final = 50
+"""Objects that are unpacked at a time, so that a long list does not keep the loop. [1]"""
+
+
+class Pages:
+    """The page's source: it reads the store, and asks the decider behind everybody else."""
+
+    def __init__(self, *, store: Store, decider: Decider, api: Api) -> None:
+        """Where objects and answers come from."""
+        self._store = store
+        self._decider = decider
+        self._config_maps = ConfigMaps(api)
+
+    @property
+    def source(self) -> Source:
+        """What the routes ask."""
+        return Source(jobs=self._jobs, job=self._job, view=self._view, profiles=self._profiles)
+
+    async def _jobs(self, namespace: str | None) -> list[Body]:
+        found = []
+        for number, key in enumerate(self._store.keys(*JOBS)):
+            if namespace in {None, key.namespace} and (body := self._advised(key)) is not None:
+                found.append(body)
+            if number % _CHUNK == 0:
+                await asyncio.sleep(0)
+        return found
+
+    def _advised(self, key: Key) -> Body | None:
+        """A job that has, or awaits, an outcome of ours; without its spec, which the page does not show."""
+        body = self._store.body(key)
+        if body is None or (key.kind != TRAINING_JOB and not any(map(is_output, _annotations(body)))):
+            return None
+        return {name: value for name, value in body.items() if name != "spec"}
+
+    def _job(self, resource: str, namespace: str, name: str) -> Body | None:
+        for kind in JOBS:
+            if kind.resource == resource:
+                return self._advised(Key(kind, namespace, name))
+        return None
+
+    def _profiles(self) -> Iterator[Body]:
+        bodies = (self._store.body(key) for key in self._store.keys(CLUSTER_PROFILE))
+        return (body for body in bodies if body is not None)
+
+    async def _view(self, resource: str, namespace: str, name: str) -> AdviceView | str | None:
+        """A job's answer in full; a sentence where there will be one later; None where there is none."""
+        key = next(Key(kind, namespace, name) for kind in JOBS if kind.resource == resource)
+        try:
+            texts = await self._config_maps.read(namespace, self._store.config_maps_of(key))
+            snapshot = self._store.snapshot(key, time.time(), texts)
+            if not isinstance(snapshot, JobSnapshot) or not needs_answer(snapshot):
+                return None
+            return await asyncio.wait_for(self._decider.view(snapshot.question), PATIENCE)
+        except (TimeoutError, Outdated):
+            return "The advice in full is still being computed: load this page again in a moment."
+        except (NoAnswer, ApiError) as error:
+            return f"The advice in full cannot be shown: {error}."
+
+
+def _annotations(body: Body) -> list[str]:
+    return list(part(body, "metadata", "annotations"))

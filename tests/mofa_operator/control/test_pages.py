@@ -1,0 +1,111 @@
+"""What the page is handed: what the store holds, and answers in full that never stand in anybody's way."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from operator_objects import job_set, profile, training_job
+
+from mofa_model.page import AdviceView
+from mofa_operator.api import Busy
+from mofa_operator.control import pages
+from mofa_operator.control.decider import NoAnswer, Outdated
+from mofa_operator.control.pages import Pages
+from mofa_operator.decide.answer import answer
+from mofa_operator.decide.view import view
+from mofa_operator.keys import CLUSTER_PROFILE, JOB_SET, TRAINING_JOB, Key
+from mofa_operator.observe.store import Store
+
+OUTCOME = {"advisor.mofa.dev/status": "Recommended"}
+
+
+class Decider:
+    """Answers in full, computed here; `says` is raised or awaited instead."""
+
+    def __init__(self, says=None):
+        self.says = says
+
+    async def view(self, question):
+        if isinstance(self.says, Exception):
+            raise self.says
+        if self.says is not None:
+            await self.says
+        return view(question)
+
+
+class Api:
+    """An API server that has no ConfigMap, or does not answer."""
+
+    def __init__(self, error=None):
+        self.error = error
+
+    async def get(self, *_):
+        if self.error:
+            raise self.error
+
+
+@pytest.fixture
+def store():
+    made = Store()
+    made.put(CLUSTER_PROFILE, profile())
+    made.put(TRAINING_JOB, training_job())
+    return made
+
+
+def source(store, decider=None, api=None):
+    return Pages(store=store, decider=decider or Decider(), api=api or Api()).source
+
+
+def job(store, name="a", **more):
+    return asyncio.run(source(store, **more).view("trainingjobs.mofa.dev", "ns", name))
+
+
+def test_the_view_says_what_the_answer_says(store):
+    shown = job(store)
+    told = answer(store.snapshot(Key(TRAINING_JOB, "ns", "a"), 0.0).question)
+    assert isinstance(shown, AdviceView)
+    assert shown.strategy == told.annotations["advisor.mofa.dev/strategy"]
+    assert (shown.status, shown.explanation) == (told.outcome, told.explanation)
+    assert shown.launch == told.arguments
+
+
+def test_what_cannot_be_understood_has_no_view(store):
+    store.put(TRAINING_JOB, training_job("bad", model={"preset": "no-such-model"}))
+    assert job(store, "bad") is None
+
+
+def test_a_job_that_wants_no_advice_has_no_view(store):
+    store.put(TRAINING_JOB, training_job("off", mode="Disabled"))
+    assert job(store, "off") is None
+
+
+@pytest.mark.parametrize("error", [NoAnswer("the model failed"), Outdated()])
+def test_a_view_that_does_not_come_is_a_sentence(store, error):
+    assert job(store, decider=Decider(error)).startswith("The advice in full")
+
+
+def test_a_page_waits_for_its_view_only_so_long(store, monkeypatch):
+    monkeypatch.setattr(pages, "PATIENCE", 0.01)
+    assert "load this page again" in job(store, decider=Decider(asyncio.sleep(5)))
+
+
+def test_an_api_server_that_does_not_answer_is_a_sentence(store):
+    named = {"configMapRef": {"name": "texts", "key": "config.json"}}
+    store.put(TRAINING_JOB, training_job("text", model=named))
+    assert "busy" in job(store, "text", api=Api(Busy("busy")))
+
+
+def test_existing_jobs_are_listed_once_they_have_an_outcome_of_ours(store):
+    store.put(JOB_SET, job_set("foreign"))
+    store.put(JOB_SET, job_set("ours", annotations=OUTCOME))
+    found = asyncio.run(source(store).jobs(None))
+    assert {body["metadata"]["name"] for body in found} == {"a", "ours"}
+    assert asyncio.run(source(store).jobs("elsewhere")) == []
+    assert source(store).job("jobsets.jobset.x-k8s.io", "ns", "foreign") is None
+    assert source(store).job("secrets", "ns", "a") is None
+
+
+def test_the_page_is_not_handed_specs(store):
+    store.put(JOB_SET, job_set("ours", annotations=OUTCOME))
+    assert not any("spec" in body for body in asyncio.run(source(store).jobs(None)))
