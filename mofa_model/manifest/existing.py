@@ -85,7 +85,7 @@ def _total(pods_of: Callable[[Mapping[str, Any]], Iterator[Pods]], spec: Mapping
     """What the pods of a spec ask for together."""
     gpus = 0
     words: tuple[str, ...] = ()
-    launched: tuple[str, ...] = ()
+    lines: list[tuple[str, ...]] = []
     selector: Mapping[str, str] = {}
     for pods in pods_of(spec):
         each, command = _containers(pods.spec)
@@ -93,9 +93,9 @@ def _total(pods_of: Callable[[Mapping[str, Any]], Iterator[Pods]], spec: Mapping
             gpus += pods.count * each
             words = words or command
             selector = selector or _labels(pods.spec.get("nodeSelector"))
-        elif not launched and pods.count:
-            launched = next((line for line in _lines(pods.spec) if _torchrun(line)), ())
-    return _demand(gpus, words or launched, selector)
+        else:
+            lines += _lines(pods.spec)
+    return _demand(gpus, words or max(lines, key=_launches, default=()), selector)
 
 
 def _demand(gpus: int, words: tuple[str, ...], selector: Mapping[str, str]) -> Demand:
@@ -206,7 +206,7 @@ def _torchrun(words: Sequence[str]) -> tuple[int, int] | None:
     >>> _torchrun(["torchrun", "--nnodes=32", "--nproc_per_node", "8", "train.py"])
     (32, 8)
     """
-    if not any(word.rpartition("/")[2] in _TORCHRUN for word in words):
+    if not _launches(words):
         return None
     told: dict[str, int] = {}
     for word, after in zip(words, (*words[1:], ""), strict=True):
@@ -216,6 +216,11 @@ def _torchrun(words: Sequence[str]) -> tuple[int, int] | None:
             told[name] = _whole(value if equals else after)
     nodes, processes = told.get(_NODES, 1), told.get(_PROCESSES, 0)
     return (nodes, processes) if nodes and processes else None
+
+
+def _launches(words: Sequence[str]) -> bool:
+    """Whether a command starts torchrun."""
+    return any(word.rpartition("/")[2] in _TORCHRUN for word in words)
 
 
 def _whole(value: Any) -> int:

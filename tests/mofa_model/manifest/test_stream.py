@@ -190,7 +190,6 @@ def test_a_disabled_existing_job_loses_our_outputs_and_keeps_its_inputs():
     "change, message",
     [
         (("model: llama3-70b", "model: llama3-71b"), "did you mean llama3-70b"),
-        (("nvidia.com/gpu: 8", "cpu: 8"), "no container asks for nvidia.com/gpu"),
         (("parallelism: 32", "parallelism: many"), "a number of replicas or GPUs cannot be 'many'"),
         (("- --seq-length=8192\n", ""), "training.sequenceLength: is missing"),
         (("        parallelism: 32", "        parallelism: 1"), "it must divide the 8 devices"),
@@ -259,9 +258,10 @@ def test_a_function_may_be_configured_with_a_profile():
     assert answers.questions[0].problems[0].cluster.device.name == "a100-80gb-sxm"
 
 
-def pod(gpus=8, **more):
+def pod(gpus=8, command=""):
+    container = {"name": "t", "resources": {"limits": {"nvidia.com/gpu": gpus}}}
     return {
-        "spec": {"containers": [{"name": "t", "resources": {"limits": {"nvidia.com/gpu": gpus}}}], **more}
+        "spec": {"containers": [container | ({"command": ["bash", "-c", command]} if command else {})]},
     }
 
 
@@ -281,10 +281,35 @@ def pod(gpus=8, **more):
          {"rayClusterSpec": {"headGroupSpec": {"template": pod(0)},
                              "workerGroupSpecs": [{"replicas": 2, "numOfHosts": 2, "template": pod()}]}}, 32),
         ("batch/v1", "Job", {"parallelism": 5, "template": pod()}, 40),
+        ("batch/v1", "Job", {"parallelism": 4, "template": pod(0, "torchrun --nnodes=4 --nproc-per-node 8 t.py")}, 32),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob",
+         {"trainer": {"command": ["torchrun", "--nnodes", "4", "--nproc_per_node=8"], "args": ["t.py"]}}, 32),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob",
+         {"trainer": {"numNodes": 2, "args": ["bash", "-c", "torchrun --nnodes=4 --nproc-per-node=8 t.py"]}}, 16),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob", {"trainer": {"numProcPerNode": 8}}, 0),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob", {"runtimeRef": {"name": "torch-distributed"}}, 0),
+        ("batch/v1", "Job", {"template": pod(0, "torchrun --nnodes=1:4 --nproc-per-node=gpu t.py")}, 0),
     ],
 )  # fmt: skip
 def test_gpus_are_counted_in_every_kind(api_version, kind, spec, gpus):
     assert demand_of({"apiVersion": api_version, "kind": kind, "spec": spec}).gpus == gpus
+
+
+def test_what_only_a_runtime_knows_can_be_said_behind_config_ref():
+    text = (
+        JOBSET.replace("nvidia.com/gpu: 8", "cpu: 8")
+        .replace("--nnodes=32", "--nnodes=1:32")
+        .replace("advisor.mofa.dev/model: llama3-70b", "advisor.mofa.dev/config-ref: run/spec.yaml")
+    )
+    said = "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: run\ndata:\n  spec.yaml: |\n    model: {preset: llama3-70b}\n"
+    _, (outcome,) = run(text + said)
+    assert outcome.status == "InvalidInput"
+    assert "no container asks for nvidia.com/gpu" in outcome.explanation
+    assert "config-ref" in outcome.explanation
+    answers = Answers()
+    _, (outcome,) = run(text + said + "    cluster: {nodes: 16}\n", answers=answers)
+    assert outcome.status == "Recommended", outcome.explanation
+    assert answers.questions[0].nodes == 16
 
 
 def test_a_shell_line_is_read_as_the_words_in_it():
