@@ -11,9 +11,21 @@ May import: presets, spec, strategy and its text, units, errors. Imported by: ma
     table      those files, and the check that every word we print is in them
     megatron, torchtitan, nemo, deepspeed   one trainer each: write and read
     trainers   which trainer a command is for
+    rewrite    a command with another layout: rewritten(words, arguments), rewritten_line(line, arguments)
 """
 
 from mofa_model.launch.answer import Launch, Reading, Run
+from mofa_model.launch.rewrite import rewritten, rewritten_line
 from mofa_model.launch.trainers import TRAINERS, launch, read, read_layout
 
-__all__ = ["TRAINERS", "Launch", "Reading", "Run", "launch", "read", "read_layout"]
+__all__ = [
+    "TRAINERS",
+    "Launch",
+    "Reading",
+    "Run",
+    "launch",
+    "read",
+    "read_layout",
+    "rewritten",
+    "rewritten_line",
+]

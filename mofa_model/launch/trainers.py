@@ -46,9 +46,9 @@ def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) ->
     >>> read(["--tensor-model-parallel-size", "8", "--micro-batch-size", "2"]).layout["mbs"]
     2
     """
-    if any(_is_flag_of(megatron.TRAINER, word) for word in words):
+    if any(is_flag_of(megatron.TRAINER, word) for word in words):
         return megatron.read(words)
-    if any(_is_flag_of(torchtitan.TRAINER, word) for word in words):
+    if any(is_flag_of(torchtitan.TRAINER, word) for word in words):
         return torchtitan.read(words)
     if any(nemo.matches(word) for word in words):
         return nemo.read(words)
@@ -92,7 +92,7 @@ def _is_launch(words: Sequence[str]) -> bool:
     return any(nemo.matches(word) or word.endswith((".toml", ".json")) for word in words)
 
 
-def _is_flag_of(trainer: str, word: str) -> bool:
+def is_flag_of(trainer: str, word: str) -> bool:
     """Whether a word is one of a trainer's flags, written with hyphens or underscores."""
     known = table(trainer)
     if trainer == torchtitan.TRAINER and word.startswith(
