@@ -12,9 +12,9 @@ status that fell upon a successor says so by its hash and generation, and the su
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from mofa_model.annotations import PREFIX
 from mofa_operator.act.events import EventPoster
@@ -35,6 +35,10 @@ REFUSED: Final = "Refused"
 _HASH: Final = PREFIX + "inputs-hash"
 
 
+Wrote: TypeAlias = Callable[[Key, dict[str, Any]], None]
+"""Told of an object as it stands after a write of ours."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Performed:
     """What became of a decision."""
@@ -49,13 +53,18 @@ class Performed:
     """Writes that are refused for good; trying again changes nothing."""
 
 
-async def perform(decision: Decision, api: Api, events: EventPoster, *, dry_run: bool = False) -> Performed:
-    """Do what was decided; `Busy` and `Conflict` come out, and then the whole object is looked at again."""
+async def perform(
+    decision: Decision, api: Api, events: EventPoster, *, dry_run: bool = False, wrote: Wrote | None = None
+) -> Performed:
+    """Do what was decided; `Busy` and `Conflict` come out, and then the whole object is looked at again.
+
+    `wrote` is told of each object as soon as the API server has answered, before the watch brings the echo.
+    """
     if decision.is_silent:
         return Performed(outcome=SILENT)
     if dry_run:
         return Performed(outcome=DRY, writes=_would(decision))
-    account = _Account()
+    account = _Account(wrote)
     for annotate in decision.annotate:
         await _annotate(annotate, api, account)
     if decision.status is not None and decision.key.kind in OURS and decision.key not in account.gone:
@@ -70,7 +79,8 @@ async def perform(decision: Decision, api: Api, events: EventPoster, *, dry_run:
 class _Account:
     """What was written, what is gone, what is refused; what may pass (`Busy`, `Conflict`) is not caught."""
 
-    def __init__(self) -> None:
+    def __init__(self, wrote: Wrote | None) -> None:
+        self._wrote = wrote
         self.writes: list[str] = []
         self.bodies: dict[Key, dict[str, Any]] = {}
         self.failures: list[ApiError] = []
@@ -93,6 +103,8 @@ class _Account:
             self.gone.add(key)
             return None
         self.bodies[key] = body
+        if self._wrote is not None:
+            self._wrote(key, body)
         return body
 
     def performed(self, key: Key) -> Performed:

@@ -95,6 +95,8 @@ class Watches:
         settings.scanning.disabled = bool(
             self._namespaces
         )  # then it needs no right to watch the whole cluster
+        settings.persistence.diffbase_storage = _NoDiffs()
+        settings.persistence.progress_storage = _NoProgress()
         settings.queueing.idle_timeout = _IDLE
         settings.watching.chunk_size = 500
         settings.networking.request_timeout = 30.0
@@ -124,3 +126,35 @@ class Watches:
             proxy=access.proxy,
         )
         return kopf.AiohttpSession(server=access.server, aiohttp_session=session)
+
+
+class _NoDiffs(kopf.DiffBaseStorage):
+    """Nothing is compared with what was handled last: `on.event` does not ask, and it is most of kopf's work."""
+
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        return kopf.BodyEssence({})
+
+    def fetch(self, **_: Any) -> kopf.BodyEssence | None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        """No state on objects."""
+
+
+class _NoProgress(kopf.ProgressStorage):
+    """No handler has progress that would have to be remembered."""
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        """No state on objects."""
+
+    def purge(self, **_: Any) -> None:
+        """As above."""
+
+    def touch(self, **_: Any) -> None:
+        """As above."""
+
+    def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
+        return essence

@@ -41,6 +41,8 @@ def set_up(form: str, *, verbose: bool) -> None:
 
 
 def _matters(record: logging.LogRecord) -> bool:
+    if record.name == "asyncio":  # kopf's watches do not close cleanly when the loop ends
+        return "closing of asynchronous generator" not in record.getMessage()
     if not record.name.startswith("kopf"):
         return True
     if record.exc_info is not None:  # `Watches` says in one line that kopf has ended, and why

@@ -181,9 +181,9 @@ class Reconciler:
         self._exporter.observe_decision(time.perf_counter() - started)
         if decision.figures is not None:
             self._exporter.show(decision.figures)
-        performed = await perform(decision, self._api, self._events, dry_run=self._settings.dry_run)
-        for key, body in performed.bodies.items():
-            self._store.wrote(key, body)
+        performed = await perform(
+            decision, self._api, self._events, dry_run=self._settings.dry_run, wrote=self._store.wrote
+        )
         if performed.writes:
             _log.info("%s: %s (wrote %s)", decision.key, decision.outcome, ", ".join(performed.writes))
             if answer is not None:

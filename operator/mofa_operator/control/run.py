@@ -15,7 +15,6 @@ import os
 import signal
 import socket
 from collections.abc import Coroutine
-from functools import partial
 from typing import Any, Final
 
 from mofa_model.errors import SourceUnreachable
@@ -28,6 +27,7 @@ from mofa_operator.control.histories import Histories
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.kinds import watched
 from mofa_operator.control.lease import Lease
+from mofa_operator.control.pages import Pages
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.reconcile import Reconciler
 from mofa_operator.control.resync import Resync
@@ -38,10 +38,11 @@ from mofa_operator.credentials import Credentials
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.history import Known, history
+from mofa_operator.observe.looks import Looks
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
-from mofa_operator.observe.throughput import running
+from mofa_operator.page.server import routes
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.snapshot import Body, History, NoHistory
 
@@ -88,12 +89,18 @@ class Operator:
         self._store = Store()
         self._queue = WorkQueue(backoff=settings.loop.backoff, longest=settings.loop.backoff_longest)
         self._exporter = Exporter(most_jobs=settings.serve.most_jobs)
-        self._exporter.queue(lambda: (len(self._queue), self._queue.oldest_age))
+        self._measured = (0, 0.0)
+        self._exporter.queue(lambda: self._measured)
         self._intake = Intake(self._store, self._queue, settings.loop)
         self._events = EventPoster(api)
         self.decider = Decider(workers=settings.loop.workers, bytes_of=question_bytes)
         self._rounds = None if prometheus is None else self._histories(prometheus)
-        self._sightings = None if prometheus is None else self._running(prometheus)
+        self._sightings = Sightings(
+            store=self._store,
+            intake=self._intake,
+            ask=None if prometheus is None else Looks(prometheus),
+            interval=settings.prometheus.interval,
+        )
         kinds = watched(settings.kinds)
         self._resync = Resync(
             api=api,
@@ -125,8 +132,13 @@ class Operator:
             decider=self.decider,
             settings=settings,
         )
+        pages = Pages(store=self._store, decider=self.decider, api=api)
         self.server = Server(
-            settings.serve, exporter=self._exporter, live=self._health.live, ready=self._health.ready
+            settings.serve,
+            exporter=self._exporter,
+            live=self._health.live,
+            ready=self._health.ready,
+            routes=routes(pages.source) if settings.serve.page else (),
         )
 
     async def run(self) -> int:
@@ -169,10 +181,10 @@ class Operator:
             parts = [
                 asyncio.create_task(self._watches.run(self._heed_signals), name="watches"),
                 asyncio.create_task(self._resync.run(), name="resync"),
+                asyncio.create_task(self._sightings.run(), name="sightings"),
             ]
-            if self._rounds is not None and self._sightings is not None:
+            if self._rounds is not None:
                 parts.append(asyncio.create_task(self._rounds.run(), name="history"))
-                parts.append(asyncio.create_task(self._sightings.run(), name="sightings"))
             _log.info("at work: %d objects to look at", len(self._queue))
             done, _ = await asyncio.wait(
                 {stopped, *also, *parts, *hands}, return_when=asyncio.FIRST_COMPLETED
@@ -198,14 +210,6 @@ class Operator:
             flavour=self._settings.prometheus.flavour,
         )
         return Rounds(histories.look, self._settings.prometheus.interval)
-
-    def _running(self, prometheus: Prometheus) -> Sightings:
-        return Sightings(
-            store=self._store,
-            intake=self._intake,
-            ask=partial(running, prometheus),
-            interval=self._settings.prometheus.interval,
-        )
 
     async def _fill(self) -> None:
         """The first lists; raises `SourceUnreachable` where the API server stays silent."""
@@ -240,6 +244,9 @@ class Operator:
             await self.decider.start()
         except NoAnswer as error:
             _log.error("%s", error)
+
+    def _measure(self) -> None:
+        self._measured = len(self._queue), self._queue.oldest_age
 
     def _heed_signals(self) -> None:
         loop = asyncio.get_running_loop()

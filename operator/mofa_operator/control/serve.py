@@ -29,11 +29,13 @@ class Server:
         exporter: Exporter,
         live: Asked,
         ready: Asked,
+        measure: Callable[[], None] = lambda: None,
         routes: Iterable[web.AbstractRouteDef] = (),
     ) -> None:
-        """`live` and `ready` answer the probes; `routes` are the page's."""
+        """`live` and `ready` answer the probes, `measure` is called before each scrape; `routes` are the page's."""
         self._settings = settings
         self._exporter = exporter
+        self._measure = measure
         given = list(routes)
         metrics, health = web.Application(), web.Application()
         metrics.add_routes([web.get("/metrics", self._metrics), *given])
@@ -60,6 +62,7 @@ class Server:
             await runner.cleanup()
 
     async def _metrics(self, _: web.Request) -> web.Response:
+        self._measure()  # here, because the text is made in another thread
         body, content_type = await asyncio.to_thread(self._exporter.page)
         return web.Response(body=body, headers={"Content-Type": content_type})
 

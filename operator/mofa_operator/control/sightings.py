@@ -1,6 +1,7 @@
 """What running jobs do: all of them are looked at together, a few queries for an exporter, and put into the store.
 
-Where Prometheus does not answer, what was seen before stands: an outage of the server is not an end of the jobs.
+Where Prometheus does not answer, what was seen before stands: an outage of the server is not an end of the jobs. Without a
+Prometheus there is still what the objects say that TrainingJobs are about.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from mofa_model.errors import MofaError
 from mofa_operator.control.intake import Intake
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.observe.bodies import part, text
+from mofa_operator.observe.lives import Lives, Look
 from mofa_operator.observe.store import Store
 from mofa_operator.observe.throughput import Job, Watched
 from mofa_operator.observe.trainers import TRAINERS
-from mofa_operator.snapshot import Body, Running
+from mofa_operator.snapshot import Body
 
-Asked: TypeAlias = Callable[[Iterable[Watched], float], Awaitable[Mapping[Job, Running]]]
-"""What those of the jobs do that run at a moment."""
+Asked: TypeAlias = Callable[[Iterable[Watched], float], Awaitable[Mapping[Job, Look]]]
+"""What is to be seen of the jobs at a moment."""
 _PRESET: Final = "mofa"
 _AT_ONCE: Final = 200
 """Jobs that are read before others may use the event loop. [1]"""
@@ -32,12 +34,13 @@ _log = logging.getLogger(__name__)
 class Sightings:
     """Looks at running jobs again and again."""
 
-    def __init__(self, *, store: Store, intake: Intake, ask: Asked, interval: float) -> None:
-        """`interval` is the time between two looks. [s]"""
+    def __init__(self, *, store: Store, intake: Intake, ask: Asked | None, interval: float) -> None:
+        """`ask` is what Prometheus is asked with, where there is one; `interval` is the time between two looks. [s]"""
         self._store = store
         self._intake = intake
         self._ask = ask
         self._interval = interval
+        self._lives = Lives(store.lost)
         self._said = ""
 
     async def run(self) -> None:
@@ -49,16 +52,27 @@ class Sightings:
     async def look(self) -> None:
         """Look at every TrainingJob once."""
         jobs = {one.job: one async for one in self._watched()}
+        now = time.time()
         try:
-            found = await self._ask(jobs.values(), time.time()) if jobs else {}
+            found = await self._ask(jobs.values(), now) if jobs and self._ask is not None else {}
         except MofaError as error:
             if str(error) != self._said:
                 _log.warning("running jobs cannot be seen: %s", error)
             self._said = str(error)
             return
         self._said = ""
-        for job in jobs:
-            self._intake.concern(self._store.set_running(Key(TRAINING_JOB, *job), found.get(job)))
+        there = []
+        for number, job in enumerate(jobs):
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            key = Key(TRAINING_JOB, *job)
+            body = self._store.body(key)
+            if body is None:
+                continue
+            there.append(body)
+            running = self._lives.after(body, self._store.target(key), found.get(job, Look()), now)
+            self._intake.concern(self._store.set_running(key, running))
+        self._lives.keep(there)
 
     async def _watched(self) -> AsyncIterator[Watched]:
         profiles = {key.name: self._store.body(key) or {} for key in self._store.keys(CLUSTER_PROFILE)}
@@ -83,6 +97,8 @@ def watched(key: Key, body: Body, profiles: Mapping[str, Body]) -> Watched | Non
         name=key.name,
         preset=preset,
         matchers={**_texts(asked), **_texts(of_pool)},
+        pool=_texts(of_pool),
+        owner=text(part(spec, "targetRef").get("name")),
         tokens_query=text(of_pool.get("tokensQuery")) or None,
         step_query=text(of_pool.get("stepQuery")) or None,
     )
