@@ -208,6 +208,7 @@ def _start_operator(
             f"--address={HOST}",
             f"--metrics-port={metrics}",
             f"--health-port={health}",
+            "--page",
         ],
         ready=answers(f"http://{HOST}:{health}/readyz"),
     )

@@ -83,6 +83,7 @@ def hints(folder: Path) -> str:
         ("kubectl get cprof", "what the pool's history says of the assumptions"),
         (f"kubectl -n {stack.NAMESPACE} get pods -o wide", "sample jobs on fake nodes"),
         ("curl -s $ADVISOR_URL/metrics", "predicted and observed, for Prometheus"),
+        ("open $ADVISOR_URL in a browser", "the same as a page"),
         ("make down", "stop all of it"),
     )
     kubectl = (

@@ -1,0 +1,201 @@
+"""Write docs/reference/*.md from the code and docs/reference/source.toml; --check compares.
+
+crds.md         every field of our kinds, from their CustomResourceDefinitions
+annotations.md  every annotation, from mofa_model/annotations.py
+settings.md     every flag of `mofa operator`, from its settings
+conditions.md   every condition, reason and Event, from operator/mofa_operator/words.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from reference_crds import HEAD, crd_page, shown, table
+
+from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX
+from mofa_operator import words
+from mofa_operator.settings import OperatorSettings
+from mofa_operator.verbs.flags import flags, owner_of
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "reference"
+THEIRS = """\
+On existing jobs (JobSet, TrainJob, PyTorchJob, Volcano Job, RayJob, Job); `paused` counts on a TrainingJob too.
+"""
+OURS = """\
+On every job that is advised. In a cluster the field manager is `mofa-advisor`, by server-side apply with force: our
+keys only. All of them go when the mode becomes `Disabled`.
+"""
+SETTINGS = """\
+A flag counts more than its environment variable, which counts more than the default. `mofa operator --print-settings`
+prints what would be in force, `--kubeconfig FILE` names another cluster. Durations are seconds. The chart has a value for each ([install](../install.md)).
+"""
+CONDITIONS = """\
+A condition's `status` is `True`, `False` or `Unknown`; its `message` is one sentence. `kubectl get tjob` shows `Ready` and
+its reason; the rest is in `kubectl describe`. What cannot be judged, because there is no advice, is `Unknown` and repeats
+the reason of `Ready`.
+"""
+
+
+class Missing(Exception):
+    """The code has a name that docs/reference/source.toml does not explain, or the other way round."""
+
+
+def source() -> dict[str, Any]:
+    """What the code cannot say."""
+    return tomllib.loads((FOLDER / "source.toml").read_text(encoding="utf-8"))
+
+
+def told(given: Mapping[str, Any], names: Iterable[str], what: str) -> dict[str, Any]:
+    """Entries of the source for exactly these names."""
+    wanted = list(names)
+    if missing := [name for name in wanted if name not in given]:
+        raise Missing(f"docs/reference/source.toml: say what {', '.join(missing)} of [{what}] means")
+    if spare := [name for name in given if name not in wanted]:
+        raise Missing(
+            f"docs/reference/source.toml: [{what}] names {', '.join(spare)}, which the code does not have"
+        )
+    return {name: given[name] for name in wanted}
+
+
+def docstrings(owner: type[StrEnum]) -> dict[str, str]:
+    """Meaning of each member of an enumeration of words, by its value."""
+    body = ast.parse(inspect.getsource(owner)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for member, text in zip(body.body, body.body[1:], strict=False):
+        if isinstance(member, ast.Assign) and isinstance(text, ast.Expr):
+            found[ast.literal_eval(member.value)] = ast.literal_eval(text.value)
+    if missing := [member.value for member in owner if member.value not in found]:
+        raise Missing(
+            f"operator/mofa_operator/words.py: {owner.__name__} has no docstring under {', '.join(missing)}"
+        )
+    return found
+
+
+def annotation_page() -> str:
+    """docs/reference/annotations.md."""
+    names = [key.removeprefix(PREFIX) for key in (*INPUTS, *OUTPUTS)]
+    given = told(source()["annotations"], names, "annotations")
+
+    def rows(keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+        for name in (key.removeprefix(PREFIX) for key in keys):
+            yield f"`{name}`", f"`{given[name]['example']}`", given[name]["says"]
+
+    headings = ("key", "example", "meaning")
+    return "\n".join([
+        HEAD, "# Annotations\n",
+        f"Every key begins with `{PREFIX}`. `mofa annotate` and the operator write the same ones, from the same function.\n",
+        "## Written by people\n", THEIRS,
+        table(headings, rows(INPUTS)), "", "## Written by us\n",
+        OURS,
+        table(headings, rows(OUTPUTS)), "",
+    ])  # fmt: skip
+
+
+def settings_page() -> str:
+    """docs/reference/settings.md."""
+    text = [
+        HEAD, "# Settings of the operator\n",
+        SETTINGS,
+    ]  # fmt: skip
+    groups: dict[str, list[Any]] = {}
+    for flag in flags():
+        groups.setdefault(flag.group, []).append(flag)
+    titles = {"": "The operator"}
+    for group, own in groups.items():
+        about = inspect.getdoc(OperatorSettings if not group else _owner(group))
+        rows = []
+        for flag in own:
+            name = f"`--{flag.name}`" if flag.kind is not bool else f"`--{flag.name}`, `--no-{flag.name}`"
+            rows.append((name, f"`{flag.variable}`", shown(flag.default), flag.help))
+        text += [f"## {titles.get(group, group.capitalize())}\n", f"{about}\n"]
+        text += [table(("flag", "variable", "default", "meaning"), rows), ""]
+    return "\n".join(text)
+
+
+def _owner(group: str) -> type:
+    from mofa_operator import settings
+
+    found: type = getattr(settings, owner_of(group))
+    return found
+
+
+def condition_page() -> str:
+    """docs/reference/conditions.md."""
+    given, reasons = source(), docstrings(words.Reason)
+    advice = told(given["reasons"], reasons, "reasons")
+    aspects = docstrings(words.Aspect)
+    may = told(given["conditions"], [*aspects, "verdict", "log"], "conditions")
+    if lost := set(reasons) - {one for own in may.values() for one in own}:
+        raise Missing(f"docs/reference/source.toml: no condition has {', '.join(sorted(lost))}")
+    text = [
+        HEAD, "# Conditions, reasons and Events\n",
+        CONDITIONS,
+    ]  # fmt: skip
+    for name, about in aspects.items():
+        text += [f"## {name}\n", f"{about}\n", _reasons(may[name], reasons, advice)]
+    text += ["## Verdicts of a ClusterProfile\n", "In `status.failures[].verdict` and the column VERDICT.\n"]
+    text += [_reasons(may["verdict"], reasons, advice)]
+    text += ["## In the log only\n", _reasons(may["log"], reasons, advice)]
+    events = docstrings(words.Happened)
+    on = told(given["events"], events, "events")
+    text += [
+        "## Events\n",
+        "One for an object, a reason and a hash of inputs; a repeat is no second Event.\n",
+    ]
+    text += [
+        table(
+            ("reason", "on", "meaning"), ((f"`{name}`", on[name], about) for name, about in events.items())
+        ),
+        "",
+    ]
+    return "\n".join(text)
+
+
+def _reasons(names: Iterable[str], reasons: Mapping[str, str], advice: Mapping[str, str]) -> str:
+    rows = ((f"`{name}`", reasons[name], advice[name]) for name in names)
+    return table(("reason", "meaning", "what to do"), rows) + "\n"
+
+
+def pages() -> dict[str, str]:
+    """Every page by its name."""
+    made = {"crds.md": crd_page(), "annotations.md": annotation_page(), "settings.md": settings_page(), "conditions.md": condition_page()}  # fmt: skip
+    return {name: text.rstrip("\n") + "\n" for name, text in made.items()}
+
+
+def main() -> int:
+    """Write the pages, or say which differ."""
+    parser = argparse.ArgumentParser(description="Write docs/reference/*.md from the code.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where a page differs")
+    check = parser.parse_args().check
+    try:
+        made = pages()
+    except Missing as missing:
+        print(f"reference: {missing}", file=sys.stderr)
+        return 1
+    wrong = []
+    for name, text in made.items():
+        path = FOLDER / name
+        if check and (not path.exists() or path.read_text(encoding="utf-8") != text):
+            wrong.append(name)
+        elif not check:
+            path.write_text(text, encoding="utf-8")
+    if wrong:
+        print(
+            f"reference: docs/reference/{', '.join(wrong)} differs from the code; run `python tools/reference.py`",
+            file=sys.stderr,
+        )
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
