@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo studies test test-unit check format rules dashboards verify bench validate soak up down test-kind clean
+.PHONY: help setup lock demo studies test test-unit check format rules dashboards reference verify bench validate soak up down test-kind clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,7 +61,11 @@ rules: $(STAMP) ## deploy/rules/*.yaml from their source
 dashboards: $(STAMP) ## deploy/grafana/*.json from their code
 	$(BIN)/python tools/dashboards.py
 
+reference: $(STAMP) ## docs/reference/*.md from the code
+	$(BIN)/python tools/reference.py
+
 verify: $(STAMP) ## generated files equal their source
+	$(BIN)/python tools/reference.py --check
 	$(BIN)/python -m mofa_model.manifest.crds --check
 	$(BIN)/python tools/metrics.py --check
 	$(BIN)/python tools/rules.py --check
