@@ -50,6 +50,8 @@ class Running:
     """Lost time by cause. [s]"""
     since: float | None = None
     """Since when this is counted, in seconds of the epoch. [s]"""
+    life: str = ""
+    """What is remembered of its interruptions, as text that the operator reads again after its own restart."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -46,6 +46,8 @@ class Pod:
     """Time for which it was there and had not ended. [s]"""
     made_room: bool = False
     """Whether it was evicted or preempted."""
+    preempted: bool = False
+    """Whether it was preempted."""
 
     def later(self, other: Pod) -> Pod:
         """The same pod, after a later look."""
@@ -57,6 +59,7 @@ class Pod:
             node=other.node or self.node,
             seconds=self.seconds + other.seconds,
             made_room=self.made_room or other.made_room,
+            preempted=self.preempted or other.preempted,
         )
 
 
@@ -163,6 +166,13 @@ async def _closer(
     )
 
 
+async def pods_of(prometheus: Prometheus, pool: Pool, at: float, span: float) -> dict[str, Pod]:
+    """Pods of training jobs that lived at some time, by uid; how long they lived is left out."""
+    ask = _Asking(prometheus, at)
+    pods = await ask(pool.pods(span))
+    return await _pods(ask, pool, span, pods, 0.0) if pods.samples else {}
+
+
 async def _pods(ask: _Asking, pool: Pool, span: float, pods: Answer, sampled: float) -> dict[str, Pod]:
     """Pods of training jobs, by uid."""
     few = len(pods.samples) <= _FEW  # together the pods are looked up once, apart the answers are smaller
@@ -186,6 +196,7 @@ async def _pods(ask: _Asking, pool: Pool, span: float, pods: Answer, sampled: fl
             restarts=None if "last" not in value else round(value["last"]),
             seconds=max(0.0, sample.value - value.get("finished", 0.0)) * sampled,
             made_room="evicted" in value or "preempted" in value,
+            preempted="preempted" in value,
         )
     return found
 

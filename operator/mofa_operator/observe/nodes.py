@@ -28,6 +28,8 @@ class NodeFacts:
     """Whether it takes no new pods."""
     gpus: int
     """GPUs that it offers. [1]"""
+    lost: str = ""
+    """Since when it is not ready, as its condition writes it; empty where it is ready."""
 
     @property
     def product(self) -> str:
@@ -50,11 +52,13 @@ def facts_of(body: Mapping[str, Any]) -> NodeFacts:
     """What is kept of a Node."""
     conditions = part(body, "status").get("conditions")
     found = conditions if isinstance(conditions, list) else []
+    ready = next((part(one) for one in found if part(one).get("type") == _READY), {})
     return NodeFacts(
         labels={
             intern(str(key)): intern(str(value)) for key, value in part(body, "metadata", "labels").items()
         },
-        ready=any(part(one).get("type") == _READY and part(one).get("status") == "True" for one in found),
+        ready=ready.get("status") == "True",
+        lost="" if ready.get("status") == "True" else text(ready.get("lastTransitionTime")),
         cordoned=part(body, "spec").get("unschedulable") is True,
         gpus=_gpus(part(body, "status", "allocatable")),
     )

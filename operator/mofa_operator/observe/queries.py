@@ -167,6 +167,12 @@ class Pool:
         pods = self._over_job_pods("last_over_time", span)
         return f"({' or '.join(named)}) and on ({_UID}) ({pods})"
 
+    def container_ends(self, span: float) -> str:
+        """When a container of each pod of a training job last ended, to be started again. [s]"""
+        ended = self.series("kube_pod_container_status_last_terminated_timestamp")
+        pods = self._over_job_pods("last_over_time", span)
+        return f"max by ({_UID}) (last_over_time({ended}[{duration(span)}])) and on ({_UID}) ({pods})"
+
     def restart_moments(self, span: float, uids: Iterable[str]) -> str:
         """Points of the grid just after a container of these pods restarted, by pod.
 

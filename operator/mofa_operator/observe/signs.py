@@ -90,7 +90,7 @@ def trained(body: Body) -> tuple[float | None, Observation]:
     def first(names: tuple[str, ...]) -> float | None:
         return next((finite[name] for name in names if name in finite), None)
 
-    step, at = first(_STEP), _moment(told.get("lastUpdatedTime"))
+    step, at = first(_STEP), moment_of(told.get("lastUpdatedTime"))
     return first(_TOKENS), Observation(
         step=None if step is None or at is None else int(step), step_at=at, step_seconds=first(_STEP_SECONDS)
     )
@@ -146,7 +146,7 @@ def _pytorch_job(spec: Body, status: Body, _: float) -> Observation:
 
 def _volcano_job(spec: Body, status: Body, now: float) -> Observation:
     state = _map(status.get("state"))
-    phase, at = str(state.get("phase", "")), _moment(state.get("lastTransitionTime")) or now
+    phase, at = str(state.get("phase", "")), moment_of(state.get("lastTransitionTime")) or now
     wanted = sum(_count(one.get("replicas", 1)) for one in _maps(spec.get("tasks")))
     running = _count(status.get("running")) + _count(status.get("succeeded"))
     signs = (Sign(at=at, level="job"),) if phase in ("Restarting", "Failed") else ()
@@ -162,7 +162,7 @@ def _volcano_job(spec: Body, status: Body, now: float) -> Observation:
 
 def _ray_job(_: Body, status: Body, now: float) -> Observation:
     phase, cluster = str(status.get("jobDeploymentStatus", "")), _map(status.get("rayClusterStatus"))
-    ended = _moment(status.get("endTime")) if phase in ("Complete", "Failed") else None
+    ended = moment_of(status.get("endTime")) if phase in ("Complete", "Failed") else None
     whole = _count(cluster.get("readyWorkerReplicas")) >= _count(cluster.get("desiredWorkerReplicas"))
     return Observation(
         counters={"RayJob.failed": Counter(value=_count(status.get("failed")), level="job")},
@@ -211,7 +211,7 @@ def _conditioned(
 def _disruptions(status: Body) -> list[Sign]:
     for condition in _maps(status.get("conditions")):
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
-            at = _moment(condition.get("lastTransitionTime"))
+            at = moment_of(condition.get("lastTransitionTime"))
             cause = _DISRUPTED.get(str(condition.get("reason")), "failure")
             return [] if at is None else [Sign(at=at, level="pod", cause=cause)]
     return []
@@ -221,7 +221,7 @@ def _failures(status: Body) -> list[Sign]:
     if status.get("phase") != "Failed":
         return []
     ends = [
-        _moment(_map(_map(one.get("state")).get("terminated")).get("finishedAt"))
+        moment_of(_map(_map(one.get("state")).get("terminated")).get("finishedAt"))
         for one in _maps(status.get("containerStatuses"))
     ]
     known = [at for at in ends if at is not None]
@@ -237,7 +237,7 @@ def _restarts(spec: Body, status: Body) -> list[Sign]:
     }
     training = {name for name, limit in limits.items() if any(gpu in limit for gpu in GPU)} or set(limits)
     ends = [
-        _moment(_map(_map(one.get("lastState")).get("terminated")).get("finishedAt"))
+        moment_of(_map(_map(one.get("lastState")).get("terminated")).get("finishedAt"))
         for one in _maps(status.get("containerStatuses"))
         if one.get("name") in training and _count(one.get("restartCount"))
     ]
@@ -248,11 +248,12 @@ def _turned(body: Body, kind: str, *states: str) -> float | None:
     """Since when a condition has one of the states; None = it has not. [s]"""
     for condition in _maps(_map(body.get("status")).get("conditions")):
         if condition.get("type") == kind and condition.get("status") in states:
-            return _moment(condition.get("lastTransitionTime"))
+            return moment_of(condition.get("lastTransitionTime"))
     return None
 
 
-def _moment(text: Any) -> float | None:
+def moment_of(text: Any) -> float | None:
+    """A moment as objects write it, in seconds of the epoch; None where it is none. [s]"""
     if not isinstance(text, str):
         return None
     try:

@@ -139,6 +139,16 @@ class Store:
         """The nodes of a profile."""
         return count(self._selectors.get(profile, {}), self._nodes.items())
 
+    def lost(self, node: str) -> str:
+        """Since when a node is not ready, as its condition writes it; empty where it is ready, or not known."""
+        facts = self._nodes.get(node)
+        return "" if facts is None else facts.lost
+
+    def target(self, key: Key) -> dict[str, Any] | None:
+        """The object that a job's targetRef names, as it was last seen; None where there is none."""
+        named = self._relations.uses(key).target
+        return None if named is None else self.body(named)
+
     def config_maps_of(self, key: Key) -> tuple[str, ...]:
         """Names of the ConfigMaps, in its namespace, that a job's question needs."""
         return tuple(sorted({name for name, _ in self._relations.uses(key).config_maps}))

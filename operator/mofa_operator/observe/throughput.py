@@ -18,12 +18,12 @@ from typing import Final, TypeAlias
 
 from mofa_model.errors import UnknownName
 from mofa_model.units import DAY
-from mofa_operator.observe.answers import Answer
+from mofa_operator.observe.answers import Answer, Sample
 from mofa_operator.observe.facts import together
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.promql import filled, matcher
 from mofa_operator.observe.queries import Pool
-from mofa_operator.observe.trainers import SMOOTHED, TRAINERS, Trainer
+from mofa_operator.observe.trainers import SMOOTHED, TRAINERS
 from mofa_operator.snapshot import Running
 
 Job: TypeAlias = tuple[str, str]
@@ -46,6 +46,10 @@ class Watched:
     """Which exporter."""
     matchers: Mapping[str, str] = field(default_factory=dict)
     """Labels that pick its series: of its own, and of its profile."""
+    pool: Mapping[str, str] = field(default_factory=dict)
+    """Those of its profile alone, which pick what is not the trainer's."""
+    owner: str = ""
+    """Name of the object whose pods are its own; empty = its own name."""
     tokens_query: str | None = None
     """The profile's own query for tokens per second; `$namespace` and `$job` stand for the job."""
     step_query: str | None = None
@@ -56,45 +60,75 @@ class Watched:
         """Its identity."""
         return self.namespace, self.name
 
+    @property
+    def gang(self) -> Job:
+        """Whose its pods are."""
+        return self.namespace, self.owner or self.name
+
+    @property
+    def has_own_queries(self) -> bool:
+        """Whether its profile says itself how it is looked at."""
+        return bool(self.tokens_query or self.step_query)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exporter:
+    """An exporter as some jobs have it."""
+
+    preset: str
+    """Its name."""
+    pool: Pool
+    """What picks its series."""
+    jobs: tuple[Watched, ...]
+    """Whose they are."""
+
+    @property
+    def wanted(self) -> set[Job]:
+        """Identities of the jobs."""
+        return {job.job for job in self.jobs}
+
+    def job_of(self, sample: Sample) -> Job:
+        """Whose a series is."""
+        names = TRAINERS[self.preset].names
+        return (sample.label(names[0]), sample.label(names[1])) if names else self.jobs[0].job
+
 
 async def running(
     prometheus: Prometheus, jobs: Iterable[Watched], now: float, window: float = WINDOW
 ) -> dict[Job, Running]:
     """What those of the jobs do that run."""
-    groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[Watched]] = {}
-    own: list[Watched] = []
-    for job in jobs:
-        if job.tokens_query or job.step_query:
-            own.append(job)
-        else:
-            groups.setdefault((job.preset, tuple(sorted(job.matchers.items()))), []).append(job)
+    every = list(jobs)
     answers = await together(
-        *(
-            _of_exporter(prometheus, preset, dict(labels), many, now, window)
-            for (preset, labels), many in groups.items()
-        ),
-        *(_of_queries(prometheus, job, now) for job in own),
+        *(_of_exporter(prometheus, one, now, window) for one in exporters(every)),
+        *(_of_queries(prometheus, job, now) for job in every if job.has_own_queries),
     )
     return {job: one for answer in answers for job, one in answer.items()}
 
 
+def exporters(jobs: Iterable[Watched]) -> list[Exporter]:
+    """Jobs by exporter and matchers; where its series do not name jobs, the matchers must name one. Jobs with own queries left out."""
+    groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[Watched]] = {}
+    for job in jobs:
+        if job.preset not in TRAINERS:
+            raise UnknownName("throughput.preset", job.preset, TRAINERS)
+        if not job.has_own_queries:
+            groups.setdefault((job.preset, tuple(sorted(job.matchers.items()))), []).append(job)
+    return [
+        Exporter(
+            preset=preset,
+            pool=Pool(matchers=tuple(matcher(name, value) for name, value in labels), members=(), labels=()),
+            jobs=tuple(many),
+        )
+        for (preset, labels), many in groups.items()
+        if TRAINERS[preset].names or (len(many) == 1 and labels)
+    ]
+
+
 async def _of_exporter(
-    prometheus: Prometheus,
-    preset: str,
-    labels: Mapping[str, str],
-    jobs: list[Watched],
-    now: float,
-    window: float,
+    prometheus: Prometheus, exporter: Exporter, now: float, window: float
 ) -> dict[Job, Running]:
-    """Jobs that share an exporter and its matchers; where its series do not name jobs, the matchers must name one."""
-    if preset not in TRAINERS:
-        raise UnknownName("throughput.preset", preset, TRAINERS)
-    trainer = TRAINERS[preset]
-    if not trainer.names and (len(jobs) > 1 or not labels):
-        return {}
-    pool = Pool(
-        matchers=tuple(matcher(name, value) for name, value in sorted(labels.items())), members=(), labels=()
-    )
+    """Jobs of one exporter."""
+    trainer, pool = TRAINERS[exporter.preset], exporter.pool
     asked = {
         "steps": trainer.advancing(pool),
         "speed": trainer.speed(pool),
@@ -106,22 +140,21 @@ async def _of_exporter(
             "since": trainer.since(pool, window),
             "usual": trainer.pace(pool, window),
         }
+    if trainer.checkpoint is not None:
+        asked["spacing"] = trainer.spacing(pool, DAY)
     answers = await asyncio.gather(*(prometheus.query(query, now) for query in asked.values()))
-    known = {name: _by_job(answer, trainer, jobs) for name, answer in zip(asked, answers, strict=True)}
-    wanted = {job.job for job in jobs}
+    known = {name: _by_job(answer, exporter) for name, answer in zip(asked, answers, strict=True)}
     return {
-        job: _running(preset, job, known, now, counts_steps=trainer.step is not None)
-        for job in known["steps"]
-        if job in wanted
+        job: _running(exporter.preset, job, known, now, counts_steps=trainer.step is not None)
+        for job in known["steps"].keys() & exporter.wanted
     }
 
 
-def _by_job(answer: Answer, trainer: Trainer, jobs: list[Watched]) -> dict[Job, float]:
-    if not trainer.names:
+def _by_job(answer: Answer, exporter: Exporter) -> dict[Job, float]:
+    if not TRAINERS[exporter.preset].names:
         largest = max((sample.value for sample in answer.samples), default=None)
-        return {} if largest is None else {jobs[0].job: largest}
-    namespace, name = trainer.names
-    return {(sample.label(namespace), sample.label(name)): sample.value for sample in answer.samples}
+        return {} if largest is None else {exporter.jobs[0].job: largest}
+    return {exporter.job_of(sample): sample.value for sample in answer.samples}
 
 
 def _running(
@@ -133,10 +166,12 @@ def _running(
         return known.get(name, {}).get(job)
 
     gained, since, usual = of("gained"), of("since"), of("usual")
+    pace, spacing = _above_zero(of("pace")), of("spacing")
     return Running(
         source=preset,
         tokens_per_second=of("speed"),
-        step_seconds=_above_zero(of("pace")),
+        step_seconds=pace,
+        checkpoint_interval=None if pace is None or spacing is None else spacing * pace,
         step=round(known["steps"][job]) if counts_steps else None,
         ettr=None if gained is None or since is None or not usual else ettr(gained, usual, now - since),
         since=since,

@@ -33,6 +33,8 @@ class Trainer:
     """Series of tokens per second of the whole job."""
     step_time: str | None = None
     """Series of the time of a step, where there is one."""
+    checkpoint: str | None = None
+    """Series of the step of the last checkpoint, where there is one."""
     step_scale: float = 1.0
     """What makes that seconds. [s]"""
     names: tuple[str, ...] = ("training_namespace", "training_job")
@@ -58,6 +60,22 @@ class Trainer:
         series = pool.series(self.step_time)
         median = f"max by ({self._by}) (quantile_over_time(0.5, {series}[{duration(span)}]))"
         return median if self.step_scale == 1 else f"{median} * {self.step_scale:.15g}"
+
+    def path(self, pool: Pool, span: float, look: float) -> str:
+        """Last step of each job, looked at again and again."""
+        return f"(max by ({self._by}) ({self._steps(pool)}))[{duration(span)}:{duration(look)}]"
+
+    def sampled(self, pool: Pool, span: float, look: float) -> str:
+        """When each of these was sampled. [s]"""
+        return f"(max by ({self._by}) (timestamp({self._steps(pool)})))[{duration(span)}:{duration(look)}]"
+
+    def spacing(self, pool: Pool, span: float) -> str:
+        """Mean steps between two checkpoints, by job. [1]"""
+        if self.checkpoint is None:
+            raise ValueError("this trainer publishes no checkpoints")
+        series = f"{pool.series(self.checkpoint)}[{duration(span)}]"
+        gained = f"max_over_time({series}) - min_over_time({series})"
+        return f"max by ({self._by}) (({gained}) / (changes({series}) > 0)) > 0"
 
     def gained(self, pool: Pool, span: float) -> str:
         """Steps gained, by job; redone ones count once. [1]"""
@@ -104,7 +122,10 @@ class Trainer:
 
 
 MOFA: Final = Trainer(
-    step="mofa_train_step", tokens="mofa_train_tokens_per_second", step_time="mofa_train_step_seconds"
+    step="mofa_train_step",
+    tokens="mofa_train_tokens_per_second",
+    step_time="mofa_train_step_seconds",
+    checkpoint="mofa_train_checkpoint_step",
 )
 """Our own exporter."""
 TRAINERS: Final[Mapping[str, Trainer]] = {

@@ -10,6 +10,7 @@ from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.sightings import Sightings, watched
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
+from mofa_operator.observe.lives import Look
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import Running
@@ -38,8 +39,8 @@ def test_what_was_seen_stands_while_prometheus_is_away_and_goes_when_the_job_sta
         intake = Intake(store, queue, LoopSettings())
         store.put(CLUSTER_PROFILE, profile())
         store.put(TRAINING_JOB, training_job())
-        seen = Running(source="mofa", tokens_per_second=1000.0)
-        answers = iter([{JOB_ID: seen}, {JOB_ID: seen}, None, None, {}])
+        look = Look(running=Running(source="mofa", tokens_per_second=1000.0))
+        answers = iter([{JOB_ID: look}, None, None, {}])
 
         async def ask(jobs, now):
             assert [one.job for one in jobs] == [JOB_ID]
@@ -50,17 +51,27 @@ def test_what_was_seen_stands_while_prometheus_is_away_and_goes_when_the_job_sta
 
         sightings = Sightings(store=store, intake=intake, ask=ask, interval=60.0)
         running, queued = [], []
-        for _ in range(5):
+        for _ in range(4):
             await sightings.look()
             running.append(store.snapshot(JOB, 0.0).running)
             queued.append(len(queue))
             if len(queue):
                 queue.done(await queue.take())
-        assert running == [seen, seen, seen, seen, None]
-        assert queued == [1, 0, 0, 0, 1]  # only news are looked at
+        assert [one and one.tokens_per_second for one in running] == [1000.0, 1000.0, 1000.0, None]
+        assert queued == [1, 0, 0, 1]  # only news are looked at
         assert sum("connection refused" in record.message for record in caplog.records) == 1
 
     run(main())
 
 
 JOB_ID = ("ns", "a")
+
+
+def test_the_object_that_a_training_job_is_about_owns_the_pods():
+    about = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "llama"}
+    found = watched(
+        JOB, training_job(targetRef=about), {"east": profile(prometheus={"matchers": {"cluster": "e"}})}
+    )
+    assert found.gang == ("ns", "llama")
+    assert found.pool == {"cluster": "e"}
+    assert watched(JOB, training_job(), {}).gang == ("ns", "a")

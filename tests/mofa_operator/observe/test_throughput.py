@@ -47,7 +47,7 @@ def test_jobs_of_our_exporter_share_their_queries():
     )  # fmt: skip
     one = look(server, job())
     many = look(server, *(job(f"j{n}") for n in range(500)), job(), job("other"))
-    assert len(server.asked) == 12, "six for one job, six for 502"
+    assert len(server.asked) == 14, "seven for one job, seven for 502"
     assert one == {LLAMA: many[LLAMA]}
     assert set(many) == {LLAMA, OTHER}
     assert (one[LLAMA].tokens_per_second, one[LLAMA].step_seconds, one[LLAMA].step) == (8e5, 20, 5000)

@@ -1,0 +1,126 @@
+"""What the pods of running jobs say of their interruptions, through kube-state-metrics: the operator may not read pods.
+
+    process   a container ended and was started again; when, kube-state-metrics knows to the second
+    pod       a slot got a new pod within an attempt; made when the new pod was created
+    job       the restart attempt grew, and the pods of the new attempt were created
+
+A pod that was preempted or evicted gives its cause to what replaces it. A job's pods are those whose job label bears the
+name of the object that the TrainingJob is about: its targetRef, else the TrainingJob itself.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+from mofa_operator.observe.facts import Pod, pods_of
+from mofa_operator.observe.life import Counter, Observation, Sign
+from mofa_operator.observe.prometheus import Prometheus
+from mofa_operator.observe.promql import any_of, matcher
+from mofa_operator.observe.queries import Pool
+from mofa_operator.observe.throughput import Job
+
+SPAN: Final = 3600.0
+"""How far back pods are looked at: one that is gone stays known for so long. [s]"""
+_NAMESPACES: Final = 50
+"""Namespaces up to which a query names them. [1]"""
+
+Ends: TypeAlias = Mapping[str, float]
+"""When a container of a pod last ended, by uid. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gang:
+    """What is known of the pods of one job."""
+
+    observation: Observation
+    """What they say."""
+    nodes: frozenset[str]
+    """Nodes that they are or were on."""
+
+
+async def gangs(
+    prometheus: Prometheus, matchers: Mapping[str, str], jobs: Iterable[Job], now: float, span: float = SPAN
+) -> dict[Job, Gang]:
+    """The pods of these jobs; a job without any has no entry."""
+    wanted = set(jobs)
+    spaces = sorted({namespace for namespace, _ in wanted})
+    labels = [matcher(name, value) for name, value in sorted(matchers.items())]
+    if len(spaces) <= _NAMESPACES and "namespace" not in matchers:
+        labels.append(matcher("namespace", any_of(spaces), "=~"))
+    pool = Pool(matchers=tuple(labels), members=(), labels=())
+    by_job: defaultdict[Job, dict[str, Pod]] = defaultdict(dict)
+    for uid, pod in (await pods_of(prometheus, pool, now, span)).items():
+        if pod.job in wanted:
+            by_job[pod.job][uid] = pod
+    if not by_job:
+        return {}
+    ended = await prometheus.query(pool.container_ends(span), now)
+    ends = {sample.label("uid"): sample.value for sample in ended.samples}
+    return {job: gang(many, ends) for job, many in by_job.items()}
+
+
+def gang(pods: Mapping[str, Pod], ends: Ends) -> Gang:
+    """What the pods of one job say."""
+    attempts: defaultdict[str, list[Pod]] = defaultdict(list)
+    for pod in pods.values():
+        attempts[pod.attempt].append(pod)
+    signs = [Sign(at=ends[uid], level="process", cause="failure") for uid in pods if uid in ends]
+    for living in attempts.values():
+        signs += _replaced(living)
+    signs += _again(attempts)
+    return Gang(
+        observation=Observation(
+            signs=tuple(sorted(set(signs), key=lambda sign: (sign.at, sign.level, sign.cause))),
+            counters=_counters(pods, attempts, ends),
+        ),
+        nodes=frozenset(pod.node for pod in pods.values() if pod.node),
+    )
+
+
+def _replaced(pods: Sequence[Pod]) -> list[Sign]:
+    """Slots of one attempt that got a new pod."""
+    slots: defaultdict[str, list[Pod]] = defaultdict(list)
+    for pod in pods:
+        if pod.created is not None:
+            slots[pod.slot].append(pod)
+    return [
+        Sign(at=after.created, level="pod", cause=_cause(before))
+        for living in slots.values()
+        for before, after in pairwise(sorted(living, key=lambda pod: pod.created or 0.0))
+        if after.created is not None
+    ]
+
+
+def _again(attempts: Mapping[str, Sequence[Pod]]) -> list[Sign]:
+    """Attempts after others: the whole job was made anew."""
+    numbers = sorted((int(attempt), attempt) for attempt in attempts if attempt.isdecimal())
+    signs = []
+    for (_, before), (_, after) in pairwise(numbers):
+        born = [pod.created for pod in attempts[after] if pod.created is not None]
+        gone = next((pod for pod in attempts[before] if pod.made_room), None)
+        if born:
+            signs.append(Sign(at=min(born), level="job", cause="" if gone is None else _cause(gone)))
+    return signs
+
+
+def _cause(before: Pod) -> str:
+    """Why a pod went; empty where that is not said."""
+    return "preemption" if before.preempted else "eviction" if before.made_room else ""
+
+
+def _counters(
+    pods: Mapping[str, Pod], attempts: Mapping[str, Sequence[Pod]], ends: Ends
+) -> dict[str, Counter]:
+    """The restart attempt, and restarts of containers where nobody says when they were."""
+    found: dict[str, Counter] = {}
+    numbers = [int(attempt) for attempt in attempts if attempt.isdecimal()]
+    if numbers:
+        found["JobSet.restarts"] = Counter(value=max(numbers), level="job")
+    untimed = [pod.restarts or 0 for uid, pod in pods.items() if uid not in ends]
+    if any(untimed):
+        found["Pod.restarts"] = Counter(value=sum(untimed), level="process", exact=False)
+    return found

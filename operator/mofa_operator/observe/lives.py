@@ -1,0 +1,167 @@
+"""The lives of the jobs that run: each is carried on from look to look, and read again from its job's status after a restart.
+
+Prometheus   steps one by one, throughput, pods          observe.steps, throughput, gangs
+watches      the object behind targetRef, nodes          observe.signs, the store
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from mofa_operator.observe.gangs import Gang
+from mofa_operator.observe.life import Life, Observation, running
+from mofa_operator.observe.lifecycle import seen
+from mofa_operator.observe.remembered import from_text, to_text
+from mofa_operator.observe.signs import moment_of, of_job, trained
+from mofa_operator.observe.steps import Path
+from mofa_operator.observe.trainers import RECENT
+from mofa_operator.snapshot import Body, Running
+
+TRAIN_JOB_STATUS: Final = "TrainJobStatus"
+"""Source of what a TrainJob's trainer reports to its status."""
+_JOINED: Final = 600.0
+"""By how much a job must be older than the first look at it for what its series say of the time before to be taken. [s]"""
+_STEPS: Final = 10
+"""Steps' time that must have passed before an effective training time ratio says anything. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """What one look at a job brought; what it did not is None or empty."""
+
+    running: Running | None = None
+    """What its series say, where it runs."""
+    path: Path = ()
+    """Its steps since the last look, or from before it."""
+    gang: Gang | None = None
+    """What its pods say."""
+
+
+class Lives:
+    """What is remembered of every job that is looked at."""
+
+    def __init__(self, lost: Callable[[str], str]) -> None:
+        """`lost` says since when a node is not ready; empty where it is."""
+        self._lost = lost
+        self._known: dict[tuple[str, str, str], Life] = {}
+
+    def after(self, body: Body, target: Body | None, look: Look, now: float) -> Running | None:
+        """What a job does, after one more look at it; None where it does not run."""
+        key = _identity(body)
+        reported = None if target is None else _reported(target, now)
+        life = self._known.get(key) or from_text(_written(body)) or _joined(look, now)
+        told = [
+            *([] if target is None else [of_job(target, now)]),
+            *([look.gang.observation] if look.gang else []),
+        ]
+        if look.running is None and reported is not None:
+            told.append(reported[1])
+        each = None if look.running is None else look.running.step_seconds
+        lost = (
+            []
+            if look.gang is None
+            else [at for node in look.gang.nodes if (at := moment_of(self._lost(node)))]
+        )
+        life = carried(life, told, look.path, now, step_seconds=each, nodes_lost=tuple(sorted(lost)))
+        self._known[key] = life
+        if look.running is not None:
+            return _shown(life, look.running, now)
+        if reported is not None:
+            return _shown(life, Running(source=TRAIN_JOB_STATUS, tokens_per_second=reported[0]), now)
+        return None
+
+    def keep(self, bodies: Iterable[Body]) -> None:
+        """Forget all others."""
+        there = {_identity(body) for body in bodies}
+        self._known = {key: life for key, life in self._known.items() if key in there}
+
+
+def carried(
+    life: Life | None,
+    told: Iterable[Observation],
+    path: Path,
+    now: float,
+    *,
+    step_seconds: float | None = None,
+    nodes_lost: tuple[float, ...] = (),
+) -> Life:
+    """A life after what was told of it, in the order in which it happened."""
+    observations = list(told)
+    signs = sorted({sign for one in observations for sign in one.signs}, key=lambda sign: sign.at)
+    rest = list(path)
+
+    def stepped(life: Life | None, until: float) -> Life | None:
+        while rest and rest[0][0] <= until:
+            at, step = rest.pop(0)
+            if life is None or life.step != step:
+                one = Observation(step=step, step_at=at, step_seconds=step_seconds)
+                life = seen(life, one, at)
+        return life
+
+    if nodes_lost:
+        life = seen(life, Observation(nodes_lost=nodes_lost), now) if life is not None else life
+    for sign in signs:
+        life = stepped(life, sign.at)
+        life = life if life is None else seen(life, Observation(signs=(sign,)), now)
+    life = stepped(life, float("inf"))
+    for one in observations or [Observation()]:
+        life = seen(life, replace(one, signs=()), now)
+    return life if life is not None else Life(since=now)
+
+
+def _joined(look: Look, now: float) -> Life | None:
+    """The life of a job that ran before we looked: its time so far, and what of it its series say was effective."""
+    told = look.running
+    if told is None or told.since is None or told.ettr is None or told.since > now - _JOINED:
+        return None
+    step, at = (look.path[-1][1], look.path[-1][0]) if look.path else (told.step, now)
+    return Life(
+        since=told.since,
+        effective=told.ettr * (now - told.since),
+        step=step,
+        step_at=at,
+        top=step,
+        step_seconds=told.step_seconds,
+        has_run=True,
+    )
+
+
+def _shown(life: Life, told: Running, now: float) -> Running:
+    """What is shown of a running job: rates from its series, everything that is counted from its life."""
+    lived = running(
+        life,
+        now,
+        source=told.source,
+        tokens_per_second=told.tokens_per_second,
+        checkpoint_interval=told.checkpoint_interval,
+    )
+    each = told.step_seconds or lived.step_seconds
+    early = life.step_at is None or each is None or now - life.since < _STEPS * each
+    return replace(
+        lived,
+        step_seconds=each,
+        step=told.step if told.step is not None else lived.step,
+        ettr=told.ettr if early else lived.ettr,
+        life=to_text(life),
+    )
+
+
+def _reported(target: Body, now: float) -> tuple[float | None, Observation] | None:
+    """What a TrainJob's trainer reports, where it still does."""
+    tokens, steps = trained(target)
+    if tokens is None and steps.step is None:
+        return None
+    return None if steps.step_at is not None and steps.step_at < now - RECENT else (tokens, steps)
+
+
+def _written(body: Body) -> Any:
+    status = body.get("status")
+    observed = status.get("observed") if isinstance(status, Mapping) else None
+    return observed.get("life") if isinstance(observed, Mapping) else None
+
+
+def _identity(body: Body) -> tuple[str, str, str]:
+    metadata = body["metadata"]
+    return str(metadata.get("namespace", "")), str(metadata["name"]), str(metadata.get("uid", ""))

@@ -1,0 +1,148 @@
+"""Lives carried from look to look: steps as samples show them, pods as kube-state-metrics does, and a restart in between."""
+
+import pytest
+
+from mofa_operator.observe.facts import Pod
+from mofa_operator.observe.gangs import gang
+from mofa_operator.observe.life import ettr, interruptions, lost, recoveries
+from mofa_operator.observe.lives import Lives, Look, carried
+from mofa_operator.observe.remembered import from_text
+from mofa_operator.observe.steps import path_of
+from mofa_operator.snapshot import Running
+
+JOB = ("ml", "llama")
+STEP, SCRAPE, SAVE = 2.0, 5.0, 10
+DAY = {"metadata": {"namespace": "ml", "name": "llama", "uid": "1"}}
+
+
+def pod(slot, created, *, attempt="0", restarts=0, **more):
+    return Pod(
+        job=JOB, attempt=attempt, slot=str(slot), node=f"n{slot}", created=created, restarts=restarts, **more
+    )
+
+
+class Training:
+    """Steps of 2 s, a checkpoint every 10; an interruption falls back to the last one."""
+
+    def __init__(self, *stops):
+        self.stops = stops
+
+    def step(self, now):
+        base, since = 0, 0.0
+        for at, seconds in self.stops:
+            if now < at:
+                break
+            reached = base + int((at - since) / STEP)
+            if now < at + seconds:
+                return reached
+            base, since = reached - reached % SAVE, at + seconds
+        return base + int((now - since) / STEP)
+
+    def path(self, start, end, look=1.0):
+        grid = [start + look * n for n in range(int((end - start) / look) + 1)]
+        sampled = [(at, SCRAPE * (at // SCRAPE)) for at in grid]
+        return path_of([(at, float(self.step(moment))) for at, moment in sampled], sampled)
+
+
+def follow(training, pods_at, end, every=15.0):
+    """Looks every so often; what pods say is known a scrape later."""
+    life, now = None, every
+    while now <= end:
+        pods, ends = pods_at(SCRAPE * (now // SCRAPE))
+        told = gang(pods, ends).observation
+        life = carried(life, [told], training.path(max(0.0, now - 60.0), now), now, step_seconds=STEP)
+        now += every
+    return life
+
+
+TRUTH = {
+    "process": lambda at, now: ({"a": pod(0, 0.0, restarts=int(now > at)), "b": pod(1, 0.0)}, {"a": at} if now > at else {}),
+    "pod": lambda at, now: ({"a": pod(0, 0.0), "b": pod(1, 0.0)} | ({"c": pod(1, at + 2.0)} if now > at + 2 else {}), {}),
+    "job": lambda at, now: (
+        {"a": pod(0, 0.0)} | ({"c": pod(0, at + 2.0, attempt="1")} if now > at + 2 else {}), {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("level", TRUTH)
+def test_one_interruption_of_each_class_is_counted_once_and_timed_to_the_distance_of_samples(level):
+    at, took = 203.0, 40.0
+    life = follow(Training((at, took)), lambda now: TRUTH[level](at, now), 600.0)
+    assert interruptions(life) == {(level, "failure"): 1}
+    number, seconds = recoveries(life)[level]
+    redone = (at // STEP % SAVE) * STEP
+    assert number == 1
+    assert seconds == pytest.approx(took, abs=SCRAPE + STEP)
+    assert sum(lost(life, 600.0).values()) == pytest.approx(took + redone, abs=2 * SCRAPE + STEP)
+    assert ettr(life, 600.0) == pytest.approx((600 - took - redone) / 600, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("made_room", "cause"),
+    [({"preempted": True, "made_room": True}, "preemption"), ({"made_room": True}, "eviction")],
+)
+def test_a_pod_that_made_room_gives_its_cause_to_what_replaces_it(made_room, cause):
+    told = gang({"a": pod(0, 0.0, **made_room), "b": pod(0, 100.0)}, {}).observation
+    assert [(sign.at, sign.level, sign.cause) for sign in told.signs] == [(100.0, "pod", cause)]
+
+
+def test_a_node_that_is_lost_is_a_failure_that_a_new_pod_recovers():
+    training, life = Training((203.0, 60.0)), None
+    for now in range(15, 601, 15):
+        pods = {"a": pod(0, 0.0)} | ({"b": pod(0, 240.0)} if now > 240 else {})
+        lost_at = (205.0,) if 205 < now < 500 else ()
+        life = carried(life, [gang(pods, {}).observation], training.path(max(0.0, now - 60.0), float(now)), now,
+                       step_seconds=STEP, nodes_lost=lost_at)  # fmt: skip
+    assert interruptions(life) == {("pod", "failure"): 1}
+
+
+def test_restarts_that_nobody_dates_are_counted_between_two_looks():
+    assert gang({"a": pod(0, 0.0, restarts=2)}, {}).observation.counters["Pod.restarts"].value == 2
+    assert not gang({"a": pod(0, 0.0, restarts=2)}, {"a": 50.0}).observation.counters.keys() & {
+        "Pod.restarts"
+    }
+
+
+def test_after_a_restart_of_the_operator_a_life_goes_on_from_the_status_of_its_job():
+    training = Training((203.0, 40.0))
+
+    def after(lives, body, now):
+        pods, ends = TRUTH["pod"](203.0, now)
+        look = Look(
+            running=Running(source="mofa", step_seconds=STEP),
+            path=training.path(max(0.0, now - 60.0), now),
+            gang=gang(pods, ends),
+        )
+        return lives.after(body, None, look, now)
+
+    lives, told = Lives(lambda _: ""), None
+    for now in range(15, 301, 15):
+        told = after(lives, DAY, float(now))
+    again = Lives(lambda _: "")
+    body = DAY | {"status": {"observed": {"life": told.life}}}
+    for now in range(315, 601, 15):
+        told = after(again, body, float(now))
+    assert told.interruptions == {("pod", "failure"): 1}
+    assert from_text(told.life).since < 15.0
+    assert told.ettr == pytest.approx((600 - 42) / 600, abs=0.03)
+
+
+def test_a_job_that_ran_before_us_brings_the_time_that_its_series_still_know():
+    told = Running(source="mofa", step_seconds=STEP, step=5000, ettr=0.9, since=1000.0)
+    life = from_text(
+        Lives(lambda _: "").after(DAY, None, Look(running=told, path=((9990.0, 5000),)), 11_000.0).life
+    )
+    assert (life.since, life.effective, life.step) == (1000.0, 9000.0, 5000)
+    assert interruptions(life) == {}
+
+
+def test_what_a_train_jobs_trainer_reports_needs_no_prometheus():
+    metrics = [{"name": "tokens_per_second", "value": "1000"}, {"name": "step", "value": "7"}]
+    target = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "status": {"trainerStatus": {"lastUpdatedTime": "1970-01-01T00:01:40Z", "metrics": metrics}},
+    }
+    lives = Lives(lambda _: "")
+    found = lives.after(DAY, target, Look(), 110.0)
+    assert (found.source, found.tokens_per_second, found.step) == ("TrainJobStatus", 1000.0, 7)
+    assert lives.after(DAY, target, Look(), 5000.0) is None, "it has long been silent"
