@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final
 
-from mofa_model.advice import Advice, Band, Request
+from mofa_model.advice import Advice, Band, Current, Request
 from mofa_model.spec.reliability import FailureRate
 from mofa_model.strategy_text import format_strategy
 from mofa_model.units import DAY
@@ -172,6 +172,7 @@ def recommendation(advice: Advice, launch: Iterable[str] = ()) -> str:
         whole["current"] = {
             "strategy": format_strategy(advice.current.strategy),
             "gain": _number(float(advice.current.gain)),
+            **_price(advice.current),
         }
     if words:
         whole["launch"] = words
@@ -182,6 +183,13 @@ def recommendation(advice: Advice, launch: Iterable[str] = ()) -> str:
         for other in advice.alternatives
     ]
     return _fitted(whole)
+
+
+def _price(current: Current) -> dict[str, Any]:
+    """Time of a step of today's layout [s], or why there is none."""
+    if current.predicted is None or current.reason:
+        return {"reason": _short(current.reason)}
+    return {"step_seconds": _number(float(current.predicted.step_seconds.target))}
 
 
 def _fitted(whole: dict[str, Any]) -> str:

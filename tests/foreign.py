@@ -1,50 +1,58 @@
-"""The kinds of jobs that people already have, as small definitions: any spec is kept, status is a subresource as theirs is."""
+"""The kinds of jobs that people already have, with small definitions of our own (tests/data/crds) for their groups.
 
-from mofa_operator.keys import BATCH_JOB, EXISTING
+These hold the fields that are read or written, the fields that cannot be changed, and whatever else comes. The examples are
+objects of every kind, as a person would write them.
+"""
 
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from mofa_operator.keys import BATCH_JOB, EXISTING, JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB, VOLCANO_JOB
+
+TESTS = Path(__file__).parent
 KINDS = tuple(kind for kind in EXISTING if kind != BATCH_JOB)
 """Those that a cluster does not have by itself."""
+FILES = {
+    JOB_SET: "jobset",
+    TRAIN_JOB: "trainjob",
+    PYTORCH_JOB: "pytorchjob",
+    VOLCANO_JOB: "volcano",
+    RAY_JOB: "rayjob",
+}
+"""Where each one's definition and example are, without their folders."""
 
 
 def definition(kind):
     """A CustomResourceDefinition for one of them."""
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    names = {
-        "kind": kind.kind,
-        "plural": kind.plural,
-        "singular": kind.kind.lower(),
-        "listKind": f"{kind.kind}List",
-    }
-    version = {
-        "name": kind.version,
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}},
-        "schema": {
-            "openAPIV3Schema": {"type": "object", "properties": {"spec": anything, "status": anything}}
-        },
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{kind.plural}.{kind.group}"},
-        "spec": {"group": kind.group, "names": names, "scope": "Namespaced", "versions": [version]},
-    }
+    return YAML(typ="safe").load((TESTS / "data" / "crds" / f"{FILES[kind]}.yaml").read_text("utf-8"))
+
+
+def example(kind, namespace=None):
+    """The example of one of them: a job in a namespace."""
+    path = TESTS.parent / "examples" / f"{FILES[kind]}.yaml"
+    found = next(
+        one for one in YAML(typ="safe").load_all(path.read_text("utf-8")) if one["kind"] == kind.kind
+    )
+    if namespace is not None:
+        found["metadata"]["namespace"] = namespace
+    return found
 
 
 def job(kind, namespace, name, **metadata):
     """An object of one of these kinds, suspended."""
+    runtime = {"runtimeRef": {"name": "torch-distributed"}} if kind == TRAIN_JOB else {}
     return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
         "metadata": {"name": name, "namespace": namespace, **metadata},
-        "spec": {"suspend": True},
+        "spec": {"suspend": True, **runtime},
     }
 
 
-def install(cluster):
-    """Have these kinds in a cluster; returns when they are served."""
-    made = [definition(kind) for kind in KINDS]
+def install(cluster, *kinds):
+    """Have these kinds in a cluster, all of them by default; returns when they are served."""
+    made = [definition(kind) for kind in kinds or KINDS]
     cluster.apply(*made)
     names = [f"crd/{one['metadata']['name']}" for one in made]
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)

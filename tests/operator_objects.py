@@ -9,10 +9,12 @@ import copy
 import itertools
 
 from mofa_model.annotations import PREFIX
+from mofa_model.manifest.advisor_policy import AdvisorPolicyStatus
 from mofa_model.manifest.cluster_profile import ClusterProfileStatus
 from mofa_model.manifest.status import TrainingJobStatus
 from mofa_operator.decide.answer import answer
 from mofa_operator.decide.job import job
+from mofa_operator.decide.policy import policy as decide_policy
 from mofa_operator.decide.profile import profile as decide_profile
 from mofa_operator.decide.stance import needs_answer
 from mofa_operator.keys import (
@@ -31,7 +33,11 @@ SETTINGS = LoopSettings()
 NOW = 1_700_000_000.0
 PRODUCT = "nvidia.com/gpu.product"
 H100 = "NVIDIA-H100-80GB-HBM3"
-STATUS = {TRAINING_JOB: TrainingJobStatus, CLUSTER_PROFILE: ClusterProfileStatus}
+STATUS = {
+    TRAINING_JOB: TrainingJobStatus,
+    CLUSTER_PROFILE: ClusterProfileStatus,
+    ADVISOR_POLICY: AdvisorPolicyStatus,
+}
 ONE = {"values": [1]}
 QUICK = {
     "tp": {"values": [8]},
@@ -224,6 +230,8 @@ class World:
             return None
         if key.kind == CLUSTER_PROFILE:
             return decide_profile(snapshot, SETTINGS)
+        if key.kind == ADVISOR_POLICY:
+            return decide_policy(snapshot)
         return job(snapshot, remembered(snapshot.question) if needs_answer(snapshot) else None, SETTINGS)
 
     def step(self, key):

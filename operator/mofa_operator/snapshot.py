@@ -80,6 +80,22 @@ class JobSnapshot:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PolicySnapshot:
+    """An AdvisorPolicy, and what it reaches."""
+
+    key: Key
+    """Which policy."""
+    body: Body
+    """The policy as it stands."""
+    jobs: int
+    """Jobs that it opts in, or whose own words it completes. [1]"""
+    profile_missing: bool
+    """Whether it names a ClusterProfile that does not exist."""
+    now: float
+    """The moment, in seconds of the epoch. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NodeCount:
     """Nodes of a pool."""
 
@@ -155,7 +171,7 @@ class ProfileSnapshot:
     """Its nodes."""
     history: History | NoHistory | None = None
     """Its history; None = not asked yet."""
-    residuals: Mapping[str, float] = field(default_factory=dict)
-    """Observed over predicted throughput of its running jobs, by namespace/name. [1]"""
+    taught: tuple[Any, ...] = ()
+    """What its running jobs say of it: `decide.learned.Evidence`."""
     now: float
     """The moment, in seconds of the epoch. [s]"""

@@ -44,6 +44,8 @@ class Reason(StrEnum):
     """The ClusterProfile that the spec names does not exist."""
     DISABLED = "Disabled"
     """The mode is Disabled; nothing of ours stands on the job."""
+    ACTIVE = "Active"
+    """Of an AdvisorPolicy: it was understood, and applies to the jobs that its status counts."""
     PAUSED = "Paused"
     """The paused annotation is set; what stands, stands."""
     INTERNAL_ERROR = "InternalError"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mofa_operator.control.queue import WorkQueue
-from mofa_operator.keys import NODE, Key, Kind
+from mofa_operator.keys import ADVISOR_POLICY, NODE, Key, Kind
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings
 
@@ -23,6 +23,7 @@ class Intake:
         self._queue = queue
         self._settle = settings.settle
         self._longest = settings.settle_longest
+        """Also how long a policy waits to be told how many jobs it has: they may come by the thousand."""
         self._restless: dict[Key, tuple[float, asyncio.TimerHandle]] = {}
 
     def seen(self, kind: Kind, body: dict[str, Any], *, urgent: bool = True) -> None:
@@ -51,11 +52,13 @@ class Intake:
             self._settled(key)
 
     def _pass_on(self, kind: Kind, keys: Iterable[Key], *, urgent: bool) -> None:
-        if kind != NODE:
-            self.concern(keys, urgent=urgent)
-            return
         for key in keys:
-            self._stir(key)
+            if kind == NODE:
+                self._stir(key)
+            elif key.kind == ADVISOR_POLICY != kind:
+                self._queue.add_after(key, self._longest)
+            else:
+                self._queue.add(key, urgent=urgent)
 
     def _stir(self, key: Key) -> None:
         loop = asyncio.get_running_loop()

@@ -27,6 +27,7 @@ from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.rounds import Rounds
 from mofa_operator.decide.job import failed, job
+from mofa_operator.decide.policy import policy
 from mofa_operator.decide.profile import profile
 from mofa_operator.decide.stance import needs_answer
 from mofa_operator.decision import Answer, Decision
@@ -35,7 +36,7 @@ from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import OperatorSettings
-from mofa_operator.snapshot import JobSnapshot, NoHistory, ProfileSnapshot
+from mofa_operator.snapshot import JobSnapshot, NoHistory, PolicySnapshot, ProfileSnapshot
 from mofa_operator.words import Reason
 
 MISSING_CONFIG: Final = 15.0
@@ -121,6 +122,8 @@ class Reconciler:
             self._forget(key)
         elif isinstance(snapshot, ProfileSnapshot):
             await self._act(profile(snapshot, self._settings.loop), started)
+        elif isinstance(snapshot, PolicySnapshot):
+            await self._act(policy(snapshot), started)
         elif not self._waits(snapshot):
             await self._advise(snapshot, started)
 
@@ -147,7 +150,10 @@ class Reconciler:
                 await self._act(failed(still, str(error)), started)
             raise
         if (now := current()) is not None:
-            await self._act(job(now, answer, self._settings.loop), started, answer)
+            decision = job(now, answer, self._settings.loop)
+            if answer is not None:
+                self._intake.concern(self._store.set_taught(key, answer.profile, decision.taught))
+            await self._act(decision, started, answer)
         else:
             self._queue.add(key)
 
@@ -158,7 +164,7 @@ class Reconciler:
         else:
             self._store.set_history(key.name, NO_PROMETHEUS)
 
-    async def _snapshot(self, key: Key) -> JobSnapshot | ProfileSnapshot | None:
+    async def _snapshot(self, key: Key) -> JobSnapshot | ProfileSnapshot | PolicySnapshot | None:
         names = self._store.config_maps_of(key)
         config_maps = await self._config_maps.read(key.namespace, names) if names else {}
         if len(config_maps) < len(names):

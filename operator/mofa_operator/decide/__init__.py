@@ -5,6 +5,7 @@ May import: snapshot, decision, settings, keys, words, mofa_model. Imported by: 
     stance      what a job wants of us: an answer, a removal, to be left alone          needs_answer(snapshot)
     asked       a question as it is understood: spec, profile, request                  asked(question)
     answer      Question to Answer, in a worker process; the heavy half                  answer(question), warm()
+    policy      PolicySnapshot to Decision                                               policy(snapshot)
     view        the same answer in full, for the page                                    view(question)
     job         JobSnapshot and Answer to Decision; the light half                       job(…), failed(…)
       outputs       annotations: what should stand, what should go

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from sys import intern
 from typing import Any, Final
@@ -93,3 +93,14 @@ def _gpus(allocatable: Mapping[str, Any]) -> int:
         if amount.isascii() and amount.isdecimal() and len(amount) < 6:
             return int(amount)
     return 0
+
+
+def pools_changed(
+    before: NodeFacts | None, after: NodeFacts | None, selectors: Iterable[tuple[str, Mapping[str, Any]]]
+) -> Iterator[str]:
+    """Profiles, given with their selectors, in whose count a node has changed."""
+    for profile, selector in selectors:
+        old = None if before is None else before.counts_as(selector)
+        new = None if after is None else after.counts_as(selector)
+        if old != new:
+            yield profile

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_model.annotations import PREFIX
-from mofa_operator.keys import EXISTING, TRAINING_JOB, Key, kind_of
+from mofa_operator.keys import ADVISOR_POLICY, EXISTING, TRAINING_JOB, Key, kind_of
 from mofa_operator.observe.bodies import part, text
 
 _MODE, _MODEL, _CONFIG = (PREFIX + key for key in ("mode", "model", "config-ref"))
@@ -27,6 +27,8 @@ class Uses:
     """The existing job that its targetRef names."""
     config_maps: tuple[tuple[str, str], ...] = ()
     """Names and keys of the ConfigMaps that it reads."""
+    policy: Key | None = None
+    """The AdvisorPolicy that counts for it, where it asks."""
 
 
 def uses_of(key: Key, body: Mapping[str, Any], policies: Sequence[Mapping[str, Any]]) -> Uses:
@@ -57,7 +59,7 @@ class Relations:
         before = self._uses.get(key)
         if before == uses:
             return frozenset()
-        concerned = self.unlink(key)
+        concerned = self.unlink(key) | _policy(uses)
         self._uses[key] = uses
         if key.kind == TRAINING_JOB:
             if uses.target is not None:
@@ -67,7 +69,7 @@ class Relations:
         if uses.asks:
             self._by_profile[uses.profile].add(key)
         if before is not None and before.target == uses.target:
-            return frozenset()
+            return frozenset() if before.policy == uses.policy else _policy(before) | _policy(uses)
         return concerned | self._around(uses.target) - {key}
 
     def unlink(self, key: Key) -> frozenset[Key]:
@@ -79,7 +81,7 @@ class Relations:
         _take(self._existing, key.namespace, key)
         if uses.target is not None:
             _take(self._by_target, uses.target, key)
-        return self._around(uses.target) - {key}
+        return (self._around(uses.target) - {key}) | _policy(uses)
 
     def uses(self, key: Key) -> Uses:
         """What a job depends on."""
@@ -93,6 +95,10 @@ class Relations:
         """Existing jobs of a namespace, which its policies may concern."""
         return frozenset(self._existing.get(namespace, ()))
 
+    def under(self, policy: Key) -> int:
+        """How many jobs a policy counts for. [1]"""
+        return sum(self._uses[job].policy == policy for job in self._existing.get(policy.namespace, ()))
+
     def owners(self, target: Key) -> list[Key]:
         """TrainingJobs whose targetRef names an object; the first one writes there."""
         return sorted(self._by_target.get(target, ()))
@@ -100,6 +106,10 @@ class Relations:
     def _around(self, target: Key | None) -> frozenset[Key]:
         """A target, and the TrainingJobs that name it."""
         return frozenset() if target is None else frozenset({target, *self._by_target.get(target, ())})
+
+
+def _policy(uses: Uses) -> frozenset[Key]:
+    return frozenset() if uses.policy is None else frozenset({uses.policy})
 
 
 def _take(index: dict[Any, set[Key]], under: Any, key: Key) -> None:
@@ -137,6 +147,9 @@ def _existing(key: Key, body: Mapping[str, Any], policies: Sequence[Mapping[str,
         asks=own or listed,
         profile=profile if isinstance(profile, str) and not name else None,  # a ConfigMap may name another
         config_maps=((name, config_key or _CONFIG_KEY),) if name else (),
+        policy=None
+        if policy is None or not (own or listed)
+        else Key(ADVISOR_POLICY, key.namespace, text(part(policy, "metadata").get("name"))),
     )
 
 

@@ -11,20 +11,30 @@ depend on) is told when the echo arrives.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOBS, NODE, TRAINING_JOB, Key, Kind
 from mofa_operator.observe.bodies import kept, ours, part, slim, text, theirs, unpacked
-from mofa_operator.observe.nodes import NodeFacts, count, facts_of
+from mofa_operator.observe.nodes import NodeFacts, count, facts_of, pools_changed
 from mofa_operator.observe.questions import existing_question, relevance, training_question
 from mofa_operator.observe.relations import Relations, uses_of
-from mofa_operator.snapshot import History, JobSnapshot, NodeCount, NoHistory, ProfileSnapshot, Running
+from mofa_operator.snapshot import (
+    History,
+    JobSnapshot,
+    NodeCount,
+    NoHistory,
+    PolicySnapshot,
+    ProfileSnapshot,
+    Running,
+)
 
 _IN_FLIGHT: Final = 8
 """Events older than a write of ours that may still be on their way when it is answered; after as many, what comes is taken
 at its word, so that a cluster restored from a backup, whose versions go back, is believed. [1]"""
+_SAME: Final = 0.01
+"""Change of the logarithm of a step time up to which a job says the same of its profile. [1]"""
 _NONE: Final[frozenset[Key]] = frozenset()
 
 
@@ -58,6 +68,7 @@ class Store:
         self._relations = Relations()
         self._histories: dict[str, History | NoHistory] = {}
         self._running: dict[Key, Running | None] = {}
+        self._taught: dict[Key, tuple[str, Any]] = {}
 
     def put(self, kind: Kind, body: Mapping[str, Any]) -> frozenset[Key]:
         """Take in an object as it is now; the result is every key whose decision may have changed."""
@@ -80,12 +91,13 @@ class Store:
         if self._entries.pop(key, None) is None:
             return _NONE
         self._running.pop(key, None)
+        self._taught.pop(key, None)
         if kind == ADVISOR_POLICY:
             return self._put_policy(key, None) | {key}
         if kind == CLUSTER_PROFILE:
             self._selectors.pop(name, None)
             self._histories.pop(name, None)
-            return self._relations.of_profile(name) | {key}
+            return self._relations.of_profile(name) | self._policies_with(name) | {key}
         concerned = self._relations.unlink(key) | set(self._relations.owners(key))
         return frozenset({key, *(k for k in concerned if k in self._entries)})
 
@@ -116,6 +128,18 @@ class Store:
             return _NONE
         self._running[key] = running
         return frozenset({key})
+
+    def set_taught(self, key: Key, profile: str, evidence: Any) -> frozenset[Key]:
+        """Take in what a running job says of its profile, None where it says nothing; the result is the profile's key
+        where that is new.
+        """
+        before = self._taught.pop(key, (profile, None))
+        if evidence is not None and key in self._entries:
+            self._taught[key] = profile, evidence
+        told = evidence is not None and (
+            before[1] is None or abs(before[1].log_ratio - evidence.log_ratio) > _SAME
+        )
+        return frozenset({Key(CLUSTER_PROFILE, "", profile)}) if told else _NONE
 
     def keys(self, *kinds: Kind) -> list[Key]:
         """Keys of all objects of some kinds."""
@@ -155,17 +179,29 @@ class Store:
 
     def snapshot(
         self, key: Key, now: float, config_maps: Mapping[str, Mapping[str, str]] | None = None
-    ) -> JobSnapshot | ProfileSnapshot | None:
+    ) -> JobSnapshot | ProfileSnapshot | PolicySnapshot | None:
         """All that a decision about an object needs; None where the object is gone, or nothing is decided about it.
 
         `now` is in seconds of the epoch [s], `config_maps` holds the data of those that `config_maps_of` names.
         """
         body = self.body(key)
-        if body is None or key.kind not in {CLUSTER_PROFILE, *JOBS}:
+        if body is None or key.kind not in {CLUSTER_PROFILE, ADVISOR_POLICY, *JOBS}:
             return None
+        if key.kind == ADVISOR_POLICY:
+            profile = text(part(body, "spec").get("profile"))
+            missing = bool(profile) and profile not in self._selectors
+            jobs = self._relations.under(key)
+            return PolicySnapshot(key=key, body=body, jobs=jobs, profile_missing=missing, now=now)
         if key.kind == CLUSTER_PROFILE:
             history = self._histories.get(key.name)
-            return ProfileSnapshot(key=key, body=body, nodes=self.nodes(key.name), history=history, now=now)
+            return ProfileSnapshot(
+                key=key,
+                body=body,
+                nodes=self.nodes(key.name),
+                history=history,
+                taught=tuple(said for name, said in self._taught.values() if name == key.name),
+                now=now,
+            )
         maps = config_maps or {}
         if key.kind == TRAINING_JOB:
             return self._training_job(key, body, maps, now)
@@ -223,6 +259,7 @@ class Store:
         told = entry is None or entry.theirs != fresh.theirs
         own: frozenset[Key] = frozenset({key}) if told or (entry and entry.ours != fresh.ours) else _NONE
         if kind == CLUSTER_PROFILE:
+            own |= self._policies_with(key.name) if entry is None else _NONE
             self._selectors[key.name] = part(body, "spec", "nodeSelector")
             changed = entry is None or entry.relevance != fresh.relevance
             return own | self._relations.of_profile(key.name) if changed else own
@@ -244,13 +281,23 @@ class Store:
         if not here:
             del self._policies[key.namespace]
         jobs = self._relations.existing_in(key.namespace)
+        told = set(jobs)
         for job in jobs:
-            self._relations.link(job, uses_of(job, self.body(job) or {}, self._policies_of(job)))
-        return jobs
+            told |= self._relations.link(job, uses_of(job, self.body(job) or {}, self._policies_of(job)))
+        return frozenset(k for k in told if k in self._entries)
 
     def _policies_of(self, key: Key) -> list[dict[str, Any]]:
         """Policies of a namespace, in the order of their names."""
         return [policy for _, policy in sorted(self._policies.get(key.namespace, {}).items())]
+
+    def _policies_with(self, profile: str) -> frozenset[Key]:
+        """Policies that name a ClusterProfile."""
+        return frozenset(
+            Key(ADVISOR_POLICY, place, name)
+            for place, here in self._policies.items()
+            for name, policy in here.items()
+            if part(policy, "spec").get("profile") == profile
+        )
 
     def _put_node(self, name: str, facts: NodeFacts | None) -> frozenset[Key]:
         """Take in a node, or its end: the result is the profiles whose count has changed."""
@@ -259,18 +306,8 @@ class Store:
             self._nodes[name] = facts
         if before == facts:
             return _NONE
-        return frozenset(_moved(before, facts, self._selectors.items()))
-
-
-def _moved(
-    before: NodeFacts | None, after: NodeFacts | None, selectors: Iterable[tuple[str, Mapping[str, Any]]]
-) -> Iterable[Key]:
-    """Profiles in whose count a node has changed."""
-    for profile, selector in selectors:
-        old = None if before is None else before.counts_as(selector)
-        new = None if after is None else after.counts_as(selector)
-        if old != new:
-            yield Key(CLUSTER_PROFILE, "", profile)
+        changed = pools_changed(before, facts, self._selectors.items())
+        return frozenset(Key(CLUSTER_PROFILE, "", profile) for profile in changed)
 
 
 def _key(kind: Kind, body: Mapping[str, Any]) -> Key:
