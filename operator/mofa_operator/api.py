@@ -124,7 +124,10 @@ class Api:
                     raise
                 restarts, more = restarts + 1, ""
                 continue
-            for item in page.get("items") or ():
+            items = page.get("items") or []
+            if not isinstance(items, list) or not all(_is_object(item) for item in items):
+                raise Busy(f"GET {path}: the answer is no list of Kubernetes")
+            for item in items:
                 yield {"apiVersion": kind.api_version, "kind": kind.kind} | item
             more = page["metadata"].get("continue", "")
             if not more:
@@ -178,9 +181,11 @@ class Api:
                 self.bucket.hold(wait or 1.0)
             raise _error(status, raw, wait, method, path)
         try:
-            answer: dict[str, Any] = orjson.loads(raw)
+            answer = orjson.loads(raw)
         except orjson.JSONDecodeError:
             raise Busy(f"{method} {path}: the answer is not JSON") from None
+        if not isinstance(answer, dict) or not isinstance(answer.get("metadata"), dict):
+            raise Busy(f"{method} {path}: the answer is no object of Kubernetes")  # a gateway's, not the server's
         return answer
 
     async def _exchange(
@@ -199,6 +204,7 @@ class Api:
                 URL(credentials.access.server + path, encoded=True),
                 data=data,
                 headers=headers,
+                allow_redirects=False,  # an API server sends nobody elsewhere; a gateway's login page is no answer
                 server_hostname=credentials.access.server_name,
             ) as response:
                 return response.status, await response.read(), _wait(response.headers.get("Retry-After"))
@@ -248,6 +254,10 @@ def _path(kind: Kind, namespace: str, name: str = "", *, status: bool = False) -
     return f"{_root(kind, namespace)}{item}{'/status' if status else ''}"
 
 
+def _is_object(item: Any) -> bool:
+    return isinstance(item, dict) and bool(isinstance(item.get("metadata"), dict) and item["metadata"].get("name"))
+
+
 def _wait(text: str | None) -> float | None:
     """The header Retry-After, where it is a number of seconds. [s]"""
     return float(text) if text is not None and text.isdecimal() else None
@@ -266,6 +276,6 @@ def _error(status: int, raw: bytes, wait: float | None, method: str, path: str) 
         return Conflict(message)
     if status == 403:
         return Refused(message)
-    if status in {401, 408, 429} or status >= 500:
+    if status in {401, 408, 429} or status >= 500 or status < 400:
         return Busy(message, wait)
     return Invalid(message)

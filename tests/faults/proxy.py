@@ -343,3 +343,46 @@ class Killing(Fault):
         return await hang_up(asked.request)
 
 
+
+
+# ---------------------------------------------------------------------------------------------- mixtures
+
+
+@dataclass
+class Mixed(Fault):
+    """For every request one of several faults is drawn; None lets it through."""
+
+    random: Random
+    faults: tuple[Fault | None, ...]
+
+    async def answer(self, asked: Asked, proxy: Proxy) -> web.StreamResponse:
+        fault = self.random.choice(self.faults)
+        return await (proxy.through(asked) if fault is None else fault.answer(asked, proxy))
+
+
+def conflict(random: Random, share: float = 0.3) -> Fault:
+    """Somebody else was faster."""
+    return Refusing(random, share, 409, "Conflict", writes_only=True)
+
+
+def full(random: Random, share: float = 0.3) -> Fault:
+    """Too many requests; the server says when to come again."""
+    return Refusing(random, share, 429, "TooManyRequests", retry_after="1")
+
+
+def error(random: Random, share: float = 0.3) -> Fault:
+    """The server has failed."""
+    return Refusing(random, share, 500, "InternalError")
+
+
+def bad_day(random: Random) -> Fault:
+    """Every second request meets one of the faults of requests."""
+    made = [make(random, 1.0) for make in (conflict, full, error, Breaking, Garbling)]
+    return Mixed(random, (*made, Slow(random), *[None] * 6))
+
+
+def bad_watches(random: Random) -> Fault:
+    """Every watch meets one of the faults of watches."""
+    return Mixed(
+        random, (Expired(random), Dropped(random), Twice(random), Reordered(random), Silent())
+    )

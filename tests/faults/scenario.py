@@ -185,11 +185,12 @@ def events(cluster: Any) -> set[tuple[str, str]]:
 
 
 def difference(found: State, wanted: State) -> str:
-    """Where two states differ, in lines."""
-    return "\n".join(
-        f"{where}: {here!r} where {there!r} should stand"
+    """Where two states differ, in short lines."""
+    told = [
+        f"{where}: {str(here)[:120]} where {str(there)[:120]} should stand"
         for where, here, there in _differences("", found, wanted)
-    )
+    ]
+    return "\n".join([*told[:12], *([f"... and {len(told) - 12} more"] if len(told) > 12 else [])])
 
 
 def _items(text: str) -> list[dict[str, Any]]:
@@ -227,5 +228,8 @@ def _differences(where: str, found: Any, wanted: Any) -> Iterable[tuple[str, Any
     if isinstance(found, dict) and isinstance(wanted, dict):
         for key in sorted(found.keys() | wanted.keys()):
             yield from _differences(f"{where}.{key}", found.get(key), wanted.get(key))
+    elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
+        for number, (here, there) in enumerate(zip(found, wanted, strict=True)):
+            yield from _differences(f"{where}[{number}]", here, there)
     elif found != wanted:
         yield where, found, wanted

@@ -54,19 +54,23 @@ class Resync:
         """Kinds that the cluster does not have."""
         self.refused: dict[Kind, Refused] = {}
         """Kinds that we may not list, and what the API server said."""
+        self._filled: set[Kind] = set()
         self.is_filled = False
         """Whether every kind was listed once."""
 
     async def fill(self) -> None:
-        """List everything for the first time; raises `ApiError` where that is not possible.
+        """List everything for the first time; raises `ApiError` where that is not possible, and goes on there when asked again.
 
         Without nodes or our own kinds nothing may be decided: what is unseen would look as if it were not there.
         """
         for kind in self._kinds:
+            if kind in self._filled:
+                continue
             async for body in self._listed(kind):
                 self._intake.seen(kind, body, urgent=False)
             if kind in self.refused and kind in NEEDED:
                 raise self.refused[kind]
+            self._filled.add(kind)
         self._intake.settle()
         self.is_filled = True
 
@@ -86,7 +90,7 @@ class Resync:
             except ApiError as error:
                 complete = False
                 _log.warning("resync of %s: %s; again in %g s", kind.plural, error, self._interval)
-                if isinstance(error, Busy):
+                if isinstance(error, Busy) and kind in NEEDED:  # a foreign kind may fail alone, by its webhook
                     break
         if missed:
             self._exporter.count_differences(missed)

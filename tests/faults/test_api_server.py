@@ -1,0 +1,116 @@
+"""Whatever the network and the API server do: the objects come to what a clean run makes of them, and no storm of writes."""
+
+import os
+import signal
+import time
+from random import Random
+
+import pytest
+from faults import proxy
+from faults.campaign import play
+
+PAUSE = 5.0
+"""How long the store of the API server stands still. [s]"""
+
+
+def held_against(clean, run, *, events=True):
+    """The states were compared on the way; here is what a run may cost, and what it may say."""
+    for name, count in clean.writes.items():
+        assert run.writes[name] <= 3 * count + 3, f"{name} was written {run.writes[name]} times, clean {count}"
+    assert run.writes.keys() == clean.writes.keys()
+    for what, count in clean.attempts.items():
+        assert run.attempts[what] <= 4 * count + 8, f"{what} was tried {run.attempts[what]} times"
+    assert run.rss < 1.3 * clean.rss + 20e6
+    assert run.events <= clean.events, "an Event was invented"
+    if events:
+        assert run.events == clean.events
+
+
+
+def test_a_clean_run_repeats_itself(cluster, processes, clean):
+    run = play("clean, again", cluster, processes, clean=clean)
+    assert run.writes == clean.writes
+    held_against(clean, run)
+
+
+def test_requests_that_fail_in_every_way(cluster, processes, clean, seed):
+    run = play(
+        "requests fail", cluster, processes, clean=clean, fault=lambda _: proxy.bad_day(Random(seed))
+    )
+    held_against(clean, run)
+
+
+def test_watches_that_fail_in_every_way(cluster, processes, clean, seed):
+    run = play(
+        "watches fail", cluster, processes, clean=clean, fault=lambda _: proxy.bad_watches(Random(seed))
+    )
+    held_against(clean, run)
+
+
+def test_outages_of_the_store_and_of_the_server(cluster, processes, clean):
+    def during(phase, _):
+        if phase == 0:
+            etcd = processes["etcd"].pid
+            os.kill(etcd, signal.SIGSTOP)
+            time.sleep(PAUSE)
+            os.kill(etcd, signal.SIGCONT)
+        elif phase == 1:
+            cluster.kill_api_server()
+            time.sleep(1.0)
+            cluster.start_api_server()
+        else:
+            cluster.restart_api_server()
+
+    run = play("outages", cluster, processes, clean=clean, during=during)
+    held_against(clean, run)
+
+
+def test_killed_five_times_and_terminated_once(cluster, processes, clean, seed):
+    def fault(operator):
+        return proxy.Killing(Random(seed), lambda: operator.signal(signal.SIGKILL), times=5)
+
+    def during(phase, operator):
+        if phase == 2:
+            operator.signal(signal.SIGTERM)
+
+    run = play("killed 5 times", cluster, processes, clean=clean, fault=fault, during=during)
+    assert run.lives >= 4
+    held_against(clean, run, events=False)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(5))
+def test_killed_ten_times(cluster, processes, clean, seed, number):
+    def fault(operator):
+        kill = lambda: operator.signal(signal.SIGKILL)  # noqa: E731
+        return proxy.Killing(Random(seed + number), kill, times=10, every=(3, 25))
+
+    run = play(f"killed 10 times, {number}", cluster, processes, clean=clean, fault=fault, bound=240)
+    held_against(clean, run, events=False)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize(
+    "make",
+    [
+        proxy.conflict,
+        proxy.full,
+        proxy.error,
+        proxy.Breaking,
+        proxy.Garbling,
+        proxy.Slow,
+        proxy.Expired,
+        proxy.Dropped,
+        proxy.Twice,
+        proxy.Reordered,
+        lambda _: proxy.Silent(),
+        proxy.bad_day,
+        proxy.bad_watches,
+    ],
+    ids=["409", "429", "500", "resets", "garbage", "slow", "410", "dropped", "twice", "reordered", "silent", "day", "watches"],
+)  # fmt: skip
+def test_each_fault_alone(cluster, processes, clean, seed, make, number, request):
+    name = request.node.callspec.id
+    run = play(name, cluster, processes, clean=clean, fault=lambda _: make(Random(seed + number)))
+    held_against(clean, run)
