@@ -15,8 +15,10 @@ import os
 import signal
 import socket
 from collections.abc import Coroutine
+from importlib.metadata import version
 from typing import Any, Final
 
+from mofa_model.advice import model_version
 from mofa_model.errors import SourceUnreachable
 from mofa_operator.act.events import EventPoster
 from mofa_operator.api import Api, ApiError
@@ -89,6 +91,7 @@ class Operator:
         self._store = Store()
         self._queue = WorkQueue(backoff=settings.loop.backoff, longest=settings.loop.backoff_longest)
         self._exporter = Exporter(most_jobs=settings.serve.most_jobs)
+        self._exporter.build(version("mofa-advisor"), model_version())
         self._measured = (0, 0.0)
         self._exporter.queue(lambda: self._measured)
         self._intake = Intake(self._store, self._queue, settings.loop)
@@ -161,8 +164,7 @@ class Operator:
         if await _first(stopped, lease.acquire()) is stopped:
             return 0
         self._health.standby = None
-        self._exporter.lead(True)
-        holding = asyncio.create_task(lease.hold())
+        holding = asyncio.create_task(lease.hold(), name="the Lease")
         try:
             return await self._lead(stopped, holding)
         finally:
@@ -170,6 +172,7 @@ class Operator:
             await lease.release()
 
     async def _lead(self, stopped: asyncio.Task[Any], *also: asyncio.Task[Any]) -> int:
+        self._exporter.lead(True)
         if await _first(stopped, self._fill()) is stopped:
             return 0
         async with self._events:
