@@ -82,9 +82,14 @@ class Advisor:
         found: dict[str, Any] = json.loads(text)
         return found
 
+    @property
+    def url(self) -> str:
+        """Where it serves metrics and page."""
+        return f"http://{HOST}:{self._metrics}"
+
     def metrics(self) -> str:
         """What a scrape is answered with."""
-        return _read(f"http://{HOST}:{self._metrics}/metrics").decode()
+        return _read(f"{self.url}/metrics").decode()
 
     def writes(self, since: int = 0) -> list[dict[str, Any]]:
         """Its writes that the API server took, beyond the first so many."""

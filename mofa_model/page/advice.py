@@ -19,9 +19,10 @@ def advice_page(view: AdviceView) -> str:
     return text(page(view.title, el("h1", view.title), *advice_sections(view), foot=foot))
 
 
-def advice_sections(view: AdviceView) -> list[ET.Element]:
-    """What stands between the heading and the footer."""
-    found = [el("p", el("strong", view.status, class_=_mood(view.status)), f": {view.explanation}.")]
+def advice_sections(view: AdviceView, *, told: bool = False) -> list[ET.Element]:
+    """What stands between the heading and the footer; `told` = status and explanation were said already."""
+    first = el("p", el("strong", view.status, class_=_mood(view.status)), f": {view.explanation}.")
+    found = [] if told else [first]
     if view.caveats:
         found.append(el("ul", *(el("li", caveat) for caveat in view.caveats)))
     if view.strategy:

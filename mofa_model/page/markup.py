@@ -25,7 +25,7 @@ header,main,footer{max-width:72rem;margin:0 auto;padding:0 1rem}
 header{display:flex;gap:1.5rem;align-items:baseline;padding-top:.8rem;border-bottom:1px solid var(--line);flex-wrap:wrap}
 header p{font-weight:600;margin:.2rem 0}
 nav ul{display:flex;gap:1rem;list-style:none;margin:.2rem 0;padding:0}
-main{padding-bottom:3rem;overflow-wrap:anywhere}
+main{padding-bottom:3rem;overflow-wrap:break-word}
 footer{color:var(--soft);border-top:1px solid var(--line);padding:.8rem 1rem 2rem;font-size:.9rem}
 h1{font-size:1.6rem;margin:1.2rem 0 .4rem}h2{font-size:1.2rem;margin:2rem 0 .4rem}
 a{color:var(--link)}a:focus-visible,summary:focus-visible{outline:3px solid var(--c1);outline-offset:2px}
@@ -34,8 +34,9 @@ a{color:var(--link)}a:focus-visible,summary:focus-visible{outline:3px solid var(
 table{border-collapse:collapse;margin:.5rem 0}caption{text-align:left;color:var(--soft);padding:.2rem 0}
 th,td{padding:.3rem .9rem .3rem 0;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
 thead th{border-bottom-width:2px}tbody th{font-weight:400}
+td:last-child{overflow-wrap:anywhere;min-width:9rem}td.n:last-child{min-width:0}
 .n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
-dl.key{display:grid;grid-template-columns:repeat(auto-fit,minmax(11rem,1fr));gap:.6rem;margin:1rem 0}
+dl.key{display:grid;grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:.6rem;margin:1rem 0}
 dl.key div{background:var(--raised);border:1px solid var(--line);border-radius:.4rem;padding:.5rem .8rem}
 dt{color:var(--soft);font-size:.9rem}dd{margin:0;font-size:1.25rem;font-variant-numeric:tabular-nums}
 dd small{display:block;font-size:.85rem;color:var(--soft)}

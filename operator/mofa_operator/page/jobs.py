@@ -47,12 +47,11 @@ def job_page(body: Mapping[str, Any], view: AdviceView | str | None) -> str:
     namespace, name = _name(body)
     kind = str(body.get("kind", ""))
     status = mapping(body.get("status")) if kind == TRAINING_JOB.kind else {}
-    sections: list[Node] = [el("h1", f"{namespace}/{name}"), el("p", f"{kind}: ", _mood(body))]
-    if not isinstance(view, AdviceView):
-        sections.append(el("p", _explanation(body)))
+    sections: list[Node] = [el("h1", f"{namespace}/{name}")]
+    sections.append(el("p", f"{kind}, ", el("strong", _mood(body)), f". {_explanation(body)}"))
     sections += _observed(status)
     if isinstance(view, AdviceView):
-        sections += advice_sections(view)
+        sections += [el("h2", "Advice"), *advice_sections(view, told=True)]
     elif view is not None:
         sections.append(el("p", view))
     sections += conditions(status)

@@ -66,10 +66,10 @@ def _classes(status: Mapping[str, Any]) -> list[ET.Element]:
         rows.append(
             (
                 str(one.get("name", "")),
-                str(one.get("failures", "-")),
-                str(one.get("exposureNodeDays", "-")),
-                "-" if assumed is None else str(assumed),
-                str(rate.get("mean", "-")),
+                _number(one.get("failures")),
+                _number(one.get("exposureNodeDays")),
+                _number(assumed),
+                _number(rate.get("mean")),
                 drawn,
                 "-" if recovery is None else f"{recovery} s",
                 el("span", verdict, class_=_mood(verdict)),
@@ -87,6 +87,14 @@ def _learned(status: Mapping[str, Any]) -> list[ET.Element]:
         return []
     said = f"{given.get('jobs')} jobs ran {given.get('stepTimeRatio')} times as long a step as the model says; advice counts with it."
     return [el("h2", "What running jobs taught"), el("p", said)]
+
+
+def _number(value: Any) -> str:
+    """A number as people read it; a hyphen where there is none."""
+    if value is None:
+        return "-"
+    number = float(value)
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _mood(verdict: str) -> str:
