@@ -246,7 +246,8 @@ class Operator:
         try:
             await self.decider.start()
         except NoAnswer as error:
-            _log.error("%s", error)
+            if not self._stopping.is_set():
+                _log.error("%s", error)
 
     def _measure(self) -> None:
         self._measured = len(self._queue), self._queue.oldest_age
