@@ -49,6 +49,8 @@ class Note:
     """One sentence."""
     warning: bool = False
     """Warning, or Normal."""
+    episode: str = ""
+    """What makes it another Event than an equal one before; empty = the decision's digest."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,6 +141,8 @@ class Decision:
     """Inputs hash that the notes are of; equal notes of an equal hash are one Event."""
     again: float | None = None
     """Look again after this time, without an event. [s]"""
+    taught: Any = None
+    """What a running job says of its profile: a `decide.learned.Evidence`, or None."""
 
     @property
     def is_silent(self) -> bool:

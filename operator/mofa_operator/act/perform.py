@@ -72,7 +72,7 @@ async def perform(
         await account.keep("status", decision.key, decision.uid, _apply(api, decision.key, body, status=True))
     if decision.key not in account.gone:
         for note in decision.notes:
-            events.post(decision.key, decision.uid, note, _digest(decision))
+            events.post(decision.key, decision.uid, note, note.episode or _digest(decision))
     return account.performed(decision.key)
 
 

@@ -11,6 +11,7 @@ May import: snapshot, decision, settings, keys, words, mofa_model. Imported by: 
       outputs       annotations: what should stand, what should go
       sight         what a running job does, as it is shown
       news          the one Event that a decision may be worth
+      teaching      what a running job teaches its profile; learned makes one factor of it
     profile     ProfileSnapshot to Decision                                             profile(snapshot, settings)
       memory        what a profile remembers, and how a new reading joins it
       rates         posterior, verdicts, columns

@@ -18,6 +18,7 @@ from mofa_operator.decide.outputs import computed_at, held, removed, takes
 from mofa_operator.decide.reading import generation_of, items, joined, part, same, text, uid_of
 from mofa_operator.decide.sight import Sight, residual, sight
 from mofa_operator.decide.stance import Stance, is_paused, stance_of
+from mofa_operator.decide.teaching import taught
 from mofa_operator.decision import Annotate, Answer, Decision, JobFigures
 from mofa_operator.keys import EXISTING, TRAINING_JOB, Key, kind_of
 from mofa_operator.settings import LoopSettings
@@ -54,6 +55,7 @@ def job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) ->
         outcome=text(answer.status.get("readyReason")),
         digest=answer.digest,
         again=seen.again,
+        taught=taught(snapshot, answer, settings),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mofa_model.annotations import INVALID, PREFIX
 from mofa_operator.decide.conditions import standing
-from mofa_operator.decide.reading import annotations_of, moved, part, sentence, text
+from mofa_operator.decide.reading import annotations_of, moment, moved, part, sentence, text
 from mofa_operator.decide.sight import Sight
 from mofa_operator.decision import Answer, Note
 from mofa_operator.keys import TRAINING_JOB
@@ -25,9 +25,14 @@ class _Told:
 
 def news(snapshot: JobSnapshot, answer: Answer, seen: Sight, material: float) -> tuple[Note, ...]:
     """The Event of a decision, if any; `material` is the least relative change of an interval that counts. [1]"""
+    return _advised(snapshot, answer, material) or _drift(snapshot, seen)
+
+
+def _advised(snapshot: JobSnapshot, answer: Answer, material: float) -> tuple[Note, ...]:
+    """Advice that is not the last one."""
     before = _told(snapshot)
     if before.digest == answer.digest:
-        return _drift(snapshot, seen)
+        return ()
     if answer.outcome == INVALID:
         return (Note(reason=Happened.INVALID_INPUT, message=sentence(answer.explanation), warning=True),)
     if not answer.strategy:
@@ -74,12 +79,18 @@ def _change(before: _Told, answer: Answer, material: float) -> str:
 
 
 def _drift(snapshot: JobSnapshot, seen: Sight) -> tuple[Note, ...]:
-    """A job that begins to differ from its prediction."""
+    """A job that begins to differ from its prediction: one Event for each time that it does."""
     accurate = seen.found[1]
     before = standing(snapshot.body, Aspect.PREDICTION_ACCURATE)
     if accurate.reason != Reason.DRIFTING or (before is not None and before.reason == Reason.DRIFTING):
         return ()
-    return (Note(reason=Happened.PREDICTION_DRIFT, message=sentence(accurate.message), warning=True),)
+    note = Note(
+        reason=Happened.PREDICTION_DRIFT,
+        message=sentence(accurate.message),
+        warning=True,
+        episode=moment(snapshot.now),
+    )
+    return (note,)
 
 
 def _number(value: object) -> float | None:

@@ -30,13 +30,14 @@ from mofa_operator.decide.reading import (
     text,
     uid_of,
 )
+from mofa_operator.decide.teaching import calibration
 from mofa_operator.decision import Decision, Note, ProfileFigures
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import NodeCount, ProfileSnapshot
 from mofa_operator.words import Aspect, Happened, Reason
 
 _LEARNED: Final = ("calibration", "residual")
-"""What running jobs teach: kept as it stands."""
+"""What running jobs teach."""
 
 
 def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
@@ -65,6 +66,9 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         "failures": rows(kept, found),
         "display": {"nodes": _nodes(snapshot.nodes), **columns(kept, found)},
     }
+    learned = calibration(part(body, "status"), snapshot.taught, snapshot.now, settings)
+    told = {"calibration": dict(learned.written), "residual": learned.residual}
+    status = {name: value for name, value in (status | told).items() if value or name not in _LEARNED}
     if kept is not None:
         status["historyTime"] = moment(snapshot.now) if wait == 0 else _history_time(snapshot)
     live = assessed(spec, reading.memory or kept)
@@ -74,7 +78,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         told=contradiction(body, kept, found)
         or _episode(complete, stands, usable=reading.memory is not None),
         figures=_figures(snapshot, spec, reading.memory or kept, live),
-        again=wait or None,
+        again=min((one for one in (wait, learned.again) if one), default=None),
     )
 
 

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from mofa_model.manifest.advised import quantity
 from mofa_operator.decide.conditions import Found, standing
-from mofa_operator.decide.reading import digits, moment, moved, part, seconds
+from mofa_operator.decide.learned import drifts
+from mofa_operator.decide.reading import digits, items, moment, moved, part, seconds, text
 from mofa_operator.decision import Answer
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import JobSnapshot, Running
@@ -61,16 +62,31 @@ def sight(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> Sigh
     shown = fresh if wait == 0 else stands
     return Sight(
         observed=shown,
-        found=_found(shown, snapshot, answer, settings.material),
+        found=_found(shown, snapshot, answer),
         again=wait or None,
     )
 
 
 def residual(running: Running | None, answer: Answer) -> float | None:
-    """Observed over predicted throughput, minus one. [1]"""
-    seen = None if running is None else _number(running.tokens_per_second)
-    target = answer.figures.get(_TOKENS, (0.0, 0.0, 0.0))[1]
-    return None if seen is None or target <= 0 else seen / target - 1
+    """Observed over predicted throughput, minus one; None where a job runs another layout than the advised one. [1]"""
+    seen, target = seen_tokens(running), predicted_tokens(answer)
+    return None if seen is None or not target or not is_comparable(answer) else seen / target - 1
+
+
+def seen_tokens(running: Running | None) -> float | None:
+    """Observed tokens per second. [1/s]"""
+    return None if running is None else _number(running.tokens_per_second)
+
+
+def predicted_tokens(answer: Answer) -> float:
+    """Predicted tokens per second; 0 where nothing is predicted. [1/s]"""
+    return max(0.0, answer.figures.get(_TOKENS, (0.0, 0.0, 0.0))[1])
+
+
+def is_comparable(answer: Answer) -> bool:
+    """Whether the job runs what the prediction is of: the advised layout, for all that was said of it."""
+    said = text(part(answer.status, "inputs").get("current"))
+    return said in {"", text(part(answer.status, "recommendation", "strategy").get("text"))}
 
 
 def _wait(
@@ -80,7 +96,7 @@ def _wait(
     if not stands:
         return 0.0
     pairs = [(_number(stands.get(name)), _number(fresh.get(name))) for name in _FIGURES]
-    pairs.append((_ratio(stands), _ratio(fresh)))
+    pairs += [(_ratio(stands), _ratio(fresh)), (_lost(stands), _lost(fresh))]
     if not any(moved(before, after, settings.material) for before, after in pairs):
         return None
     since = seconds(stands.get("time"))
@@ -91,6 +107,11 @@ def _ratio(block: Mapping[str, Any]) -> float | None:
     """Observed over predicted throughput. [1]"""
     off = _number(block.get("residual"))
     return None if off is None else 1 + off
+
+
+def _lost(block: Mapping[str, Any]) -> float:
+    """Lost time, whatever it went into. [s]"""
+    return sum(_number(one.get("seconds")) or 0.0 for one in items(block.get("lost")))
 
 
 def _unseen(snapshot: JobSnapshot) -> tuple[Found, Found]:
@@ -104,9 +125,7 @@ def _unseen(snapshot: JobSnapshot) -> tuple[Found, Found]:
     return stand[0] or fresh[0], stand[1] or fresh[1]
 
 
-def _found(
-    shown: Mapping[str, Any], snapshot: JobSnapshot, answer: Answer, least: float
-) -> tuple[Found, Found]:
+def _found(shown: Mapping[str, Any], snapshot: JobSnapshot, answer: Answer) -> tuple[Found, Found]:
     """Whether it can be seen, and whether that is what was predicted."""
     seen, source = _number(shown.get("tokensPerSecond")), shown.get("source", "")
     band = answer.figures.get(_TOKENS)
@@ -121,16 +140,17 @@ def _found(
         return visible, Found(
             Aspect.PREDICTION_ACCURATE, "Unknown", Reason.OBSERVED, "there is no prediction"
         )
+    if not is_comparable(answer):
+        other = "it is said to run another layout than the advised one"
+        return visible, Found(Aspect.PREDICTION_ACCURATE, "Unknown", Reason.OBSERVED, other)
     low, target, high = band
     message = (
         f"{quantity(seen)} tokens/s are seen, {quantity(target)} predicted "
         f"({quantity(low)} to {quantity(high)})"
     )
-    if low <= seen <= high:
-        return visible, Found(Aspect.PREDICTION_ACCURATE, "True", Reason.WITHIN_BAND, message)
-    far = not low * (1 - least) <= seen <= high * (1 + least)
     stands = standing(snapshot.body, Aspect.PREDICTION_ACCURATE)
-    if far or (stands is not None and stands.reason == Reason.DRIFTING):
+    drifting = stands is not None and stands.reason == Reason.DRIFTING
+    if drifts(seen, low, target, high, drifting=drifting):
         return visible, Found(Aspect.PREDICTION_ACCURATE, "False", Reason.DRIFTING, message)
     return visible, Found(Aspect.PREDICTION_ACCURATE, "True", Reason.WITHIN_BAND, message)
 
@@ -164,6 +184,7 @@ def _written(running: Running, off: float | None, now: float) -> dict[str, Any]:
         ][:8],
         "since": None if since is None else moment(since),
         "time": moment(now),
+        "life": running.life or None,
     }
     return {name: value for name, value in told.items() if value is not None}
 

@@ -1,0 +1,132 @@
+"""What a running job teaches its profile, and the calibration that a profile makes of it: seldom written, and never forgotten at once.
+
+    taught(snapshot, answer)     one job's evidence: observed over predicted step time, the prediction without any factor
+    calibration(stands, live)    `status.calibration`, of what it remembers and of what runs now
+
+The factor is part of every question that is asked while it stands, of running jobs too. So it moves in steps of two percent,
+at most once in `quiet` seconds; between steps only the evidence beside it is renewed. What a job taught stays after its end,
+with half its weight after each half-life, until it is worth nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Final
+
+from mofa_operator.decide.learned import HALF_LIFE, Evidence, learned, ratio_of, remembered, samples_of
+from mofa_operator.decide.reading import items, moment, part, seconds, text, uid_of
+from mofa_operator.decide.sight import is_comparable, predicted_tokens, seen_tokens
+from mofa_operator.decision import Answer
+from mofa_operator.keys import TRAINING_JOB
+from mofa_operator.settings import LoopSettings
+from mofa_operator.snapshot import JobSnapshot
+
+STEP: Final = 0.02
+"""Least relative change of the factor: two of the last digit that advice uses. [1]"""
+OLD: Final = 86400.0
+"""Age from which on evidence of a job that still runs is written anew. [s]"""
+WORTHLESS: Final = 5 * HALF_LIFE
+"""Age at which evidence is forgotten: it counts a thirty-second then. [s]"""
+AGAIN: Final = 3600.0
+"""Time between two looks at evidence that only ages. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Calibration:
+    """What a profile learned."""
+
+    written: Mapping[str, Any]
+    """`status.calibration`; empty where nothing was learned."""
+    residual: str = ""
+    """`status.residual`: median of the jobs that run; empty where none does."""
+    again: float | None = None
+    """Look again after this. [s]"""
+
+
+def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> Evidence | None:
+    """What a job says of its profile; None where it does not run as advised, or has not run for `quiet` seconds yet."""
+    running, predicted = snapshot.running, predicted_tokens(answer)
+    seen = seen_tokens(running)
+    if snapshot.key.kind != TRAINING_JOB or running is None or not seen or not predicted:
+        return None
+    if not is_comparable(answer) or running.since is None or snapshot.now - running.since < settings.quiet:
+        return None
+    applied = _number(part(answer.status, "inputs").get("learned")) or 1.0
+    job = f"{snapshot.key.namespace}/{snapshot.key.name} {uid_of(snapshot.body)}".strip()
+    return Evidence(job=job, log_ratio=ratio_of(1 / seen, 1 / predicted, applied), at=snapshot.now)
+
+
+def calibration(
+    status: Mapping[str, Any], live: Iterable[Evidence], now: float, settings: LoopSettings
+) -> Calibration:
+    """What to remember, given what stands in a profile's status and what its running jobs say now."""
+    stands, current = part(status, "calibration"), list(live)
+    before = [one for one in _evidence(stands) if now - one.at < WORTHLESS]
+    evidence = tuple(before)
+    for one in current:
+        evidence = remembered(evidence, one)
+    if not evidence:  # a ratio without any was set by somebody, and is left alone
+        left = {} if items(stands.get("evidence")) else stands
+        return Calibration(written=left, residual=text(status.get("residual")) if left else "")
+    found = learned(samples_of(evidence, now))
+    ratio = _number(stands.get("stepTimeRatio"))
+    moved = ratio is None or abs(found.ratio / ratio - 1) >= STEP
+    since = seconds(stands.get("time"))
+    wait = 0.0 if since is None else max(0.0, min(settings.quiet, since + settings.quiet - now))
+    residual = text(status.get("residual"))
+    if not moved and not _renewed(before, evidence, len(items(stands.get("evidence")))):
+        return Calibration(written=stands, residual=residual, again=AGAIN)
+    if wait > 0:
+        return Calibration(written=stands, residual=residual, again=wait)
+    used = found.ratio if moved or ratio is None else ratio
+    return Calibration(
+        written={
+            "stepTimeRatio": f"{used:.2f}",
+            "lower": f"{found.lower:.3f}",
+            "upper": f"{found.upper:.3f}",
+            "jobs": found.jobs,
+            "time": moment(now),
+            "evidence": [
+                {"job": one.job, "stepTimeRatio": f"{math.exp(one.log_ratio):.4f}", "time": moment(one.at)}
+                for one in evidence
+            ],
+        },
+        residual=f"{used * median(math.exp(-one.log_ratio) for one in current) - 1:.3f}" if current else "",
+        again=AGAIN,
+    )
+
+
+def _renewed(before: list[Evidence], after: tuple[Evidence, ...], stood: int) -> bool:
+    """Whether evidence came, went, or stands for longer than it should while its job runs."""
+    known = {one.job: one for one in before}
+    if stood != len(before) or known.keys() != {one.job for one in after}:
+        return True
+    return any(
+        one.at - known[one.job].at >= OLD or abs(one.log_ratio - known[one.job].log_ratio) >= 2 * STEP
+        for one in after
+    )
+
+
+def _evidence(stands: Mapping[str, Any]) -> list[Evidence]:
+    """What stands; what cannot be read taught nothing."""
+    rows = (
+        (row, _number(row.get("stepTimeRatio")), seconds(row.get("time")))
+        for row in items(stands.get("evidence"))
+    )
+    return [
+        Evidence(job=text(row.get("job")), log_ratio=math.log(ratio), at=at)
+        for row, ratio, at in rows
+        if ratio and at is not None
+    ]
+
+
+def _number(written: Any) -> float | None:
+    """A positive number as a status writes it."""
+    try:
+        number = float(text(written))
+    except ValueError:
+        return None
+    return number if 0 < number < 1e6 else None

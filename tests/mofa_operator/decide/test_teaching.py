@@ -1,0 +1,170 @@
+"""What running jobs teach a profile: measured against the bare model, seldom written, remembered after their end."""
+
+import math
+
+import pytest
+from operator_objects import NOW, SETTINGS, World, key_of, profile, training_job
+
+from mofa_model.manifest.cluster_profile import ClusterProfileStatus
+from mofa_operator.decide.learned import HALF_LIFE, Evidence
+from mofa_operator.decide.teaching import OLD, WORTHLESS, calibration
+from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
+from mofa_operator.snapshot import Running
+
+EAST, WEST = Key(CLUSTER_PROFILE, "", "east"), Key(CLUSTER_PROFILE, "", "west")
+SLOW = 1 / 0.85
+
+
+def job(name, at=NOW, ratio=SLOW):
+    return Evidence(job=f"ns/{name} 1", log_ratio=math.log(ratio), at=at)
+
+
+def stand(*evidence, now=NOW):
+    made = calibration({}, evidence, now, SETTINGS)
+    ClusterProfileStatus.model_validate({"calibration": dict(made.written)})
+    return {"calibration": made.written, "residual": made.residual}
+
+
+def test_three_jobs_at_85_percent_halve_the_residual_of_the_next_and_more():
+    ratio = float(stand(*(job(name) for name in "abc"))["calibration"]["stepTimeRatio"])
+    assert ratio == 1.12
+    assert abs(0.85 * ratio - 1) <= 0.15 / 2
+
+
+def test_the_factor_fades_after_its_jobs_and_is_forgotten_at_last():
+    status = stand(*(job(name) for name in "abc"))
+    ratios = []
+    for half_lives in (1, 2, 4):
+        later = calibration(status, [], NOW + half_lives * HALF_LIFE, SETTINGS)
+        ratios.append(float(later.written["stepTimeRatio"]))
+        assert len(later.written["evidence"]) == 3
+    assert ratios == sorted(ratios, reverse=True)
+    assert ratios[1] == pytest.approx(math.exp(0.1625 * 0.75 / 2.19), abs=0.006)
+    assert calibration(status, [], NOW + WORTHLESS, SETTINGS).written == {}
+
+
+def test_nothing_is_written_while_nothing_changes_and_evidence_of_a_job_that_runs_stays_young():
+    status = stand(job("a"))
+    same = calibration(status, [job("a", NOW + 3600)], NOW + 3600, SETTINGS)
+    assert same.written == status["calibration"]
+    assert same.again
+    day = calibration(status, [job("a", NOW + OLD)], NOW + OLD, SETTINGS)
+    assert day.written["evidence"][0]["time"] > status["calibration"]["evidence"][0]["time"]
+    assert day.written["stepTimeRatio"] == status["calibration"]["stepTimeRatio"]
+
+
+def test_a_second_job_waits_for_its_time_to_be_written():
+    status = stand(job("a"))
+    soon = calibration(status, [job("a"), job("b")], NOW + 60, SETTINGS)
+    assert soon.written == status["calibration"]
+    assert soon.again == pytest.approx(SETTINGS.quiet - 60)
+    then = calibration(status, [job("a"), job("b")], NOW + SETTINGS.quiet, SETTINGS)
+    assert then.written["jobs"] == 2
+
+
+def test_a_small_change_renews_the_evidence_and_leaves_the_factor_alone():
+    status = stand(job("a"), job("b"), job("c"), job("d"), job("e"), job("f"))
+    more = [job(name) for name in "abcdefg"]
+    after = calibration(status, more, NOW + SETTINGS.quiet, SETTINGS).written
+    assert after["jobs"] == 7
+    assert after["stepTimeRatio"] == status["calibration"]["stepTimeRatio"]
+
+
+@pytest.mark.parametrize(
+    "odd", [{"evidence": "x"}, {"evidence": [{"job": 5}]}, {"stepTimeRatio": "nan"}, {"time": 3}]
+)
+def test_a_status_that_somebody_broke_teaches_nothing_and_stops_nothing(odd):
+    assert calibration({"calibration": odd}, [job("a")], NOW, SETTINGS).written["jobs"] == 1
+
+
+class Cluster(World):
+    """Two profiles; every job trains at 85 % of what the bare model says, and the store is told as the loop tells it."""
+
+    def __init__(self):
+        super().__init__()
+        for name in ("east", "west"):
+            self.put(CLUSTER_PROFILE, profile(name))
+
+    def decide(self, key):
+        decision = super().decide(key)
+        if decision is not None and key.kind == TRAINING_JOB:
+            self.due |= self.store.set_taught(key, decision.figures.profile, decision.taught)
+        return decision
+
+    def apply(self, name, pool="east", **spec):
+        body = training_job(name, **spec)
+        body["spec"]["cluster"]["profile"] = pool
+        self.put(TRAINING_JOB, body)
+        self.rest()
+        return key_of(TRAINING_JOB, body)
+
+    def tokens(self, key):
+        return self.bodies[key]["status"]["recommendation"]["predicted"]["tokensPerSecond"]["target"]
+
+    def factor(self, key):
+        return float(self.bodies[key]["status"]["inputs"].get("learned", 1))
+
+    def train(self, key, truth, hours=1.0):
+        """It runs at a true rate, and so much time passes."""
+        since = self.now
+        self.now += hours * 3600
+        running = Running(source="mofa", tokens_per_second=truth, since=since)
+        self.due |= self.store.set_running(key, running)
+        self.rest()
+
+
+def test_three_jobs_at_85_percent_halve_the_residual_of_the_next_and_another_profile_learns_nothing():
+    cluster = Cluster()
+    other = cluster.apply("other", "west")
+    before = cluster.bodies[other]["status"]
+    truth = 0.85 * cluster.tokens(other)  # both pools are alike
+    residuals = []
+    for name in "abcd":
+        key = cluster.apply(name)
+        residuals.append(truth / cluster.tokens(key) - 1)
+        cluster.train(key, truth)
+        cluster.train(key, truth)
+    assert residuals[0] == pytest.approx(-0.15, abs=0.001)
+    assert abs(residuals[3]) <= abs(residuals[0]) / 2
+    assert cluster.bodies[EAST]["status"]["calibration"]["jobs"] == 4
+    assert "calibration" not in cluster.bodies[WEST]["status"]
+    assert cluster.bodies[other]["status"] == before
+    assert cluster.factor(key) > 1.0
+    for name in "abcd":
+        cluster.drop(Key(TRAINING_JOB, "ns", name))
+    cluster.rest()
+    assert cluster.bodies[EAST]["status"]["calibration"]["jobs"] == 4, "what they taught outlives them"
+    cluster.now += 3 * HALF_LIFE
+    cluster.due.add(EAST)
+    cluster.rest()
+    assert truth / cluster.tokens(cluster.apply("late")) - 1 == pytest.approx(-0.12, abs=0.015)
+
+
+def test_a_job_that_runs_something_else_teaches_nothing_and_does_not_drift():
+    cluster = Cluster()
+    key = cluster.apply("a", current={"strategy": "tp=2,dp=8"})
+    cluster.train(key, 0.5 * cluster.tokens(key))
+    status = cluster.bodies[key]["status"]
+    assert "residual" not in status["observed"]
+    accurate = next(one for one in status["conditions"] if one["type"] == "PredictionAccurate")
+    assert (accurate["status"], accurate["reason"]) == ("Unknown", "Observed")
+    assert "calibration" not in cluster.bodies[EAST]["status"]
+
+
+def test_a_job_that_has_just_begun_teaches_nothing_yet():
+    cluster = Cluster()
+    key = cluster.apply("a")
+    cluster.train(key, 0.85 * cluster.tokens(key), hours=0.1)
+    assert "calibration" not in cluster.bodies[EAST]["status"]
+
+
+def test_a_drift_is_one_event_each_time_that_it_begins():
+    cluster = Cluster()
+    key = cluster.apply("a")
+    predicted = cluster.tokens(key)
+    for share in (0.70, 0.69, 1.0, 0.68):
+        cluster.train(key, share * predicted, hours=2 * SETTINGS.quiet / 3600)
+        predicted = cluster.tokens(key)
+    drifts = [note for note in cluster.notes if note.reason == "PredictionDrift"]
+    assert len(drifts) == 2
+    assert len({note.episode for note in drifts}) == 2
