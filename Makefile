@@ -64,12 +64,16 @@ dashboards: $(STAMP) ## deploy/grafana/*.json from their code
 reference: $(STAMP) ## docs/reference/*.md from the code
 	$(BIN)/python tools/reference.py
 
+chart: $(STAMP) ## the chart's schema, README and files; deploy/manifests and the overlays that come from it
+	$(BIN)/python tools/chart.py
+
 verify: $(STAMP) ## generated files equal their source
 	$(BIN)/python tools/reference.py --check
 	$(BIN)/python -m mofa_model.manifest.crds --check
 	$(BIN)/python tools/metrics.py --check
 	$(BIN)/python tools/rules.py --check
 	$(BIN)/python tools/dashboards.py --check
+	$(BIN)/python tools/chart.py --check
 
 bench: $(STAMP) ## strategies per second, and the other figures we claim
 	@for script in benchmarks/*.py; do \

@@ -1,0 +1,248 @@
+"""What helm makes of the chart, against a real API server: accepted whole, restricted, installed, upgraded and removed."""
+
+import json
+
+import helm
+import pytest
+from advisor import Advisor, condition, ours, until
+from helm import CHART, ROOT, SETS, one, template
+from mofa_local import nodes
+from mofa_local.cluster import KubectlFailed
+
+KUSTOMIZE = ROOT / "deploy" / "kustomize"
+OVERLAYS = sorted(path.name for path in (KUSTOMIZE / "overlays").iterdir())
+TEXT = {"type": "string"}
+TEXTS = {"type": "object", "additionalProperties": TEXT}
+ENDPOINT = {
+    "type": "object",
+    "required": ["port"],
+    "properties": {"port": TEXT, "interval": {"type": "string", "pattern": "^([0-9]+(ms|[smhdwy]))+$"}},
+}
+SELECTOR = {"type": "object", "properties": {"matchLabels": TEXTS}}
+RULE = {
+    "type": "object",
+    "required": ["expr"],
+    "properties": {
+        **dict.fromkeys(("record", "alert", "expr", "for"), TEXT),
+        "labels": TEXTS,
+        "annotations": TEXTS,
+    },
+}
+GROUP = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {"name": TEXT, "interval": TEXT, "rules": {"type": "array", "items": RULE}},
+}
+MONITORING = {
+    "ServiceMonitor": {"selector": SELECTOR, "endpoints": {"type": "array", "items": ENDPOINT}},
+    "PodMonitor": {"selector": SELECTOR, "podMetricsEndpoints": {"type": "array", "items": ENDPOINT}},
+    "PrometheusRule": {"groups": {"type": "array", "items": GROUP}},
+}
+"""The parts of the Prometheus operator's kinds that we use; anything else in them is an error under strict validation."""
+
+
+def read(cluster, namespace, name, kind="trainingjob"):
+    place = ["-n", namespace] if namespace else []
+    return json.loads(cluster.kubectl("get", kind, name, *place, "-o", "json"))
+
+
+def definition(kind, spec):
+    plural = f"{kind.lower()}s"
+    schema = {
+        "type": "object",
+        "required": ["spec"],
+        "properties": {"spec": {"type": "object", "properties": spec, "required": list(spec)}},
+    }
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.monitoring.coreos.com"},
+        "spec": {
+            "group": "monitoring.coreos.com",
+            "names": {
+                "kind": kind,
+                "plural": plural,
+                "singular": kind.lower(),
+                "listKind": f"{kind}List",
+            },
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }
+
+
+def space(name, **labels):
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+@pytest.fixture(scope="module")
+def home(cluster):
+    """A namespace that takes restricted pods only, in a cluster that knows the Prometheus operator's kinds."""
+    level = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
+    cluster.apply(
+        space("chart-home", **level), *(space(name) for name in ("team-a", "team-b", "ml-platform"))
+    )
+    for name in ("mofa-advisor", "advisor", "adviser"):
+        metadata = {"name": name, "namespace": "chart-home"}
+        cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    made = [definition(kind, spec) for kind, spec in MONITORING.items()]
+    cluster.apply(*made)
+    names = [f"crd/{body['metadata']['name']}" for body in made]
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+    return "chart-home"
+
+
+def accepted(cluster, objects):
+    """Ask the API server whether it would take all of these, unknown and doubled fields refused."""
+    body = "\n---\n".join(json.dumps(one) for one in objects)
+    return cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", input=body)
+
+
+def pod(objects):
+    """A Pod as the Deployment would make it."""
+    made = one(objects, "Deployment")["spec"]["template"]
+    namespace = one(objects, "Deployment")["metadata"]["namespace"]
+    metadata = made["metadata"] | {"name": "of-the-deployment", "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made["spec"]}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_api_server_accepts_every_object_and_restricted_pods(cluster, home, name):
+    values, options = SETS[name]
+    objects = template(values, *options, namespace=home)
+    usual = template(namespace=home) if values else ()  # judged once, with the default values
+    new = [body for body in objects if body not in usual]
+    said = accepted(cluster, [*new, pod(objects)])
+    assert len(said.splitlines()) == len(new) + 1
+    assert "pod/of-the-deployment created" in said
+
+
+def test_the_test_would_see_what_it_looks_for(cluster, home):
+    """A pod that is not restricted, an unknown field, an unknown field of a monitor: each is refused."""
+    objects = template({"securityContext": {"allowPrivilegeEscalation": True}}, namespace=home)
+    with pytest.raises(KubectlFailed, match="violates PodSecurity"):
+        accepted(cluster, [pod(objects)])
+    service = one(objects, "Service")
+    with pytest.raises(KubectlFailed, match=r'unknown field "spec\.prots"'):
+        accepted(cluster, [service | {"spec": service["spec"] | {"prots": []}}])
+    monitor = one(
+        template({"serviceMonitor": {"enabled": True}}, *helm.MONITORED, namespace=home), "ServiceMonitor"
+    )
+    with pytest.raises(KubectlFailed, match=r'unknown field "spec\.endpoint"'):
+        accepted(cluster, [monitor | {"spec": monitor["spec"] | {"endpoint": []}}])
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_the_api_server_accepts_every_overlay(cluster, home, name):
+    base, built = (
+        helm.documents(cluster.kubectl("kustomize", KUSTOMIZE / folder))
+        for folder in ("base", f"overlays/{name}")
+    )
+    new = [body for body in built if body not in base]
+    assert new
+    assert len(accepted(cluster, new).splitlines()) == len(new)
+
+
+def test_the_api_server_accepts_the_kind_demo(cluster, home):
+    folder = ROOT / "deploy" / "kind"
+    cluster.apply(space("monitoring"))
+    for name in ("prometheus.yaml", "samples.yaml"):
+        cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", folder / name)
+
+
+# ------------------------------------------------------------------------------------- a life with helm
+
+
+def test_install_upgrade_and_uninstall(cluster, home):
+    """Definitions, and profiles with what they have learned, outlive the release; nothing else does."""
+
+    def release(verb, *options, values=None):
+        place = (f"--namespace={home}", f"--kubeconfig={cluster.kubeconfig}")
+        return helm.run(verb, "life", *options, *place, values=values)
+
+    def names():
+        found = cluster.kubectl(
+            "get", "sa,deploy,svc,role,rolebinding,clusterrole,clusterrolebinding,validatingadmissionpolicy",
+            "-n", home, "-l", "app.kubernetes.io/instance=life", "-o", "name",
+        )  # fmt: skip
+        return set(found.split())
+
+    # The definitions are there already, and not helm's: it takes them over when it is told to.
+    values = {"profiles": {"life": {"gpu": "b200"}}, "policies": {"team-a": {"mode": "Annotate"}}}
+    notes = release("install", str(CHART), "--take-ownership", values=values)
+    assert "MoFa Advisor" in notes
+    assert "ONCE MORE" not in notes
+    assert {"deployment.apps/life-mofa-advisor", "service/life-mofa-advisor"} <= names()
+    assert read(cluster, "team-a", "life-mofa-advisor", "advisorpolicy")["spec"]["mode"] == "Annotate"
+    cluster.kubectl(
+        "patch", "clusterprofile", "life", "--subresource=status", "--type=merge", "-p",
+        '{"status": {"readyReason": "Recommended"}}',
+    )  # fmt: skip
+
+    with pytest.raises(helm.Refused, match="invalid ownership metadata"):  # a second that watches everything
+        helm.run(
+            "install", "life", str(CHART), "--namespace=team-b", f"--kubeconfig={cluster.kubeconfig}",
+            values={"crds": {"enabled": False}},
+        )  # fmt: skip
+
+    release("upgrade", str(CHART), values={"operator": {"verbose": True}})
+    deployment = read(cluster, home, "life-mofa-advisor", "deployment")
+    assert "--verbose" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert not cluster.kubectl("get", "advisorpolicy", "-n", "team-a", "-o", "name")
+
+    release("uninstall")
+    assert names() == set()
+    assert (
+        len(cluster.kubectl("get", "crd", "-o", "name", "-l", "app.kubernetes.io/instance=life").split()) == 3
+    )
+    assert read(cluster, None, "life", "clusterprofile")["status"]["readyReason"] == "Recommended"
+    cluster.kubectl("delete", "clusterprofile", "life")
+
+
+# ------------------------------------------------------------------- an operator of some namespaces
+
+JOB = {
+    "model": {"preset": "llama3.1-8b"},
+    "training": {"sequenceLength": 4096, "globalBatchSize": 64, "framework": "megatron"},
+}
+
+
+def ours_to_make(kind, name, spec, namespace=""):
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {"apiVersion": "mofa.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def test_roles_in_namespaces_are_enough_for_an_operator_that_watches_them(cluster, processes, namespace):
+    """With the account, roles, fence and arguments that the chart makes; nothing that it asks for is refused."""
+    values = {"watchNamespaces": [namespace], "operator": {"resyncSeconds": 5}}
+    cluster.apply(space("chart-some"))
+    objects = template(values | {"crds": {"enabled": False}}, namespace="chart-some")
+    cluster.apply(*(body for body in objects if body["kind"] not in {"Deployment", "Service", "Pod"}))
+    kubeconfig = cluster.identity("some", service_account="chart-some/mofa-advisor")
+    advisor = Advisor(cluster, processes, "some", kubeconfig=kubeconfig)
+    _, *arguments = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
+    advisor.start(*arguments)
+    try:
+        labels = {"example.org/pool": namespace}
+        nodes.create(cluster, [nodes.node(namespace, labels=labels)], kwok=False)
+        spec = {"gpu": "h100", "nodeSelector": labels}
+        cluster.apply(ours_to_make("ClusterProfile", namespace, spec))
+        for place in (namespace, "team-b"):
+            cluster.apply(
+                ours_to_make("TrainingJob", "small", {**JOB, "cluster": {"profile": namespace}}, place)
+            )
+        until(lambda: "strategy" in ours(read(cluster, namespace, "small")))
+        until(lambda: "Recommended" in cluster.kubectl("get", "events", "-n", namespace))
+        assert condition(read(cluster, namespace, "small"), "Ready")
+        assert not ours(read(cluster, "team-b", "small"))
+        assert "status" not in read(cluster, "team-b", "small")
+    finally:
+        assert advisor.stop() == 0
+        cluster.kubectl("delete", "trainingjob", "small", "-n", "team-b", "--ignore-not-found")
+        cluster.kubectl("delete", "clusterprofile,node", namespace, "--ignore-not-found")
+    user = "system:serviceaccount:chart-some:mofa-advisor"
+    asked = [event for event in cluster.audit() if event["user"]["username"] == user]
+    refused = [event["requestURI"] for event in asked if event["responseStatus"].get("code") == 403]
+    assert asked
+    assert refused == []
