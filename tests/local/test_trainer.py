@@ -66,6 +66,7 @@ def shown(workload):
         (sample.name, sample.labels["training_job"]): sample.value
         for metric in workload.collect()
         for sample in metric.samples
+        if "training_job" in sample.labels
     }
 
 

@@ -1,4 +1,4 @@
-"""python -m mofa_local up | down | status: the whole local stack, for a person."""
+"""python -m mofa_local up | down | status | inject KIND JOB: the whole local stack, for a person."""
 
 from __future__ import annotations
 
@@ -7,19 +7,34 @@ import sys
 from pathlib import Path
 
 from mofa_local import stack, up
+from mofa_local.gang import KINDS
 from mofa_model.errors import MofaError
 
 
 def main() -> int:
     """Do what the verb says."""
     parser = argparse.ArgumentParser(prog="python -m mofa_local", description=__doc__)
-    parser.add_argument("verb", choices=("up", "down", "status"))
-    parser.add_argument("--folder", type=Path, default=up.FOLDER, help="where it lives")
-    parser.add_argument("--nodes", type=int, default=256, help="fake nodes")
-    parser.add_argument("--days", type=int, default=120, help="days of history")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    for verb, what in (
+        ("up", "start it"),
+        ("down", "stop it"),
+        ("status", "what runs"),
+        ("inject", "interrupt a job"),
+    ):
+        one = verbs.add_parser(verb, help=what)
+        one.add_argument("--folder", type=Path, default=up.FOLDER, help="where it lives")
+        if verb == "up":
+            one.add_argument("--nodes", type=int, default=256, help="fake nodes")
+            one.add_argument("--days", type=int, default=120, help="days of history")
+        if verb == "inject":
+            one.add_argument("kind", choices=KINDS, help="what happens")
+            one.add_argument("job", metavar="NAMESPACE/NAME", help="a TrainingJob that is trained")
+            one.add_argument("--seconds", type=float, default=120.0, help="until it trains again")
     arguments = parser.parse_args()
     try:
-        if arguments.verb == "up":
+        if arguments.verb == "inject":
+            _say(up.inject(arguments.folder, arguments.kind, arguments.job, arguments.seconds))
+        elif arguments.verb == "up":
             up.up(arguments.folder, stack.Size(nodes=arguments.nodes, days=arguments.days), say=_say)
         elif arguments.verb == "down":
             stopped = up.down(arguments.folder)

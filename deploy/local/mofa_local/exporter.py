@@ -89,6 +89,9 @@ def pod_series(families: Families, pod: Object) -> None:
     if "reason" in status:
         families.add("kube_pod_status_reason", name | {"reason": status["reason"]})
     conditions = {(one["type"], one["status"]): one for one in status.get("conditions") or ()}
+    disrupted = conditions.get(("DisruptionTarget", "True"))
+    if disrupted is not None:
+        families.add("kube_pod_status_disruption_reason", name | {"reason": disrupted["reason"]})
     moments = {
         "kube_pod_created": metadata.get("creationTimestamp"),
         "kube_pod_deletion_timestamp": metadata.get("deletionTimestamp"),

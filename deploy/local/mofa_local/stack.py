@@ -177,7 +177,7 @@ def _start_exporters(cluster: Cluster, size: Size, processes: Processes, exporte
     rules = [
         {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": read},
         {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": read},
-        {"apiGroups": ["mofa.dev"], "resources": ["trainingjobs"], "verbs": read},
+        {"apiGroups": ["mofa.dev"], "resources": ["trainingjobs", "clusterprofiles"], "verbs": read},
     ]
     identity = str(cluster.identity("local-reader", rules, namespace="kube-system"))
     jobs = [f"--job={NAMESPACE}/{job.name}:{job.tokens_per_second}:{job.step_seconds}" for job in size.jobs]

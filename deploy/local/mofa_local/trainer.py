@@ -60,11 +60,12 @@ class Trainer:
         step = self.step(now)
         return step - step % self.checkpoint_steps
 
-    def interrupt(self, now: float, kind: Kind, seconds: float) -> None:
-        """Stop for so long.
+    def interrupt(self, now: float, kind: Kind, seconds: float) -> int:
+        """Stop for so long; the result is the number of steps that are trained again.
 
         >>> job = Trainer(namespace="a", name="b", tokens_per_second=1e6, step_seconds=2.0, since=0.0)
         >>> job.interrupt(now=260.0, kind="restart", seconds=40.0)
+        30
         >>> job.step(299.0), job.step(300.0), job.step(360.0)
         (130, 100, 130)
         """
@@ -76,6 +77,7 @@ class Trainer:
         self._base = self.checkpoint(now) if kind == "restart" else self._reached
         self.restarts += kind == "restart"
         self.since = max(now, self.since) + seconds
+        return self._reached - self._base
 
     def pace(self, now: float, fraction: float) -> None:
         """Go on at another share of the full rate."""

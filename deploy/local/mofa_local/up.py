@@ -17,13 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from mofa_local import LocalStackError, binaries, stack
+from mofa_local import LocalStackError, binaries, nodes, stack, workload
+from mofa_local.cluster import Cluster
 from mofa_local.identities import write_private
 from mofa_local.processes import Processes, running_recorded, stop_recorded
 
 FOLDER: Final = stack.ROOT / ".cache" / "up"
 """Where it lives."""
-OURS: Final = ("state.json", "env", "kubeconfig", "prometheus", "plane", "run")
+OURS: Final = ("state.json", "env", "kubeconfig", "prometheus", "plane", "inject", "run")
 """What `down` removes, in this order."""
 
 
@@ -61,6 +62,19 @@ def is_up(folder: Path) -> bool:
     return (folder / "state.json").exists() and set(running_recorded(folder / "run")) == started
 
 
+def inject(folder: Path, kind: str, job: str, seconds: float) -> str:
+    """Interrupt a job that trains, as a cluster does; what was done, and how it is undone."""
+    if not is_up(folder):
+        raise LocalStackError("the stack is not up; `make up` starts it")
+    state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    node = workload.ask(state["TRAINER_URL"], "inject", job=job, kind=kind, seconds=seconds)
+    if kind != "node":
+        return f"{job}: {kind}, back in {seconds:.0f} s"
+    nodes.fail(Cluster(Path(state["KUBECONFIG"]), folder / "inject"), node)
+    mend = f"kubectl annotate node {node} {nodes.BROKEN}-"
+    return f"{job}: node {node} is lost, back on another in {seconds:.0f} s; `{mend}` mends the node"
+
+
 def status(folder: Path) -> str:
     """What runs, and how much memory it takes."""
     running = running_recorded(folder / "run")
@@ -82,6 +96,7 @@ def hints(folder: Path) -> str:
         ("kubectl get tjob", "the advice in one line; -o yaml for all of it"),
         ("kubectl get cprof", "what the pool's history says of the assumptions"),
         (f"kubectl -n {stack.NAMESPACE} get pods -o wide", "sample jobs on fake nodes"),
+        ("python -m mofa_local inject pod JOB", "interrupt it: process, pod, node, preemption or job"),
         ("curl -s $ADVISOR_URL/metrics", "predicted and observed, for Prometheus"),
         ("open $ADVISOR_URL in a browser", "the same as a page"),
         ("make down", "stop all of it"),

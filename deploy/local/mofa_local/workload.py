@@ -4,7 +4,9 @@
     python -m mofa_local.workload interrupt research/pretrain-13b --kind restart --seconds 120
     python -m mofa_local.workload pace default/llama3-405b --fraction 0.8
 
-With a kubeconfig every TrainingJob that has a recommendation is trained as well, at the given fraction of what is predicted.
+With a kubeconfig every TrainingJob that has a recommendation is trained as well, at the given fraction of what the bare model
+predicts: what running jobs taught is divided out, for it changes predictions and not machines. Such a job saves as often as it
+is advised to, and has pods (`gang.py`), whose series are exported here.
 `interrupt` and `pace` ask the server at --url, by default at $TRAINER_URL, which `make up` writes into .cache/up/env.
 """
 
@@ -20,7 +22,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
@@ -30,12 +33,16 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from mofa_local import LocalStackError
+from mofa_local.exporter import Families, pod_series
+from mofa_local.gang import Gang
 from mofa_local.ports import HOST
 from mofa_local.reader import Reader
 from mofa_local.trainer import KINDS, Trainer
-from mofa_model.errors import MofaError, UnknownName
+from mofa_model.errors import BadValue, MofaError, UnknownName
 
 TRAINING_JOBS: Final = "/apis/mofa.dev/v1alpha1/trainingjobs"
+PROFILES: Final = "/apis/mofa.dev/v1alpha1/clusterprofiles"
+NODES: Final = "/api/v1/nodes"
 FOLLOW: Final = 3.0
 """Time between two looks at TrainingJobs. [s]"""
 
@@ -44,45 +51,76 @@ class Workload(Collector):
     """All trainers of a server."""
 
     def __init__(
-        self, fraction: float = 1.0, speed: float = 1.0, clock: Callable[[], float] = time.monotonic
+        self, fraction: float = 1.0, speed: float = 1.0, clock: Callable[[], float] = time.time
     ) -> None:
         """`speed` makes steps of TrainingJobs so many times shorter, and smaller: tokens a second stay as they are."""
         self.clock = clock
         self._fraction = fraction
         self._speed = speed
         self._trainers: dict[str, Trainer] = {}
+        self._gangs: dict[str, Gang] = {}
+        self.truth: list[dict[str, Any]] = []
+        """Every interruption that was injected: job, kind, at, seconds, redone steps, node."""
         self._followed: set[str] = set()
         self._lock = threading.Lock()
 
-    def add(self, job: str, tokens_per_second: float, step_seconds: float) -> None:
-        """Begin to train a job, named namespace/name; one that trains already goes on."""
+    def add(
+        self,
+        job: str,
+        tokens_per_second: float,
+        step_seconds: float,
+        *,
+        checkpoint_steps: int = 50,
+        nodes: Callable[[], Sequence[str]] | None = None,
+    ) -> None:
+        """Begin to train a job, named namespace/name; one that trains already goes on. With nodes it has pods there."""
         namespace, _, name = job.partition("/")
+        if job in self._trainers:
+            return
+        on = None if nodes is None else nodes()
         with self._lock:
-            self._trainers.setdefault(
-                job,
-                Trainer(
-                    namespace=namespace,
-                    name=name,
-                    tokens_per_second=tokens_per_second,
-                    step_seconds=step_seconds,
-                    fraction=self._fraction,
-                    since=self.clock(),
-                ),
+            now = self.clock()
+            if on is not None:
+                self._gangs[job] = Gang(namespace, name, on, now)
+            self._trainers[job] = Trainer(
+                namespace=namespace,
+                name=name,
+                tokens_per_second=tokens_per_second,
+                step_seconds=step_seconds,
+                fraction=self._fraction,
+                checkpoint_steps=checkpoint_steps,
+                since=now,
             )
 
-    def follow(self, training_jobs: Iterable[Mapping[str, Any]]) -> None:
-        """Train exactly the TrainingJobs that have a recommendation, beside the jobs that were added by name."""
+    def follow(
+        self,
+        training_jobs: Iterable[Mapping[str, Any]],
+        nodes: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _: (),
+    ) -> None:
+        """Train exactly the TrainingJobs that have a recommendation, beside the jobs that were added by name.
+
+        `nodes` says which nodes a job may be on.
+        """
         seen = set()
         for body in training_jobs:
-            predicted = body.get("status", {}).get("recommendation", {}).get("predicted")
+            status = body.get("status", {})
+            advised = status.get("recommendation", {})
+            predicted = advised.get("predicted")
             if predicted:
                 job = f"{body['metadata']['namespace']}/{body['metadata']['name']}"
-                seconds = predicted["stepMilliseconds"]["target"] / 1000 / self._speed
-                self.add(job, float(predicted["tokensPerSecond"]["target"]), seconds)
+                taught = float(status.get("inputs", {}).get("learned", 1))
+                self.add(
+                    job,
+                    predicted["tokensPerSecond"]["target"] * taught,
+                    predicted["stepMilliseconds"]["target"] / taught / 1000 / self._speed,
+                    checkpoint_steps=max(1, advised.get("checkpointIntervalSteps", 50)),
+                    nodes=partial(nodes, body),
+                )
                 seen.add(job)
         with self._lock:
             for gone in self._followed - seen:
                 self._trainers.pop(gone, None)
+                self._gangs.pop(gone, None)
         self._followed = seen
 
     def interrupt(self, job: str, kind: str, seconds: float) -> None:
@@ -92,6 +130,18 @@ class Workload(Collector):
             if known is None:
                 raise UnknownName("kind", kind, KINDS)
             self._trainer(job).interrupt(self.clock(), known, seconds)
+
+    def inject(self, job: str, kind: str, seconds: float) -> str:
+        """Interrupt a job as a cluster does: its pods show it, and it goes on from its last checkpoint; the node it happens to."""
+        with self._lock:
+            trainer, now = self._trainer(job), self.clock()
+            if job not in self._gangs:
+                raise BadValue("job", job, "name a TrainingJob; the others have no pods here")
+            node = self._gangs[job].interrupt(kind, now)
+            redone = trainer.interrupt(now, "restart", seconds)
+            told = {"job": job, "kind": kind, "at": now, "seconds": seconds, "node": node}
+            self.truth.append(told | {"redone": redone, "step_seconds": trainer.real_step_seconds})
+            return node
 
     def pace(self, job: str, fraction: float) -> None:
         """Train a job at another fraction of its full rate."""
@@ -114,7 +164,11 @@ class Workload(Collector):
                 for name, value in values.items():
                     families[name].add_sample(f"mofa_train_{name}", labels, value)
                 restarts.add_sample("mofa_train_restarts_total", labels, trainer.restarts)
-        return [*families.values(), restarts]
+            pods = Families()
+            for gang in self._gangs.values():
+                for body in gang.bodies(now):
+                    pod_series(pods, body)
+        return [*families.values(), restarts, *pods]
 
     def _trainer(self, job: str) -> Trainer:
         if job not in self._trainers:
@@ -123,7 +177,7 @@ class Workload(Collector):
 
 
 def serve(workload: Workload, port: int) -> ThreadingHTTPServer:
-    """A server of /metrics that takes POST /interrupt and /pace; it runs in threads until it is shut down."""
+    """A server of /metrics that takes POST /interrupt, /inject and /pace; it runs in threads until it is shut down."""
     registry = CollectorRegistry()
     registry.register(workload)
 
@@ -132,17 +186,18 @@ def serve(workload: Workload, port: int) -> ThreadingHTTPServer:
             self._say(200, generate_latest(registry)) if self.path == "/metrics" else self._say(404, b"")
 
         def do_POST(self) -> None:
-            actions: dict[str, Callable[..., None]] = {
+            actions: dict[str, Callable[..., str | None]] = {
                 "/interrupt": workload.interrupt,
+                "/inject": workload.inject,
                 "/pace": workload.pace,
             }
             try:
                 asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                actions[self.path](**asked)
+                said = actions[self.path](**asked) or ""
             except (KeyError, TypeError, ValueError, MofaError) as error:
                 self._say(400, str(error).encode())
             else:
-                self._say(200, b"")
+                self._say(200, said.encode())
 
         def _say(self, status: int, body: bytes) -> None:
             self.send_response(status)
@@ -159,16 +214,30 @@ def serve(workload: Workload, port: int) -> ThreadingHTTPServer:
     return server
 
 
-def ask(url: str, action: str, **what: object) -> None:
-    """Tell a server of fake trainers what to do."""
+def ask(url: str, action: str, **what: object) -> str:
+    """Tell a server of fake trainers what to do; the result is what it says."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        opener.open(f"{url}/{action}", data=json.dumps(what).encode(), timeout=10).close()
+        with opener.open(f"{url}/{action}", data=json.dumps(what).encode(), timeout=10) as answer:
+            said: bytes = answer.read()
+            return said.decode()
     except urllib.error.HTTPError as error:
         with error:
             raise LocalStackError(f"{action}: {error.read().decode()}") from error
     except OSError as error:
         raise LocalStackError(f"{url}: no fake trainer answers ({error}); `make up` starts one") from error
+
+
+def nodes_of(reader: Reader, training_job: Mapping[str, Any]) -> list[str]:
+    """Names of the nodes of a TrainingJob's profile."""
+    wanted = training_job["spec"]["cluster"]["profile"]
+    found = (one for one in reader.items(PROFILES) or () if one["metadata"]["name"] == wanted)
+    selector: Mapping[str, str] = next((one["spec"].get("nodeSelector", {}) for one in found), {})
+    return sorted(
+        node["metadata"]["name"]
+        for node in reader.items(NODES) or ()
+        if selector.items() <= (node["metadata"].get("labels") or {}).items()
+    )
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -183,7 +252,7 @@ def _run(arguments: argparse.Namespace) -> None:
     while not stop.wait(FOLLOW):
         if reader is not None:
             with contextlib.suppress(LocalStackError):  # the API server is away: training goes on
-                workload.follow(reader.items(TRAINING_JOBS) or [])
+                workload.follow(reader.items(TRAINING_JOBS) or [], partial(nodes_of, reader))
     server.shutdown()
 
 

@@ -77,7 +77,9 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         status,
         told=contradiction(body, kept, found)
         or _episode(complete, stands, usable=reading.memory is not None),
-        figures=_figures(snapshot, spec, reading.memory or kept, live),
+        figures=_figures(
+            snapshot, spec, reading.memory or kept, live, text(learned.written.get("stepTimeRatio"))
+        ),
         again=min((one for one in (wait, learned.again) if one), default=None),
     )
 
@@ -216,10 +218,9 @@ def _nodes(count: NodeCount) -> str:
 
 
 def _figures(
-    snapshot: ProfileSnapshot, spec: ClusterProfileSpec, memory: Memory | None, found: Reports
+    snapshot: ProfileSnapshot, spec: ClusterProfileSpec, memory: Memory | None, found: Reports, taught: str
 ) -> ProfileFigures:
     """What is exported: of the newest reading, whether or not it is written yet."""
-    taught = text(part(snapshot.body, "status", "calibration").get("stepTimeRatio"))
     return ProfileFigures(
         key=snapshot.key,
         total=snapshot.nodes.total,

@@ -1,0 +1,241 @@
+"""The closed loop: running jobs against their predictions, what they teach, and every interruption that a cluster knows.
+
+A real API server, a real Prometheus, fake trainers with pods that kube-state-metrics would show; the operator is a process
+of its own that looks every two seconds where it would look every minute.
+"""
+
+import itertools
+import json
+import secrets
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from advisor import Advisor, condition, ours, until
+from mofa_local import nodes
+from mofa_local.ports import free_port
+from mofa_local.prometheus import Prometheus, Scrape
+from mofa_local.workload import Workload, serve
+from operator_objects import QUICK as QUICK_SEARCH
+from ruamel.yaml import YAML
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+LOOK, QUIET = 2.0, 3.0
+FLAGS = (
+    "--settle=1",
+    "--resync=30",
+    "--backoff=0.2",
+    f"--prometheus-interval={LOOK:g}",
+    f"--quiet={QUIET:g}",
+)
+SCRAPE = 1.0
+"""Seconds between samples."""
+_pools = itertools.count()
+
+
+class Site:
+    """Everything that runs beside the API server: trainers, Prometheus, the operator."""
+
+    def __init__(self, cluster, processes, folder):
+        self.cluster = cluster
+        self.workload = Workload(fraction=0.85, speed=8.0)
+        port = free_port()
+        self.trainers = serve(self.workload, port)
+        scrape = Scrape(job="trainer", target=f"127.0.0.1:{port}", interval=f"{SCRAPE:g}s")
+        self.prometheus = Prometheus(processes, folder, scrape=[scrape], name="prometheus-live")
+        self.prometheus.start()
+        self.advisor = Advisor(cluster, processes, "operator-live")
+        self.advisor.start(*FLAGS, f"--prometheus-url={self.prometheus.url}")
+        self._stop = threading.Event()
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def stop(self):
+        self._stop.set()
+        self.advisor.stop()
+        self.prometheus.stop()
+        self.trainers.shutdown()
+        self.trainers.server_close()
+
+    def pool(self, size=4):
+        """A ClusterProfile of a few ready nodes that are nobody else's."""
+        name = f"live-{next(_pools)}-{secrets.token_hex(3)}"
+        labels = {"example.org/pool": name}
+        made = [nodes.node(f"{name}-{number}", labels=labels) for number in range(size)]
+        nodes.create(self.cluster, made, kwok=False)
+        profile = YAML(typ="safe").load((EXAMPLES / "h100-east.yaml").read_text())
+        profile.pop("status", None)
+        profile["metadata"] = {"name": name}
+        profile["spec"] |= {"nodeSelector": labels}
+        self.cluster.apply(profile)
+        return name
+
+    def apply(self, namespace, name, pool):
+        self.cluster.apply(
+            {
+                "apiVersion": "mofa.dev/v1alpha1",
+                "kind": "TrainingJob",
+                "metadata": {"name": name, "namespace": namespace},
+                "spec": {
+                    "model": {"preset": "llama3.1-8b"},
+                    "training": {
+                        "tokens": "1T",
+                        "sequenceLength": 4096,
+                        "globalBatchSize": 64,
+                        "framework": "megatron",
+                    },
+                    "cluster": {"profile": pool, "nodes": 2},
+                    "constraints": QUICK_SEARCH,
+                    "checkpoint": {"mode": "Async", "maxIntervalSeconds": 60},
+                },
+            }
+        )
+        return until(lambda: self.tokens(namespace, name) and self.read("tjob", name, namespace))
+
+    def read(self, kind, name, namespace=None):
+        return json.loads(
+            self.cluster.kubectl("get", kind, name, *(["-n", namespace] if namespace else []), "-o", "json")
+        )
+
+    def tokens(self, namespace, name):
+        status = self.read("tjob", name, namespace).get("status") or {}
+        return status.get("recommendation", {}).get("predicted", {}).get("tokensPerSecond", {}).get("target")
+
+    def observed(self, namespace, name):
+        return (self.read("tjob", name, namespace).get("status") or {}).get("observed") or {}
+
+    def figure(self, series, **labels):
+        """The value of an exported series; None where there is none."""
+        for line in self.advisor.metrics().splitlines():
+            if (
+                line.startswith(series + "{")
+                and all(f'{k}="{v}"' for k, v in labels.items())
+                and all(f'{key}="{value}"' in line for key, value in labels.items())
+            ):
+                return float(line.rsplit(" ", 1)[1])
+        return None
+
+    def _follow(self):
+        """The trainers' look at the cluster."""
+        api = self.cluster.admin.resources.get(api_version="mofa.dev/v1alpha1", kind="TrainingJob")
+        while not self._stop.wait(0.5):
+            try:
+                found = api.get().to_dict()["items"]
+            except Exception:  # noqa: BLE001 - the API server is another test's to stop
+                continue
+            self.workload.follow(
+                found, lambda body: [f"{body['spec']['cluster']['profile']}-{n}" for n in range(4)]
+            )
+
+
+@pytest.fixture(scope="module")
+def site(cluster, processes, binaries, tmp_path_factory):
+    binaries.path("prometheus")
+    made = Site(cluster, processes, tmp_path_factory.mktemp("live"))
+    yield made
+    made.stop()
+
+
+def test_a_trainer_at_85_percent_is_told_and_three_of_them_teach_the_next_predictions(site, namespace):
+    east, west = site.pool(), site.pool()
+    other = site.apply(namespace, "other", west)
+    site.workload.pace(f"{namespace}/other", 1.0)
+    first = site.apply(namespace, "a", east)
+    drifting = until(
+        lambda: (
+            (body := site.read("tjob", "a", namespace))
+            and condition(body, "PredictionAccurate").get("reason") == "Drifting"
+            and body
+        )
+    )
+    assert float(drifting["status"]["observed"]["residual"]) == pytest.approx(-0.15, abs=0.005)
+    assert drifting["status"]["display"]["observed"], "the column OBSERVED"
+    assert drifting["status"]["inputsHash"] == first["status"]["inputsHash"]
+    events = json.loads(site.cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))["items"]
+    about = [one["reason"] for one in events if one["involvedObject"]["name"] == "a"]
+    assert about.count("PredictionDrift") == 1
+    residuals = []
+    for name in ("a", "b", "c", "d"):
+        predicted = site.apply(namespace, name, east)["status"]["recommendation"]["predicted"]
+        truth = until(
+            lambda name=name: site.workload._trainers.get(f"{namespace}/{name}")
+        ).real_tokens_per_second
+        residuals.append(truth / predicted["tokensPerSecond"]["target"] - 1)
+        number = len(residuals)
+        until(
+            lambda number=number: (
+                (site.read("cprof", east)["status"].get("calibration") or {}).get("jobs") == number
+            ),
+            seconds=60,
+            what=f"{number} jobs have taught",
+        )
+    assert residuals[0] == pytest.approx(-0.15, abs=0.005)
+    assert abs(residuals[3]) <= abs(residuals[0]) / 2
+    assert site.figure("mofa_pool_calibration_ratio", pool=east) > 1.1
+    assert "calibration" not in site.read("cprof", west)["status"] or float(
+        site.read("cprof", west)["status"]["calibration"]["stepTimeRatio"]
+    ) == pytest.approx(1.0, abs=0.011)
+    after = site.read("tjob", "other", namespace)["status"]
+    assert after["inputsHash"] == other["status"]["inputsHash"]
+    assert after["recommendation"] == other["status"]["recommendation"]
+    until(lambda: condition(site.read("tjob", "a", namespace), "PredictionAccurate")["status"] == "True")
+    assert "factor" in ours(site.read("tjob", "d", namespace))["explanation"]
+
+
+TRUTH = {
+    "process": ("process", "Failure"),
+    "pod": ("pod", "Failure"),
+    "node": ("pod", "Failure"),
+    "preemption": ("pod", "Preemption"),
+    "job": ("job", "Failure"),
+}
+"""Class and cause of each kind of interruption."""
+BACK, BETWEEN = 10.0, 14.0
+
+
+def test_every_kind_of_interruption_is_counted_once_timed_and_priced(site, namespace):
+    pool, job = site.pool(), f"{namespace}/llama"
+    site.apply(namespace, "llama", pool)
+    until(lambda: site.figure("mofa_job_observed_step", training_job="llama", training_namespace=namespace))
+    time.sleep(BETWEEN)
+    for kind in TRUTH:
+        node = site.workload.inject(job, kind, BACK)
+        if kind == "node":
+            nodes.fail(site.cluster, node)
+        time.sleep(BACK + BETWEEN)
+        if kind == "node":  # the operator forgets nothing
+            site.advisor.kill()
+            site.advisor.start(*FLAGS, f"--prometheus-url={site.prometheus.url}")
+    truth = [one for one in site.workload.truth if one["job"] == job]
+    lost = {}
+    for one in truth:
+        cause = TRUTH[one["kind"]][1]
+        lost[cause] = lost.get(cause, 0.0) + one["seconds"] + one["redone"] * one["step_seconds"]
+    until(
+        lambda: site.observed(namespace, "llama").get("interruptions") == len(truth),
+        seconds=20,
+        what="all are counted",
+    )
+    time.sleep(QUIET + 2 * LOOK)
+    seen = site.observed(namespace, "llama")
+    print(json.dumps(truth, indent=1), json.dumps(seen, indent=1))
+    counted = {(one["name"], one["cause"]): one["count"] for one in seen["interruptionsBy"]}
+    assert counted == {
+        ("process", "Failure"): 1,
+        ("pod", "Failure"): 2,
+        ("pod", "Preemption"): 1,
+        ("job", "Failure"): 1,
+    }
+    step = truth[0]["step_seconds"]
+    for one in seen["lost"]:
+        many = sum(TRUTH[kind][1] == one["cause"] for kind in TRUTH)
+        assert one["seconds"] == pytest.approx(lost[one["cause"]], abs=many * (2 * SCRAPE + step) + 1)
+    labels = {"training_job": "llama", "training_namespace": namespace}
+    for name, number in (("process", 1), ("pod", 3), ("job", 1)):
+        assert site.figure("mofa_job_recovery_seconds_count", **labels, **{"class": name}) <= number
+    since = time.mktime(time.strptime(seen["since"], "%Y-%m-%dT%H:%M:%SZ")) - time.timezone
+    at = time.mktime(time.strptime(seen["time"], "%Y-%m-%dT%H:%M:%SZ")) - time.timezone
+    assert float(seen["ettr"]) == pytest.approx(1 - sum(lost.values()) / (at - since), abs=0.04)
+    predicted = site.read("tjob", "llama", namespace)["status"]["recommendation"]
+    spacing = predicted["checkpointIntervalSteps"] * step
+    assert seen.get("checkpointIntervalSeconds", spacing) == pytest.approx(spacing, rel=0.1, abs=1)
