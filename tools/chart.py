@@ -1,8 +1,8 @@
 """Make what follows from charts/mofa-advisor, and what it takes from elsewhere; --check compares.
 
-    crds/, deploy/rules, deploy/grafana ─▶ charts/mofa-advisor/files
-    values.yaml ─▶ values.schema.json, the table in README.md
-    templates ─▶ deploy/manifests, and the parts of deploy/kustomize that differ from them
+crds/, deploy/rules, deploy/grafana ─▶ charts/mofa-advisor/files
+values.yaml ─▶ values.schema.json, the table in README.md
+templates ─▶ deploy/manifests, and the parts of deploy/kustomize that differ from them
 """
 
 import argparse
@@ -55,7 +55,7 @@ class Document:
 
 
 def render(*options: str) -> list[Document]:
-    """What `helm template` makes with these options, by name, namespace and kind."""
+    """What `helm template` makes with these options: names as helm has them, what has the same name together."""
     # Our helm is built without the version of Kubernetes in it, so it is told one.
     version = ".".join(str(part) for part in binaries.tool("kubectl").module.version[:2])
     command = [binaries.path("helm"), "template", "mofa-advisor", CHART, f"--namespace={NAMESPACE}"]
@@ -66,7 +66,9 @@ def render(*options: str) -> list[Document]:
     if done.returncode:
         raise SystemExit(f"chart: {done.stderr.strip()}")
     parts = [part for part in re.split(r"^---\n", done.stdout, flags=re.MULTILINE) if part.strip()]
-    return sorted((Document(part) for part in parts), key=lambda one: (one.name, one.namespace, one.kind))
+    documents = [Document(part) for part in parts]
+    names = list(dict.fromkeys(one.name for one in documents))
+    return sorted(documents, key=lambda one: (names.index(one.name), one.namespace, one.kind))
 
 
 def joined(documents: list[Document], chosen: Callable[[Document], bool]) -> str:
