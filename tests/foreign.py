@@ -4,6 +4,7 @@ These hold the fields that are read or written, the fields that cannot be change
 objects of every kind, as a person would write them.
 """
 
+import json
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -34,6 +35,7 @@ def example(kind, namespace=None):
     found = next(
         one for one in YAML(typ="safe").load_all(path.read_text("utf-8")) if one["kind"] == kind.kind
     )
+    found = json.loads(json.dumps(found))  # nothing in it is shared
     if namespace is not None:
         found["metadata"]["namespace"] = namespace
     return found

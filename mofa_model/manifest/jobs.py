@@ -65,10 +65,11 @@ def mode_of(item: Item, around: Surroundings) -> str | None:
         if mode not in MODES:
             raise BadValue(f"annotation {_MODE}", mode, f"one of {', '.join(MODES)}")
         return mode
-    if _MODEL in given or _CONFIG in given:
-        return "Annotate"
     policy = _policy(item, around)
-    return policy.spec.mode if policy is not None and _listed(item, policy.spec) else None
+    said = policy.spec.mode if policy is not None and _listed(item, policy.spec) else None
+    if _MODEL in given or _CONFIG in given:
+        return said if said == "Apply" else "Annotate"
+    return said
 
 
 def question_of(item: Item, around: Surroundings) -> tuple[TrainingJobSpec, Profile, str | None]:

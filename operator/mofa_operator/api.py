@@ -13,7 +13,7 @@ One session, as many connections as objects are reconciled at once, no retries: 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, Final, Self
@@ -36,6 +36,9 @@ _RESTARTS: Final = 3
 """How often a list whose continuation has expired is begun again."""
 _JSON: Final = "application/json"
 _MERGE: Final = "application/merge-patch+json"
+_PATCH: Final = "application/json-patch+json"
+_UNFIT: Final = "the server rejected our request due to an error in our request"
+"""How the API server says that a JSON patch does not fit the object; what the object may not become, it says by field."""
 _APPLY: Final = "application/apply-patch+yaml"
 _OTHER: Final = re.compile(r"uid mismatch|UID in precondition|metadata\.uid: ")
 """How the API server says that the object of this name is not the one that was meant."""
@@ -147,6 +150,18 @@ class Api:
         path = f"{_path(kind, namespace, name, status=status)}?fieldManager={MANAGER}"
         return await self._write("PATCH", path, patch, _MERGE)
 
+    async def patch(
+        self, kind: Kind, namespace: str, name: str, operations: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """JSON patch; `Conflict` where one of its tests fails, or a path is not there."""
+        path = f"{_path(kind, namespace, name)}?fieldManager={MANAGER}"
+        try:
+            return await self._write("PATCH", path, operations, _PATCH)
+        except Invalid as error:
+            if _UNFIT in str(error):
+                raise Conflict(str(error)) from None
+            raise
+
     async def create(self, kind: Kind, namespace: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """A new object; `Conflict` where the name is taken."""
         return await self._write("POST", f"{_path(kind, namespace)}?fieldManager={MANAGER}", body, _JSON)
@@ -161,7 +176,7 @@ class Api:
         await self._write("DELETE", _path(kind, namespace, name), None, _JSON)
 
     async def _write(
-        self, method: str, path: str, body: Mapping[str, Any] | None, content: str
+        self, method: str, path: str, body: Mapping[str, Any] | Sequence[Any] | None, content: str
     ) -> dict[str, Any]:
         await self.bucket.take()
         data = None if body is None else orjson.dumps(body)
@@ -185,7 +200,9 @@ class Api:
         except orjson.JSONDecodeError:
             raise Busy(f"{method} {path}: the answer is not JSON") from None
         if not isinstance(answer, dict) or not isinstance(answer.get("metadata"), dict):
-            raise Busy(f"{method} {path}: the answer is no object of Kubernetes")  # a gateway's, not the server's
+            raise Busy(
+                f"{method} {path}: the answer is no object of Kubernetes"
+            )  # a gateway's, not the server's
         return answer
 
     async def _exchange(
@@ -199,14 +216,16 @@ class Api:
         if credentials.token:
             headers["Authorization"] = credentials.token
         try:
-            async with session.request(
-                method,
-                URL(credentials.access.server + path, encoded=True),
-                data=data,
-                headers=headers,
-                allow_redirects=False,  # an API server sends nobody elsewhere; a gateway's login page is no answer
-                server_hostname=credentials.access.server_name,
-            ) as response:
+            async with (
+                session.request(
+                    method,
+                    URL(credentials.access.server + path, encoded=True),
+                    data=data,
+                    headers=headers,
+                    allow_redirects=False,  # an API server sends nobody elsewhere; a gateway's login page is no answer
+                    server_hostname=credentials.access.server_name,
+                ) as response
+            ):
                 return response.status, await response.read(), _wait(response.headers.get("Retry-After"))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Busy(f"{method} {path}: {type(error).__name__} {error}") from error
@@ -255,7 +274,9 @@ def _path(kind: Kind, namespace: str, name: str = "", *, status: bool = False) -
 
 
 def _is_object(item: Any) -> bool:
-    return isinstance(item, dict) and bool(isinstance(item.get("metadata"), dict) and item["metadata"].get("name"))
+    return isinstance(item, dict) and bool(
+        isinstance(item.get("metadata"), dict) and item["metadata"].get("name")
+    )
 
 
 def _wait(text: str | None) -> float | None:

@@ -8,6 +8,9 @@ from typing import Any
 
 from mofa_operator.keys import Key
 
+Operation = Mapping[str, Any]
+"""One operation of a JSON patch."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
@@ -65,6 +68,26 @@ class Annotate:
     """All annotations that we should own."""
     drop: tuple[str, ...] = ()
     """Keys of our prefix that stand there and should go."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Release:
+    """How a job that waits gets its launch arguments, and is let go (mode Apply)."""
+
+    key: Key
+    """Which object."""
+    uid: str
+    """Its uid."""
+    launch: tuple[Operation, ...] = ()
+    """JSON patch that writes the arguments; empty = they stand, or there are none to write."""
+    free: tuple[Operation, ...] = ()
+    """JSON patch that takes our gates away; empty = it has none."""
+    note: Note
+    """The Event to post when all went well."""
+    outcome: str = ""
+    """What became of the wait: released, unadvised or expired; empty = it did not wait for us."""
+    waited: float | None = None
+    """Time since it was made. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,6 +154,8 @@ class Decision:
     """The whole status to apply; None = it is right already."""
     annotate: tuple[Annotate, ...] = ()
     """Annotations to write, on the job and on what its targetRef names; only where they differ from what stands."""
+    release: Release | None = None
+    """What mode Apply writes, after everything else."""
     notes: tuple[Note, ...] = ()
     """Events to post."""
     figures: JobFigures | ProfileFigures | None = None
@@ -147,4 +172,4 @@ class Decision:
     @property
     def is_silent(self) -> bool:
         """Whether nothing is written to the cluster."""
-        return self.status is None and not self.annotate and not self.notes
+        return self.status is None and not self.annotate and not self.notes and self.release is None

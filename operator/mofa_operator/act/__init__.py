@@ -3,5 +3,6 @@
 May import: api, settings, decision, keys, words, mofa_model. Imported by: control.
 
 perform     a decision as writes: annotations, then the status, then Events
+release     a job that waits is let go: its arguments, then our gate
 events      Events, one for each (object, reason, inputs hash)
 """

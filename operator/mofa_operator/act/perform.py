@@ -18,8 +18,9 @@ from typing import Any, Final, TypeAlias
 
 from mofa_model.annotations import PREFIX
 from mofa_operator.act.events import EventPoster
+from mofa_operator.act.release import Released, let_go
 from mofa_operator.api import Api, ApiError, Gone, Invalid, Refused
-from mofa_operator.decision import Annotate, Decision
+from mofa_operator.decision import Annotate, Decision, Release
 from mofa_operator.keys import OURS, Key
 
 SILENT: Final = "Silent"
@@ -51,6 +52,8 @@ class Performed:
     """Objects as the API server answered, for the store: their echo is no news."""
     failures: tuple[ApiError, ...] = ()
     """Writes that are refused for good; trying again changes nothing."""
+    released: Released | None = None
+    """What became of a job that waited."""
 
 
 async def perform(
@@ -73,6 +76,8 @@ async def perform(
     if decision.key not in account.gone:
         for note in decision.notes:
             events.post(decision.key, decision.uid, note, note.episode or _digest(decision))
+    if decision.release is not None and decision.release.key not in account.gone:
+        await account.let_go(decision.release, api, events)
     return account.performed(decision.key)
 
 
@@ -85,6 +90,25 @@ class _Account:
         self.bodies: dict[Key, dict[str, Any]] = {}
         self.failures: list[ApiError] = []
         self.gone: set[Key] = set()
+        self.released: Released | None = None
+
+    async def let_go(self, release: Release, api: Api, events: EventPoster) -> None:
+        """Let a job go that waits."""
+        try:
+            released = await let_go(release, api)
+        except Gone:
+            self.gone.add(release.key)
+            return
+        self.writes += released.writes
+        if released.body is not None:
+            self.bodies[release.key] = released.body
+            if self._wrote is not None:
+                self._wrote(release.key, released.body)
+        if released.failure is not None:
+            self.failures.append(released.failure)
+            return
+        self.released = released
+        events.post(release.key, release.uid, released.release.note)
 
     async def keep(
         self, what: str, key: Key, uid: str, sent: Awaitable[dict[str, Any]]
@@ -115,6 +139,7 @@ class _Account:
             writes=tuple(self.writes),
             bodies=self.bodies,
             failures=tuple(self.failures),
+            released=self.released,
         )
 
 
@@ -151,4 +176,5 @@ def _digest(decision: Decision) -> str:
 def _would(decision: Decision) -> tuple[str, ...]:
     """What would be written."""
     annotations = tuple("annotations" for _ in decision.annotate)
-    return annotations if decision.status is None else (*annotations, "status")
+    status = () if decision.status is None else ("status",)
+    return annotations + status + (() if decision.release is None else ("release",))

@@ -6,6 +6,7 @@ run          in which order everything starts and stops
 handlers     kopf's watches            resync       full lists against what watches miss
 intake       where news come in        queue        which objects wait to be looked at
 reconcile    the loop over one object  decider      answers from worker processes (worker: what runs in them)
+gates        the bound on waits in mode Apply
 rounds       something for every object, again and again
 histories    what history says of a profile         sightings    what running jobs do
 config_maps  texts that jobs name      kinds        which kinds are looked at

@@ -6,7 +6,7 @@ Changes of nodes wait until they settle: a rack that comes up is one change of a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from mofa_operator.control.queue import WorkQueue
@@ -18,7 +18,15 @@ from mofa_operator.settings import LoopSettings
 class Intake:
     """News from watches, full lists, Prometheus and our own writes."""
 
-    def __init__(self, store: Store, queue: WorkQueue, settings: LoopSettings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        queue: WorkQueue,
+        settings: LoopSettings,
+        heed: Callable[[Kind, dict[str, Any]], None] | None = None,
+    ) -> None:
+        """`heed` is told of every object that is seen."""
+        self._heed = heed
         self._store = store
         self._queue = queue
         self._settle = settings.settle
@@ -29,6 +37,8 @@ class Intake:
     def seen(self, kind: Kind, body: dict[str, Any], *, urgent: bool = True) -> None:
         """An object is there, as it now is."""
         self._pass_on(kind, self._store.put(kind, body), urgent=urgent)
+        if self._heed is not None:
+            self._heed(kind, body)
 
     def gone(self, key: Key, uid: str | None = None) -> None:
         """An object is no more; with its `uid`, one that came after it under the same name stays."""

@@ -23,6 +23,7 @@ from mofa_operator.act.perform import Performed, perform
 from mofa_operator.api import Api, ApiError, Busy, Gone
 from mofa_operator.control.config_maps import ConfigMaps
 from mofa_operator.control.decider import Decider, NoAnswer, Outdated
+from mofa_operator.control.gates import observe
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.rounds import Rounds
@@ -197,6 +198,8 @@ class Reconciler:
                 self._exporter.count_recommendation(kind, answer.outcome, decision.outcome)
         else:
             _log.debug("%s: %s", decision.key, decision.outcome)
+        if performed.released is not None:
+            observe(self._exporter, performed.released)
         if decision.again is not None:
             self._queue.add_after(decision.key, decision.again)
         self._check(performed)

@@ -23,6 +23,7 @@ from mofa_model.errors import SourceUnreachable
 from mofa_operator.act.events import EventPoster
 from mofa_operator.api import Api, ApiError
 from mofa_operator.control.decider import Decider, NoAnswer
+from mofa_operator.control.gates import Gates
 from mofa_operator.control.handlers import Watches
 from mofa_operator.control.health import Health
 from mofa_operator.control.histories import Histories
@@ -94,8 +95,11 @@ class Operator:
         self._exporter.build(version("mofa-advisor"), model_version())
         self._measured = (0, 0.0)
         self._exporter.queue(lambda: self._measured)
-        self._intake = Intake(self._store, self._queue, settings.loop)
         self._events = EventPoster(api)
+        self._gates = Gates(
+            store=self._store, api=api, events=self._events, exporter=self._exporter, settings=settings
+        )
+        self._intake = Intake(self._store, self._queue, settings.loop, self._gates.heed)
         self.decider = Decider(workers=settings.loop.workers, bytes_of=question_bytes)
         self._rounds = None if prometheus is None else self._histories(prometheus)
         self._sightings = Sightings(
@@ -184,6 +188,7 @@ class Operator:
             parts = [
                 asyncio.create_task(self._watches.run(self._heed_signals), name="watches"),
                 asyncio.create_task(self._resync.run(), name="resync"),
+                asyncio.create_task(self._gates.run(), name="gates"),
                 asyncio.create_task(self._sightings.run(), name="sightings"),
             ]
             if self._rounds is not None:

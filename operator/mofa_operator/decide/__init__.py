@@ -9,6 +9,8 @@ May import: snapshot, decision, settings, keys, words, mofa_model. Imported by: 
     view        the same answer in full, for the page                                    view(question)
     job         JobSnapshot and Answer to Decision; the light half                       job(…), failed(…)
       outputs       annotations: what should stand, what should go
+      release       mode Apply: arguments for a job that waits, and our gate        with_release(…), overdue(…)
+        gates, arguments
       sight         what a running job does, as it is shown
       news          the one Event that a decision may be worth
       teaching      what a running job teaches its profile; learned makes one factor of it

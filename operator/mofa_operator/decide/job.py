@@ -16,6 +16,7 @@ from mofa_operator.decide.conditions import Found, conditions, standing
 from mofa_operator.decide.news import news
 from mofa_operator.decide.outputs import computed_at, held, removed, takes
 from mofa_operator.decide.reading import generation_of, items, joined, part, same, text, uid_of
+from mofa_operator.decide.release import with_release
 from mofa_operator.decide.sight import Sight, residual, sight
 from mofa_operator.decide.stance import Stance, is_paused, stance_of
 from mofa_operator.decide.teaching import taught
@@ -30,6 +31,11 @@ _VERDICTS: Final = ("Consistent", "HigherThanAssumed", "LowerThanAssumed", "Insu
 
 def job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -> Decision:
     """What to do about a job; `answer` is None where none was needed (`needs_answer`)."""
+    return with_release(_job(snapshot, answer, settings), snapshot, answer, settings)
+
+
+def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -> Decision:
+    """The same without mode Apply."""
     stance, key, body = stance_of(snapshot), snapshot.key, snapshot.body
     if stance in {Stance.DISABLED, Stance.NOT_ASKED}:
         return _cleared(snapshot, stance)

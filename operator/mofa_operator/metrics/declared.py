@@ -32,6 +32,8 @@ class Gate(StrEnum):
 
     RELEASED = "released"
     """Advice was written, and the job let go."""
+    UNADVISED = "unadvised"
+    """There was nothing to write, or it was refused, and the job let go without advice; an Event says why."""
     EXPIRED = "expired"
     """The longest wait was over, and the job let go without advice."""
 

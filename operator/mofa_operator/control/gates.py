@@ -1,0 +1,102 @@
+"""The bound on waits at our gates, kept beside everything else: no queue of answers, however long, holds a job longer.
+
+Each job that waits for us is noted when it is seen, for the moment when its time is over. Whoever still waits then is let
+go without arguments. What the loop has let go before is found open here, and left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mofa_operator.act.events import EventPoster
+from mofa_operator.act.release import Released, let_go
+from mofa_operator.api import Api, ApiError, Gone
+from mofa_operator.control.queue import WorkQueue
+from mofa_operator.decide.gates import deadline, is_gated
+from mofa_operator.decide.release import overdue
+from mofa_operator.keys import EXISTING, Key, Kind
+from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.observe.store import Store
+from mofa_operator.settings import OperatorSettings
+
+HANDS: Final = 4
+"""Jobs that are let go at the same time. [1]"""
+_LONGEST: Final = 30.0
+"""Longest wait between two tries. [s]"""
+
+_log = logging.getLogger(__name__)
+
+
+class Gates:
+    """Jobs that wait for us, by when they must have been let go."""
+
+    def __init__(
+        self, *, store: Store, api: Api, events: EventPoster, exporter: Exporter, settings: OperatorSettings
+    ) -> None:
+        """Nobody waits yet."""
+        self._store = store
+        self._api = api
+        self._events = events
+        self._exporter = exporter
+        self._settings = settings
+        self._queue = WorkQueue(backoff=settings.loop.backoff, longest=_LONGEST)
+
+    def heed(self, kind: Kind, body: Mapping[str, Any]) -> None:
+        """Note an object that was seen, where it waits for us."""
+        if kind in EXISTING and is_gated(body):
+            meta = body["metadata"]
+            self._note(Key(kind, meta.get("namespace", ""), meta["name"]), body)
+
+    async def run(self) -> None:
+        """Let go whose time is over, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(HANDS):
+                group.create_task(self._hand())
+
+    async def _hand(self) -> None:
+        while (key := await self._queue.take()) is not None:
+            try:
+                await self._look(key)
+            except ApiError as error:
+                wait = self._queue.failed(key)
+                _log.warning("%s: its gate is not open yet: %s; again in %.3g s", key, error, wait)
+            except Exception:  # noqa: BLE001 - one job must not keep the others waiting
+                _log.exception("%s: our fault", key)
+                self._queue.failed(key)
+            else:
+                self._queue.done(key)
+
+    async def _look(self, key: Key) -> None:
+        body = self._store.body(key)
+        if body is None or not is_gated(body) or self._settings.dry_run:
+            return
+        release = overdue(key, body, time.time(), self._settings.loop)
+        if release is None:
+            self._note(key, body)
+            return
+        try:
+            released = await let_go(release, self._api)
+        except Gone:
+            return
+        if released.body is not None:
+            self._store.wrote(key, released.body)
+        if released.failure is not None:
+            raise released.failure
+        self._events.post(key, release.uid, release.note)
+        observe(self._exporter, released)
+        _log.warning("%s: %s", key, release.note.message)
+
+    def _note(self, key: Key, body: Mapping[str, Any]) -> None:
+        left = deadline(body, self._settings.loop) - time.time()
+        self._queue.add_after(key, max(left, 0.0))
+
+
+def observe(exporter: Exporter, released: Released) -> None:
+    """Count a wait that is over."""
+    release = released.release
+    if release.outcome and release.waited is not None:
+        exporter.observe_gate(release.waited, release.outcome)

@@ -1,0 +1,173 @@
+"""Mode Apply: whether a job that waits gets its launch arguments, and when it is let go. Every gate of ours opens.
+
+    it runs already                              the gate goes, nothing else
+    `gate_longest` after it was made             let go, whatever was or was not decided
+    mode Apply, and advice that can be written   arguments, then let go
+    any other outcome                            let go, with the reason; a moment later, for what came with the job
+    paused, or another's to decide               wait for the bound
+
+A job without a gate of ours is never resumed. Its arguments are written if it says mode Apply itself, is suspended, and was
+so from the beginning: generation 1 means that nobody has changed its spec, so that it cannot have run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mofa_model.errors import InputError
+from mofa_model.manifest import jobs
+from mofa_model.manifest.documents import Item
+from mofa_model.manifest.parsing import advisor_policy
+from mofa_operator.decide.arguments import written
+from mofa_operator.decide.gates import consents, deadline, is_gated, is_suspended, opened, since
+from mofa_operator.decide.reading import generation_of, is_going, part, sentence, text, uid_of
+from mofa_operator.decide.stance import Stance, is_paused, stance_of
+from mofa_operator.decision import Answer, Decision, Note, Operation, Release
+from mofa_operator.keys import EXISTING, TRAINING_JOB, Key, kind_of
+from mofa_operator.settings import LoopSettings
+from mofa_operator.snapshot import Body, JobSnapshot
+from mofa_operator.words import Happened
+
+RELEASED, UNADVISED, EXPIRED = "released", "unadvised", "expired"
+"""What becomes of waits, as the metric's label `outcome` has it."""
+
+
+def with_release(
+    decision: Decision, snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings
+) -> Decision:
+    """The same decision, with what mode Apply adds to it."""
+    subject = _subject(snapshot)
+    if subject is None:
+        return decision
+    key, body = subject
+    wants = _wants(snapshot)
+    if is_gated(body):
+        wait = _wait(snapshot, body, wants, answer, settings)
+        if wait > 0:
+            again = wait if decision.again is None else min(wait, decision.again)
+            return replace(decision, again=again)
+        return replace(decision, release=_gated(key, body, wants, answer, snapshot.now, settings))
+    if not wants or answer is None or not answer.strategy or is_paused(body):
+        return decision
+    made, why = _ungated(key, body, answer)
+    if made is None and why and decision.annotate:  # said once, with the advice
+        note = Note(reason=Happened.APPLY_SKIPPED, message=sentence(why))
+        return replace(decision, notes=(*decision.notes, note))
+    return replace(decision, release=made)
+
+
+def overdue(key: Key, body: Body, now: float, settings: LoopSettings) -> Release | None:
+    """How a job is let go whose time is over; None where it has none of our gates, or time is left. `now` [s]"""
+    if not is_gated(body) or is_going(body) or now < deadline(body, settings):
+        return None
+    return _gated(key, body, False, None, now, settings)
+
+
+def _subject(snapshot: JobSnapshot) -> tuple[Key, Body] | None:
+    """The existing job that is meant: this one, or the one that a TrainingJob's targetRef names."""
+    if snapshot.key.kind != TRAINING_JOB:
+        return None if is_going(snapshot.body) else (snapshot.key, snapshot.body)
+    ref, target = part(snapshot.body, "spec", "targetRef"), snapshot.target
+    kind, name = kind_of(text(ref.get("apiVersion")), text(ref.get("kind"))), text(ref.get("name"))
+    if target is None or kind not in EXISTING or not name or is_going(target) or is_going(snapshot.body):
+        return None
+    return Key(kind, snapshot.key.namespace, name), target
+
+
+def _wants(snapshot: JobSnapshot) -> bool:
+    """Whether anybody asks for mode Apply: the object, a policy, or the TrainingJob."""
+    if stance_of(snapshot) is not Stance.ADVISE:
+        return False
+    if snapshot.key.kind == TRAINING_JOB:
+        return bool(part(snapshot.body, "spec").get("mode") == "Apply")
+    try:
+        policies = [advisor_policy(policy) for policy in snapshot.question.policies]
+    except InputError:
+        policies = []
+    try:
+        around = jobs.Surroundings(profiles={}, policies=policies)
+        return jobs.mode_of(Item(snapshot.question.job, None), around) == "Apply"
+    except InputError:
+        return False
+
+
+def _wait(
+    snapshot: JobSnapshot, body: Body, wants: bool, answer: Answer | None, settings: LoopSettings
+) -> float:
+    """How long a job still has to wait at a gate of ours; at most 0 where it does not. [s]"""
+    left = deadline(body, settings) - snapshot.now
+    holds = {Stance.PAUSED, Stance.UNREAD, Stance.OWNED}
+    if stance_of(snapshot) in holds or is_paused(body):
+        return left
+    if wants and answer is not None and answer.strategy:
+        return 0.0
+    made = since(body)  # a policy or a profile may come a moment after the job
+    return 0.0 if made is None else min(left, made + settings.settle - snapshot.now)
+
+
+def _gated(
+    key: Key, body: Body, wants: bool, answer: Answer | None, now: float, settings: LoopSettings
+) -> Release:
+    """What to do with a job at a gate of ours whose time has come."""
+    made = since(body)
+    waited = None if made is None else max(0.0, now - made)
+    free = opened(key.kind, body)
+    if not is_suspended(key.kind, body):
+        why = "it waits for nobody: it runs already, and our gate is taken away"
+        note = Note(reason=Happened.APPLY_SKIPPED, message=why)
+        return Release(key=key, uid=uid_of(body), free=free, note=note)
+    late = now >= deadline(body, settings)
+    launch, why = (
+        ((), f"the longest wait, {settings.gate_longest:g} s, is over")
+        if late
+        else _launch(key, body, wants, answer)
+    )
+    if why:
+        note = Note(
+            reason=Happened.GATE_RELEASED, message=sentence(f"let go without arguments: {why}"), warning=True
+        )
+        outcome = EXPIRED if late else UNADVISED
+        return Release(key=key, uid=uid_of(body), free=free, note=note, outcome=outcome, waited=waited)
+    return Release(
+        key=key,
+        uid=uid_of(body),
+        launch=launch,
+        free=free,
+        note=_applied(answer),
+        outcome=RELEASED,
+        waited=waited,
+    )
+
+
+def _ungated(key: Key, body: Body, answer: Answer) -> tuple[Release | None, str]:
+    """What to do with a job that does not wait for us, and why nothing is done."""
+    if not is_suspended(key.kind, body):
+        return None, "it runs already, or cannot wait: the advice is for its next launch"
+    if not consents(body):
+        return None, "it is suspended, but says neither mode Apply nor that it waits for us: it is left alone"
+    if generation_of(body) != 1:
+        return None, ""  # we have written, or it may have run
+    launch, why = _launch(key, body, True, answer)
+    if not launch:
+        return None, why
+    return Release(key=key, uid=uid_of(body), launch=launch, note=_applied(answer)), ""
+
+
+def _launch(key: Key, body: Body, wants: bool, answer: Answer | None) -> tuple[tuple[Operation, ...], str]:
+    """The patch that writes the arguments, and why there is none; neither where they stand already."""
+    if not wants or answer is None:
+        return (), "nobody asks for mode Apply here"
+    if not answer.strategy:
+        return (), answer.explanation
+    try:
+        return written(key.kind, body, answer), ""
+    except InputError as error:
+        return (), str(error)
+
+
+def _applied(answer: Answer | None) -> Note:
+    strategy = "" if answer is None else ",".join(f"{axis}={size}" for axis, size in answer.strategy.items())
+    return Note(
+        reason=Happened.APPLIED_BEFORE_LAUNCH,
+        message=sentence(f"it starts with the advised arguments: {strategy}"),
+    )

@@ -1,0 +1,315 @@
+"""Mode Apply, decided: who gets arguments, who is let go, when, and that nobody waits for ever."""
+
+import copy
+import shlex
+from dataclasses import replace
+
+import pytest
+from foreign import KINDS, example
+from hypothesis import given
+from hypothesis import strategies as st
+from json_patch import Unfit, patched
+from operator_objects import NOW, SETTINGS, policy, profile, ref, training_job
+
+from mofa_model.annotations import PREFIX
+from mofa_operator.decide.arguments import ARGUMENTS, INTERVAL
+from mofa_operator.decide.gates import KUEUE, NAME, deadline, is_gated, is_suspended
+from mofa_operator.decide.job import job
+from mofa_operator.decide.reading import moment
+from mofa_operator.decide.release import overdue
+from mofa_operator.decision import Answer
+from mofa_operator.keys import (
+    ADVISOR_POLICY,
+    BATCH_JOB,
+    CLUSTER_PROFILE,
+    EXISTING,
+    JOB_SET,
+    PYTORCH_JOB,
+    RAY_JOB,
+    TRAIN_JOB,
+    TRAINING_JOB,
+    VOLCANO_JOB,
+    Key,
+)
+from mofa_operator.observe.store import Store
+
+MODE, GATE = f"{PREFIX}mode", f"{PREFIX}gate"
+ADVICE = Answer(
+    digest="d",
+    outcome="Recommended",
+    explanation="tp=8 on 128 GPUs",
+    annotations={f"{PREFIX}status": "Recommended", f"{PREFIX}inputs-hash": "d", INTERVAL: "100"},
+    status={"readyReason": "Recommended"},
+    strategy={"tp": "8", "pp": "2"},
+    arguments=("--tensor-model-parallel-size", "8", "--pipeline-model-parallel-size", "2"),
+)
+TITAN = replace(ADVICE, arguments=("--parallelism.tensor_parallel_degree", "8", "activation-checkpoint:full"))
+NOTHING = replace(
+    ADVICE, outcome="NoRecommendation", explanation="no strategy is left", strategy={}, arguments=()
+)
+CAN = (JOB_SET, TRAIN_JOB, PYTORCH_JOB, RAY_JOB)
+each = pytest.mark.parametrize("kind", CAN, ids=lambda kind: kind.kind)
+
+
+def fitting(kind):
+    return TITAN if kind == PYTORCH_JOB else ADVICE
+
+
+def waiting(kind, gate="suspend", *, kueue=None, mode="Apply", suspended=True, age=10.0, **metadata):
+    """The example of a kind, as it waits for us since `age` seconds. [s]"""
+    body = example(kind, "ns")
+    told = body["metadata"].setdefault("annotations", {})
+    told |= {key: value for key, value in {MODE: mode, GATE: gate, KUEUE: kueue}.items() if value}
+    body["metadata"] |= {"uid": "u", "generation": 1, "creationTimestamp": moment(NOW - age), **metadata}
+    place = body["spec"].setdefault("runPolicy", {}) if kind == PYTORCH_JOB else body["spec"]
+    place["suspend"] = suspended
+    return body
+
+
+def decided(kind, body, answer=ADVICE, now=NOW, policies=()):
+    store = Store()
+    store.put(CLUSTER_PROFILE, profile())
+    for one in policies:
+        store.put(ADVISOR_POLICY, one)
+    store.put(kind, body)
+    snapshot = store.snapshot(Key(kind, "ns", body["metadata"]["name"]), now)
+    return job(snapshot, answer, SETTINGS)
+
+
+def done(body, release):
+    """The object after both steps."""
+    return patched(patched(body, release.launch), release.free)
+
+
+@each
+def test_a_job_that_waits_gets_its_arguments_and_is_let_go(kind):
+    body = waiting(kind)
+    release = decided(kind, body, fitting(kind)).release
+    after = done(body, release)
+    assert not is_suspended(kind, after)
+    assert not is_gated(after)
+    assert release.note.reason == "AppliedBeforeLaunch"
+    assert (release.outcome, release.waited) == ("released", 10.0)
+    assert decided(kind, after, fitting(kind)).release is None
+    assert list(words(kind, after))[-len(fitting(kind).arguments) :] == list(fitting(kind).arguments)
+
+
+def words(kind, body):
+    """Where each kind has its launch arguments, as words."""
+    spec = body["spec"]
+    if kind == JOB_SET:
+        told = spec["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]["annotations"]
+    elif kind == TRAIN_JOB:
+        (trainer,) = spec["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+        assert (spec["runtimePatches"][0]["manager"], trainer["name"]) == (NAME, "node")
+        told = trainer["template"]["spec"]["template"]["metadata"]["annotations"]
+    elif kind == PYTORCH_JOB:
+        found = [
+            one["template"]["spec"]["containers"][0]["args"] for one in spec["pytorchReplicaSpecs"].values()
+        ]
+        assert found[0] == found[1]
+        return found[0]
+    else:
+        return shlex.split(spec["entrypoint"])
+    assert told[INTERVAL] == "100"
+    return shlex.split(told[ARGUMENTS])
+
+
+@each
+def test_of_kueues_gates_only_ours_goes_and_the_rest_is_kueues(kind):
+    body = waiting(kind, None, kueue=f"example.org/quota, {NAME}")
+    after = done(body, decided(kind, body, fitting(kind)).release)
+    assert after["metadata"]["annotations"][KUEUE] == "example.org/quota"
+    assert is_suspended(kind, after)
+    alone = waiting(kind, None, kueue=NAME)
+    assert KUEUE not in done(alone, decided(kind, alone, fitting(kind)).release)["metadata"]["annotations"]
+
+
+def test_what_kueue_manages_is_not_resumed_by_our_own_gate():
+    body = waiting(JOB_SET, labels={"kueue.x-k8s.io/queue-name": "gold"})
+    after = done(body, decided(JOB_SET, body).release)
+    assert is_suspended(JOB_SET, after)
+    assert GATE not in after["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    "change, answer, why",
+    [
+        ({}, NOTHING, "no strategy is left"),
+        ({}, replace(ADVICE, arguments=()), "name the trainer"),
+        ({}, replace(ADVICE, arguments=("--deepspeed", "ds_config.json")), "in a file"),
+        ({"mode": "Annotate"}, ADVICE, "nobody asks for mode Apply"),
+        ({"mode": "Disabled"}, None, "nobody asks for mode Apply"),
+        ({"age": 301.0}, ADVICE, "the longest wait, 300 s, is over"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("gate", [{"gate": "suspend"}, {"gate": None, "kueue": NAME}], ids=["own", "kueue"])
+def test_without_arguments_it_is_let_go_all_the_same_and_told_why(gate, change, answer, why):
+    body = waiting(JOB_SET, **gate | change)
+    release = decided(JOB_SET, body, answer).release
+    assert release.launch == ()
+    after = done(body, release)
+    assert not is_gated(after)
+    assert after["spec"]["replicatedJobs"] == body["spec"]["replicatedJobs"]
+    assert release.note.reason == "GateReleased"
+    assert why in release.note.message
+    assert release.outcome == ("expired" if "age" in change else "unadvised")
+
+
+def test_a_moment_is_left_for_what_is_applied_with_the_job():
+    body = waiting(JOB_SET, age=0.5)
+    decision = decided(JOB_SET, body, NOTHING)
+    assert decision.release is None
+    assert decision.again == pytest.approx(SETTINGS.settle - 0.5, abs=1.0)  # timestamps have whole seconds
+    assert decided(JOB_SET, body, ADVICE).release is not None
+
+
+@pytest.mark.parametrize("annotations", [{f"{PREFIX}paused": "true"}])
+def test_a_paused_job_waits_for_the_bound_and_no_longer(annotations):
+    body = waiting(JOB_SET)
+    body["metadata"]["annotations"] |= annotations
+    decision = decided(JOB_SET, body, None)
+    assert decision.release is None
+    assert decision.again == pytest.approx(SETTINGS.gate_longest - 10.0, abs=1.0)
+    assert decided(JOB_SET, body, None, NOW + 300.0).release.outcome == "expired"
+
+
+@each
+def test_a_running_job_keeps_its_spec(kind):
+    body = waiting(kind, suspended=False)
+    release = decided(kind, body, fitting(kind)).release
+    after = done(body, release)
+    assert after["spec"] == body["spec"]
+    assert GATE not in after["metadata"]["annotations"]
+    assert release.note.reason == "ApplySkippedRunning"
+    plain = waiting(kind, None, suspended=False)
+    decision = decided(kind, plain, fitting(kind))
+    assert decision.release is None
+    assert [note.reason for note in decision.notes][-1] == "ApplySkippedRunning"
+
+
+def test_a_suspended_job_that_says_apply_gets_arguments_once_and_is_never_resumed():
+    body = waiting(JOB_SET, None)
+    release = decided(JOB_SET, body).release
+    assert release.free == ()
+    after = done(body, release)
+    assert is_suspended(JOB_SET, after)
+    assert words(JOB_SET, after)
+    assert decided(JOB_SET, waiting(JOB_SET, None, generation=2)).release is None
+
+
+def test_a_policy_alone_does_not_write_into_a_job_that_does_not_consent():
+    kinds = {"mode": "Apply"}
+    silent = waiting(JOB_SET, None, mode=None)
+    decision = decided(JOB_SET, silent, policies=[policy(**kinds)])
+    assert decision.release is None
+    assert "left alone" in decision.notes[-1].message
+    gated = waiting(JOB_SET, mode=None)
+    assert decided(JOB_SET, gated, policies=[policy(**kinds)]).release.outcome == "released"
+
+
+def test_a_volcano_job_is_advised_and_told_that_nothing_can_be_written():
+    decision = decided(VOLCANO_JOB, waiting(VOLCANO_JOB, None))
+    assert decision.release is None
+    assert decision.notes[-1].reason == "ApplySkippedRunning"
+    gated = waiting(VOLCANO_JOB, None, kueue=NAME)
+    assert not is_gated(done(gated, decided(VOLCANO_JOB, gated).release))
+
+
+def test_a_layout_in_the_command_cannot_be_replaced():
+    body = waiting(PYTORCH_JOB)
+    for replica in body["spec"]["pytorchReplicaSpecs"].values():
+        (container,) = replica["template"]["spec"]["containers"]
+        container["command"] += container.pop("args")
+    release = decided(PYTORCH_JOB, body, TITAN).release
+    assert "in the container's command" in release.note.message
+    assert release.launch == ()
+
+
+@pytest.mark.parametrize("mode, outcome", [("Apply", "released"), ("Annotate", "unadvised")])
+def test_the_target_of_a_training_job_is_let_go_by_it(mode, outcome):
+    body = waiting(TRAIN_JOB, mode=None)
+    owner = training_job(targetRef=ref(body), mode=mode)
+    store = Store()
+    for kind, one in ((CLUSTER_PROFILE, profile()), (TRAIN_JOB, body), (TRAINING_JOB, owner)):
+        store.put(kind, one)
+    decision = job(store.snapshot(Key(TRAINING_JOB, "ns", "a"), NOW), ADVICE, SETTINGS)
+    assert decision.release.key == Key(TRAIN_JOB, "ns", "llama3-70b")
+    assert decision.release.outcome == outcome
+    alone = job(store.snapshot(decision.release.key, NOW), None, SETTINGS)
+    assert alone.release is None  # it is the TrainingJob's to decide, until the time is over
+    late = job(store.snapshot(decision.release.key, NOW + 300.0), None, SETTINGS)
+    assert late.release.outcome == "expired"
+
+
+def test_a_job_whose_age_cannot_be_read_is_not_held():
+    body = waiting(JOB_SET, creationTimestamp="soon")
+    assert deadline(body, SETTINGS) == 0.0
+    assert overdue(Key(JOB_SET, "ns", "x"), body, NOW, SETTINGS).outcome == "expired"
+
+
+def test_a_patch_fits_no_other_object_and_no_job_that_was_resumed_meanwhile():
+    body = waiting(JOB_SET)
+    release = decided(JOB_SET, body).release
+    for change in (
+        {"metadata": {**body["metadata"], "uid": "other"}},
+        {"spec": {**body["spec"], "suspend": False}},
+    ):
+        for step in (release.launch, release.free):
+            with pytest.raises(Unfit):
+                patched({**body, **change}, step)
+
+
+JUNK = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.text(max_size=8)
+    | st.just("--tensor-model-parallel-size 4 'x"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@st.composite
+def spoilt(draw):
+    """A job that waits, with junk in some places; and a kind."""
+    kind = draw(st.sampled_from((*KINDS, BATCH_JOB)))
+    body = waiting(
+        *((kind,) if kind != BATCH_JOB else (JOB_SET,)),
+        gate=draw(st.sampled_from(["suspend", None, "x", 5])),
+        kueue=draw(st.sampled_from([None, NAME, f"a,{NAME}", f" {NAME} ,, {NAME}", "a"])),
+        mode=draw(st.sampled_from(["Apply", None, "Annotate", "Disabled", "apply"])),
+        suspended=draw(st.sampled_from([True, True, False, None, "true"])),
+        age=draw(st.sampled_from([1.0, 10.0, 400.0])),
+    )
+    body |= {"apiVersion": kind.api_version, "kind": kind.kind}
+    for _ in range(draw(st.integers(0, 3))):
+        place, path = body["spec"], draw(st.lists(st.integers(0, 9), min_size=1, max_size=9))
+        for step in path[:-1]:
+            inner = list(place.values()) if isinstance(place, dict) else place
+            if inner and isinstance(inner[step % len(inner)], dict | list):
+                place = inner[step % len(inner)]
+        names = list(place) if isinstance(place, dict) else range(len(place))
+        if names:
+            place[names[path[-1] % len(names)]] = draw(JUNK)
+    return kind, body
+
+
+@given(spoilt(), st.sampled_from([ADVICE, TITAN, NOTHING]))
+def test_whatever_a_job_looks_like_its_gate_opens_and_what_was_done_is_done(case, answer):
+    kind, body = case
+    before = copy.deepcopy(body)
+    decision = decided(kind, body, answer)
+    assert body == before
+    if decision.release is None:
+        gated = decided(kind, body, answer, NOW + 1000.0).release
+        assert is_gated(body) is (gated is not None)
+        return
+    after = done(body, decision.release)
+    assert not is_gated(after)
+    again = decided(kind, after, answer)
+    assert again.release is None or (
+        decision.release.note.reason != "AppliedBeforeLaunch" and not again.release.free
+    )
+    assert kind in EXISTING
