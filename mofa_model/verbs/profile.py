@@ -1,4 +1,4 @@
-"""`mofa profile`: a ClusterProfile from flags, as YAML to keep in a repository; node labels come with the operator."""
+"""`mofa profile`: a ClusterProfile from flags or from a cluster's node labels, as YAML to keep in a repository."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ examples:
   mofa profile --name pool --gpu h100-sxm --nodes 256 --scale-out "400 Gbit/s"
   mofa profile --name lab --gpu a100 --storage Remote=1GB/s:10GB/s
   mofa profile --gpu h100 --class pod=3.0:262 --out pool.yaml
-  mofa profile --show h100-east     one that comes with the package"""
+  mofa profile --show h100-east     one that comes with the package
+  mofa profile --from-cluster       one for each kind of GPU node, by KUBECONFIG"""
+GROUP: Final = "mofa.sources"
+"""Entry-point group of live sources: `pools` is a function () -> pools, each with product, gpus_per_node, nodes, ready."""
 _TIERS: Final = ("Local", "Peer", "Remote")
+_LABEL: Final = "nvidia.com/gpu.product"
 _CLASSES: Final = ("process", "pod", "job")
 
 
@@ -24,7 +28,9 @@ def configure(parser: ArgumentParser) -> None:
     parser.formatter_class = RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
     parser.add_argument(
-        "--from-cluster", action="store_true", help="read node labels (needs mofa-advisor[operator])"
+        "--from-cluster",
+        action="store_true",
+        help="one profile for each kind of GPU node of the cluster (needs mofa-advisor[operator])",
     )
     parser.add_argument(
         "--show", metavar="NAME", help="print a profile that comes with the package, and nothing else"
@@ -60,10 +66,9 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Print or write the profile."""
     if arguments.from_cluster:
-        raise SourceUnreachable(
-            "--from-cluster: reading a cluster needs the extra: pip install 'mofa-advisor[operator]'"
-        )
-    text = _bundled(arguments.show) if arguments.show else _made(arguments)
+        text = _from_cluster(arguments)
+    else:
+        text = _bundled(arguments.show) if arguments.show else _made(arguments)
     if arguments.out:
         files.write_text(arguments.out, text)
     else:
@@ -77,24 +82,70 @@ def _bundled(name: str) -> str:
     return bundled_text(name)
 
 
+def _from_cluster(arguments: Namespace) -> str:
+    """A profile for each pool whose GPU is known; the others are named on standard error."""
+    from mofa_model import presets
+    from mofa_model.errors import UnknownName
+
+    for name in ("gpu", "gpus_per_node", "nodes", "show", "name"):
+        if getattr(arguments, name) is not None:
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(f"{flag}: is read from the cluster; give it or --from-cluster")
+    found, unknown = [], []
+    for pool in _pools():
+        try:
+            gpu = presets.resolve("devices", pool["product"], field="nvidia.com/gpu.product")
+        except UnknownName as error:
+            unknown.append(str(error))
+            continue
+        names = {one["metadata"]["name"] for one in found}
+        name = gpu if gpu not in names else f"{gpu}-{pool['gpus_per_node']}"
+        found.append(_manifest(arguments, name, gpu, pool["gpus_per_node"], {_LABEL: pool["product"]}))
+    if not found:
+        why = "; ".join(unknown) or f"no node has the label {_LABEL} and GPUs"
+        raise InputError(f"--from-cluster: {why}; give --gpu and --label")
+    for text in unknown:
+        sys.stderr.write(f"left out: {text}\n")
+    return "---\n".join(_checked(one) for one in found)
+
+
+def _pools() -> list[dict[str, Any]]:
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=GROUP, name="pools"):
+        found: list[dict[str, Any]] = point.load()()
+        return found
+    raise SourceUnreachable(
+        "--from-cluster: reading a cluster needs the extra: pip install 'mofa-advisor[operator]'"
+    )
+
+
 def _made(arguments: Namespace) -> str:
-    """The manifest that the flags describe, checked as any other one."""
-    from mofa_model import output, presets
-    from mofa_model.manifest.inputs import cluster_of
-    from mofa_model.manifest.parsing import cluster_profile
+    """The profile that the flags describe."""
+    from mofa_model import presets
 
     if arguments.gpu is None:
         raise InputError("--gpu: is missing; give a GPU preset, for example h100-sxm (mofa presets devices)")
     gpu = presets.resolve("devices", arguments.gpu, field="--gpu")
-    manifest: dict[str, Any] = {
+    labels = dict(_pair(label, "--label") for label in arguments.label)
+    manifest = _manifest(arguments, arguments.name or gpu, gpu, arguments.gpus_per_node, labels)
+    if arguments.nodes is not None:
+        manifest["status"] = {"nodes": {"total": arguments.nodes, "ready": arguments.nodes}}
+    return _checked(manifest)
+
+
+def _manifest(
+    arguments: Namespace, name: str, gpu: str, per_node: int | None, labels: dict[str, str]
+) -> dict[str, Any]:
+    return {
         "apiVersion": "mofa.dev/v1alpha1",
         "kind": "ClusterProfile",
-        "metadata": {"name": arguments.name or gpu},
+        "metadata": {"name": name},
         "spec": _without_nothing(
             {
-                "nodeSelector": dict(_pair(label, "--label") for label in arguments.label),
+                "nodeSelector": labels,
                 "gpu": gpu,
-                "gpusPerNode": arguments.gpus_per_node,
+                "gpusPerNode": per_node,
                 "network": {
                     "scaleUp": arguments.scale_up,
                     "scaleOut": arguments.scale_out,
@@ -106,10 +157,15 @@ def _made(arguments: Namespace) -> str:
             }
         ),
     }
-    if arguments.nodes is not None:
-        manifest["status"] = {"nodes": {"total": arguments.nodes, "ready": arguments.nodes}}
-    profile = cluster_profile(manifest)
-    cluster_of(profile.spec, 1)  # the links and sizes are what the model can read
+
+
+def _checked(manifest: dict[str, Any]) -> str:
+    """The manifest as text, checked as any other one."""
+    from mofa_model import output
+    from mofa_model.manifest.inputs import cluster_of
+    from mofa_model.manifest.parsing import cluster_profile
+
+    cluster_of(cluster_profile(manifest).spec, 1)  # the links and sizes are what the model can read
     return output.render("yaml", (), manifest)
 
 

@@ -125,4 +125,4 @@ class Happened(StrEnum):
     GATE_RELEASED = "GateReleased"
     """A job that waited at our gate may start."""
     PROFILE_PROPOSED = "ProfileProposed"
-    """There is no ClusterProfile, but there are GPU nodes: the message says how to make one."""
+    """The job's ClusterProfile does not exist; the message says how to make one."""

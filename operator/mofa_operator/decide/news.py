@@ -33,6 +33,11 @@ def _advised(snapshot: JobSnapshot, answer: Answer, material: float) -> tuple[No
     before = _told(snapshot)
     if before.digest == answer.digest:
         return ()
+    if answer.status.get("readyReason") == Reason.PROFILE_MISSING:
+        proposal = (
+            f"{answer.explanation}; mofa profile --from-cluster proposes one from the labels of the nodes"
+        )
+        return (Note(reason=Happened.PROFILE_PROPOSED, message=sentence(proposal), warning=True),)
     if answer.outcome == INVALID:
         return (Note(reason=Happened.INVALID_INPUT, message=sentence(answer.explanation), warning=True),)
     if not answer.strategy:

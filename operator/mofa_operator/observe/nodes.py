@@ -12,7 +12,8 @@ from mofa_model.manifest.existing import GPU
 from mofa_operator.observe.bodies import part, text
 from mofa_operator.snapshot import NodeCount
 
-_PRODUCT: Final = "nvidia.com/gpu.product"
+PRODUCT: Final = "nvidia.com/gpu.product"
+"""Label with the GPU of a node, as the GPU operator writes it."""
 _READY: Final = "Ready"
 
 
@@ -34,7 +35,7 @@ class NodeFacts:
     @property
     def product(self) -> str:
         """Value of the label nvidia.com/gpu.product, or nothing."""
-        return self.labels.get(_PRODUCT, "")
+        return self.labels.get(PRODUCT, "")
 
     def counts_as(self, selector: Mapping[str, Any]) -> tuple[Any, ...] | None:
         """What of it a pool's count shows; None where it is not of the pool.

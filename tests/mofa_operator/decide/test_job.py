@@ -107,7 +107,7 @@ class TestOutcomes:
         "spec, status, reason, ready, event",
         [
             ({"model": {"preset": "llama-99"}}, "InvalidInput", "InvalidInput", "False", "InvalidInput"),
-            ({"cluster": {"profile": "no"}}, "InvalidInput", "ProfileMissing", "False", "InvalidInput"),
+            ({"cluster": {"profile": "no"}}, "InvalidInput", "ProfileMissing", "False", "ProfileProposed"),
             (
                 {"model": {"preset": "llama3.1-405b"}},
                 "NoRecommendation",
@@ -157,7 +157,7 @@ class TestOutcomes:
         world.due.discard(EAST)
         world.rest()
         assert world.ours(JOB)["status"] == "Recommended"
-        assert [note.reason for note in world.notes] == ["InvalidInput", "Recommended"]
+        assert [note.reason for note in world.notes] == ["ProfileProposed", "Recommended"]
 
 
 class TestChange:
