@@ -127,7 +127,7 @@ def _crd(crd: Mapping[str, Any]) -> list[str]:
                 )
             )
             rules += [
-                (f"`{path}`", f"`{rule['rule']}`", rule["message"])
+                (f"`{path}`", f"`{rule['rule']}`", f"`{rule['message']}`")
                 for rule in field.get("x-kubernetes-validations", [])
             ]
         text += [
