@@ -73,13 +73,18 @@ def _comments(path: Path) -> dict[tuple[str, ...], str]:
     return found
 
 
-def _walk(values: dict[str, Any], said: dict[tuple[str, ...], str], above: tuple[str, ...]) -> Iterator[Value]:
+def _walk(
+    values: dict[str, Any], said: dict[tuple[str, ...], str], above: tuple[str, ...]
+) -> Iterator[Value]:
     for key, default in values.items():
         path = (*above, key)
         if path in said:
             text, *marks = re.split(r" @(?=[a-z]+ )", said[path])
             yield Value(
-                path=path, default=default, text=text, marks=dict(mark.strip().split(" ", 1) for mark in marks)
+                path=path,
+                default=default,
+                text=text,
+                marks=dict(mark.strip().split(" ", 1) for mark in marks),
             )
         elif isinstance(default, dict) and default:
             yield from _walk(default, said, path)
@@ -111,6 +116,8 @@ def table(values: list[Value]) -> str:
         shown = json.dumps(value.default, ensure_ascii=False).replace("|", "\\|")
         text = value.text.replace("|", "\\|")
         if "enum" in value.marks:
-            text += f" One of {value.marks['enum']}." if value.type == "text" else f" Of {value.marks['enum']}."
+            text += (
+                f" One of {value.marks['enum']}." if value.type == "text" else f" Of {value.marks['enum']}."
+            )
         rows.append(f"| `{'.'.join(value.path)}` | {value.type} | `{shown}` | {text} |")
     return "\n".join(rows)
