@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from advisor import USER, Advisor
 from faults import scenario
@@ -19,9 +19,9 @@ from faults.proxy import Fault, Proxy
 from faults.scenario import State, persist
 from mofa_local import audit
 
-FLAGS = ("--settle=0.5", "--resync=2", "--backoff=0.2", "--backoff-longest=3")
+FLAGS = ("--settle=0.5", "--resync=2", "--backoff=0.2", "--backoff-longest=3", "--prometheus-interval=1")
 """Knobs that make an hour of production fit into seconds."""
-BOUND = 90.0
+BOUND = 120.0
 """Longest that a phase may take to converge under a fault, on a machine whose speed is not ours to know. [s]"""
 QUIET = 1.5
 """Seconds without a write after which a clean run has come to rest."""
@@ -66,7 +66,7 @@ class Supervised:
         self.lives = 1
         self.rss = 0
 
-    def __enter__(self) -> Supervised:
+    def __enter__(self) -> Self:
         self.advisor.start(*self._flags)
         self._thread.start()
         return self
@@ -181,11 +181,11 @@ def _reach(cluster: Any, wanted: State, bound: float, where: str) -> State:
 
 
 def _rest(cluster: Any) -> None:
-    """Wait until nothing was written for a while."""
+    """Wait until every job has its outcome, and nothing was written for a while."""
     quiet_since, count = time.monotonic(), -1
     while time.monotonic() - quiet_since < 2 * QUIET:
         now = len(_accepted(cluster))
-        if now != count:
+        if now != count or not scenario.is_answered(cluster):
             quiet_since, count = time.monotonic(), now
         time.sleep(0.2)
 

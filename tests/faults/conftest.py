@@ -10,6 +10,8 @@ from mofa_local import LocalStackError
 from mofa_local.control_plane import ControlPlane
 from mofa_local.processes import Processes
 
+from mofa_operator.keys import JOB_SET
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 
@@ -30,14 +32,14 @@ def processes(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def cluster(processes, tmp_path_factory):
-    """The local stack's control plane, with our CRDs, the foreign kinds and the operator's manifests."""
+    """The local stack's control plane, with our CRDs, JobSet and the operator's manifests."""
     try:
         plane = ControlPlane(tmp_path_factory.mktemp("cluster"), processes)
         plane.start()
     except LocalStackError as problem:
         pytest.fail(str(problem), pytrace=False)
     plane.install(ROOT / "crds", ROOT / "deploy" / "manifests")
-    foreign.install(plane)
+    foreign.install(plane, JOB_SET)
     yield plane
     plane.stop()
 

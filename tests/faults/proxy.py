@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeAlias
@@ -21,12 +21,13 @@ from typing import Any, TypeAlias
 import aiohttp
 import orjson
 from aiohttp import web
+from faults.loopback import Loopback, hang_up
 from yarl import URL
 
-from faults.loopback import Loopback, hang_up
-
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-HOP = frozenset({"host", "connection", "transfer-encoding", "content-length", "accept-encoding", "keep-alive"})
+HOP = frozenset(
+    {"host", "connection", "transfer-encoding", "content-length", "accept-encoding", "keep-alive"}
+)
 Lines: TypeAlias = Callable[[bytes], Iterable[bytes]]
 
 
@@ -104,14 +105,12 @@ class Proxy(Loopback):
             asked.request.method,
             URL(self._upstream + asked.request.raw_path, encoded=True),
             data=asked.body or None,
-            headers={
-                name: value for name, value in asked.request.headers.items() if name.lower() not in HOP
-            },
+            headers={name: value for name, value in asked.request.headers.items() if name.lower() not in HOP},
             skip_auto_headers=("Accept-Encoding",),
         ) as found:
             yield found
 
-    def __exit__(self, *how: Any) -> None:
+    def __exit__(self, *how: object) -> None:
         if self._session is not None:
             self.call(self._session.close())
         super().__exit__(*how)
@@ -343,8 +342,6 @@ class Killing(Fault):
         return await hang_up(asked.request)
 
 
-
-
 # ---------------------------------------------------------------------------------------------- mixtures
 
 
@@ -383,6 +380,4 @@ def bad_day(random: Random) -> Fault:
 
 def bad_watches(random: Random) -> Fault:
     """Every watch meets one of the faults of watches."""
-    return Mixed(
-        random, (Expired(random), Dropped(random), Twice(random), Reordered(random), Silent())
-    )
+    return Mixed(random, (Expired(random), Dropped(random), Twice(random), Reordered(random), Silent()))

@@ -26,7 +26,7 @@ POOL: Final = "faults"
 """The ClusterProfile, and the first part of its nodes' names."""
 LABELS: Final = {"example.org/pool": POOL}
 SIZE: Final = 4
-KINDS: Final = "trainingjobs,jobsets.jobset.x-k8s.io,clusterprofiles"
+KINDS: Final = "trainingjobs,jobsets.jobset.x-k8s.io,advisorpolicies,clusterprofiles"
 TIMES: Final = frozenset({"computedTime", "lastTransitionTime", "historyTime"})
 State = dict[str, Any]
 
@@ -171,6 +171,15 @@ def state(cluster: Any) -> State:
     """What stands: of every object our annotations and the status, without times."""
     found = _items(cluster.kubectl("get", KINDS, "-n", PLACE, "-o", "json"))
     return {f"{body['kind']}/{body['metadata']['name']}": _shown(body) for body in found if _is_here(body)}
+
+
+def is_answered(cluster: Any) -> bool:
+    """Whether every TrainingJob has an outcome for the spec that it has now."""
+    jobs = _items(cluster.kubectl("get", "trainingjobs", "-n", PLACE, "-o", "json"))
+    return all(
+        (body.get("status") or {}).get("observedGeneration") == body["metadata"]["generation"]
+        for body in jobs
+    )
 
 
 def events(cluster: Any) -> set[tuple[str, str]]:

@@ -16,7 +16,9 @@ PAUSE = 5.0
 def held_against(clean, run, *, events=True):
     """The states were compared on the way; here is what a run may cost, and what it may say."""
     for name, count in clean.writes.items():
-        assert run.writes[name] <= 3 * count + 3, f"{name} was written {run.writes[name]} times, clean {count}"
+        assert run.writes[name] <= 3 * count + 3, (
+            f"{name} was written {run.writes[name]} times, clean {count}"
+        )
     assert run.writes.keys() == clean.writes.keys()
     for what, count in clean.attempts.items():
         assert run.attempts[what] <= 4 * count + 8, f"{what} was tried {run.attempts[what]} times"
@@ -26,7 +28,6 @@ def held_against(clean, run, *, events=True):
         assert run.events == clean.events
 
 
-
 def test_a_clean_run_repeats_itself(cluster, processes, clean):
     run = play("clean, again", cluster, processes, clean=clean)
     assert run.writes == clean.writes
@@ -34,9 +35,7 @@ def test_a_clean_run_repeats_itself(cluster, processes, clean):
 
 
 def test_requests_that_fail_in_every_way(cluster, processes, clean, seed):
-    run = play(
-        "requests fail", cluster, processes, clean=clean, fault=lambda _: proxy.bad_day(Random(seed))
-    )
+    run = play("requests fail", cluster, processes, clean=clean, fault=lambda _: proxy.bad_day(Random(seed)))
     held_against(clean, run)
 
 

@@ -10,10 +10,11 @@ import asyncio
 import hashlib
 from collections import deque
 from datetime import UTC, datetime
+from itertools import count
 from types import TracebackType
 from typing import Any, Final, Self
 
-from mofa_operator.api import Api, ApiError, Busy, Conflict
+from mofa_operator.api import Api, ApiError, Busy, Conflict, Refused
 from mofa_operator.decision import Note
 from mofa_operator.keys import Key, Kind
 from mofa_operator.words import MANAGER
@@ -22,8 +23,14 @@ EVENT: Final = Kind("", "v1", "Event", "events")
 """Events of the core group, which `kubectl describe` shows."""
 _MESSAGE: Final = 1024
 """Longest message of an Event, in bytes."""
+_PATIENCE: Final = 300.0
+"""How long an Event is tried while the API server is busy or away. [s]"""
+_LONGEST: Final = 15.0
+"""Longest wait between two tries. [s]"""
 _TRIES: Final = 3
-"""How often an Event is tried while the API server is busy."""
+"""How often an Event is tried that is refused. [1]"""
+_ENDING: Final = "being terminated"
+"""How the API server says that a namespace takes nothing new."""
 
 
 class EventPoster:
@@ -86,14 +93,23 @@ class EventPoster:
             self._none.set()
 
     async def _send(self, body: dict[str, Any]) -> None:
-        for attempt in range(_TRIES):
+        """Post one, and wait while the API server is away: those behind it would meet the same. One that starts refuses
+        everything for a moment.
+        """
+        loop = asyncio.get_running_loop()
+        until, refusals = loop.time() + _PATIENCE, 0
+        for attempt in count():
             try:
                 await self._api.create(EVENT, body["metadata"]["namespace"], body)
-            except Busy as busy:
-                await asyncio.sleep(busy.retry_after or 2.0**attempt)
-                continue
             except Conflict:
                 pass  # it stands already
+            except (Busy, Refused) as error:
+                refusals += isinstance(error, Refused)
+                if loop.time() > until or refusals == _TRIES or _ENDING in str(error):
+                    break
+                asked = error.retry_after if isinstance(error, Busy) else None
+                await asyncio.sleep(asked or min(2.0**attempt, _LONGEST))
+                continue
             except ApiError:
                 break
             self.posted += 1

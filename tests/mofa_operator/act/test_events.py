@@ -96,6 +96,12 @@ def test_a_busy_server_is_asked_again_and_a_refusal_is_final():
     assert (poster.posted, poster.dropped) == (1, 1)
 
 
+def test_an_event_outlives_an_outage_and_the_first_moments_of_a_new_server():
+    server = Server(*[Busy("connection refused", 0.001)] * 20, Refused("roles are not read yet"))
+    poster = posted(server, (KEY, "1", NOTE, "hash"), grace=10.0)
+    assert (poster.posted, poster.dropped, server.asked) == (1, 0, 22)
+
+
 def test_a_server_that_never_answers_does_not_hold_up_the_end():
     class Silent:
         async def create(self, kind, namespace, body):
