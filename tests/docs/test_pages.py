@@ -1,0 +1,107 @@
+"""The hand-written pages are true: their commands run, what they name exists, and every symptom leads to its cure."""
+
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("aiohttp", reason="the pages are the operator's, which needs its extra")
+
+from mofa_model.cli import main
+from mofa_operator import words
+from mofa_operator.verbs.flags import flags
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([ROOT / "README.md", *DOCS.glob("*.md"), *(DOCS / "runbooks").glob("*.md")])
+_SPEC = importlib.util.spec_from_file_location("studies", ROOT / "tools" / "studies.py")
+studies = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(studies)
+
+TUTORIAL = studies.commands((DOCS / "tutorial.md").read_text(encoding="utf-8"))
+
+
+def read(name):
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def ids(path):
+    return path.name
+
+
+@pytest.mark.parametrize("words", TUTORIAL, ids=lambda words: words[0])
+def test_a_command_of_the_tutorial_that_needs_no_cluster_runs(words, tmp_path, monkeypatch, capsys):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 0
+    assert capsys.readouterr().out
+
+
+def test_the_tutorial_goes_from_the_desk_to_an_alert():
+    page = read("tutorial.md")
+    assert {words[0] for words in TUTORIAL} >= {"annotate", "advise", "explain", "ettr"}
+    for said in (
+        "make up",
+        "kubectl apply -f examples/llama3-405b.yaml",
+        "kubectl get cprof",
+        "MofaJobStuck",
+        "make down",
+    ):
+        assert said in page
+
+
+def test_the_readme_shows_a_transcript():
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    for line in ("$ kubectl apply -f examples/llama3-405b.yaml", "$ kubectl get tjob", "$ kubectl get cprof"):
+        assert line in page
+    assert "not built yet" not in page
+
+
+def test_the_index_leads_to_every_page():
+    index = read("README.md")
+    pages = {path.name for path in DOCS.glob("*.md")} - {"README.md"}
+    assert {name for name in pages if f"]({name})" not in index} == set()
+    assert all(f"](reference/{path.name})" in index for path in (DOCS / "reference").glob("*.md"))
+
+
+def test_every_reason_that_asks_for_something_is_reached_by_its_symptom():
+    page = read("troubleshooting.md")
+    cures = tomllib.loads(read("reference/source.toml"))["reasons"]
+    asks = [reason for reason, cure in cures.items() if not cure.startswith("Nothing")]
+    assert len(asks) > 12
+    assert [reason for reason in asks if f"`{reason}`" not in page] == []
+
+
+def test_every_alert_is_reached_from_a_symptom():
+    page = read("troubleshooting.md")
+    runbooks = [path.stem for path in (DOCS / "runbooks").glob("Mofa*.md")]
+    assert [name for name in runbooks if f"(runbooks/{name}.md)" not in page] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=ids)
+def test_a_file_of_the_repository_that_a_page_names_exists(path):
+    named = re.findall(
+        r"`((?:tests|operator/mofa_operator|mofa_model|deploy|charts|tools|examples|crds)/[\w./-]*)`",
+        path.read_text(encoding="utf-8"),
+    )
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["operator.md", "security.md", "troubleshooting.md", "upgrade.md", "metrics.md"]
+)
+def test_a_flag_of_the_operator_that_a_page_names_exists(name):
+    known = {f"--{flag.name}" for flag in flags()} | {"--print-settings", "--kubeconfig"}
+    commands = {"--profile", "--from-runs", "--from-cluster"}  # of other verbs
+    named = set(re.findall(r"`(--[a-z-]+)", read(name)))
+    assert named <= known | commands
+
+
+def test_a_condition_that_the_concepts_name_exists():
+    known = {one.value for kind in (words.Aspect, words.Reason, words.Happened) for one in kind}
+    known |= {"Disabled", "Annotate", "Apply", "NoRecommendation"}
+    for name in ("concepts.md", "operator.md", "troubleshooting.md"):
+        said = set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)*)`", read(name)))
+        assert said <= known, said - known
