@@ -3,6 +3,7 @@
 import http.client
 import json
 import time
+from contextlib import contextmanager
 from urllib.parse import urlencode, urlsplit
 
 from kubernetes import client, config
@@ -12,6 +13,7 @@ from mofa_operator.credentials import Credentials
 ADVISOR = "system:serviceaccount:mofa-system:mofa-advisor"
 """Who the operator is."""
 APPLY, MERGE, JSON = "application/apply-patch+yaml", "application/merge-patch+json", "application/json"
+PATCH = "application/json-patch+json"
 
 
 class Door:
@@ -73,3 +75,26 @@ def until(happens, timeout=20.0):
         assert time.monotonic() < deadline, "it never happened"
         time.sleep(0.05)
     return seen
+
+
+@contextmanager
+def administrator(cluster):
+    """A door for the operator's account as cluster administrator, so that only the fence can refuse it anything."""
+    api = "rbac.authorization.k8s.io"
+    cluster.apply(
+        {
+            "apiVersion": f"{api}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "fence-test"},
+            "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"kind": "ServiceAccount", "name": "mofa-advisor", "namespace": "mofa-system"}],
+        }
+    )
+    probe = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe", "namespace": "default"}}
+    secrets, maps = "/api/v1/secrets", "/api/v1/namespaces/default/configmaps"
+    with Door(cluster) as opened:
+        until(lambda: opened.ask("GET", secrets)[0] == 200)  # the role is in force
+        until(lambda: opened.ask("POST", maps, probe, content=JSON, dryRun="All")[0] == 403)
+        yield opened
+        cluster.kubectl("delete", "clusterrolebinding", "fence-test")
+        until(lambda: opened.ask("GET", secrets)[0] == 403)

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from door import ADVISOR, APPLY, JSON, MERGE, Door, path, until
+from door import ADVISOR, APPLY, JSON, MERGE, administrator, path, until
 from foreign import KINDS, install, job
 from ruamel.yaml import YAML
 
@@ -27,29 +27,9 @@ TRAINING = {"apiVersion": TRAINING_JOB.api_version, "kind": "TrainingJob", "spec
 
 @pytest.fixture(scope="module")
 def door(cluster):
-    """With the operator's account as cluster administrator, so that only the fence can refuse it anything."""
     install(cluster)
-    api = "rbac.authorization.k8s.io"
-    cluster.apply(
-        {
-            "apiVersion": f"{api}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": "fence-test"},
-            "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"kind": "ServiceAccount", "name": "mofa-advisor", "namespace": HOME}],
-        }
-    )
-    probe = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe", "namespace": "default"}}
-    with Door(cluster) as opened:
-        until(lambda: opened.ask("GET", path(SECRET))[0] == 200)  # the role is in force
-        until(
-            lambda: (
-                opened.ask("POST", path(CONFIG_MAP, "default"), probe, content=JSON, dryRun="All")[0] == 403
-            )
-        )
+    with administrator(cluster) as opened:
         yield opened
-        cluster.kubectl("delete", "clusterrolebinding", "fence-test")
-        until(lambda: opened.ask("GET", path(SECRET))[0] == 403)
 
 
 @pytest.fixture(scope="module")
