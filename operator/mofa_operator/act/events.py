@@ -27,6 +27,8 @@ _PATIENCE: Final = 300.0
 """How long an Event is tried while the API server is busy or away. [s]"""
 _LONGEST: Final = 15.0
 """Longest wait between two tries. [s]"""
+_MOMENT: Final = 1.0
+"""Wait after a refusal. [s]"""
 _TRIES: Final = 3
 """How often an Event is tried that is refused. [1]"""
 _ENDING: Final = "being terminated"
@@ -107,7 +109,7 @@ class EventPoster:
                 refusals += isinstance(error, Refused)
                 if loop.time() > until or refusals == _TRIES or _ENDING in str(error):
                     break
-                asked = error.retry_after if isinstance(error, Busy) else None
+                asked = error.retry_after if isinstance(error, Busy) else _MOMENT
                 await asyncio.sleep(asked or min(2.0**attempt, _LONGEST))
                 continue
             except ApiError:
