@@ -190,7 +190,7 @@ TRUTH = {
     "job": ("job", "Failure"),
 }
 """Class and cause of each kind of interruption."""
-BACK, BETWEEN = 10.0, 14.0
+BACK, BETWEEN = 8.0, 12.0
 
 
 def test_every_kind_of_interruption_is_counted_once_timed_and_priced(site, namespace):
@@ -211,16 +211,11 @@ def test_every_kind_of_interruption_is_counted_once_timed_and_priced(site, names
     for one in truth:
         cause = TRUTH[one["kind"]][1]
         lost[cause] = lost.get(cause, 0.0) + one["seconds"] + one["redone"] * one["step_seconds"]
-    until(
-        lambda: site.observed(namespace, "llama").get("interruptions") == len(truth),
-        seconds=20,
-        what="all are counted",
-    )
+    until(lambda: site.observed(namespace, "llama").get("interruptions", 0) >= len(truth), seconds=30)
     time.sleep(QUIET + 2 * LOOK)
     seen = site.observed(namespace, "llama")
-    print(json.dumps(truth, indent=1), json.dumps(seen, indent=1))
     counted = {(one["name"], one["cause"]): one["count"] for one in seen["interruptionsBy"]}
-    assert counted == {
+    assert counted == {  # of the classes and causes that were injected, each as often
         ("process", "Failure"): 1,
         ("pod", "Failure"): 2,
         ("pod", "Preemption"): 1,

@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Final, TypeAlias
 
 from mofa_operator.observe.facts import Pod, pods_of
+from mofa_operator.observe.incidents import last_of_slots
 from mofa_operator.observe.life import Counter, Observation, Sign
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.promql import any_of, matcher
@@ -101,7 +102,7 @@ def _again(attempts: Mapping[str, Sequence[Pod]]) -> list[Sign]:
     signs = []
     for (_, before), (_, after) in pairwise(numbers):
         born = [pod.created for pod in attempts[after] if pod.created is not None]
-        gone = next((pod for pod in attempts[before] if pod.made_room), None)
+        gone = next((pod for pod in last_of_slots(attempts[before]) if pod.made_room), None)
         if born:
             signs.append(Sign(at=min(born), level="job", cause="" if gone is None else _cause(gone)))
     return signs

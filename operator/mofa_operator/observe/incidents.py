@@ -98,6 +98,14 @@ def merged(stretches: Iterable[Facts]) -> dict[str, Pod]:
     return found
 
 
+def last_of_slots(pods: Iterable[Pod]) -> list[Pod]:
+    """The pods of an attempt that nothing replaced within it: they say how it ended."""
+    last: dict[str, Pod] = {}
+    for pod in sorted(pods, key=lambda pod: pod.created or 0.0):
+        last[pod.slot] = pod
+    return list(last.values())
+
+
 def _of_job(
     job: Job, pods: list[Pod], restarted: list[float], start: float, *, coarse: bool
 ) -> dict[str, Count]:
@@ -122,7 +130,7 @@ def _attempts(job: Job, attempts: Mapping[str, list[Pod]]) -> Count:
     numbers = sorted(int(attempt) for attempt in attempts if attempt.isdigit())
     found = Count()
     for before, after in pairwise(numbers):
-        if any(pod.made_room for pod in attempts[str(before)]):
+        if any(pod.made_room for pod in last_of_slots(attempts[str(before)])):
             continue
         born = [pod.created for pod in attempts[str(after)] if pod.created is not None]
         more = after - before

@@ -46,6 +46,7 @@ class Lives:
         """`lost` says since when a node is not ready; empty where it is."""
         self._lost = lost
         self._known: dict[tuple[str, str, str], Life] = {}
+        self._walked: dict[tuple[str, str, str], float] = {}
 
     def after(self, body: Body, target: Body | None, look: Look, now: float) -> Running | None:
         """What a job does, after one more look at it; None where it does not run."""
@@ -64,7 +65,9 @@ class Lives:
             if look.gang is None
             else [at for node in look.gang.nodes if (at := moment_of(self._lost(node)))]
         )
-        life = carried(life, told, look.path, now, step_seconds=each, nodes_lost=tuple(sorted(lost)))
+        life = carried(
+            life, told, self._new(key, look.path), now, step_seconds=each, nodes_lost=tuple(sorted(lost))
+        )
         self._known[key] = life
         if look.running is not None:
             return _shown(life, look.running, now)
@@ -76,6 +79,14 @@ class Lives:
         """Forget all others."""
         there = {_identity(body) for body in bodies}
         self._known = {key: life for key, life in self._known.items() if key in there}
+        self._walked = {key: at for key, at in self._walked.items() if key in there}
+
+    def _new(self, key: tuple[str, str, str], path: Path) -> Path:
+        """The part of a path that no look has brought yet: one look may be coarser than another, and date a step otherwise."""
+        walked = self._walked.get(key, 0.0)
+        if path:
+            self._walked[key] = max(walked, path[-1][2])
+        return tuple(point for point in path if point[2] > walked)
 
 
 def carried(
@@ -94,7 +105,7 @@ def carried(
 
     def stepped(life: Life | None, until: float) -> Life | None:
         while rest and rest[0][0] <= until:
-            at, step = rest.pop(0)
+            at, step, _ = rest.pop(0)
             if life is None or life.step != step:
                 one = Observation(step=step, step_at=at, step_seconds=step_seconds)
                 life = seen(life, one, at)

@@ -19,8 +19,8 @@ from mofa_operator.observe.trainers import TRAINERS
 
 Point: TypeAlias = tuple[float, float]
 """A moment and a value. [s]"""
-Path: TypeAlias = tuple[tuple[float, int], ...]
-"""After when a step was finished, and which, in order. [(s, 1)]"""
+Path: TypeAlias = tuple[tuple[float, int, float], ...]
+"""After when a step was finished, which, and the sample that first showed it; in order. [(s, 1, s)]"""
 FINEST: Final = 1.0
 """Least distance of two points of the grid. [s]"""
 POINTS: Final = 90
@@ -60,15 +60,15 @@ def path_of(steps: Sequence[Point], sampled: Sequence[Point]) -> Path:
 
     >>> seen = [(10.0, 7.0), (12.0, 7.0), (14.0, 7.0), (16.0, 8.0), (18.0, 8.0), (20.0, 8.0)]
     >>> path_of(seen, [(10.0, 10.0), (12.0, 10.0), (14.0, 10.0), (16.0, 15.0), (18.0, 15.0), (20.0, 20.0)])
-    ((5.0, 7), (10.0, 8))
+    ((5.0, 7, 10.0), (10.0, 8, 15.0))
     """
     moments = dict(sampled)
     shown = [(moments.get(at, at), round(value)) for at, value in steps]
     gap = min((b - a for (a, _), (b, _) in pairwise(shown) if b > a), default=0.0)
-    path: list[tuple[float, int]] = []
+    path: list[tuple[float, int, float]] = []
     before: float | None = None
     for at, step in shown:
         if not path or path[-1][1] != step:
-            path.append((at - gap if before is None else max(before, at - 2 * gap), step))
+            path.append((at - gap if before is None else max(before, at - 2 * gap), step, at))
         before = at
     return tuple(path)

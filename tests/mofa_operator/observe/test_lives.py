@@ -85,6 +85,20 @@ def test_a_pod_that_made_room_gives_its_cause_to_what_replaces_it(made_room, cau
     assert [(sign.at, sign.level, sign.cause) for sign in told.signs] == [(100.0, "pod", cause)]
 
 
+def test_only_what_ended_an_attempt_gives_its_cause_to_the_next_one():
+    pods = {
+        "a": pod(0, 0.0, preempted=True, made_room=True),
+        "b": pod(0, 50.0),
+        "c": pod(0, 100.0, attempt="1"),
+    }
+    assert [(sign.at, sign.level, sign.cause) for sign in gang(pods, {}).observation.signs] == [
+        (50.0, "pod", "preemption"),
+        (100.0, "job", ""),
+    ]
+    del pods["b"]
+    assert [sign.cause for sign in gang(pods, {}).observation.signs] == ["preemption"]
+
+
 def test_a_node_that_is_lost_is_a_failure_that_a_new_pod_recovers():
     training, life = Training((203.0, 60.0)), None
     for now in range(15, 601, 15):
@@ -126,10 +140,23 @@ def test_after_a_restart_of_the_operator_a_life_goes_on_from_the_status_of_its_j
     assert told.ettr == pytest.approx((600 - 42) / 600, abs=0.03)
 
 
+def test_a_first_look_that_is_coarser_than_the_next_ones_makes_no_interruption():
+    training, lives = Training(), Lives(lambda _: "")
+    for now in range(300, 361, 5):
+        path = training.path(0.0 if now == 300 else now - 60.0, float(now), 20.0 if now == 300 else 1.0)
+        told = lives.after(
+            DAY, None, Look(running=Running(source="mofa", step_seconds=STEP), path=path), float(now)
+        )
+    assert told.interruptions == {}
+    assert told.step == training.step(360.0)
+
+
 def test_a_job_that_ran_before_us_brings_the_time_that_its_series_still_know():
     told = Running(source="mofa", step_seconds=STEP, step=5000, ettr=0.9, since=1000.0)
     life = from_text(
-        Lives(lambda _: "").after(DAY, None, Look(running=told, path=((9990.0, 5000),)), 11_000.0).life
+        Lives(lambda _: "")
+        .after(DAY, None, Look(running=told, path=((9990.0, 5000, 9995.0),)), 11_000.0)
+        .life
     )
     assert (life.since, life.effective, life.step) == (1000.0, 9000.0, 5000)
     assert interruptions(life) == {}
