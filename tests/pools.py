@@ -14,8 +14,8 @@ _pools = itertools.count()
 
 
 @contextmanager
-def pool(cluster, size=2):
-    """A ClusterProfile of a few ready nodes that are nobody else's."""
+def pool(cluster, size=2, *, spec=None):
+    """A ClusterProfile of a few ready nodes that are nobody else's; `spec` gives more of its spec, by its name."""
     name = f"pool-{next(_pools)}-{secrets.token_hex(3)}"
     labels = {"example.org/pool": name}
     made = [nodes.node(f"{name}-{number}", labels=labels) for number in range(size)]
@@ -23,7 +23,7 @@ def pool(cluster, size=2):
     profile = YAML(typ="safe").load((EXAMPLES / "h100-east.yaml").read_text())
     profile.pop("status", None)
     profile["metadata"] = {"name": name}
-    profile["spec"] |= {"nodeSelector": labels}
+    profile["spec"] |= {"nodeSelector": labels} | (spec(name) if spec else {})
     cluster.apply(profile)
     try:
         yield name

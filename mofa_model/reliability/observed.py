@@ -41,6 +41,8 @@ class Observed:
     """Finished recovery times by class. [s]"""
     open_recoveries: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """Time so far of recoveries that were not finished, by class. [s]"""
+    notes: tuple[str, ...] = ()
+    """What the source has to say about its gaps, in sentences."""
 
     def __post_init__(self) -> None:
         for count in self.failures.values():
@@ -102,6 +104,8 @@ class Assessment:
     """Whether nodes fail alike, where nodes are known."""
     trend: tuple[float, float] | None
     """Laplace's statistic and its p-value, where times are known. [1]"""
+    notes: tuple[str, ...] = ()
+    """What the source said about its gaps, in sentences."""
 
     @property
     def contradicted(self) -> bool:
@@ -160,6 +164,7 @@ def assess(
         trend=fleet.laplace_trend([float(t) for t in observed.times], observed.window)
         if observed.window
         else None,
+        notes=observed.notes,
     )
 
 

@@ -72,7 +72,10 @@ def configure(parser: ArgumentParser) -> None:
         help="class shares (default: the paper's process=0.3,pod=0.6,job=0.1)",
     )
     held.add_argument(
-        "--prior-weight", type=float, default=0.0, metavar="W", help="failures that it is worth (default: 0)"
+        "--prior-weight",
+        type=float,
+        metavar="W",
+        help="failures that it is worth (default: as --profile says, else 0)",
     )
     ask = parser.add_argument_group("answer")
     ask.add_argument(
@@ -94,11 +97,11 @@ def run(arguments: Namespace) -> int:
 
     _check(arguments)
     observed = _observed(arguments)
-    assumed, recovery = _held(arguments, observed)
+    assumed, recovery, weight = _held(arguments, observed)
     found = assess(
         observed,
         assumed,
-        prior_weight=arguments.prior_weight,
+        prior_weight=weight,
         level=arguments.level,
         alarm=arguments.alarm,
         live=arguments.live or arguments.prometheus is not None,
@@ -170,11 +173,16 @@ def _source(name: str) -> Callable[..., Any] | None:
     return None
 
 
-def _held(arguments: Namespace, observed: Observed) -> tuple[dict[str, float], dict[str, RecoveryTime]]:
-    """Assumed failures per node-day and recovery times, by class: of the command line, the profile, or the paper."""
+def _held(
+    arguments: Namespace, observed: Observed
+) -> tuple[dict[str, float], dict[str, RecoveryTime], float]:
+    """Assumed failures per node-day and recovery times by class, and the failures that they are worth: of the command line,
+    the profile, or the paper. A profile's weight is shared out by rate, so that classes not counted keep theirs.
+    """
     paper = {name: RecoveryTime(mean=mean, cv=1.0) for name, _, mean in PAPER_SHARES}
+    given = arguments.prior_weight
     if arguments.profile is None or arguments.assumed is not None or arguments.shares is not None:
-        return _assumed(arguments, observed), paper
+        return _assumed(arguments, observed), paper, given or 0.0
     from mofa_model.manifest.bundled import bundled_profiles
     from mofa_model.manifest.failures import classes_of
     from mofa_model.manifest.parsing import cluster_profile
@@ -191,9 +199,12 @@ def _held(arguments: Namespace, observed: Observed) -> tuple[dict[str, float], d
         for one in whole
         if one.recovery_seconds
     }
+    weight = float(profile.spec.failures.prior_weight) if given is None else given
     if set(observed.failures) == {"all"}:
-        return {"all": sum(rates.values())}, paper
-    return {name: rate for name, rate in rates.items() if name in observed.failures}, paper | times
+        return {"all": sum(rates.values())}, paper, weight
+    counted = {name: rate for name, rate in rates.items() if name in observed.failures}
+    share = sum(counted.values()) / sum(rates.values()) if any(rates.values()) else 1.0
+    return counted, paper | times, weight if given is not None else weight * share
 
 
 def _assumed(arguments: Namespace, observed: Observed) -> dict[str, float]:
@@ -246,7 +257,7 @@ def _tables(found: Assessment) -> list[Table]:
         for r in found.rates
     )  # fmt: skip
     covered = "unknown" if found.coverage is None else f"{100 * found.coverage:.1f} %"
-    notes = [f"Exposure {found.node_days:g} node-days, coverage {covered}."]
+    notes = [f"Exposure {found.node_days:g} node-days, coverage {covered}.", *found.notes]
     if found.trend is not None:
         score, p = found.trend
         word = "no trend" if p >= 0.05 else "more frequent" if score > 0 else "less frequent"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from mofa_operator.keys import Key
 
 Body = Mapping[str, Any]
 """An object as the API server gives it, without managedFields."""
+COVERED: Final = 90
+"""Percent of the window that must be covered for a history to be called complete. Ours. [%]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

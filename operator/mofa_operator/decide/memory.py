@@ -18,12 +18,10 @@ from typing import Any, Final
 
 from mofa_operator.decide.conditions import Found, standing
 from mofa_operator.decide.reading import items, joined, moved, part
-from mofa_operator.snapshot import History, NoHistory, ProfileSnapshot
+from mofa_operator.snapshot import COVERED, History, NoHistory, ProfileSnapshot
 from mofa_operator.words import Aspect, Reason
 
 CLASSES: Final = ("process", "pod", "job")
-COVERED: Final = 90
-"""Percent of the window that must be covered for the history to be called complete. Ours. [%]"""
 _HALF: Final = 0.5
 _DAY: Final = 86400.0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,7 @@ from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.observe import history
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.settings import PrometheusSettings
-from mofa_operator.snapshot import NoHistory
+from mofa_operator.snapshot import COVERED, History, NoHistory
 
 PATIENCE: Final = 120.0
 """Longest wait for one query: somebody sits before it, and asks once. [s]"""
@@ -49,7 +49,19 @@ async def _observed(settings: PrometheusSettings, body: Mapping[str, Any]) -> Ob
         by_node={node: count for node, count in told.by_node.items() if node in exposed},
         node_days_by_node=exposed,
         recoveries={name: times for name, times in found.recoveries.items() if name in told.classes},
+        notes=tuple(_notes(told)),
     )
+
+
+def _notes(told: History) -> Iterator[str]:
+    """What is missing, and what that means, in sentences; a count without all of it is no count of nothing."""
+    for series in told.missing:
+        yield f"There is no series {series}: only class {', '.join(told.classes)} can be counted."
+    if round(100 * told.coverage) < COVERED:
+        yield "Part of the window has no data; only what was seen counts as exposure."
+    elif not sum(one.failures for one in told.classes.values()):
+        yield "No failure was seen: the rate comes from the assumption, and from that exposure."
+    yield from (f"{warning}." for warning in told.warnings)
 
 
 def _settings(url: str) -> PrometheusSettings:
