@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
 THEIRS = """\
 On existing jobs (JobSet, TrainJob, PyTorchJob, Volcano Job, RayJob, Job); `paused` counts on a TrainingJob too.
+Where Kueue manages a job, `kueue.x-k8s.io/admission-gated-by: mofa.dev/advisor` takes the place of `gate` ([mode Apply](../apply.md)).
 """
 OURS = """\
 On every job that is advised. In a cluster the field manager is `mofa-advisor`, by server-side apply with force: our
