@@ -38,7 +38,7 @@ def written(kind: Kind, body: Body, answer: Answer) -> tuple[Operation, ...]:
     if writer is None:
         raise InputError(f"nothing of a {kind.kind} of {kind.group} can be changed once it was made")
     if not answer.arguments:
-        raise InputError("training.framework: without it there are no launch arguments; name the trainer")
+        raise InputError("training.framework: no trainer is named that could be told this layout")
     made = writer(body, answer)
     return (*guard(kind, body), *made) if made else ()
 

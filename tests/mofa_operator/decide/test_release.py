@@ -136,7 +136,7 @@ def test_what_kueue_manages_is_not_resumed_by_our_own_gate():
     "change, answer, why",
     [
         ({}, NOTHING, "no strategy is left"),
-        ({}, replace(ADVICE, arguments=()), "name the trainer"),
+        ({}, replace(ADVICE, arguments=()), "no trainer is named"),
         ({}, replace(ADVICE, arguments=("--deepspeed", "ds_config.json")), "in a file"),
         ({"mode": "Annotate"}, ADVICE, "nobody asks for mode Apply"),
         ({"mode": "Disabled"}, None, "nobody asks for mode Apply"),
