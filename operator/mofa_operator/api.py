@@ -13,11 +13,10 @@ One session, as many connections as objects are reconciled at once, no retries: 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import aiohttp
 import orjson
@@ -27,6 +26,7 @@ from mofa_model.errors import MofaError
 from mofa_operator.bucket import Bucket
 from mofa_operator.credentials import Credentials, Known
 from mofa_operator.keys import Kind
+from mofa_operator.paths import path_of
 from mofa_operator.settings import ApiSettings
 from mofa_operator.words import MANAGER
 
@@ -40,6 +40,9 @@ _PATCH: Final = "application/json-patch+json"
 _UNFIT: Final = "the server rejected our request due to an error in our request"
 """How the API server says that a JSON patch does not fit the object; what the object may not become, it says by field."""
 _APPLY: Final = "application/apply-patch+yaml"
+_VERBS: Final = {
+    _APPLY: "apply", _MERGE: "merge", _PATCH: "patch", "POST": "create", "PUT": "replace", "DELETE": "delete",
+}  # fmt: skip
 _OTHER: Final = re.compile(r"uid mismatch|UID in precondition|metadata\.uid: ")
 """How the API server says that the object of this name is not the one that was meant."""
 
@@ -86,6 +89,8 @@ class Api:
         self._opened_with = credentials.access
         self.bucket = Bucket(self._settings.writes_per_second, self._settings.burst)
         """What writes wait for; reads do not."""
+        self.count: Callable[[str, str], None] = lambda verb, outcome: None
+        """Told of every write: its verb, and ok or the name of the error."""
 
     @classmethod
     def from_environment(cls, settings: ApiSettings | None = None) -> Api:
@@ -108,7 +113,7 @@ class Api:
     async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
         """An object, or None where there is none."""
         try:
-            return await self._ask("GET", _path(kind, namespace, name))
+            return await self._ask("GET", path_of(kind, namespace, name))
         except Gone:
             return None
 
@@ -117,7 +122,7 @@ class Api:
     ) -> AsyncIterator[dict[str, Any]]:
         """All objects of a kind, page by page; some come twice where the server lost the continuation meanwhile."""
         wanted = {"limit": str(_PAGE)} | ({"labelSelector": label_selector} if label_selector else {})
-        path, restarts, more = _path(kind, namespace or ""), 0, ""
+        path, restarts, more = path_of(kind, namespace or ""), 0, ""
         while True:
             query = wanted | ({"continue": more} if more else {})
             try:
@@ -140,21 +145,21 @@ class Api:
         self, kind: Kind, namespace: str, name: str, body: Mapping[str, Any], *, status: bool = False
     ) -> dict[str, Any]:
         """Server-side apply as our field manager, by force; with metadata.uid it reaches that very object or none."""
-        path = f"{_path(kind, namespace, name, status=status)}?fieldManager={MANAGER}&force=true"
+        path = f"{path_of(kind, namespace, name, status=status)}?fieldManager={MANAGER}&force=true"
         return await self._write("PATCH", path, body, _APPLY)
 
     async def merge(
         self, kind: Kind, namespace: str, name: str, patch: Mapping[str, Any], *, status: bool = False
     ) -> dict[str, Any]:
         """Merge-patch: a null removes a key, whoever owns it."""
-        path = f"{_path(kind, namespace, name, status=status)}?fieldManager={MANAGER}"
+        path = f"{path_of(kind, namespace, name, status=status)}?fieldManager={MANAGER}"
         return await self._write("PATCH", path, patch, _MERGE)
 
     async def patch(
         self, kind: Kind, namespace: str, name: str, operations: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any]:
         """JSON patch; `Conflict` where one of its tests fails, or a path is not there."""
-        path = f"{_path(kind, namespace, name)}?fieldManager={MANAGER}"
+        path = f"{path_of(kind, namespace, name)}?fieldManager={MANAGER}"
         try:
             return await self._write("PATCH", path, operations, _PATCH)
         except Invalid as error:
@@ -164,23 +169,29 @@ class Api:
 
     async def create(self, kind: Kind, namespace: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """A new object; `Conflict` where the name is taken."""
-        return await self._write("POST", f"{_path(kind, namespace)}?fieldManager={MANAGER}", body, _JSON)
+        return await self._write("POST", f"{path_of(kind, namespace)}?fieldManager={MANAGER}", body, _JSON)
 
     async def replace(self, kind: Kind, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """An object as a whole; `Conflict` where its resourceVersion is not the current one."""
-        path = f"{_path(kind, namespace, name)}?fieldManager={MANAGER}"
+        path = f"{path_of(kind, namespace, name)}?fieldManager={MANAGER}"
         return await self._write("PUT", path, body, _JSON)
 
     async def delete(self, kind: Kind, namespace: str, name: str) -> None:
         """An object away."""
-        await self._write("DELETE", _path(kind, namespace, name), None, _JSON)
+        await self._write("DELETE", path_of(kind, namespace, name), None, _JSON)
 
     async def _write(
         self, method: str, path: str, body: Mapping[str, Any] | Sequence[Any] | None, content: str
     ) -> dict[str, Any]:
         await self.bucket.take()
-        data = None if body is None else orjson.dumps(body)
-        return await self._ask(method, path, data, content)
+        data, outcome = None if body is None else orjson.dumps(body), "ok"
+        try:
+            return await self._ask(method, path, data, content)
+        except ApiError as error:
+            outcome = type(error).__name__
+            raise
+        finally:
+            self.count(_VERBS.get(content) or _VERBS[method], outcome)
 
     async def _ask(
         self, method: str, path: str, data: bytes | None = None, content: str = _JSON
@@ -253,24 +264,6 @@ class Api:
             cookie_jar=aiohttp.DummyCookieJar(),
             proxy=access.proxy,
         )
-
-
-@lru_cache(maxsize=1024)
-def _root(kind: Kind, namespace: str) -> str:
-    group = f"/apis/{kind.group}" if kind.group else "/api"
-    inside = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-    return f"{group}/{kind.version}{inside}/{kind.plural}"
-
-
-def _path(kind: Kind, namespace: str, name: str = "", *, status: bool = False) -> str:
-    """Where an object or a kind is.
-
-    >>> from mofa_operator.keys import TRAINING_JOB
-    >>> _path(TRAINING_JOB, "ml", "llama", status=True)
-    '/apis/mofa.dev/v1alpha1/namespaces/ml/trainingjobs/llama/status'
-    """
-    item = f"/{quote(name, safe='')}" if name else ""
-    return f"{_root(kind, namespace)}{item}{'/status' if status else ''}"
 
 
 def _is_object(item: Any) -> bool:

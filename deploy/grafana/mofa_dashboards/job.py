@@ -110,8 +110,13 @@ def job(parameters: dict[str, Any]) -> Dashboard:
                 "objective": f"max(mofa_job_ettr_objective_ratio{{{THIS_JOB}}})",
             })))
         .with_panel(limit(lines(
-            "Burn", "Lost share of a window over the share that the objective leaves; the line is where the fast alert starts.",
-            COUNT, {f"over {window}": f"max(mofa:job_ettr_burn:ratio_{window}{{{THIS_JOB}}})" for window in (short, long, slow)}),
+            "Burn", "Lost share of a window over the share that the objective leaves; the line is where the fast alert starts. "
+            "A window is shown once the job has run for twice its length.",
+            COUNT, {f"over {window}": f"max(mofa:job_ettr_burn:ratio_{window}{{{THIS_JOB}}})" for window in (short, long, slow)}
+            | {"since the start": (
+                f"(1 - max(mofa_job_observed_ettr_ratio{{{THIS_JOB}}}))"
+                f" / clamp_min(1 - max(mofa_job_ettr_objective_ratio{{{THIS_JOB}}}), 0.001)"
+            )}),
             parameters["burn_fast"]))
     )  # fmt: skip
 

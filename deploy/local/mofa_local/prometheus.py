@@ -50,6 +50,8 @@ class Scrape:
     """Value of its label `instance`; missing = the target."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Further labels."""
+    honor: bool = False
+    """Whether the target's own labels, such as `instance`, stand before these."""
 
 
 def backfill(text: str | Path, data: Path) -> list[Path]:
@@ -178,5 +180,6 @@ def _scrape_config(one: Scrape) -> dict[str, Any]:
         "job_name": one.job,
         "scrape_interval": one.interval,
         "scrape_timeout": one.interval,
+        "honor_labels": one.honor,
         "static_configs": [{"targets": [one.target], "labels": labels}],
     }

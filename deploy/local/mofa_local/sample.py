@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import Final
 
 from mofa_local.blocks import write_block
+from mofa_local.recorded import recorded
 from mofa_local.series import sampled
 from mofa_local.synthetic import Job, Past, RecoveryClass, draw
 
 FAILURES: Final[Mapping[RecoveryClass, int]] = {"process": 44, "pod": 85, "job": 15}
 """Recoveries in 256 x 120 node-days; a smaller past has its share of them."""
+
+POOL: Final = "h100-east"
+"""The profile whose nodes they are."""
 
 
 def install(data: Path, *, nodes: int = 256, days: int = 120) -> Past:
@@ -24,7 +28,8 @@ def install(data: Path, *, nodes: int = 256, days: int = 120) -> Past:
     end = int(time.time())
     past = of(end, nodes=nodes, days=days)
     # The statuses "false" and "unknown" of a node's condition only say again what "true" says, in half the samples.
-    write_block(sampled(past, lambda series: series.labels.get("status", "true") == "true"), data)
+    exported = sampled(past, lambda series: series.labels.get("status", "true") == "true")
+    write_block([*exported, *recorded(past, POOL)], data)
     return past
 
 

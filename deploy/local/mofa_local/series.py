@@ -168,7 +168,7 @@ def _pod(life: Life, past: Past) -> Iterator[Series]:
 def _trainer(job: Job, past: Past) -> Iterator[Series]:
     labels = {"training_namespace": job.namespace, "training_job": job.name} | TRAINER
     incidents = [one for one in past.incidents if one.job == job.name]
-    spans = tuple(_steps(job, incidents, past))
+    spans = tuple(steps(job, incidents, past))
     rate = job.tokens / job.step_seconds
     speed = tuple(Span(span.start, span.stop, rate if span.slope else 0.0) for span in spans)
     step = past.trainer_step
@@ -177,7 +177,7 @@ def _trainer(job: Job, past: Past) -> Iterator[Series]:
     yield Series("mofa_train_tokens_per_second", labels, step, speed)
 
 
-def _steps(job: Job, incidents: list[Incident], past: Past) -> Iterator[Span]:
+def steps(job: Job, incidents: list[Incident], past: Past) -> Iterator[Span]:
     """Steps climb, stand still while a recovery lasts, and go on from the last checkpoint."""
     at, base = float(past.start), 0
     for one in incidents:

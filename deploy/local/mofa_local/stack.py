@@ -73,6 +73,10 @@ class Size:
     """Days of history. [d]"""
     jobs: tuple[SampleJob, ...] = SAMPLES
     """Sample jobs."""
+    speed: float = 1.0
+    """How many times shorter, and smaller, the steps of trained TrainingJobs are. [1]"""
+    flags: tuple[str, ...] = ()
+    """Further flags of the operator."""
 
 
 def start(
@@ -88,12 +92,12 @@ def start(
         )
         cluster = _start_cluster(folder / "plane", size, processes, progress)
         history.result()
-    exporter, trainer, metrics, health = free_ports(4)
-    _start_exporters(cluster, size, processes, exporter, trainer)
-    server = _start_prometheus(folder / "prometheus", processes, exporter, trainer, metrics)
+    exporter, trainer, agents, metrics, health = free_ports(5)
+    _start_exporters(cluster, size, processes, exporter, trainer, agents)
+    server = _start_prometheus(folder / "prometheus", processes, exporter, trainer, agents, metrics)
     _wait("live series", lambda: server.ask("count(kube_node_info)")[:1] == [({}, float(size.nodes))])
     progress(f"Prometheus has {size.days} days of history, and scrapes the cluster")
-    _start_operator(cluster, processes, server.url, metrics, health)
+    _start_operator(cluster, processes, server.url, metrics, health, size.flags)
     progress("the operator is at work")
     _wait("pods of the sample jobs", lambda: _pods_running(cluster) == sum(job.pods for job in size.jobs))
     learned = _learned(cluster)
@@ -124,13 +128,14 @@ def _start_cluster(
 
 
 def _start_prometheus(
-    folder: Path, processes: Processes, exporter: int, trainer: int, metrics: int
+    folder: Path, processes: Processes, exporter: int, trainer: int, agents: int, metrics: int
 ) -> Prometheus:
     targets = ((EXPORTER, exporter), (TRAINER, trainer), (ADVISOR, metrics))
     scrape = [
         Scrape(job=labels["job"], instance=labels["instance"], target=f"{HOST}:{port}")
         for labels, port in targets
     ]
+    scrape.append(Scrape(job="node-agents", target=f"{HOST}:{agents}", honor=True))
     server = Prometheus(
         processes, folder, scrape=scrape, rules=sorted((ROOT / "deploy" / "rules").glob("mofa-*.yaml"))
     )
@@ -172,7 +177,9 @@ def _batch_job(job: SampleJob) -> dict[str, Any]:
     }
 
 
-def _start_exporters(cluster: Cluster, size: Size, processes: Processes, exporter: int, trainer: int) -> None:
+def _start_exporters(
+    cluster: Cluster, size: Size, processes: Processes, exporter: int, trainer: int, agents: int
+) -> None:
     read = ["get", "list"]
     rules = [
         {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": read},
@@ -181,10 +188,11 @@ def _start_exporters(cluster: Cluster, size: Size, processes: Processes, exporte
     ]
     identity = str(cluster.identity("local-reader", rules, namespace="kube-system"))
     jobs = [f"--job={NAMESPACE}/{job.name}:{job.tokens_per_second}:{job.step_seconds}" for job in size.jobs]
-    serving = ["serve", "--fraction=0.96", *jobs]
+    serving = ["serve", "--fraction=0.96", f"--speed={size.speed}", *jobs]
     for name, module, port, more in (
         ("exporter", "mofa_local.exporter", exporter, []),
         ("trainer", "mofa_local.workload", trainer, serving),
+        ("agents", "mofa_local.agents", agents, []),
     ):
         processes.start(
             name,
@@ -195,7 +203,7 @@ def _start_exporters(cluster: Cluster, size: Size, processes: Processes, exporte
 
 
 def _start_operator(
-    cluster: Cluster, processes: Processes, prometheus: str, metrics: int, health: int
+    cluster: Cluster, processes: Processes, prometheus: str, metrics: int, health: int, flags: tuple[str, ...]
 ) -> None:
     identity = cluster.identity("operator", service_account=ACCOUNT)
     processes.start(
@@ -209,6 +217,7 @@ def _start_operator(
             f"--metrics-port={metrics}",
             f"--health-port={health}",
             "--page",
+            *flags,
         ],
         ready=answers(f"http://{HOST}:{health}/readyz"),
     )

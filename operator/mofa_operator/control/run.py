@@ -92,6 +92,7 @@ class Operator:
         self._store = Store()
         self._queue = WorkQueue(backoff=settings.loop.backoff, longest=settings.loop.backoff_longest)
         self._exporter = Exporter(most_jobs=settings.serve.most_jobs)
+        api.count = self._exporter.count_write
         self._exporter.build(version("mofa-advisor"), model_version())
         self._measured = (0, 0.0)
         self._exporter.queue(lambda: self._measured)

@@ -43,7 +43,13 @@ class Exporter(Collector):
         self._without: dict[Key, None] = {}
         self._profiles: dict[Key, ProfileFigures] = {}
         self._counts: Counter[tuple[str, tuple[str, ...]]] = Counter(
-            {("mofa_advisor_series_dropped_total", ()): 0}
+            dict.fromkeys(
+                (
+                    ("mofa_advisor_series_dropped_total", ()),
+                    ("mofa_advisor_watch_resync_differences_total", ()),
+                ),
+                0,
+            )
         )
         self._gauges: dict[tuple[str, tuple[str, ...]], float] = {}
         self._decisions = Distribution(DECISION_BUCKETS)

@@ -16,6 +16,11 @@ Row = tuple[str, tuple[str, ...], float]
 
 Name = TypeVar("Name")
 
+CLASSES: Final = ("process", "pod", "job")
+"""Recovery classes."""
+FAILURE: Final = "failure"
+"""The cause that every job is counted for, whether or not it came to it."""
+
 PREDICTED: Final = {
     "tokens_per_second": "mofa_job_predicted_tokens_per_second",
     "step_seconds": "mofa_job_predicted_step_seconds",
@@ -68,7 +73,11 @@ class Counted:
         """When it was first seen."""
 
     def take(self, running: Running, now: float) -> None:
-        """Count what was seen at `now`."""
+        """Count what was seen at `now`; from the first look on there are zeros, so that the first failure is an increase."""
+        for name in CLASSES:
+            self.interruptions.setdefault((name, FAILURE), 0.0)
+            self.recoveries.setdefault(name, Distribution(RECOVERY_BUCKETS))
+        self.lost.setdefault(FAILURE, 0.0)
         _raise_to(self.interruptions, running.interruptions)
         _raise_to(self.lost, running.lost)
         for name, times in running.recoveries.items():
