@@ -117,7 +117,7 @@ def events(cluster, namespace):
 
 
 def told(cluster, namespace, reason):
-    return until(lambda: events(cluster, namespace).get(reason), 20.0, f"an Event {reason}")
+    return until(lambda: events(cluster, namespace).get(reason), 60.0, f"an Event {reason}")
 
 
 @pytest.mark.parametrize("kind", CAN, ids=lambda kind: kind.kind)
