@@ -45,6 +45,8 @@ _VERBS: Final = {
 }  # fmt: skip
 _OTHER: Final = re.compile(r"uid mismatch|UID in precondition|metadata\.uid: ")
 """How the API server says that the object of this name is not the one that was meant."""
+_UNREADABLE: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xef\xbf[\xbe\xbf]|\xef\xbb\xbf")
+"""Characters that JSON may hold as they are and YAML may not: an apply is read as YAML, and people write anything."""
 
 
 class ApiError(MofaError):
@@ -184,7 +186,8 @@ class Api:
         self, method: str, path: str, body: Mapping[str, Any] | Sequence[Any] | None, content: str
     ) -> dict[str, Any]:
         await self.bucket.take()
-        data, outcome = None if body is None else orjson.dumps(body), "ok"
+        data = None if body is None else _UNREADABLE.sub(_escaped, orjson.dumps(body))
+        outcome = "ok"
         try:
             return await self._ask(method, path, data, content)
         except ApiError as error:
@@ -264,6 +267,10 @@ class Api:
             cookie_jar=aiohttp.DummyCookieJar(),
             proxy=access.proxy,
         )
+
+
+def _escaped(found: re.Match[bytes]) -> bytes:
+    return b"\\u%04x" % ord(found[0].decode())
 
 
 def _is_object(item: Any) -> bool:

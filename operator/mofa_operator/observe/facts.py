@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
+from mofa_model.errors import SourceUnreachable
 from mofa_operator.observe.answers import Answer, Sample
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.queries import ATTEMPT, FACTS, GANG, GRID, JOB_LABELS, SLOT_LABELS, UID, Pool
@@ -107,6 +108,8 @@ async def facts(prometheus: Prometheus, pool: Pool, stretch: Stretch) -> Facts:
         covered = GRID * ((await ask(pool.covered(span))).number() or 0.0)
     suspects = sorted(nodes.intersection({*_nodes(down), *_nodes(cordoned)}))
     lit, failures = await _closer(ask, pool, span, suspects)
+    for seen in (known, lit, failures):
+        _check(prometheus, seen, span)
     most = max(samples.values(), default=0.0)
     sampled = covered / most if most else 0.0
     living = await _pods(ask, pool, span, pods, sampled) if pods.samples else {}
@@ -123,6 +126,15 @@ async def facts(prometheus: Prometheus, pool: Pool, stretch: Stretch) -> Facts:
         sampled=sampled,
         warnings=tuple(dict.fromkeys(ask.warnings)),
     )
+
+
+def _check(prometheus: Prometheus, seen: Mapping[str, float], span: float) -> None:
+    """A node is seen at most once at each moment; an answer that says otherwise is no count."""
+    most = span / GRID + 1
+    for node, count in seen.items():
+        if not 0 <= count <= most:
+            why = f"answers what cannot be: {count:g} times for {node} where {most:.0f} are possible"
+            raise SourceUnreachable(f"Prometheus at {prometheus.address}: {why}")
 
 
 def _nodes(answer: Answer) -> dict[str, float]:

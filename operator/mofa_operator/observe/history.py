@@ -94,6 +94,10 @@ async def seen(
     """As `history`, with what it was made of; raises SourceUnreachable and InputError."""
     spec, pool = _pool(profile)
     by_cluster = (await prometheus.query(pool.clusters(), now)).by("cluster")
+    if (
+        not by_cluster
+    ):  # no node now, a day ago, a week ago: what is asked for next would only look like a loss of nodes
+        return await _nothing(prometheus, pool, spec, now, seen=False)
     clusters = sorted(name for (name,) in by_cluster if name)
     if len(clusters) > 1 and "cluster" not in spec.prometheus.matchers:
         several = f"the server holds several clusters ({', '.join(clusters[:5])})"
