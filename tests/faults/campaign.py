@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from advisor import USER, Advisor
+from advisor import USER, Advisor, until
 from faults import scenario
 from faults.proxy import Fault, Proxy
 from faults.scenario import State, persist
@@ -21,7 +21,7 @@ from mofa_local import audit
 
 FLAGS = ("--settle=0.5", "--resync=2", "--backoff=0.2", "--backoff-longest=3", "--prometheus-interval=1")
 """Knobs that make an hour of production fit into seconds."""
-BOUND = 120.0
+BOUND = 180.0
 """Longest that a phase may take to converge under a fault, on a machine whose speed is not ours to know. [s]"""
 QUIET = 1.5
 """Seconds without a write after which a clean run has come to rest."""
@@ -67,7 +67,8 @@ class Supervised:
         self.rss = 0
 
     def __enter__(self) -> Self:
-        self.advisor.start(*self._flags)
+        self.advisor.start(*self._flags, wait=False)
+        until(lambda: self.advisor.probe("readyz")["ok"], 3 * BOUND, "the operator is ready")
         self._thread.start()
         return self
 

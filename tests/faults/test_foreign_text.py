@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 from advisor import condition, until
 from faults import scenario
-from faults.campaign import operator
+from faults.campaign import BOUND, operator
 from faults.liar import Liar
 from faults.proxy import Proxy
 from hypothesis import HealthCheck, given, settings
@@ -112,10 +112,10 @@ def heard(cluster, liar, made):
     for one in made:  # not by kubectl, which cannot send every character
         assert created(cluster, one, one["metadata"]["name"])
     profiles = sum(one["kind"] == "ClusterProfile" for one in made)
-    until(lambda: liar.looks(since) >= 3 * profiles, 120, "every profile was asked about")
+    until(lambda: liar.looks(since) >= 3 * profiles, BOUND, "every profile was asked about")
     until(lambda: scenario.is_answered(cluster))
     since_then = len(liar.queries)
-    until(lambda: liar.looks(since_then) >= profiles, 120)
+    until(lambda: liar.looks(since_then) >= profiles, BOUND)
     return set(liar.queries[since:])
 
 
@@ -223,7 +223,7 @@ def whatever_comes(cluster, supervised, bodies, number):
     taken = [one for i, one in enumerate(bodies) if created(cluster, one, f"any-{number}-{i}")]
     print(f"batch {number}: {len(taken)} of {len(bodies)} objects were taken")  # noqa: T201
     cluster.apply(scenario.job("sentinel", batch=64 * (1 + number % 4)))
-    until(lambda: scenario.is_answered(cluster), 120, "every job has an outcome")
+    until(lambda: scenario.is_answered(cluster), BOUND, "every job has an outcome")
     listed = json.loads(cluster.kubectl("get", "trainingjobs", "-n", scenario.PLACE, "-o", "json"))["items"]
     assert all(condition(one, "Ready") for one in listed)
     assert supervised.lives == 1

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from advisor import condition, until
 from faults import scenario
-from faults.campaign import operator
+from faults.campaign import BOUND, operator
 from faults.liar import LIES, QUICK, Liar, bad_connection, rotate
 from faults.proxy import Proxy
 from mofa_local.blocks import write_block
@@ -53,9 +53,9 @@ def advised(cluster, processes, liar, tmp_path):
             body["spec"]["nodeSelector"] = H100
             body["spec"]["prometheus"] = {"windowSeconds": DAYS * DAY}
             cluster.apply(body)
-            until(lambda: reason(cluster) == "Complete")
+            until(lambda: reason(cluster) == "Complete", BOUND)
             cluster.apply(scenario.job("good"))
-            until(lambda: scenario.is_answered(cluster))
+            until(lambda: scenario.is_answered(cluster), BOUND)
             until(
                 lambda: condition(profile_and_job(cluster)[1], "HistoryComplete").get("reason") == "Complete"
             )
@@ -95,7 +95,7 @@ def live_through(cluster, liar, lie, expected):
     """Lie until a whole look at the history has been lied to."""
     since, started = len(liar.queries), time.monotonic()
     liar.lie = lie
-    until(lambda: liar.looks(since) >= 3, 120, "three looks")
+    until(lambda: liar.looks(since) >= 3, BOUND, "three looks")
     if expected is not None:
         until(lambda: reason(cluster) == expected, what=f"{expected}, not {reason(cluster)}")
     return time.monotonic() - started
