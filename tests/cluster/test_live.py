@@ -39,6 +39,7 @@ class Site:
 
     def __init__(self, cluster, processes, folder):
         self.cluster = cluster
+        self.processes = processes
         self.workload = Workload(fraction=0.85, speed=8.0)
         port = free_port()
         self.trainers = serve(self.workload, port)
@@ -52,7 +53,7 @@ class Site:
 
     def stop(self):
         self._stop.set()
-        self.advisor.stop()
+        self.processes.stop(self.advisor.name, grace=15.0)
         self.prometheus.stop()
         self.trainers.shutdown()
         self.trainers.server_close()
@@ -205,13 +206,13 @@ def test_every_kind_of_interruption_is_counted_once_timed_and_priced(site, names
         time.sleep(BACK + BETWEEN)
         if kind == "node":  # the operator forgets nothing
             site.advisor.kill()
-            site.advisor.start(*FLAGS, f"--prometheus-url={site.prometheus.url}")
+            site.advisor.start(*FLAGS, f"--prometheus-url={site.prometheus.url}", wait=False)
     truth = [one for one in site.workload.truth if one["job"] == job]
     lost = {}
     for one in truth:
         cause = TRUTH[one["kind"]][1]
         lost[cause] = lost.get(cause, 0.0) + one["seconds"] + one["redone"] * one["step_seconds"]
-    until(lambda: site.observed(namespace, "llama").get("interruptions", 0) >= len(truth), seconds=30)
+    until(lambda: site.observed(namespace, "llama").get("interruptions", 0) >= len(truth), seconds=120)
     time.sleep(QUIET + 2 * LOOK)
     seen = site.observed(namespace, "llama")
     counted = {(one["name"], one["cause"]): one["count"] for one in seen["interruptionsBy"]}

@@ -53,6 +53,8 @@ class Lives:
         key = _identity(body)
         reported = None if target is None else _reported(target, now)
         life = self._known.get(key) or from_text(_written(body)) or _joined(look, now)
+        if life is None and target is None and look == Look():
+            return None  # it has not begun
         told = [
             *([] if target is None else [of_job(target, now)]),
             *([look.gang.observation] if look.gang else []),

@@ -23,10 +23,10 @@ Path: TypeAlias = tuple[tuple[float, int, float], ...]
 """After when a step was finished, which, and the sample that first showed it; in order. [(s, 1, s)]"""
 FINEST: Final = 1.0
 """Least distance of two points of the grid. [s]"""
-POINTS: Final = 90
-"""Points of the grid in what is looked at. [1]"""
-MANY: Final = 400
-"""Jobs of one exporter from which on the grid is coarser, in proportion, so that answers do not grow. [1]"""
+COARSEST: Final = 15.0
+"""Greatest one: steps that are dated too coarsely would seem to come before what interrupted them. [s]"""
+POINTS: Final = 36_000
+"""Points of the grid over all jobs of an exporter, so that answers do not grow: first the grid is coarser, then the time shorter. [1]"""
 
 
 async def paths(prometheus: Prometheus, jobs: Iterable[Watched], now: float, span: float) -> dict[Job, Path]:
@@ -40,13 +40,23 @@ async def _of_exporter(
     prometheus: Prometheus, exporter: Exporter, now: float, span: float
 ) -> dict[Job, Path]:
     trainer, pool = TRAINERS[exporter.preset], exporter.pool
-    look = max(FINEST, round(span / POINTS * max(1.0, len(exporter.jobs) / MANY)))
+    look, span = grid(span, len(exporter.jobs))
     values, moments = await together(
         prometheus.query(trainer.path(pool, span, look), now),
         prometheus.query(trainer.sampled(pool, span, look), now),
     )
     steps, sampled = _points(values, exporter), _points(moments, exporter)
     return {job: path_of(steps[job], sampled.get(job, ())) for job in steps.keys() & exporter.wanted}
+
+
+def grid(span: float, jobs: int) -> tuple[float, float]:
+    """Distance of the points of the grid, and how far back it goes. [s] [s]
+
+    >>> grid(900.0, 1), grid(900.0, 400), grid(900.0, 5000), grid(180.0, 400)
+    ((1.0, 900.0), (10.0, 900.0), (15.0, 108.0), (2.0, 180.0))
+    """
+    look = min(COARSEST, max(FINEST, float(round(span * jobs / POINTS))))
+    return look, min(span, max(look, look * POINTS / jobs))
 
 
 def _points(answer: Answer, exporter: Exporter) -> dict[Job, tuple[Point, ...]]:
