@@ -28,6 +28,7 @@ from mofa_operator.keys import (
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings
+from mofa_operator.words import Happened
 
 SETTINGS = LoopSettings()
 NOW = 1_700_000_000.0
@@ -51,6 +52,8 @@ QUICK = {
     "sequenceParallel": True,
 }
 """Constraints that leave next to nothing to search."""
+AT_THE_GATE = {Happened.APPLIED_BEFORE_LAUNCH, Happened.APPLY_SKIPPED, Happened.GATE_RELEASED}
+"""Events of mode Apply, beside the one that tells the advice."""
 _answers = {}
 _uids = itertools.count(1)
 
@@ -240,7 +243,9 @@ class World:
         if decision is None:
             return None
         self.notes += decision.notes
-        assert len(decision.notes) <= 1
+        said = [note for note in decision.notes if note.reason not in AT_THE_GATE]
+        assert len(said) <= 1
+        assert len(decision.notes) - len(said) <= 1
         for written in {key, *(write.key for write in decision.annotate)}:
             before = self.bodies[written]
             after = applied(before, decision)

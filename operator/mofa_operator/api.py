@@ -91,7 +91,7 @@ class Api:
         self._opened_with = credentials.access
         self.bucket = Bucket(self._settings.writes_per_second, self._settings.burst)
         """What writes wait for; reads do not."""
-        self.count: Callable[[str, str], None] = lambda verb, outcome: None
+        self.count: Callable[[str, str], None] = lambda _verb, _outcome: None
         """Told of every write: its verb, and ok or the name of the error."""
 
     @classmethod
@@ -274,9 +274,8 @@ def _escaped(found: re.Match[bytes]) -> bytes:
 
 
 def _is_object(item: Any) -> bool:
-    return isinstance(item, dict) and bool(
-        isinstance(item.get("metadata"), dict) and item["metadata"].get("name")
-    )
+    meta = item.get("metadata") if isinstance(item, dict) else None
+    return isinstance(meta, dict) and bool(meta.get("name"))
 
 
 def _wait(text: str | None) -> float | None:
@@ -293,10 +292,8 @@ def _error(status: int, raw: bytes, wait: float | None, method: str, path: str) 
     message = f"{method} {path.partition('?')[0]}: {said or 'no message'} ({status})"
     if status in {404, 410} or (status in {409, 422} and _OTHER.search(said)):
         return Gone(message)
-    if status == 409:
-        return Conflict(message)
-    if status == 403:
-        return Refused(message)
+    if status in {403, 409}:
+        return Refused(message) if status == 403 else Conflict(message)
     if status in {401, 408, 429} or status >= 500 or status < 400:
         return Busy(message, wait)
     return Invalid(message)

@@ -96,12 +96,46 @@ def _gpus(allocatable: Mapping[str, Any]) -> int:
     return 0
 
 
-def pools_changed(
-    before: NodeFacts | None, after: NodeFacts | None, selectors: Iterable[tuple[str, Mapping[str, Any]]]
-) -> Iterator[str]:
-    """Profiles, given with their selectors, in whose count a node has changed."""
-    for profile, selector in selectors:
-        old = None if before is None else before.counts_as(selector)
-        new = None if after is None else after.counts_as(selector)
-        if old != new:
-            yield profile
+class Pools:
+    """Nodes, and the profiles that select them."""
+
+    def __init__(self) -> None:
+        """Nothing was seen yet."""
+        self._nodes: dict[str, NodeFacts] = {}
+        self._selectors: dict[str, Mapping[str, Any]] = {}
+
+    def put(self, name: str, facts: NodeFacts | None) -> frozenset[str]:
+        """Take in a node, or its end: the result is the profiles whose count has changed."""
+        before = self._nodes.pop(name, None)
+        if facts is not None:
+            self._nodes[name] = facts
+        return frozenset() if before == facts else frozenset(self._changed(before, facts))
+
+    def select(self, profile: str, selector: Mapping[str, Any] | None) -> None:
+        """Take in what a profile selects, or its end."""
+        self._selectors.pop(profile, None)
+        if selector is not None:
+            self._selectors[profile] = selector
+
+    def profiles(self) -> list[str]:
+        """Names of the profiles that there are."""
+        return sorted(self._selectors)
+
+    def names(self) -> list[str]:
+        """Names of the nodes that there are."""
+        return list(self._nodes)
+
+    def facts(self, name: str) -> NodeFacts | None:
+        """What is kept of a node; None where there is none."""
+        return self._nodes.get(name)
+
+    def count(self, profile: str) -> NodeCount:
+        """The nodes of a profile."""
+        return count(self._selectors.get(profile, {}), self._nodes.items())
+
+    def _changed(self, before: NodeFacts | None, after: NodeFacts | None) -> Iterator[str]:
+        for profile, selector in self._selectors.items():
+            old = None if before is None else before.counts_as(selector)
+            new = None if after is None else after.counts_as(selector)
+            if old != new:
+                yield profile

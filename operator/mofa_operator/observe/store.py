@@ -11,13 +11,14 @@ depend on) is told when the echo arrives.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOBS, NODE, TRAINING_JOB, Key, Kind
 from mofa_operator.observe.bodies import kept, ours, part, slim, text, theirs, unpacked
-from mofa_operator.observe.nodes import NodeFacts, count, facts_of, pools_changed
+from mofa_operator.observe.measured import Measured
+from mofa_operator.observe.nodes import Pools, facts_of
 from mofa_operator.observe.questions import existing_question, relevance, training_question
 from mofa_operator.observe.relations import Relations, uses_of
 from mofa_operator.snapshot import (
@@ -33,8 +34,6 @@ from mofa_operator.snapshot import (
 _IN_FLIGHT: Final = 8
 """Events older than a write of ours that may still be on their way when it is answered; after as many, what comes is taken
 at its word, so that a cluster restored from a backup, whose versions go back, is believed. [1]"""
-_SAME: Final = 0.01
-"""Change of the logarithm of a step time up to which a job says the same of its profile. [1]"""
 _NONE: Final[frozenset[Key]] = frozenset()
 
 
@@ -62,19 +61,16 @@ class Store:
     def __init__(self) -> None:
         """Nothing was seen yet."""
         self._entries: dict[Key, _Entry] = {}
-        self._nodes: dict[str, NodeFacts] = {}
-        self._selectors: dict[str, Mapping[str, Any]] = {}
+        self._pools = Pools()
         self._policies: dict[str, dict[str, dict[str, Any]]] = {}
         self._relations = Relations()
-        self._histories: dict[str, History | NoHistory] = {}
-        self._running: dict[Key, Running | None] = {}
-        self._taught: dict[Key, tuple[str, Any]] = {}
+        self._measured = Measured()
 
     def put(self, kind: Kind, body: Mapping[str, Any]) -> frozenset[Key]:
         """Take in an object as it is now; the result is every key whose decision may have changed."""
         key = _key(kind, body)
         if kind == NODE:
-            return self._put_node(key.name, facts_of(body))
+            return _profiles(self._pools.put(key.name, facts_of(body)))
         entry, version = self._entries.get(key), text(part(body, "metadata").get("resourceVersion"))
         if entry is not None and entry.ahead and _older(version, entry.version):
             entry.ahead -= 1
@@ -87,16 +83,15 @@ class Store:
         """Forget an object; its own key is in the result, so that what is exported of it goes too."""
         key = Key(kind, namespace, name)
         if kind == NODE:
-            return self._put_node(name, None)
+            return _profiles(self._pools.put(name, None))
         if self._entries.pop(key, None) is None:
             return _NONE
-        self._running.pop(key, None)
-        self._taught.pop(key, None)
+        self._measured.forget(key)
         if kind == ADVISOR_POLICY:
             return self._put_policy(key, None) | {key}
         if kind == CLUSTER_PROFILE:
-            self._selectors.pop(name, None)
-            self._histories.pop(name, None)
+            self._pools.select(name, None)
+            self._measured.forget_profile(name)
             return self._relations.of_profile(name) | self._policies_with(name) | {key}
         concerned = self._relations.unlink(key) | set(self._relations.owners(key))
         return frozenset({key, *(k for k in concerned if k in self._entries)})
@@ -114,43 +109,29 @@ class Store:
     def set_history(self, profile: str, history: History | NoHistory) -> frozenset[Key]:
         """Take in what Prometheus said of a pool; the result is the profile's key where that says anything new."""
         key = Key(CLUSTER_PROFILE, "", profile)
-        before = self._histories.get(profile)
-        if key not in self._entries:
-            return _NONE
-        self._histories[profile] = history
-        if isinstance(before, History) and isinstance(history, History):
-            before = replace(before, at=history.at)
-        return _NONE if before == history else frozenset({key})
+        told = key in self._entries and self._measured.set_history(profile, history)
+        return frozenset({key}) if told else _NONE
 
     def set_running(self, key: Key, running: Running | None) -> frozenset[Key]:
         """Take in what a job was seen to do, None where it does not run; the result is its key where that says anything new."""
-        if key not in self._entries or (key in self._running and self._running[key] == running):
-            return _NONE
-        self._running[key] = running
-        return frozenset({key})
+        told = key in self._entries and self._measured.set_running(key, running)
+        return frozenset({key}) if told else _NONE
 
     def set_taught(self, key: Key, profile: str, evidence: Any) -> frozenset[Key]:
-        """Take in what a running job says of its profile, None where it says nothing; the result is the profile's key
-        where that is new.
-        """
-        before = self._taught.pop(key, (profile, None))
-        if evidence is not None and key in self._entries:
-            self._taught[key] = profile, evidence
-        told = evidence is not None and (
-            before[1] is None or abs(before[1].log_ratio - evidence.log_ratio) > _SAME
-        )
+        """Take in what a running job says of its profile; the result is the profile's key where that is new."""
+        told = self._measured.set_taught(key, profile, evidence if key in self._entries else None)
         return frozenset({Key(CLUSTER_PROFILE, "", profile)}) if told else _NONE
 
     def keys(self, *kinds: Kind) -> list[Key]:
         """Keys of all objects of some kinds."""
-        nodes = [Key(NODE, "", name) for name in self._nodes] if NODE in kinds else []
+        nodes = [Key(NODE, "", name) for name in self._pools.names()] if NODE in kinds else []
         return [key for key in self._entries if key.kind in kinds] + nodes
 
     def differs(self, kind: Kind, body: Mapping[str, Any]) -> bool:
         """Whether an object is otherwise than it was last seen, in anything that matters here."""
         key = _key(kind, body)
         if kind == NODE:
-            return self._nodes.get(key.name) != facts_of(body)
+            return self._pools.facts(key.name) != facts_of(body)
         entry = self._entries.get(key)
         return entry is None or (entry.theirs, entry.ours) != (theirs(kind, body), ours(kind, body))
 
@@ -161,11 +142,11 @@ class Store:
 
     def nodes(self, profile: str) -> NodeCount:
         """The nodes of a profile."""
-        return count(self._selectors.get(profile, {}), self._nodes.items())
+        return self._pools.count(profile)
 
     def lost(self, node: str) -> str:
         """Since when a node is not ready, as its condition writes it; empty where it is ready, or not known."""
-        facts = self._nodes.get(node)
+        facts = self._pools.facts(node)
         return "" if facts is None else facts.lost
 
     def target(self, key: Key) -> dict[str, Any] | None:
@@ -189,17 +170,16 @@ class Store:
             return None
         if key.kind == ADVISOR_POLICY:
             profile = text(part(body, "spec").get("profile"))
-            missing = bool(profile) and profile not in self._selectors
+            missing = bool(profile) and profile not in self._pools.profiles()
             jobs = self._relations.under(key)
             return PolicySnapshot(key=key, body=body, jobs=jobs, profile_missing=missing, now=now)
         if key.kind == CLUSTER_PROFILE:
-            history = self._histories.get(key.name)
             return ProfileSnapshot(
                 key=key,
                 body=body,
                 nodes=self.nodes(key.name),
-                history=history,
-                taught=tuple(said for name, said in self._taught.values() if name == key.name),
+                history=self._measured.history(key.name),
+                taught=self._measured.taught(key.name),
                 now=now,
             )
         maps = config_maps or {}
@@ -221,8 +201,8 @@ class Store:
             target=self.body(uses.target) if uses.target is not None and owner is None else None,
             owned_by=owner,
             profile=profile,
-            running=self._running.get(key),
-            looked=key in self._running,
+            running=self._measured.running(key),
+            looked=self._measured.looked(key),
             now=now,
         )
 
@@ -230,7 +210,7 @@ class Store:
         self, key: Key, body: dict[str, Any], maps: Mapping[str, Mapping[str, str]], now: float
     ) -> JobSnapshot:
         uses = self._relations.uses(key)
-        known = sorted(self._selectors) if uses.profile is None else [uses.profile]
+        known = self._pools.profiles() if uses.profile is None else [uses.profile]
         found = [self.body(Key(CLUSTER_PROFILE, "", name)) for name in known]
         owners = self._relations.owners(key)
         return JobSnapshot(
@@ -240,8 +220,8 @@ class Store:
                 key, body, [one for one in found if one is not None], self._policies_of(key), uses, maps
             ),
             owned_by=owners[0].name if owners else None,
-            running=self._running.get(key),
-            looked=key in self._running,
+            running=self._measured.running(key),
+            looked=self._measured.looked(key),
             now=now,
         )
 
@@ -260,7 +240,7 @@ class Store:
         own: frozenset[Key] = frozenset({key}) if told or (entry and entry.ours != fresh.ours) else _NONE
         if kind == CLUSTER_PROFILE:
             own |= self._policies_with(key.name) if entry is None else _NONE
-            self._selectors[key.name] = part(body, "spec", "nodeSelector")
+            self._pools.select(key.name, part(body, "spec", "nodeSelector"))
             changed = entry is None or entry.relevance != fresh.relevance
             return own | self._relations.of_profile(key.name) if changed else own
         if kind == ADVISOR_POLICY:
@@ -299,15 +279,9 @@ class Store:
             if part(policy, "spec").get("profile") == profile
         )
 
-    def _put_node(self, name: str, facts: NodeFacts | None) -> frozenset[Key]:
-        """Take in a node, or its end: the result is the profiles whose count has changed."""
-        before = self._nodes.pop(name, None)
-        if facts is not None:
-            self._nodes[name] = facts
-        if before == facts:
-            return _NONE
-        changed = pools_changed(before, facts, self._selectors.items())
-        return frozenset(Key(CLUSTER_PROFILE, "", profile) for profile in changed)
+
+def _profiles(names: Iterable[str]) -> frozenset[Key]:
+    return frozenset(Key(CLUSTER_PROFILE, "", name) for name in names)
 
 
 def _key(kind: Kind, body: Mapping[str, Any]) -> Key:

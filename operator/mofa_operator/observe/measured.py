@@ -1,0 +1,70 @@
+"""What was measured of objects, beside what the API server says of them: histories of pools, running jobs, what they taught."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from mofa_operator.keys import Key
+from mofa_operator.snapshot import History, NoHistory, Running
+
+_SAME: Final = 0.01
+"""Change of the logarithm of a step time up to which a job says the same of its profile. [1]"""
+
+
+class Measured:
+    """The last measurement of each; every `set` says whether it brings anything new."""
+
+    def __init__(self) -> None:
+        """Nothing was measured yet."""
+        self._histories: dict[str, History | NoHistory] = {}
+        self._running: dict[Key, Running | None] = {}
+        self._taught: dict[Key, tuple[str, Any]] = {}
+
+    def history(self, profile: str) -> History | NoHistory | None:
+        """What Prometheus said of a pool; None where it was not asked yet."""
+        return self._histories.get(profile)
+
+    def running(self, key: Key) -> Running | None:
+        """What a job was seen to do; None where it does not run, or was not looked at."""
+        return self._running.get(key)
+
+    def looked(self, key: Key) -> bool:
+        """Whether a job was looked at."""
+        return key in self._running
+
+    def taught(self, profile: str) -> tuple[Any, ...]:
+        """What running jobs say of a profile."""
+        return tuple(said for name, said in self._taught.values() if name == profile)
+
+    def set_history(self, profile: str, history: History | NoHistory) -> bool:
+        """Take in what Prometheus said; when it was asked is no news."""
+        before = self._histories.get(profile)
+        self._histories[profile] = history
+        if isinstance(before, History) and isinstance(history, History):
+            before = replace(before, at=history.at)
+        return before != history
+
+    def set_running(self, key: Key, running: Running | None) -> bool:
+        """Take in what a job was seen to do."""
+        if key in self._running and self._running[key] == running:
+            return False
+        self._running[key] = running
+        return True
+
+    def set_taught(self, key: Key, profile: str, evidence: Any) -> bool:
+        """Take in what a running job says of its profile, None where it says nothing; an end is no news."""
+        before = self._taught.pop(key, (profile, None))[1]
+        if evidence is None:
+            return False
+        self._taught[key] = profile, evidence
+        return before is None or abs(before.log_ratio - evidence.log_ratio) > _SAME
+
+    def forget(self, key: Key) -> None:
+        """A job is no more."""
+        self._running.pop(key, None)
+        self._taught.pop(key, None)
+
+    def forget_profile(self, profile: str) -> None:
+        """A profile is no more."""
+        self._histories.pop(profile, None)
