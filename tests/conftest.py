@@ -22,8 +22,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same" if os.environ.
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """One worker gets all of tests/cluster, so that one cluster starts, and one all of tests/faults, which have a cluster of
-    their own; every other test goes to whoever is free.
+    """One worker gets all of tests/cluster, so that one cluster starts, one all of tests/faults, which have a cluster of
+    their own, and one the panels on a whole stack; every other test goes to whoever is free.
 
     xdist's own groups (`--dist loadgroup`) would say the same, but 3.8 does nothing of the kind under pytest 9.2.
     """
@@ -31,8 +31,10 @@ def pytest_xdist_make_scheduler(config, log):
 
     class OneCluster(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            room = "/".join(nodeid.split("/")[:2])
-            return room if room in {"tests/cluster", "tests/faults"} else nodeid
+            room, file = "/".join(nodeid.split("/")[:2]), nodeid.partition("::")[0]
+            if room in {"tests/cluster", "tests/faults"}:
+                return room
+            return file if file == "tests/dashboards/test_live_panels.py" else nodeid
 
     return OneCluster(config, log)
 

@@ -26,7 +26,12 @@ def main() -> int:
         if verb == "up":
             one.add_argument("--nodes", type=int, default=256, help="fake nodes")
             one.add_argument("--days", type=int, default=120, help="days of history")
-            one.add_argument("--speed", type=float, default=1.0, help="steps of trained jobs are so much shorter")
+            one.add_argument(
+                "--speed", type=float, default=1.0, help="steps of trained jobs are so much shorter"
+            )
+            one.add_argument(
+                "flags", nargs="*", metavar="FLAG", help="further flags of the operator, after --"
+            )
         if verb == "inject":
             one.add_argument("kind", choices=KINDS, help="what happens")
             one.add_argument("job", metavar="NAMESPACE/NAME", help="a TrainingJob that is trained")
@@ -36,7 +41,12 @@ def main() -> int:
         if arguments.verb == "inject":
             _say(up.inject(arguments.folder, arguments.kind, arguments.job, arguments.seconds))
         elif arguments.verb == "up":
-            size = stack.Size(nodes=arguments.nodes, days=arguments.days, speed=arguments.speed)
+            size = stack.Size(
+                nodes=arguments.nodes,
+                days=arguments.days,
+                speed=arguments.speed,
+                flags=tuple(arguments.flags),
+            )
             up.up(arguments.folder, size, say=_say)
         elif arguments.verb == "down":
             stopped = up.down(arguments.folder)

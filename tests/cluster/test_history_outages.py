@@ -1,0 +1,236 @@
+"""History that goes away, comes back, grows, or stays as it is; and the command line's advice beside the operator's."""
+
+import dataclasses
+import json
+import time
+
+import pytest
+from advisor import condition, ours, until
+from foreign import install
+from lived import (
+    BUSY,
+    DAYS,
+    NODES,
+    PATIENCE,
+    TWO_PERCENT,
+    job,
+    past_of,
+    rates_used,
+    rows,
+    samples,
+    whole,
+    world_of,
+)
+from mofa_local import nodes
+from mofa_local.blocks import write_block
+from mofa_local.synthetic import Incident, Job, draw, node_names
+from pools import EXAMPLES, settled
+from ruamel.yaml import YAML
+
+from mofa_model.annotations import OUTPUTS, PREFIX
+from mofa_model.cli import main
+from mofa_operator.keys import JOB_SET
+
+# ------------------------------------------------------------------------------------------- outages
+
+
+def test_a_server_that_never_answered_leaves_the_assumption_and_says_so_once(
+    cluster, processes, binaries, tmp_path, capsys
+):
+    pasts = {"east": lambda name: past_of(name, TWO_PERCENT)}
+    flags = ("--prometheus-interval=1", "--quiet=5", "--prometheus-timeout=3")
+    with world_of(cluster, processes, tmp_path, pasts, *flags, serving=False) as (world, names):
+        name = names["east"]
+        found, asked = world.learned(name, "HistoryUnavailable")
+        assert not found["status"].get("failures")
+        assert asked["status"]["readyReason"] == "PriorDominated"
+        assert rates_used(asked) == {"process": 1.5, "pod": 3.0, "job": 0.5}
+        for one in (found, asked):
+            assert "cannot be connected to" in condition(one, "HistoryComplete")["message"]
+        assert world.metric("mofa_pool_exposure_node_days", pool=name) is None, "missing is not zero"
+        assert world.metric("mofa_advisor_history_requests_total", outcome="HistoryUnavailable") > 0
+        before = settled(world.advisor)
+        time.sleep(5.0)
+        assert world.advisor.writes(before) == [], "an outage that goes on is no news"
+        until(lambda: [reason for reason, _ in world.events(name)] == ["HistoryUnavailable"], what="one Event")
+        code, told, said = world.rates(name, capsys)
+        assert (code, told, said.count("\n")) == (4, None, 1)
+        assert "cannot be connected to" in said
+        world.server.start()
+        found, again = world.learned(name, "Complete")
+        assert whole(found)[0] == 46
+        assert again["status"]["inputsHash"] != asked["status"]["inputsHash"]
+
+
+def test_an_outage_keeps_what_was_learned_and_the_advice_and_ends_by_itself(
+    cluster, processes, binaries, tmp_path, capsys
+):
+    pasts = {"east": lambda name: past_of(name, TWO_PERCENT)}
+    flags = ("--prometheus-interval=1", "--quiet=2", "--prometheus-timeout=3")
+    with world_of(cluster, processes, tmp_path, pasts, *flags) as (world, names):
+        name = names["east"]
+        found, asked = world.learned(name, "Complete")
+        settled(world.advisor)
+        for _ in range(2):  # the second time is another episode
+            world.server.stop()
+            during, job_during = world.learned(name, "HistoryUnavailable")
+            assert rows(during) == rows(found)
+            assert during["status"]["display"] == found["status"]["display"]
+            assert ours(job_during) == ours(asked)
+            for part in ("inputsHash", "computedTime", "recommendation", "inputs", "readyReason"):
+                assert job_during["status"].get(part) == asked["status"].get(part), part
+            assert "what was learned before is used" in condition(job_during, "HistoryComplete")["message"]
+            assert world.metric("mofa_pool_exposure_node_days", pool=name) == pytest.approx(whole(found)[1])
+            assert world.rates(name, capsys)[0] == 4
+            world.server.start()
+            after, job_after = world.learned(name, "Complete")
+            assert rows(after) == rows(found)
+            assert ours(job_after) == ours(asked)
+            assert job_after["status"]["inputsHash"] == asked["status"]["inputsHash"]
+        told = [reason for reason, _ in world.events(name)]
+        assert sorted(told) == ["AssumptionContradicted", "HistoryUnavailable"]
+        assert [reason for reason, _ in world.events(name, "TrainingJob")].count("RecommendationChanged") <= 1
+
+
+# ------------------------------------------------------------------------------- more failures, and none
+
+
+def burst(name, now):
+    """The past of a pool whose eight jobs of four nodes all lost a pod in its last forty minutes, beside the 46 of before."""
+    past = draw(
+        end=now,
+        nodes=NODES,
+        days=DAYS,
+        jobs=tuple(Job(name=f"{name}-{number}", nodes=BUSY // 8) for number in range(8)),
+        failures=TWO_PERCENT,
+        labels={"example.org/pool": name},
+    )
+    early = [one for one in past.incidents if one.at < now - 7200]
+    late = [
+        Incident(at=now - 2400 + 60 * number, job=job.name, level="pod", recovery=280.0)
+        for number, job in enumerate(past.jobs)
+    ]
+    return dataclasses.replace(past, nodes=node_names(NODES, name), incidents=(*early, *late))
+
+
+def test_failures_that_are_back_filled_are_advised_on_after_the_quiet_time(
+    cluster, processes, binaries, tmp_path
+):
+    now, quiet = int(time.time()) // 300 * 300, 20.0
+    pasts = {"east": lambda name: burst(name, now)}
+    flags = ("--prometheus-interval=1", f"--quiet={quiet:g}")
+    with world_of(cluster, processes, tmp_path, pasts, *flags, before=now - 2700) as (world, names):
+        name = names["east"]
+        found, asked = world.learned(name, "Complete")
+        counted = whole(found)[0]
+        world.server.stop()
+        write_block(samples(burst(name, now), name, since=now - 2700), world.server.data)
+        world.server.start()
+
+        def more():
+            again = world.profile(name)
+            return again if whole(again)[0] > counted else None
+
+        again = until(more, what="the new failures are in the status")
+        assert whole(again)[0] == counted + 8
+        assert seconds(again) - seconds(found) >= quiet - 1, "written no sooner than the quiet time"
+
+        def advised():
+            fresh = world.job(name)
+            return fresh if fresh["status"]["inputsHash"] != asked["status"]["inputsHash"] else None
+
+        fresh = until(advised, what="advice on the new rate")
+        assert ours(fresh)["inputs-hash"] == fresh["status"]["inputsHash"]
+        assert rates_used(fresh)["pod"] > rates_used(asked)["pod"]
+        interval = "checkpoint-interval-seconds"
+        assert int(ours(fresh)[interval]) < int(ours(asked)[interval]), "more failures, more checkpoints"
+
+
+def seconds(profile):
+    """When the history of a status was written. [s]"""
+    return time.mktime(time.strptime(profile["status"]["historyTime"], "%Y-%m-%dT%H:%M:%SZ"))
+
+
+@pytest.mark.parametrize(
+    "watched",
+    [
+        pytest.param(60.0, marks=pytest.mark.slow, id="one minute"),
+        pytest.param(600.0, marks=pytest.mark.soak, id="ten minutes"),
+    ],
+)
+def test_while_nothing_changes_nothing_is_written(cluster, processes, binaries, tmp_path, watched):
+    """Looks at history every second, at every object every five, scrapes and probes: the audit log stays as it is."""
+    pasts = {
+        "high": lambda name: past_of(name, TWO_PERCENT),
+        "half": lambda name: past_of(name, days=DAYS // 2),
+    }
+    flags = ("--prometheus-interval=1", "--quiet=2")
+    with world_of(cluster, processes, tmp_path, pasts, *flags) as (world, names):
+        world.learned(names["high"], "Complete")
+        world.learned(names["half"], "HistoryIncomplete")
+        before, end = settled(world.advisor), time.monotonic() + watched
+        looks = world.metric("mofa_advisor_history_requests_total", outcome="Answered")
+        while time.monotonic() < end:
+            assert world.advisor.probe("healthz")["ok"]
+            nodes.recover(cluster, f"{names['high']}-0")  # a kubelet says that its node is alive
+            time.sleep(2.0)
+        assert world.metric("mofa_advisor_history_requests_total", outcome="Answered") > looks + watched / 20
+        assert world.advisor.writes(before) == []
+
+
+# ------------------------------------------------------------------------------- the same annotations
+
+
+def test_the_command_line_gives_the_annotations_that_the_operator_wrote(
+    cluster, processes, binaries, namespace, tmp_path, capsys
+):
+    """The example, a job on all ready nodes, and the example of a JobSet: by the profile as it stands in the cluster."""
+    yaml = YAML(typ="safe")
+    install(cluster, JOB_SET)
+    profile = yaml.load((EXAMPLES / "h100-east.yaml").read_text("utf-8"))
+    del profile["status"]
+    every = job(namespace, "h100-east") | {"metadata": {"name": "on-all-nodes"}}
+    del every["spec"]["cluster"]["nodes"]
+    (tmp_path / "every.yaml").write_text(json.dumps(every))
+    files = (EXAMPLES / "llama3-405b.yaml", tmp_path / "every.yaml", EXAMPLES / "jobset.yaml")
+    pasts = {"east": lambda name: past_of(name, labels={"nvidia.com/gpu.product": nodes.PRODUCT})}
+    try:
+        with world_of(cluster, processes, tmp_path, pasts, "--prometheus-interval=5"):
+            cluster.apply(profile)
+
+            def learned():
+                found = yaml.load(cluster.kubectl("get", "cprof", "h100-east", "-o", "yaml"))
+                return found if found.get("status", {}).get("failures") else None
+
+            until(learned, PATIENCE)
+            live = tmp_path / "live.yaml"
+            for file in files:
+                cluster.kubectl("apply", "-n", namespace, "-f", file)
+            for file in files:
+                (body,) = jobs_of(file.read_text("utf-8"))
+                named = (body["kind"], body["metadata"]["name"], "-n", namespace, "-o", "json")
+
+                def written(named=named):
+                    return without_moment(json.loads(cluster.kubectl("get", *named)), whole=True)
+
+                found = until(written, PATIENCE, what=" ".join(named[:2]))
+                live.write_text(cluster.kubectl("get", "cprof", "h100-east", "-o", "yaml"))
+                capsys.readouterr()
+                assert main(["annotate", str(file), "--profile", str(live)]) == 0
+                (told,) = jobs_of(capsys.readouterr().out)
+                assert without_moment(told) == found
+    finally:
+        cluster.kubectl("delete", "clusterprofile", "h100-east", "--ignore-not-found")
+
+
+def jobs_of(text):
+    """The objects of a stream, policies left out."""
+    return [one for one in YAML(typ="safe").load_all(text) if one["kind"] != "AdvisorPolicy"]
+
+
+def without_moment(body, *, whole=False):
+    """Our annotations on an object but computed-at; where it must be whole, None until every one of them is there."""
+    found = ours(body)
+    found.pop("computed-at", None)
+    is_whole = {key.removeprefix(PREFIX) for key in OUTPUTS} - {"computed-at"} <= set(found)
+    return found if is_whole or not whole else None
