@@ -90,7 +90,7 @@ class Resync:
             except ApiError as error:
                 complete = False
                 _log.warning("resync of %s: %s; again in %g s", kind.plural, error, self._interval)
-                if isinstance(error, Busy) and kind in NEEDED:  # a foreign kind may fail alone, by its webhook
+                if isinstance(error, Busy) and kind in NEEDED:  # a foreign kind may fail alone
                     break
         if missed:
             self._exporter.count_differences(missed)

@@ -177,5 +177,5 @@ def test_a_list_that_is_found_by_name_has_each_name_once():
         "metadata": {"name": "east"},
         "spec": {"gpu": "h100", "checkpointStorage": {"tiers": [tier, tier]}},
     }
-    with pytest.raises(BadValue, match="spec.checkpointStorage: .* give each name of tiers once"):
+    with pytest.raises(BadValue, match=r"spec.checkpointStorage: .* give each name of tiers once"):
         cluster_profile(body)
