@@ -54,7 +54,9 @@ def status_of(advice: Advice, digest: str, now: str, launch: Launch | None = Non
         | {"text": format_strategy(advice.strategy)},
         "summary": summary(advice.strategy),
         "checkpointIntervalSteps": min(advice.checkpoint_interval_steps or 0, _MOST_STEPS),
-        "checkpointIntervalSeconds": min(round(float(advice.checkpoint_interval_seconds or 0)), _LONGEST_TIME),
+        "checkpointIntervalSeconds": min(
+            round(float(advice.checkpoint_interval_seconds or 0)), _LONGEST_TIME
+        ),
         "predicted": _predicted(predicted),
     }
     if launch is not None:

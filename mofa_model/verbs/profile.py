@@ -91,7 +91,8 @@ def _from_cluster(arguments: Namespace) -> str:
         if getattr(arguments, name) is not None:
             flag = f"--{name.replace('_', '-')}"
             raise InputError(f"{flag}: is read from the cluster; give it or --from-cluster")
-    found, unknown = [], []
+    found: list[dict[str, Any]] = []
+    unknown: list[str] = []
     for pool in _pools():
         try:
             gpu = presets.resolve("devices", pool["product"], field="nvidia.com/gpu.product")

@@ -52,7 +52,9 @@ def test_a_server_that_never_answered_leaves_the_assumption_and_says_so_once(
         before = settled(world.advisor)
         time.sleep(5.0)
         assert world.advisor.writes(before) == [], "an outage that goes on is no news"
-        until(lambda: [reason for reason, _ in world.events(name)] == ["HistoryUnavailable"], what="one Event")
+        until(
+            lambda: [reason for reason, _ in world.events(name)] == ["HistoryUnavailable"], what="one Event"
+        )
         code, told, said = world.rates(name, capsys)
         assert (code, told, said.count("\n")) == (4, None, 1)
         assert "cannot be connected to" in said
