@@ -80,7 +80,7 @@ class World:
         mine = [
             one
             for one in found
-            if (one["involvedObject"]["kind"], one["involvedObject"]["name"]) == (kind, name)
+            if (one["involvedObject"].get("kind"), one["involvedObject"].get("name")) == (kind, name)
         ]
         return [(one["reason"], one["message"]) for one in mine]
 
