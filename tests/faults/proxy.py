@@ -373,9 +373,9 @@ def error(random: Random, share: float = 0.3) -> Fault:
 
 
 def bad_day(random: Random) -> Fault:
-    """Every second request meets one of the faults of requests."""
+    """Every third request meets one of the faults of requests."""
     made = [make(random, 1.0) for make in (conflict, full, error, Breaking, Garbling)]
-    return Mixed(random, (*made, Slow(random), *[None] * 6))
+    return Mixed(random, (*made, Slow(random), *[None] * 12))
 
 
 def bad_watches(random: Random) -> Fault:

@@ -190,7 +190,7 @@ def events(cluster: Any) -> set[tuple[str, str]]:
             "get", "events", "-n", "default", f"--field-selector=involvedObject.name={POOL}", "-o", "json"
         )
     )
-    return {(one["involvedObject"]["name"], one["reason"]) for one in listed}
+    return {(one["involvedObject"].get("name"), one["reason"]) for one in listed}
 
 
 def difference(found: State, wanted: State) -> str:
