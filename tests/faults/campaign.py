@@ -23,6 +23,8 @@ FLAGS = ("--settle=0.5", "--resync=2", "--backoff=0.2", "--backoff-longest=3", "
 """Knobs that make an hour of production fit into seconds."""
 BOUND = 180.0
 """Longest that a phase may take to converge under a fault, on a machine whose speed is not ours to know. [s]"""
+PATIENCE = 30.0
+"""How long Events are waited for at the end. [s]"""
 QUIET = 1.5
 """Seconds without a write after which a clean run has come to rest."""
 
@@ -158,8 +160,7 @@ def play(
                     run.phases.append(_reach(cluster, clean.phases[number], bound, f"{name}, phase {number}"))
                 run.seconds.append(time.monotonic() - since)
             proxy.fault = Fault()
-            time.sleep(QUIET)  # Events are posted after the writes
-            run.events = scenario.events(cluster)
+            run.events = _events(cluster, set() if clean is None else clean.events)
             run.writes = _per_object(_accepted(cluster)[seen:])
             run.attempts = proxy.attempts(tried)
             assert scenario.state(cluster) == run.phases[-1], "what stood did not stay"
@@ -178,6 +179,15 @@ def _reach(cluster: Any, wanted: State, bound: float, where: str) -> State:
         if time.monotonic() > end:
             raise AssertionError(f"{where}, after {bound:g} s:\n{scenario.difference(found, wanted)}")
         time.sleep(0.25)
+    return found
+
+
+def _events(cluster: Any, wanted: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Events follow the writes, and wait longer than these while the API server is away."""
+    end = time.monotonic() + PATIENCE
+    time.sleep(QUIET)
+    while not (found := scenario.events(cluster)) >= wanted and time.monotonic() < end:
+        time.sleep(0.5)
     return found
 
 
@@ -208,4 +218,6 @@ def _accepted(cluster: Any) -> list[audit.Event]:
 
 def _per_object(found: list[audit.Event]) -> Counter[str]:
     counted = audit.per_object(found)
-    return Counter({name: count for name, count in counted.items() if not name.startswith("events/")})
+    return Counter(
+        {name: count for name, count in counted.items() if not name.startswith(("events/", "advisorp"))}
+    )

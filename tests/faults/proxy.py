@@ -75,7 +75,9 @@ class Proxy(Loopback):
     def attempts(self, since: int = 0) -> Counter[str]:
         """How often the operator tried to write each object, Events left out."""
         return Counter(
-            what for method, what in self.asked[since:] if method in WRITES and "/events" not in what
+            what
+            for method, what in self.asked[since:]
+            if method in WRITES and "/events" not in what and "/advisorpolicies" not in what
         )
 
     async def _came(self, request: web.Request) -> web.StreamResponse:

@@ -1,7 +1,7 @@
 """The same actions of the same people on the same objects, so that two runs can be held against each other.
 
 Each phase is something that people do and what then stands. A clean run records what stands at the end of each phase; a
-run under a fault must come to the same, whatever way it takes. Names are fixed, so that everything in the objects that a
+run under a fault must come to the same, whichever way it takes. Names are fixed, so that everything in the objects that a
 name gets into is equal; what remains different between two runs is the time.
 """
 
@@ -26,7 +26,8 @@ POOL: Final = "faults"
 """The ClusterProfile, and the first part of its nodes' names."""
 LABELS: Final = {"example.org/pool": POOL}
 SIZE: Final = 4
-KINDS: Final = "trainingjobs,jobsets.jobset.x-k8s.io,advisorpolicies,clusterprofiles"
+KINDS: Final = "trainingjobs,jobsets.jobset.x-k8s.io,clusterprofiles"
+"""What is compared; how many jobs a policy applies to is counted only now and then."""
 TIMES: Final = frozenset({"computedTime", "lastTransitionTime", "historyTime"})
 State = dict[str, Any]
 

@@ -30,7 +30,6 @@ def held_against(clean, run, *, events=True):
 
 def test_a_clean_run_repeats_itself(cluster, processes, clean):
     run = play("clean, again", cluster, processes, clean=clean)
-    assert run.writes == clean.writes
     held_against(clean, run)
 
 
@@ -74,7 +73,7 @@ def test_killed_five_times_and_terminated_once(cluster, processes, clean, seed):
 
     run = play("killed 5 times", cluster, processes, clean=clean, fault=fault, during=during)
     assert run.lives >= 4
-    held_against(clean, run, events=False)
+    held_against(clean, run, events=False)  # a crash between a write and its Event loses the Event
 
 
 @pytest.mark.soak
@@ -85,7 +84,7 @@ def test_killed_ten_times(cluster, processes, clean, seed, number):
         return proxy.Killing(Random(seed + number), kill, times=10, every=(3, 25))
 
     run = play(f"killed 10 times, {number}", cluster, processes, clean=clean, fault=fault, bound=240)
-    held_against(clean, run, events=False)
+    held_against(clean, run, events=False)  # a crash between a write and its Event loses the Event
 
 
 @pytest.mark.soak
