@@ -115,10 +115,12 @@ def _lost(block: Mapping[str, Any]) -> float:
 
 
 def _unseen(snapshot: JobSnapshot) -> tuple[Found, Found]:
-    """Nothing was seen: because it does not run, or because nobody looked yet, and then what stands, stands."""
+    """Nothing was seen: because it does not run, or because nobody looked yet, and then what stands, stands.
+
+    Both are said in the same words: that a first look found nothing is no news, and no reason to write.
+    """
     aspects = (Aspect.OBSERVATION_AVAILABLE, Aspect.PREDICTION_ACCURATE)
-    message = "it does not run" if snapshot.looked else "it was not looked at yet"
-    fresh = tuple(Found(aspect, "Unknown", Reason.NOT_RUNNING, message) for aspect in aspects)
+    fresh = tuple(Found(aspect, "Unknown", Reason.NOT_RUNNING, "it was not seen running") for aspect in aspects)
     if snapshot.looked:
         return fresh[0], fresh[1]
     stand = [standing(snapshot.body, aspect) for aspect in aspects]
