@@ -64,12 +64,13 @@ class World:
             self.cluster.kubectl("get", "trainingjob", name, "-n", self.namespace, "-o", "json")
         )
 
-    def learned(self, name, reason):
-        """A pool's profile and job once both say this of its history, and the job is advised."""
+    def learned(self, name, reason, words=""):
+        """A pool's profile and job once both say this of its history, in these words, and the job is advised."""
 
         def look():
             found, asked = self.profile(name), self.job(name)
-            is_said = {condition(one, "HistoryComplete").get("reason") for one in (found, asked)} == {reason}
+            said = [condition(one, "HistoryComplete") for one in (found, asked)]
+            is_said = all(one.get("reason") == reason and words in one.get("message", "") for one in said)
             return (found, asked) if is_said and "strategy" in ours(asked) else None
 
         return until(look, PATIENCE, what=f"{name}: {reason}")

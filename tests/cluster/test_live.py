@@ -140,6 +140,7 @@ def site(cluster, processes, binaries, tmp_path_factory):
 def test_a_trainer_at_85_percent_is_told_and_three_of_them_teach_the_next_predictions(site, namespace):
     east, west = site.pool(), site.pool()
     other = site.apply(namespace, "other", west)
+    until(lambda: f"{namespace}/other" in site.workload.jobs, what="it trains")
     site.workload.pace(f"{namespace}/other", 1.0)
     first = site.apply(namespace, "a", east)
     drifting = until(
@@ -158,9 +159,8 @@ def test_a_trainer_at_85_percent_is_told_and_three_of_them_teach_the_next_predic
     residuals = []
     for name in ("a", "b", "c", "d"):
         predicted = site.apply(namespace, name, east)["status"]["recommendation"]["predicted"]
-        truth = until(
-            lambda name=name: site.workload._trainers.get(f"{namespace}/{name}")
-        ).real_tokens_per_second
+        until(lambda name=name: f"{namespace}/{name}" in site.workload.jobs, what="it trains")
+        truth = site.workload.tokens_per_second(f"{namespace}/{name}")
         residuals.append(truth / predicted["tokensPerSecond"]["target"] - 1)
         number = len(residuals)
         until(

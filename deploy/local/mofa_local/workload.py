@@ -148,6 +148,17 @@ class Workload(Collector):
         with self._lock:
             self._trainer(job).pace(self.clock(), fraction)
 
+    @property
+    def jobs(self) -> frozenset[str]:
+        """Jobs that are trained, named namespace/name."""
+        with self._lock:
+            return frozenset(self._trainers)
+
+    def tokens_per_second(self, job: str) -> float:
+        """How fast a job really trains. [1/s]"""
+        with self._lock:
+            return self._trainer(job).real_tokens_per_second
+
     def collect(self) -> Iterable[Metric]:
         """The trainer series; what is not known while a job stands still is left out."""
         gauges = ("step", "checkpoint_step", "step_seconds", "tokens_per_second")
