@@ -3,7 +3,8 @@
     ApiError                    the API server did not do what was asked
     ├── Gone                    the object is no more, or another one has its name now: forget it
     ├── Refused                 we may not (RBAC, admission policy): permanent until an administrator acts
-    ├── Conflict                somebody else changed or made it in between: look again
+    ├── Conflict                somebody else changed it in between: look again
+    │   └── Taken               what was to be made is there already
     ├── Invalid                 what we sent cannot be right: a fault of ours, permanent
     └── Busy                    not now (429, 5xx, network, credentials): try again, after `retry_after` where it is given
 
@@ -65,6 +66,10 @@ class Refused(ApiError):
 
 class Conflict(ApiError):
     """Somebody else changed it, or made it, in between."""
+
+
+class Taken(Conflict):
+    """What was to be made is there already."""
 
 
 class Invalid(ApiError):
@@ -170,7 +175,7 @@ class Api:
             raise
 
     async def create(self, kind: Kind, namespace: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """A new object; `Conflict` where the name is taken."""
+        """A new object; `Taken` where there is one of this name."""
         return await self._write("POST", f"{path_of(kind, namespace)}?fieldManager={MANAGER}", body, _JSON)
 
     async def replace(self, kind: Kind, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -286,14 +291,17 @@ def _wait(text: str | None) -> float | None:
 def _error(status: int, raw: bytes, wait: float | None, method: str, path: str) -> ApiError:
     """What a refusal means for us."""
     try:
-        said = str(orjson.loads(raw).get("message", ""))
+        told = orjson.loads(raw)
+        said, reason = str(told.get("message", "")), told.get("reason")
     except (orjson.JSONDecodeError, AttributeError):
-        said = raw[:200].decode(errors="replace").strip()
+        said, reason = raw[:200].decode(errors="replace").strip(), None
     message = f"{method} {path.partition('?')[0]}: {said or 'no message'} ({status})"
     if status in {404, 410} or (status in {409, 422} and _OTHER.search(said)):
         return Gone(message)
-    if status in {403, 409}:
-        return Refused(message) if status == 403 else Conflict(message)
+    if status == 403:
+        return Refused(message)
+    if status == 409:
+        return Taken(message) if reason == "AlreadyExists" else Conflict(message)
     if status in {401, 408, 429} or status >= 500 or status < 400:
         return Busy(message, wait)
     return Invalid(message)

@@ -221,7 +221,7 @@ def test_every_kind_of_interruption_is_counted_once_timed_and_priced(site, names
         ("pod", "Failure"): 2,
         ("pod", "Preemption"): 1,
         ("job", "Failure"): 1,
-    }
+    }, f"{seen.get('life')} of {truth}"
     step = truth[0]["step_seconds"]
     for one in seen["lost"]:
         many = sum(TRUTH[kind][1] == one["cause"] for kind in TRUTH)

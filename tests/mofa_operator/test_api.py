@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 from kubernetes import client
 
 from mofa_model.errors import SourceUnreachable
-from mofa_operator.api import Api, Busy, Conflict, Gone, Invalid, Refused
+from mofa_operator.api import Api, Busy, Conflict, Gone, Invalid, Refused, Taken
 from mofa_operator.bucket import Bucket
 from mofa_operator.credentials import Credentials
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB
@@ -88,6 +88,16 @@ def test_each_refusal_is_one_of_a_few_errors(status, message, error, monkeypatch
 
     said = run(Answers((status, failure(message))), use)
     assert said == f"PATCH /apis/mofa.dev/v1alpha1/namespaces/ml/trainingjobs/a: {message} ({status})"
+
+
+@pytest.mark.parametrize("reason, error", [("AlreadyExists", Taken), ("Conflict", Conflict)])
+def test_a_name_that_is_taken_is_not_a_quota_that_was_used_meanwhile(reason, error):
+    async def use(api):
+        with pytest.raises(Conflict) as caught:
+            await api.create(TRAINING_JOB, "ml", {})
+        return type(caught.value)
+
+    assert run(Answers((409, failure(reason=reason))), use) is error
 
 
 def test_an_apply_says_who_owns_it_and_goes_by_force():

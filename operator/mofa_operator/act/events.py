@@ -14,7 +14,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Final, Self
 
-from mofa_operator.api import Api, ApiError, Busy, Conflict, Refused
+from mofa_operator.api import Api, ApiError, Busy, Conflict, Refused, Taken
 from mofa_operator.decision import Note
 from mofa_operator.keys import Key, Kind
 from mofa_operator.words import MANAGER
@@ -103,9 +103,13 @@ class EventPoster:
         for attempt in count():
             try:
                 await self._api.create(EVENT, body["metadata"]["namespace"], body)
-            except Conflict:
+            except Taken:
                 pass  # it stands already
-            except (Busy, Refused) as error:
+            except (
+                Busy,
+                Conflict,
+                Refused,
+            ) as error:  # a quota that another request has just used is a conflict
                 refusals += isinstance(error, Refused)
                 if loop.time() > until or refusals == _TRIES or _ENDING in str(error):
                     break

@@ -74,11 +74,16 @@ async def perform(
         body = _identity(decision.key, decision.uid) | {"status": decision.status}
         await account.keep("status", decision.key, decision.uid, _apply(api, decision.key, body, status=True))
     if decision.key not in account.gone:
-        for note in decision.notes:
-            events.post(decision.key, decision.uid, note, note.episode or _digest(decision))
+        tell(decision, events)
     if decision.release is not None and decision.release.key not in account.gone:
         await account.let_go(decision.release, api, events)
     return account.performed(decision.key)
+
+
+def tell(decision: Decision, events: EventPoster) -> None:
+    """Queue the Events of a decision."""
+    for note in decision.notes:
+        events.post(decision.key, decision.uid, note, note.episode or _digest(decision))
 
 
 class _Account:

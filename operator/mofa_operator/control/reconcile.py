@@ -19,8 +19,9 @@ import time
 from typing import Final
 
 from mofa_operator.act.events import EventPoster
+from mofa_operator.act.owed import Owed
 from mofa_operator.act.perform import Performed, perform
-from mofa_operator.api import Api, ApiError, Busy, Gone
+from mofa_operator.api import Api, ApiError, Busy, Conflict, Gone
 from mofa_operator.control.config_maps import ConfigMaps
 from mofa_operator.control.decider import Decider, NoAnswer, Outdated
 from mofa_operator.control.gates import observe
@@ -77,6 +78,7 @@ class Reconciler:
         self._histories = histories
         self._settings = settings
         self._config_maps = ConfigMaps(api)
+        self._owed = Owed(events)
         self._patient: set[Key] = set()
         self._said: dict[Key, str] = {}
 
@@ -188,9 +190,14 @@ class Reconciler:
         self._exporter.observe_decision(time.perf_counter() - started)
         if decision.figures is not None:
             self._exporter.show(decision.figures)
-        performed = await perform(
-            decision, self._api, self._events, dry_run=self._settings.dry_run, wrote=self._store.wrote
-        )
+        self._owed.settle(decision, self._store.body)
+        try:
+            performed = await perform(
+                decision, self._api, self._events, dry_run=self._settings.dry_run, wrote=self._store.wrote
+            )
+        except (Busy, Conflict):
+            self._owed.remember(decision)
+            raise
         if performed.writes:
             _log.info("%s: %s (wrote %s)", decision.key, decision.outcome, ", ".join(performed.writes))
             if answer is not None:
@@ -211,5 +218,6 @@ class Reconciler:
 
     def _forget(self, key: Key) -> None:
         self._exporter.forget(key)
+        self._owed.forget(key)
         self._patient.discard(key)
         self._said.pop(key, None)

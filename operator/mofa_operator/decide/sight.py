@@ -120,7 +120,9 @@ def _unseen(snapshot: JobSnapshot) -> tuple[Found, Found]:
     Both are said in the same words: that a first look found nothing is no news, and no reason to write.
     """
     aspects = (Aspect.OBSERVATION_AVAILABLE, Aspect.PREDICTION_ACCURATE)
-    fresh = tuple(Found(aspect, "Unknown", Reason.NOT_RUNNING, "it was not seen running") for aspect in aspects)
+    fresh = tuple(
+        Found(aspect, "Unknown", Reason.NOT_RUNNING, "it was not seen running") for aspect in aspects
+    )
     if snapshot.looked:
         return fresh[0], fresh[1]
     stand = [standing(snapshot.body, aspect) for aspect in aspects]

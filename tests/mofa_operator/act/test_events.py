@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mofa_operator.act.events import EventPoster, event
-from mofa_operator.api import Busy, Conflict, Refused
+from mofa_operator.api import Busy, Conflict, Refused, Taken
 from mofa_operator.decision import Note
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 
@@ -32,7 +32,7 @@ class Server:
             raise self.troubles.pop(0)
         name = namespace, body["metadata"]["name"]
         if name in self.events:
-            raise Conflict("AlreadyExists")
+            raise Taken("AlreadyExists")
         self.events[name] = body
         return body
 
@@ -88,9 +88,9 @@ def test_what_waits_is_bounded_and_the_rest_is_counted():
 
 
 def test_a_busy_server_is_asked_again_and_a_refusal_is_final():
-    server = Server(Busy("429", 0.001), Busy("503", 0.001))
+    server = Server(Busy("429", 0.001), Conflict("a quota was used meanwhile"), Busy("503", 0.001))
     assert posted(server, (KEY, "1", NOTE, "hash")).posted == 1
-    assert server.asked == 3
+    assert server.asked == 4
     server = Server(Refused("the namespace is being terminated"))
     poster = posted(server, (KEY, "1", NOTE, "hash"), (KEY, "2", NOTE, "hash"))
     assert (poster.posted, poster.dropped) == (1, 1)

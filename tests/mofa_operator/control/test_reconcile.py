@@ -27,11 +27,15 @@ LOOP = LoopSettings(settle=2.0, backoff=1.0, backoff_longest=300.0)
 
 
 class Cluster:
-    """An API server that keeps two objects, and fails as it is told: `faults` are raised by the next writes."""
+    """An API server that keeps two objects, and fails as it is told: `faults` are raised instead of the next writes, and
+    `losses` say of the next writes whether their answer gets lost.
+    """
 
     def __init__(self, store):
         self.objects = {}
         self.faults = []
+        self.losses = []
+        self.when_lost = lambda: None
         self.writes = []
         self.times = []
         self.config_maps = {}
@@ -63,6 +67,9 @@ class Cluster:
             stands["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
         stands["metadata"]["resourceVersion"] = str(next(self._versions))
         self.writes.append((name, "status" if status else "annotations"))
+        if self.losses and self.losses.pop(0):
+            self.when_lost()
+            raise Busy("the answer broke off")
         return copy.deepcopy(stands)
 
     merge = apply
@@ -198,6 +205,35 @@ def test_a_write_that_fails_is_repeated_after_waits_that_double(fault, caplog):
             if str(fault) in record.message and record.levelname == "WARNING"
         ]
         assert len(said) <= 2  # once, not ten times
+
+    run(main())
+
+
+@pytest.mark.parametrize("lost", [(False, True), (True, False), (True, True)])
+def test_what_a_write_whose_answer_was_lost_has_to_tell_is_told_once(lost):
+    async def main():
+        parts = await advised()
+        parts.api.losses = [False, *lost]  # the profile's status is the first write
+        await parts.work(30.0)
+        assert "recommendation" in parts.api.objects[JOB]["status"]
+        assert parts.events.posted == [("a", "Recommended")]
+
+    run(main())
+
+
+def test_of_a_write_that_was_lost_and_then_overtaken_nothing_is_told():
+    async def main():
+        parts = await advised()
+        parts.api.losses = [False, False, True]
+
+        def overtake():
+            parts.api.objects[JOB]["spec"]["mode"] = "Disabled"
+            parts.intake.seen(TRAINING_JOB, parts.api.edit(64))
+
+        parts.api.when_lost = overtake
+        await parts.work(30.0)
+        assert parts.api.objects[JOB]["status"]["readyReason"] == "Disabled"
+        assert parts.events.posted == []
 
     run(main())
 
