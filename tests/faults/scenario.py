@@ -28,6 +28,8 @@ LABELS: Final = {"example.org/pool": POOL}
 SIZE: Final = 4
 KINDS: Final = "trainingjobs,jobsets.jobset.x-k8s.io,clusterprofiles"
 """What is compared; how many jobs a policy applies to is counted only now and then."""
+EARLY: Final = frozenset({("aimed", "Recommended")})
+"""Events that are right where a JobSet is seen before the TrainingJob that is about it; which watch is first, chance says."""
 TIMES: Final = frozenset({"computedTime", "lastTransitionTime", "historyTime"})
 State = dict[str, Any]
 
@@ -191,7 +193,7 @@ def events(cluster: Any) -> set[tuple[str, str]]:
             "get", "events", "-n", "default", f"--field-selector=involvedObject.name={POOL}", "-o", "json"
         )
     )
-    return {(one["involvedObject"].get("name"), one["reason"]) for one in listed}
+    return {(one["involvedObject"].get("name"), one["reason"]) for one in listed} - EARLY
 
 
 def difference(found: State, wanted: State) -> str:

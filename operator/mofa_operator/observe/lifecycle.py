@@ -185,7 +185,9 @@ def _progressed(life: Life, observation: Observation, now: float) -> Life:
     top, before = max(life.top, step), life.step_at
     if step < life.step:  # training goes on, from an earlier step
         life = _with(life, "process", "", life.step_at, at)
-    life = _recovered(life, at, gained * each, back, each)
+    else:
+        life = _still_alive(life, at)
+    life = _recovered(life, at, gained * each, back, each, fell=step < life.step)
     effective = life.effective + gained * each
     return replace(
         life, step=step, step_at=at, before_at=before, top=top, step_seconds=each or None, effective=effective
@@ -210,10 +212,28 @@ def _made_ready(life: Life, now: float, *, ready: bool, drop: str) -> Life:
     return replace(life, unready=not ready, has_run=life.has_run or ready)
 
 
-def _recovered(life: Life, at: float, gained: float, back: int, each: float) -> Life:
-    """Training went on at a moment, so that what was open is over; time and steps are those of the last one."""
+def _still_alive(life: Life, at: float) -> Life:
+    """A step that came late to our notice, and was finished just before an incident that is known: it ends nothing."""
+    incidents = tuple(
+        replace(one, alive=at)
+        if one.recovered is None and one.low == one.high > at > (one.alive or at)
+        else one
+        for one in life.incidents
+    )
+    return replace(life, incidents=incidents)
+
+
+def _recovered(life: Life, at: float, gained: float, back: int, each: float, *, fell: bool = False) -> Life:
+    """Training went on at a moment, so that what was open is over; time and steps are those of the last one.
+
+    A step that `fell` back was finished after the incident, however coarsely both are dated.
+    """
     incidents = list(life.incidents)
-    open_ones = [i for i, one in enumerate(incidents) if one.recovered is None and one.high <= at + SLACK]
+    open_ones = [
+        i
+        for i, one in enumerate(incidents)
+        if one.recovered is None and one.high <= at + (SLACK if fell or one.low < one.high else 0.0)
+    ]
     for index in open_ones:
         one = replace(incidents[index], recovered=at)
         if index == open_ones[-1]:

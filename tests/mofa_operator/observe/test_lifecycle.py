@@ -83,6 +83,19 @@ def test_each_class_and_cause_is_counted_with_its_recovery(evidence, expected):
     assert lost(life, 1211) == {expected[1]: 141.0 + 2 * STEP}
 
 
+def test_the_last_step_before_an_incident_may_be_noticed_after_it_and_ends_nothing():
+    life = live(
+        steps(99, 990),
+        sign(1002, "process", "failure"),
+        steps(100, 1001),  # a sample later
+        sign(1002, "process", "failure", seen_at=1010),
+        steps(95, 1101),
+        sign(1002, "process", "failure", seen_at=1120),
+    )
+    assert interruptions(life) == {("process", "failure"): 1}
+    assert recoveries(life) == {"process": (1, 100.0)}, "from step 100, at 1001, to the first one after it"
+
+
 def test_incidents_with_progress_between_them_are_two():
     life = live(
         steps(1, 10),
