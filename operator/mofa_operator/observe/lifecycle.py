@@ -183,11 +183,9 @@ def _progressed(life: Life, observation: Observation, now: float) -> Life:
     back = max(0, life.top - step) if step < life.step else 0
     gained = max(0, step - life.top)
     top, before = max(life.top, step), life.step_at
-    if step < life.step:  # training goes on, from an earlier step
-        life = _with(life, "process", "", life.step_at, at)
-    else:
-        life = _still_alive(life, at)
-    life = _recovered(life, at, gained * each, back, each, fell=step < life.step)
+    fell = step < life.step  # training goes on, from an earlier step
+    life = _with(life, "process", "", life.step_at, at) if fell else _still_alive(life, at)
+    life = _recovered(life, at, gained * each, back, each, fell=fell)
     effective = life.effective + gained * each
     return replace(
         life, step=step, step_at=at, before_at=before, top=top, step_seconds=each or None, effective=effective
