@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from mofa_operator.keys import Key
@@ -12,6 +13,19 @@ Body = Mapping[str, Any]
 """An object as the API server gives it, without managedFields."""
 COVERED: Final = 90
 """Percent of the window that must be covered for a history to be called complete. Ours. [%]"""
+PROMETHEUS: Final = "Prometheus"
+"""The witness that sees pods and samples, as far back as its server keeps them."""
+WATCH: Final = "Watch"
+"""The witness that sees objects come and change while the operator runs."""
+
+
+def date_of(at: float) -> str:
+    """The day in UTC of a moment in seconds of the epoch.
+
+    >>> date_of(86400.0)
+    '1970-01-02'
+    """
+    return datetime.fromtimestamp(at, UTC).date().isoformat()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,6 +140,34 @@ class ClassHistory:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DayClass:
+    """What one witness says of one recovery class on one day."""
+
+    exposure: float
+    """Node-days in which a failure would have been seen. [node d]"""
+    failures: int = 0
+    """Failures. [1]"""
+    recoveries: int = 0
+    """Recoveries whose time was seen. [1]"""
+    recovery_seconds: float = 0.0
+    """Their time together. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Day:
+    """What one witness says of a pool on one day in UTC."""
+
+    date: str
+    """Which, as 2026-11-21."""
+    witness: str
+    """Prometheus or Watch."""
+    covered: float
+    """Time for which it looked. [s]"""
+    classes: Mapping[str, DayClass]
+    """By recovery class; one that it cannot see has no entry, for unknown is not zero."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class History:
     """What Prometheus said of a pool."""
 
@@ -149,6 +191,8 @@ class History:
     """What the server warned of."""
     at: float = 0.0
     """The moment it is of, in seconds of the epoch. [s]"""
+    days: tuple[Day, ...] = ()
+    """The same, split by day: counts and exposures of the days add up to it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,6 +217,8 @@ class ProfileSnapshot:
     """Its nodes."""
     history: History | NoHistory | None = None
     """Its history; None = not asked yet."""
+    watched: tuple[Day, ...] = ()
+    """What the watch has seen of it lately."""
     taught: tuple[Any, ...] = ()
     """What its running jobs say of it: `decide.learned.Evidence`."""
     now: float

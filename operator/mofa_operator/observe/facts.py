@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 from mofa_model.errors import SourceUnreachable
 from mofa_operator.observe.answers import Answer, Sample
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.queries import ATTEMPT, FACTS, GANG, GRID, JOB_LABELS, SLOT_LABELS, UID, Pool
-from mofa_operator.observe.stretches import Stretch
+from mofa_operator.observe.stretches import Stretch, days
+from mofa_operator.snapshot import date_of
 
 Job: TypeAlias = tuple[str, str]
 """Namespace and name of a job."""
@@ -88,6 +89,10 @@ class Facts:
     """Time between samples of pods. [s]"""
     warnings: tuple[str, ...] = ()
     """What the server warned of."""
+    covered_on: Mapping[str, float] = field(default_factory=dict)
+    """The covered time by day, where the stretch has several and gaps; else it is spread evenly. [s]"""
+    failures_on: Mapping[str, int] = field(default_factory=dict)
+    """Failures of nodes by day, where the stretch has several. [1]"""
 
 
 async def facts(prometheus: Prometheus, pool: Pool, stretch: Stretch) -> Facts:
@@ -113,6 +118,7 @@ async def facts(prometheus: Prometheus, pool: Pool, stretch: Stretch) -> Facts:
     most = max(samples.values(), default=0.0)
     sampled = covered / most if most else 0.0
     living = await _pods(ask, pool, span, pods, sampled) if pods.samples else {}
+    covered_on, failures_on = await _by_day(prometheus, pool, stretch, covered, failures)
     presence = {node: GRID * n for node, n in known.items() if node in nodes}
     return Facts(
         stretch=stretch,
@@ -125,7 +131,32 @@ async def facts(prometheus: Prometheus, pool: Pool, stretch: Stretch) -> Facts:
         restarted=await _restarted(ask, pool, span, living),
         sampled=sampled,
         warnings=tuple(dict.fromkeys(ask.warnings)),
+        covered_on=covered_on,
+        failures_on=failures_on,
     )
+
+
+async def _by_day(
+    prometheus: Prometheus, pool: Pool, stretch: Stretch, covered: float, failures: Mapping[str, float]
+) -> tuple[dict[str, float], dict[str, int]]:
+    """Covered time, and failures of nodes, by day: asked only of a stretch of several days, and where they may differ."""
+    parts = days(stretch)
+    if len(parts) == 1:
+        return {}, {}
+    failed = sorted(node for node, n in failures.items() if n)
+    covered_on: dict[str, float] = {}
+    failures_on: dict[str, int] = {}
+    if 0 < covered < stretch.span * _WHOLE:
+        told = await together(*(_Asking(prometheus, one.end)(pool.covered(one.span)) for one in parts))
+        for one, answer in zip(parts, told, strict=True):
+            covered_on[date_of(one.start)] = GRID * (answer.number() or 0.0)
+    if 0 < len(failed) <= _ROUND:
+        told = await together(
+            *(_Asking(prometheus, one.end)(pool.node_failures(one.span, failed)) for one in parts)
+        )
+        for one, answer in zip(parts, told, strict=True):
+            failures_on[date_of(one.start)] = round(sum(_nodes(answer).values()))
+    return covered_on, failures_on
 
 
 def _check(prometheus: Prometheus, seen: Mapping[str, float], span: float) -> None:

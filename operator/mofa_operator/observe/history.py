@@ -21,12 +21,13 @@ from mofa_model.errors import InputError, SourceUnreachable
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.units import DAY
+from mofa_operator.observe.days import days, node_failures
 from mofa_operator.observe.facts import Facts, facts, together
 from mofa_operator.observe.incidents import Incidents, incidents
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.promql import matcher
 from mofa_operator.observe.queries import JOB_LABELS, Pool
-from mofa_operator.observe.stalls import Edges, edges, recoveries
+from mofa_operator.observe.stalls import Edges, edges, timed
 from mofa_operator.observe.stretches import SETTLED, Memory, Stretch, stretches
 from mofa_operator.snapshot import Body, ClassHistory, History, NoHistory
 from mofa_operator.words import Reason
@@ -161,11 +162,13 @@ def _concluded(found: list[Facts], stalls: list[Edges], nodes: frozenset[str], g
     for one in found:
         ready.update(one.ready)
         failed.update(one.failures)
-    busy = sum(_busy(one, nodes) for one in found)
+    at_work = [_busy(one, nodes) for one in found]
+    busy = sum(at_work)
     window = found[-1].stretch.end - found[0].stretch.start
     coverage = min(1.0, sum(one.covered for one in found) / window)
     jobs = incidents(found, nodes)
-    times = recoveries(jobs, stalls)
+    recovered = timed(jobs, stalls)
+    times = {name: tuple(took for _, took in every) for name, every in recovered.items()}
     rests_on_jobs = busy >= BUSY * sum(ready.values()) > 0
     if rests_on_jobs:
         classes = {
@@ -190,6 +193,15 @@ def _concluded(found: list[Facts], stalls: list[Edges], nodes: frozenset[str], g
         missing=tuple(_missing(jobs, rests_on_jobs=rests_on_jobs)),
         warnings=tuple(told),
         at=found[-1].stretch.end,
+        days=days(
+            found,
+            at_work if rests_on_jobs else [sum(one.ready.values()) for one in found],
+            {name: one.failures for name, one in classes.items()},
+            {name: [at for _, at in count.moments] for name, count in jobs.counts.items()}
+            if rests_on_jobs
+            else {"pod": node_failures(found)},
+            recovered if rests_on_jobs else {},
+        ),
     )
     return Seen(history=made, incidents=jobs, recoveries=times if rests_on_jobs else {})
 

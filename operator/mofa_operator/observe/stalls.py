@@ -68,28 +68,33 @@ def _job(labels: Mapping[str, str], trainer: Trainer) -> Job:
 
 
 def recoveries(found: Incidents, seen: Iterable[Edges]) -> dict[str, tuple[float, ...]]:
-    """Recovery times by class: stalls of a job near its incidents, from the failure to the first sign of a new step. [s]
+    """Recovery times by class. [s]"""
+    return {name: tuple(took for _, took in every) for name, every in timed(found, seen).items()}
+
+
+def timed(found: Incidents, seen: Iterable[Edges]) -> dict[str, tuple[tuple[float, float], ...]]:
+    """When a stall near an incident of its job began, and the time to the first sign of a new step, by class. [s, s]
 
     A failure comes half a step after the last one on average. Process incidents whose times are not known take the stalls
     that are left over, where these are no more than there were incidents.
     """
     stalls = _stalls(seen)
-    times: defaultdict[str, list[float]] = defaultdict(list)
-    timed = [
+    times: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    moments = [
         (at, job, name) for name, count in found.counts.items() for job, at in count.moments if job in stalls
     ]
-    for at, job, name in sorted(timed):
+    for at, job, name in sorted(moments):
         near = [(abs(at - a), a, b, step) for a, b, step in stalls[job] if a - GANG <= at <= b + GANG]
         if near:
             _, a, b, step = min(near)
             stalls[job].remove((a, b, step))
-            times[name].append(b - a - step / 2)
+            times[name].append((a, b - a - step / 2))
     process = found.counts.get("process")
     if process is not None and process.failures and not process.moments:
         for job, left in stalls.items():
             if len(left) <= found.by_job.get(job, {}).get("process", 0):
-                times["process"] += [b - a - step / 2 for a, b, step in left]
-    return {name: tuple(max(1.0, one) for one in every) for name, every in times.items()}
+                times["process"] += [(a, b - a - step / 2) for a, b, step in left]
+    return {name: tuple((at, max(1.0, took)) for at, took in every) for name, every in times.items()}
 
 
 def _stalls(seen: Iterable[Edges]) -> dict[Job, list[tuple[float, float, float]]]:

@@ -56,6 +56,17 @@ def stretches(now: float, window: float, nodes: int, longest: float) -> list[Str
     return [Stretch(a, b) for a, b in pairwise(seams)]
 
 
+def days(stretch: Stretch) -> list[Stretch]:
+    """A stretch, day by day in UTC.
+
+    >>> [one.span for one in days(Stretch(86000.0, 173000.0))]
+    [400.0, 86400.0, 200.0]
+    """
+    midnights = range(math.floor(stretch.start / DAY) + 1, math.ceil(stretch.end / DAY))
+    seams = [stretch.start, *(float(at * DAY) for at in midnights), stretch.end]
+    return [Stretch(a, b) for a, b in pairwise(seams)]
+
+
 @dataclass(slots=True)
 class Memory(Generic[F]):
     """What was found out about stretches that are over; the longest unused go first."""

@@ -1,0 +1,91 @@
+"""A history day by day: what the stretches and counts of a window say of each day in UTC. Pure.
+
+Exposure of a stretch is spread over its days as they were covered. A count goes to the day of its moment; one without a
+moment goes to the last day, so that the days always add up to the whole.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from mofa_model.units import DAY
+from mofa_operator.observe.facts import Facts
+from mofa_operator.observe.stretches import days as days_of
+from mofa_operator.snapshot import PROMETHEUS, Day, DayClass, date_of
+
+Timed: TypeAlias = Mapping[str, Sequence[tuple[float, float]]]
+"""When recoveries began and how long they took, by class. [s, s]"""
+
+
+def days(
+    found: Sequence[Facts],
+    exposures: Sequence[float],
+    counts: Mapping[str, int],
+    moments: Mapping[str, Sequence[float]],
+    recovered: Timed,
+) -> tuple[Day, ...]:
+    """The days of some stretches; `exposures` is the node-time of each [node s], `counts` are failures by class. []"""
+    covered: defaultdict[str, float] = defaultdict(float)
+    exposed: defaultdict[str, float] = defaultdict(float)
+    for one, exposure in zip(found, exposures, strict=True):
+        for date, share in shares(one).items():
+            covered[date] += share * one.covered
+            exposed[date] += share * exposure
+    if not covered:
+        return ()
+    last = max(covered)
+
+    def on(at: float) -> str:
+        date = date_of(at)
+        return date if date in covered else last
+
+    failed: defaultdict[tuple[str, str], int] = defaultdict(int)
+    times: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for name, count in counts.items():
+        known = sorted(moments.get(name, ()))[:count]
+        for at in known:
+            failed[on(at), name] += 1
+        failed[last, name] += count - len(known)
+        for at, took in recovered.get(name, ()):
+            times[on(at), name].append(took)
+    return tuple(
+        Day(
+            date=date,
+            witness=PROMETHEUS,
+            covered=covered[date],
+            classes={
+                name: DayClass(
+                    exposure=exposed[date] / DAY,
+                    failures=failed[date, name],
+                    recoveries=len(times[date, name]),
+                    recovery_seconds=sum(times[date, name]),
+                )
+                for name in counts
+            },
+        )
+        for date in sorted(covered)
+    )
+
+
+def shares(one: Facts) -> dict[str, float]:
+    """The share that each day has in the covered time of a stretch; none where nothing was covered. [1]"""
+    known = one.covered_on or {date_of(part.start): part.span for part in days_of(one.stretch)}
+    whole = sum(known.values())
+    if not one.covered or not whole:
+        return {}
+    return {date: seconds / whole for date, seconds in known.items() if seconds}
+
+
+def node_failures(found: Sequence[Facts]) -> list[float]:
+    """A moment, to the day, of each failure of a node. [s]"""
+    moments: list[float] = []
+    for one in found:
+        left = sum(one.failures.values())
+        for part in days_of(one.stretch):
+            some = min(left, one.failures_on.get(date_of(part.start), 0))
+            moments += [part.start] * some
+            left -= some
+        moments += [max(one.stretch.start, one.stretch.end - 1.0)] * left
+    return moments
