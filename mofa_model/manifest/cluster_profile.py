@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mofa_model.manifest.fields import (
+    Big,
     Count,
     Decimal,
     Fabric,
@@ -223,6 +224,38 @@ class History(Part):
     """What the history says of the assumption."""
 
 
+class DayClass(Part):
+    """What one witness says of one recovery class on one day."""
+
+    name: ClassName
+    """process, pod or job; a class that the witness cannot see is missing."""
+    failures: Zero
+    """Failures counted."""
+    exposure_node_days: Decimal
+    """Node-days watched."""
+    recoveries: Zero | None = None
+    """Recoveries whose time was seen; missing = none was."""
+    recovery_seconds: Big | None = None
+    """Their time together."""
+
+
+class Day(Part):
+    """What one witness says of one day."""
+
+    atomic = True
+
+    date: Annotated[
+        str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", max_length=10, examples=["2026-01-31"])
+    ]
+    """The day in UTC."""
+    witness: Literal["Prometheus", "Watch"]
+    """Who saw it: Prometheus, or the operator's own watch of nodes and jobs."""
+    covered_seconds: Annotated[int, Field(ge=0, le=86_401, examples=[86_400])]
+    """Time of the day for which it looked."""
+    classes: Annotated[list[DayClass], Field(max_length=3)] = Field(default_factory=list)
+    """By recovery class."""
+
+
 class Taught(Part):
     """What one job taught."""
 
@@ -283,6 +316,11 @@ class ClusterProfileStatus(Part):
         json_schema_extra=keyed("name"),
     )
     """History by recovery class."""
+    days: Annotated[list[Day], Field(max_length=800)] = Field(
+        default_factory=list,
+        json_schema_extra=keyed("date", "witness"),
+    )
+    """The ledger that the history rests on: of each day, for each class, the witness counts that saw most."""
     history_time: Moment | None = None
     """When the history was written: seldom, and only when it changes much; the metrics have every moment."""
     calibration: Calibration | None = None

@@ -81,9 +81,9 @@ def _keyed(part: type[Part]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def keyed(by: str) -> dict[str, Any]:
+def keyed(*by: str) -> dict[str, Any]:
     """Schema of a list whose items are found by a key, so that server-side apply merges it."""
-    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [by]}
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [*by]}
 
 
 Text: TypeAlias = Annotated[str, StringConstraints(min_length=0, max_length=1024), Field(examples=["…"])]

@@ -16,8 +16,10 @@ from mofa_model.errors import InputError
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.inputs import cluster_of
 from mofa_model.manifest.parsing import parse
+from mofa_operator.decide import ledger
 from mofa_operator.decide.conditions import Found, conditions, standing
-from mofa_operator.decide.memory import Memory, read, remembered
+from mofa_operator.decide.memory import Memory, remembered
+from mofa_operator.decide.past import read
 from mofa_operator.decide.rates import Reports, assessed, columns, contradiction, recoveries, rows
 from mofa_operator.decide.reading import (
     generation_of,
@@ -33,7 +35,7 @@ from mofa_operator.decide.reading import (
 from mofa_operator.decide.teaching import calibration
 from mofa_operator.decision import Decision, Note, ProfileFigures
 from mofa_operator.settings import LoopSettings
-from mofa_operator.snapshot import NodeCount, ProfileSnapshot
+from mofa_operator.snapshot import Day, NodeCount, ProfileSnapshot
 from mofa_operator.words import Aspect, Happened, Reason
 
 _LEARNED: Final = ("calibration", "residual")
@@ -50,7 +52,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     except InputError as error:
         return _decided(snapshot, _unread(snapshot, str(error)))
     before = remembered(body.get("status"))
-    reading = read(snapshot, before)
+    reading = read(snapshot, before, float(spec.prometheus.window_seconds))
     wait = _wait(spec, before, reading.memory, snapshot, settings)
     kept = reading.memory if wait == 0 else before
     found = assessed(spec, kept)
@@ -66,21 +68,24 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         "failures": rows(kept, found),
         "display": {"nodes": _nodes(snapshot.nodes), **columns(kept, found)},
     }
+    days, pause = _days(snapshot, reading.days, wait, settings)
+    if days:
+        status["days"] = days
     learned = calibration(part(body, "status"), snapshot.taught, snapshot.now, settings)
     told = {"calibration": dict(learned.written), "residual": learned.residual}
     status = {name: value for name, value in (status | told).items() if value or name not in _LEARNED}
     if kept is not None:
-        status["historyTime"] = moment(snapshot.now) if wait == 0 else _history_time(snapshot)
+        is_written = wait == 0 or pause == 0
+        status["historyTime"] = moment(snapshot.now) if is_written else _history_time(snapshot)
     live = assessed(spec, reading.memory or kept)
     return _decided(
         snapshot,
         status,
-        told=contradiction(body, kept, found)
-        or _episode(complete, stands, usable=reading.memory is not None),
+        told=contradiction(body, kept, found) or _episode(complete, stands, usable=reading.usable),
         figures=_figures(
             snapshot, spec, reading.memory or kept, live, text(learned.written.get("stepTimeRatio"))
         ),
-        again=min((one for one in (wait, learned.again) if one), default=None),
+        again=min((one for one in (wait, pause, learned.again) if one), default=None),
     )
 
 
@@ -101,8 +106,35 @@ def _wait(
         return 0.0
     if not before.differs(fresh, settings.material):
         return None
+    return _quiet(snapshot, settings)
+
+
+def _quiet(snapshot: ProfileSnapshot, settings: LoopSettings) -> float:
+    """How long until the history may be written again. [s]"""
     since = seconds(part(snapshot.body, "status").get("historyTime"))
     return 0.0 if since is None else max(0.0, min(settings.quiet, since + settings.quiet - snapshot.now))
+
+
+def _days(
+    snapshot: ProfileSnapshot, fresh: tuple[Day, ...], wait: float | None, settings: LoopSettings
+) -> tuple[Any, float | None]:
+    """The ledger as it is to stand, and how long it has to wait where its days alone are due; None where they are not. [s]
+
+    It is written whenever the history is; besides that when a day is complete, so that nothing is lost when a server forgets.
+    """
+    status = part(snapshot.body, "status")
+    stands = status.get("days")
+    days = ledger.trimmed(fresh, snapshot.now)
+    if wait == 0:
+        return ledger.written(days), None
+    if (
+        wait is not None
+        or not status.get("failures")
+        or not ledger.due(ledger.stored(status), days, snapshot.now)
+    ):
+        return stands, None
+    pause = _quiet(snapshot, settings)
+    return (stands if pause else ledger.written(days)), pause
 
 
 def _history_time(snapshot: ProfileSnapshot) -> str:
@@ -133,7 +165,7 @@ def _unread(snapshot: ProfileSnapshot, message: str) -> dict[str, Any]:
         Found(Aspect.READY, "False", Reason.INVALID_INPUT, message),
         standing(snapshot.body, Aspect.HISTORY_COMPLETE) or unknown,
     ]
-    kept = {name: stands[name] for name in ("failures", "historyTime") if name in stands}
+    kept = {name: stands[name] for name in ("failures", "days", "historyTime") if name in stands}
     display = {**part(stands, "display"), "nodes": _nodes(snapshot.nodes)}
     return _common(snapshot, found) | kept | {"display": display}
 

@@ -31,19 +31,37 @@ def assessed(spec: ClusterProfileSpec, memory: Memory | None) -> Reports:
     assumed: dict[str, float] = {
         one.name: float(one.failures_per_thousand_node_days) / 1000 for one in classes_of(spec.failures)
     }
+    weight, whole = float(spec.failures.prior_weight), sum(assumed.values())
     counted = {} if memory is None else memory.failures
-    node_days = 0.0 if memory is None else memory.node_days
+    exposure = {name: 0.0 if memory is None else memory.exposure.get(name, 0.0) for name in assumed}
+    failures = {name: counted.get(name, 0) for name in assumed}
+    together = Observed(failures=failures, node_days=total_exposure(assumed, exposure))
+    all_classes = assess(together, assumed, prior_weight=weight, live=True).rates
+    if len(set(exposure.values())) == 1:
+        return all_classes
     found: list[RateReport] = []
-    for days, some in (
-        (node_days, {name: rate for name, rate in assumed.items() if name in counted}),
-        (0.0, {name: rate for name, rate in assumed.items() if name not in counted}),
-    ):
-        share = sum(some.values()) / max(sum(assumed.values()), 1e-300)
-        seen = Observed(failures={name: counted.get(name, 0) for name in some}, node_days=days)
-        weight = float(spec.failures.prior_weight) * share
-        found += assess(seen, some, prior_weight=weight, live=True).rates if some else ()
-    partial = 0 < len(counted) < len(assumed)
-    return tuple(report for report in found if not (partial and report.name == TOTAL))
+    for name, rate in assumed.items():
+        seen = Observed(failures={name: failures[name]}, node_days=exposure[name])
+        share = weight * rate / max(whole, 1e-300)
+        found += assess(seen, {name: rate}, prior_weight=share, live=True).rates
+    if len(counted) < len(assumed):
+        return tuple(found)
+    return (*found, *(report for report in all_classes if report.name == TOTAL))
+
+
+def total_exposure(assumed: Mapping[str, float], exposure: Mapping[str, float]) -> float:
+    """Exposure to which the total of the assumed rates applies: the classes' own, weighted by these rates, Ours. [node d]
+
+    So the assumptions expect of all classes together what they expect of each, and the test of the total stays exact.
+
+    >>> round(total_exposure({"pod": 0.003, "job": 0.001}, {"pod": 100.0, "job": 20.0}), 9)
+    80.0
+    """
+    whole = sum(assumed.values())
+    days = list(exposure.values())
+    if whole <= 0 or min(days) == max(days):
+        return max(days)
+    return sum(rate * exposure[name] for name, rate in assumed.items()) / whole
 
 
 def rows(memory: Memory | None, found: Reports) -> list[dict[str, Any]]:
@@ -59,7 +77,8 @@ def columns(memory: Memory | None, found: Reports) -> dict[str, str]:
     observed, coverage = "", ""
     if memory is not None:
         some = f" ({', '.join(memory.failures)})" if len(memory.failures) < len(classes) else ""
-        observed = f"{1000 * memory.total / memory.node_days:.3g}{some}"
+        rates = (count / memory.exposure[name] for name, count in memory.failures.items() if count)
+        observed = f"{1000 * sum(rates):.3g}{some}"
         coverage = f"{memory.coverage} %"
     return {
         "assumed": f"{1000 * sum(report.assumed for report in classes):.3g}",
@@ -112,11 +131,12 @@ def _contradicted(report: RateReport, memory: Memory) -> str:
     """What is assumed, what is seen, and how much was watched."""
     which = "failures" if report.name == TOTAL else f"failures of class {report.name}"
     low, high = report.exact_lower or 0.0, report.exact_upper or 0.0
+    days = report.expected / report.assumed if report.assumed > 0 else memory.node_days
     way = "higher" if report.verdict is Verdict.HIGHER else "lower"
     return (
         f"{which} are {way} than assumed: {1000 * report.assumed:.3g} in a thousand node-days are assumed, "
-        f"{1000 * report.failures / memory.node_days:.3g} were seen, between {1000 * low:.3g} and "
-        f"{1000 * high:.3g} with 90 % confidence; {report.failures} in {memory.node_days:,.0f} node-days, "
+        f"{1000 * report.failures / max(days, 1e-9):.3g} were seen, between {1000 * low:.3g} and "
+        f"{1000 * high:.3g} with 90 % confidence; {report.failures} in {days:,.0f} node-days, "
         f"{memory.coverage} % of the window covered"
     )
 
@@ -125,7 +145,7 @@ def _row(name: str, memory: Memory, report: RateReport) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": name,
         "failures": memory.failures.get(name, 0),
-        "exposureNodeDays": f"{memory.node_days:.1f}",
+        "exposureNodeDays": str(memory.exposure[name]),
         "windowSeconds": memory.window,
         "coveragePercent": memory.coverage,
         "assumed": _decimal(1000 * report.assumed),

@@ -1,0 +1,174 @@
+"""The ledger of failures: what each witness says of each day in UTC, joined without counting anything twice. Pure.
+
+    stored(status) ─▶ merged(…, prometheus, watch) ─▶ memory(…) what it comes to
+                              └─▶ trimmed(…) ─▶ written(…)      what the status keeps of it
+
+Two rules. A new entry takes the place of the one that stands unless it covers less of its day, or cannot see a class that the
+other saw: a server that forgets a day, or half of it, takes nothing away, and what is filled in late comes in. And of each day,
+for each class, ONE witness counts, so nothing is added up across witnesses: who saw jobs before who saw nodes alone, then who
+saw more exposure, where that of Prometheus, which sees pods, counts double.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from mofa_operator.decide.memory import CLASSES, Memory, node_days, number
+from mofa_operator.decide.reading import items, text
+from mofa_operator.snapshot import PROMETHEUS, WATCH, Day, DayClass, date_of
+
+MOST: Final = 400
+"""Days that are kept of each witness: the longest window, and some. [1]"""
+QUARTER: Final = 21600.0
+"""Time after which more of a day is worth writing, whatever it says. [s]"""
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+
+
+def stored(status: Mapping[str, Any]) -> tuple[Day, ...]:
+    """The ledger that a status holds."""
+    found = (_read(row) for row in items(status.get("days")))
+    return tuple(sorted((day for day in found if day is not None), key=_order))
+
+
+def merged(
+    stands: Iterable[Day], prometheus: Iterable[Day], watch: Iterable[Day], window: float, now: float
+) -> tuple[Day, ...]:
+    """The ledger with what both witnesses say now, as far back as the window reaches. `window` and `now` in [s]."""
+    kept = {_order(day): day for day in stands}
+    for fresh in map(_rounded, (*prometheus, *watch)):
+        known = kept.get(_order(fresh))
+        if known is None or (fresh.covered >= known.covered and set(known.classes) <= set(fresh.classes)):
+            kept[_order(fresh)] = fresh
+    since = date_of(now - window)
+    found = [kept[key] for key in sorted(kept) if key[0] >= since]
+    return tuple(day for day in found if day.covered or any(one.failures for one in day.classes.values()))
+
+
+def memory(days: Iterable[Day], window: float) -> Memory | None:
+    """What a ledger comes to; None where it holds nothing. `window` in [s]."""
+    exposure: defaultdict[str, float] = defaultdict(float)
+    failures: defaultdict[str, int] = defaultdict(int)
+    times: defaultdict[str, list[float]] = defaultdict(list)
+    number_of: defaultdict[str, int] = defaultdict(int)
+    covered = 0.0
+    for entries in _by_date(days).values():
+        seen = {name: day for name in CLASSES if (day := counts(entries, name)) is not None}
+        covered += max((day.covered for day in seen.values()), default=0.0)
+        for name, day in seen.items():
+            one = day.classes[name]
+            exposure[name] += one.exposure
+            failures[name] += one.failures
+            number_of[name] += one.recoveries
+            times[name].append(one.recovery_seconds)
+    if not exposure:
+        return None
+    classes = [name for name in CLASSES if name in exposure]
+    return Memory(
+        failures={name: failures[name] for name in classes},
+        recovery={name: round(sum(times[name]) / number_of[name]) for name in classes if number_of[name]},
+        exposure={name: node_days(exposure[name]) for name in classes},
+        window=round(window),
+        coverage=min(100, round(100 * covered / window)),
+    )
+
+
+def counts(entries: Iterable[Day], name: str) -> Day | None:
+    """The entry that counts for a class, of those of one day; None where none knows the class."""
+
+    def weight(day: Day) -> tuple[bool, float, bool]:
+        is_server = day.witness == PROMETHEUS
+        saw_jobs = any(other != "pod" for other in day.classes)
+        return saw_jobs, day.classes[name].exposure * (2 if is_server else 1), is_server
+
+    return max((day for day in entries if name in day.classes), key=weight, default=None)
+
+
+def due(stands: Iterable[Day], days: Iterable[Day], now: float) -> bool:
+    """Whether a ledger should be written for the sake of its days alone: one is complete, or much more is known of it. `now` in [s]."""
+    known = {_order(day): day.covered for day in stands}
+    today = date_of(now)
+    return any(
+        (more := day.covered - known.get(_order(day), 0.0)) >= QUARTER or (more > 0 and day.date < today)
+        for day in days
+    )
+
+
+def trimmed(days: Iterable[Day], now: float) -> tuple[Day, ...]:
+    """What is kept of a ledger: of days that are over, of each class the entry that counts. `now` in [s]."""
+    today, kept = date_of(now), []
+    for date, entries in _by_date(days).items():
+        for day in entries:
+            classes = {
+                name: one
+                for name, one in day.classes.items()
+                if date >= today or counts(entries, name) is day
+            }
+            if classes or date >= today:
+                kept.append(Day(date=date, witness=day.witness, covered=day.covered, classes=classes))
+    kept.sort(key=_order)
+    return tuple(kept[-2 * MOST :])
+
+
+def written(days: Iterable[Day]) -> list[dict[str, Any]]:
+    """`status.days`."""
+    return [
+        {
+            "date": day.date,
+            "witness": day.witness,
+            "coveredSeconds": round(day.covered),
+            "classes": [_row(name, day.classes[name]) for name in CLASSES if name in day.classes],
+        }
+        for day in days
+    ]
+
+
+def _row(name: str, one: DayClass) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": name,
+        "failures": one.failures,
+        "exposureNodeDays": f"{one.exposure:.4f}".rstrip("0").rstrip("."),
+    }
+    if one.recoveries:
+        row |= {"recoveries": one.recoveries, "recoverySeconds": round(one.recovery_seconds)}
+    return row
+
+
+def _read(row: Mapping[str, Any]) -> Day | None:
+    date, witness = text(row.get("date")), text(row.get("witness"))
+    if not _DATE.fullmatch(date) or witness not in {PROMETHEUS, WATCH}:
+        return None
+    told = {text(one.get("name")): one for one in items(row.get("classes"))}
+    return Day(
+        date=date,
+        witness=witness,
+        covered=number(row.get("coveredSeconds")),
+        classes={
+            name: DayClass(
+                exposure=number(told[name].get("exposureNodeDays")),
+                failures=int(number(told[name].get("failures"))),
+                recoveries=int(number(told[name].get("recoveries"))),
+                recovery_seconds=number(told[name].get("recoverySeconds")),
+            )
+            for name in CLASSES
+            if name in told
+        },
+    )
+
+
+def _rounded(day: Day) -> Day:
+    """A day as the status would write it."""
+    return _read(written([day])[0]) or day
+
+
+def _by_date(days: Iterable[Day]) -> dict[str, list[Day]]:
+    found: dict[str, list[Day]] = {}
+    for day in days:
+        found.setdefault(day.date, []).append(day)
+    return found
+
+
+def _order(day: Day) -> tuple[str, str]:
+    return day.date, day.witness
