@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,6 +19,9 @@ PROMETHEUS: Final = "Prometheus"
 """The witness that sees pods and samples, as far back as its server keeps them."""
 WATCH: Final = "Watch"
 """The witness that sees objects come and change while the operator runs."""
+CLASSES: Final = ("process", "pod", "job")
+"""Recovery classes, the one that restores least first."""
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
 def date_of(at: float) -> str:
@@ -26,6 +31,15 @@ def date_of(at: float) -> str:
     '1970-01-02'
     """
     return datetime.fromtimestamp(at, UTC).date().isoformat()
+
+
+def number(value: Any) -> float:
+    """A number as a status writes it, zero or more; zero where it is none."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+    return found if math.isfinite(found) and 0 <= found < 1e12 else 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,6 +179,32 @@ class Day:
     """Time for which it looked. [s]"""
     classes: Mapping[str, DayClass]
     """By recovery class; one that it cannot see has no entry, for unknown is not zero."""
+
+    @classmethod
+    def read(cls, row: Any) -> Day | None:
+        """A day as a status writes it; None where it is none."""
+        if not isinstance(row, Mapping) or row.get("witness") not in (PROMETHEUS, WATCH):
+            return None
+        date, rows = row.get("date"), row.get("classes")
+        if not isinstance(date, str) or not _DATE.fullmatch(date):
+            return None
+        listed = rows if isinstance(rows, list) else []
+        told = {str(one.get("name")): one for one in listed if isinstance(one, Mapping)}
+        return cls(
+            date=date,
+            witness=row["witness"],
+            covered=number(row.get("coveredSeconds")),
+            classes={
+                name: DayClass(
+                    exposure=number(told[name].get("exposureNodeDays")),
+                    failures=int(number(told[name].get("failures"))),
+                    recoveries=int(number(told[name].get("recoveries"))),
+                    recovery_seconds=number(told[name].get("recoverySeconds")),
+                )
+                for name in CLASSES
+                if name in told
+            },
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

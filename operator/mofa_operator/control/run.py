@@ -37,6 +37,7 @@ from mofa_operator.control.resync import Resync
 from mofa_operator.control.rounds import Rounds
 from mofa_operator.control.serve import Server
 from mofa_operator.control.sightings import Sightings
+from mofa_operator.control.witnesses import Witnesses
 from mofa_operator.credentials import Credentials
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.metrics.exporter import Exporter
@@ -108,6 +109,9 @@ class Operator:
             intake=self._intake,
             ask=None if prometheus is None else Looks(prometheus),
             interval=settings.prometheus.interval,
+        )
+        self._witnesses = Witnesses(
+            store=self._store, intake=self._intake, interval=settings.prometheus.interval
         )
         kinds = watched(settings.kinds)
         self._resync = Resync(
@@ -191,6 +195,7 @@ class Operator:
                 asyncio.create_task(self._resync.run(), name="resync"),
                 asyncio.create_task(self._gates.run(), name="gates"),
                 asyncio.create_task(self._sightings.run(), name="sightings"),
+                asyncio.create_task(self._witnesses.run(), name="witnesses"),
             ]
             if self._rounds is not None:
                 parts.append(asyncio.create_task(self._rounds.run(), name="history"))

@@ -40,7 +40,7 @@ class Sightings:
         self._intake = intake
         self._ask = ask
         self._interval = interval
-        self._lives = Lives(store.lost)
+        self._lives = Lives(self._lost)
         self._said = ""
 
     async def run(self) -> None:
@@ -73,6 +73,11 @@ class Sightings:
             running = self._lives.after(body, self._store.target(key), found.get(job, Look()), now)
             self._intake.concern(self._store.set_running(key, running))
         self._lives.keep(there)
+
+    def _lost(self, node: str) -> str:
+        """Since when a node is not ready; empty where it is, or not known."""
+        facts = self._store.node(node)
+        return "" if facts is None else facts.lost
 
     async def _watched(self) -> AsyncIterator[Watched]:
         profiles = {key.name: self._store.body(key) or {} for key in self._store.keys(CLUSTER_PROFILE)}

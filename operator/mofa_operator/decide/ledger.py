@@ -11,25 +11,23 @@ saw more exposure, where that of Prometheus, which sees pods, counts double.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from mofa_operator.decide.memory import CLASSES, Memory, node_days, number
-from mofa_operator.decide.reading import items, text
-from mofa_operator.snapshot import PROMETHEUS, WATCH, Day, DayClass, date_of
+from mofa_operator.decide.memory import Memory, node_days
+from mofa_operator.decide.reading import items
+from mofa_operator.snapshot import CLASSES, PROMETHEUS, Day, DayClass, date_of
 
 MOST: Final = 400
 """Days that are kept of each witness: the longest window, and some. [1]"""
 QUARTER: Final = 21600.0
 """Time after which more of a day is worth writing, whatever it says. [s]"""
-_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
 def stored(status: Mapping[str, Any]) -> tuple[Day, ...]:
     """The ledger that a status holds."""
-    found = (_read(row) for row in items(status.get("days")))
+    found = (Day.read(row) for row in items(status.get("days")))
     return tuple(sorted((day for day in found if day is not None), key=_order))
 
 
@@ -40,7 +38,7 @@ def merged(
     kept = {_order(day): day for day in stands}
     for fresh in map(_rounded, (*prometheus, *watch)):
         known = kept.get(_order(fresh))
-        if known is None or (fresh.covered >= known.covered and set(known.classes) <= set(fresh.classes)):
+        if known is None or _takes_place(known, fresh):
             kept[_order(fresh)] = fresh
     since = date_of(now - window)
     found = [kept[key] for key in sorted(kept) if key[0] >= since]
@@ -125,6 +123,12 @@ def written(days: Iterable[Day]) -> list[dict[str, Any]]:
     ]
 
 
+def _takes_place(known: Day, fresh: Day) -> bool:
+    """Whether an entry takes the place of the one that stands; the watch goes on with its own, and knows best."""
+    sees_all = fresh.witness != PROMETHEUS or set(known.classes) <= set(fresh.classes)
+    return fresh.covered >= known.covered and sees_all
+
+
 def _row(name: str, one: DayClass) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": name,
@@ -136,31 +140,9 @@ def _row(name: str, one: DayClass) -> dict[str, Any]:
     return row
 
 
-def _read(row: Mapping[str, Any]) -> Day | None:
-    date, witness = text(row.get("date")), text(row.get("witness"))
-    if not _DATE.fullmatch(date) or witness not in {PROMETHEUS, WATCH}:
-        return None
-    told = {text(one.get("name")): one for one in items(row.get("classes"))}
-    return Day(
-        date=date,
-        witness=witness,
-        covered=number(row.get("coveredSeconds")),
-        classes={
-            name: DayClass(
-                exposure=number(told[name].get("exposureNodeDays")),
-                failures=int(number(told[name].get("failures"))),
-                recoveries=int(number(told[name].get("recoveries"))),
-                recovery_seconds=number(told[name].get("recoverySeconds")),
-            )
-            for name in CLASSES
-            if name in told
-        },
-    )
-
-
 def _rounded(day: Day) -> Day:
     """A day as the status would write it."""
-    return _read(written([day])[0]) or day
+    return Day.read(written([day])[0]) or day
 
 
 def _by_date(days: Iterable[Day]) -> dict[str, list[Day]]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_operator.decide.reading import items, moved, part
-from mofa_operator.snapshot import History
+from mofa_operator.snapshot import CLASSES, History, number
 
-CLASSES: Final = ("process", "pod", "job")
 _COARSE: Final = 10.0
 """Node-days from which on tenths are enough. [node d]"""
 
@@ -91,12 +89,3 @@ def node_days(value: float) -> float:
     (3072.0, 0.0042)
     """
     return round(value, 1 if value >= _COARSE else 4)
-
-
-def number(value: Any) -> float:
-    """A number as a status writes it, zero or more; zero where it is none."""
-    try:
-        found = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return 0.0
-    return found if math.isfinite(found) and 0 <= found < 1e12 else 0.0

@@ -101,3 +101,8 @@ def ours(kind: Kind, body: Mapping[str, Any]) -> bytes:
 def is_output(annotation: Any) -> bool:
     """Whether an annotation is one that we write."""
     return isinstance(annotation, str) and annotation.startswith(PREFIX) and annotation not in INPUTS
+
+
+def older(version: str, than: str) -> bool:
+    """Whether one resource version came before another; versions that are no numbers cannot be compared."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)

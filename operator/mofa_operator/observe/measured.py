@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mofa_operator.keys import Key
-from mofa_operator.snapshot import History, NoHistory, Running
+from mofa_operator.snapshot import Day, History, NoHistory, Running
 
 _SAME: Final = 0.01
 """Change of the logarithm of a step time up to which a job says the same of its profile. [1]"""
@@ -18,12 +18,17 @@ class Measured:
     def __init__(self) -> None:
         """Nothing was measured yet."""
         self._histories: dict[str, History | NoHistory] = {}
+        self._watched: dict[str, tuple[Day, ...]] = {}
         self._running: dict[Key, Running | None] = {}
         self._taught: dict[Key, tuple[str, Any]] = {}
 
     def history(self, profile: str) -> History | NoHistory | None:
         """What Prometheus said of a pool; None where it was not asked yet."""
         return self._histories.get(profile)
+
+    def watched(self, profile: str) -> tuple[Day, ...]:
+        """What the watch saw of a pool."""
+        return self._watched.get(profile, ())
 
     def running(self, key: Key) -> Running | None:
         """What a job was seen to do; None where it does not run, or was not looked at."""
@@ -44,6 +49,12 @@ class Measured:
         if isinstance(before, History) and isinstance(history, History):
             before = replace(before, at=history.at)
         return before != history
+
+    def set_watched(self, profile: str, days: tuple[Day, ...]) -> bool:
+        """Take in what the watch saw of a pool."""
+        before = self.watched(profile)
+        self._watched[profile] = days
+        return before != days
 
     def set_running(self, key: Key, running: Running | None) -> bool:
         """Take in what a job was seen to do."""
@@ -68,3 +79,4 @@ class Measured:
     def forget_profile(self, profile: str) -> None:
         """A profile is no more."""
         self._histories.pop(profile, None)
+        self._watched.pop(profile, None)

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOBS, NODE, TRAINING_JOB, Key, Kind
-from mofa_operator.observe.bodies import kept, ours, part, slim, text, theirs, unpacked
+from mofa_operator.observe.bodies import kept, older, ours, part, slim, text, theirs, unpacked
 from mofa_operator.observe.measured import Measured
-from mofa_operator.observe.nodes import Pools, facts_of
+from mofa_operator.observe.nodes import NodeFacts, Pools, facts_of
 from mofa_operator.observe.questions import existing_question, relevance, training_question
 from mofa_operator.observe.relations import Relations, uses_of
 from mofa_operator.snapshot import (
+    Day,
     History,
     JobSnapshot,
     NodeCount,
@@ -72,7 +73,7 @@ class Store:
         if kind == NODE:
             return _profiles(self._pools.put(key.name, facts_of(body)))
         entry, version = self._entries.get(key), text(part(body, "metadata").get("resourceVersion"))
-        if entry is not None and entry.ahead and _older(version, entry.version):
+        if entry is not None and entry.ahead and older(version, entry.version):
             entry.ahead -= 1
             return _NONE
         if entry is not None and not entry.ahead and version and version == entry.version:
@@ -99,7 +100,7 @@ class Store:
     def wrote(self, key: Key, body: Mapping[str, Any]) -> None:
         """Take in what the API server answered to a write of ours: its echo is no news, and older events are stale."""
         entry, version = self._entries.get(key), text(part(body, "metadata").get("resourceVersion"))
-        if entry is None or _older(version, entry.version):
+        if entry is None or older(version, entry.version):
             return
         entry.raw = kept(slim(key.kind, body))
         entry.version = version
@@ -111,6 +112,11 @@ class Store:
         key = Key(CLUSTER_PROFILE, "", profile)
         told = key in self._entries and self._measured.set_history(profile, history)
         return frozenset({key}) if told else _NONE
+
+    def set_watched(self, profile: str, days: tuple[Day, ...]) -> frozenset[Key]:
+        """Take in what the watch saw of a pool; the result is the profile's key where that says anything new."""
+        key = Key(CLUSTER_PROFILE, "", profile)
+        return frozenset({key} if key in self._entries and self._measured.set_watched(profile, days) else ())
 
     def set_running(self, key: Key, running: Running | None) -> frozenset[Key]:
         """Take in what a job was seen to do, None where it does not run; the result is its key where that says anything new."""
@@ -144,10 +150,13 @@ class Store:
         """The nodes of a profile."""
         return self._pools.count(profile)
 
-    def lost(self, node: str) -> str:
-        """Since when a node is not ready, as its condition writes it; empty where it is ready, or not known."""
-        facts = self._pools.facts(node)
-        return "" if facts is None else facts.lost
+    def node(self, name: str) -> NodeFacts | None:
+        """What is kept of a node; None where there is none."""
+        return self._pools.facts(name)
+
+    def named(self, key: Key) -> str | None:
+        """The ClusterProfile that a job, its policy or a TrainingJob about it names."""
+        return self._relations.uses(next(iter(self._relations.owners(key)), key)).profile or None
 
     def target(self, key: Key) -> dict[str, Any] | None:
         """The object that a job's targetRef names, as it was last seen; None where there is none."""
@@ -179,6 +188,7 @@ class Store:
                 body=body,
                 nodes=self.nodes(key.name),
                 history=self._measured.history(key.name),
+                watched=self._measured.watched(key.name),
                 taught=self._measured.taught(key.name),
                 now=now,
             )
@@ -288,8 +298,3 @@ def _key(kind: Kind, body: Mapping[str, Any]) -> Key:
     metadata = part(body, "metadata")
     namespace = text(metadata.get("namespace")) if kind.namespaced else ""
     return Key(kind, namespace, text(metadata.get("name")))
-
-
-def _older(version: str, than: str) -> bool:
-    """Whether one resource version came before another; versions that are no numbers cannot be compared."""
-    return version.isdecimal() and than.isdecimal() and int(version) < int(than)

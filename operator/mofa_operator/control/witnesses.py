@@ -1,0 +1,69 @@
+"""What the watch alone sees of every pool: nodes and the objects of jobs are looked at again and again, and put into the store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Final
+
+from mofa_operator.control.intake import Intake
+from mofa_operator.keys import CLUSTER_PROFILE
+from mofa_operator.observe.bodies import part, text
+from mofa_operator.observe.placement import WITNESSED, Pool, Told, told
+from mofa_operator.observe.store import Store
+from mofa_operator.observe.witness import Witness
+
+_AT_ONCE: Final = 200
+"""Jobs that are read before others may use the event loop. [1]"""
+_FEW: Final = 3.0
+"""Looks that may be missed before nobody looked. [1]"""
+_PATIENCE: Final = 60.0
+"""Time that a look may be late on a busy machine, however often it is to look. [s]"""
+
+_log = logging.getLogger(__name__)
+
+
+class Witnesses:
+    """Looks at pools and jobs, as often as at history."""
+
+    def __init__(self, *, store: Store, intake: Intake, interval: float) -> None:
+        """`interval` is the time between two looks. [s]"""
+        self._store = store
+        self._intake = intake
+        self._interval = interval
+        self._witness = Witness(max(_FEW * interval, _PATIENCE))
+
+    async def run(self) -> None:
+        """Look, until cancelled."""
+        while True:
+            try:
+                await self.look()
+            except Exception:  # noqa: BLE001 - one look that fails must not end the others
+                _log.exception("the look at jobs and nodes failed")
+            await asyncio.sleep(self._interval)
+
+    async def look(self) -> None:
+        """Look at everything once."""
+        jobs: list[Told] = []
+        for number, key in enumerate(self._store.keys(*WITNESSED)):
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            body = self._store.body(key)
+            if body is not None:
+                jobs.append(told(key.kind, body, self._store.named(key), time.time()))
+        for name, days in self._witness.look(self._pools(), jobs, time.time()).items():
+            self._intake.concern(self._store.set_watched(name, days))
+
+    def _pools(self) -> dict[str, Pool]:
+        found: dict[str, Pool] = {}
+        for key in self._store.keys(CLUSTER_PROFILE):
+            body = self._store.body(key) or {}
+            names = self._store.nodes(key.name).names
+            found[key.name] = Pool(
+                uid=text(part(body, "metadata").get("uid")),
+                selector=part(body, "spec", "nodeSelector"),
+                nodes={name: facts for name in names if (facts := self._store.node(name)) is not None},
+                days=part(body, "status").get("days"),
+            )
+        return found

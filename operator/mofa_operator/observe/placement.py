@@ -1,0 +1,108 @@
+"""Which jobs the watch sees, what each says of itself, and on which pool's nodes it runs. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from mofa_model.errors import InputError
+from mofa_model.manifest.existing import demand_of
+from mofa_operator.keys import JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB, VOLCANO_JOB, Kind
+from mofa_operator.observe.bodies import part, text
+from mofa_operator.observe.life import Observation
+from mofa_operator.observe.nodes import NodeFacts
+from mofa_operator.observe.signs import of_job
+from mofa_operator.snapshot import Body
+
+WITNESSED: Final = (JOB_SET, TRAIN_JOB, PYTORCH_JOB, VOLCANO_JOB, RAY_JOB)
+"""Kinds whose objects say how their jobs recover."""
+_IN_PLACE: Final = "currentInPlaceRestartAttempt"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pool:
+    """A ClusterProfile's nodes."""
+
+    uid: str
+    """Of the profile."""
+    selector: Mapping[str, Any]
+    """Labels that its nodes have."""
+    nodes: Mapping[str, NodeFacts]
+    """Its nodes."""
+    days: Any = None
+    """`status.days`, as it stands."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Told:
+    """What a job's object says."""
+
+    uid: str
+    """Which object."""
+    observation: Observation
+    """What happens to it."""
+    shows: frozenset[str]
+    """Recovery classes that its kind's object can show."""
+    gpus: int
+    """GPUs of its pods; 0 = not known. [1]"""
+    selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels of nodes that its pods ask for."""
+    named: str | None = None
+    """The profile that it, its policy or a TrainingJob names."""
+    owners: frozenset[str] = frozenset()
+    """Objects that made it, by uid."""
+
+
+def told(kind: Kind, body: Body, named: str | None, now: float) -> Told:
+    """What the object of a job says at a moment. `now` in seconds of the epoch. [s]"""
+    metadata = part(body, "metadata")
+    references = metadata.get("ownerReferences")
+    try:
+        demand = demand_of(body)
+        gpus, selector = demand.gpus, demand.selector
+    except InputError:
+        gpus, selector = 0, {}
+    in_place = kind == JOB_SET and _IN_PLACE in part(body, "status")
+    return Told(
+        uid=text(metadata.get("uid")),
+        observation=of_job(body, now),
+        shows=frozenset({"pod", "job", "process"} if in_place else {"pod", "job"}),
+        gpus=gpus,
+        selector=selector,
+        named=named,
+        owners=frozenset(
+            text(part(one).get("uid")) for one in (references if isinstance(references, list) else ())
+        ),
+    )
+
+
+def innermost(jobs: Iterable[Told]) -> list[Told]:
+    """Jobs without those that made others of them: a TrainJob and its JobSet are one job, which the JobSet shows better."""
+    every = list(jobs)
+    made = {uid for one in every for uid in one.owners}
+    by_uid = {one.uid: one for one in every}
+    found: list[Told] = []
+    for one in every:
+        if one.uid in made:
+            continue
+        named = one.named or next((by_uid[uid].named for uid in sorted(one.owners) if uid in by_uid), None)
+        found.append(one if named == one.named else replace(one, named=named))
+    return found
+
+
+def place(job: Told, pools: Mapping[str, Pool]) -> tuple[str, float] | None:
+    """The pool on whose nodes a job runs, and on how many; None where that is not known.
+
+    It is the one that is named, else the only one, else the only one whose nodes its pods select; a job whose pods ask for
+    other nodes is of no pool.
+    """
+    fitting = [name for name, pool in pools.items() if pool.selector.items() <= job.selector.items()]
+    candidates = [job.named] if job.named else list(pools) if len(pools) == 1 else fitting
+    if len(candidates) != 1 or (pool := pools.get(candidates[0])) is None or not job.gpus:
+        return None
+    if any(job.selector.get(label, value) != value for label, value in pool.selector.items()):
+        return None
+    sizes = Counter(facts.gpus for facts in pool.nodes.values() if facts.gpus)
+    return (candidates[0], job.gpus / sizes.most_common(1)[0][0]) if sizes else None

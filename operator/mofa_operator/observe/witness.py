@@ -1,0 +1,221 @@
+"""The watch as a witness: what the operator itself saw of each pool, day by day in UTC, without any other server.
+
+    nodes      time for which they were ready and not cordoned; those that went down unplanned
+    jobs       node-time under running jobs; incidents and recoveries by class, from their objects (`observe.lifecycle`)
+
+Where training jobs filled a tenth of the ready node-time or more, their incidents are the evidence and their node-time the
+exposure; else nodes that went down are class pod over all ready node-time, and the other classes stay unknown: the rule of
+`observe.history`. What stood when we first looked is a mark and counts nothing; while nobody looks there is neither exposure nor
+count. Suspensions, evictions and preemptions are no failures, and a node that is soon back was only flapping.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from mofa_model.units import DAY
+from mofa_operator.observe.history import BUSY
+from mofa_operator.observe.life import CLASSES, Life, interruptions, recoveries
+from mofa_operator.observe.lifecycle import seen
+from mofa_operator.observe.placement import Pool, Told, innermost, place
+from mofa_operator.observe.queries import SMOOTH
+from mofa_operator.observe.signs import moment_of
+from mofa_operator.observe.stretches import Stretch
+from mofa_operator.observe.stretches import days as days_of
+from mofa_operator.snapshot import WATCH, Day, DayClass, date_of
+
+_KEPT: Final = 3
+"""Days that are held until the status has them. [1]"""
+
+_Change: TypeAlias = tuple[Told, float, Life | None, Life]
+"""A job, its nodes, its life before this look and after it."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What was seen on one day since the operator started."""
+
+    covered: float = 0.0
+    """Time for which it looked. [s]"""
+    ready: float = 0.0
+    """Node-time ready and not cordoned. [node s]"""
+    busy: float = 0.0
+    """Node-time under running jobs. [node s]"""
+    lost: int = 0
+    """Nodes that went down unplanned. [1]"""
+    exposure: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Node-time under jobs that can show a class. [node s]"""
+    failures: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """Incidents by class. [1]"""
+    recoveries: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """Recoveries by class. [1]"""
+    took: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Their time. [s]"""
+
+    def classes(self) -> dict[str, DayClass]:
+        """What it comes to."""
+        if not self.ready:
+            return {}
+        if self.busy < BUSY * self.ready:
+            return {"pod": DayClass(exposure=self.ready / DAY, failures=max(0, self.lost))}
+        return {
+            name: DayClass(
+                exposure=exposure / DAY,
+                failures=max(0, self.failures[name]),
+                recoveries=max(0, self.recoveries[name]),
+                recovery_seconds=max(0.0, self.took[name]),
+            )
+            for name, exposure in self.exposure.items()
+        }
+
+
+class Witness:
+    """What was seen of every pool."""
+
+    def __init__(self, gap: float) -> None:
+        """`gap` is the time between two looks from which on nobody looked between them. [s]"""
+        self._gap = gap
+        self._looked: float | None = None
+        self._lives: dict[str, Life] = {}
+        self._pools: dict[str, _Past] = {}
+
+    def look(self, pools: Mapping[str, Pool], jobs: Iterable[Told], now: float) -> dict[str, tuple[Day, ...]]:
+        """The last days of every pool, after one more look. `now` in seconds of the epoch. [s]"""
+        if self._looked is not None and not 0 <= now - self._looked <= self._gap:
+            self._lives = {}
+            for past in self._pools.values():
+                past.pause()
+        self._looked = now
+        changes: defaultdict[str, list[_Change]] = defaultdict(list)
+        lives: dict[str, Life] = {}
+        for job in innermost(jobs):
+            before = self._lives.get(job.uid)
+            lives[job.uid] = life = seen(before, job.observation, now)
+            if (found := place(job, pools)) is not None:
+                changes[found[0]].append((job, found[1], before, life))
+        self._lives = lives
+        known, self._pools = self._pools, {}
+        for name, pool in pools.items():
+            stands = known.get(name)
+            past = stands if stands is not None and stands.uid == pool.uid else _Past(pool, now)
+            past.look(pool, changes[name], now)
+            self._pools[name] = past
+        return {name: past.days() for name, past in self._pools.items()}
+
+
+class _Past:
+    """One pool's last days."""
+
+    def __init__(self, pool: Pool, now: float) -> None:
+        """The day goes on that the profile's status holds."""
+        self.uid = pool.uid
+        self._tallies: dict[str, _Tally] = {}
+        self._at = now
+        self._up: frozenset[str] | None = None
+        self._busy = 0.0
+        self._showing: dict[str, float] = {}
+        self._down: dict[str, float] = {}
+        rows = pool.days if isinstance(pool.days, list) else []
+        read = (Day.read(row) for row in rows)
+        self._stood = {
+            day.date: day for day in read if day and day.witness == WATCH and day.date == date_of(now)
+        }
+
+    def pause(self) -> None:
+        """Nobody looked for a while: what is seen next is a mark."""
+        self._up = None
+        self._down = {}
+
+    def look(self, pool: Pool, jobs: Iterable[_Change], now: float) -> None:
+        """One more look."""
+        up = frozenset(name for name, facts in pool.nodes.items() if facts.ready and not facts.cordoned)
+        if self._up is not None:
+            self._exposed(len(self._up), now)
+            self._went_down(pool, self._up - up, now)
+            self._came_back(up, now)
+        self._busy, self._showing = 0.0, {}
+        for job, nodes, before, life in jobs:
+            if self._up is not None and before is not None and life.has_run:
+                self._changed(job, before, life, now)
+            if life.has_run and life.ended is None and job.observation.suspended is None:
+                self._busy += nodes
+                for name in job.shows:
+                    self._showing[name] = self._showing.get(name, 0.0) + nodes
+        self._at, self._up = now, up
+
+    def days(self) -> tuple[Day, ...]:
+        """What was seen, by day."""
+        for date in sorted(self._tallies)[:-_KEPT]:
+            del self._tallies[date]
+        return tuple(day for date in sorted(self._tallies) if (day := self._day(date)).covered)
+
+    def _day(self, date: str) -> Day:
+        tally, stood = self._tallies[date], self._stood.get(date)
+        classes = tally.classes()
+        if stood is None:
+            return Day(date=date, witness=WATCH, covered=tally.covered, classes=classes)
+        for name, before in stood.classes.items():
+            more = classes.get(name, DayClass(exposure=0.0))
+            classes[name] = DayClass(
+                exposure=before.exposure + more.exposure,
+                failures=before.failures + more.failures,
+                recoveries=before.recoveries + more.recoveries,
+                recovery_seconds=before.recovery_seconds + more.recovery_seconds,
+            )
+        return Day(date=date, witness=WATCH, covered=stood.covered + tally.covered, classes=classes)
+
+    def _exposed(self, ready: int, now: float) -> None:
+        """Time since the last look, in the state that was found then."""
+        if now <= self._at:
+            return
+        for part in days_of(Stretch(self._at, now)):
+            tally = self._tally(part.start)
+            tally.covered += part.span
+            tally.ready += part.span * ready
+            tally.busy += part.span * min(self._busy, ready)
+            for name, nodes in self._showing.items():
+                tally.exposure[name] += part.span * min(nodes, ready)
+
+    def _went_down(self, pool: Pool, gone: Iterable[str], now: float) -> None:
+        """Nodes that are there, not ready and not cordoned: nobody planned that."""
+        for name in gone:
+            facts = pool.nodes.get(name)
+            if facts is not None and not facts.ready and not facts.cordoned:
+                self._down[name] = moment_of(facts.lost) or now
+                self._tally(now).lost += 1
+
+    def _came_back(self, up: frozenset[str], now: float) -> None:
+        for name in [name for name in self._down if name in up]:
+            if now - self._down.pop(name) <= SMOOTH:
+                self._taken_back(now)
+
+    def _changed(self, job: Told, before: Life, life: Life, now: float) -> None:
+        """What a look added to a job's life; what it took for another class counts as that one from now on."""
+        counted = [interruptions(one) for one in (before, life)]
+        timed = [recoveries(one) for one in (before, life)]
+        for name in CLASSES:
+            if name not in job.shows:
+                continue
+            more = counted[1].get((name, "failure"), 0) - counted[0].get((name, "failure"), 0)
+            first, then = (one.get(name, (0, 0.0)) for one in timed)
+            tally = self._tally(now)
+            tally.recoveries[name] += then[0] - first[0]
+            tally.took[name] += then[1] - first[1]
+            tally.failures[name] += more
+            if tally.failures[name] < 0:  # begun yesterday as one class, recovered today as another
+                over, tally.failures[name] = tally.failures[name], 0
+                for date in sorted(self._tallies, reverse=True)[1:2]:
+                    self._tallies[date].failures[name] += over
+
+    def _taken_back(self, now: float) -> None:
+        """A node was only flapping: its loss is none, also where that was yesterday."""
+        for date in (date_of(now), date_of(now - SMOOTH)):
+            if date in self._tallies and self._tallies[date].lost:
+                self._tallies[date].lost -= 1
+                return
+
+    def _tally(self, at: float) -> _Tally:
+        return self._tallies.setdefault(date_of(at), _Tally())
