@@ -1,0 +1,134 @@
+"""Failures that a profile knows without Prometheus, or for longer than Prometheus does: on the real API server."""
+
+import json
+import shutil
+import time
+
+import pytest
+from advisor import Advisor, condition, until
+from foreign import install
+from lived import BUSY, TWO_PERCENT, past_of, rows, samples, whole, world_of
+from mofa_local import nodes
+from mofa_local.blocks import write_block
+from mofa_local.synthetic import DAY
+from pools import pool
+
+from mofa_operator.keys import JOB_SET
+
+FLAGS = ("--settle=1", "--resync=5", "--backoff=0.2", "--prometheus-interval=1", "--quiet=2")
+KNOWN = 10
+"""Days that the server knows at first."""
+
+
+def job_set(namespace, name):
+    """A JobSet of two pods that fill two nodes of a pool."""
+    container = {"name": "train", "image": "train", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    pod = {"nodeSelector": {"example.org/pool": name}, "containers": [container]}
+    return {
+        "apiVersion": JOB_SET.api_version,
+        "kind": "JobSet",
+        "metadata": {"namespace": namespace, "name": "llama"},
+        "spec": {
+            "replicatedJobs": [
+                {"name": "w", "replicas": 2, "template": {"spec": {"template": {"spec": pod}}}}
+            ]
+        },
+    }
+
+
+def tell(cluster, namespace, restarts, ready=2):
+    """What JobSet's controller would write."""
+    told = {
+        "restarts": restarts,
+        "replicatedJobsStatus": [
+            {"name": "w", "ready": ready, "succeeded": 0, "active": 2, "failed": 0, "suspended": 0}
+        ],
+    }
+    cluster.kubectl(
+        "patch", JOB_SET.resource, "llama", "-n", namespace,
+        "--type=merge", "--subresource=status", "-p", json.dumps({"status": told}),
+    )  # fmt: skip
+
+
+def test_without_prometheus_restarts_of_job_sets_and_lost_nodes_are_counted_and_survive_a_kill(
+    cluster, processes, binaries, namespace
+):
+    install(cluster, JOB_SET)
+    advisor = Advisor(cluster, processes, "operator-ledger")
+    with pool(cluster, 4) as busy, pool(cluster, 4) as idle:
+
+        def counted(name):
+            status = json.loads(cluster.kubectl("get", "cprof", name, "-o", "json"))["status"]
+            return {row["name"]: row["failures"] for row in status.get("failures") or ()}
+
+        cluster.apply(job_set(namespace, busy))
+        tell(cluster, namespace, 0)
+        advisor.start(*FLAGS)
+        try:
+            time.sleep(5.0)  # a few looks at how things stand
+            assert (counted(busy), counted(idle)) == ({}, {}), "nothing failed yet"
+            tell(cluster, namespace, 2)
+            nodes.fail(cluster, f"{idle}-1")
+            until(lambda: counted(busy) == {"pod": 0, "job": 2}, what="restarts 0 to 2")
+            until(lambda: counted(idle) == {"pod": 1}, what="a node went down")
+            for _ in range(2):
+                advisor.kill()
+                advisor.start(*FLAGS)
+                time.sleep(3.0)
+                assert (counted(busy)["job"], counted(idle)) == (2, {"pod": 1}), (
+                    "what stands is not counted again"
+                )
+            tell(cluster, namespace, 3)
+            nodes.fail(cluster, f"{idle}-2")
+            until(lambda: counted(busy) == {"pod": 0, "job": 3}, what="one restart more")
+            until(lambda: counted(idle) == {"pod": 2}, what="another node went down")
+            found = json.loads(cluster.kubectl("get", "cprof", busy, "-o", "json"))
+            said = condition(found, "HistoryComplete")
+            assert said["reason"] == "HistoryIncomplete"
+            assert "seen by the watch alone since" in said["message"]
+            assert {day["witness"] for day in found["status"]["days"]} == {"Watch"}
+            assert all(float(row["exposureNodeDays"]) > 0 for row in found["status"]["failures"])
+        finally:
+            advisor.stop()
+            cluster.kubectl("delete", JOB_SET.resource, "llama", "-n", namespace)
+
+
+def test_a_server_that_forgets_takes_nothing_away_and_what_comes_back_is_counted_once(
+    cluster, processes, binaries, tmp_path
+):
+    pasts = {}
+
+    def past(name):
+        return pasts.setdefault(name, past_of(name, TWO_PERCENT, days=KNOWN))
+
+    flags = ("--prometheus-interval=1", "--quiet=2", "--prometheus-timeout=3")
+    with world_of(cluster, processes, tmp_path, {"east": past}, *flags) as (world, names):
+        name = names["east"]
+        found, _ = world.learned(name, "HistoryIncomplete")
+        before = rows(found)
+        assert whole(found) == (46, pytest.approx(BUSY * KNOWN, rel=0.02))
+        dates = {day["date"] for day in found["status"]["days"] if day["witness"] == "Prometheus"}
+        assert len(dates) in {KNOWN, KNOWN + 1}
+        now = time.time()
+        for since in (now - 3 * DAY, now - 6 * DAY, 0.0):  # it knows three days, six, and all of them again
+            world.server.stop()
+            world.learned(name, "HistoryUnavailable")
+            shutil.rmtree(world.server.data)
+            write_block(samples(past(name), name, since=since), world.server.data)
+            world.server.start()
+            again, _ = world.learned(name, "HistoryIncomplete")
+            looks = world.metric("mofa_advisor_history_requests_total", outcome="Answered")
+
+            def looked(looks=looks):
+                return world.metric("mofa_advisor_history_requests_total", outcome="Answered") > looks + 4
+
+            until(looked, what="a few looks more")
+            again = world.profile(name)
+            assert rows(again) == before
+            assert whole(again)[0] == 46
+            kept = {day["date"] for day in again["status"]["days"] if day["witness"] == "Prometheus"}
+            assert dates <= kept
+            shown = world.metric("mofa_pool_exposure_node_days", pool=name)
+            assert shown == pytest.approx(whole(found)[1], rel=0.01), (
+                "metrics show the ledger, not the server"
+            )
