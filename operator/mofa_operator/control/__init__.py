@@ -9,6 +9,7 @@ reconcile    the loop over one object  decider      answers from worker processe
 gates        the bound on waits in mode Apply
 rounds       something for every object, again and again
 histories    what history says of a profile         sightings    what running jobs do
+witnesses    what the watch sees of every pool
 config_maps  texts that jobs name      kinds        which kinds are looked at
 lease        election of one of several operators
 health       what probes are told      serve        the HTTP servers           logs   text and JSON

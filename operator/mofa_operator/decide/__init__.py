@@ -15,7 +15,9 @@ May import: snapshot, decision, settings, keys, words, mofa_model. Imported by: 
       news          the one Event that a decision may be worth
       teaching      what a running job teaches its profile; learned makes one factor of it
     profile     ProfileSnapshot to Decision                                             profile(snapshot, settings)
-      memory        what a profile remembers, and how a new reading joins it
+      past          what this look says of the past, judged
+        ledger      days and witnesses, and what they come to
+        memory      what a profile remembers
       rates         posterior, verdicts, columns
     conditions  conditions of our objects
     reading     parts of foreign objects, moments, and whether two states are the same

@@ -22,6 +22,8 @@ from mofa_operator.snapshot import COVERED, WATCH, Day, DayClass, History, NoHis
 from mofa_operator.words import Aspect, Reason
 
 _HALF: Final = 0.5
+_LEAST: Final = 2 * 86400.0
+"""Shortest window that is kept by days; a shorter one is what Prometheus says of it. [s]"""
 _DAY: Final = 86400.0
 
 
@@ -52,6 +54,7 @@ class _Look:
         self._before = before
         self._window = window
         self._stored = ledger.stored(part(snapshot.body, "status"))
+        self._watched = snapshot.watched if window >= _LEAST else ()
 
     def reading(self) -> Reading:
         """The reading."""
@@ -69,10 +72,14 @@ class _Look:
             return self._alone(found) if reason == Reason.NOT_CONFIGURED else found
         if wrong := _nonsense(history):
             return self._without(Reason.HISTORY_UNAVAILABLE, f"what Prometheus answered cannot be: {wrong}")
-        if not history.days:
+        if not history.days or self._window < _LEAST:
             return self._judged(history, rounded(history), self._stored)
         days = ledger.merged(
-            self._stored, history.days, self._snapshot.watched, self._window, self._snapshot.now
+            self._stored,
+            history.days,
+            self._watched,
+            max(self._window, history.window),
+            self._snapshot.now,
         )
         whole = ledger.memory(days, history.window)
         return self._judged(history, whole or rounded(history), days)
@@ -125,7 +132,7 @@ class _Look:
             else f"what was learned before is used, {_amount(before.node_days)}"
         )
         if days is None:
-            days = ledger.merged(self._stored, (), self._snapshot.watched, self._window, self._snapshot.now)
+            days = ledger.merged(self._stored, (), self._watched, self._window, self._snapshot.now)
         found = Found(Aspect.HISTORY_COMPLETE, "False", reason, joined([message, kept]))
         return Reading(memory=self._of_ledger(days), found=found, days=days)
 
