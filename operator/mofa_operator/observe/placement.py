@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
 
 from mofa_model.errors import InputError
@@ -21,7 +22,7 @@ WITNESSED: Final = (JOB_SET, TRAIN_JOB, PYTORCH_JOB, VOLCANO_JOB, RAY_JOB)
 _IN_PLACE: Final = "currentInPlaceRestartAttempt"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Pool:
     """A ClusterProfile's nodes."""
 
@@ -33,6 +34,12 @@ class Pool:
     """Its nodes."""
     days: Any = None
     """`status.days`, as it stands."""
+
+    @cached_property
+    def gpus_per_node(self) -> int:
+        """GPUs that most of its nodes offer; 0 where none offers any. [1]"""
+        sizes = Counter(facts.gpus for facts in self.nodes.values() if facts.gpus)
+        return sizes.most_common(1)[0][0] if sizes else 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,5 +111,4 @@ def place(job: Told, pools: Mapping[str, Pool]) -> tuple[str, float] | None:
         return None
     if any(job.selector.get(label, value) != value for label, value in pool.selector.items()):
         return None
-    sizes = Counter(facts.gpus for facts in pool.nodes.values() if facts.gpus)
-    return (candidates[0], job.gpus / sizes.most_common(1)[0][0]) if sizes else None
+    return (candidates[0], job.gpus / pool.gpus_per_node) if pool.gpus_per_node else None

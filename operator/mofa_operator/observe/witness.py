@@ -138,7 +138,8 @@ class _Past:
             self._came_back(up, now)
         self._busy, self._showing = 0.0, {}
         for job, nodes, before, life in jobs:
-            if self._up is not None and before is not None and life.has_run:
+            is_new = before is not None and (before.incidents, before.older) != (life.incidents, life.older)
+            if self._up is not None and before is not None and is_new and life.has_run:
                 self._changed(job, before, life, now)
             if life.has_run and life.ended is None and job.observation.suspended is None:
                 self._busy += nodes
