@@ -6,6 +6,7 @@ import json
 import time
 import urllib.parse
 import urllib.request
+from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,7 +23,7 @@ from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.promql import any_of, matcher, selector
 from mofa_operator.observe.throughput import Watched, running
 from mofa_operator.settings import PrometheusSettings
-from mofa_operator.snapshot import NoHistory
+from mofa_operator.snapshot import NoHistory, date_of
 from mofa_operator.words import Reason
 
 END = int(time.time()) // HOUR * HOUR
@@ -131,6 +132,47 @@ def test_recovery_times_are_those_of_the_step_series(found):
     found = found.history
     for name, mean in truth(PAST).recovery.items():
         assert found.classes[name].recovery == pytest.approx(mean, rel=0.04)
+
+
+def test_the_days_of_a_history_add_up_to_it_and_are_those_of_the_truth(found):
+    """Every incident is on its day, but for the few within ten minutes of a midnight."""
+    days = found.history.days
+    for name, count in COUNTS.items():
+        assert sum(day.classes[name].failures for day in days) == count
+        exposure = sum(day.classes[name].exposure for day in days)
+        assert exposure == pytest.approx(found.history.node_days, rel=1e-9)
+        times = sum(day.classes[name].recovery_seconds for day in days)
+        number = sum(day.classes[name].recoveries for day in days)
+        assert times / number == pytest.approx(found.history.classes[name].recovery, rel=1e-9)
+    assert [day.covered for day in days[1:-1]] == [pytest.approx(DAY, abs=600)] * (len(days) - 2)
+    assert misplaced(days, ((one.at, one.level) for one in PAST.incidents)) <= 4
+
+
+def test_a_gap_within_a_long_stretch_lies_on_its_own_days(serve):
+    """Sixty hours without a server, two weeks ago: stretches are seven days long there."""
+    gap = Gap(at=END - 15 * DAY, until=END - 15 * DAY + 60 * HOUR, server=True)
+    past = dataclasses.replace(PAST, gaps=(gap,))
+    days = {day.date: day for day in look(serve(past)).history.days}
+    start = END - 15 * DAY
+    for date in {date_of(at) for at in range(start - 3 * DAY, gap.until + 3 * DAY, HOUR)}:
+        hours = sum(date_of(at) == date for at in range(start, gap.until, HOUR))
+        covered = days[date].covered if date in days else 0.0
+        assert covered == pytest.approx(DAY - hours * HOUR, abs=900), date
+    assert gap.until - start == 60 * HOUR
+
+
+def test_failures_of_nodes_lie_on_their_days_where_nodes_are_the_evidence(serve):
+    found = look(serve(dataclasses.replace(PAST, missing=frozenset({"kube_pod_labels"}))))
+    days = found.history.days
+    assert sum(day.classes["pod"].failures for day in days) == truth(PAST).node_failures > 4
+    assert misplaced(days, ((one.at, "pod") for one in PAST.incidents if one.repair is not None)) <= 2
+
+
+def misplaced(days, moments):
+    """Failures that are on another day than they happened, counted on both."""
+    told = Counter({(day.date, name): one.failures for day in days for name, one in day.classes.items()})
+    true = Counter((date_of(at), name) for at, name in moments)
+    return sum(abs(told[key] - true[key]) for key in told.keys() | true.keys())
 
 
 def test_two_replicas_of_the_exporter_count_nothing_twice(serve):

@@ -109,6 +109,8 @@ def test_a_server_that_forgets_takes_nothing_away_and_what_comes_back_is_counted
         assert whole(found) == (46, pytest.approx(BUSY * KNOWN, rel=0.02))
         dates = {day["date"] for day in found["status"]["days"] if day["witness"] == "Prometheus"}
         assert len(dates) in {KNOWN, KNOWN + 1}
+        kept = [row for day in found["status"]["days"] for row in day["classes"] if day["date"] in dates]
+        assert sum(row["failures"] for row in kept) == 46
         now = time.time()
         for since in (now - 3 * DAY, now - 6 * DAY, 0.0):  # it knows three days, six, and all of them again
             world.server.stop()
