@@ -21,6 +21,8 @@ from mofa_operator.snapshot import CLASSES, PROMETHEUS, Day, DayClass, date_of
 
 MOST: Final = 400
 """Days that are kept of each witness: the longest window, and some. [1]"""
+DAY: Final = 86400.0
+"""A day, which a clock may be wrong by. [s]"""
 QUARTER: Final = 21600.0
 """Time after which more of a day is worth writing, whatever it says. [s]"""
 
@@ -40,8 +42,8 @@ def merged(
         known = kept.get(_order(fresh))
         if known is None or _takes_place(known, fresh):
             kept[_order(fresh)] = fresh
-    since = date_of(now - window)
-    found = [kept[key] for key in sorted(kept) if key[0] >= since]
+    since, until = date_of(now - window), date_of(now + DAY)
+    found = [kept[key] for key in sorted(kept) if since <= key[0] <= until]
     return tuple(day for day in found if day.covered or any(one.failures for one in day.classes.values()))
 
 

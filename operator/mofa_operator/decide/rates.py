@@ -34,7 +34,7 @@ def assessed(spec: ClusterProfileSpec, memory: Memory | None) -> Reports:
     weight, whole = float(spec.failures.prior_weight), sum(assumed.values())
     counted = {} if memory is None else memory.failures
     exposure = {name: 0.0 if memory is None else memory.exposure.get(name, 0.0) for name in assumed}
-    failures = {name: counted.get(name, 0) for name in assumed}
+    failures = {name: counted.get(name, 0) if exposure[name] > 0 else 0 for name in assumed}
     together = Observed(failures=failures, node_days=total_exposure(assumed, exposure))
     all_classes = assess(together, assumed, prior_weight=weight, live=True).rates
     if len(set(exposure.values())) == 1:
@@ -77,7 +77,8 @@ def columns(memory: Memory | None, found: Reports) -> dict[str, str]:
     observed, coverage = "", ""
     if memory is not None:
         some = f" ({', '.join(memory.failures)})" if len(memory.failures) < len(classes) else ""
-        rates = (count / memory.exposure[name] for name, count in memory.failures.items() if count)
+        exposed = {name: days for name, days in memory.exposure.items() if days > 0}
+        rates = (memory.failures[name] / days for name, days in exposed.items())
         observed = f"{1000 * sum(rates):.3g}{some}"
         coverage = f"{memory.coverage} %"
     return {

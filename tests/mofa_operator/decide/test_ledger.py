@@ -295,6 +295,19 @@ class TestProfile:
         assert pool.said["reason"] == "HistoryUnavailable"
         assert [note.reason for note in pool.notes] == ["HistoryIncomplete", "HistoryUnavailable"]
 
+    def test_failures_without_exposure_are_kept_and_judge_nothing(self):
+        """Two seconds of one node are less than what a status can write: a rate over that would be none."""
+        pool = Pool()
+        classes = {"pod": DayClass(exposure=0.4), "job": DayClass(exposure=2 / 86400, failures=2)}
+        pool.look(ALONE, [Day(date=date_of(NOW), witness="Watch", covered=2.0, classes=classes)])
+        row = pool.rows["job"]
+        assert (row["failures"], float(row["exposureNodeDays"])) == (2, 0.0)
+        assert (row["verdict"], row["priorWeightPercent"]) == ("InsufficientData", 100)
+        assert pool.status["display"]["observed"] == "0 (pod, job)"
+
+    def test_a_day_that_has_not_come_is_no_day(self):
+        assert ledger.merged((day(NOW + 9 * DAY, pod=1),), (), (), WINDOW, NOW) == ()
+
     def test_nonsense_in_a_day_changes_nothing(self):
         pool = Pool()
         days = told(PAST, NOW - WINDOW, NOW)
