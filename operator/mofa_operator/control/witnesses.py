@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import Final
 
 from mofa_operator.control.intake import Intake
@@ -27,8 +28,11 @@ _log = logging.getLogger(__name__)
 class Witnesses:
     """Looks at pools and jobs, as often as at history."""
 
-    def __init__(self, *, store: Store, intake: Intake, interval: float) -> None:
-        """`interval` is the time between two looks. [s]"""
+    def __init__(
+        self, *, store: Store, intake: Intake, interval: float, clock: Callable[[], float] = time.time
+    ) -> None:
+        """`interval` is the time between two looks [s], `clock` tells seconds of the epoch. [s]"""
+        self._clock = clock
         self._store = store
         self._intake = intake
         self._interval = interval
@@ -51,8 +55,8 @@ class Witnesses:
                 await asyncio.sleep(0)
             body = self._store.body(key)
             if body is not None:
-                jobs.append(told(key.kind, body, self._store.named(key), time.time()))
-        for name, days in self._witness.look(self._pools(), jobs, time.time()).items():
+                jobs.append(told(key.kind, body, self._store.named(key), self._clock()))
+        for name, days in self._witness.look(self._pools(), jobs, self._clock()).items():
             self._intake.concern(self._store.set_watched(name, days))
 
     def _pools(self) -> dict[str, Pool]:
