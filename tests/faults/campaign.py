@@ -21,6 +21,8 @@ from mofa_local import audit
 
 FLAGS = ("--settle=0.5", "--resync=2", "--backoff=0.2", "--backoff-longest=3", "--prometheus-interval=1")
 """Knobs that make an hour of production fit into seconds."""
+SELDOM = "--prometheus-interval=60"
+"""How often running jobs are looked at where none runs, and five times which a node may be away without being lost."""
 BOUND = 180.0
 """Longest that a phase may take to converge under a fault, on a machine whose speed is not ours to know. [s]"""
 PATIENCE = 30.0
@@ -142,7 +144,7 @@ def play(
     `fault` is in force from the operator's readiness on; `during` is called in each phase, just after the people's deeds.
     """
     run = Run(name=name)
-    with Proxy(cluster) as proxy, operator(cluster, processes, proxy) as supervised:
+    with Proxy(cluster) as proxy, operator(cluster, processes, proxy, SELDOM) as supervised:
         try:
             scenario.set_up(cluster)
             _await_pool(cluster)

@@ -12,6 +12,7 @@ from mofa_operator.control.intake import Intake
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.observe.bodies import part, text
 from mofa_operator.observe.placement import WITNESSED, Pool, Told, told
+from mofa_operator.observe.queries import SMOOTH
 from mofa_operator.observe.store import Store
 from mofa_operator.observe.witness import Witness
 
@@ -21,6 +22,9 @@ _FEW: Final = 3.0
 """Looks that may be missed before nobody looked. [1]"""
 _PATIENCE: Final = 60.0
 """Time that a look may be late on a busy machine, however often it is to look. [s]"""
+
+_AWAY: Final = 5
+"""Looks for which a node may be away without being lost, where that is less than the usual five minutes. [1]"""
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +40,7 @@ class Witnesses:
         self._store = store
         self._intake = intake
         self._interval = interval
-        self._witness = Witness(max(_FEW * interval, _PATIENCE))
+        self._witness = Witness(max(_FEW * interval, _PATIENCE), min(SMOOTH, _AWAY * interval))
 
     async def run(self) -> None:
         """Look, until cancelled."""

@@ -6,7 +6,8 @@
 Where training jobs filled a tenth of the ready node-time or more, their incidents are the evidence and their node-time the
 exposure; else nodes that went down are class pod over all ready node-time, and the other classes stay unknown: the rule of
 `observe.history`. What stood when we first looked is a mark and counts nothing; while nobody looks there is neither exposure nor
-count. Suspensions, evictions and preemptions are no failures, and a node that is soon back was only flapping.
+count. Suspensions, evictions and preemptions are no failures, and a node is lost once it has been away for a while: one that is
+soon back was only flapping.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class _Tally:
         if not self.ready:
             return {}
         if self.busy < BUSY * self.ready:
-            return {"pod": DayClass(exposure=self.ready / DAY, failures=max(0, self.lost))}
+            return {"pod": DayClass(exposure=self.ready / DAY, failures=self.lost)}
         return {
             name: DayClass(
                 exposure=exposure / DAY,
@@ -75,9 +76,12 @@ class _Tally:
 class Witness:
     """What was seen of every pool."""
 
-    def __init__(self, gap: float) -> None:
-        """`gap` is the time between two looks from which on nobody looked between them. [s]"""
+    def __init__(self, gap: float, flap: float = SMOOTH) -> None:
+        """`gap` is the time between two looks from which on nobody looked between them [s], `flap` the longest time for
+        which a node may be away without being lost. [s]
+        """
         self._gap = gap
+        self._flap = flap
         self._looked: float | None = None
         self._lives: dict[str, Life] = {}
         self._pools: dict[str, _Past] = {}
@@ -100,7 +104,7 @@ class Witness:
         known, self._pools = self._pools, {}
         for name, pool in pools.items():
             stands = known.get(name)
-            past = stands if stands is not None and stands.uid == pool.uid else _Past(pool, now)
+            past = stands if stands is not None and stands.uid == pool.uid else _Past(pool, now, self._flap)
             past.look(pool, changes[name], now)
             self._pools[name] = past
         return {name: past.days() for name, past in self._pools.items()}
@@ -109,9 +113,10 @@ class Witness:
 class _Past:
     """One pool's last days."""
 
-    def __init__(self, pool: Pool, now: float) -> None:
+    def __init__(self, pool: Pool, now: float, flap: float) -> None:
         """The day goes on that the profile's status holds."""
         self.uid = pool.uid
+        self._flap = flap
         self._tallies: dict[str, _Tally] = {}
         self._at = now
         self._up: frozenset[str] | None = None
@@ -135,7 +140,7 @@ class _Past:
         if self._up is not None:
             self._exposed(len(self._up), now)
             self._went_down(pool, self._up - up, now)
-            self._came_back(up, now)
+            self._stayed_down(up, now)
         self._busy, self._showing = 0.0, {}
         for job, nodes, before, life in jobs:
             is_new = before is not None and (before.incidents, before.older) != (life.incidents, life.older)
@@ -186,12 +191,15 @@ class _Past:
             facts = pool.nodes.get(name)
             if facts is not None and not facts.ready and not facts.cordoned:
                 self._down[name] = moment_of(facts.lost) or now
-                self._tally(now).lost += 1
 
-    def _came_back(self, up: frozenset[str], now: float) -> None:
-        for name in [name for name in self._down if name in up]:
-            if now - self._down.pop(name) <= SMOOTH:
-                self._taken_back(now)
+    def _stayed_down(self, up: frozenset[str], now: float) -> None:
+        """Those of them that have been away for long enough are lost."""
+        for name, since in list(self._down.items()):
+            if name in up:
+                del self._down[name]
+            elif now - since > self._flap:
+                del self._down[name]
+                self._tally(now).lost += 1
 
     def _changed(self, job: Told, before: Life, life: Life, now: float) -> None:
         """What a look added to a job's life; what it took for another class counts as that one from now on."""
@@ -210,13 +218,6 @@ class _Past:
                 over, tally.failures[name] = tally.failures[name], 0
                 for date in sorted(self._tallies, reverse=True)[1:2]:
                     self._tallies[date].failures[name] += over
-
-    def _taken_back(self, now: float) -> None:
-        """A node was only flapping: its loss is none, also where that was yesterday."""
-        for date in (date_of(now), date_of(now - SMOOTH)):
-            if date in self._tallies and self._tallies[date].lost:
-                self._tallies[date].lost -= 1
-                return
 
     def _tally(self, at: float) -> _Tally:
         return self._tallies.setdefault(date_of(at), _Tally())

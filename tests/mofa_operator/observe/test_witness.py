@@ -166,9 +166,16 @@ class TestNodes:
     def test_a_node_that_is_soon_back_was_flapping(self):
         site = Site()
         site.look()
-        site.look(up(n1=node(ready=False)))
-        assert counts(site.look(up(n1=node(ready=False)))[0]) == {"pod": 1}
+        for _ in range(5):
+            assert counts(site.look(up(n1=node(ready=False)))[0]) == {"pod": 0}
         assert counts(site.look()[0]) == {"pod": 0}
+        assert counts(site.hours(0.2)[0]) == {"pod": 0}
+
+    def test_a_node_is_lost_after_five_minutes_and_once(self):
+        site = Site()
+        site.look()
+        site.look(up(n1=node(ready=False)))
+        assert [counts(site.look(up(n1=node(ready=False)))[0])["pod"] for _ in range(8)] == [0] * 5 + [1] * 3
 
     def test_a_node_that_was_cordoned_before_was_planned_and_one_that_is_gone_was_scaled_away(self):
         site = Site()
