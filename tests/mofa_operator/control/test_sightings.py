@@ -84,13 +84,13 @@ def test_a_job_of_another_kind_is_looked_at_once_it_is_advised_unless_a_training
         store.put(CLUSTER_PROFILE, pool)
         store.put(ADVISOR_POLICY, policy(profile="east"))
         advised = {"advisor.mofa.dev/inputs-hash": "0"}
-        for name, annotations in (
+        for name, said in (
             ("alone", advised),
             ("unasked", None),
             ("spoken-for", advised),
             ("a", advised),
         ):
-            store.put(JOB_SET, job_set(name, annotations=annotations))
+            store.put(JOB_SET, job_set(name, annotations=said))
         about = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "spoken-for"}
         store.put(TRAINING_JOB, training_job(targetRef=about))
         asked = []
