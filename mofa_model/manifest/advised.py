@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
-from mofa_model.advice import Advice, Band, Predicted
+from mofa_model.advice import Advice, Band, Current, Predicted
 from mofa_model.launch import Launch
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy
@@ -46,6 +46,8 @@ def status_of(advice: Advice, digest: str, now: str, launch: Launch | None = Non
         },
         "display": {"nodes": str(advice.nodes)},
     }
+    if advice.current is not None:
+        status["current"] = _current(advice.current)
     if advice.strategy is None or advice.predicted is None:
         return status
     predicted = advice.predicted
@@ -116,6 +118,15 @@ def _known(advice: Advice) -> dict[str, str]:
     """What of the job's and its neighbours' present went in: only what there is."""
     told = {} if float(advice.learned) == 1.0 else {"learned": _decimal(float(advice.learned), 2)}
     return told | ({} if advice.current is None else {"current": format_strategy(advice.current.strategy)})
+
+
+def _current(given: Current) -> dict[str, Any]:
+    told = {
+        "strategy": format_strategy(given.strategy),
+        "gain": f"{float(given.gain) if math.isfinite(float(given.gain)) else 0.0:.3f}",
+        "reason": given.reason[:_LONGEST],
+    }
+    return told if given.predicted is None else told | {"predicted": _predicted(given.predicted)}
 
 
 def _predicted(given: Predicted) -> dict[str, Any]:

@@ -141,6 +141,21 @@ class AlternativePart(Part):
     """Why it is not the first choice."""
 
 
+class CurrentPart(Part):
+    """The layout that the job is said to run today, beside the advice; while it runs, what is seen is held against this."""
+
+    atomic = True
+
+    strategy: Layout
+    """The layout as text."""
+    predicted: PredictedPart | None = None
+    """What it is expected to do; missing where it cannot run."""
+    gain: Signed
+    """Time for the same work with it over that with the advice, minus one; 0 without advice, or where it cannot run."""
+    reason: Text = ""
+    """Why it cannot run, or does not fit, by the model; empty where it does."""
+
+
 class Rejected(Part):
     """Layouts that were left out."""
 
@@ -263,6 +278,8 @@ class TrainingJobStatus(Part):
     """When the advice was computed."""
     recommendation: Recommendation | None = None
     """What is advised."""
+    current: CurrentPart | None = None
+    """What runs today, beside it; missing where spec.current says nothing."""
     alternatives: Annotated[list[AlternativePart], Field(max_length=5)] = Field(default_factory=list)
     """The next best."""
     rejected: Annotated[list[Rejected], Field(max_length=16)] = Field(default_factory=list)

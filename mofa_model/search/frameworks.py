@@ -34,7 +34,7 @@ class Framework:
 
     @property
     def uneven(self) -> str:
-        """How layers may be dealt to stages: none, slots or any."""
+        """How layers may be dealt to stages: none, slots, rounded or any."""
         return str(self.given.get("uneven", "any"))
 
     @property

@@ -26,6 +26,9 @@ Mask = NDArray[np.bool_]
 SHORTEST: Final = 1024
 """Tokens of a sequence that a context-parallel rank gets at least: below it attention kernels starve. Ours."""
 
+LOOPED: Final = 2
+"""Virtual stages that a trainer which rounds the layers of a stage deals by itself, however many layers there are. [1]"""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Given:
@@ -105,6 +108,9 @@ def _virtual_deep(r: Rows, g: Given) -> Any:
 
 def _layers(r: Rows, g: Given) -> Any:
     chunks, layers, uneven = r["pp"] * r["vpp"], g.workload.model.layers, g.framework.uneven
+    if uneven == "rounded":
+        size = -(-(layers + 2) // chunks)
+        return (r["vpp"] > LOOPED) & (-(-(layers + 2) // size) != chunks)
     bad = np.mod(layers, chunks) != 0
     if uneven != "none":
         bad &= np.mod(layers + 2, chunks) != 0

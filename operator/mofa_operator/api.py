@@ -1,12 +1,4 @@
-"""The API server, as far as we use it: read, list, apply, patch, and every refusal as one of a few errors.
-
-    ApiError                    the API server did not do what was asked
-    ├── Gone                    the object is no more, or another one has its name now: forget it
-    ├── Refused                 we may not (RBAC, admission policy): permanent until an administrator acts
-    ├── Conflict                somebody else changed it in between: look again
-    │   └── Taken               what was to be made is there already
-    ├── Invalid                 what we sent cannot be right: a fault of ours, permanent
-    └── Busy                    not now (429, 5xx, network, credentials): try again, after `retry_after` where it is given
+"""The API server, as far as we use it: read, list, apply, patch, and every refusal as one of the errors of `refusals`.
 
 One session, as many connections as objects are reconciled at once, no retries: who asked decides when to ask again.
 """
@@ -23,11 +15,11 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from mofa_model.errors import MofaError
 from mofa_operator.bucket import Bucket
 from mofa_operator.credentials import Credentials, Known
 from mofa_operator.keys import Kind
 from mofa_operator.paths import path_of
+from mofa_operator.refusals import ApiError, Busy, Conflict, Gone, Invalid, refusal, wait_of
 from mofa_operator.settings import ApiSettings
 from mofa_operator.words import MANAGER
 
@@ -44,45 +36,8 @@ _APPLY: Final = "application/apply-patch+yaml"
 _VERBS: Final = {
     _APPLY: "apply", _MERGE: "merge", _PATCH: "patch", "POST": "create", "PUT": "replace", "DELETE": "delete",
 }  # fmt: skip
-_OTHER: Final = re.compile(r"uid mismatch|UID in precondition|metadata\.uid: ")
-"""How the API server says that the object of this name is not the one that was meant."""
 _UNREADABLE: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xef\xbf[\xbe\xbf]|\xef\xbb\xbf")
 """Characters that JSON may hold as they are and YAML may not: an apply is read as YAML, and people write anything."""
-
-
-class ApiError(MofaError):
-    """The API server did not do what was asked."""
-
-    exit_code = 4
-
-
-class Gone(ApiError):
-    """The object is no more, or another one has its name now."""
-
-
-class Refused(ApiError):
-    """We may not: role or admission policy."""
-
-
-class Conflict(ApiError):
-    """Somebody else changed it, or made it, in between."""
-
-
-class Taken(Conflict):
-    """What was to be made is there already."""
-
-
-class Invalid(ApiError):
-    """What we sent cannot be right."""
-
-
-class Busy(ApiError):
-    """Not now."""
-
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
-        """`retry_after` is what the server asked for. [s]"""
-        super().__init__(message)
-        self.retry_after = retry_after
 
 
 class Api:
@@ -213,7 +168,7 @@ class Api:
         if status >= 300:
             if status == 429 and data is not None:
                 self.bucket.hold(wait or 1.0)
-            raise _error(status, raw, wait, method, path)
+            raise refusal(status, raw, wait, method, path)
         try:
             answer = orjson.loads(raw)
         except orjson.JSONDecodeError:
@@ -245,7 +200,7 @@ class Api:
                     server_hostname=credentials.access.server_name,
                 ) as response
             ):
-                return response.status, await response.read(), _wait(response.headers.get("Retry-After"))
+                return response.status, await response.read(), wait_of(response.headers.get("Retry-After"))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Busy(f"{method} {path}: {type(error).__name__} {error}") from error
 
@@ -281,27 +236,3 @@ def _escaped(found: re.Match[bytes]) -> bytes:
 def _is_object(item: Any) -> bool:
     meta = item.get("metadata") if isinstance(item, dict) else None
     return isinstance(meta, dict) and bool(meta.get("name"))
-
-
-def _wait(text: str | None) -> float | None:
-    """The header Retry-After, where it is a number of seconds. [s]"""
-    return float(text) if text is not None and text.isdecimal() else None
-
-
-def _error(status: int, raw: bytes, wait: float | None, method: str, path: str) -> ApiError:
-    """What a refusal means for us."""
-    try:
-        told = orjson.loads(raw)
-        said, reason = str(told.get("message", "")), told.get("reason")
-    except (orjson.JSONDecodeError, AttributeError):
-        said, reason = raw[:200].decode(errors="replace").strip(), None
-    message = f"{method} {path.partition('?')[0]}: {said or 'no message'} ({status})"
-    if status in {404, 410} or (status in {409, 422} and _OTHER.search(said)):
-        return Gone(message)
-    if status == 403:
-        return Refused(message)
-    if status == 409:
-        return Taken(message) if reason == "AlreadyExists" else Conflict(message)
-    if status in {401, 408, 429} or status >= 500 or status < 400:
-        return Busy(message, wait)
-    return Invalid(message)

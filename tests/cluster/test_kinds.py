@@ -127,7 +127,7 @@ def test_what_the_runtime_alone_knows_is_asked_for_with_its_way_out(cluster, adv
     del body["spec"]["trainer"]["numNodes"]
     body["metadata"]["annotations"] = {f"{PREFIX}config-ref": "run/spec.yaml"}
     spec = {"model": {"preset": "llama3-70b"}}
-    cluster.apply(body, config_map(namespace, spec))
+    cluster.apply(config_map(namespace, spec), body)
     why = ours(outcome(cluster, TRAIN_JOB, namespace, "InvalidInput"))["explanation"]
     assert "spec.trainer.numNodes" in why
     assert "config-ref" in why

@@ -154,15 +154,15 @@ def test_the_exporters_series_follow_a_node(cluster, processes, prometheus):
 def test_up_is_ready_says_so_and_down_leaves_nothing(tmp_path):
     folder = tmp_path / "up"
 
-    def run(verb):
+    def run(verb, *more):
         return subprocess.run(
-            [sys.executable, "-m", "mofa_local", verb, f"--folder={folder}", "--nodes=24", "--days=5"],
+            [sys.executable, "-m", "mofa_local", verb, f"--folder={folder}", *more],
             env=os.environ | {"PYTHONPATH": str(stack.ROOT / "deploy" / "local")},
             capture_output=True, text=True, check=False, timeout=900,
         )  # fmt: skip
 
     try:
-        first = run("up")
+        first = run("up", "--nodes=24", "--days=5")
         assert first.returncode == 0, first.stderr
         where = dict(
             line.removeprefix("export ").split("=", 1) for line in (folder / "env").read_text().splitlines()

@@ -43,11 +43,12 @@ Entry = tuple[tuple[tuple[str, str], ...], list[Chunk]]
 
 
 def write_block(sampled: Iterable[tuple[Series, list[Run]]], data: Path) -> Path:
-    """Write series as one block into a data folder; the block's folder."""
+    """Write series as one block into a data folder; the block's folder. A series without samples is none."""
     ordered = sorted(
         (
             (tuple(sorted((dict(series.labels) | {"__name__": series.metric}).items())), runs)
             for series, runs in sampled
+            if any(run.times for run in runs)
         ),
         key=lambda one: one[0],
     )

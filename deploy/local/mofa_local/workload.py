@@ -105,7 +105,7 @@ class Workload(Collector):
         for body in training_jobs:
             status = body.get("status", {})
             advised = status.get("recommendation", {})
-            predicted = advised.get("predicted")
+            predicted = status.get("current", {}).get("predicted") or advised.get("predicted")
             if predicted:
                 job = f"{body['metadata']['namespace']}/{body['metadata']['name']}"
                 taught = float(status.get("inputs", {}).get("learned", 1))

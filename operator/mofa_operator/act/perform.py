@@ -19,9 +19,10 @@ from typing import Any, Final, TypeAlias
 from mofa_model.annotations import PREFIX
 from mofa_operator.act.events import EventPoster
 from mofa_operator.act.release import Released, let_go
-from mofa_operator.api import Api, ApiError, Gone, Invalid, Refused
+from mofa_operator.api import Api
 from mofa_operator.decision import Annotate, Decision, Release
 from mofa_operator.keys import OURS, Key
+from mofa_operator.refusals import ApiError, Gone, Invalid, Refused
 
 SILENT: Final = "Silent"
 """There was nothing to write."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mofa_operator.api import Api, ApiError, Invalid, Refused
+from mofa_operator.api import Api
 from mofa_operator.decision import Note, Release
+from mofa_operator.refusals import ApiError, Invalid, Refused
 from mofa_operator.words import Happened
 
 UNADVISED = "unadvised"

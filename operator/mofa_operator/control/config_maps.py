@@ -7,8 +7,9 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from mofa_operator.api import Api, Refused
+from mofa_operator.api import Api
 from mofa_operator.keys import CONFIG_MAP
+from mofa_operator.refusals import Refused
 
 KEPT: Final = 10.0
 """How long a text is taken as it was read. [s]"""

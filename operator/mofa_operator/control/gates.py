@@ -14,13 +14,14 @@ from typing import Any, Final
 
 from mofa_operator.act.events import EventPoster
 from mofa_operator.act.release import Released, let_go
-from mofa_operator.api import Api, ApiError, Gone
+from mofa_operator.api import Api
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.decide.gates import deadline, is_gated
 from mofa_operator.decide.release import overdue
 from mofa_operator.keys import EXISTING, Key, Kind
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
+from mofa_operator.refusals import ApiError, Gone
 from mofa_operator.settings import OperatorSettings
 
 HANDS: Final = 4

@@ -12,8 +12,9 @@ import math
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from mofa_operator.api import Api, ApiError
+from mofa_operator.api import Api
 from mofa_operator.keys import Kind
+from mofa_operator.refusals import ApiError
 from mofa_operator.settings import LeaseSettings
 
 LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases")

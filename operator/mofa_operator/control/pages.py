@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mofa_model.page import AdviceView
-from mofa_operator.api import Api, ApiError
+from mofa_operator.api import Api
 from mofa_operator.control.config_maps import ConfigMaps
 from mofa_operator.control.decider import Decider, NoAnswer, Outdated
 from mofa_operator.decide.stance import needs_answer
@@ -16,6 +16,7 @@ from mofa_operator.keys import CLUSTER_PROFILE, JOBS, TRAINING_JOB, Key
 from mofa_operator.observe.bodies import is_output, part
 from mofa_operator.observe.store import Store
 from mofa_operator.page.server import Source
+from mofa_operator.refusals import ApiError
 from mofa_operator.snapshot import Body, JobSnapshot
 
 PATIENCE: Final = 5.0

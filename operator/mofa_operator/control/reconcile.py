@@ -21,7 +21,7 @@ from typing import Final
 from mofa_operator.act.events import EventPoster
 from mofa_operator.act.owed import Owed
 from mofa_operator.act.perform import Performed, perform
-from mofa_operator.api import Api, ApiError, Busy, Conflict, Gone
+from mofa_operator.api import Api
 from mofa_operator.control.config_maps import ConfigMaps
 from mofa_operator.control.decider import Decider, NoAnswer, Outdated
 from mofa_operator.control.gates import observe
@@ -37,6 +37,7 @@ from mofa_operator.keys import CLUSTER_PROFILE, Key
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
+from mofa_operator.refusals import ApiError, Busy, Conflict, Gone
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.snapshot import JobSnapshot, NoHistory, PolicySnapshot, ProfileSnapshot
 from mofa_operator.words import Reason

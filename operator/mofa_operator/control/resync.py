@@ -11,12 +11,13 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from mofa_operator.api import Api, ApiError, Busy, Gone, Refused
+from mofa_operator.api import Api
 from mofa_operator.control.intake import Intake
 from mofa_operator.keys import JOBS, NODE, OURS, Key, Kind
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
+from mofa_operator.refusals import ApiError, Busy, Gone, Refused
 
 GRACE: Final = 3.0
 """How long a watch may lag behind a list. [s]"""

@@ -21,7 +21,7 @@ from typing import Any, Final
 from mofa_model.advice import model_version
 from mofa_model.errors import SourceUnreachable
 from mofa_operator.act.events import EventPoster
-from mofa_operator.api import Api, ApiError
+from mofa_operator.api import Api
 from mofa_operator.control.decider import Decider, NoAnswer
 from mofa_operator.control.gates import Gates
 from mofa_operator.control.handlers import Watches
@@ -47,6 +47,7 @@ from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
 from mofa_operator.page.server import routes
+from mofa_operator.refusals import ApiError
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.snapshot import Body, History, NoHistory
 

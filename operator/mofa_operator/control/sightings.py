@@ -1,6 +1,6 @@
 """What running jobs do: all of them are looked at together, a few queries for an exporter, and put into the store.
 
-Where Prometheus does not answer, what was seen before stands: an outage of the server is not an end of the jobs. Without a
+TrainingJobs are looked at, and existing jobs that are advised where no TrainingJob speaks for them or bears their name. Where Prometheus does not answer, what was seen before stands: an outage of the server is not an end of the jobs. Without a
 Prometheus there is still what the objects say that TrainingJobs are about.
 """
 
@@ -12,19 +12,22 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
+from mofa_model.annotations import PREFIX
 from mofa_model.errors import MofaError
 from mofa_operator.control.intake import Intake
-from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
+from mofa_operator.keys import CLUSTER_PROFILE, EXISTING, TRAINING_JOB, Key
 from mofa_operator.observe.bodies import part, text
 from mofa_operator.observe.lives import Lives, Look
 from mofa_operator.observe.store import Store
 from mofa_operator.observe.throughput import Job, Watched
 from mofa_operator.observe.trainers import TRAINERS
-from mofa_operator.snapshot import Body
+from mofa_operator.snapshot import Body, JobSnapshot
 
 Asked: TypeAlias = Callable[[Iterable[Watched], float], Awaitable[Mapping[Job, Look]]]
 """What is to be seen of the jobs at a moment."""
 _PRESET: Final = "mofa"
+_NOTHING: Final[Body] = {}
+_HASH: Final = PREFIX + "inputs-hash"
 _AT_ONCE: Final = 200
 """Jobs that are read before others may use the event loop. [1]"""
 
@@ -50,11 +53,15 @@ class Sightings:
             await asyncio.sleep(self._interval)
 
     async def look(self) -> None:
-        """Look at every TrainingJob once."""
-        jobs = {one.job: one async for one in self._watched()}
+        """Look at every job once."""
+        jobs = {one.job: (key, one) async for key, one in self._watched()}
         now = time.time()
         try:
-            found = await self._ask(jobs.values(), now) if jobs and self._ask is not None else {}
+            found = (
+                await self._ask([one for _, one in jobs.values()], now)
+                if jobs and self._ask is not None
+                else {}
+            )
         except MofaError as error:
             if str(error) != self._said:
                 _log.warning("running jobs cannot be seen: %s", error)
@@ -62,15 +69,15 @@ class Sightings:
             return
         self._said = ""
         there = []
-        for number, job in enumerate(jobs):
+        for number, (job, (key, _)) in enumerate(jobs.items()):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-            key = Key(TRAINING_JOB, *job)
             body = self._store.body(key)
             if body is None:
                 continue
             there.append(body)
-            running = self._lives.after(body, self._store.target(key), found.get(job, Look()), now)
+            target = self._store.target(key) if key.kind == TRAINING_JOB else body
+            running = self._lives.after(body, target, found.get(job, Look()), now)
             self._intake.concern(self._store.set_running(key, running))
         self._lives.keep(there)
 
@@ -79,24 +86,55 @@ class Sightings:
         facts = self._store.node(node)
         return "" if facts is None else facts.lost
 
-    async def _watched(self) -> AsyncIterator[Watched]:
+    async def _watched(self) -> AsyncIterator[tuple[Key, Watched]]:
         profiles = {key.name: self._store.body(key) or {} for key in self._store.keys(CLUSTER_PROFILE)}
-        for number, key in enumerate(self._store.keys(TRAINING_JOB)):
+        seen: set[Job] = set()
+        every = self._store.keys(TRAINING_JOB) + self._store.keys(*EXISTING)
+        for number, key in enumerate(every):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             body = self._store.body(key)
-            if body is not None and (one := watched(key, body, profiles)) is not None:
-                yield one
+            if body is None:
+                continue
+            if key.kind == TRAINING_JOB:
+                one = watched(key, body, profiles)
+            elif (key.namespace, key.name) not in seen and _is_advised(body):
+                one = self._existing(key, profiles)
+            else:
+                one = None
+            if one is not None:
+                seen.add(one.job)
+                yield key, one
+
+    def _existing(self, key: Key, profiles: Mapping[str, Body]) -> Watched | None:
+        """Where an existing job is to be seen; None where a TrainingJob speaks for it."""
+        snapshot = self._store.snapshot(key, 0.0)
+        if not isinstance(snapshot, JobSnapshot) or snapshot.owned_by is not None:
+            return None
+        named = [text(part(one, "metadata").get("name")) for one in snapshot.question.profiles]
+        pool = profiles.get(named[0], {}) if len(named) == 1 else {}
+        return _on(key, pool)
+
+
+def _is_advised(body: Body) -> bool:
+    return _HASH in part(body, "metadata", "annotations")
 
 
 def watched(key: Key, body: Body, profiles: Mapping[str, Body]) -> Watched | None:
     """Where a job is to be seen; None where no such exporter is known, or nobody asks for advice."""
     spec = part(body, "spec")
     asked = part(spec, "throughput")
-    of_pool = part(profiles.get(text(part(spec, "cluster").get("profile")), {}), "spec", "prometheus")
     preset = text(asked.get("preset")) or _PRESET
     if preset not in TRAINERS or spec.get("mode") == "Disabled":
         return None
+    return _on(key, profiles.get(text(part(spec, "cluster").get("profile")), {}), preset, asked, spec)
+
+
+def _on(
+    key: Key, profile: Body, preset: str = _PRESET, asked: Body = _NOTHING, spec: Body = _NOTHING
+) -> Watched:
+    """A job on a pool; `asked` is what it says of its own series."""
+    of_pool = part(profile, "spec", "prometheus")
     return Watched(
         namespace=key.namespace,
         name=key.name,

@@ -7,8 +7,9 @@ true θ is expected near 0, a job's x near θ:
 
     θ̂ = Σ w x / (Σ w + k),   k = (job_sd / prior_sd)²                  so one job moves little, and old evidence fades to 1
 
-A job far off says more of itself than of the profile: x is clipped to ±`CLIP` prior deviations, a job farther than `HUBER`
-job deviations from the others' median has less weight, and jobs that disagree are trusted less.
+A job far off says more of itself than of the profile: x is clipped to ±`CLIP` prior deviations, and to ±`ALONE` while no other
+job says the same; a job farther than `HUBER` job deviations from the others' median has less weight, and jobs that disagree
+are trusted less.
 
 The x of a job is taken against the prediction without the factor (`ratio_of`): else a factor would fight its own evidence.
 """
@@ -30,6 +31,8 @@ HALF_LIFE: Final = 30 * 86400.0
 """Age at which evidence counts half: fabrics, drivers and trainers change within months. [s]"""
 CLIP: Final = 4.0
 """Prior standard deviations beyond which a job says no more. [1]"""
+ALONE: Final = 2.0
+"""The same of one job alone: a slow node or a wrong flag is its own, and must not move everybody's advice. [1]"""
 HUBER: Final = 1.5
 """Job standard deviations from the median beyond which a job's weight falls. [1]"""
 EIGHTY: Final = 1.2815515655446004
@@ -99,7 +102,8 @@ def learned(
     >>> round(0.85 * learned(old).ratio - 1, 3)
     -0.101
     """
-    clipped = [max(-CLIP * prior_sd, min(CLIP * prior_sd, one.log_ratio)) for one in samples]
+    reach = prior_sd * min(CLIP, ALONE * len(samples))
+    clipped = [max(-reach, min(reach, one.log_ratio)) for one in samples]
     weights = _weights(samples, clipped, job_sd, half_life)
     known = sum(weights)
     mean = sum(w * x for w, x in zip(weights, clipped, strict=True)) / known if known else 0.0

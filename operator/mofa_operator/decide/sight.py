@@ -32,6 +32,7 @@ _FIGURES: Final = (
 """Figures whose relative change matters; a step that advances is no news."""
 _WORD: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?")
 _TOKENS: Final = "tokens_per_second"
+_CAMEL_TOKENS: Final = "tokensPerSecond"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,9 +69,9 @@ def sight(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> Sigh
 
 
 def residual(running: Running | None, answer: Answer) -> float | None:
-    """Observed over predicted throughput, minus one; None where a job runs another layout than the advised one. [1]"""
+    """Observed over predicted throughput, minus one; None where nothing is predicted of what runs. [1]"""
     seen, target = seen_tokens(running), predicted_tokens(answer)
-    return None if seen is None or not target or not is_comparable(answer) else seen / target - 1
+    return None if seen is None or not target else seen / target - 1
 
 
 def seen_tokens(running: Running | None) -> float | None:
@@ -79,14 +80,19 @@ def seen_tokens(running: Running | None) -> float | None:
 
 
 def predicted_tokens(answer: Answer) -> float:
-    """Predicted tokens per second; 0 where nothing is predicted. [1/s]"""
-    return max(0.0, answer.figures.get(_TOKENS, (0.0, 0.0, 0.0))[1])
+    """Predicted tokens per second of the layout that runs; 0 where nothing is predicted. [1/s]"""
+    band = _band(answer)
+    return 0.0 if band is None else max(0.0, band[1])
 
 
-def is_comparable(answer: Answer) -> bool:
-    """Whether the job runs what the prediction is of: the advised layout, for all that was said of it."""
-    said = text(part(answer.status, "inputs").get("current"))
-    return said in {"", text(part(answer.status, "recommendation", "strategy").get("text"))}
+def _band(answer: Answer) -> tuple[float, float, float] | None:
+    """Tokens per second of the layout that the job is said to run, else of the advised one; None = nothing is predicted. [1/s]"""
+    today = part(answer.status, "current")
+    if not today:
+        return answer.figures.get(_TOKENS)
+    band = part(today, "predicted", _CAMEL_TOKENS)
+    low, target, high = (_number(band.get(end)) for end in ("lower", "target", "upper"))
+    return None if low is None or target is None or high is None else (low, target, high)
 
 
 def _wait(
@@ -132,7 +138,7 @@ def _unseen(snapshot: JobSnapshot) -> tuple[Found, Found]:
 def _found(shown: Mapping[str, Any], snapshot: JobSnapshot, answer: Answer) -> tuple[Found, Found]:
     """Whether it can be seen, and whether that is what was predicted."""
     seen, source = _number(shown.get("tokensPerSecond")), shown.get("source", "")
-    band = answer.figures.get(_TOKENS)
+    band = _band(answer)
     if seen is None:
         silent = f"it runs, but {source or 'its source'} shows no tokens per second"
         return (
@@ -144,19 +150,23 @@ def _found(shown: Mapping[str, Any], snapshot: JobSnapshot, answer: Answer) -> t
         return visible, Found(
             Aspect.PREDICTION_ACCURATE, "Unknown", Reason.OBSERVED, "there is no prediction"
         )
-    if not is_comparable(answer):
-        other = "it is said to run another layout than the advised one"
-        return visible, Found(Aspect.PREDICTION_ACCURATE, "Unknown", Reason.OBSERVED, other)
     low, target, high = band
     message = (
         f"{quantity(seen)} tokens/s are seen, {quantity(target)} predicted "
-        f"({quantity(low)} to {quantity(high)})"
+        f"({quantity(low)} to {quantity(high)}){_of_today(answer)}"
     )
     stands = standing(snapshot.body, Aspect.PREDICTION_ACCURATE)
     drifting = stands is not None and stands.reason == Reason.DRIFTING
     if drifts(seen, low, target, high, drifting=drifting):
         return visible, Found(Aspect.PREDICTION_ACCURATE, "False", Reason.DRIFTING, message)
     return visible, Found(Aspect.PREDICTION_ACCURATE, "True", Reason.WITHIN_BAND, message)
+
+
+def _of_today(answer: Answer) -> str:
+    """Of which layout the prediction is, where it is not the advised one."""
+    today = text(part(answer.status, "current").get("strategy"))
+    advised = text(part(answer.status, "recommendation", "strategy").get("text"))
+    return "" if today in {"", advised} else " of the layout in spec.current"
 
 
 def _written(running: Running, off: float | None, now: float) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from mofa_operator.decide.learned import HALF_LIFE, Evidence, learned, ratio_of, remembered, samples_of
 from mofa_operator.decide.reading import items, moment, part, seconds, text, uid_of
-from mofa_operator.decide.sight import is_comparable, predicted_tokens, seen_tokens
+from mofa_operator.decide.sight import predicted_tokens, seen_tokens
 from mofa_operator.decision import Answer
 from mofa_operator.keys import TRAINING_JOB
 from mofa_operator.settings import LoopSettings
@@ -47,12 +47,12 @@ class Calibration:
 
 
 def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> Evidence | None:
-    """What a job says of its profile; None where it does not run as advised, or has not run for `quiet` seconds yet."""
+    """What a job says of its profile; None where nothing is predicted of what it runs, or it has not run for `quiet` seconds yet."""
     running, predicted = snapshot.running, predicted_tokens(answer)
     seen = seen_tokens(running)
     if snapshot.key.kind != TRAINING_JOB or running is None or not seen or not predicted:
         return None
-    if not is_comparable(answer) or running.since is None or snapshot.now - running.since < settings.quiet:
+    if running.since is None or snapshot.now - running.since < settings.quiet:
         return None
     applied = _number(part(answer.status, "inputs").get("learned")) or 1.0
     job = f"{snapshot.key.namespace}/{snapshot.key.name} {uid_of(snapshot.body)}".strip()

@@ -109,7 +109,7 @@ JOBS: Final = (
     _gauge("mofa_job_last_step_timestamp_seconds", JOB, "s", "When the last finished step of a running job was last seen to change, in seconds of the epoch."),
     _gauge("mofa_job_observed_ettr_ratio", JOB, "1", "Effective training time ratio since the job was first seen."),
     _gauge("mofa_job_ettr_objective_ratio", JOB, "1", "Least acceptable effective training time ratio: spec.slo.ettr of the TrainingJob."),
-    _gauge("mofa_job_throughput_residual_ratio", JOB, "1", "Observed over predicted tokens per second, minus one."),
+    _gauge("mofa_job_throughput_residual_ratio", JOB, "1", "Observed over predicted tokens per second of the layout that runs, minus one."),
     _gauge("mofa_job_checkpoint_interval_seconds", (*JOB, "source"), "s", "Time between checkpoints; source is recommended or observed."),
     _counter("mofa_job_interruptions_total", (*JOB, "class", "cause"), "1", "Interruptions seen, by recovery class (process, pod, job) and cause (failure, preemption, eviction)."),
     _histogram("mofa_job_recovery_seconds", (*JOB, "class"), RECOVERY_BUCKETS, "Time of finished recoveries, by recovery class."),

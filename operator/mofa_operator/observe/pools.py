@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from mofa_model.errors import SourceUnreachable
-from mofa_operator.api import Api, ApiError
+from mofa_operator.api import Api
 from mofa_operator.credentials import Credentials
 from mofa_operator.keys import NODE
 from mofa_operator.observe.nodes import NodeFacts, facts_of
+from mofa_operator.refusals import ApiError
 
 
 def pools_of(nodes: Iterable[NodeFacts]) -> list[dict[str, Any]]:

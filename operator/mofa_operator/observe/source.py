@@ -19,10 +19,11 @@ from mofa_model.files import read_text
 from mofa_model.manifest.bundled import bundled_profiles, bundled_text
 from mofa_model.manifest.documents import Documents
 from mofa_model.reliability.observed import Observed
-from mofa_operator.api import Api, ApiError
+from mofa_operator.api import Api
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.observe import history
 from mofa_operator.observe.prometheus import Prometheus
+from mofa_operator.refusals import ApiError
 from mofa_operator.settings import PrometheusSettings
 from mofa_operator.snapshot import COVERED, History, NoHistory
 

@@ -84,7 +84,7 @@ def test_a_status_has_no_defaults_and_the_parts_that_one_writer_owns_are_atomic(
     status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
     assert all("default" not in schema for _, schema in schemas(status))
     owned = {n for n, s in status["properties"].items() if s.get("x-kubernetes-map-type") == "atomic"}
-    assert owned == {"recommendation", "inputs", "observed", "display"}
+    assert owned == {"recommendation", "current", "inputs", "observed", "display"}
 
 
 def test_the_files_say_everything_in_place():

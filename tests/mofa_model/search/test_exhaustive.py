@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import product
-from math import floor, prod
+from math import ceil, floor, prod
 
 import pytest
 
 from mofa_model.estimate import estimate
+from mofa_model.launch import Run, launch
 from mofa_model.search import Problem, Question, framework, parse_constraint, search
 from mofa_model.search.explore import strategy_of
 from mofa_model.spec import (
@@ -114,6 +115,24 @@ def test_search_equals_a_nested_loop_over_the_rules(_, model, gpus, batch, memor
     assert {r.value: n for r, n in found.rejected.items()} == +reasons
     assert found.raw == found.searched + found.pruned + sum(found.rejected.values())
     assert len(fitting) > 50
+
+
+@pytest.mark.parametrize("layers, deepest", [(78, 10), (80, 5)])
+def test_what_a_search_finds_for_torchtitan_its_launch_can_say(layers, deepest):
+    """With embedding and head 78 layers are 80 places, 4 on each of 2 x 10 chunks; 82 places at 5 a chunk fill 17 of 2 x 10."""
+    w, c = workload(replace(DENSE, layers=layers), 16), cluster(8, 400e9)
+    question = Question(
+        problems=(Problem(workload=w, cluster=c),),
+        nodes=(1,),
+        framework=framework("torchtitan"),
+        constraints=tuple(map(parse_constraint, ("pp=2,4", "vpp=3..40", "mbs=1", "cp=1", "recompute=none"))),
+        keep=10**6,
+    )
+    found = search(question).best[1]
+    assert max(one.strategy.vpp for one in found) == deepest
+    run = Run(sequence=4096, global_batch=16, layers=layers)
+    for one in found:
+        launch(one.strategy, "torchtitan", run)
 
 
 def brute_force(w, c, trainer, found, gpus):
@@ -224,9 +243,13 @@ def pipeline_rule(x, w, c, t, gpus):
     if v > 1 and p * v > layers:
         return "MoreStagesThanLayers"
     uneven = t.get("uneven", "any")
-    even = layers % (p * v) == 0 or (uneven != "none" and (layers + 2) % (p * v) == 0)
-    if not even and (uneven != "any" or (v > 1 and v not in {2, 4, 8})):
-        return "NotDivisible"
+    if uneven == "rounded" and v > 2:
+        if len(range(0, layers + 2, ceil((layers + 2) / (p * v)))) != p * v:
+            return "NotDivisible"
+    elif uneven != "rounded":
+        even = layers % (p * v) == 0 or (uneven != "none" and (layers + 2) % (p * v) == 0)
+        if not even and (uneven != "any" or (v > 1 and v not in {2, 4, 8})):
+            return "NotDivisible"
     if schedule is Schedule.INTERLEAVED and m % p:
         return "ScheduleNotPossible"
     if schedule is Schedule.DUALPIPE and (p % 2 or m % 2 or m < 2 * p):

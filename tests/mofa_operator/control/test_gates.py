@@ -8,11 +8,11 @@ from foreign import example
 from json_patch import patched
 from virtual_time import run
 
-from mofa_operator.api import Busy, Conflict, Refused
 from mofa_operator.control.gates import Gates
 from mofa_operator.keys import JOB_SET, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
+from mofa_operator.refusals import Busy, Conflict, Refused
 from mofa_operator.settings import OperatorSettings
 
 JOB = Key(JOB_SET, "ns", "llama3-70b")

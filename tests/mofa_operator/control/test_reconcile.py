@@ -10,7 +10,6 @@ import pytest
 from operator_objects import profile, training_job
 from virtual_time import run
 
-from mofa_operator.api import Busy, Conflict, Gone, Refused
 from mofa_operator.control.decider import NoAnswer, Outdated
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
@@ -19,6 +18,7 @@ from mofa_operator.decide.answer import answer
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
+from mofa_operator.refusals import Busy, Conflict, Gone, Refused
 from mofa_operator.settings import LoopSettings, OperatorSettings
 
 JOB = Key(TRAINING_JOB, "ns", "a")

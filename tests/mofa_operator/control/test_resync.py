@@ -8,13 +8,13 @@ import copy
 import pytest
 from virtual_time import run
 
-from mofa_operator.api import Busy, Gone, Refused
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.resync import GRACE, Resync
 from mofa_operator.keys import CLUSTER_PROFILE, JOB_SET, NODE, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
+from mofa_operator.refusals import Busy, Gone, Refused
 from mofa_operator.settings import LoopSettings
 
 KINDS = (NODE, CLUSTER_PROFILE, JOB_SET, TRAINING_JOB)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from operator_objects import profile, training_job
+from operator_objects import job_set, policy, profile, training_job
 from virtual_time import run
 
 from mofa_model.errors import SourceUnreachable
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.sightings import Sightings, watched
-from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOB_SET, TRAINING_JOB, Key
 from mofa_operator.observe.lives import Look
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings
@@ -75,3 +75,41 @@ def test_the_object_that_a_training_job_is_about_owns_the_pods():
     assert found.gang == ("ns", "llama")
     assert found.pool == {"cluster": "e"}
     assert watched(JOB, training_job(), {}).gang == ("ns", "a")
+
+
+def test_a_job_of_another_kind_is_looked_at_once_it_is_advised_unless_a_training_job_speaks_for_it():
+    async def main():
+        store = Store()
+        pool = profile(prometheus={"matchers": {"cluster": "e"}})
+        store.put(CLUSTER_PROFILE, pool)
+        store.put(ADVISOR_POLICY, policy(profile="east"))
+        advised = {"advisor.mofa.dev/inputs-hash": "0"}
+        for name, said in (
+            ("alone", advised),
+            ("unasked", None),
+            ("spoken-for", advised),
+            ("a", advised),
+        ):
+            store.put(JOB_SET, job_set(name, annotations=said))
+        about = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "spoken-for"}
+        store.put(TRAINING_JOB, training_job(targetRef=about))
+        asked = []
+
+        async def ask(jobs, now):
+            asked.extend((one.job, dict(one.matchers), one.gang) for one in jobs)
+            return {("ns", "alone"): Look(running=Running(source="mofa", tokens_per_second=1000.0))}
+
+        intake = Intake(store, WorkQueue(backoff=1.0, longest=1.0), LoopSettings())
+        await Sightings(store=store, intake=intake, ask=ask, interval=60.0).look()
+        assert sorted(asked) == [
+            (
+                ("ns", "a"),
+                {"cluster": "e"},
+                ("ns", "spoken-for"),
+            ),  # the TrainingJob, and not the JobSet of its name
+            (("ns", "alone"), {"cluster": "e"}, ("ns", "alone")),
+        ]
+        running = store.snapshot(Key(JOB_SET, "ns", "alone"), 0.0).running
+        assert running.tokens_per_second == 1000.0
+
+    run(main())

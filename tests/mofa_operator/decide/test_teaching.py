@@ -140,9 +140,25 @@ def test_three_jobs_at_85_percent_halve_the_residual_of_the_next_and_another_pro
     assert truth / cluster.tokens(cluster.apply("late")) - 1 == pytest.approx(-0.12, abs=0.015)
 
 
-def test_a_job_that_runs_something_else_teaches_nothing_and_does_not_drift():
+def test_a_job_that_runs_something_else_is_held_against_what_is_predicted_of_that():
     cluster = Cluster()
     key = cluster.apply("a", current={"strategy": "tp=2,dp=8"})
+    today = cluster.bodies[key]["status"]["current"]
+    assert today["predicted"]["tokensPerSecond"]["target"] != cluster.tokens(key)
+    cluster.train(key, 0.7 * today["predicted"]["tokensPerSecond"]["target"])
+    status = cluster.bodies[key]["status"]
+    assert float(status["observed"]["residual"]) == pytest.approx(-0.30, abs=0.005)
+    accurate = next(one for one in status["conditions"] if one["type"] == "PredictionAccurate")
+    assert accurate["reason"] == "Drifting"
+    assert "of the layout in spec.current" in accurate["message"]
+    (evidence,) = cluster.bodies[EAST]["status"]["calibration"]["evidence"]
+    assert float(evidence["stepTimeRatio"]) == pytest.approx(1 / 0.7, rel=0.005)
+
+
+def test_a_job_whose_layout_cannot_run_by_the_model_teaches_nothing_and_does_not_drift():
+    cluster = Cluster()
+    key = cluster.apply("a", current={"strategy": "tp=2,dp=8,mbs=7"})
+    assert "does not divide" in cluster.bodies[key]["status"]["current"]["reason"]
     cluster.train(key, 0.5 * cluster.tokens(key))
     status = cluster.bodies[key]["status"]
     assert "residual" not in status["observed"]
