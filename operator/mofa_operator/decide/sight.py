@@ -121,7 +121,7 @@ def _lost(block: Mapping[str, Any]) -> float:
 
 
 def _unseen(snapshot: JobSnapshot) -> tuple[Found, Found]:
-    """Nothing was seen: because it does not run, or because nobody looked yet, and then what stands, stands.
+    """Nothing was seen: because it does not run, or because nobody looked yet, and then what was once seen, stands.
 
     Both are said in the same words: that a first look found nothing is no news, and no reason to write.
     """
@@ -129,7 +129,7 @@ def _unseen(snapshot: JobSnapshot) -> tuple[Found, Found]:
     fresh = tuple(
         Found(aspect, "Unknown", Reason.NOT_RUNNING, "it was not seen running") for aspect in aspects
     )
-    if snapshot.looked:
+    if snapshot.looked or not part(snapshot.body, "status", "observed"):
         return fresh[0], fresh[1]
     stand = [standing(snapshot.body, aspect) for aspect in aspects]
     return stand[0] or fresh[0], stand[1] or fresh[1]

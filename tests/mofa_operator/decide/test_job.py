@@ -236,6 +236,19 @@ class TestLeaving:
         assert world.condition(JOB, "Ready") == ("False", "Disabled")
         assert len(world.status(JOB)["conditions"]) == 6
 
+    def test_once_it_is_advised_again_nothing_says_that_it_was_disabled(self, world):
+        advised(world, training_job())
+        before = world.status(JOB)["conditions"]
+        world.edit(JOB, lambda body: body["spec"].update(mode="Disabled"))
+        world.rest()
+        world.edit(JOB, lambda body: body["spec"].update(mode="Annotate"))
+        world.rest()
+        said = [
+            [(one["type"], one["reason"]) for one in each]
+            for each in (before, world.status(JOB)["conditions"])
+        ]
+        assert said[0] == said[1]
+
     def test_paused_leaves_everything_as_it_stands(self, world):
         advised(world, training_job())
         world.edit(JOB, lambda body: body["metadata"]["annotations"].update({PREFIX + "paused": "true"}))
