@@ -79,8 +79,9 @@ def _row(body: Mapping[str, Any]) -> Sequence[Node]:
 
 
 def _observed(status: Mapping[str, Any]) -> list[ET.Element]:
-    """Predicted bands with what was seen on them."""
-    predicted = mapping(mapping(status.get("recommendation")).get("predicted"))
+    """Predicted bands, of the layout that runs where that is said, with what was seen on them."""
+    today, advised = mapping(status.get("current")), mapping(status.get("recommendation"))
+    predicted = mapping((today or advised).get("predicted"))
     seen = mapping(status.get("observed"))
     rows = []
     for title, key, show in (
@@ -101,6 +102,10 @@ def _observed(status: Mapping[str, Any]) -> list[ET.Element]:
         el("h2", "Predicted and observed"),
         table(("", "predicted", "observed", "band"), rows, numbers=(1, 2)),
     ]
+    if today:
+        found.append(
+            el("p", f"Predicted of the layout that the job is said to run: {today.get('strategy')}.")
+        )
     if seen.get("interruptions") is not None:
         found.append(
             el("p", f"Interruptions since {seen.get('since', 'the start')}: {seen['interruptions']}.")

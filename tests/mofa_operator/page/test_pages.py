@@ -77,6 +77,14 @@ def test_one_job_shows_the_band_with_what_was_seen_and_only_our_annotations():
     assert "secret" not in html
 
 
+def test_a_job_that_runs_another_layout_is_shown_against_what_is_predicted_of_that():
+    tokens = {"lower": 320000, "target": 362000, "upper": 411000}
+    today = {"strategy": "tp=8,pp=16", "predicted": {"tokensPerSecond": tokens}}
+    html = job_page(JOB | {"status": JOB["status"] | {"current": today}}, None)
+    assert "predicted 362,000, between 320,000 and 411,000; seen 350,000" in html
+    assert "said to run: tp=8,pp=16." in html
+
+
 def test_where_the_advice_cannot_be_shown_in_full_the_page_says_why():
     assert "<p>Later.</p>" in job_page(JOB, "Later.")
 
