@@ -67,7 +67,8 @@ def _strategy(view: AdviceView) -> list[ET.Element]:
     found = [el("h2", "Strategy"), el("p", el("code", view.strategy))]
     if view.current is not None:
         layout, gain, reason = view.current
-        against = f"cannot run: {reason}" if reason else f"the advice gains {gain:+.0%} of the run's time"
+        gained = f"the advice gains {gain:+.0%} of the run's time" if gain or not reason else "cannot run"
+        against = f"{gained}; {reason}" if reason else gained
         found.append(el("p", "Today's layout ", el("code", layout), f": {against}."))
     if view.launch:
         found.append(

@@ -72,7 +72,7 @@ class AdviceView:
     failures: tuple[tuple[str, float, float], ...] = ()
     """Recovery class, failures of a thousand node-days, mean recovery [s]."""
     current: tuple[str, float, str] | None = None
-    """Today's layout, what the advice gains over it [1], and why it cannot run."""
+    """Today's layout, what the advice gains over it [1], and why it cannot run, or does not fit."""
     nearest: tuple[str, ...] = ()
     """What would change the answer."""
     caveats: tuple[str, ...] = ()
