@@ -114,7 +114,7 @@ def test_without_its_policy_a_job_loses_every_trace_and_the_policy_counts_its_jo
         )
         return found if (found.get("status") or {}).get("jobs") == 1 else None
 
-    found = until(status)
+    found = until(status, 120)  # jobs are counted now and then
     assert condition(found, "Ready")["reason"] == "Active"
     assert ours(read(cluster, TRAIN_JOB, namespace)) == {}
     cluster.kubectl("delete", "advisorpolicy", "pretraining", "-n", namespace)
