@@ -83,7 +83,7 @@ bench: $(STAMP) ## strategies per second, and the other figures we claim
 validate: $(STAMP) ## write docs/validation.md: predicted against measured, for every run we ship
 	$(BIN)/mofa calibrate tests/data/cases/throughput.json tests/data/cases/sweep.json --report docs
 
-soak: $(STAMP) ## the long tests: the whole grid of the reliability model against the simulator
+soak: $(STAMP) ## the long tests: the whole grid of the reliability model, fifty kills and every fault of the operator, ten minutes of silence
 	$(BIN)/python -m pytest -m soak -n 2
 
 test-kind: $(STAMP) ## the cluster tests on kind instead of the local control plane
