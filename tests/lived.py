@@ -19,7 +19,7 @@ from mofa_local.ports import free_port
 from mofa_local.prometheus import Prometheus
 from mofa_local.series import sampled
 from mofa_local.synthetic import DAY, Job, draw, node_names
-from operator_objects import QUICK as QUICK_SEARCH
+from operator_objects import small_job
 from pools import pool
 
 from mofa_model.cli import main
@@ -105,19 +105,8 @@ class World:
 
 
 def job(namespace, profile):
-    """A TrainingJob for a pool, named as the pool; next to nothing is left to search."""
-    training = {"tokens": "1T", "sequenceLength": 4096, "globalBatchSize": 64, "framework": "megatron"}
-    return {
-        "apiVersion": "mofa.dev/v1alpha1",
-        "kind": "TrainingJob",
-        "metadata": {"name": profile, "namespace": namespace},
-        "spec": {
-            "model": {"preset": "llama3.1-8b"},
-            "training": training,
-            "cluster": {"profile": profile, "nodes": 2},
-            "constraints": QUICK_SEARCH,
-        },
-    }
+    """A TrainingJob for a pool, named as the pool."""
+    return small_job(namespace, profile, profile)
 
 
 def past_of(name, failures=AS_ASSUMED, *, days=DAYS, jobs=2, **changes):

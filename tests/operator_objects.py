@@ -81,6 +81,23 @@ def training_job(name="a", *, nodes=2, namespace="ns", annotations=None, status=
     return body if status is None else body | {"status": status}
 
 
+def small_job(namespace, name, pool, *, batch=64, **spec):
+    """A TrainingJob on two nodes of a pool, as people apply it; next to nothing is left to search."""
+    training = {"tokens": "1T", "sequenceLength": 4096, "globalBatchSize": batch, "framework": "megatron"}
+    return {
+        "apiVersion": "mofa.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "model": {"preset": "llama3.1-8b"},
+            "training": training,
+            "cluster": {"profile": pool, "nodes": 2},
+            "constraints": QUICK,
+            **spec,
+        },
+    }
+
+
 def profile(name="east", *, ready=4, failures=(), rates=("1.5", "3", "0.5"), **spec):
     """A pool of H100 nodes; assumed are five failures in a thousand node-days, as in the paper."""
     classes = [

@@ -17,7 +17,7 @@ from mofa_local import nodes
 from mofa_local.ports import free_port
 from mofa_local.prometheus import Prometheus, Scrape
 from mofa_local.workload import Workload, serve
-from operator_objects import QUICK as QUICK_SEARCH
+from operator_objects import small_job
 from ruamel.yaml import YAML
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -72,25 +72,8 @@ class Site:
         return name
 
     def apply(self, namespace, name, pool):
-        self.cluster.apply(
-            {
-                "apiVersion": "mofa.dev/v1alpha1",
-                "kind": "TrainingJob",
-                "metadata": {"name": name, "namespace": namespace},
-                "spec": {
-                    "model": {"preset": "llama3.1-8b"},
-                    "training": {
-                        "tokens": "1T",
-                        "sequenceLength": 4096,
-                        "globalBatchSize": 64,
-                        "framework": "megatron",
-                    },
-                    "cluster": {"profile": pool, "nodes": 2},
-                    "constraints": QUICK_SEARCH,
-                    "checkpoint": {"mode": "Async", "maxIntervalSeconds": 60},
-                },
-            }
-        )
+        saves = {"mode": "Async", "maxIntervalSeconds": 60}
+        self.cluster.apply(small_job(namespace, name, pool, checkpoint=saves))
         return until(lambda: self.tokens(namespace, name) and self.read("tjob", name, namespace))
 
     def read(self, kind, name, namespace=None):

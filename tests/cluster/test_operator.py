@@ -6,7 +6,7 @@ import time
 import pytest
 from advisor import Advisor, condition, ours, until
 from mofa_local import nodes
-from operator_objects import QUICK as QUICK_SEARCH
+from operator_objects import small_job
 from pools import pool, settled
 
 from mofa_model.annotations import OUTPUTS
@@ -36,23 +36,7 @@ def running(advisor, processes):
 
 
 def job(namespace, profile, name="small", **spec):
-    return {
-        "apiVersion": "mofa.dev/v1alpha1",
-        "kind": "TrainingJob",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "model": {"preset": "llama3.1-8b"},
-            "training": {
-                "tokens": "1T",
-                "sequenceLength": 4096,
-                "globalBatchSize": 64,
-                "framework": "megatron",
-            },
-            "cluster": {"profile": profile, "nodes": 2},
-            "constraints": QUICK_SEARCH,
-        }
-        | spec,
-    }
+    return small_job(namespace, name, profile, **spec)
 
 
 def read(cluster, namespace, name="small", kind="trainingjob"):
@@ -155,7 +139,7 @@ def test_killed_at_any_moment_it_ends_at_the_same_objects(cluster, running, name
     with pool(cluster) as profile:
         start = settled(running)
         for number in range(12):
-            cluster.apply(job(namespace, profile, f"job-{number}", training=_training(32 * (number + 1))))
+            cluster.apply(job(namespace, profile, f"job-{number}", batch=32 * (number + 1)))
             if number % 3 == 0:
                 running.kill()
                 running.start(*QUICK, wait=False)
@@ -177,7 +161,7 @@ def test_a_changed_spec_is_advised_anew_and_the_old_advice_stands_until_then(clu
     with pool(cluster) as profile:
         cluster.apply(job(namespace, profile))
         first = advised(cluster, namespace)
-        cluster.apply(job(namespace, profile, training=_training(128)))
+        cluster.apply(job(namespace, profile, batch=128))
         second = until(
             lambda: (
                 (found := read(cluster, namespace))["status"]["inputsHash"] != first["status"]["inputsHash"]
@@ -273,7 +257,7 @@ def test_after_an_outage_of_the_api_server_work_goes_on(cluster, running, namesp
         time.sleep(3.0)
         assert running.probe("healthz")["ok"]
         cluster.start_api_server()
-        cluster.apply(job(namespace, profile, "later", training=_training(128)))
+        cluster.apply(job(namespace, profile, "later", batch=128))
         advised(cluster, namespace, "later")
         settled(running)
         assert running.writes_by_object(before) == {f"trainingjobs/{namespace}/later": 2}
@@ -312,14 +296,10 @@ def test_of_two_operators_one_leads_and_the_other_takes_over(cluster, running, p
             advised(cluster, namespace)
             first.kill()
             until(lambda: not second.probe("readyz")["reasons"])
-            cluster.apply(job(namespace, profile, "later", training=_training(128)))
+            cluster.apply(job(namespace, profile, "later", batch=128))
             advised(cluster, namespace, "later")
             assert second.stop() == 0
             first.start(*flags)  # the Lease was given back, so nobody waits for it to run out
     finally:
         for one in (first, second):
             processes.stop(one.name)
-
-
-def _training(batch):
-    return {"tokens": "1T", "sequenceLength": 4096, "globalBatchSize": batch, "framework": "megatron"}

@@ -14,7 +14,7 @@ from advisor import until
 from mofa_local import nodes, stack
 from mofa_local.cluster import Cluster
 from mofa_local.gang import KINDS
-from operator_objects import QUICK as QUICK_SEARCH
+from operator_objects import small_job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -153,25 +153,13 @@ def inject(made, kind):
 
 def job():
     """A TrainingJob with next to nothing to search, that runs what it is advised and has an objective."""
-    namespace, _, name = JOB.partition("/")
-    return {
-        "apiVersion": "mofa.dev/v1alpha1",
-        "kind": "TrainingJob",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "model": {"preset": "llama3.1-8b"},
-            "training": {
-                "tokens": "1T",
-                "sequenceLength": 4096,
-                "globalBatchSize": 64,
-                "framework": "megatron",
-            },
-            "cluster": {"profile": "h100-east", "nodes": 8},
-            "constraints": QUICK_SEARCH,
-            "checkpoint": {"mode": "Async", "maxIntervalSeconds": 60},
-            "slo": {"ettr": "0.90"},
-        },
-    }
+    return small_job(
+        *JOB.split("/"),
+        "h100-east",
+        cluster={"profile": "h100-east", "nodes": 8},
+        checkpoint={"mode": "Async", "maxIntervalSeconds": 60},
+        slo={"ettr": "0.90"},
+    )
 
 
 @pytest.mark.parametrize("board, panel", PANELS)

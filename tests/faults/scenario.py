@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mofa_local import LocalStackError, nodes
-from operator_objects import QUICK
+from operator_objects import QUICK, small_job
 from ruamel.yaml import YAML
 
 from mofa_model.annotations import PREFIX
@@ -36,19 +36,8 @@ State = dict[str, Any]
 
 def job(name: str, *, batch: int = 64, model: str = "llama3.1-8b", **spec: Any) -> dict[str, Any]:
     """A TrainingJob on two nodes; next to nothing is left to search."""
-    training = {"tokens": "1T", "sequenceLength": 4096, "globalBatchSize": batch, "framework": "megatron"}
-    return {
-        "apiVersion": "mofa.dev/v1alpha1",
-        "kind": "TrainingJob",
-        "metadata": {"name": name, "namespace": PLACE},
-        "spec": {
-            "model": {"preset": model},
-            "training": training,
-            "cluster": {"profile": POOL, "nodes": 2},
-            "constraints": QUICK,
-            **spec,
-        },
-    }
+    made: dict[str, Any] = small_job(PLACE, name, POOL, batch=batch, **{"model": {"preset": model}, **spec})
+    return made
 
 
 def job_set(name: str, **metadata: Any) -> dict[str, Any]:

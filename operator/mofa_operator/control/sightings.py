@@ -12,9 +12,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
-from mofa_model.annotations import PREFIX
 from mofa_model.errors import MofaError
 from mofa_operator.control.intake import Intake
+from mofa_operator.decide.outputs import HASH
 from mofa_operator.keys import CLUSTER_PROFILE, EXISTING, TRAINING_JOB, Key
 from mofa_operator.observe.bodies import part, text
 from mofa_operator.observe.lives import Lives, Look
@@ -27,7 +27,6 @@ Asked: TypeAlias = Callable[[Iterable[Watched], float], Awaitable[Mapping[Job, L
 """What is to be seen of the jobs at a moment."""
 _PRESET: Final = "mofa"
 _NOTHING: Final[Body] = {}
-_HASH: Final = PREFIX + "inputs-hash"
 _AT_ONCE: Final = 200
 """Jobs that are read before others may use the event loop. [1]"""
 
@@ -96,28 +95,22 @@ class Sightings:
             body = self._store.body(key)
             if body is None:
                 continue
-            if key.kind == TRAINING_JOB:
-                one = watched(key, body, profiles)
-            elif (key.namespace, key.name) not in seen and _is_advised(body):
-                one = self._existing(key, profiles)
-            else:
-                one = None
-            if one is not None:
+            look = watched if key.kind == TRAINING_JOB else self._existing
+            one = look(key, body, profiles)
+            if one is not None and one.job not in seen:
                 seen.add(one.job)
                 yield key, one
 
-    def _existing(self, key: Key, profiles: Mapping[str, Body]) -> Watched | None:
-        """Where an existing job is to be seen; None where a TrainingJob speaks for it."""
+    def _existing(self, key: Key, body: Body, profiles: Mapping[str, Body]) -> Watched | None:
+        """Where an existing job is to be seen; None where it is not advised, or a TrainingJob speaks for it."""
+        if HASH not in part(body, "metadata", "annotations"):
+            return None
         snapshot = self._store.snapshot(key, 0.0)
         if not isinstance(snapshot, JobSnapshot) or snapshot.owned_by is not None:
             return None
         named = [text(part(one, "metadata").get("name")) for one in snapshot.question.profiles]
         pool = profiles.get(named[0], {}) if len(named) == 1 else {}
         return _on(key, pool)
-
-
-def _is_advised(body: Body) -> bool:
-    return _HASH in part(body, "metadata", "annotations")
 
 
 def watched(key: Key, body: Body, profiles: Mapping[str, Body]) -> Watched | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from mofa_operator.decide import ledger
@@ -55,6 +56,11 @@ class _Look:
         self._window = window
         self._stored = ledger.stored(part(snapshot.body, "status"))
         self._watched = snapshot.watched if window >= _LEAST else ()
+
+    @cached_property
+    def _known(self) -> Memory | None:
+        """What the ledger of before came to; few looks need it."""
+        return ledger.memory(self._stored, self._window)
 
     def reading(self) -> Reading:
         """The reading."""
@@ -157,8 +163,7 @@ class _Look:
         if told is None or told.node_days <= 0 or self._is_thin(told):
             return None
         if self._before is not None:
-            known = ledger.memory(self._stored, self._window)
-            of_ledger = set() if known is None else set(known.failures)
+            of_ledger = set() if self._known is None else set(self._known.failures)
             lost = set(self._before.failures) - set(told.failures) - of_ledger
             return None if lost else told
         is_due = ledger.due(self._stored, days, self._snapshot.now)
@@ -169,8 +174,7 @@ class _Look:
         before = self._before
         if before is None or fresh.coverage >= COVERED or fresh.node_days >= _HALF * before.node_days:
             return False
-        known = ledger.memory(self._stored, self._window)
-        return known is None or known.node_days < _HALF * before.node_days
+        return self._known is None or self._known.node_days < _HALF * before.node_days
 
 
 def _amount(node_days: float) -> str:
