@@ -43,7 +43,7 @@ class UnknownName(InputError):
     """A name that is not in the list of known ones; the nearest are suggested."""
 
     def __init__(self, field: str, name: object, known: Iterable[str]) -> None:
-        candidates = sorted(known)
+        candidates = sorted(set(known))
         near = difflib.get_close_matches(str(name).lower()[:200], candidates, n=3, cutoff=0.5)
         right = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(candidates[:12])}"
         if not near and len(candidates) > 12:

@@ -1,8 +1,9 @@
-"""A strategy as one line of text, and back: what annotations, `--strategy` and `--current` say.
+"""A strategy as one line of text, and back: what annotations and tables say, and what `--strategy` and `--current` take.
 
     tp=8,pp=8,cp=1,ep=1,dp=32,vpp=2,mbs=1,sp=true,recompute=selective,offload=none,optimizer=distributed
+    tp8 pp8 dp32 vpp2 mbs1 sp recompute(selective) distributed 1f1b
 
-These eleven keys are always written, in this order; further ones only where they differ from the default:
+The full form always writes these eleven keys, in this order; further ones only where they differ from the default:
 
     etp=2  shard=8  schedule=1f1b|interleaved|zero-bubble|dualpipe  cp-mode=ring|a2a  chunks=4  graphs=none|partial|full
     tp-overlap=true  dp-overlap=false  pp-overlap=false  ep-overlap=true
@@ -11,13 +12,18 @@ These eleven keys are always written, in this order; further ones only where the
     optimizer=replicated | distributed | zero2 | zero3, with -cpu where its states live in host memory
     offload=none | activations
 
-Reading takes the keys in any order, each at most once, and leaves out those that are missing.
+The short form, for tables, leaves out what is off or follows: degrees of one, and the schedule where it is the one that
+people mean, interleaved with vpp > 1 and 1f1b without. A degree is its key and number, a choice its word, a switch its name,
+or `no-` and its name.
+
+Reading takes both forms, mixed too, with commas or spaces between; keys come in any order, each at most once.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -36,6 +42,8 @@ from mofa_model.units import Numeric
 
 _LONGEST: Final = 1000
 _CPU: Final = "-cpu"
+_PART: Final = re.compile(r"[^\s,()]+(?:\([^()]*\))?|[()]")
+_SWITCHED_OFF: Final = "no-"
 _PLAIN: Final = Strategy()
 _Choice = TypeVar("_Choice", bound=enum.Enum)
 
@@ -59,10 +67,11 @@ def parse_strategy(text: object, gpus: Numeric | None = None, *, field: str = "s
 
     >>> parse_strategy("tp=8,pp=4", gpus=64).dp
     2
+    >>> parse_strategy("tp8 pp4 vpp2 mbs1 sp zero2").schedule.value
+    'interleaved'
     """
-    given = _pairs(text, field)
     values: dict[str, Any] = {}
-    for key, word in given.items():
+    for key, word in pairs_of(text, field).items():
         values |= _READERS[key](f"{field}.{key}", word)
     if gpus is not None:
         values["dp"] = _data_parallel(values, gpus, field)
@@ -92,22 +101,52 @@ def format_strategy(strategy: Strategy) -> str:
     return ",".join(f"{key}={word}" for key, word in words.items())
 
 
-def _pairs(text: object, field: str) -> dict[str, str]:
-    """Keys and words of the text, in lower case; an unknown, repeated or empty one is refused by name."""
+def pair_of(part: str) -> tuple[str, str] | None:
+    """Key and word of the full form that one part of either form says; None where it says neither.
+
+    >>> pair_of("tp=8"), pair_of("tp8"), pair_of("zero3-cpu"), pair_of("recompute(mlp_act layernorm)")
+    (('tp', '8'), ('tp', '8'), ('optimizer', 'zero3-cpu'), ('recompute', 'selective:mlp_act+layernorm'))
+    """
+    key, equals, word = part.lower().partition("=")
+    if equals:
+        return key.replace("_", "-"), word
+    if key in _WORDS:
+        return _WORDS[key]
+    if numbered := re.fullmatch(r"([a-z]+)(\d+)", key):
+        name, number = numbered.groups()
+        return (name, number) if name in _DEGREES or name in _FURTHER else None
+    if key.startswith("recompute:"):
+        return "recompute", key.removeprefix("recompute:")
+    if key.startswith("recompute(") and key.endswith(")"):
+        modules = key.removeprefix("recompute(").removesuffix(")").split()
+        return "recompute", "selective:" + ("core_attn" if modules == ["selective"] else "+".join(modules))
+    return None
+
+
+def pairs_of(text: object, field: str = "strategy") -> dict[str, str]:
+    """Keys and words of the full form that a text of either says; an unknown, repeated or empty one is refused by name.
+
+    >>> pairs_of("tp8, sp")
+    {'tp': '8', 'sp': 'true'}
+    """
     if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST:
         raise BadValue(field, text, "write it like tp=8,pp=4,dp=2,sp=true")
     found: dict[str, str] = {}
-    for part in text.split(","):
-        key, equals, word = (piece.strip().lower() for piece in part.partition("="))
-        key = key.replace("_", "-")
-        if not equals or not word:
-            raise BadValue(field, part.strip(), "each part is a key, an equals sign and a value, like tp=8")
+    scheduled = True
+    for part in _PART.findall(re.sub(r"\s*=\s*", "=", text)):
+        pair = pair_of(part)
+        key, word = pair or (part.lower(), "")
         if key not in _READERS:
-            raise UnknownName(field, key, _READERS)
+            raise UnknownName(field, key, [*_READERS, *_WORDS])
+        if not word:
+            raise BadValue(field, part, "write each part like tp=8, or as a table does: tp8, sp, zero2")
         if key in found:
             raise BadValue(f"{field}.{key}", word, "it is given twice; give it once")
         found[key] = word
-    return found
+        scheduled = scheduled and not (key == "vpp" and "=" not in part and word != "1")
+    if not found:
+        raise BadValue(field, text, "write it like tp=8,pp=4,dp=2,sp=true")
+    return found if scheduled else {"schedule": Schedule.INTERLEAVED.value} | found
 
 
 def _data_parallel(values: dict[str, Any], gpus: Numeric, field: str) -> int:
@@ -209,26 +248,48 @@ _READERS: Final[dict[str, Callable[[str, str], dict[str, Any]]]] = {
 """What reads each key's word, in the order of the text."""
 
 
+_WORDS: Final[dict[str, tuple[str, str]]] = {
+    **{
+        level.value + place: ("optimizer", level.value + place) for level in Sharding for place in ("", _CPU)
+    },
+    **{
+        choice.value: (key, choice.value)
+        for key, (_, choices) in _CHOICES.items()
+        for choice in choices
+        if choice is not Graphs.NONE
+    },
+    **{name: (name, "true") for name in ("sp", *_FLAGS)},
+    **{_SWITCHED_OFF + name: (name, "false") for name in ("sp", *_FLAGS)},
+    "offload": ("offload", "activations"),
+}
+"""Words of the short form that stand alone, with key and word of the full one."""
+
+
 def short_strategy(strategy: Strategy) -> str:
     """A strategy in as few words as a table has room for: what is off or follows is left out.
 
     >>> short_strategy(Strategy(tp=8, pp=4, dp=2, sequence_parallel=True))
     'tp8 pp4 dp2 mbs1 sp distributed'
     """
-    words = []
-    for part in format_strategy(strategy).split(","):
-        key, _, value = part.partition("=")
-        if value.isdigit():
-            words += [] if value == "1" and key != "mbs" else [key + value]
-        elif value in {"true", "false"}:
-            words += [key] if value == "true" else [] if key == "sp" else [f"no-{key}"]
-        elif key == "recompute" and value != "none":
-            mode, _, modules = value.partition(":")
-            words.append(
-                f"recompute({modules.replace('+', ' ') or mode})"
-                if mode == "selective"
-                else f"recompute:{value}"
-            )
-        elif value != "none" and not (key == "schedule" and value == "interleaved"):
-            words.append("offload" if key == "offload" else value)
-    return " ".join(words)
+    pairs = dict(part.split("=") for part in format_strategy(strategy).split(","))
+    pairs["schedule"] = strategy.schedule.value
+    if strategy.schedule is (Schedule.INTERLEAVED if strategy.vpp > 1 else Schedule.ONE_F_ONE_B):
+        del pairs["schedule"]
+    return " ".join(word for key in _READERS if key in pairs for word in _short(key, pairs[key]))
+
+
+def _short(key: str, value: str) -> Iterator[str]:
+    """The word of the short form, where there is one."""
+    if key in _DEGREES and value == "1" and key != "mbs":
+        return
+    if value.isdigit():
+        yield key + value
+    elif value in {"true", "false"}:
+        if value == "true" or key != "sp":
+            yield key if value == "true" else _SWITCHED_OFF + key
+    elif key == "recompute" and value != "none":
+        mode, _, modules = value.partition(":")
+        selective = mode == Recompute.SELECTIVE.value
+        yield f"recompute({modules.replace('+', ' ') or mode})" if selective else f"recompute:{value}"
+    elif value != "none":
+        yield "offload" if key == "offload" else value

@@ -69,7 +69,7 @@ def read_layout(
     open_file: Callable[[str], str] | None = None,
     field: str = "current",
 ) -> Strategy:
-    """A layout on `gpus` devices [1], written as strategy text or as a trainer's arguments.
+    """A layout on `gpus` devices [1], written as strategy text of either form or as a trainer's arguments.
 
     >>> read_layout("--tensor-model-parallel-size 8 --pipeline-model-parallel-size 4", 64).dp
     2
@@ -81,7 +81,7 @@ def read_layout(
             words = shlex.split(text, comments=True)
         except ValueError as error:
             raise BadValue(field, text, f"the quotes must match: {error}") from None
-        if len(words) <= 1 and not text.strip().startswith("-") and not _is_launch(words):
+        if not any(word.startswith("-") for word in words) and not _is_launch(words):
             return parse_strategy(text, gpus, field=field)
     else:
         words = list(text)

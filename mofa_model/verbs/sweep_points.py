@@ -131,11 +131,10 @@ def _priced(request: Any, a: Namespace, axes: Mapping[str, str], interval: int |
     """A given strategy at this point, whether it fits or not."""
     from mofa_model.advice.confidence import predicted
     from mofa_model.advice.finalists import priced
-    from mofa_model.strategy_text import format_strategy, parse_strategy
+    from mofa_model.strategy_text import format_strategy, pairs_of, parse_strategy
 
     problem = request.problems[0]
-    words = dict(part.split("=", 1) for part in a.strategy.lower().replace(" ", "").split(",") if "=" in part)
-    words |= {name.replace("_", "-"): value for name, value in axes.items()}
+    words = pairs_of(a.strategy, "--strategy") | {name.replace("_", "-"): axes[name] for name in axes}
     text = ",".join(f"{name}={value}" for name, value in words.items())
     strategy = parse_strategy(text, problem.cluster.gpus, field="--strategy")
     batch, ranks = problem.workload.training.global_batch, int(strategy.dp * strategy.mbs)

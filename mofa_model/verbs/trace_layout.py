@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mofa_model import presets, units
 from mofa_model.errors import BadValue, InputError
 from mofa_model.spec import Transformer
-from mofa_model.strategy_text import format_strategy, parse_strategy
+from mofa_model.strategy_text import format_strategy, pairs_of, parse_strategy
 from mofa_model.verbs import problem_options
 
 if TYPE_CHECKING:
@@ -98,14 +98,10 @@ def _wider(old: Layout, hidden: int) -> Transformer:
 
 def _over(old: Layout, text: str, *, free: bool) -> str:
     """The traced layout's text with some values changed."""
-    pairs = dict(word.split("=", 1) for word in format_strategy(old.strategy).split(",") if "=" in word)
-    for word in filter(None, text.split(",")):
-        key, equals, value = word.partition("=")
-        if not equals:
-            raise BadValue("--to", word, "write key=value, for example tp=4")
-        pairs[key.strip().lower()] = value.strip()
-    if free and "dp=" not in text:
-        pairs.pop("dp", None)
+    changed = pairs_of(text, "--to") if text else {}
+    pairs = pairs_of(format_strategy(old.strategy)) | changed
+    if free and "dp" not in changed:
+        del pairs["dp"]
     return ",".join(f"{key}={value}" for key, value in pairs.items())
 
 

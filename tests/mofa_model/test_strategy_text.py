@@ -17,7 +17,8 @@ from mofa_model.strategy import (
     Sharding,
     Strategy,
 )
-from mofa_model.strategy_text import format_strategy, parse_strategy
+from mofa_model.launch import read_layout
+from mofa_model.strategy_text import format_strategy, parse_strategy, short_strategy
 
 DESIGN = (
     "tp=8,pp=8,cp=1,ep=1,dp=32,vpp=2,mbs=1,sp=true,recompute=selective,offload=none,optimizer=distributed"
@@ -73,6 +74,45 @@ def test_every_layout_survives_being_written_and_read(layout):
     assert parse_strategy(format_strategy(layout)) == layout
 
 
+@given(layouts)
+def test_the_short_form_that_tables_print_is_read_as_the_same_layout(layout):
+    assert parse_strategy(short_strategy(layout)) == layout
+
+
+@given(layouts, st.sampled_from([format_strategy, short_strategy]))
+def test_strategy_and_current_take_every_form_that_is_printed(layout, printed):
+    taken = int(layout.gpus)
+    assert read_layout(printed(layout), taken) == layout
+
+
+@given(layouts, st.randoms(use_true_random=False))
+def test_both_forms_may_be_mixed_wrapped_and_in_any_order(layout, chance):
+    parts = [
+        part.replace("=", "") if part.startswith(("tp=", "pp=", "dp=", "mbs=")) and chance.random() < 0.5 else part
+        for part in format_strategy(layout).split(",")
+    ]
+    chance.shuffle(parts)
+    assert parse_strategy(chance.choice([", ", " ", ",\n", "\n  "]).join(parts)) == layout
+
+
+@pytest.mark.parametrize(
+    "text, fields",
+    [
+        ("tp4 pp4 dp32 mbs2 sp offload zero2-cpu", {"dp": 32, "offload": True, "optimizer": Placement.HOST}),
+        ("tp4 vpp10", {"vpp": 10, "schedule": Schedule.INTERLEAVED}),
+        ("tp4 vpp10 1f1b", {"vpp": 10, "schedule": Schedule.ONE_F_ONE_B}),
+        ("vpp=10", {"vpp": 10, "schedule": Schedule.ONE_F_ONE_B}),
+        ("dp8 shard1 zero3", {"shard": 1, "sharding": Sharding.WEIGHTS}),
+        ("tp2 no-dp-overlap tp-overlap", {"data_overlap": False, "tensor_overlap": True}),
+        ("tp=2, sp, recompute(layernorm mlp_act)", {"recompute_modules": frozenset({"layernorm", "mlp_act"})}),
+        ("recompute:full:4 a2a cp2", {"recompute_layers": 4, "context_mode": ContextMode.ALL_TO_ALL}),
+    ],
+)
+def test_words_of_the_short_form_mean_their_fields(text, fields):
+    read = parse_strategy(text)
+    assert {name: getattr(read, name) for name in fields} == fields
+
+
 @given(st.permutations(DESIGN.split(",")))
 def test_keys_may_come_in_any_order(parts):
     assert parse_strategy(" , ".join(parts)) == parse_strategy(DESIGN)
@@ -106,6 +146,12 @@ def test_case_and_underscores_do_not_matter():
         ("schedule=gpipe", "strategy.schedule"),
         ("tp=7", "strategy"),
         ("tp=8,dp=9", "strategy.dp"),
+        ("tp8 tp=8", "strategy.tp"),
+        ("sp no-sp", "strategy.sp"),
+        ("tp4 faster", "strategy"),
+        ("recompute(attn)", "strategy.recompute"),
+        ("recompute(", "strategy"),
+        (",", "strategy"),
         ("", "strategy"),
         (None, "strategy"),
         ("tp=8," * 1000, "strategy"),
