@@ -41,7 +41,8 @@ from mofa_model.strategy import (
 from mofa_model.units import Numeric
 
 _LONGEST: Final = 1000
-_CPU: Final = "-cpu"
+CPU: Final = "-cpu"
+"""Ending of an optimizer's word where its states live in host memory."""
 _PART: Final = re.compile(r"[^\s,()]+(?:\([^()]*\))?|[()]")
 _SWITCHED_OFF: Final = "no-"
 _PLAIN: Final = Strategy()
@@ -88,7 +89,7 @@ def format_strategy(strategy: Strategy) -> str:
     words["sp"] = _flag(given=strategy.sequence_parallel)
     words["recompute"] = _recompute_text(strategy)
     words["offload"] = "activations" if strategy.offload else "none"
-    words["optimizer"] = strategy.sharding.value + (_CPU if strategy.optimizer is Placement.HOST else "")
+    words["optimizer"] = strategy.sharding.value + (CPU if strategy.optimizer is Placement.HOST else "")
     for key in _FURTHER:
         if getattr(strategy, key) != getattr(_PLAIN, key):
             words[key] = str(int(getattr(strategy, key)))
@@ -216,9 +217,9 @@ def _read_offload(field: str, word: str) -> dict[str, Any]:
 
 
 def _read_optimizer(field: str, word: str) -> dict[str, Any]:
-    host = word.endswith(_CPU)
+    host = word.endswith(CPU)
     return {
-        "sharding": _choice(field, word.removesuffix(_CPU), Sharding),
+        "sharding": _choice(field, word.removesuffix(CPU), Sharding),
         "optimizer": Placement.HOST if host else Placement.DEVICE,
     }
 
@@ -249,9 +250,7 @@ _READERS: Final[dict[str, Callable[[str, str], dict[str, Any]]]] = {
 
 
 _WORDS: Final[dict[str, tuple[str, str]]] = {
-    **{
-        level.value + place: ("optimizer", level.value + place) for level in Sharding for place in ("", _CPU)
-    },
+    **{level.value + place: ("optimizer", level.value + place) for level in Sharding for place in ("", CPU)},
     **{
         choice.value: (key, choice.value)
         for key, (_, choices) in _CHOICES.items()

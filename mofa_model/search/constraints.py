@@ -3,7 +3,9 @@
     tp=8   pp=4,8,16   mbs<=4   vpp=2..8   dp>=64   schedule=1f1b,interleaved   cp-mode=ring
     recompute=none,selective:core_attn,full:2   sharding=distributed,zero3@node   optimizer=device   offload=none   sp=true
 
-The words are those of a strategy's text. A number that is fixed or listed need not be one that the search tries by itself.
+The words are those of a strategy's text, in its full form or in its short one: every part of a printed strategy is a
+constraint that fixes it, `optimizer=zero2-cpu`, `shard=4`, `tp4`, `zero3`, `sp`, `recompute(layernorm mlp_act)`. A number
+that is fixed or listed need not be one that the search tries by itself.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any, Final
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.search.axes import IN_NODE, Axes, Context, Pipeline, Recomputation, Shard
 from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Schedule, Sharding
-from mofa_model.strategy_text import parse_strategy
+from mofa_model.strategy_text import CPU, pair_of, parse_strategy
 
 _FORM: Final = re.compile(r"\s*([a-z_-]+)\s*(<=|>=|=)\s*(\S.*?)\s*", re.IGNORECASE)
 _FIELD: Final = "constraint"
@@ -53,8 +55,14 @@ def parse_constraint(text: str) -> Constraint:
     """
     match = _FORM.fullmatch(text)
     if match is None:
-        raise BadValue(_FIELD, text, "write it like tp=8, pp=4,8,16 or mbs<=4")
-    key, sign, rest = match.group(1).lower().replace("_", "-"), match.group(2), match.group(3).lower()
+        word = pair_of(text.strip())
+        if word is None or not word[1]:
+            raise BadValue(
+                _FIELD, text, "write it like tp=8, pp=4,8,16 or mbs<=4, or as a printed strategy does"
+            )
+        key, sign, rest = word[0], "=", word[1]
+    else:
+        key, sign, rest = match.group(1).lower().replace("_", "-"), match.group(2), match.group(3).lower()
     if key not in _APPLY and key not in DERIVED:
         raise UnknownName(_FIELD, key, [*_APPLY, *DERIVED])
     span = re.fullmatch(r"(\d+)\.\.(\d+)", rest)
@@ -80,15 +88,32 @@ def constrained(
             listed = constraint.numbers() or (constraint.low, constraint.high)
             bounds[name] = (max(low, float(min(listed))), min(high, float(max(listed))))
             continue
-        axis, narrow = _APPLY[constraint.key]
-        if axis not in values:
-            continue
-        left = narrow(constraint, values[axis])
-        if not left:
-            right = f"it leaves no value; there are {', '.join(_shown(v) for v in values[axis])}"
-            raise BadValue(f"{_FIELD}.{constraint.key}", ",".join(constraint.words) or "the range", right)
-        values[axis] = left
+        for one in _apart(constraint):
+            axis, narrow = _APPLY[one.key]
+            left = narrow(one, values[axis])
+            if not left:
+                right = f"it leaves no value; there are {', '.join(_shown(v) for v in values[axis])}"
+                raise BadValue(f"{_FIELD}.{one.key}", ",".join(one.words) or "the range", right)
+            values[axis] = left
     return Axes(values), bounds
+
+
+def _apart(c: Constraint) -> tuple[Constraint, ...]:
+    """A constraint on one axis each: the optimizer's words of a strategy say its sharding and its place at once."""
+    if c.key != "optimizer" or set(c.words) <= set(_PLACES):
+        return (c,)
+    pairs = [(word.removesuffix(CPU), _PLACES[word.endswith(CPU)]) for word in c.words]
+    levels, places = (tuple(dict.fromkeys(some)) for some in zip(*pairs, strict=True))
+    for level in levels:
+        if level not in {one.value for one in Sharding}:
+            words = [*_PLACES, *(one.value for one in Sharding)]
+            raise BadValue(
+                f"{_FIELD}.optimizer", level, f"one of {', '.join(words)}, the last four also with {CPU}"
+            )
+    if len(set(pairs)) < len(levels) * len(places):
+        right = "list every level on the device, in host memory, or in both: a list of some of each cannot be searched"
+        raise BadValue(f"{_FIELD}.optimizer", ",".join(c.words), right)
+    return Constraint("sharding", levels), Constraint("optimizer", places)
 
 
 DERIVED: Final = {"dp": "dp", "micro-batches": "micro_batches"}
@@ -128,6 +153,13 @@ def _shards(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(found)
 
 
+def _shared(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The levels that are left, each over so many ranks; 0 = all of them."""
+    groups = [0 if word == "0" else _whole(c.key, word) for word in c.words]
+    levels = dict.fromkeys(v.level for v in values if v.level is not Sharding.NONE)
+    return tuple(Shard(level, group) for level in levels for group in groups)
+
+
 def _recomputed(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
     found: list[Any] = []
     for word in c.words:
@@ -165,6 +197,7 @@ def _words(meaning: Mapping[str, Any]) -> Callable[[Constraint, tuple[Any, ...]]
     return narrow
 
 
+_PLACES: Final = ("device", "cpu")
 _TRUTHS: Final = _words({"true": True, "false": False})
 _NUMBERS: Final = ("nodes", "tp", "cp", "pp", "mbs", "vpp", "ep", "etp", "chunks")
 _APPLY: Final[dict[str, tuple[str, Callable[[Constraint, tuple[Any, ...]], tuple[Any, ...]]]]] = {
@@ -174,10 +207,11 @@ _APPLY: Final[dict[str, tuple[str, Callable[[Constraint, tuple[Any, ...]], tuple
     "vpp": ("pipeline", _virtual),
     "schedule": ("pipeline", _kept("schedule", Schedule)),
     "sharding": ("sharding", _shards),
+    "shard": ("sharding", _shared),
     "recompute": ("recompute", _recomputed),
     "sp": ("sp", _TRUTHS),
     "offload": ("offload", _words({"none": False, "activations": True})),
-    "optimizer": ("optimizer", _words({"device": Placement.DEVICE, "cpu": Placement.HOST})),
+    "optimizer": ("optimizer", _words(dict(zip(_PLACES, Placement, strict=True)))),
     "graphs": ("graphs", _members(Graphs)),
     "tp-overlap": ("tensor_overlap", _TRUTHS),
     "dp-overlap": ("data_overlap", _TRUTHS),

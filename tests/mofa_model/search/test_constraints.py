@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.presets import cluster, model, precision
@@ -10,7 +15,8 @@ from mofa_model.search import Problem, Question, framework, frameworks, parse_co
 from mofa_model.search.axes import IN_NODE, Context, Pipeline, Shard, default_axes, node_counts
 from mofa_model.search.constraints import constrained
 from mofa_model.spec import Training, Workload
-from mofa_model.strategy import ContextMode, Recompute, Schedule, Sharding
+from mofa_model.strategy import ContextMode, Placement, Recompute, Schedule, Sharding, Strategy
+from mofa_model.strategy_text import format_strategy, short_strategy
 
 AXES = default_axes(model("llama3-8b"), [8], 8)
 
@@ -48,6 +54,72 @@ def test_recomputation_is_fixed_in_the_words_of_a_strategy():
     chosen = left("recompute=selective:core_attn+mlp,full:3")[0]["recompute"]
     assert [(one.mode, one.layers) for one in chosen] == [(Recompute.SELECTIVE, 0), (Recompute.FULL, 3)]
     assert chosen[0].modules == {"core_attn", "mlp"}
+
+
+def test_the_optimizer_s_words_of_a_strategy_say_sharding_and_place_at_once():
+    zero2 = (Shard(Sharding.GRADIENTS, 0), Shard(Sharding.GRADIENTS, IN_NODE))
+    axes, _ = left("optimizer=zero2-cpu")
+    assert (axes["sharding"], axes["optimizer"]) == (zero2, (Placement.HOST,))
+    axes, _ = left("optimizer=zero2")
+    assert (axes["sharding"], axes["optimizer"]) == (zero2, (Placement.DEVICE,))
+    axes, _ = left("optimizer=zero2,zero2-cpu")
+    assert (axes["sharding"], axes["optimizer"]) == (zero2, tuple(Placement))
+    assert left("optimizer=cpu")[0]["sharding"] == AXES["sharding"]
+    with pytest.raises(
+        BadValue, match=r"constraint\.optimizer: 'zero2,zero3-cpu' cannot be right; list every level"
+    ):
+        left("optimizer=zero2,zero3-cpu")
+    with pytest.raises(BadValue, match="one of device, cpu, replicated, distributed, zero2, zero3"):
+        left("optimizer=adam")
+
+
+def test_a_shard_group_is_fixed_beside_the_levels_that_are_left():
+    wanted = (Shard(Sharding.WEIGHTS, 4),)
+    assert left("zero3", "shard=4")[0]["sharding"] == wanted
+    assert left("shard4", "sharding=zero3")[0]["sharding"] == wanted
+    assert left("zero3", "shard=0")[0]["sharding"] == (Shard(Sharding.WEIGHTS, 0),)
+
+
+@given(st.sampled_from([format_strategy, short_strategy]), st.integers(0, AXES.raw - 1))
+def test_every_part_of_a_printed_strategy_is_a_constraint_that_leaves_it(printed, index):
+    chosen = AXES.decode(index)
+    if chosen["sharding"].group == IN_NODE:
+        chosen["sharding"] = Shard(chosen["sharding"].level, 2)
+    context, pipeline, shard, again = (chosen[n] for n in ("context", "pipeline", "sharding", "recompute"))
+    strategy = Strategy(
+        **{name: chosen[name] for name in ("tp", "pp", "mbs", "ep", "etp", "chunks")},
+        **{name: chosen[name] for name in AXES.values if name.endswith("_overlap")},
+        **{name: chosen[name] for name in ("offload", "optimizer", "graphs")},
+        cp=context.size,
+        context_mode=context.mode,
+        vpp=pipeline.virtual,
+        schedule=pipeline.schedule,
+        sharding=shard.level,
+        shard=shard.group,
+        sequence_parallel=chosen["sp"],
+        recompute=again.mode,
+        recompute_modules=again.modules,
+        recompute_layers=again.layers,
+    )
+    parts = re.findall(r"[^\s,(]+(?:\([^)]*\))?", printed(strategy))
+    axes, bounds = left(*parts)
+    assert {name: value for name, value in chosen.items() if value not in axes[name]} == {}
+    assert bounds in ({}, {"dp": (1.0, 1.0)})
+
+
+@pytest.mark.parametrize(
+    "name, sequence, trainer",
+    [("llama3-70b", 8192, "any"), ("llama3-8b", 4096, "torchtitan"), ("mixtral-8x7b", 4096, "megatron")],
+)
+@pytest.mark.parametrize("printed", [format_strategy, short_strategy])
+def test_an_answer_s_own_words_as_constraints_give_the_same_answer(name, sequence, trainer, printed):
+    training = Training(sequence=sequence, global_batch=512, precision=precision("bf16"))
+    problem = Problem(workload=Workload(model=model(name), training=training), cluster=cluster("h100", 64))
+    question = Question(problems=(problem,), nodes=(8,), framework=framework(trainer))
+    best = search(question).best[8][0].strategy
+    words = re.findall(r"[^\s,(]+(?:\([^)]*\))?", printed(best))
+    again = search(replace(question, constraints=tuple(parse_constraint(word) for word in words)))
+    assert again.best[8][0].strategy == best
 
 
 def test_a_number_that_follows_is_bounded():
