@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from mofa_model import verbs
 from mofa_model.errors import MofaError, UnknownName
+
+OURS: Final = "mofa-advisor"
+"""The distribution that holds this command."""
 
 TRACEBACK: Final = "MOFA_TRACEBACK"
 """The environment variable that shows the traceback of an unexpected error."""
@@ -41,16 +45,35 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except MofaError as error:
         return _fail(name, str(error), error.exit_code)
+    except ModuleNotFoundError as error:
+        extra = extra_of(error.name or "")
+        if extra is None:
+            return _unexpected(name, error)
+        return _fail(name, f"needs {error.name}, which is not installed; pip install '{OURS}[{extra}]'", 2)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         return _reader_went_away()
     except Exception as error:
-        if os.environ.get(TRACEBACK):
-            raise
-        kind = type(error).__name__
-        return _fail(name, f"{kind}: {error}; this is our fault: please report it, with {TRACEBACK}=1 set", 1)
+        return _unexpected(name, error)
     return code
+
+
+def extra_of(module: str) -> str | None:
+    """The smallest extra of our distribution that brings a module; None where no extra does.
+
+    >>> extra_of("prometheus_client.core"), extra_of("matplotlib"), extra_of("nowhere")
+    ('operator', 'plot', None)
+    """
+    from importlib.metadata import requires
+
+    wanted = module.partition(".")[0].replace("_", "-").lower()
+    brought: dict[str, list[str]] = {}
+    for line in requires(OURS) or ():
+        needed, _, marker = line.partition(";")
+        if found := re.search(r"extra == ['\"]([\w-]+)", marker):
+            brought.setdefault(found[1], []).append(re.split(r"[^\w.-]", needed)[0].replace("_", "-").lower())
+    return min((e for e in brought if wanted in brought[e]), key=lambda e: len(brought[e]), default=None)
 
 
 def _run_verb(name: str, rest: list[str]) -> int:
@@ -78,7 +101,7 @@ def _run_bare(given: list[str]) -> int:
     if parser.parse_args(given).version:
         from importlib.metadata import version
 
-        sys.stdout.write(f"mofa {version('mofa-advisor')}\n")
+        sys.stdout.write(f"mofa {version(OURS)}\n")
     else:
         parser.print_help()
     return 0
@@ -97,6 +120,14 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}\n")
+
+
+def _unexpected(name: str, error: Exception) -> int:
+    """One line that asks to report it; the traceback where it is asked for."""
+    if os.environ.get(TRACEBACK):
+        raise error
+    kind = type(error).__name__
+    return _fail(name, f"{kind}: {error}; this is our fault: please report it, with {TRACEBACK}=1 set", 1)
 
 
 def _fail(name: str, message: str, code: int) -> int:

@@ -78,6 +78,23 @@ def test_without_the_extra_kubernetes_and_plots_are_absent(without_extra):
     assert run(without_extra, "-c", program).strip() == "[]"
 
 
+@pytest.mark.parametrize(
+    "words, extra",
+    [
+        ("operator", "operator"),
+        ("observe train.log --job tiny", "operator"),
+        ("rates --prometheus http://127.0.0.1:1 --profile h100-east", "operator"),
+        ("profile --from-cluster", "operator"),
+        ("ettr --nodes 4 --step 10s --plot a.svg", "plot"),
+    ],
+)
+def test_without_the_extra_a_verb_that_needs_it_says_so_in_one_line(without_extra, tmp_path, words, extra):
+    mofa = without_extra.parent / "mofa"
+    done = subprocess.run([mofa, *words.split()], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert f"pip install 'mofa-advisor[{extra}]'" in done.stderr
+
+
 def test_without_the_extra_the_tests_of_the_model_pass(without_extra, tmp_path):
     environment = os.environ | {"PYTHONSAFEPATH": "1"}  # so that the wheel is tested and not the working tree
     environment = {

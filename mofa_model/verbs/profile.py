@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from typing import Any, Final
 
 from mofa_model import files
-from mofa_model.errors import BadValue, InputError, SourceUnreachable
+from mofa_model.errors import BadValue, InputError
 
 _EXAMPLES: Final = """\
 examples:
@@ -113,12 +113,9 @@ def _from_cluster(arguments: Namespace) -> str:
 def _pools() -> list[dict[str, Any]]:
     from importlib.metadata import entry_points
 
-    for point in entry_points(group=GROUP, name="pools"):
-        found: list[dict[str, Any]] = point.load()()
-        return found
-    raise SourceUnreachable(
-        "--from-cluster: reading a cluster needs the extra: pip install 'mofa-advisor[operator]'"
-    )
+    (point,) = entry_points(group=GROUP, name="pools")
+    found: list[dict[str, Any]] = point.load()()
+    return found
 
 
 def _made(arguments: Namespace) -> str:

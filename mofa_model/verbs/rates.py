@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import output
-from mofa_model.errors import BadValue, SourceUnreachable
+from mofa_model.errors import BadValue
 from mofa_model.spec.reliability import PAPER_SHARES, RecoveryTime
 from mofa_model.tables import Column, Table
 
 if TYPE_CHECKING:
+    from mofa_model.manifest.parsing import Profile
     from mofa_model.reliability.observed import Assessment, Observed
 
 CONTRADICTED: Final = 5
@@ -151,26 +152,32 @@ def _observed(arguments: Namespace) -> Observed:
 def _live(url: str, profile: str | None) -> Observed:
     if profile is None:
         raise BadValue("--profile", None, "name the pool's profile with --prometheus")
-    source = _source("prometheus")
-    if source is None:
-        raise SourceUnreachable(
-            f"no source for {url!r} is installed; install mofa-advisor[operator], or give --events or --count"
-        )
-    found: Observed = source(url, profile)
+    found: Observed = _source("prometheus")(url, profile)
     return found
 
 
-def _source(name: str) -> Callable[..., Any] | None:
-    """A live source by its name; None where what it needs is not installed."""
+def _source(name: str) -> Callable[..., Any]:
+    """A live source by its name; what it needs may not be installed."""
     from importlib.metadata import entry_points
 
-    for point in entry_points(group=GROUP, name=name):
-        try:
-            source: Callable[..., Any] = point.load()
-        except ModuleNotFoundError:
-            continue
-        return source
-    return None
+    (point,) = entry_points(group=GROUP, name=name)
+    source: Callable[..., Any] = point.load()
+    return source
+
+
+def _profile(name: str) -> Profile:
+    """A profile of the cluster, or, without what reads one, a bundled one."""
+    from mofa_model.manifest.bundled import bundled_profiles
+    from mofa_model.manifest.parsing import cluster_profile
+
+    try:
+        source = _source("profile")
+    except ModuleNotFoundError:
+        bundled = bundled_profiles()
+        if name not in bundled:
+            raise BadValue("--profile", name, f"bundled are {', '.join(bundled)}") from None
+        return bundled[name]
+    return cluster_profile(source(name))
 
 
 def _held(
@@ -183,15 +190,9 @@ def _held(
     given = arguments.prior_weight
     if arguments.profile is None or arguments.assumed is not None or arguments.shares is not None:
         return _assumed(arguments, observed), paper, given or 0.0
-    from mofa_model.manifest.bundled import bundled_profiles
     from mofa_model.manifest.failures import classes_of
-    from mofa_model.manifest.parsing import cluster_profile
 
-    source = _source("profile")
-    bundled = bundled_profiles()
-    if source is None and arguments.profile not in bundled:
-        raise BadValue("--profile", arguments.profile, f"bundled are {', '.join(bundled)}")
-    profile = bundled[arguments.profile] if source is None else cluster_profile(source(arguments.profile))
+    profile = _profile(arguments.profile)
     whole = classes_of(profile.spec.failures)
     rates = {str(one.name): float(one.failures_per_thousand_node_days) / 1000 for one in whole}
     times = {
