@@ -169,7 +169,7 @@ class Advice:
     confidence: Ratio
     """Probability that the bands hold; below 0.5 the status is LowConfidence. [1]"""
     caveats: tuple[str, ...] = ()
-    """What lowers confidence, one sentence each."""
+    """How the question was read, and what lowers confidence, one sentence each."""
     failures: tuple[FailureInput, ...] = ()
     """Failure rates that were used."""
     learned: Ratio = 1.0

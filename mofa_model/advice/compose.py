@@ -83,7 +83,7 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
             counts=counts,
             current=None if request.current is None else _current(request, request.current, None),
             confidence=0.0,
-            caveats=request.caveats,
+            caveats=(*request.notes, *request.caveats),
             failures=failure_inputs(request),
             learned=request.learned,
             memory_limit_bytes=limit,
@@ -105,7 +105,9 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         nodes=best.nodes,
         gpus=int(best.priced.strategy.gpus),
         explanation=_explained(request, best),
-        alternatives=tuple(_alternative(one, best) for one in finalists[1 : 1 + int(request.top)]),
+        alternatives=tuple(
+            _alternative(one, best, request.objective) for one in finalists[1 : 1 + int(request.top)]
+        ),
         frontier=_frontier(request, ranking),
         rejected=rejected,
         counts=counts,
@@ -181,8 +183,8 @@ def _score(request: Request, told: Predicted, nodes: int) -> float:
     return finish * nodes if request.objective == "cost" else finish
 
 
-def _alternative(one: _Finalist, best: _Finalist) -> Alternative:
-    terms = compared(one.priced, best.priced)
+def _alternative(one: _Finalist, best: _Finalist, objective: str) -> Alternative:
+    ettrs = (one.predicted.ettr.target, best.predicted.ettr.target)
     return Alternative(
         strategy=one.priced.strategy,
         precision=one.priced.problem.workload.training.precision.name,
@@ -190,8 +192,8 @@ def _alternative(one: _Finalist, best: _Finalist) -> Alternative:
         predicted=one.predicted,
         checkpoint_interval_steps=one.interval.steps,
         checkpoint_interval_seconds=one.interval.steps * one.predicted.step_seconds.target,
-        terms=terms,
-        reason=why_not(terms, one.priced.step_time, best.priced.step_time),
+        terms=compared(one.priced, best.priced),
+        reason=why_not(objective, one.priced, ettrs[0], best.priced, ettrs[1]),
     )
 
 
@@ -266,4 +268,4 @@ def _explained(request: Request, best: _Finalist) -> str:
         text += f"; running jobs here taught a factor of {request.learned:g} on the step"
     if request.problems[0].workload.training.tokens:
         text += f", and the tokens are done in {units.format(told.duration_seconds.target, 's', 3)}"
-    return text
+    return "; ".join((text, *request.notes))

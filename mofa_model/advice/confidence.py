@@ -75,7 +75,7 @@ def memory_factors(one: Priced) -> tuple[float, float]:
 def confidence(request: Request, one: Priced) -> tuple[Ratio, tuple[str, ...], Status]:
     """Probability that the bands hold, what lowers it, and what the answer is worth."""
     _, _, basis = step_factors(one)
-    sure, caveats = SHARE, list(request.caveats)
+    sure, caveats = SHARE, [*request.notes, *request.caveats]
     if not basis.startswith("known"):
         sure = min(sure, UNMEASURED)
         what = "this software stack" if "stack" in basis else "this class of device"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Final
 
 from mofa_model import units
+from mofa_model.advice.answer import Advice
 from mofa_model.advice.finalists import Priced, priced
 from mofa_model.estimate import StepTime, estimate
 from mofa_model.search import MEANING, NearMiss, Ranking
@@ -27,6 +28,8 @@ NAMES: Final = {
     "straggler": "stragglers",
 }
 """Terms of a step as a sentence names them."""
+LOST: Final = "failures and checkpoints"
+"""What is lost beside the steps, as a sentence names it."""
 
 
 def terms_of(step: StepTime) -> dict[str, float]:
@@ -40,21 +43,71 @@ def compared(other: Priced, best: Priced) -> dict[str, float]:
     return {name: mine[name] - base[name] for name in mine}
 
 
-def why_not(terms: Mapping[str, float], step: float, best: float) -> str:
-    """One sentence on why an alternative is not the first choice."""
-    more = step - best
-    told = sorted(terms.items(), key=lambda item: (-abs(item[1]), item[0]))
-    parts = [f"{NAMES[name]} {_signed(value)}" for name, value in told[:3] if abs(value) >= 0.1 * abs(more)]
-    reasons = ", ".join(parts)
-    if abs(more) < 1e-9 * best:
-        return "as fast a step, with more features switched on"
+def why_not(objective: str, other: Priced, ettr: Ratio, best: Priced, best_ettr: Ratio) -> str:
+    """One sentence on why an alternative is not the first choice: the terms that decide under the objective, each with the
+    sign of what the alternative has more of. What failures and checkpoints take is a term wherever it counts.
+    """
+    if objective == "cost" and other.strategy.gpus != best.strategy.gpus:
+        return _dearer(other, ettr, best, best_ettr)
+    more = other.step_time - best.step_time
+    lost = other.step_time * (1 / ettr - 1) - best.step_time * (1 / best_ettr - 1)
+    lost = 0.0 if objective == "throughput" else lost
+    if abs(more) < 1e-9 * best.step_time:
+        same = "as fast a step, with more features switched on"
+        return same if lost < 1e-9 * best.step_time else f"as fast a step, but {LOST} {_seconds(lost)}"
+    terms = {NAMES[name]: value for name, value in compared(other, best).items()}
     if more < 0:
-        return f"{units.format(-more, 's', 3)} faster a step ({reasons}), but its failures and checkpoints cost more"
-    return f"{units.format(more, 's', 3)} slower a step: {reasons}"
+        return f"{units.format(-more, 's', 3)} faster a step ({_largest(terms, more, _seconds)}), but {LOST} {_seconds(lost)}"
+    return f"{units.format(more, 's', 3)} slower a step: {_largest({**terms, LOST: lost}, more + lost, _seconds)}"
 
 
-def _signed(value: float) -> str:
+def _dearer(other: Priced, ettr: Ratio, best: Priced, best_ettr: Ratio) -> str:
+    """The same for GPU-hours of layouts on other numbers of GPUs: shares of the first choice's GPU-hours."""
+    gpus, fewest = int(other.strategy.gpus), int(best.strategy.gpus)
+    whole = fewest * best.step_time / best_ettr
+    mine, base = terms_of(other.step), terms_of(best.step)
+    terms = {NAMES[name]: (gpus * mine[name] - fewest * base[name]) / whole for name in mine}
+    more = gpus * other.step_time / ettr / whole - 1.0
+    terms[LOST] = more - sum(terms.values())
+    slower = other.step_time - best.step_time
+    pace = f"{units.format(abs(slower), 's', 3)} {'slower' if slower > 0 else 'faster'} a step"
+    where = f"{pace} on {gpus} GPUs in place of {fewest}"
+    if abs(more) < 1e-9:
+        return f"{where}: as many GPU-hours"
+    return f"{where}, {_percent(more)} GPU-hours: {_largest(terms, more, _percent)}"
+
+
+def _largest(terms: Mapping[str, float], whole: float, text: Callable[[float], str]) -> str:
+    """The three terms that count most, each of a tenth of the whole or more."""
+    told = sorted(terms.items(), key=lambda item: (-abs(item[1]), item[0]))
+    return ", ".join(f"{name} {text(value)}" for name, value in told[:3] if abs(value) >= 0.1 * abs(whole))
+
+
+def gained(advice: Advice) -> str:
+    """What the advice is beside today's layout, in a few words: of time, or of GPU-hours where these are the objective."""
+    today = advice.current
+    if today is None or today.predicted is None or advice.predicted is None:
+        return ""
+    time = 1.0 / (1.0 + float(today.gain))
+    if advice.objective == "cost":
+        hours = time * advice.gpus / float(today.strategy.gpus)
+        word = "fewer" if hours <= 1.0 else "more"
+        return f"{_share(hours)} {word} GPU-hours for the same work, in {time:.3g} times the time"
+    if time > 1.0:
+        return f"slower: {_share(time)} more time for the same work"
+    return f"{1.0 / time:.3g} times as fast: {_share(time)} less time for the same work"
+
+
+def _share(ratio: float) -> str:
+    return f"{100 * abs(1.0 - ratio):.3g} %"
+
+
+def _seconds(value: float) -> str:
     return f"{'+' if value >= 0 else '−'}{units.format(abs(value), 's', 3)}"
+
+
+def _percent(value: float) -> str:
+    return f"{'+' if value >= 0 else '−'}{100 * abs(value):.2g} %"
 
 
 def nearest_constraints(best: Priced, ranking: Ranking, limit: float) -> tuple[str, ...]:

@@ -73,6 +73,8 @@ class Request:
     """Observed over predicted step time of jobs that ran on these machines; every step is that much longer. [1]"""
     top: Count = 5
     """Alternatives to show."""
+    notes: tuple[str, ...] = ()
+    """How something that was given is read, one sentence each; said with the answer, and no doubt about it."""
     caveats: tuple[str, ...] = field(default_factory=tuple)
     """What lowers confidence whatever is computed, one sentence each."""
 

@@ -67,9 +67,10 @@ def _strategy(view: AdviceView) -> list[ET.Element]:
     found = [el("h2", "Strategy"), el("p", el("code", view.strategy))]
     if view.current is not None:
         layout, gain, reason = view.current
-        gained = f"the advice gains {gain:+.0%} of the run's time" if gain or not reason else "cannot run"
-        against = f"{gained}; {reason}" if reason else gained
-        found.append(el("p", "Today's layout ", el("code", layout), f": {against}."))
+        told = [f"the advice is {gain}"] if gain else [] if reason else ["cannot run"]
+        found.append(
+            el("p", "Today's layout ", el("code", layout), f": {'; '.join(filter(None, (*told, reason)))}.")
+        )
     if view.launch:
         found.append(
             el("details", el("summary", "Launch arguments"), el("pre", el("code", "\n".join(view.launch))))

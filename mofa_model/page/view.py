@@ -9,7 +9,7 @@ import numpy as np
 
 from mofa_model.advice import Advice, Band, Request
 from mofa_model.advice.finalists import priced
-from mofa_model.advice.reasons import NAMES, terms_of
+from mofa_model.advice.reasons import NAMES, gained, terms_of
 from mofa_model.advice.saves import best_interval, job_of
 from mofa_model.estimate.footprint import Footprint
 from mofa_model.explain import MEMORY
@@ -71,8 +71,8 @@ class AdviceView:
     """Reason, count, meaning."""
     failures: tuple[tuple[str, float, float], ...] = ()
     """Recovery class, failures of a thousand node-days, mean recovery [s]."""
-    current: tuple[str, float, str] | None = None
-    """Today's layout, what the advice gains over it [1], and why it cannot run, or does not fit."""
+    current: tuple[str, str, str] | None = None
+    """Today's layout, what the advice is beside it, and why it cannot run, or does not fit."""
     nearest: tuple[str, ...] = ()
     """What would change the answer."""
     caveats: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
         if advice.current is None
         else (
             short_strategy(advice.current.strategy),
-            float(advice.current.gain),
+            gained(advice),
             advice.current.reason or "",
         ),
         launch=launch,

@@ -7,6 +7,7 @@ from typing import Any
 
 from mofa_model import units
 from mofa_model.advice import Advice, Band, Current, Predicted
+from mofa_model.advice.reasons import gained
 from mofa_model.launch import Launch
 from mofa_model.search import MEANING, Reason
 from mofa_model.strategy_text import format_strategy, short_strategy
@@ -20,7 +21,7 @@ def tables(advice: Advice, launch: Launch | None = None) -> list[Table]:
     if advice.alternatives:
         found.append(_alternatives(advice))
     if advice.current is not None:
-        found.append(_current(advice.current))
+        found.append(_current(advice.current, gained(advice)))
     if advice.frontier:
         found.append(_frontier(advice))
     if advice.nearest:
@@ -168,7 +169,7 @@ def _figures(p: Predicted) -> tuple[Cell, ...]:
     return (p.step_seconds.target, p.mfu.target, round(p.memory_bytes.target / GIB, 1), p.ettr.target, days)
 
 
-def _current(today: Current) -> Table:
+def _current(today: Current, gain: str) -> Table:
     columns = (Column("today"), Column("value", align="left"))
     rows: list[tuple[Cell, ...]] = [("strategy", short_strategy(today.strategy))]
     if today.predicted is not None:
@@ -176,8 +177,9 @@ def _current(today: Current) -> Table:
             ("step", _range(today.predicted.step_seconds, _time(today.predicted.step_seconds))),
             ("MFU", f"{today.predicted.mfu.target:.1%}"),
             ("device memory", f"{today.predicted.memory_bytes.target / GIB:.1f} GiB"),
-            ("the advice gains", f"{today.gain:+.0%} of the run's time"),
         ]
+    if gain:
+        rows.append(("the advice is", gain))
     if today.reason:
         rows.append(("but", today.reason))
     return Table(title="Today's layout", columns=columns, rows=tuple(rows))

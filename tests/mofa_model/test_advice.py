@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
+from mofa_model import units
 from mofa_model.advice import Request, Status, advise, assumed_reliability
 from mofa_model.advice.finalists import priced
-from mofa_model.advice.reasons import terms_of
+from mofa_model.advice.reasons import gained, terms_of, why_not
 from mofa_model.advice.saves import job_of, replicas_of, score_of, steps_to_finish
 from mofa_model.cli import main
 from mofa_model.errors import BadValue
@@ -93,6 +95,55 @@ def test_todays_layout_is_priced_beside(answer):
     assert today.gain == pytest.approx(ratio - 1)
 
 
+def test_under_cost_the_reason_is_gpu_hours_with_the_sign_of_each_term():
+    """The question at which failures were blamed: 70B at most on 512 nodes, where the cheapest is 32 GPUs."""
+    given = request("llama3-70b", 512, 512, tokens=2e12, stack="default", framework="any", fewer_nodes=True)
+    answer = advise(replace(given, objective="cost", current=parse_strategy("tp=8,pp=4,sp=true", gpus=4096)))
+
+    def hours(one, gpus):
+        return gpus * one.predicted.step_seconds.target / one.predicted.ettr.target
+
+    others = [one for one in answer.alternatives if one.strategy.gpus != answer.gpus]
+    assert others
+    for one in others:
+        more = hours(one, one.strategy.gpus) / hours(answer, answer.gpus) - 1
+        assert more > 0
+        pace = (
+            "slower" if one.predicted.step_seconds.target > answer.predicted.step_seconds.target else "faster"
+        )
+        start = f"{pace} a step on {one.strategy.gpus} GPUs in place of {answer.gpus}, +{100 * more:.2g} % GPU-hours: "
+        assert start in one.reason
+        told = [float(text.replace("−", "-")) for text in re.findall(r" ([+−][\d.]+) %(?:,|$)", one.reason)]
+        assert sum(told) == pytest.approx(100 * more, abs=0.9 * 100 * more)
+    less = 1 - hours(answer, answer.gpus) / hours(answer.current, 4096)
+    assert gained(answer).startswith(f"{100 * less:.3g} % fewer GPU-hours for the same work, in ")
+
+
+def test_what_the_advice_gains_is_a_speed_up_and_a_share_of_the_time_that_it_saves(answer):
+    ratio = 1 + answer.current.gain
+    assert (
+        gained(answer)
+        == f"{ratio:.3g} times as fast: {100 * (1 - 1 / ratio):.3g} % less time for the same work"
+    )
+    worse = replace(answer, current=replace(answer.current, gain=-0.2))
+    assert gained(worse) == "slower: 25 % more time for the same work"
+    assert gained(replace(answer, predicted=None)) == ""
+
+
+def test_failures_and_checkpoints_are_blamed_exactly_where_they_decide():
+    problem = request().problems[0]
+    fast, slow = (priced(problem, parse_strategy(text, gpus=64)) for text in ("tp=2,sp=true", "tp=4,pp=2"))
+    lost = fast.step_time * (1 / 0.5 - 1) - slow.step_time * (1 / 0.99 - 1)
+    told = why_not("time", fast, 0.5, slow, 0.99)
+    assert re.fullmatch(r"[\d.]+ m?s faster a step \(.*−.*\), but failures and checkpoints \+[\d.]+ s", told)
+    assert told.endswith(f"+{units.format(lost, 's', 3)}")
+    assert "failures" not in why_not("time", slow, 0.99, fast, 0.99)
+    assert "failures and checkpoints +" in why_not("time", slow, 0.6, fast, 0.99)
+    assert "failures" not in why_not("throughput", slow, 0.6, fast, 0.99)
+    assert why_not("time", fast, 0.99, fast, 0.99) == "as fast a step, with more features switched on"
+    assert why_not("time", fast, 0.9, fast, 0.99).startswith("as fast a step, but failures and checkpoints +")
+
+
 def test_the_answer_is_not_worse_than_todays_layout_where_that_is_in_the_space():
     given = request(current=parse_strategy("tp=2,pp=2,sp=true,tp-overlap=true", gpus=64))
     assert advise(given).current.gain > -1e-9
@@ -109,6 +160,15 @@ def test_confidence_falls_where_nobody_measured_and_where_an_input_is_in_doubt()
     doubted = advise(request(caveats=("fewer nodes are ready than are asked for",), constraints=("pp=1",)))
     assert doubted.status is Status.LOW_CONFIDENCE
     assert doubted.strategy is not None
+
+
+def test_how_the_question_was_read_is_said_and_no_doubt():
+    plain, told = (
+        advise(request(constraints=("pp=1", "cp=1"), notes=notes)) for notes in ((), ("fp8 is read so",))
+    )
+    assert (told.confidence, told.status, told.strategy) == (plain.confidence, plain.status, plain.strategy)
+    assert told.caveats == ("fp8 is read so", *plain.caveats)
+    assert told.explanation == f"{plain.explanation}; fp8 is read so"
 
 
 def test_what_running_jobs_taught_lengthens_every_step_and_is_said(answer):
