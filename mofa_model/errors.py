@@ -16,9 +16,14 @@ Every message names the field, the value, and what would be right, on one line.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 _SHOWN = 80
+_NEAR = 0.7
+"""Likeness below which a known name is no suggestion: gemma3-27b and llama3-70b have 0.6. [1]"""
+_APART = 0.08
+"""Likeness by which a suggestion may stay behind the best one. [1]"""
 
 
 def shown(value: object) -> str:
@@ -40,16 +45,40 @@ class InputError(MofaError, ValueError):
 
 
 class UnknownName(InputError):
-    """A name that is not in the list of known ones; the nearest are suggested."""
+    """A name that is not in the list of known ones; those that are near it are suggested, by their own names where
+    `aliases` led there. `also` says what else would be right.
+    """
 
-    def __init__(self, field: str, name: object, known: Iterable[str]) -> None:
+    def __init__(
+        self,
+        field: str,
+        name: object,
+        known: Iterable[str],
+        *,
+        aliases: Mapping[str, str] = MappingProxyType({}),
+        also: str = "",
+    ) -> None:
         candidates = sorted(set(known))
-        near = difflib.get_close_matches(str(name).lower()[:200], candidates, n=3, cutoff=0.5)
+        spelled = {**aliases, **{candidate.lower(): candidate for candidate in candidates}}
+        near = list(dict.fromkeys(spelled[word] for word in _near(str(name).lower()[:200], spelled)))[:3]
         right = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(candidates[:12])}"
         if not near and len(candidates) > 12:
             right += f" and {len(candidates) - 12} more"
-        super().__init__(f"{field}: unknown name {shown(name)}; {right}")
+        super().__init__(f"{field}: unknown name {shown(name)}; {right}{also and f'; {also}'}")
         self.field = field
+
+
+def _near(name: str, known: Iterable[str]) -> list[str]:
+    """Names that are like this one, best first: none that is much less like it than the best."""
+    likeness = difflib.SequenceMatcher()
+    likeness.set_seq2(name)
+    found: list[tuple[float, str]] = []
+    for word in known:
+        likeness.set_seq1(word)
+        if likeness.quick_ratio() >= _NEAR:
+            found.append((-likeness.ratio(), word))
+    best = min(found, default=(0.0, ""))[0]
+    return [word for like, word in sorted(found) if like <= min(-_NEAR, best + _APART)]
 
 
 class BadValue(InputError):

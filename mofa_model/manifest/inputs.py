@@ -21,10 +21,11 @@ from mofa_model.manifest.failures import Seen, reliability_of, seen_in
 from mofa_model.manifest.models import model_of
 from mofa_model.manifest.parsing import Profile
 from mofa_model.manifest.training_job import Constraints, Range, TrainingJobSpec
-from mofa_model.search import Problem, framework, frameworks
+from mofa_model.search import Problem, framework
 from mofa_model.spec import Cluster, Training, Workload
 from mofa_model.strategy import Strategy
 
+_FP8: Final = "fp8-delayed"
 _DEGREES: Final = ("tp", "pp", "cp", "ep", "etp", "vpp", "mbs")
 _WORDS: Final = {
     "schedule": "schedule",
@@ -54,10 +55,8 @@ def to_inputs(
     nodes, fewer = _nodes(spec, ready, path)
     trainer, stack = _trainer(spec, path)
     model = model_of(spec.model, config, f"{path}.model")
-    precision = presets.precision(
-        presets.resolve("precisions", spec.training.precision, field=f"{path}.training.precision"),
-        stack=stack,
-    )
+    recipe, notes = _recipe(spec.training.precision, f"{path}.training.precision")
+    precision = presets.precision(recipe, stack=stack)
     training = Training(
         sequence=spec.training.sequence_length,
         global_batch=spec.training.global_batch_size,
@@ -96,6 +95,7 @@ def to_inputs(
         most_interval=None if limits.max_interval_seconds is None else float(limits.max_interval_seconds),
         current=_current(spec, int(cluster.gpus), int(model.layers), path),
         learned=1.0 if taught is None else round(float(taught.step_time_ratio), 2),
+        notes=notes,
         caveats=_caveats(spec, ready),
     )
 
@@ -149,10 +149,7 @@ def _trainer(spec: TrainingJobSpec, path: str) -> tuple[str, str]:
     given = spec.training.framework
     if given is None:
         return "any", "default"
-    try:
-        name = framework(given).name
-    except UnknownName:
-        raise UnknownName(f"{path}.training.framework", given, frameworks()) from None
+    name = framework(given, field=f"{path}.training.framework").name
     try:
         return name, presets.resolve("stacks", given)
     except UnknownName:
@@ -190,6 +187,19 @@ def _current(spec: TrainingJobSpec, gpus: int, layers: int, path: str) -> Strate
         return None
     text = spec.current.strategy if spec.current.strategy is not None else spec.current.arguments or []
     return read_layout(text, gpus, layers=layers, field=f"{path}.current")
+
+
+def _recipe(given: str, field: str) -> tuple[str, tuple[str, ...]]:
+    """The precision preset of a manifest, and how it was read where that has to be said.
+
+    Version 0.1.0 took `fp8` and `float8` for fp8-delayed. Jobs that say so stand in clusters: they keep their answer, and it
+    says which recipe that is. Whoever types the word today is asked for the recipe instead.
+    """
+    several = presets.meanings("precisions", given)
+    if _FP8 not in several or len(several) == 1:
+        return presets.resolve("precisions", given, field=field), ()
+    others = ", ".join(name for name in several if name != _FP8)
+    return _FP8, (f"precision {given} is read as {_FP8}; name the recipe: {_FP8}, {others}",)
 
 
 def _caveats(spec: TrainingJobSpec, ready: int | None) -> tuple[str, ...]:

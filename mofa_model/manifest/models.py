@@ -14,7 +14,8 @@ from mofa_model.spec import Attention, Experts, LatentAttention, Transformer
 def model_of(given: Model, config: str | None, path: str) -> Transformer:
     """The model that a manifest names; `config` is the text behind configMapRef."""
     if given.preset is not None:
-        return presets.model(presets.resolve("models", given.preset, field=f"{path}.preset"))
+        also = "or describe it by architecture or configMapRef"
+        return presets.model(presets.resolve("models", given.preset, field=f"{path}.preset", also=also))
     if given.architecture is not None:
         return _shape(given.architecture)
     ref = given.config_map_ref

@@ -23,7 +23,7 @@ from mofa_model.presets.catalogue import (
 )
 from mofa_model.presets.clusters import cluster, link
 from mofa_model.presets.constants import Constant, calibration, constants_of
-from mofa_model.presets.entries import KINDS, entry, names, resolve, sources
+from mofa_model.presets.entries import KINDS, entry, meanings, names, resolve, sources
 from mofa_model.presets.huggingface import from_config, read_config
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "family",
     "from_config",
     "link",
+    "meanings",
     "model",
     "names",
     "precision",

@@ -9,7 +9,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final
 
-from mofa_model.errors import BadFile, UnknownName
+from mofa_model.errors import BadFile, BadValue, UnknownName
 
 KINDS: Final = ("models", "devices", "fabrics", "precisions", "stacks")
 """Kinds of preset, each a file of that name."""
@@ -32,12 +32,13 @@ def table(kind: str) -> Mapping[str, Entry]:
 
 
 @cache
-def _ids(kind: str) -> Mapping[str, str]:
-    """Every name that finds an entry, in lower case, with the entry's id."""
-    aliases = {
-        alias.lower(): name for name, entry in table(kind).items() for alias in entry.get("aliases", ())
-    }
-    return MappingProxyType(aliases | {name: name for name in table(kind)})
+def _ids(kind: str) -> Mapping[str, tuple[str, ...]]:
+    """Every name, in lower case, with the ids of the entries that it may mean: an alias can be that of several."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, entry in table(kind).items():
+        for alias in entry.get("aliases", ()):
+            found[alias.lower()] = (*found.get(alias.lower(), ()), name)
+    return MappingProxyType(found | {name: (name,) for name in table(kind)})
 
 
 def names(kind: str) -> tuple[str, ...]:
@@ -51,17 +52,30 @@ def names(kind: str) -> tuple[str, ...]:
     return tuple(table(kind))
 
 
-def resolve(kind: str, name: object, *, field: str = "") -> str:
-    """The id of the entry that a name or alias means; `field` is what an error calls it.
+def meanings(kind: str, name: object) -> tuple[str, ...]:
+    """The ids that a name or alias may mean.
+
+    >>> meanings("precisions", "FP8")[:2], meanings("precisions", "fp7")
+    (('fp8-delayed', 'fp8-current'), ())
+    """
+    names(kind)
+    return _ids(kind).get(name.strip().lower(), ()) if isinstance(name, str) else ()
+
+
+def resolve(kind: str, name: object, *, field: str = "", also: str = "") -> str:
+    """The id of the entry that a name or alias means; `field` is what an error calls it, `also` what it offers beside names.
 
     >>> resolve("models", "Llama3-405B")
     'llama3.1-405b'
     """
-    names(kind)
-    found = _ids(kind).get(name.strip().lower()) if isinstance(name, str) else None
-    if found is None:
-        raise UnknownName(field or kind.removesuffix("s"), name, _ids(kind))
-    return found
+    found, field = meanings(kind, name), field or kind.removesuffix("s")
+    if len(found) > 1:
+        raise BadValue(field, name, f"it may mean several: give {', '.join(found[:-1])} or {found[-1]}")
+    if not found:
+        aliases = {alias: ids[0] for alias, ids in _ids(kind).items()}
+        more = ("`mofa presets " + kind + "` lists them all", also)
+        raise UnknownName(field, name, names(kind), aliases=aliases, also=", ".join(filter(None, more)))
+    return found[0]
 
 
 def entry(kind: str, name: object) -> Entry:

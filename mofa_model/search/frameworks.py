@@ -99,8 +99,8 @@ def frameworks() -> tuple[str, ...]:
     return tuple(_table())
 
 
-def framework(name: str = ANY) -> Framework:
-    """A trainer by id or alias, whatever the case.
+def framework(name: str = ANY, *, field: str = "framework") -> Framework:
+    """A trainer by id or alias, whatever the case; `field` is what an error calls it.
 
     >>> framework("Megatron-LM").name
     'megatron'
@@ -108,5 +108,5 @@ def framework(name: str = ANY) -> Framework:
     wanted = name.strip().lower()
     names = {alias: key for key, entry in _table().items() for alias in (key, *entry.get("aliases", ()))}
     if wanted not in names:
-        raise UnknownName("framework", name, names)
+        raise UnknownName(field, name, frameworks(), aliases=names)
     return Framework(names[wanted], _table()[names[wanted]])

@@ -20,7 +20,7 @@ from mofa_model.spec.reliability import (
     RecoveryTime,
     Reliability,
 )
-from mofa_model.verbs import job_text
+from mofa_model.verbs import job_text, problem_options
 
 RATE: Final = 0.005
 """Failures per node-day when none is given: the paper's assumption. [1/d]"""
@@ -106,7 +106,7 @@ def add_options(parser: ArgumentParser) -> None:
     save.add_argument(
         "--model",
         metavar="MODEL",
-        help="preset whose size gives the checkpoint's, in place of --checkpoint-size",
+        help="preset or config.json whose size gives the checkpoint's, in place of --checkpoint-size",
     )
     save.add_argument(
         "--precision", default="bf16", metavar="P", help="training recipe of --model (default: bf16)"
@@ -248,6 +248,6 @@ def _size(arguments: Namespace) -> float:
     from mofa_model import presets
     from mofa_model.equations.parameters import total_parameters
 
-    recipe = presets.precision(arguments.precision)
-    count = total_parameters(presets.model(arguments.model))
+    name = presets.resolve("precisions", arguments.precision, field="--precision")
+    recipe, count = presets.precision(name), total_parameters(problem_options.model_of(arguments.model))
     return float(checkpoint.checkpoint_bytes(count, recipe.weight, recipe.optimizer))

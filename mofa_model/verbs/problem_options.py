@@ -70,7 +70,7 @@ def problems_of(arguments: Namespace, nodes: int | None = None) -> tuple[Problem
     """The model and its machines for each precision, on a number of nodes (default: the one that is given)."""
     from mofa_model.search import Problem
 
-    model = _model(arguments.model)
+    model = model_of(_needed(arguments.model, "--model"))
     sequence = units.count(_needed(arguments.seq, "--seq"), field="--seq")
     batch = units.count(_needed(arguments.global_batch, "--global-batch"), field="--global-batch")
     tokens = units.count(arguments.tokens, field="--tokens") if arguments.tokens else 0
@@ -81,7 +81,7 @@ def problems_of(arguments: Namespace, nodes: int | None = None) -> tuple[Problem
         precision = presets.precision(name, stack=stack_of(arguments))
         training = Training(sequence=sequence, global_batch=batch, precision=precision, tokens=tokens)
         cluster = presets.cluster(
-            _needed(arguments.gpu, "--gpu"),
+            _gpu(arguments),
             1,
             stack=stack_of(arguments),
             precision=name,
@@ -107,9 +107,7 @@ def nodes_of(arguments: Namespace) -> int:
     if arguments.nodes is not None:
         return _least_one(units.count(arguments.nodes, field="--nodes"), "--nodes")
     gpus = _least_one(units.count(_needed(arguments.gpus, "--gpus"), field="--gpus"), "--gpus")
-    per_node = arguments.gpus_per_node or int(
-        presets.cluster(_needed(arguments.gpu, "--gpu"), 1).gpus_per_node
-    )
+    per_node = arguments.gpus_per_node or int(presets.cluster(_gpu(arguments), 1).gpus_per_node)
     if gpus % per_node:
         raise BadValue("--gpus", gpus, f"give whole nodes of {per_node}, or another --gpus-per-node")
     return gpus // per_node
@@ -120,7 +118,7 @@ def framework_of(arguments: Namespace) -> str:
     from mofa_model.search import framework
 
     if arguments.framework is not None:
-        return framework(arguments.framework).name
+        return framework(arguments.framework, field="--framework").name
     try:
         return framework(arguments.stack or "any").name
     except UnknownName:
@@ -137,13 +135,16 @@ def stack_of(arguments: Namespace) -> str:
         return "default"
 
 
-def _model(given: str | None) -> Transformer:
-    name = _needed(given, "--model")
+def model_of(name: str) -> Transformer:
+    """A preset, or what a model hub's config.json describes."""
     if name.endswith(".json"):
-        from mofa_model.presets import huggingface
+        return presets.read_config(name)
+    also = "or give a model hub's file: --model config.json"
+    return presets.model(presets.resolve("models", name, field="--model", also=also))
 
-        return huggingface.read_config(name)
-    return presets.model(presets.resolve("models", name, field="--model"))
+
+def _gpu(arguments: Namespace) -> str:
+    return presets.resolve("devices", _needed(arguments.gpu, "--gpu"), field="--gpu")
 
 
 def _needed(value: str | None, name: str) -> str:

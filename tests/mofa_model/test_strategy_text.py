@@ -88,7 +88,9 @@ def test_strategy_and_current_take_every_form_that_is_printed(layout, printed):
 @given(layouts, st.randoms(use_true_random=False))
 def test_both_forms_may_be_mixed_wrapped_and_in_any_order(layout, chance):
     parts = [
-        part.replace("=", "") if part.startswith(("tp=", "pp=", "dp=", "mbs=")) and chance.random() < 0.5 else part
+        part.replace("=", "")
+        if part.startswith(("tp=", "pp=", "dp=", "mbs=")) and chance.random() < 0.5
+        else part
         for part in format_strategy(layout).split(",")
     ]
     chance.shuffle(parts)
@@ -104,7 +106,10 @@ def test_both_forms_may_be_mixed_wrapped_and_in_any_order(layout, chance):
         ("vpp=10", {"vpp": 10, "schedule": Schedule.ONE_F_ONE_B}),
         ("dp8 shard1 zero3", {"shard": 1, "sharding": Sharding.WEIGHTS}),
         ("tp2 no-dp-overlap tp-overlap", {"data_overlap": False, "tensor_overlap": True}),
-        ("tp=2, sp, recompute(layernorm mlp_act)", {"recompute_modules": frozenset({"layernorm", "mlp_act"})}),
+        (
+            "tp=2, sp, recompute(layernorm mlp_act)",
+            {"recompute_modules": frozenset({"layernorm", "mlp_act"})},
+        ),
         ("recompute:full:4 a2a cp2", {"recompute_layers": 4, "context_mode": ContextMode.ALL_TO_ALL}),
     ],
 )

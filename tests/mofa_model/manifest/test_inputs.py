@@ -38,6 +38,24 @@ def ask(change=None, profile=None, **options):
     return to_inputs(parse(TrainingJobSpec, spec, "spec"), profile or a_profile(), **options)
 
 
+def test_fp8_of_version_0_1_0_keeps_its_answer_and_says_which_recipe_that_is():
+    old, named = (ask({"training": {"precision": p}}) for p in ("FP8", "fp8-delayed"))
+    assert old.problems == named.problems
+    assert named.notes == ()
+    assert old.notes == (
+        "precision FP8 is read as fp8-delayed; name the recipe: fp8-delayed, fp8-current, fp8-tensorwise,"
+        " fp8-rowwise, fp8-block, mxfp8",
+    )
+    assert old.caveats == named.caveats
+
+
+def test_an_unknown_model_of_a_manifest_is_told_of_the_other_ways_to_give_one():
+    with pytest.raises(
+        UnknownName, match=r"spec\.model\.preset: unknown .*, or describe it by architecture or configMapRef$"
+    ):
+        ask({"model": {"preset": "gemma3-27b"}})
+
+
 def rates(question):
     return {c.name: c.rate.mean * DAY * 1000 for c in question.reliability.classes}
 

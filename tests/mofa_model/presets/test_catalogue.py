@@ -30,7 +30,7 @@ EVERY = [(kind, name) for kind in presets.KINDS for name in presets.names(kind)]
         ("devices", "GB200", "gb200"),
         ("devices", "mi300x", "mi300x"),
         ("stacks", "megatron", "megatron-core"),
-        ("precisions", "FP8", "fp8-delayed"),
+        ("precisions", "BFloat16", "bf16"),
     ],
 )
 def test_names_and_aliases_find_their_preset_whatever_the_case(kind, said, meant):
@@ -42,7 +42,8 @@ def test_no_name_means_two_presets_and_every_id_is_in_small_letters(kind):
     table = entries.table(kind)
     said = Counter(alias.lower() for entry in table.values() for alias in entry.get("aliases", ()))
     said.update(list(table))
-    assert [name for name, times in said.items() if times > 1] == []
+    several = {"fp8", "float8"} if kind == "precisions" else set()  # refused with all that they may mean
+    assert {name for name, times in said.items() if times > 1} == several
     assert [name for name in table if name != name.lower()] == []
 
 
@@ -106,6 +107,39 @@ def test_an_unknown_name_is_refused_with_the_nearest():
         presets.model("llama3-404b")
     with pytest.raises(UnknownName, match="presets: unknown name 'gpus'"):
         presets.names("gpus")
+
+
+def test_a_name_of_several_recipes_is_refused_with_all_of_them():
+    with pytest.raises(BadValue) as caught:
+        presets.precision("FP8")
+    assert str(caught.value) == (
+        "precision: 'FP8' cannot be right; it may mean several: give fp8-delayed, fp8-current, fp8-tensorwise,"
+        " fp8-rowwise, fp8-block or mxfp8"
+    )
+    assert {presets.precision(name).gemm for name in presets.meanings("precisions", "fp8")} == {"fp8"}
+
+
+@pytest.mark.parametrize(
+    "kind, name, suggested",
+    [
+        ("models", "gemma3-27b", None),
+        ("models", "llama4-scout", None),
+        ("models", "lama3.1-405b", "llama3.1-405b?"),
+        ("devices", "gtx1080", None),
+        ("devices", "mi355", "mi355x?"),
+        ("devices", "h100sxm", "h100-80gb-sxm?"),
+        ("fabrics", "slingshoot", "slingshot11?"),
+        ("stacks", "pytorch", None),
+        ("stacks", "torchtitn", "torchtitan?"),
+        ("precisions", "fp32", None),
+    ],
+)
+def test_only_names_that_are_near_are_suggested_and_each_entry_once(kind, name, suggested):
+    with pytest.raises(UnknownName) as caught:
+        presets.resolve(kind, name)
+    said = str(caught.value)
+    assert (f"did you mean {suggested}" in said) if suggested else ("did you mean" not in said)
+    assert f"`mofa presets {kind}` lists them all" in said
 
 
 @given(st.sampled_from(presets.KINDS), st.text(max_size=40) | st.none() | st.integers() | st.lists(st.text()))

@@ -139,10 +139,10 @@ def test_a_score_with_a_bound_ranks_as_if_all_were_scored():
 
 def test_several_precisions_and_node_counts_are_one_space():
     p = problem(gpus=8, batch=64)
-    training = replace(p.workload.training, precision=precision("fp8"))
+    training = replace(p.workload.training, precision=precision("fp8-delayed"))
     eight = Problem(
         workload=replace(p.workload, training=training),
-        cluster=cluster("h100", 8, precision="fp8", stack="megatron-core"),
+        cluster=cluster("h100", 8, precision="fp8-delayed", stack="megatron-core"),
     )
     question = Question(problems=(p, eight), nodes=(1, 2), constraints=(parse_constraint("cp=1"),), keep=5)
     both = search(question)
