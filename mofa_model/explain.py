@@ -101,6 +101,29 @@ def explain(workload: Workload, cluster: Cluster, strategy: Strategy) -> Explana
     return Explanation(tables=tables, document=document)
 
 
+def records(document: Mapping[str, Any]) -> Table:
+    """Every number of an explanation as a row for programs, in SI."""
+    rows: list[tuple[Cell, ...]] = []
+    for name, number in document["summary"].items():
+        unit = "s" if name.endswith("seconds") else "B" if name.endswith("bytes") else ""
+        rows.append(("summary", None, name, float(number), unit, None))
+    for name, term in document["step"].items():
+        rows.append(("step", None, name, term["seconds"], "s", term["equation"]))
+    for kind, terms in document["layers"].items():
+        rows += [("layer", kind, name, term["seconds"], "s", term["equation"]) for name, term in terms.items()]
+    rows += [("head", None, name, seconds, "s", None) for name, seconds in document["head"].items()]
+    firsts = [str(stage["first"]) for stage in document["stages"]]
+    for stage, first in zip(document["stages"], firsts, strict=True):
+        for name, number in stage.items():
+            unit = "s" if name.endswith("seconds") else "B" if name.endswith("bytes") else ""
+            rows.append(("stage", first, name, float(number), unit, None))
+    for name, term in document["memory"].items():
+        told = zip(firsts, term["bytes"], strict=True)
+        rows += [("memory", first, name, size, "B", term["equation"]) for first, size in told]
+    columns = ("part", "of", "quantity", "value", "unit", "equation")
+    return Table(columns=tuple(map(Column, columns)), rows=tuple(rows))
+
+
 def _layers(found: Estimate) -> dict[str, LayerTime]:
     dense = bool(np.any(np.asarray(found.stages.dense_layers) > 0))
     experts = {"with experts": found.expert_layer} if found.expert_layer is not None else {}

@@ -9,7 +9,8 @@
 
 Tables on a terminal are drawn by rich; piped, they are plain text of 80 columns, or of as many as the variable COLUMNS
 says. JSON and YAML hold `document`, or the tables themselves where a verb has none; a number that is not finite is
-refused, because JSON has no word for it.
+refused, because JSON has no word for it. CSV is one table, for programs that read nothing else: `records` where a verb
+has some, else the first of its tables.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import enum
 import json
 import math
 import os
+import re
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +28,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
-from mofa_model.tables import Table, as_csv, as_html, as_markdown, broken, fitted, for_people, plain
+from mofa_model.tables import Cell, Column, Table, as_csv, as_html, as_markdown, broken, fitted, for_people, plain
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -46,26 +48,41 @@ def add_options(parser: ArgumentParser) -> None:
     group.add_argument("--json", dest="output", action="store_const", const="json", help="short for -o json")
 
 
-def emit(form: str, tables: Sequence[Table], document: Any = None, *, stream: TextIO | None = None) -> None:
-    """Print tables, or in JSON and YAML the document, to `stream` (standard output)."""
+def emit(
+    form: str,
+    tables: Sequence[Table],
+    document: Any = None,
+    *,
+    records: Table | None = None,
+    stream: TextIO | None = None,
+) -> None:
+    """Print tables, or in JSON and YAML the document, or in CSV the records, to `stream` (standard output)."""
     out = stream or sys.stdout
     if form in ("table", "wide") and out.isatty():
         _draw(tables, out, wide=form == "wide")
     else:
-        out.write(render(form, tables, document, width=_columns()))
+        out.write(render(form, tables, document, records=records, width=_columns()))
 
 
-def render(form: str, tables: Sequence[Table], document: Any = None, *, width: int = 80) -> str:
+def render(
+    form: str,
+    tables: Sequence[Table],
+    document: Any = None,
+    *,
+    records: Table | None = None,
+    width: int = 80,
+) -> str:
     """The text that `emit` writes where there is no terminal."""
     if form in ("json", "yaml"):
         data = as_data(as_document(tables) if document is None else document)
         return as_json(data) if form == "json" else _yaml(data)
     if form == "html":
         return as_html(tables)
+    if form == "csv":
+        return as_csv(records or tables[0])
     write: dict[str, Callable[[Table], str]] = {
         "table": lambda table: plain(table, width=width),
         "wide": lambda table: plain(table, wide=True),
-        "csv": as_csv,
         "markdown": as_markdown,
     }
     return "\n".join(write[form](table) for table in tables)
@@ -85,6 +102,28 @@ def as_document(tables: Sequence[Table]) -> Any:
         for table in tables
     ]
     return documents[0] if len(documents) == 1 else documents
+
+
+def as_record(document: Any) -> Table:
+    """A document as a table of one row, for CSV: names of its scalars joined by _, short lists as text, tables left out.
+
+    >>> as_record({"ettr": {"target": 0.97}, "every": [1, 5], "curve": [{"steps": 1}]}).rows
+    ((0.97, '1 5'),)
+    """
+    found: dict[str, Cell] = {}
+
+    def walk(value: Any, name: str) -> None:
+        if isinstance(value, Mapping):
+            for key, item in value.items():
+                walk(item, f"{name}_{key}" if name else str(key))
+        elif not isinstance(value, list):
+            found[name] = value
+        elif value and not any(isinstance(item, Mapping | list) for item in value):
+            found[name] = " ".join(map(str, value))
+
+    walk(as_data(document), "")
+    columns = tuple(Column(re.sub(r"\W+", "_", name)) for name in found)
+    return Table(columns=columns, rows=(tuple(found.values()),))
 
 
 def as_json(document: Any) -> str:

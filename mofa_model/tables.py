@@ -25,6 +25,9 @@ Cell: TypeAlias = str | int | float | bool | None
 _DIMENSIONS: Final = ("s", "B", "B/s", "FLOP", "FLOP/s", "1/s")
 """Units that people read with a prefix in the cell, not in the heading."""
 
+_BILLIONS: Final = "1e9"
+"""Unit of counts that people read in billions."""
+
 _NARROWEST: Final = 12
 """A text column is wrapped to no fewer characters than this."""
 
@@ -203,12 +206,21 @@ def as_markdown(table: Table, *, wide: bool = True) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """Keys in the first row, then the values with every digit; title and notes are left out."""
+    """Keys in the first row, then the values with every digit, in SI; title and notes are left out."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([column.key for column in table.columns])
-    writer.writerows(["" if cell is None else cell for cell in row] for row in table.rows)
+    writer.writerows(map(_plain_cell, row, table.columns) for row in table.rows)
     return text.getvalue()
+
+
+def _plain_cell(cell: Cell, column: Column) -> Cell:
+    """A cell for a program: nothing for no value, and no prefix of the column's."""
+    if cell is None:
+        return ""
+    if column.unit == _BILLIONS and isinstance(cell, int | float):
+        return round(cell * 1e9)
+    return cell
 
 
 def as_html(tables: Sequence[Table]) -> str:

@@ -114,7 +114,8 @@ def run(arguments: Namespace) -> int:
         sys.stdout.write(advice_page(view_of(request, advice, launch.arguments if launch else ())))
     else:
         document = advise_answer.document(advice, launch)
-        output.emit(arguments.output, advise_answer.tables(advice, launch), document=document)
+        tables, records = advise_answer.tables(advice, launch), advise_answer.records(advice)
+        output.emit(arguments.output, tables, document=document, records=records)
     if arguments.plots:
         for path in advise_pictures.draw(request, advice, arguments.plots):
             sys.stderr.write(f"drawn: {path}\n")

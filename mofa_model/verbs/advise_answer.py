@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 from mofa_model import units
@@ -10,6 +11,7 @@ from mofa_model.advice import Advice, Band, Current, Predicted
 from mofa_model.advice.reasons import gained
 from mofa_model.launch import Launch
 from mofa_model.search import MEANING, Reason
+from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
 from mofa_model.tables import Cell, Column, Table
 from mofa_model.units import DAY, GIB
@@ -37,6 +39,35 @@ def tables(advice: Advice, launch: Launch | None = None) -> list[Table]:
         rows = tuple((line,) for line in launch.text().rstrip().splitlines())
         found.append(Table(title=f"Launch with {launch.trainer}", columns=(Column("arguments"),), rows=rows))
     return found
+
+
+def records(advice: Advice) -> Table:
+    """Every priced layout of the answer as a row for programs, in SI: the advice, its alternatives, today's, the frontier."""
+    figures = [item.name for item in fields(Predicted)]
+    ends = ("lower", "target", "upper")
+    names = [f"{name}_{end}".removesuffix("_target") for name in figures for end in ends]
+    rows: list[tuple[Cell, ...]] = []
+
+    def add(kind: str, strategy: Strategy, predicted: Predicted | None, *more: Cell) -> None:
+        bands = [None if predicted is None else getattr(predicted, name) for name in figures]
+        numbers = [None if band is None else getattr(band, end) for band in bands for end in ends]
+        if predicted is not None and not predicted.duration_seconds.target:
+            numbers = [None if name.startswith("duration") else n for name, n in zip(names, numbers, strict=True)]
+        rows.append((kind, format_strategy(strategy), int(strategy.gpus), *more, *numbers))
+
+    if advice.strategy is not None:
+        steps, seconds = advice.checkpoint_interval_steps, advice.checkpoint_interval_seconds
+        add("advice", advice.strategy, advice.predicted, advice.nodes, advice.precision, steps, seconds, None)
+    for one in advice.alternatives:
+        steps, seconds = one.checkpoint_interval_steps, one.checkpoint_interval_seconds
+        add("alternative", one.strategy, one.predicted, one.nodes, one.precision, steps, seconds, one.reason)
+    if (today := advice.current) is not None:
+        add("today", today.strategy, today.predicted, None, None, None, None, today.reason or None)
+    for best in advice.frontier:
+        add("frontier", best.strategy, best.predicted, best.nodes, None, best.checkpoint_interval_steps, None, None)
+    columns = ("kind", "strategy", "gpus", "nodes", "precision", "checkpoint_interval_steps")
+    columns = (*columns, "checkpoint_interval_seconds", "reason", *names)
+    return Table(columns=tuple(map(Column, columns)), rows=tuple(rows))
 
 
 def document(advice: Advice, launch: Launch | None = None) -> dict[str, Any]:

@@ -204,7 +204,9 @@ def _own_runs(arguments: Namespace) -> None:
     if arguments.to:
         write_text(arguments.to, runs.as_toml(found))
     tables = [_refined(item) for item in found]
-    output.emit(arguments.output, tables, _document(tables))
+    columns = (Column("section"), *tables[0].columns)
+    rows = tuple((table.title, *row) for table in tables for row in table.rows)
+    output.emit(arguments.output, tables, _document(tables), records=Table(columns=columns, rows=rows))
 
 
 def _is_table(name: str) -> bool:

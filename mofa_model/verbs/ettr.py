@@ -89,7 +89,10 @@ def run(arguments: Namespace) -> int:
         answer = ettr_answer.answer(job, arguments, every)
     if arguments.plot:
         ettr_answer.plot(job, answer, arguments.plot)
-    output.emit(arguments.output, _tables(answer), answer)
+    tables = _tables(answer)
+    output.emit(
+        arguments.output, tables, answer, records=tables[-1] if answer["curve"] else output.as_record(answer)
+    )
     return 0
 
 

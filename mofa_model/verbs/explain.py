@@ -39,7 +39,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Explain one strategy; one that does not fit is explained as well."""
     from mofa_model.advice.reasons import NAMES
-    from mofa_model.explain import explain
+    from mofa_model.explain import explain, records
     from mofa_model.launch import read_layout
 
     if arguments.plot:
@@ -53,5 +53,5 @@ def run(arguments: Namespace) -> int:
     if arguments.plot:
         terms = {NAMES[name]: term["seconds"] for name, term in told.document["step"].items()}
         plots.step_terms(arguments.plot, {"": terms}, "\n".join(broken(told.document["strategy"], 90)))
-    output.emit(arguments.output, told.tables, document=told.document)
+    output.emit(arguments.output, told.tables, document=told.document, records=records(told.document))
     return 0

@@ -76,7 +76,9 @@ def run(arguments: Namespace) -> int:
     line = runs.timeline(scenario, duration=duration, seed=arguments.seed) if arguments.timeline else ()
     told = _document(found, float(model.ettr(job, steps, every) / model.available(job)), steps, every, line)
     told["timeline"] = told["timeline"][: arguments.timeline]
-    output.emit(arguments.output, _tables(told), told)
+    tables = _tables(told)
+    records = tables[-1] if told["timeline"] else output.as_record(told)
+    output.emit(arguments.output, tables, told, records=records)
     return 0
 
 

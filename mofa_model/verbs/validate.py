@@ -9,6 +9,7 @@ The figures decide nothing here: the exit code is 0 whatever they are, and 2 whe
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Mapping
 from textwrap import shorten
@@ -114,7 +115,7 @@ def _steps(arguments: Namespace) -> None:
         tables.append(_rows("Unsupported", ("id", "reason"), document["unsupported"]))
     if arguments.cases:
         tables.append(_rows("Cases", ("id", "quantity", "measured", "predicted", "error"), document["cases"]))
-    output.emit(arguments.output, tables, document)
+    output.emit(arguments.output, tables, document, records=tables[-1 if arguments.cases else 0])
 
 
 def _ettr(arguments: Namespace) -> None:
@@ -126,7 +127,8 @@ def _ettr(arguments: Namespace) -> None:
     tables = [_rows(f"{document['summary']['ok']} of {document['summary']['n']} hold", columns, shown)]
     if document["unsupported"]:
         tables.append(_rows("Unsupported", ("id", "reason"), document["unsupported"]))
-    output.emit(arguments.output, tables, document)
+    exact = [{name: _exact(row[name]) for name in columns} for row in document["cases"]]
+    output.emit(arguments.output, tables, document, records=_rows("Cases", columns, exact))
 
 
 def _paper(arguments: Namespace) -> None:
@@ -174,6 +176,11 @@ def _memory(found: Mapping[str, int]) -> Table:
 def _rows(title: str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> Table:
     named = tuple(Column(name, unit="%" if name == "error" else "") for name in columns)
     return Table(title=title, columns=named, rows=tuple(tuple(row[name] for name in columns) for row in rows))
+
+
+def _exact(value: Any) -> Any:
+    """A cell for programs: lists and objects as JSON."""
+    return json.dumps(value) if isinstance(value, Mapping | list) else value
 
 
 def _brief(value: Any) -> Any:

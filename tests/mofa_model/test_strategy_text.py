@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mofa_model.errors import InputError
+from mofa_model.launch import read_layout
 from mofa_model.strategy import (
     MODULES,
     ContextMode,
@@ -17,7 +18,6 @@ from mofa_model.strategy import (
     Sharding,
     Strategy,
 )
-from mofa_model.launch import read_layout
 from mofa_model.strategy_text import format_strategy, parse_strategy, short_strategy
 
 DESIGN = (

@@ -118,7 +118,8 @@ def _print(arguments: Namespace, reader: Reader, job: Job) -> int:
             arguments.log, f"holds no steps in the format of {arguments.format or ', '.join(FAMILIES)}"
         )
     answer = _answer(progress, job, median(times) if times else None)
-    output.emit(arguments.output, [_table(arguments.log, progress, answer)], answer)
+    table = _table(arguments.log, progress, answer)
+    output.emit(arguments.output, [table], answer, records=output.as_record(answer))
     return 0
 
 
