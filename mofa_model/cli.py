@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from mofa_model import verbs
-from mofa_model.errors import MofaError, UnknownName
+from mofa_model.errors import InputError, MofaError, UnknownName
 
 OURS: Final = "mofa-advisor"
 """The distribution that holds this command."""
@@ -86,7 +86,17 @@ def _run_verb(name: str, rest: list[str]) -> int:
         verb = verbs.load(name, foreign[name])
     parser = _Parser(prog=f"mofa {name}", description=verbs.SUMMARIES.get(name, verb.__doc__))
     verb.configure(parser)
-    return verb.run(parser.parse_args(rest))
+    arguments = parser.parse_args(rest)
+    if name in verbs.ours():
+        _refuse_nothing(arguments)
+    return verb.run(arguments)
+
+
+def _refuse_nothing(arguments: argparse.Namespace) -> None:
+    """An empty value is what a shell makes of a variable that is not set: no option of ours means anything by it."""
+    for name, value in vars(arguments).items():
+        if "" in (value if isinstance(value, list) else [value]):
+            raise InputError(f"{name.replace('_', '-')}: is empty; give it a value or leave it out")
 
 
 def _run_bare(given: list[str]) -> int:

@@ -85,6 +85,11 @@ _EXAMPLE: Final = {
 }
 _QUANTITY: Final = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*(\S*)\s*")
 _LONGEST: Final = 64
+_LEAST: Final = 1e-18
+_MOST: Final = 1e30
+"""Quantities beyond these are slips of the pen, and their squares and products would be no numbers."""
+_COUNTED: Final = 1e18
+"""What a count may be, so that it and its double are whole numbers of 64 bits."""
 
 
 def parse(text: object, dimension: str, *, field: str = "quantity") -> float:
@@ -100,7 +105,10 @@ def parse(text: object, dimension: str, *, field: str = "quantity") -> float:
     match = _QUANTITY.fullmatch(text)
     if match is None or match.group(2) not in units:
         raise BadUnit(field, text, right)
-    return _finite(float(match.group(1)) * units[match.group(2)], field, text)
+    value = _finite(float(match.group(1)) * units[match.group(2)], field, text)
+    if value and not _LEAST <= abs(value) <= _MOST:
+        raise BadUnit(field, text, f"nothing is that {'small' if abs(value) < 1 else 'large'}")
+    return value
 
 
 def count(text: object, *, field: str = "count") -> int:
@@ -120,7 +128,7 @@ def count(text: object, *, field: str = "count") -> int:
         if match is None or match.group(2) not in scales:
             raise BadValue(field, text, right)
         value = _finite(float(match.group(1)) * scales[match.group(2)], field, text)
-    if value != round(value):
+    if value != round(value) or abs(value) > _COUNTED:
         raise BadValue(field, text, right)
     return round(value)
 

@@ -28,6 +28,8 @@ NAMES: Final = {
     "straggler": "stragglers",
 }
 """Terms of a step as a sentence names them."""
+NEVER: Final = 1e-12
+"""ETTR of a run that never finishes, so that two of them compare. [1]"""
 LOST: Final = "failures and checkpoints"
 """What is lost beside the steps, as a sentence names it."""
 
@@ -47,6 +49,7 @@ def why_not(objective: str, other: Priced, ettr: Ratio, best: Priced, best_ettr:
     """One sentence on why an alternative is not the first choice: the terms that decide under the objective, each with the
     sign of what the alternative has more of. What failures and checkpoints take is a term wherever it counts.
     """
+    ettr, best_ettr = max(ettr, NEVER), max(best_ettr, NEVER)
     if objective == "cost" and other.strategy.gpus != best.strategy.gpus:
         return _dearer(other, ettr, best, best_ettr)
     more = other.step_time - best.step_time

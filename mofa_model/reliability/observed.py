@@ -126,7 +126,8 @@ def assess(
     """Check assumed failures per node-day by class against what was observed. Ours. []
 
     The posterior starts at Jeffreys' prior, or at the assumption worth `prior_weight` failures in all [1]. `live` judges
-    by the e-value, for a panel that looks all the time; else by the exact mid-p test.
+    by the e-value, for a panel that looks all the time; else by the exact mid-p test. Without exposure nothing is judged:
+    failures that nobody could have seen are no evidence.
 
     >>> found = assess(Observed(failures={"pod": 419}, node_days=110592.0), {"pod": 0.005})
     >>> found.rates[0].verdict.value, round(found.rates[0].mean, 6)
@@ -193,7 +194,7 @@ def _report(
         exact_lower=None if exact[0] is None else float(exact[0]),
         exact_upper=None if exact[1] is None else float(exact[1]),
         prior_weight=1.0 if found is None else float(found.prior_weight),
-        p_value=float(rates.mid_p(count, expected)),
-        e_value=float(rates.e_value(count, expected)),
-        verdict=judge(count, expected, alarm=alarm),
+        p_value=float(rates.mid_p(count, expected)) if some else 1.0,
+        e_value=float(rates.e_value(count, expected)) if some else 1.0,
+        verdict=judge(count, expected, alarm=alarm) if some else rates.Verdict.INSUFFICIENT,
     )

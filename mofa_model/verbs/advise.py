@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from mofa_model import output, units
 from mofa_model.errors import BadValue, InputError, NoFeasibleStrategy
-from mofa_model.verbs import problem_options
+from mofa_model.verbs import job_options, job_text, problem_options
 
 if TYPE_CHECKING:
     from mofa_model.advice import Request
@@ -134,13 +134,12 @@ def _from_flags(a: Namespace) -> Request:
     problems = problem_options.problems_of(a, nodes)
     cluster = problems[0].cluster
     links = float(cluster.gpus_per_node * cluster.host.link.bandwidth)
+    job_text.within(a.failure_rate, "--failure-rate", 0, job_options.MOST_RATE)
     rate = {} if a.failure_rate is None else {"per_node_day": a.failure_rate}
     reliability = assumed_reliability(links, **rate)
     tier = replace(reliability.tiers[0], asynchronous=not a.sync)
     if a.checkpoint_bandwidth:
-        tier = replace(
-            tier, node_bandwidth=units.parse(a.checkpoint_bandwidth, "B/s", field="--checkpoint-bandwidth")
-        )
+        tier = replace(tier, node_bandwidth=problem_options.bandwidth_of(a.checkpoint_bandwidth))
     layers = int(problems[0].workload.model.layers)
     return Request(
         problems=problems,
@@ -151,9 +150,7 @@ def _from_flags(a: Namespace) -> Request:
         framework=problem_options.framework_of(a),
         constraints=tuple(a.constraint),
         lifted=tuple(a.lift),
-        checkpoint_bytes=units.parse(a.checkpoint_size, "B", field="--checkpoint-size")
-        if a.checkpoint_size
-        else None,
+        checkpoint_bytes=job_options.size_of(a.checkpoint_size) if a.checkpoint_size else None,
         current=read_layout(a.current, int(cluster.gpus), layers=layers, field="--current")
         if a.current
         else None,

@@ -9,7 +9,7 @@ from typing import Any, Final
 from mofa_model import output, plots, units
 from mofa_model.errors import BadValue
 from mofa_model.tables import Column, Table
-from mofa_model.verbs import job_options
+from mofa_model.verbs import job_options, job_text
 
 _EXAMPLES: Final = """\
 examples:
@@ -109,6 +109,7 @@ def _varied(arguments: Namespace) -> int:
 def _check(arguments: Namespace) -> None:
     if arguments.interval is not None and not 1 <= arguments.interval <= 10**9:
         raise BadValue("--interval", arguments.interval, "give steps between saves, one or more")
+    job_text.within(arguments.scaling, "--scaling", 0, 2)
     if not 0 < arguments.level < 1:
         raise BadValue("--level", arguments.level, "give a level between 0 and 1, for example 0.9")
     if not 0 <= arguments.curve <= 10_000:
@@ -125,8 +126,8 @@ def _every(text: str | None, tiers: int) -> tuple[int, ...] | None:
     if text is None:
         return None
     numbers = tuple(units.count(part, field="--every") for part in text.split(","))
-    if len(numbers) != tiers:
-        raise BadValue("--every", text, f"give {tiers} numbers, one for each tier")
+    if len(numbers) != tiers or min(numbers) < 1:
+        raise BadValue("--every", text, f"give {tiers} numbers of one or more, one for each tier")
     return numbers
 
 

@@ -26,6 +26,18 @@ RATE: Final = 0.005
 """Failures per node-day when none is given: the paper's assumption. [1/d]"""
 _OF_PROFILE: Final = ("rate", "failures", "node_days", "classes", "mttr", "domains", "queue", "spares")
 """Options that a profile replaces."""
+MOST_RATE: Final = 1e4
+"""Failures per node-day beyond which an assumption is a slip of the pen. [1/d]"""
+_BOUNDS: Final = {
+    "nodes": (1, 1e7),
+    "rate": (0, MOST_RATE),
+    "failures": (0, 1e12),
+    "node_days": (1e-6, 1e15),
+    "slowdown": (0, 1e3),
+    "spares": (0, 1e7),
+    "shards": (1, 1e9),
+    "gpus_per_node": (1, 1e6),
+}
 JEFFREYS: Final = 0.5
 """Failures that Jeffreys' prior adds to counts. [1]"""
 
@@ -119,8 +131,10 @@ def add_options(parser: ArgumentParser) -> None:
 
 def job_of(arguments: Namespace) -> Job:
     """The job that the options describe."""
-    if not (math.isfinite(arguments.nodes) and arguments.nodes >= 1):
-        raise BadValue("--nodes", arguments.nodes, "give a number of nodes, one or more")
+    for name, (least, most) in _BOUNDS.items():
+        job_text.within(getattr(arguments, name), f"--{name.replace('_', '-')}", least, most)
+    if arguments.prior_weight != math.inf:
+        job_text.within(arguments.prior_weight, "--prior-weight", 1e-6, 1e9)
     reliability = _profile(arguments) if arguments.profile else None
     storage = tuple(job_text.storage_of(text) for text in arguments.storage)
     if reliability is not None and not (storage or arguments.save):
@@ -128,7 +142,7 @@ def job_of(arguments: Namespace) -> Job:
     blocking, background = _storage_times(arguments, storage) if storage else _times(arguments)
     return Job(
         nodes=arguments.nodes,
-        step_time=units.parse(arguments.step, "s", field="--step"),
+        step_time=job_text.time_of(arguments.step, "--step", least=1e-9),
         blocking=blocking,
         background=background,
         reliability=_described(arguments, storage, len(blocking))
@@ -147,7 +161,7 @@ def _described(arguments: Namespace, storage: tuple[CheckpointTier, ...], tiers:
         failures_during_recovery=not arguments.idle_recovery,
         queue=job_text.recovery_of(arguments.queue.split(":"), "--queue") if arguments.queue else None,
         spares=arguments.spares,
-        repair=units.parse(arguments.repair, "s", field="--repair"),
+        repair=job_text.time_of(arguments.repair, "--repair"),
         domains=tuple(job_text.domain_of(text, tiers) for text in arguments.domains),
     )
 
@@ -189,7 +203,7 @@ def _classes(arguments: Namespace, tiers: int) -> tuple[RecoveryClass, ...]:
     if arguments.mttr is not None and arguments.classes:
         raise BadValue("--mttr", arguments.mttr, "give --mttr or --class, not both")
     if arguments.mttr is not None:
-        mean = units.parse(arguments.mttr, "s", field="--mttr")
+        mean = job_text.time_of(arguments.mttr, "--mttr")
         given = [("all", 1.0, RecoveryTime(mean=mean, law="deterministic"), 0)]
     elif arguments.classes:
         given = [job_text.class_of(text) for text in arguments.classes]
@@ -233,18 +247,24 @@ def _storage_times(
         raise BadValue("--save", arguments.save or arguments.copy, "give --storage, or --save and --copy")
     size = _size(arguments)
     shards = arguments.shards or arguments.nodes * arguments.gpus_per_node
-    if shards < 1 or arguments.gpus_per_node < 1:
-        raise BadValue("--shards", shards, "give one or more")
     node = checkpoint.bytes_per_node(size, shards, arguments.gpus_per_node)
     pairs = [checkpoint.save_times(tier, size, node) for tier in tiers]
     return tuple(float(b) for b, _ in pairs), tuple(float(b) for _, b in pairs)
+
+
+def size_of(text: str) -> float:
+    """The size of a checkpoint. [B]"""
+    size = units.parse(text, "B", field="--checkpoint-size")
+    if size <= 0:
+        raise BadValue("--checkpoint-size", text, "give a size above zero")
+    return size
 
 
 def _size(arguments: Namespace) -> float:
     if (arguments.checkpoint_size is None) == (arguments.model is None):
         raise BadValue("--storage", arguments.storage[0], "give --checkpoint-size or --model with it")
     if arguments.checkpoint_size is not None:
-        return units.parse(arguments.checkpoint_size, "B", field="--checkpoint-size")
+        return size_of(arguments.checkpoint_size)
     from mofa_model import presets
     from mofa_model.equations.parameters import total_parameters
 

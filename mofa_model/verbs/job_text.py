@@ -25,7 +25,7 @@ def class_of(text: str) -> tuple[str, float, RecoveryTime, int]:
 
 def recovery_of(parts: list[str], field: str) -> RecoveryTime:
     """A recovery time from its parts: mean, law, spread."""
-    mean = units.parse(parts[0], "s", field=field)
+    mean = time_of(parts[0], field)
     if len(parts) == 1:
         return RecoveryTime(mean=mean, law="deterministic")
     return RecoveryTime(mean=mean, law=parts[1], cv=number_of(parts[2], field) if len(parts) > 2 else 1.0)
@@ -60,7 +60,21 @@ def law_of(text: str) -> FailureLaw:
 
 def times_of(text: str, field: str) -> tuple[float, ...]:
     """Times separated by commas. [s]"""
-    return tuple(units.parse(part.strip(), "s", field=field) for part in text.split(","))
+    return tuple(time_of(part.strip(), field) for part in text.split(","))
+
+
+def time_of(text: str, field: str, *, least: float = 0.0) -> float:
+    """A time of `least` or more. [s]"""
+    value = units.parse(text, "s", field=field)
+    if value < least:
+        raise BadValue(field, text, "give a time of zero or more" if least == 0 else "give a time above zero")
+    return value
+
+
+def within(value: float | None, field: str, least: float, most: float) -> None:
+    """Refuse a number outside its bounds; None is one that was not given."""
+    if value is not None and not least <= value <= most:
+        raise BadValue(field, value, f"give a number from {least:g} to {most:g}")
 
 
 def storage_of(text: str) -> CheckpointTier:

@@ -135,6 +135,14 @@ def stack_of(arguments: Namespace) -> str:
         return "default"
 
 
+def bandwidth_of(text: str) -> float:
+    """What a node writes to storage. [B/s]"""
+    bandwidth = units.parse(text, "B/s", field="--checkpoint-bandwidth")
+    if bandwidth <= 0:
+        raise BadValue("--checkpoint-bandwidth", text, "give a bandwidth above zero")
+    return bandwidth
+
+
 def model_of(name: str) -> Transformer:
     """A preset, or what a model hub's config.json describes."""
     if name.endswith(".json"):

@@ -98,6 +98,8 @@ def run(arguments: Namespace) -> int:
 
     _check(arguments)
     observed = _observed(arguments)
+    if arguments.node_days == 0 and (seen := sum(observed.failures.values())):
+        raise BadValue("--node-days", 0, f"{seen} failures were seen in some node-days: give these")
     assumed, recovery, weight = _held(arguments, observed)
     found = assess(
         observed,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mofa_model import output, units
 from mofa_model.errors import BadValue
 from mofa_model.tables import Column, Table
-from mofa_model.verbs import job_options
+from mofa_model.verbs import job_options, job_text
 
 if TYPE_CHECKING:
     from mofa_model.reliability.model import Job
@@ -62,7 +62,7 @@ def run(arguments: Namespace) -> int:
     else:
         steps, every = arguments.interval, every or (1,)
     scenario = scenario_of(job, steps, every)
-    duration = units.parse(arguments.duration, "s", field="--duration")
+    duration = job_text.time_of(arguments.duration, "--duration", least=1e-9)
     with output.progress("simulating", total=1.0) as advance:
         seen = [0.0]
 
@@ -124,8 +124,8 @@ def _every(text: str | None, tiers: int) -> tuple[int, ...] | None:
     if text is None:
         return None
     numbers = tuple(units.count(part, field="--every") for part in text.split(","))
-    if len(numbers) != tiers:
-        raise BadValue("--every", text, f"give {tiers} numbers, one for each tier")
+    if len(numbers) != tiers or min(numbers) < 1:
+        raise BadValue("--every", text, f"give {tiers} numbers of one or more, one for each tier")
     return numbers
 
 

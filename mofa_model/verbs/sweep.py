@@ -123,13 +123,14 @@ def run(arguments: Namespace) -> int:
             rows.append(row)
             advance(1)
     names = [name for name, _ in varied]
+    failed = [row["why"] for row in rows if "why" in row]
+    if rows and all(row["status"] == "Failed" for row in rows):
+        raise InputError(failed[0])
     if arguments.plot:
         _plot(arguments.plot, names, rows, arguments.y)
     output.emit(arguments.output, [_table(names, rows)], document={"varied": names, "rows": rows})
-    failed = [row["why"] for row in rows if "why" in row]
     if len(failed) == len(rows):
-        wrong = all(row["status"] == "Failed" for row in rows)
-        raise (InputError if wrong else NoFeasibleStrategy)(failed[0])
+        raise NoFeasibleStrategy(failed[0])
     return 0
 
 
