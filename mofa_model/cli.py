@@ -1,6 +1,7 @@
 """`mofa VERB`: find the verb, run it, turn what goes wrong into one line and an exit code.
 
-    0 answered · 1 our fault · 2 bad input · 3 no feasible strategy · 4 a source is unreachable · 130 interrupted
+    0 answered · 1 our fault · 2 bad input · 3 no feasible strategy · 4 a source is unreachable · 5 an assumption is
+    contradicted (rates --check) · 130 interrupted
 
 Nothing slow is imported here: a verb's module is imported when that verb is asked for, and no other.
 """
@@ -30,7 +31,8 @@ THREADS: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """One thread unless told otherwise: our matrices are small, and threads that fight for busy cores take thirty times as long."""
 
 _EPILOGUE: Final = """\
-exit codes: 0 answered, 2 bad input, 3 no feasible strategy, 4 a source is unreachable
+exit codes: 0 answered, 1 our fault, 2 bad input, 3 no feasible strategy, 4 a source is unreachable,
+5 an assumed rate is contradicted (rates --check), 130 interrupted
 `mofa VERB --help` shows a verb's options."""
 
 

@@ -110,7 +110,9 @@ def records(document: Mapping[str, Any]) -> Table:
     for name, term in document["step"].items():
         rows.append(("step", None, name, term["seconds"], "s", term["equation"]))
     for kind, terms in document["layers"].items():
-        rows += [("layer", kind, name, term["seconds"], "s", term["equation"]) for name, term in terms.items()]
+        rows += [
+            ("layer", kind, name, term["seconds"], "s", term["equation"]) for name, term in terms.items()
+        ]
     rows += [("head", None, name, seconds, "s", None) for name, seconds in document["head"].items()]
     firsts = [str(stage["first"]) for stage in document["stages"]]
     for stage, first in zip(document["stages"], firsts, strict=True):

@@ -28,7 +28,18 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
-from mofa_model.tables import Cell, Column, Table, as_csv, as_html, as_markdown, broken, fitted, for_people, plain
+from mofa_model.tables import (
+    Cell,
+    Column,
+    Table,
+    as_csv,
+    as_html,
+    as_markdown,
+    broken,
+    fitted,
+    for_people,
+    plain,
+)
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -45,7 +45,7 @@ def compared(other: Priced, best: Priced) -> dict[str, float]:
     return {name: mine[name] - base[name] for name in mine}
 
 
-def why_not(objective: str, other: Priced, ettr: Ratio, best: Priced, best_ettr: Ratio) -> str:
+def why_not(objective: str, other: Priced, ettr: float, best: Priced, best_ettr: float) -> str:
     """One sentence on why an alternative is not the first choice: the terms that decide under the objective, each with the
     sign of what the alternative has more of. What failures and checkpoints take is a term wherever it counts.
     """
@@ -64,7 +64,7 @@ def why_not(objective: str, other: Priced, ettr: Ratio, best: Priced, best_ettr:
     return f"{units.format(more, 's', 3)} slower a step: {_largest({**terms, LOST: lost}, more + lost, _seconds)}"
 
 
-def _dearer(other: Priced, ettr: Ratio, best: Priced, best_ettr: Ratio) -> str:
+def _dearer(other: Priced, ettr: float, best: Priced, best_ettr: float) -> str:
     """The same for GPU-hours of layouts on other numbers of GPUs: shares of the first choice's GPU-hours."""
     gpus, fewest = int(other.strategy.gpus), int(best.strategy.gpus)
     whole = fewest * best.step_time / best_ettr

@@ -52,7 +52,9 @@ def records(advice: Advice) -> Table:
         bands = [None if predicted is None else getattr(predicted, name) for name in figures]
         numbers = [None if band is None else getattr(band, end) for band in bands for end in ends]
         if predicted is not None and not predicted.duration_seconds.target:
-            numbers = [None if name.startswith("duration") else n for name, n in zip(names, numbers, strict=True)]
+            numbers = [
+                None if name.startswith("duration") else n for name, n in zip(names, numbers, strict=True)
+            ]
         rows.append((kind, format_strategy(strategy), int(strategy.gpus), *more, *numbers))
 
     if advice.strategy is not None:
@@ -64,7 +66,16 @@ def records(advice: Advice) -> Table:
     if (today := advice.current) is not None:
         add("today", today.strategy, today.predicted, None, None, None, None, today.reason or None)
     for best in advice.frontier:
-        add("frontier", best.strategy, best.predicted, best.nodes, None, best.checkpoint_interval_steps, None, None)
+        add(
+            "frontier",
+            best.strategy,
+            best.predicted,
+            best.nodes,
+            None,
+            best.checkpoint_interval_steps,
+            None,
+            None,
+        )
     columns = ("kind", "strategy", "gpus", "nodes", "precision", "checkpoint_interval_steps")
     columns = (*columns, "checkpoint_interval_seconds", "reason", *names)
     return Table(columns=tuple(map(Column, columns)), rows=tuple(rows))

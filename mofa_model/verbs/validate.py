@@ -57,8 +57,17 @@ Constants come from presets/paper.toml, which says from which rows they were fit
 rows of the given files."""
 
 
+_EXAMPLES: Final = """\
+examples:
+  mofa validate steps tests/data/cases/throughput.json
+  mofa validate ettr tests/data/ettr_cases.json --json
+  mofa validate paper tests/data/paper_table6.json --calibrate-on 1,5,6,7,9,12,16,18"""
+
+
 def configure(parser: ArgumentParser) -> None:
     """Three kinds of cases."""
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     steps = kinds.add_parser("steps", help="step time and memory of measured runs", description=_STEPS)
     steps.add_argument(

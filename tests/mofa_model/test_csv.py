@@ -47,7 +47,9 @@ def read(capsys, words):
 
 
 @pytest.mark.parametrize("words", ANSWERS.values(), ids=ANSWERS)
-def test_csv_is_one_rectangular_table_whose_first_line_names_the_columns(words, capsys, tmp_path, monkeypatch):
+def test_csv_is_one_rectangular_table_whose_first_line_names_the_columns(
+    words, capsys, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     Path("runs.csv").write_text(RUNS)
     header, rows = read(capsys, words)
@@ -58,7 +60,9 @@ def test_csv_is_one_rectangular_table_whose_first_line_names_the_columns(words, 
     for name, column in zip(header, zip(*rows, strict=True), strict=True):
         said = [cell for cell in column if cell]
         if name not in PROSE and not name.endswith("trust"):
-            mixed = [cell for cell in said if re.match(r"[\d.]+ ?(?:[num]?s|min|h|d|%|[KMGT]i?B(?:/s)?)$", cell)]
+            mixed = [
+                cell for cell in said if re.match(r"[\d.]+ ?(?:[num]?s|min|h|d|%|[KMGT]i?B(?:/s)?)$", cell)
+            ]
             assert mixed == [], name
 
 

@@ -79,10 +79,7 @@ OPTIONS = {
     | {"--total-steps 1000 --deadline": TIMES, "--scaling": NUMBERS},
     f"simulate {RUN} --runs 3 --duration 1d": JOBS
     | {"--runs": ("0", "-1", "0.5"), "--seed": NUMBERS, "--timeline": NUMBERS, "--duration": ("0s", "-1s", "inf")},
-    "rates --failures 3 --node-days 300": {
-        name: NUMBERS
-        for name in ("--failures", "--node-days", "--possible-node-days", "--assumed", "--prior-weight")
-    },
+    "rates --failures 3 --node-days 300": dict.fromkeys(("--failures", "--node-days", "--possible-node-days", "--assumed", "--prior-weight"), NUMBERS),
     f"advise {JOB} --constraint pp=1 --constraint cp=1 --constraint tp=1": {
         "--failure-rate": NUMBERS, "--checkpoint-bandwidth": BANDWIDTHS, "--checkpoint-size": SIZES,
         "--scale-out": BANDWIDTHS, "--host-memory": SIZES, "--headroom": NUMBERS, "--oversubscription": NUMBERS,

@@ -1,0 +1,102 @@
+"""What `--help` promises: examples of every verb, which parse and run, and the exit codes that there are."""
+
+import argparse
+import re
+import shlex
+import shutil
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from mofa_model import cli, verbs
+from mofa_model.verbs import rates
+
+ROOT = Path(__file__).resolve().parent.parent
+LOG = "tests/data/logs/megatron.log"
+PARSED = (
+    "mofa operator",
+    "mofa profile --from-cluster",
+    "mofa trace",
+    "mofa observe - ",
+    "mofa observe /logs",
+    "mofa observe '",
+)
+"""Examples that need a cluster, a trace or a trainer that goes on writing: they are parsed, and run where those are."""
+MINUTES = "mofa calibrate tests/data/cases"
+"""Examples that fit for minutes, and one of which writes this installation's presets: they are parsed as well."""
+RUNS = "model,gpu,gpus,strategy,global_batch,sequence,step_seconds\nllama3-8b,h100,64,tp2 sp zero2,512,8192,11.0\n"
+
+
+def parser_of(verb):
+    foreign = {point.name: point.value for point in entry_points(group=verbs.GROUP)}
+    parser = argparse.ArgumentParser(prog=f"mofa {verb}", exit_on_error=False)
+    verbs.load(verb, foreign.get(verb)).configure(parser)
+    return parser
+
+
+VERBS = sorted({*verbs.ours(), *(point.name for point in entry_points(group=verbs.GROUP))})
+
+
+def examples(verb):
+    """Command lines of the epilogue, continuation lines joined, from `mofa` to the end of their pipe's part."""
+    text = (parser_of(verb).epilog or "").replace("\\\n", " ")
+    found = []
+    for line in text.splitlines():
+        if (match := re.search(r"(?:^|[ (])(mofa [a-z]+ .*|mofa [a-z]+)$", line)) and line.startswith("  "):
+            command = re.split(r" \| |\)$| > |   +\S", match.group(1))[0].strip()
+            found.append(command)
+    return found
+
+
+EVERY = [
+    (verb, line) for verb in VERBS for line in examples(verb) if "…" not in line and "..." not in line.split()
+]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_examples_of_itself(verb):
+    assert any(line.startswith(f"mofa {verb}") for line in examples(verb)), examples(verb)
+
+
+@pytest.mark.parametrize("verb, line", EVERY, ids=[line for _, line in EVERY])
+def test_every_example_is_parsed(verb, line):
+    words = shlex.split(line)
+    parser_of(words[1]).parse_args(words[2:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb, line", EVERY, ids=[line for _, line in EVERY])
+def test_every_example_runs(verb, line, tmp_path, monkeypatch, capsys):
+    if line.startswith((*PARSED, MINUTES)):
+        pytest.skip("needs what is not here; it was parsed")
+    for folder in ("examples", "tests/data/cases", "tests/data/logs"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    for file in (ROOT / "tests/data").glob("*.json"):
+        shutil.copy(file, tmp_path / "tests/data" / file.name)
+    given = {
+        "job.yaml": (ROOT / "examples/llama3-405b.yaml").read_text(),
+        "pool.yaml": (ROOT / "examples/h100-east.yaml").read_text(),
+        "failures.csv": "time,node,class\n3600,a,pod\n7200,b,job\n",
+        "nodes.csv": "node,node_days\na,100\nb,200\n",
+        "runs.csv": RUNS,
+        "train.log": (ROOT / LOG).read_text(),
+    }
+    for name, text in given.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(line)
+    code = cli.main(words[1:])
+    said = capsys.readouterr()
+    assert code == (4 if "--prometheus" in words else 0), said.err
+
+
+def test_readme_help_and_code_list_the_same_exit_codes(capsys):
+    readme = {
+        int(code) for code in re.findall(r"^\| (\d+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    }
+    assert cli.main([]) == 0
+    told = capsys.readouterr().out.partition("exit codes:")[2].partition("`")[0]
+    assert {int(code) for code in re.findall(r"(?:^|, |,\n)\s*(\d+) ", told)} == readme
+    stated = {int(code) for code in re.findall(r"(?:    |· )(\d+) ", cli.__doc__)}
+    assert stated == readme == {0, 1, 2, 3, 4, rates.CONTRADICTED, cli.INTERRUPTED}
