@@ -1,6 +1,7 @@
 """What `--help` promises: examples of every verb, which parse and run, and the exit codes that there are."""
 
 import argparse
+import io
 import re
 import shlex
 import shutil
@@ -40,7 +41,8 @@ VERBS = sorted({*verbs.ours(), *(point.name for point in entry_points(group=verb
 
 def examples(verb):
     """Command lines of the epilogue, continuation lines joined, from `mofa` to the end of their pipe's part."""
-    text = (parser_of(verb).epilog or "").replace("\\\n", " ")
+    text = parser_of(verb).epilog or ""
+    text = re.sub(r"\\\n\s*", " ", text)
     found = []
     for line in text.splitlines():
         if (match := re.search(r"(?:^|[ (])(mofa [a-z]+ .*|mofa [a-z]+)$", line)) and line.startswith("  "):
@@ -85,6 +87,7 @@ def test_every_example_runs(verb, line, tmp_path, monkeypatch, capsys):
     for name, text in given.items():
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given["job.yaml"].encode())))
     words = shlex.split(line)
     code = cli.main(words[1:])
     said = capsys.readouterr()

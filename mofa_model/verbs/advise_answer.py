@@ -58,26 +58,18 @@ def records(advice: Advice) -> Table:
         rows.append((kind, format_strategy(strategy), int(strategy.gpus), *more, *numbers))
 
     if advice.strategy is not None:
-        steps, seconds = advice.checkpoint_interval_steps, advice.checkpoint_interval_seconds
+        steps, seconds = advice.checkpoint_interval_steps, float(advice.checkpoint_interval_seconds or 0)
         add("advice", advice.strategy, advice.predicted, advice.nodes, advice.precision, steps, seconds, None)
     for one in advice.alternatives:
-        steps, seconds = one.checkpoint_interval_steps, one.checkpoint_interval_seconds
+        steps, seconds = one.checkpoint_interval_steps, float(one.checkpoint_interval_seconds)
         add("alternative", one.strategy, one.predicted, one.nodes, one.precision, steps, seconds, one.reason)
     if (today := advice.current) is not None:
         add("today", today.strategy, today.predicted, None, None, None, None, today.reason or None)
     for best in advice.frontier:
-        add(
-            "frontier",
-            best.strategy,
-            best.predicted,
-            best.nodes,
-            None,
-            best.checkpoint_interval_steps,
-            None,
-            None,
-        )
-    columns = ("kind", "strategy", "gpus", "nodes", "precision", "checkpoint_interval_steps")
-    columns = (*columns, "checkpoint_interval_seconds", "reason", *names)
+        steps = best.checkpoint_interval_steps
+        add("frontier", best.strategy, best.predicted, best.nodes, None, steps, None, None)
+    first = ("kind", "strategy", "gpus", "nodes", "precision", "checkpoint_interval_steps")
+    columns = (*first, "checkpoint_interval_seconds", "reason", *names)
     return Table(columns=tuple(map(Column, columns)), rows=tuple(rows))
 
 

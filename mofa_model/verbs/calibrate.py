@@ -205,8 +205,8 @@ def _own_runs(arguments: Namespace) -> None:
         write_text(arguments.to, runs.as_toml(found))
     tables = [_refined(item) for item in found]
     columns = (Column("section"), *tables[0].columns)
-    rows = tuple((table.title, *row) for table in tables for row in table.rows)
-    output.emit(arguments.output, tables, _document(tables), records=Table(columns=columns, rows=rows))
+    cells = tuple((table.title, *row) for table in tables for row in table.rows)
+    output.emit(arguments.output, tables, _document(tables), records=Table(columns=columns, rows=cells))
 
 
 def _is_table(name: str) -> bool:
