@@ -17,18 +17,18 @@ Reading takes the keys in any order, each at most once, and leaves out those tha
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from mofa_model.errors import BadValue, UnknownName
+from mofa_model.schedules import SCHEDULES, Schedule
 from mofa_model.strategy import (
     MODULES,
     ContextMode,
     Graphs,
     Placement,
     Recompute,
-    Schedule,
     Sharding,
     Strategy,
 )
@@ -37,7 +37,7 @@ from mofa_model.units import Numeric
 _LONGEST: Final = 1000
 _CPU: Final = "-cpu"
 _PLAIN: Final = Strategy()
-_Choice = TypeVar("_Choice", bound=enum.Enum)
+_Choice = TypeVar("_Choice", bound=enum.Enum | Schedule)
 
 _DEGREES: Final = ("tp", "pp", "cp", "ep", "dp", "vpp", "mbs")
 _FLAGS: Final = {
@@ -46,8 +46,8 @@ _FLAGS: Final = {
     "pp-overlap": "pipeline_overlap",
     "ep-overlap": "expert_overlap",
 }
-_CHOICES: Final[dict[str, tuple[str, type[enum.Enum]]]] = {
-    "schedule": ("schedule", Schedule),
+_CHOICES: Final[dict[str, tuple[str, Iterable[enum.Enum | Schedule]]]] = {
+    "schedule": ("schedule", SCHEDULES),
     "cp-mode": ("context_mode", ContextMode),
     "graphs": ("graphs", Graphs),
 }
@@ -84,7 +84,7 @@ def format_strategy(strategy: Strategy) -> str:
         if getattr(strategy, key) != getattr(_PLAIN, key):
             words[key] = str(int(getattr(strategy, key)))
     for key, (name, _) in _CHOICES.items():
-        if getattr(strategy, name) is not getattr(_PLAIN, name):
+        if getattr(strategy, name) != getattr(_PLAIN, name):
             words[key] = getattr(strategy, name).value
     for key, name in _FLAGS.items():
         if getattr(strategy, name) is not getattr(_PLAIN, name):
@@ -128,7 +128,7 @@ def _number(field: str, word: str, least: int = 1) -> int:
     return int(word)
 
 
-def _choice(field: str, word: str, choices: type[_Choice]) -> _Choice:
+def _choice(field: str, word: str, choices: Iterable[_Choice]) -> _Choice:
     for choice in choices:
         if word == choice.value:
             return choice
@@ -188,7 +188,7 @@ def _read_number(name: str, least: int, field: str, word: str) -> dict[str, Any]
     return {name: _number(field, word, least)}
 
 
-def _read_choice(name: str, choices: type[enum.Enum], field: str, word: str) -> dict[str, Any]:
+def _read_choice(name: str, choices: Iterable[enum.Enum | Schedule], field: str, word: str) -> dict[str, Any]:
     return {name: _choice(field, word, choices)}
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mofa_model.errors import BadValue
-from mofa_model.strategy import Schedule, Strategy
+from mofa_model.schedules import INTERLEAVED
+from mofa_model.strategy import Strategy
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,7 +135,7 @@ class Reading:
         if chunks % stages:
             raise BadValue("current", f"{chunks} virtual stages", f"they must divide by the {stages} stages")
         vpp = chunks // stages
-        return {"vpp": vpp, "schedule": Schedule.INTERLEAVED} if vpp > 1 else {}
+        return {"vpp": vpp, "schedule": INTERLEAVED} if vpp > 1 else {}
 
     def _shared(self, dp: int) -> dict[str, Any]:
         if self.copies == 1:

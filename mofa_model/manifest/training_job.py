@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -26,6 +26,12 @@ from mofa_model.manifest.fields import (
     Version,
     Word,
 )
+from mofa_model.schedules import SCHEDULES
+
+if TYPE_CHECKING:
+    ScheduleWord = str
+else:
+    ScheduleWord = Literal[tuple(schedule.value for schedule in SCHEDULES)]
 
 Mode = Literal["Disabled", "Annotate", "Apply"]
 Objective = Literal["Time", "Throughput", "Cost"]
@@ -113,12 +119,7 @@ class Constraints(Part):
     """Virtual stages per device."""
     mbs: Range | None = None
     """Sequences in a micro-batch."""
-    schedule: (
-        Annotated[
-            list[Literal["1f1b", "interleaved", "zero-bubble", "dualpipe"]], Field(min_length=1, max_length=4)
-        ]
-        | None
-    ) = None
+    schedule: Annotated[list[ScheduleWord], Field(min_length=1, max_length=len(SCHEDULES))] | None = None
     """Pipeline schedules."""
     sharding: (
         Annotated[

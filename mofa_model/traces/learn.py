@@ -16,7 +16,7 @@ import numpy as np
 
 from mofa_model.equations import collectives
 from mofa_model.estimate.blocks import tokens_per_rank
-from mofa_model.schedule.orders import Kind as Work
+from mofa_model.schedules.order import Kind as Work
 from mofa_model.spec import Cluster
 from mofa_model.traces.lines import SMALLEST, fitted_line, half_size, products
 from mofa_model.traces.operators import Class

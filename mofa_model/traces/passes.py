@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 
 from mofa_model.errors import BadFile
-from mofa_model.schedule.orders import Kind as Work
-from mofa_model.schedule.orders import Operation
+from mofa_model.schedules.order import Kind as Work
+from mofa_model.schedules.order import Operation
 from mofa_model.traces.account import steps_of
 from mofa_model.traces.collectives import About, about
 from mofa_model.traces.events import Array, Kind, Trace

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from mofa_model.estimate.blocks import tokens_per_rank
-from mofa_model.schedule.orders import Kind as Work
+from mofa_model.schedules.order import Kind as Work
 from mofa_model.traces.learn import Finding, findings, learned_cluster, overheads
 from mofa_model.traces.lines import fitted_line
 from mofa_model.traces.operators import Class

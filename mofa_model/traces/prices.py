@@ -13,7 +13,7 @@ from mofa_model.estimate.blocks import (
     gemm,
     tokens_per_rank,
 )
-from mofa_model.schedule.orders import Kind as Work
+from mofa_model.schedules.order import Kind as Work
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Sharding, Strategy
 from mofa_model.traces.operators import Class

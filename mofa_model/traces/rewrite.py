@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from statistics import median
 
-from mofa_model.schedule.orders import Kind as Work
-from mofa_model.schedule.orders import Operation, Order, order_of
-from mofa_model.strategy import Schedule
+from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
+from mofa_model.schedules.order import Kind as Work
+from mofa_model.schedules.order import Operation, Order
 from mofa_model.traces.drawing import Drawing, Stage
 from mofa_model.traces.graph import Graph
 from mofa_model.traces.operators import Class
@@ -39,8 +39,8 @@ class Rewrite:
 def order_for(layout: Layout) -> Order:
     """The schedule of a layout."""
     s = layout.strategy
-    schedule = Schedule.INTERLEAVED if int(s.vpp) > 1 and s.schedule is Schedule.ONE_F_ONE_B else s.schedule
-    return order_of(schedule, stages=int(s.pp), microbatches=layout.micro_batches, virtual=int(s.vpp))
+    schedule = INTERLEAVED if int(s.vpp) > 1 and s.schedule == ONE_F_ONE_B else s.schedule
+    return schedule.order(int(s.pp), layout.micro_batches, int(s.vpp))
 
 
 class _Writer:

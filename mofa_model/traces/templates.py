@@ -13,7 +13,7 @@ from statistics import fmean, median
 from typing import Any, Final
 
 from mofa_model.errors import InputError
-from mofa_model.schedule.orders import Kind as Work
+from mofa_model.schedules.order import Kind as Work
 from mofa_model.traces.operators import COMMUNICATION, Class
 from mofa_model.traces.passes import Op, Pass, Step
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from mofa_model import presets
 from mofa_model.errors import BadValue, UnknownName
+from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
 from mofa_model.spec import (
     Attention,
     Cluster,
@@ -17,7 +18,7 @@ from mofa_model.spec import (
     Precision,
     Transformer,
 )
-from mofa_model.strategy import ContextMode, Graphs, Recompute, Schedule, Sharding, Strategy
+from mofa_model.strategy import ContextMode, Graphs, Recompute, Sharding, Strategy
 from mofa_model.validate.record import Record
 
 DEEPEST: Final = 100_000
@@ -30,17 +31,17 @@ _SHARDING: Final = {
     "zero3": Sharding.WEIGHTS,
 }
 _SCHEDULE: Final = {
-    "none": Schedule.ONE_F_ONE_B,
-    "1f1b": Schedule.ONE_F_ONE_B,
-    "gpipe": Schedule.ONE_F_ONE_B,  # the same bubble; its memory is larger
-    "interleaved-1f1b": Schedule.INTERLEAVED,
-    "interleaved": Schedule.INTERLEAVED,
-    "1f1b-interleaved": Schedule.INTERLEAVED,
-    "zero-bubble": Schedule.ZERO_BUBBLE,
+    "none": ONE_F_ONE_B,
+    "1f1b": ONE_F_ONE_B,
+    "gpipe": ONE_F_ONE_B,  # the same bubble; its memory is larger
+    "interleaved-1f1b": INTERLEAVED,
+    "interleaved": INTERLEAVED,
+    "1f1b-interleaved": INTERLEAVED,
+    "zero-bubble": ZERO_BUBBLE,
     # Later members of the family have smaller bubbles still; they are priced as the one we model.
-    **dict.fromkeys(("zb", "zb-h1", "zb-h2", "zb-1p", "zb-2p", "zbv", "zb-v"), Schedule.ZERO_BUBBLE),
-    "dualpipe": Schedule.DUALPIPE,
-    "dualpipev": Schedule.DUALPIPE,
+    **dict.fromkeys(("zb", "zb-h1", "zb-h2", "zb-1p", "zb-2p", "zbv", "zb-v"), ZERO_BUBBLE),
+    "dualpipe": DUALPIPE,
+    "dualpipev": DUALPIPE,
 }
 
 
@@ -143,8 +144,8 @@ def strategy_of(record: Record, features: Mapping[str, Any]) -> Strategy:
     }
     interleaved = degrees["vpp"] > 1
     schedule = _choice(given, "schedule", _SCHEDULE, "none")
-    if interleaved and schedule is Schedule.ONE_F_ONE_B:
-        schedule = Schedule.INTERLEAVED
+    if interleaved and schedule == ONE_F_ONE_B:
+        schedule = INTERLEAVED
     modules = recompute.get("modules") or ["core_attn"]
     return Strategy(
         **degrees,
@@ -159,7 +160,7 @@ def strategy_of(record: Record, features: Mapping[str, Any]) -> Strategy:
         tensor_overlap=features.get("tensor_overlap", False),
         data_overlap=features.get("data_overlap", True),
         # Trainers overlap hops with compute only where a device has other chunks to run meanwhile.
-        pipeline_overlap=features.get("pipeline_overlap", True) and schedule is not Schedule.ONE_F_ONE_B,
+        pipeline_overlap=features.get("pipeline_overlap", True) and schedule != ONE_F_ONE_B,
         expert_overlap=features.get("expert_overlap", False),
         graphs=Graphs(features.get("graphs", "none")),
     )

@@ -13,9 +13,9 @@ import numpy as np
 from mofa_model.equations import paper
 from mofa_model.equations.offload import paper_peak_memory
 from mofa_model.equations.parameters import attention_parameters, ffn_parameters, forward_flops_per_token
-from mofa_model.equations.pipeline import exposed_hops, paper_pipeline_time, pipeline_time
+from mofa_model.equations.pipeline import exposed_hops, paper_pipeline_time
+from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
 from mofa_model.spec import Attention, Transformer
-from mofa_model.strategy import Schedule
 from mofa_model.units import Bytes, Count, FlopPerSecond, Seconds
 from mofa_model.validate.record import Record
 
@@ -209,9 +209,8 @@ def effective_step(dense: Dense, run: Layout) -> Seconds:
 def physical_pipeline(dense: Dense, run: Layout, *, layer: Seconds, head: Seconds, hop: Seconds) -> Seconds:
     """Pipeline time of the schedule itself, the head on the last stage. [s]"""
     stage = dense.model.layers / run.p * layer
-    schedule = Schedule.INTERLEAVED if run.v > 1 else Schedule.ONE_F_ONE_B
-    work = pipeline_time(
-        schedule,
+    schedule = INTERLEAVED if run.v > 1 else ONE_F_ONE_B
+    work = schedule.time(
         slowest=stage + head,
         total=run.p * stage + head,
         microbatches=run.m,

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mofa_model.errors import InputError
+from mofa_model.schedules import SCHEDULES
 from mofa_model.strategy import (
     MODULES,
     ContextMode,
     Graphs,
     Placement,
     Recompute,
-    Schedule,
     Sharding,
     Strategy,
 )
@@ -45,7 +45,7 @@ layouts = st.builds(
         vpp=degree,
         mbs=degree,
         shard=st.integers(0, 10**6),
-        schedule=st.sampled_from(Schedule),
+        schedule=st.sampled_from(SCHEDULES),
         sharding=st.sampled_from(Sharding),
         sequence_parallel=st.booleans(),
         context_mode=st.sampled_from(ContextMode),

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from mofa_model import presets
 from mofa_model.estimate.footprint import footprint
 from mofa_model.placement import stages_of
+from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B
 from mofa_model.spec import MemoryConstants, Training, Workload
-from mofa_model.strategy import MODULES, Placement, Recompute, Schedule, Sharding, Strategy
+from mofa_model.strategy import MODULES, Placement, Recompute, Sharding, Strategy
 from mofa_model.units import GIB
 from mofa_model.validate.cases import case_of
 from mofa_model.validate.record import Record
@@ -127,7 +128,7 @@ def test_llama_405b_does_not_fit_without_pipeline_stages():
     assert not bool(found.fits(cluster))
 
 
-@pytest.mark.parametrize("schedule", [Schedule.ONE_F_ONE_B, Schedule.DUALPIPE])
+@pytest.mark.parametrize("schedule", [ONE_F_ONE_B, DUALPIPE])
 def test_the_published_layout_of_deepseek_v3_fits_its_h800s(schedule):
     layout = Strategy(
         pp=16,
@@ -149,7 +150,7 @@ def test_dualpipe_holds_the_parameters_of_two_directions():
     one, _ = priced(
         "deepseek-v3", "h800-80gb-sxm", Strategy(pp=16, dp=128, ep=64), sequence=4096, batch=15360
     )
-    layout = Strategy(pp=16, dp=128, ep=64, schedule=Schedule.DUALPIPE)
+    layout = Strategy(pp=16, dp=128, ep=64, schedule=DUALPIPE)
     two, _ = priced("deepseek-v3", "h800-80gb-sxm", layout, sequence=4096, batch=15360)
     middle = 1  # the kind without embedding or head
     assert two.weights[middle] == 2 * one.weights[middle]
@@ -286,7 +287,7 @@ def test_a_row_has_the_same_bits_alone_and_in_an_array():
     power = lambda top: 2.0 ** rng.integers(0, top, 64)  # noqa: E731
     family = Strategy(
         tp=power(4), pp=power(4), cp=power(2), dp=power(4), ep=power(3), vpp=power(2), mbs=power(2),
-        sequence_parallel=True, schedule=Schedule.INTERLEAVED, chunks=power(2), offload=True,
+        sequence_parallel=True, schedule=INTERLEAVED, chunks=power(2), offload=True,
     )  # fmt: skip
     together, _ = priced("deepseek-v3", "h100-80gb-sxm", family, sequence=4096, batch=1024)
     for index in range(64):

@@ -15,8 +15,9 @@ from mofa_model import presets
 from mofa_model.equations.parameters import training_flops_per_token
 from mofa_model.estimate import estimate
 from mofa_model.estimate.step import utilisation
+from mofa_model.schedules import DUALPIPE, INTERLEAVED
 from mofa_model.spec import Calibration, Training, Workload
-from mofa_model.strategy import Recompute, Schedule, Sharding, Strategy
+from mofa_model.strategy import Recompute, Sharding, Strategy
 from mofa_model.units import HOUR
 from mofa_model.validate.cases import load
 from mofa_model.validate.steps import predict, scored, shipped
@@ -60,7 +61,7 @@ def llama(gpus, cp, dp, sequence, batch, constants):
     )
     strategy = Strategy(
         tp=8, pp=16, cp=cp, dp=dp, vpp=8,
-        schedule=Schedule.INTERLEAVED, sequence_parallel=True, sharding=Sharding.GRADIENTS,
+        schedule=INTERLEAVED, sequence_parallel=True, sharding=Sharding.GRADIENTS,
     )  # fmt: skip
     cluster = cluster_of("h100-80gb-sxm", gpus, "bf16", constants)
     return workload, cluster, strategy
@@ -79,7 +80,7 @@ def deepseek(constants):
     )
     strategy = Strategy(
         pp=16, dp=128, ep=64,
-        schedule=Schedule.DUALPIPE, sharding=Sharding.OPTIMIZER, expert_overlap=True, recompute=Recompute.SELECTIVE,
+        schedule=DUALPIPE, sharding=Sharding.OPTIMIZER, expert_overlap=True, recompute=Recompute.SELECTIVE,
         recompute_modules=frozenset({"layernorm", "mla_up_proj", "moe_act"}),
     )  # fmt: skip
     return workload, cluster_of("h800-80gb-sxm", 2048, "fp8-block", constants, "hai-llm"), strategy

@@ -4,8 +4,9 @@ import pytest
 
 from mofa_model import presets
 from mofa_model.estimate.step import estimate
+from mofa_model.schedules import DUALPIPE
 from mofa_model.spec import Training, Workload
-from mofa_model.strategy import Schedule, Strategy
+from mofa_model.strategy import Strategy
 from mofa_model.traces.account import account
 from mofa_model.traces.columns import load
 from mofa_model.traces.operators import Class, classes_of, communicates
@@ -82,7 +83,7 @@ def test_one_layer_takes_what_the_model_says_of_deepseek_v3_on_h800(trace):
         sequence=4096, global_batch=15360, precision=presets.precision("fp8-block", stack="hai-llm")
     )
     cluster = presets.cluster("h800", 2048, stack="hai-llm", precision="fp8-block")
-    layout = Strategy(pp=16, dp=128, ep=64, schedule=Schedule.DUALPIPE, expert_overlap=True)
+    layout = Strategy(pp=16, dp=128, ep=64, schedule=DUALPIPE, expert_overlap=True)
     layer = estimate(Workload(model=model, training=training), cluster, layout).expert_layer
     assert seconds[False] == pytest.approx(8.97e-3, rel=0.01)
     assert seconds[True] == pytest.approx(23.7e-3, rel=0.01)

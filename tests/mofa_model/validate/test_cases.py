@@ -6,7 +6,8 @@ import pytest
 
 from mofa_model import presets
 from mofa_model.errors import InputError
-from mofa_model.strategy import ContextMode, Graphs, Recompute, Schedule, Sharding
+from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
+from mofa_model.strategy import ContextMode, Graphs, Recompute, Sharding
 from mofa_model.units import GIB
 from mofa_model.validate.cases import case_of, load
 from mofa_model.validate.record import Record
@@ -50,9 +51,9 @@ def test_a_head_is_hidden_over_heads_wide_where_nothing_else_is_said(plain):
         ({"normalized": {"sharding": {"level": "zero3", "ranks": 8}}}, "sharding", Sharding.WEIGHTS),
         ({"normalized": {"sharding": {"level": "zero3", "ranks": 8}}}, "shard", 8),
         ({"normalized": {"recompute": {"mode": "full"}}}, "recompute", Recompute.FULL),
-        ({"strategy": {"vpp": 4}}, "schedule", Schedule.INTERLEAVED),
+        ({"strategy": {"vpp": 4}}, "schedule", INTERLEAVED),
         ({"strategy": {"vpp": 4}}, "pipeline_overlap", True),
-        ({"strategy": {"schedule": "1F1B"}}, "schedule", Schedule.ONE_F_ONE_B),
+        ({"strategy": {"schedule": "1F1B"}}, "schedule", ONE_F_ONE_B),
         ({"strategy": {"schedule": "1F1B"}}, "pipeline_overlap", False),
         ({"strategy": {"cp_comm": "a2a"}}, "context_mode", ContextMode.ALL_TO_ALL),
         ({"strategy": {"async_tp": True}}, "tensor_overlap", True),

@@ -1,4 +1,4 @@
-"""One replay that walks any order of work: what the closed forms of `equations.pipeline` are proved against.
+"""One replay that walks any order of work: what the closed forms of the schedules are proved against.
 
 A step starts when its device is free and its input has arrived; nothing else is assumed. Times may carry trailing axes:
 then thousands of strategies that share an order are replayed together, each as it would be alone, bit for bit.
@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from mofa_model.errors import BadValue
-from mofa_model.schedule.orders import Kind, Operation, Order, Step
+from mofa_model.schedules.order import Kind, Operation, Order, Step
 from mofa_model.spec.checks import not_negative
 from mofa_model.units import Numeric, Ratio, Seconds
 

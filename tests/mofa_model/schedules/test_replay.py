@@ -6,18 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mofa_model.errors import BadValue
-from mofa_model.schedule.orders import (
-    Kind,
-    Operation,
-    Order,
-    dualpipe,
-    interleaved,
-    one_f_one_b,
-    zero_bubble,
-)
-from mofa_model.schedule.replay import StageTimes, replay
+from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
+from mofa_model.schedules.order import Kind, Operation, Order
+from mofa_model.schedules.replay import StageTimes, replay
 
-ORDERS = [one_f_one_b(4, 6), interleaved(4, 8, 2), zero_bubble(4, 6), dualpipe(4, 10)]
+ORDERS = [ONE_F_ONE_B.order(4, 6), INTERLEAVED.order(4, 8, 2), ZERO_BUBBLE.order(4, 6), DUALPIPE.order(4, 10)]
 
 
 def times(forward, input_gradient, weight_gradient=0.0, **others):
@@ -27,32 +20,32 @@ def times(forward, input_gradient, weight_gradient=0.0, **others):
 
 
 def test_two_stages_two_micro_batches_by_hand():
-    found = replay(one_f_one_b(2, 2), times(1.0, 2.0), timeline=True)
+    found = replay(ONE_F_ONE_B.order(2, 2), times(1.0, 2.0), timeline=True)
     assert found.makespan == 9.0  # (m + p - 1) (F + B) = 3 x 3
     assert found.idle.tolist() == [3.0, 3.0]
     assert found.starts == ((0.0, 1.0, 4.0, 7.0), (1.0, 2.0, 4.0, 5.0))
 
 
 def test_a_blocking_hop_also_holds_its_sender():
-    order = one_f_one_b(2, 1)
+    order = ONE_F_ONE_B.order(2, 1)
     free = replay(order, times(1.0, 1.0, hop=0.5), timeline=True)
-    held = replay(one_f_one_b(2, 2), times(1.0, 1.0, hop=0.5), blocking=True, timeline=True)
+    held = replay(ONE_F_ONE_B.order(2, 2), times(1.0, 1.0, hop=0.5), blocking=True, timeline=True)
     assert free.starts == ((0.0, 4.0), (1.5, 2.5))
     assert held.starts[0] == (0.0, 1.5, 4.0, 6.5)
 
 
 def test_uneven_stages_wait_for_the_slowest():
-    found = replay(one_f_one_b(3, 4), times([1.0, 1.0, 3.0], [1.0, 1.0, 3.0]))
+    found = replay(ONE_F_ONE_B.order(3, 4), times([1.0, 1.0, 3.0], [1.0, 1.0, 3.0]))
     assert found.makespan == 4 * 6.0 + 2 * 2.0
     assert found.busy.tolist() == [8.0, 8.0, 24.0]
 
 
 def test_virtual_stages_of_one_device_have_no_hop_between_them():
-    assert replay(interleaved(1, 2, 3), times(1.0, 1.0, hop=7.0)).makespan == 12.0
+    assert replay(INTERLEAVED.order(1, 2, 3), times(1.0, 1.0, hop=7.0)).makespan == 12.0
 
 
 def test_each_boundary_may_have_its_own_hop():
-    assert replay(one_f_one_b(3, 1), times(1.0, 1.0, hop=[0.5, 2.0])).makespan == 6 + 2 * 2.5
+    assert replay(ONE_F_ONE_B.order(3, 1), times(1.0, 1.0, hop=[0.5, 2.0])).makespan == 6 + 2 * 2.5
 
 
 def test_an_order_that_waits_for_itself_is_refused():
@@ -65,12 +58,12 @@ def test_an_order_that_waits_for_itself_is_refused():
 @pytest.mark.parametrize("bad", [float("nan"), -1.0, float("inf")])
 def test_times_that_cannot_be_are_refused(bad):
     with pytest.raises(BadValue, match="forward"):
-        replay(one_f_one_b(2, 2), times(bad, 1.0))
+        replay(ONE_F_ONE_B.order(2, 2), times(bad, 1.0))
 
 
 def test_a_list_of_the_wrong_length_is_refused():
     with pytest.raises(BadValue, match="first axis of 4"):
-        replay(one_f_one_b(4, 4), times([1.0, 1.0], 1.0))
+        replay(ONE_F_ONE_B.order(4, 4), times([1.0, 1.0], 1.0))
 
 
 seconds = st.floats(1e-6, 1e3)

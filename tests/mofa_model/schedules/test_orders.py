@@ -6,19 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mofa_model.equations.pipeline import in_flight
 from mofa_model.errors import BadValue
-from mofa_model.schedule.orders import (
-    Kind,
-    dualpipe,
-    gpipe,
-    interleaved,
-    one_f_one_b,
-    order_of,
-    zero_bubble,
-)
-from mofa_model.schedule.replay import peak_in_flight
-from mofa_model.strategy import Schedule
+from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES, ZERO_BUBBLE
+from mofa_model.schedules.order import Kind
+from mofa_model.schedules.replay import peak_in_flight
 
 
 def as_text(steps):
@@ -26,35 +17,31 @@ def as_text(steps):
 
 
 def test_second_of_three_stages_of_1f1b_runs_one_forward_ahead():
-    assert as_text(one_f_one_b(3, 4).devices[1]) == "F0 F1 B0 F2 B1 F3 B2 B3"
+    assert as_text(ONE_F_ONE_B.order(3, 4).devices[1]) == "F0 F1 B0 F2 B1 F3 B2 B3"
 
 
 def test_second_of_three_stages_of_zb_h1_puts_off_one_weight_gradient():
-    assert as_text(zero_bubble(3, 3).devices[1]) == "F0 F1 I0 F2 I1 W0 I2 W1 W2"
-
-
-def test_gpipe_runs_all_forwards_first():
-    assert as_text(gpipe(2, 2).devices[0]) == "F0 F1 B0 B1"
+    assert as_text(ZERO_BUBBLE.order(3, 3).devices[1]) == "F0 F1 I0 F2 I1 W0 I2 W1 W2"
 
 
 def test_dualpipe_on_two_stages_splits_the_last_backward_and_pairs_the_middle_ones():
-    assert as_text(dualpipe(2, 4).devices[0]) == "F0 F2 F1 B2 F3B0 B3 I1 W1"
+    assert as_text(DUALPIPE.order(2, 4).devices[0]) == "F0 F2 F1 B2 F3B0 B3 I1 W1"
 
 
 def test_interleaved_first_device_passes_a_group_through_both_chunks_before_the_first_backward():
-    steps = interleaved(2, 4, 2).devices[0]
+    steps = INTERLEAVED.order(2, 4, 2).devices[0]
     first = [(o.kind.value, o.virtual_stage, o.microbatch) for (o,) in steps[:6]]
     assert first == [("F", 0, 0), ("F", 0, 1), ("F", 2, 0), ("F", 2, 1), ("F", 0, 2), ("B", 2, 0)]
 
 
 @st.composite
 def any_order(draw):
-    schedule = draw(st.sampled_from(Schedule))
+    schedule = draw(st.sampled_from(SCHEDULES))
     p, m, v = draw(st.integers(1, 8)), draw(st.integers(1, 24)), 1
-    if schedule is Schedule.INTERLEAVED:
+    if schedule == INTERLEAVED:
         v = draw(st.integers(1, 4))
         m = p * -(-m // p) if v > 1 else m
-    if schedule is Schedule.DUALPIPE:
+    if schedule == DUALPIPE:
         p, m = 2 * -(-p // 2), 2 * m
         m += 2 * p
     return schedule, p, m, v
@@ -63,7 +50,7 @@ def any_order(draw):
 @given(any_order())
 def test_every_micro_batch_passes_every_virtual_stage_once_each_way(case):
     schedule, p, m, v = case
-    order = order_of(schedule, stages=p, microbatches=m, virtual=v)
+    order = schedule.order(p, m, v)
     seen = Counter(o for steps in order.devices for step in steps for o in step)
     assert set(seen.values()) == {1}
     count = Counter(o.kind for o in seen)
@@ -76,29 +63,25 @@ def test_every_micro_batch_passes_every_virtual_stage_once_each_way(case):
 @given(any_order())
 def test_in_flight_of_eq_5_is_what_the_order_holds(case):
     schedule, p, m, v = case
-    held = peak_in_flight(order_of(schedule, stages=p, microbatches=m, virtual=v))
-    formula = [in_flight(schedule, position=i, microbatches=m, stages=p, virtual=v) for i in range(p)]
+    held = peak_in_flight(schedule.order(p, m, v))
+    formula = [schedule.in_flight(position=i, microbatches=m, stages=p, virtual=v) for i in range(p)]
     assert [float(n) for n in formula] == list(held)
 
 
 def test_zero_bubble_holds_as_1f1b_if_the_input_gradient_released_it_all():
-    assert peak_in_flight(zero_bubble(4, 8), until=Kind.INPUT_GRADIENT) == (4, 3, 2, 1)
-    assert peak_in_flight(zero_bubble(4, 8)) == (4, 4, 4, 4)
-
-
-def test_gpipe_holds_every_micro_batch():
-    assert peak_in_flight(gpipe(3, 7)) == (7, 7, 7)
+    assert peak_in_flight(ZERO_BUBBLE.order(4, 8), until=Kind.INPUT_GRADIENT) == (4, 3, 2, 1)
+    assert peak_in_flight(ZERO_BUBBLE.order(4, 8)) == (4, 4, 4, 4)
 
 
 @pytest.mark.parametrize(
     "make, says",
     [
-        (lambda: interleaved(4, 6, 2), "microbatches: 6 .* multiple of the 4 stages"),
-        (lambda: dualpipe(3, 8), "stages: 3 .* even"),
-        (lambda: dualpipe(4, 6), "microbatches: 6 .* at least 8"),
-        (lambda: one_f_one_b(0, 6), "stages: 0 .* at least 1"),
+        (lambda: INTERLEAVED.order(4, 6, 2), "microbatches: 6 .* multiple of the 4 stages"),
+        (lambda: DUALPIPE.order(3, 8), "stages: 3 .* even"),
+        (lambda: DUALPIPE.order(4, 6), "microbatches: 6 .* at least 8"),
+        (lambda: ONE_F_ONE_B.order(0, 6), "stages: 0 .* at least 1"),
         (
-            lambda: order_of(Schedule.DUALPIPE, stages=2, microbatches=8, virtual=2),
+            lambda: DUALPIPE.order(2, 8, 2),
             "virtual_stages: 2 .* takes 1",
         ),
     ],
