@@ -158,7 +158,8 @@ def _check_words(commands: Iterable[Command]) -> None:
                 " end the line before it with a backslash, and put no comment between"
             )
         for word in command.words:
-            if word.raw == "\\" or word.raw.startswith(("\\ ", "\\\t")):
+            ends = (len(word.raw) - len(word.raw.rstrip("\\"))) % 2
+            if ends or word.raw.startswith(("\\ ", "\\\t")):
                 raise InputError(
                     f"launch command: a backslash that ends no line makes {shown(word.text)} one word; take it out"
                 )
@@ -182,6 +183,8 @@ def _line_in(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> in
     at = line_of(words)
     if at is None:
         return None
+    if at == len(words):
+        raise InputError("launch command: a shell has -c and no line after it; name the trainer's script")
     passed = len(words) > at + 1 and ("$@" in words[at] or "$*" in words[at])
     if not passed:
         return at
@@ -212,8 +215,9 @@ def _decides(command: Command, trainer: str, arguments: Sequence[str]) -> bool:
 
 
 def _mentions(text: str, trainer: str, arguments: Sequence[str]) -> bool:
-    """Whether a layout is in a text, once it is taken apart."""
-    return bool(_layout(re.split(r"[\s'\"\\()]+", text), trainer, arguments))
+    """Whether a layout is in a text, once it is taken apart at its quotes or without them."""
+    texts = (re.sub(r"""['"\\()]""", " ", text), re.sub(r"""\\\n|['"\\]""", "", text))
+    return any(_layout(one.split(), trainer, arguments) for one in texts)
 
 
 def _trainer_of(arguments: Sequence[str]) -> str:

@@ -113,7 +113,8 @@ def parse(line: str) -> Script:
 
 
 def line_of(words: Sequence[str]) -> int | None:
-    """Which word a shell is told to run as a line: `bash -euo pipefail -c LINE`; None where there is no such shell.
+    """Which word a shell is told to run as a line: `bash -euo pipefail -c LINE`; None where there is no such shell, and the
+    place after the last word where its line is missing.
 
     >>> line_of(["env", "A=1", "/bin/bash", "-lc", "torchrun t.py"])
     4
@@ -128,9 +129,9 @@ def line_of(words: Sequence[str]) -> int | None:
             short = words[at][1:2] != "-"
             told = told or _TAKES_A_LINE.fullmatch(words[at]) is not None
             at += 2 if (short and "o" in words[at].lower()) or words[at] in {"--rcfile", "--init-file"} else 1
-        at += words[at : at + 1] == ["--"] or words[at : at + 1] == ("--",)
-        if told and at < len(words):
-            return at
+        at += at < len(words) and words[at] == "--"
+        if told:
+            return min(at, len(words))
     return None
 
 
@@ -144,7 +145,7 @@ def words_of(line: str) -> list[str]:
     text = text[:-1] if (len(text) - len(text.rstrip("\\"))) % 2 else text  # continued by nothing
     words = shlex.split(text, comments=True)
     at = line_of(words)
-    return words if at is None else [*words[:at], *words_of(words[at]), *words[at + 1 :]]
+    return words if at in {None, len(words)} else [*words[:at], *words_of(words[at]), *words[at + 1 :]]
 
 
 class _Reader:
@@ -277,7 +278,9 @@ def _parsed(text: bytes) -> Any:
             return orjson.loads(made or b"{}" if not parser.returncode else b"")
         except (subprocess.TimeoutExpired, orjson.JSONDecodeError):
             parser.kill()
-            raise InputError("launch command: it is too large or nested too deep to be read; write it plainer") from None
+            raise InputError(
+                "launch command: it is too large or nested too deep to be read; write it plainer"
+            ) from None
 
 
 def _started() -> subprocess.Popen[bytes]:

@@ -91,6 +91,7 @@ TP = ["--bf16", "--micro-batch-size", "1"]
         # a shell in the line
         ("bash -c 'torchrun t.py --bf16 && sync' x", "bash -c 'torchrun t.py {} && sync' x"),
         ('exec sh -lc "torchrun t.py --bf16 --a \\"b c\\" --r $R"', 'exec sh -lc "torchrun t.py --a \\"b c\\" --r $R {}"'),
+        ("bash -c 'torchrun t.py --'\\''bf16'\\'" + "''", "bash -c 'torchrun t.py {}'"),
         ("bash -c torchrun\\ t.py", "bash -c 'torchrun t.py {}'"),
         ("bash -c 'torchrun t.py --a '\\''b c'\\'' --bf16'", "bash -c 'torchrun t.py --a '\\''b c'\\'' {}'"),
         ("bash -euo pipefail -c 'torchrun t.py --bf16' | tee log", "bash -euo pipefail -c 'torchrun t.py {}' | tee log"),
@@ -176,6 +177,7 @@ def test_a_shell_line_in_a_list_stays_one(words, made):
         ("torchrun t.py\n  --bf16", "'--bf16' would be a command of its own"),
         ("torchrun t.py \\\n # --bf16 \\\n --lr 1", "'--lr' would be a command of its own"),
         ("python t.py --lr 1e-4 \\", "a backslash that ends no line"),
+        ("python t.py --lr 1e-4\\", "a backslash that ends no line makes '1e-4.*' one word"),
         ("python t.py --lr 1e-4 \\ --bf16", "makes ' --bf16' one word"),
         ("python t.py --lr 1e-4 \\ \n x", "a backslash that ends no line"),
         ('A="--bf16 --lr 1"; torchrun t.py $A', "in the variable A"),
@@ -211,6 +213,7 @@ def test_what_cannot_be_done_safely_is_refused_in_one_line(line, why):
         (["a", "t.py --bf16", "u.py --bf16"], "in two places"),
         (["sh", "-c", "t.py --bf16 $@", "--", "--bf16"], "in two places"),
         (["bash", "-c", "a; b"], "several commands"),
+        (["bash", "-c"], "no line after it"),
     ],
 )
 def test_of_a_list_too(words, why):

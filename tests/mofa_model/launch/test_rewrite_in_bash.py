@@ -138,11 +138,10 @@ TP = ["--bf16", "--micro-batch-size", "1"]
 
 def stripped(call):
     """Arguments without their layout."""
-    left = list(call)
-    for words in (["--bf16"], ["--micro-batch-size", "1"], ["--micro-batch-size", "2"]):
-        for at in reversed(range(len(left))):
-            if left[at : at + len(words)] == words:
-                del left[at : at + len(words)]
+    left = [word for word in call if word != "--bf16"]
+    while "--micro-batch-size" in left:
+        at = left.index("--micro-batch-size")
+        del left[at : at + 1 + (not "".join(left[at + 1 : at + 2]).startswith("--"))]
     return left
 
 
