@@ -216,7 +216,11 @@ def _decides(command: Command, trainer: str, arguments: Sequence[str]) -> bool:
 
 def _mentions(text: str, trainer: str, arguments: Sequence[str]) -> bool:
     """Whether a layout is in a text, once it is taken apart at its quotes or without them."""
-    texts = (re.sub(r"""['"\\()]""", " ", text), re.sub(r"""\\\n|['"\\]""", "", text))
+    ends = r"[;&|<>()]"
+    texts = (
+        re.sub(r"""['"\\]|""" + ends, " ", text),
+        re.sub(ends, " ", re.sub(r"""\\\n|['"\\]""", "", text)),
+    )
     return any(_layout(one.split(), trainer, arguments) for one in texts)
 
 

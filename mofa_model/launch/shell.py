@@ -4,41 +4,24 @@
     line_of(words)     which word is a line of its own, as in `bash -lc LINE`
     words_of(line)     the words of a line for whoever only reads: no place, no variables, no program started
 
-`parse` asks shfmt, whose parser knows here-documents, continued lines and every kind of quotes; it only reads, and runs nothing.
+`parse` asks shfmt (`parser`), which knows here-documents, continued lines and every kind of quotes; it runs nothing.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-import shutil
-import subprocess
-import sys
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import metadata
 from itertools import accumulate
-from pathlib import Path
 from typing import Any, Final
 
-from mofa_model.errors import InputError, shown
+from mofa_model.launch.parser import nodes, tree
 
-_LONGEST: Final = 20_000
-"""Characters of a line that are read."""
-_PATIENCE: Final = 5.0
-"""How long the parser may take; it needs milliseconds. [s]"""
-_MEMORY: Final = 96 * 2**20
-"""What the parser may hold; a line of one command needs a tenth of it. [B]"""
-_PASSES: Final = 8
-"""How often a line is read, to see which of its comments end where."""
-_UNREAD: Final = re.compile(r"[\0\r\ud800-\udfff]")
-"""Characters of which shells and their parsers do not think alike."""
 _BLANKS: Final = re.compile(r"(?:[ \t]|\\\n)*\Z")
 _ESCAPED: Final = {"": re.compile(r"\\(.)", re.DOTALL), '"': re.compile(r'\\([$`"\\])')}
 _PATTERN: Final = re.compile(r"[~*?\[{]")
-_INNER: Final = frozenset({"CmdSubst", "ProcSubst"})
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
 _TAKES_A_LINE: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 
@@ -103,13 +86,8 @@ def parse(line: str) -> Script:
     >>> [[word.text for word in command.words] for command in parse("A=1 torchrun 't.py' 2>&1 | tee log").commands]
     [['torchrun', 't.py'], ['tee', 'log']]
     """
-    if len(line) > _LONGEST:
-        raise InputError(f"launch command: {len(line)} characters; at most {_LONGEST} are read")
-    if odd := _UNREAD.search(line):
-        raise InputError(
-            f"launch command: {odd.group()!r} is in it, which shells read differently; take it out"
-        )
-    return _Reader(line).script(_tree(line))
+    parsed = tree(line)
+    return _Reader(line).script(parsed)
 
 
 def line_of(words: Sequence[str]) -> int | None:
@@ -156,9 +134,9 @@ class _Reader:
         sizes = accumulate((len(one.encode()) for one in line), initial=0)
         self._places = None if line.isascii() else {byte: at for at, byte in enumerate(sizes)}
 
-    def script(self, tree: Any) -> Script:
+    def script(self, parsed: Any) -> Script:
         calls, values, documents, ends = [], [], [], [0]
-        for node, substituted in _nodes(tree):
+        for node, substituted in nodes(parsed):
             if node.get("Type") == "CallExpr" and node.get("Args"):
                 calls.append((node["Args"], substituted))
             if "Parts" in node:
@@ -233,81 +211,8 @@ class _Reader:
 
     def _span(self, node: Mapping[str, Any]) -> tuple[int, int]:
         start, end = node["Pos"].get("Offset", 0), node["End"].get("Offset", 0)
-        return (start, end) if self._places is None else (self._places[start], self._places[end])
-
-
-def _nodes(tree: Any) -> Iterator[tuple[Mapping[str, Any], bool]]:
-    """Every node, and whether a substitution is around it."""
-    left = [(tree, False)]
-    while left:
-        node, inner = left.pop()
-        if isinstance(node, list):
-            left += [(one, inner) for one in node]
-        elif isinstance(node, dict):
-            yield node, inner
-            inner = inner or node.get("Type") in _INNER
-            left += [(one, inner) for one in node.values() if isinstance(one, dict | list)]
-
-
-def _tree(line: str) -> Any:
-    """What the parser says. It lets a backslash continue a comment, which no shell does: such a one is masked."""
-    text = bytearray(line.encode())
-    for _ in range(_PASSES):
-        tree = _parsed(bytes(text))
-        ends = [
-            node["End"]["Offset"] for node, _ in _nodes(tree) if str(node.get("Text", "")).endswith("\\\n")
-        ]
-        if not ends:
-            return tree
-        for end in ends:
-            text[end - 2] = ord("#")
-    raise InputError(
-        "launch command: its comments end with backslashes, which continue nothing; take them out"
-    )
-
-
-def _parsed(text: bytes) -> Any:
-    import orjson
-
-    with _started() as parser:
-        try:
-            made, said = parser.communicate(text, _PATIENCE)
-            if parser.returncode == 1:
-                why = said.decode("utf-8", "replace").strip().partition("\n")[0]
-                raise InputError(f"launch command: no shell can read it: {why}")
-            return orjson.loads(made or b"{}" if not parser.returncode else b"")
-        except (subprocess.TimeoutExpired, orjson.JSONDecodeError):
-            parser.kill()
-            raise InputError(
-                "launch command: it is too large or nested too deep to be read; write it plainer"
-            ) from None
-
-
-def _started() -> subprocess.Popen[bytes]:
-    """The parser, waiting for its text; whoever can write jobs decides what that is, so its memory is bounded first."""
-    pipe = subprocess.PIPE
-    try:
-        parser = subprocess.Popen([_program(), "-ln=bash", "-tojson"], stdin=pipe, stdout=pipe, stderr=pipe)
-        if sys.platform == "linux":
-            import resource
-
-            resource.prlimit(parser.pid, resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
-    except OSError as error:
-        raise InputError(f"launch command: its parser cannot be run here: {shown(str(error))}") from None
-    return parser
-
-
-@cache
-def _program() -> str:
-    """Where shfmt is: as its distribution was installed, or on the path."""
-    try:
-        files = metadata.files("shfmt-py") or []
-    except metadata.PackageNotFoundError:
-        files = []
-    places = [str(one.locate()) for one in files if one.stem == "shfmt" and one.suffix in {"", ".exe"}]
-    found = next((place for place in places if Path(place).is_file()), None) or shutil.which("shfmt")
-    if found is None:
-        raise InputError(
-            "launch command: shfmt, which reads shell lines, is missing here: pip install shfmt-py"
-        )
-    return found
+        if self._places is not None:
+            start, end = self._places[start], self._places[end]
+        while self._line.endswith("\\\n", start, end):  # the line goes on, the word need not
+            end -= 2
+        return start, end

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from mofa_model.errors import InputError
-from mofa_model.launch import Run, launch, read, rewritten, rewritten_line, shell
+from mofa_model.launch import Run, launch, parser, read, rewritten, rewritten_line
 from mofa_model.strategy import Sharding, Strategy
 
 RUN = Run(sequence=8192, global_batch=512, layers=80, interval_steps=100)
@@ -92,6 +92,8 @@ TP = ["--bf16", "--micro-batch-size", "1"]
         ("bash -c 'torchrun t.py --bf16 && sync' x", "bash -c 'torchrun t.py {} && sync' x"),
         ('exec sh -lc "torchrun t.py --bf16 --a \\"b c\\" --r $R"', 'exec sh -lc "torchrun t.py --a \\"b c\\" --r $R {}"'),
         ("bash -c 'torchrun t.py --'\\''bf16'\\'" + "''", "bash -c 'torchrun t.py {}'"),
+        ("python `t`\\\n", "python `t` {}\\\n"),
+        ("prepare; bash -c 'torchrun t.py --bf16>log'", "prepare; bash -c 'torchrun t.py {} >log'"),
         ("bash -c torchrun\\ t.py", "bash -c 'torchrun t.py {}'"),
         ("bash -c 'torchrun t.py --a '\\''b c'\\'' --bf16'", "bash -c 'torchrun t.py --a '\\''b c'\\'' {}'"),
         ("bash -euo pipefail -c 'torchrun t.py --bf16' | tee log", "bash -euo pipefail -c 'torchrun t.py {}' | tee log"),
@@ -222,7 +224,7 @@ def test_of_a_list_too(words, why):
 
 
 def test_without_the_parser_a_line_is_refused_and_a_list_is_not(monkeypatch):
-    monkeypatch.setattr(shell, "_program", lambda: "/nowhere/shfmt")
+    monkeypatch.setattr(parser, "_program", lambda: "/nowhere/shfmt")
     with pytest.raises(InputError, match=r"cannot be run here.*No such file"):
         rewritten_line("torchrun t.py", TP)
     assert rewritten(["torchrun", "t.py"], TP) == ("torchrun", "t.py", *TP)

@@ -19,7 +19,7 @@ NEW = list(
 """The layout that is asked for; one that no shell may read for itself goes with it."""
 NEW += ["--pipeline-model-parallel-layout", "E|t*2 'L'$X"]
 PRINTS = """#!/bin/sh
-{ printf '%s\\0' "${0##*/}" "$@"; printf '\\n\\0'; } >>"$SEEN"
+{ printf '%s\\0' "${0##*/}" "$@"; printf '\\n\\0'; } >>"$SEEN/$$"
 """
 
 
@@ -33,6 +33,7 @@ def run(tmp_path_factory):
     (folder / "bash").symlink_to("/bin/bash")
     (folder / "sh").symlink_to("/bin/sh")
     seen = folder / "seen"
+    seen.mkdir()
     environment = {"PATH": str(folder), "SEEN": str(seen), "X": "x y", "HOME": str(folder), "LANG": "C.UTF-8"}
 
     def run(line):
@@ -44,9 +45,13 @@ def run(tmp_path_factory):
 
         if bash("-n", "-c", line):
             return None
-        seen.write_bytes(b"")
+        for one in seen.iterdir():
+            one.unlink()
         bash("-c", f"{line}\nwait")
-        calls = [one.split("\0")[:-1] for one in os.fsdecode(seen.read_bytes()).split("\n\0")[:-1]]
+        told = "".join(
+            os.fsdecode(one.read_bytes()) for one in seen.iterdir()
+        )  # a file a process: they write at once
+        calls = [one.split("\0")[:-1] for one in told.split("\n\0")[:-1]]
         return sorted(calls)
 
     return run
