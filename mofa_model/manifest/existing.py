@@ -8,13 +8,13 @@ GPUs, torchrun's own words (`--nnodes`, `--nproc-per-node`) say how many process
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 from mofa_model.errors import InputError
+from mofa_model.launch.shell import words_of
 
 GPU: Final = ("nvidia.com/gpu", "amd.com/gpu")
 """Names of the resource."""
@@ -245,7 +245,7 @@ def _words(given: Any) -> tuple[str, ...]:
             found.append(text)
             continue
         try:
-            found += shlex.split(text.replace("\\\n", " "), comments=True)
+            found += words_of(text)
         except ValueError:
             found.append(text)
     return tuple(found)
