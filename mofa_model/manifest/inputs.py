@@ -10,19 +10,21 @@ hashes are equal questions.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from mofa_model import presets, units
 from mofa_model.advice import Request
-from mofa_model.errors import InputError, UnknownName
+from mofa_model.errors import BadValue, InputError, UnknownName
 from mofa_model.launch import read_layout
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.failures import Seen, reliability_of, seen_in
 from mofa_model.manifest.models import model_of
 from mofa_model.manifest.parsing import Profile
-from mofa_model.manifest.training_job import Constraints, Range, TrainingJobSpec
+from mofa_model.manifest.training_job import ClusterPart, Constraints, Range, TrainingJobSpec
 from mofa_model.search import Problem, framework, frameworks
 from mofa_model.spec import Cluster, Training, Workload
+from mofa_model.spec.part import part_of, part_of_storage
 from mofa_model.strategy import Strategy
 
 _DEGREES: Final = ("tp", "pp", "cp", "ep", "etp", "vpp", "mbs")
@@ -66,7 +68,7 @@ def to_inputs(
         if spec.training.tokens
         else 0,
     )
-    cluster = cluster_of(
+    whole = cluster_of(
         profile.spec,
         nodes,
         stack=stack,
@@ -74,17 +76,21 @@ def to_inputs(
         release=spec.training.framework_version,
         reserve=spec.constraints.memory_headroom_percent / 100,
     )
+    cluster = _part(spec.cluster, whole, nodes, profile.name, f"{path}.cluster")
     limits = spec.checkpoint
     size, taught = limits.size, profile.status.calibration
     return Request(
         problems=(Problem(workload=Workload(model=model, training=training), cluster=cluster),),
-        reliability=reliability_of(
-            spec.failure_assumptions,
-            profile.spec,
-            seen_in(profile.status) if history is None else history,
-            cluster=cluster,
-            asynchronous=limits.mode == "Async",
-            path=f"{path}.failureAssumptions",
+        reliability=part_of_storage(
+            reliability_of(
+                spec.failure_assumptions,
+                profile.spec,
+                seen_in(profile.status) if history is None else history,
+                cluster=whole,
+                asynchronous=limits.mode == "Async",
+                path=f"{path}.failureAssumptions",
+            ),
+            cluster.gpus_per_node / whole.gpus_per_node,
         ),
         nodes=nodes,
         fewer_nodes=fewer,
@@ -129,6 +135,17 @@ def cluster_of(
         host_link=host.link,
         reserve=reserve,
     )
+
+
+def _part(given: ClusterPart, whole: Cluster, nodes: int, profile: str, path: str) -> Cluster:
+    """The machines of a job that has so many GPUs of each node, in pods of so many."""
+    per_node = int(whole.gpus_per_node)
+    devices, pod = given.gpus_per_node or per_node, given.gpus_per_pod or 0
+    if devices > per_node:
+        raise BadValue(f"{path}.gpusPerNode", devices, f"nodes of profile {profile} have {per_node} each")
+    if pod and devices % pod:
+        raise BadValue(f"{path}.gpusPerPod", pod, f"it must divide the {devices} GPUs on each node")
+    return replace(part_of(whole, devices, pod), gpus=nodes * devices)
 
 
 def _nodes(spec: TrainingJobSpec, ready: int | None, path: str) -> tuple[int, bool]:

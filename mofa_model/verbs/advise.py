@@ -13,10 +13,13 @@ from mofa_model.verbs import problem_options
 
 if TYPE_CHECKING:
     from mofa_model.advice import Request
+    from mofa_model.manifest.asked import Asked
 
 _EXAMPLES: Final = """\
 examples:
   mofa advise examples/llama3-405b.yaml
+  a job as it is, of any kind that is read; on this profile, which is a file or the name of one that comes with the package
+    mofa advise examples/pytorchjob.yaml --profile h100-east
   mofa advise --model llama3.1-405b --gpu h100-sxm --gpus 16384 --global-batch 2048 --seq 8192 --tokens 15T
   what a trainer can run, and the flags to launch it
     mofa advise --model llama3-70b --gpu h100 --gpus 512 --global-batch 512 --seq 8192 --framework megatron --launch megatron
@@ -35,10 +38,14 @@ def configure(parser: ArgumentParser) -> None:
         "file",
         nargs="?",
         metavar="FILE",
-        help="a TrainingJob manifest, in place of the flags; - is standard input",
+        help="a job's manifest, in place of the flags; - is standard input",
     )
     parser.add_argument(
-        "--profile", action="append", default=[], metavar="FILE", help="ClusterProfile for FILE"
+        "--profile",
+        action="append",
+        default=[],
+        metavar="NAME|FILE",
+        help="ClusterProfile for FILE: a bundled one or a manifest; may be repeated",
     )
     problem_options.add_options(parser, required=False)
     parser.add_argument("--max-nodes", metavar="N", help="advise at most so many nodes, perhaps fewer")
@@ -98,11 +105,16 @@ def run(arguments: Namespace) -> int:
 
     if arguments.plots:
         from mofa_model.verbs import advise_pictures
-    request = _from_manifest(arguments) if arguments.file else _from_flags(arguments)
+    asked = _asked(arguments) if arguments.file else None
+    request = _from_flags(arguments) if asked is None else _from_manifest(arguments, asked)
     if arguments.plots:
         advise_pictures.prepare(arguments.plots)
     with output.progress("searching", total=1.0) as advance:
         advice = advise(request, advance)
+    if asked is not None:
+        from mofa_model.manifest.asked import told
+
+        advice = told(asked, advice)
     launch = None
     if arguments.launch and advice.strategy is not None:
         from mofa_model.manifest.launches import launch_of
@@ -124,7 +136,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _from_flags(a: Namespace) -> Request:
-    from mofa_model.advice import Request, assumed_reliability
+    from mofa_model.advice import Request
     from mofa_model.launch import read_layout
 
     if a.max_nodes is not None and (a.nodes is not None or a.gpus is not None):
@@ -132,14 +144,8 @@ def _from_flags(a: Namespace) -> Request:
     nodes = units.count(a.max_nodes, field="--max-nodes") if a.max_nodes else problem_options.nodes_of(a)
     problems = problem_options.problems_of(a, nodes)
     cluster = problems[0].cluster
-    links = float(cluster.gpus_per_node * cluster.host.link.bandwidth)
-    rate = {} if a.failure_rate is None else {"per_node_day": a.failure_rate}
-    reliability = assumed_reliability(links, **rate)
+    reliability = problem_options.reliability_of(a, cluster)
     tier = replace(reliability.tiers[0], asynchronous=not a.sync)
-    if a.checkpoint_bandwidth:
-        tier = replace(
-            tier, node_bandwidth=units.parse(a.checkpoint_bandwidth, "B/s", field="--checkpoint-bandwidth")
-        )
     layers = int(problems[0].workload.model.layers)
     return Request(
         problems=problems,
@@ -160,8 +166,9 @@ def _from_flags(a: Namespace) -> Request:
     )
 
 
-def _from_manifest(a: Namespace) -> Request:
-    from mofa_model.verbs.advise_file import request_of_file
+def _asked(a: Namespace) -> Asked:
+    """What a manifest asks."""
+    from mofa_model.verbs.advise_file import asked_in
 
     given = [
         name
@@ -172,7 +179,13 @@ def _from_manifest(a: Namespace) -> Request:
         raise InputError(
             f"--{given[0].replace('_', '-')}: stands in the manifest {a.file}; give one or the other"
         )
-    request = request_of_file(a.file, a.profile)
+    return asked_in(a.file, a.profile)
+
+
+def _from_manifest(a: Namespace, asked: Asked) -> Request:
+    from mofa_model.manifest.asked import request_of
+
+    request = request_of(asked)
     changes: dict[str, object] = {"top": _top(a.top), "lifted": tuple(a.lift)}
     if a.objective:
         changes["objective"] = a.objective

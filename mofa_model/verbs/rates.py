@@ -183,15 +183,13 @@ def _held(
     given = arguments.prior_weight
     if arguments.profile is None or arguments.assumed is not None or arguments.shares is not None:
         return _assumed(arguments, observed), paper, given or 0.0
-    from mofa_model.manifest.bundled import bundled_profiles
+    from mofa_model.manifest.bundled import named_profile
     from mofa_model.manifest.failures import classes_of
     from mofa_model.manifest.parsing import cluster_profile
 
     source = _source("profile")
-    bundled = bundled_profiles()
-    if source is None and arguments.profile not in bundled:
-        raise BadValue("--profile", arguments.profile, f"bundled are {', '.join(bundled)}")
-    profile = bundled[arguments.profile] if source is None else cluster_profile(source(arguments.profile))
+    word = arguments.profile
+    profile = named_profile(word) if source is None else cluster_profile(source(word))
     whole = classes_of(profile.spec.failures)
     rates = {str(one.name): float(one.failures_per_thousand_node_days) / 1000 for one in whole}
     times = {

@@ -77,21 +77,13 @@ def _figures(a: Namespace, point: Point) -> Row:
 
 
 def _request(a: Namespace, axes: Mapping[str, str], constants: Mapping[str, str]) -> Any:
-    from mofa_model.advice import Request, assumed_reliability
+    from mofa_model.advice import Request
 
     problems = tuple(_calibrated(problem, constants) for problem in problem_options.problems_of(a))
-    cluster = problems[0].cluster
-    links = float(cluster.gpus_per_node * cluster.host.link.bandwidth)
-    reliability = assumed_reliability(links, 0.005 if a.failure_rate is None else float(a.failure_rate))
-    tier = reliability.tiers[0]
-    if a.checkpoint_bandwidth:
-        tier = replace(
-            tier, node_bandwidth=units.parse(a.checkpoint_bandwidth, "B/s", field="checkpoint_bandwidth")
-        )
     fixed = () if a.strategy else tuple(f"{name.replace('_', '-')}={value}" for name, value in axes.items())
     return Request(
         problems=problems,
-        reliability=replace(reliability, tiers=(tier,)),
+        reliability=problem_options.reliability_of(a, problems[0].cluster),
         nodes=problem_options.nodes_of(a),
         objective=a.objective or "time",
         framework=problem_options.framework_of(a),
