@@ -232,3 +232,40 @@ def test_the_bundled_history_is_that_of_the_example():
     # 44 + 85 + 15 failures in 30720 node-days, and two more at five in a thousand: 146 in 31120 node-days
     history = rates(ask(profile=bundled_profiles()["h100-east"]))
     assert sum(history.values()) == pytest.approx(1000 * 146 / 31120, rel=0.01)
+
+
+def test_a_job_may_have_a_part_of_each_node():
+    whole, half = ask({"cluster": {"nodes": 3}}), ask({"cluster": {"nodes": 3, "gpusPerNode": 4}})
+    theirs, mine = whole.problems[0].cluster, half.problems[0].cluster
+    assert (half.nodes, mine.gpus, mine.gpus_per_node, mine.domain) == (3, 12, 4, 4)
+    assert mine.host.memory == theirs.host.memory / 2
+    assert half.reliability.classes == whole.reliability.classes
+    for one, other in zip(half.reliability.tiers, whole.reliability.tiers, strict=True):
+        assert one.node_bandwidth == other.node_bandwidth / 2
+        assert one.snapshot_bandwidth == other.snapshot_bandwidth / 2
+        assert one.total_bandwidth == other.total_bandwidth
+    pods = ask({"cluster": {"nodes": 3, "gpusPerPod": 2}}).problems[0].cluster
+    assert (pods.gpus, pods.gpus_per_node, pods.domain) == (24, 8, 2)
+    assert pods.host == theirs.host
+
+
+def test_all_of_a_node_said_aloud_is_the_same_question():
+    said = ask({"cluster": {"gpusPerNode": 8, "gpusPerPod": 8}})
+    assert inputs_hash(said, "1") == inputs_hash(ask(), "1")
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (
+            {"gpusPerNode": 12},
+            r"spec\.cluster\.gpusPerNode: 12 cannot be right; nodes of profile p have 8 each",
+        ),
+        ({"gpusPerPod": 3}, r"spec\.cluster\.gpusPerPod: 3 cannot be right; it must divide the 8 GPUs"),
+        ({"gpusPerNode": 4, "gpusPerPod": 3}, "gpusPerPod must divide gpusPerNode"),
+        ({"gpusPerNode": 0}, r"spec\.cluster\.gpusPerNode: 0 cannot be right; give 1 or more, for example 8"),
+    ],
+)
+def test_a_part_that_cannot_be_is_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        ask({"cluster": change})

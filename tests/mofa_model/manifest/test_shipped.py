@@ -3,6 +3,8 @@
 import io
 import json
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,14 @@ def run(capsys, *argv):
     return code, said.out, said.err
 
 
+@cache
+def annotated(path):
+    """Exit code, output and errors of `mofa annotate` on a file as it is shipped."""
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        code = cli.main(["annotate", str(path)])
+    return code, out.getvalue(), err.getvalue()
+
+
 def too_large(item):
     """The one that is there to be refused."""
     return item.name.endswith("-too-large")
@@ -50,8 +60,8 @@ def test_there_are_jobs_of_every_kind():
 
 
 @pytest.mark.parametrize("path", WITH_JOBS, ids=shown)
-def test_annotate_answers_every_job(capsys, path):
-    code, out, err = run(capsys, "annotate", str(path))
+def test_annotate_answers_every_job(path):
+    code, out, err = annotated(path)
     jobs = [item for item in items_of(out) if is_job(item)]
     wanted = ["NoRecommendation" if too_large(item) else "Recommended" for item in jobs]
     assert [item.annotations[PREFIX + "status"] for item in jobs] == wanted, err
@@ -65,8 +75,8 @@ def test_advise_gives_each_job_the_strategy_that_annotate_writes(capsys, monkeyp
     parts = [part for part in text.split("---\n") if items_of(part)]
     jobs = [part for part in parts if any(map(is_job, items_of(part)))]
     beside = [part for part in parts if part not in jobs]
-    annotated = [item for item in items_of(run(capsys, "annotate", str(path))[1]) if is_job(item)]
-    for part, item in zip(jobs, annotated, strict=True):
+    answered = [item for item in items_of(annotated(path)[1]) if is_job(item)]
+    for part, item in zip(jobs, answered, strict=True):
         given = text if len(jobs) == 1 else "---\n".join([part, *beside])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
         code, out, err = run(capsys, "advise", "-", "--json")
@@ -75,8 +85,8 @@ def test_advise_gives_each_job_the_strategy_that_annotate_writes(capsys, monkeyp
 
 
 @pytest.mark.parametrize("path", WITHOUT, ids=shown)
-def test_what_is_no_job_passes_through_annotate_unchanged(capsys, path):
-    assert run(capsys, "annotate", str(path)) == (0, path.read_text("utf-8"), "")
+def test_what_is_no_job_passes_through_annotate_unchanged(path):
+    assert annotated(path) == (0, path.read_text("utf-8"), "")
 
 
 @pytest.mark.parametrize("path", WITHOUT, ids=shown)

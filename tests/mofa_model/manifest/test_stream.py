@@ -160,8 +160,8 @@ def test_the_gpu_may_stand_in_an_affinity_too(label):
 @pytest.mark.parametrize(
     "text, message",
     [
-        (H200, "no bundled profile has the GPU that the pods select by nvidia.com/gpu.product, 'NVIDIA-H200'; name one in an "
-               "AdvisorPolicy, or give one with --profile (bundled are a100-lab (a100-80gb-sxm), gb200-nvl72 (gb200), h100-east"),
+        (H200, "no bundled profile has the GPU that the pods select by nvidia.com/gpu.product, 'NVIDIA-H200'; name one"),
+        (H200, "or give one with --profile (bundled are a100-lab (a100-80gb-sxm), gb200-nvl72 (gb200), h100-east"),
         (PYTORCH.replace("nvidia.com/gpu.product", "pool"), "the pods do not select a GPU by nvidia.com/gpu.product; name one"),
         (f"{PYTORCH}---\n{EAST}---\n{EAST.replace('name: h100-east', 'name: other')}",
          "profile: is missing, and h100-east (h100-80gb-sxm), other (h100-80gb-sxm) could be meant; name one"),

@@ -146,6 +146,11 @@ def test_a_job_files_nodes_are_gpus_by_its_profile(capsys, tmp_path):
     log.write_text("step:  1  loss: 8.0  tps: 100\nstep:  2  loss: 8.0  tps: 100\n")
     code, out, _ = run(capsys, log, "--once", "--json", "--job-file", ROOT / "examples" / "llama3-405b.yaml")
     assert (code, json.loads(out)["tokens_per_second"]) == (0, 100 * 256 * 8)
+    job = tmp_path / "job.yaml"
+    whole = (ROOT / "examples" / "llama3-405b.yaml").read_text("utf-8")
+    job.write_text(whole.replace("    nodes: 256\n", "    nodes: 3\n    gpusPerNode: 4\n"))
+    code, out, _ = run(capsys, log, "--once", "--json", "--job-file", job)
+    assert (code, json.loads(out)["tokens_per_second"]) == (0, 100 * 3 * 4)
 
 
 @pytest.mark.parametrize(
