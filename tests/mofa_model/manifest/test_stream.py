@@ -174,7 +174,7 @@ def test_where_no_profile_can_be_assumed_the_choices_are_named(text, message):
 
 
 def test_a_profile_that_is_not_right_is_neither_passed_over_nor_the_end_of_the_others():
-    other = JOB.replace("profile: h100-east", "profile: a100-lab").replace("nodes: 256", "nodes: 16")
+    other = JOB.replace("profile: h100-east", "profile: h800-west")
     broken = EAST.replace("gpusPerNode: 8", "gpusPerNode: eight")
     text, outcomes = run(f"{JOB}---\n{broken}---\n{other}---\n{PYTORCH}")
     assert [outcome.status for outcome in outcomes] == [
@@ -324,9 +324,8 @@ def test_pods_with_a_part_of_a_node_are_a_question_of_nodes_parts_and_pods(
 ):
     """NVLink reaches as far as a pod does, but all GPUs of a job on a node share that node's memory and storage."""
     text = JOBSET.replace("parallelism: 32", f"parallelism: {pods}").replace("gpu: 8", f"gpu: {each}")
-    flags = ("- --tensor-model-parallel-size=8\n", "- --pipeline-model-parallel-size=4\n")
-    for flag in flags:
-        text = text.replace(flag, "")
+    text = text.replace("tensor-model-parallel-size=8", "tensor-model-parallel-size=1")
+    text = text.replace("pipeline-model-parallel-size=4", "pipeline-model-parallel-size=1")
     answers = Answers()
     _, (outcome,) = run(text.replace("global-batch-size=512", "global-batch-size=768"), answers=answers)
     assert outcome.status == "Recommended", outcome.explanation
