@@ -139,6 +139,10 @@ def _from_flags(a: Namespace) -> Request:
     from mofa_model.advice import Request
     from mofa_model.launch import read_layout
 
+    if a.profile:
+        raise BadValue(
+            "--profile", a.profile[0], "it goes with a manifest; give FILE, or say --gpu and --nodes"
+        )
     if a.max_nodes is not None and (a.nodes is not None or a.gpus is not None):
         raise BadValue("--max-nodes", a.max_nodes, "give --max-nodes, or --nodes, or --gpus")
     nodes = units.count(a.max_nodes, field="--max-nodes") if a.max_nodes else problem_options.nodes_of(a)

@@ -58,7 +58,9 @@ def configure(parser: ArgumentParser) -> None:
     seen.add_argument("--events", metavar="FILE", help="failure events, CSV; - is standard input")
     seen.add_argument("--exposure", metavar="FILE", help="node-days by node, CSV, with --events")
     seen.add_argument("--prometheus", metavar="URL", help="a live server")
-    seen.add_argument("--profile", metavar="P", help="the pool, with --prometheus")
+    seen.add_argument(
+        "--profile", metavar="NAME|FILE", help="the pool, with --prometheus: a bundled profile or a manifest"
+    )
     held = parser.add_argument_group("assumed")
     held.add_argument(
         "--assumed",

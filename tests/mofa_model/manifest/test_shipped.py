@@ -108,6 +108,13 @@ def test_two_jobs_in_a_file_are_named(capsys):
     )
 
 
+def test_a_profile_without_a_manifest_is_refused_and_not_passed_over(capsys):
+    words = ("--model", "llama3-8b", "--gpu", "h200", "--nodes", "1", "--global-batch", "64", "--seq", "4096")
+    code, out, err = run(capsys, "advise", *words, "--profile", "h100-east")
+    assert (code, out) == (2, "")
+    assert "--profile: 'h100-east' cannot be right; it goes with a manifest" in err
+
+
 def test_what_is_assumed_of_a_profile_stands_below_the_answer(capsys):
     _, out, _ = run(capsys, "advise", str(ROOT / "examples" / "pytorchjob.yaml"))
     assert "profile h100-east of the package is assumed" in " ".join(out.split())
