@@ -142,12 +142,11 @@ def _batch_job(spec: Mapping[str, Any]) -> Iterator[Pods]:
 
 
 def _train_job(spec: Mapping[str, Any]) -> Demand:
-    """A TrainJob has no pod template: its trainer section says it all, its overrides where, and the rest its runtime,
-    which is not read.
+    """A TrainJob has no pod template: its trainer section says it all, its patches where, and the rest its runtime, which
+    is not read.
     """
     trainer = mapping(spec.get("trainer"))
-    overrides = [selector_of(mapping(one.get("spec"))) for one in mappings(spec.get("podTemplateOverrides"))]
-    selector = {label: value for override in overrides for label, value in override.items()}
+    selector = {label: value for pod in _patched(spec) for label, value in selector_of(pod).items()}
     words = (*_words(trainer.get("command")), *_words(trainer.get("args")))
     nodes, processes = _torchrun(words) or (0, 0)
     each = (
@@ -165,6 +164,17 @@ def _train_job(spec: Mapping[str, Any]) -> Demand:
         )
         return Demand(gpus=0, words=words, selector=selector, unread=unread)
     return _demand(nodes * each, each, words, selector)
+
+
+def _patched(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Pod specs with which a TrainJob changes its runtime's: as older releases have it, and as newer ones do."""
+    for override in mappings(spec.get("podTemplateOverrides")):
+        yield mapping(override.get("spec"))
+    for patch in mappings(spec.get("runtimePatches")):
+        runtime = mapping(patch.get("trainingRuntimeSpec"))
+        jobs = mapping(mapping(runtime.get("template")).get("spec")).get("replicatedJobs")
+        for job in mappings(jobs):
+            yield pod_of(mapping(mapping(job.get("template")).get("spec")))
 
 
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Demand]]] = {

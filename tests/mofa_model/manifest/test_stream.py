@@ -421,6 +421,24 @@ def test_gpus_are_counted_in_every_kind(api_version, kind, spec, gpus):
     assert demand_of({"apiVersion": api_version, "kind": kind, "spec": spec}).gpus == gpus
 
 
+EAST_NODES = {"spec": {"nodeSelector": {"pool": "east"}}}
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"podTemplateOverrides": [{"targetJobs": [{"name": "node"}]} | EAST_NODES]},
+        {"runtimePatches": [{"manager": "us", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [
+            {"name": "node", "template": {"spec": {"template": EAST_NODES}}}]}}}}]},
+    ],
+    ids=["older", "newer"],
+)  # fmt: skip
+def test_a_train_job_selects_nodes_by_what_it_changes_of_its_runtime(patch):
+    spec = {"trainer": {"numNodes": 4, "numProcPerNode": 8}, **patch}
+    found = demand_of({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": spec})
+    assert found.selector == {"pool": "east"}
+
+
 def test_what_only_a_runtime_knows_can_be_said_behind_config_ref():
     text = (
         JOBSET.replace("nvidia.com/gpu: 8", "cpu: 8")

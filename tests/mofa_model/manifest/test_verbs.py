@@ -103,7 +103,7 @@ def test_one_bad_job_in_a_stream_is_exit_two_and_the_others_are_answered_and_pri
 @pytest.mark.parametrize("verb", ["advise", "annotate"])
 def test_a_profile_is_named_in_the_same_way_everywhere(capsys, tmp_path, verb):
     """By the name of a bundled one or by a file: the answer on the example's copy is the same."""
-    job = str(EXAMPLES / "trainjob.yaml")
+    job = str(EXAMPLES / "volcano.yaml")
     by_name = run(capsys, verb, job, "--profile", "h100-east")
     by_file = run(capsys, verb, job, "--profile", str(EXAMPLES / "h100-east.yaml"))
     assert by_name[0] == by_file[0] == 0
