@@ -292,8 +292,9 @@ class TrainingJobStatus(Part):
     """Formatted strings that columns show."""
     ready_reason: Text = ""
     """Reason of the Ready condition, for field selectors."""
+    health: Text = ""
+    """How the running job does: Healthy, Drifting, Stuck or NotSeen; empty where it does not run, or starts."""
     conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
-        default_factory=list,
-        json_schema_extra=keyed("type"),
+        default_factory=list, json_schema_extra=keyed("type")
     )
     """Ready, ModelValid, HistoryComplete, ConfidenceSufficient, ObservationAvailable, PredictionAccurate."""

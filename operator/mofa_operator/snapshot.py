@@ -85,6 +85,22 @@ class Running:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Alive:
+    """A job that is there to train, whether or not its steps advance; what was not seen is None."""
+
+    at: float
+    """When this was looked at, in seconds of the epoch. [s]"""
+    since: float
+    """Since when it is there: its pods ready, its trainer up, or at the latest since we look. [s]"""
+    watched: bool
+    """Whether its trainer's series are there: without them a step that is missing could not be told from one not seen."""
+    step_at: float | None = None
+    """When its last finished step was seen to change. [s]"""
+    step_seconds: float | None = None
+    """Time of an optimizer step. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JobSnapshot:
     """A job of any kind, and what surrounds it."""
 
@@ -103,6 +119,8 @@ class JobSnapshot:
     """The ClusterProfile that a TrainingJob names, as it stands: its verdicts and conditions are shown with the job."""
     running: Running | None = None
     """What it was seen to do; None = it does not run, or was not looked at."""
+    alive: Alive | None = None
+    """That it is there to train; None = it waits, was suspended, has ended, or nobody says."""
     looked: bool = False
     """Whether it was looked at since the operator started."""
     now: float

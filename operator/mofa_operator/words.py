@@ -71,7 +71,7 @@ class Reason(StrEnum):
     """Evidence is enough."""
     # ObservationAvailable, PredictionAccurate
     NOT_RUNNING = "NotRunning"
-    """No step series advances and no pod runs: there is nothing to see yet."""
+    """No step advances, and nothing says that the job is there: it waits, was suspended, or has ended."""
     OBSERVED = "Observed"
     """Throughput was seen."""
     NO_OBSERVATION = "NoObservation"
@@ -80,6 +80,12 @@ class Reason(StrEnum):
     """What is seen lies within the predicted band."""
     DRIFTING = "Drifting"
     """What is seen lies outside the predicted band, by more than the drift threshold."""
+    STARTING = "Starting"
+    """The job is there, and its first step is not due yet."""
+    STUCK = "Stuck"
+    """The job is there, its trainer is seen, and a step is overdue: the next one, or the first."""
+    NOT_SEEN = "NotSeen"
+    """The job is there, but no series of its trainer is, though steps were due: whether it trains, nobody can say."""
     # ClusterProfile
     NO_NODES = "NoNodes"
     """No node matches the selector."""
@@ -97,6 +103,19 @@ class Reason(StrEnum):
     """Fewer failures were counted than the assumption allows for."""
     INSUFFICIENT_DATA = "InsufficientData"
     """Too little was watched to say either."""
+
+
+class Health(StrEnum):
+    """How a running job does, in one word: `status.health`, the column HEALTH, and the page. Empty where none runs, or it starts."""
+
+    HEALTHY = "Healthy"
+    """Steps advance, and nothing that is seen speaks against the prediction."""
+    DRIFTING = "Drifting"
+    """Steps advance, and throughput has left the predicted band."""
+    STUCK = "Stuck"
+    """A step is overdue although the job is there and its trainer is seen."""
+    NOT_SEEN = "NotSeen"
+    """The job is there and should train, and nobody sees its steps."""
 
 
 class Happened(StrEnum):

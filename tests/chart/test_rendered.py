@@ -247,6 +247,21 @@ def test_definitions_are_those_of_the_crds_folder_and_stay():
     assert gone == []
 
 
+def test_alerts_lead_to_where_the_runbooks_are_read_once_that_is_said():
+    def alerts(**value):
+        rule = one(
+            template({"prometheusRule": {"enabled": True, **value}}, *helm.MONITORED), "PrometheusRule"
+        )
+        return [each for group in rule["spec"]["groups"] for each in group["rules"] if "alert" in each]
+
+    plain, linked = alerts(), alerts(runbooks="https://docs.example.org/mofa/")
+    assert not any("runbook_url" in each["annotations"] for each in plain)
+    for before, after in zip(plain, linked, strict=True):
+        address = after["annotations"].pop("runbook_url")
+        assert address == f"https://docs.example.org/mofa/{before['alert']}.md"
+        assert before == after
+
+
 def test_rules_and_dashboards_are_those_of_the_deploy_folder(rendered):
     objects = documents(rendered["monitor, rules and dashboards"])
     (source,) = documents((helm.ROOT / "deploy" / "rules" / "prometheusrule.yaml").read_text("utf-8"))

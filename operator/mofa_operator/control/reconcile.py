@@ -32,7 +32,7 @@ from mofa_operator.decide.job import failed, job
 from mofa_operator.decide.policy import policy
 from mofa_operator.decide.profile import profile
 from mofa_operator.decide.stance import needs_answer
-from mofa_operator.decision import Answer, Decision
+from mofa_operator.decision import Answer, Decision, JobFigures
 from mofa_operator.keys import CLUSTER_PROFILE, Key
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
@@ -82,6 +82,11 @@ class Reconciler:
         self._owed = Owed(events)
         self._patient: set[Key] = set()
         self._said: dict[Key, str] = {}
+        self._health: dict[Key, str] = {}
+
+    def health_of(self, key: Key) -> str:
+        """How a job was last judged to do; empty where it does not run, or was not judged yet."""
+        return self._health.get(key, "")
 
     async def run(self) -> None:
         """One hand: work until the queue is closed."""
@@ -189,8 +194,13 @@ class Reconciler:
 
     async def _act(self, decision: Decision, started: float, answer: Answer | None = None) -> None:
         self._exporter.observe_decision(time.perf_counter() - started)
-        if decision.figures is not None:
+        if decision.figures is None:
+            self._exporter.rest(decision.key)
+        else:
             self._exporter.show(decision.figures)
+        if isinstance(decision.figures, JobFigures):
+            told = (decision.figures.key, decision.figures.target)
+            self._health |= {key: decision.figures.health for key in told if key is not None}
         self._owed.settle(decision, self._store.body)
         try:
             performed = await perform(
@@ -222,3 +232,4 @@ class Reconciler:
         self._owed.forget(key)
         self._patient.discard(key)
         self._said.pop(key, None)
+        self._health.pop(key, None)

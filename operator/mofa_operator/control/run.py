@@ -145,7 +145,7 @@ class Operator:
             decider=self.decider,
             settings=settings,
         )
-        pages = Pages(store=self._store, decider=self.decider, api=api)
+        pages = Pages(store=self._store, decider=self.decider, api=api, health=self._reconciler.health_of)
         self.server = Server(
             settings.serve,
             exporter=self._exporter,

@@ -57,7 +57,7 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
         status=status,
         annotate=writes,
         notes=news(snapshot, answer, seen, settings.material) if writes or status is not None else (),
-        figures=_figures(snapshot, answer),
+        figures=_figures(snapshot, answer, seen),
         outcome=text(answer.status.get("readyReason")),
         digest=answer.digest,
         again=seen.again,
@@ -119,6 +119,7 @@ def _status(snapshot: JobSnapshot, answer: Answer, seen: Sight, computed: str) -
         **answer.status,
         "computedTime": computed,
         "display": {**part(answer.status, "display"), "observed": seen.column},
+        "health": seen.health,
         "conditions": conditions(
             part(snapshot.body, "status").get("conditions"),
             [*_found(snapshot, answer), *seen.found],
@@ -218,7 +219,7 @@ def _target_caveat(snapshot: JobSnapshot) -> str:
     return f"targetRef: {name} is paused" if is_paused(snapshot.target) else ""
 
 
-def _figures(snapshot: JobSnapshot, answer: Answer) -> JobFigures:
+def _figures(snapshot: JobSnapshot, answer: Answer, seen: Sight) -> JobFigures:
     """What is exported."""
     return JobFigures(
         key=snapshot.key,
@@ -229,6 +230,9 @@ def _figures(snapshot: JobSnapshot, answer: Answer) -> JobFigures:
         objective_ettr=_share(part(snapshot.body, "spec", "slo").get("ettr")),
         running=snapshot.running,
         residual=residual(snapshot.running, answer),
+        step_due=seen.due,
+        health=seen.health,
+        target=None if snapshot.target is None else _target(snapshot),
     )
 
 

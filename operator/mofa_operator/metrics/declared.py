@@ -107,6 +107,7 @@ JOBS: Final = (
     _gauge("mofa_job_observed_step_seconds", JOB, "s", "Time of an optimizer step, as observed."),
     _gauge("mofa_job_observed_step", JOB, "1", "Last finished optimizer step that was seen of a running job."),
     _gauge("mofa_job_last_step_timestamp_seconds", JOB, "s", "When the last finished step of a running job was last seen to change, in seconds of the epoch."),
+    _gauge("mofa_job_step_due_timestamp_seconds", JOB, "s", "Until when the next step of a job that is there is due, the first one included, in seconds of the epoch; after that it is stuck. Only where the trainer's series are seen."),
     _gauge("mofa_job_observed_ettr_ratio", JOB, "1", "Effective training time ratio since the job was first seen."),
     _gauge("mofa_job_ettr_objective_ratio", JOB, "1", "Least acceptable effective training time ratio: spec.slo.ettr of the TrainingJob."),
     _gauge("mofa_job_throughput_residual_ratio", JOB, "1", "Observed over predicted tokens per second of the layout that runs, minus one."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -75,6 +76,11 @@ class Exporter(Collector):
         if figures.running is not None:
             counted.take(figures.running, self._clock())
         self._jobs[figures.key] = figures, counted
+
+    def rest(self, key: Key) -> None:
+        """A job that is paused, or could not be judged: what it does now is not known, and has no series; counts stay."""
+        if (known := self._jobs.get(key)) is not None:
+            self._jobs[key] = replace(known[0], running=None, residual=None, step_due=None), known[1]
 
     def forget(self, key: Key) -> None:
         """Drop the series of an object that is no more; unknown objects do no harm."""

@@ -173,6 +173,14 @@ class Pool:
         pods = self._over_job_pods("last_over_time", span)
         return f"max by ({_UID}) (last_over_time({ended}[{duration(span)}])) and on ({_UID}) ({pods})"
 
+    def started(self) -> str:
+        """When the containers of each living pod of a training job last started; 0 where none of them runs. [s]"""
+        pods = " or ".join(self.series("kube_pod_labels", matcher(name, "", "!=")) for name in JOB_LABELS)
+        started = f"max by ({_UID}) ({self.series('kube_pod_container_state_started')})"
+        over = f"max by ({_UID}) ({self.series('kube_pod_status_phase', _FINISHED)}) == 1"
+        living = f"max by ({_UID}) ({pods}) unless on ({_UID}) ({over})"
+        return f"({started} and on ({_UID}) ({living})) or on ({_UID}) 0 * ({living})"
+
     def restart_moments(self, span: float, uids: Iterable[str]) -> str:
         """Points of the grid just after a container of these pods restarted, by pod.
 

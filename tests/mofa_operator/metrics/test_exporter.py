@@ -37,6 +37,7 @@ def full_job(name="llama"):
         checkpoint_interval=600.0,
         objective_ettr=0.9,
         residual=-0.05,
+        step_due=1300.0,
         running=running(
             ettr=0.93,
             checkpoint_interval=720.0,
@@ -258,6 +259,22 @@ def test_the_last_step_is_dated_when_it_changes(exporter, clock):
         exporter.show(job(running=running(step=step)))
     assert value(exporter, "mofa_job_last_step_timestamp_seconds", **WHO) == 1060
     assert value(exporter, "mofa_job_observed_step", **WHO) == 8
+
+
+def test_a_job_that_rests_has_no_series_of_what_it_does_now_and_keeps_its_counts(exporter):
+    exporter.show(full_job())
+    exporter.rest(full_job().key)
+    exporter.rest(Key(TRAINING_JOB, "research", "unknown"))
+    found = {name for name, _ in samples(exporter)}
+    assert (
+        not {
+            "mofa_job_step_due_timestamp_seconds",
+            "mofa_job_last_step_timestamp_seconds",
+            "mofa_job_observed_step",
+        }
+        & found
+    )
+    assert value(exporter, "mofa_job_interruptions_total", **WHO, **{"class": "pod"}, cause="failure") == 2
 
 
 def test_jobs_beyond_the_cap_are_counted_and_not_exported():

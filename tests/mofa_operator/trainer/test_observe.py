@@ -58,7 +58,11 @@ def until(url, name, value):
 def test_a_log_that_is_written_is_served_while_it_grows(tmp_path):
     log, lines = tmp_path / "train.log", (LOGS / "megatron.log").read_text().splitlines(keepends=True)
     with observing(log, "--job", "tiny", "--namespace", "research") as (process, url):
-        assert series(url) == {}  # nothing is known, and nothing is nought
+        (start,) = series(url).items()  # nothing is known but that it looks, and nothing is nought
+        assert start == (
+            f"mofa_train_start_timestamp_seconds{LABELS}",
+            pytest.approx(time.time(), abs=PATIENCE),
+        )
         log.write_text("".join(lines[:40]))
         until(url, f"mofa_train_step{LABELS}", 30.0)
         with log.open("a") as file:
