@@ -138,8 +138,14 @@ def test_metrics_and_page_on_one_port_probes_on_another():
         made, _, part = health()
         part.is_warm = False
         settings = ServeSettings(address="127.0.0.1", metrics_port=metrics, health_port=probes)
+        measured = []
         server = Server(
-            settings, exporter=Exporter(), live=made.live, ready=made.ready, routes=[web.get("/page", page)]
+            settings,
+            exporter=Exporter(),
+            live=made.live,
+            ready=made.ready,
+            measure=lambda: measured.append(True),
+            routes=[web.get("/page", page)],
         )
         async with server, aiohttp.ClientSession() as session:
 
