@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from advisor import ACCOUNT, Advisor, ours, until
@@ -80,19 +79,6 @@ class State:
     @property
     def ready(self):
         return self.advisor.probe("readyz")["ok"]
-
-    def workers(self):
-        """Processes that compute advice."""
-        found = []
-        for path in Path("/proc").glob("[0-9]*/stat"):
-            with contextlib.suppress(OSError):
-                number, group = int(path.parent.name), int(path.read_text().rpartition(")")[2].split()[2])
-                if (
-                    group == self.process.pid != number
-                    and "spawn_main" in (path.parent / "cmdline").read_text()
-                ):
-                    found.append(number)
-        return found
 
     def stop(self):
         os.kill(self.process.pid, signal.SIGTERM)  # as a kubelet does: the first process alone
@@ -191,7 +177,7 @@ def test_sigterm_ends_it_in_every_state(cluster, processes, profile, silent):
                 until(lambda one=one: one.ready, what=f"{one.name} is ready")
             assert held(cluster)
             for one in (searching, gated):  # a search that takes long
-                for number in one.workers():
+                for number in one.advisor.workers:
                     os.kill(number, signal.SIGSTOP)
             silenced.proxy.fault = Hanging()
             writing.proxy.fault = Hanging(lambda asked: asked.is_write)
@@ -209,7 +195,7 @@ def test_sigterm_ends_it_in_every_state(cluster, processes, profile, silent):
             for one in every:
                 one.stop()
             ends = {one.name: one.ended(2 * LONGEST) for one in every}
-            until(lambda: not any(one.workers() for one in every), 2.0, "no process is left")
+            until(lambda: not any(one.advisor.workers for one in every), 2.0, "no process is left")
         finally:
             for one in every:
                 processes.stop(one.advisor.name, grace=1.0)

@@ -51,9 +51,9 @@ from mofa_operator.snapshot import Body, History, NoHistory
 
 PATIENCE: Final = 30.0
 """How long the API server may be silent at the start. [s]"""
-GRACE: Final = 2.0
+GRACE: Final = 1.5
 """How long what is in work may take after a signal; with what follows it stays below `stop.LIMIT`. [s]"""
-_BRIEFLY: Final = 0.5
+_BRIEFLY: Final = 0.4
 """How long everything else may take then, one after another: watches, Events, the Lease, what is left. [s]"""
 _WATCHES: Final = 1000
 """Connections for watches: one for each kind and namespace. [1]"""

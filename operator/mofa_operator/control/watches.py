@@ -50,6 +50,7 @@ class Watches:
         self._intake = intake
         self._exporter = exporter
         self._states = dict.fromkeys(lives, State.BEGINS)
+        self._ended: set[Life] = set()
         for life in lives:
             exporter.watch(life.kind, up=False)
 
@@ -104,21 +105,19 @@ class Watches:
             await asyncio.sleep(wait)
 
     def _tell(self, life: Life, *, up: bool) -> None:
-        if up and self._states[life] in {State.ABSENT, State.REFUSED}:
-            _log.info("%s are watched now", _named(life))
+        if up and life in self._ended:
+            self._ended.discard(life)
+            _log.info("%s: watched now", _named(life))
         self._set(life, State.UP if up else State.CUT)
 
     def _log(self, life: Life, state: State, why: str) -> None:
         """An end, said once; that a kind is not there at the start, the first lists have said."""
         before = self._states[life]
-        is_news = before is State.UP if state in {State.CUT, State.ABSENT} else before is not state
-        _log.log(
-            logging.WARNING if is_news else logging.DEBUG,
-            "%s: the watch %s: %s",
-            _named(life),
-            state.value,
-            why,
-        )
+        is_news = before is not state if state is State.REFUSED else before is State.UP
+        if is_news or state is State.ABSENT:
+            self._ended.add(life)
+        level = logging.WARNING if is_news else logging.DEBUG
+        _log.log(level, "%s: the watch %s: %s", _named(life), state.value, why)
 
     def _set(self, life: Life, state: State) -> None:
         self._states[life] = state

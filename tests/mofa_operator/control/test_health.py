@@ -156,6 +156,7 @@ def test_metrics_and_page_on_one_port_probes_on_another():
             status, text = await get(metrics, "/metrics")
             assert status == 200
             assert "# TYPE process_cpu_seconds_total counter" in text
+            assert measured == [True]  # once a scrape
             assert (await get(metrics, "/page")) == (200, "the page")
             assert (await get(metrics, "/"))[0] == 200
             assert (await get(metrics, "/healthz"))[0] == 404
