@@ -1,4 +1,7 @@
-"""kopf as the watch of our own kinds and of nodes: it brings every event to the intake, and does nothing else.
+"""kopf as the watch of what people set up, profiles, policies and nodes: it brings every event to the intake, and does nothing else.
+
+Jobs come by the thousand, and kopf takes one event a turn of the event loop; the rest wait unread, where nobody can count
+them. So `watch` has jobs, of our kind too, and what it reads is in the queue at once.
 
 No finalizers, no state on objects, no Events, no peering: `on.event` alone needs none of them. Each kind has a kopf of its
 own, for kopf ends all its watches with the first one that fails. It looks for kinds once, when it starts, and waits for good
@@ -11,7 +14,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Never
-from weakref import WeakSet
 
 import aiohttp
 import kopf
@@ -50,7 +52,6 @@ class KopfWatch:
         api: Api,
         intake: Intake,
         credentials: Credentials,
-        backlog: Backlog,
         heed: Callable[[], None],
     ) -> None:
         """`place` is a namespace, None for all; `heed` is called after each start, since kopf takes the process's signals."""
@@ -59,7 +60,6 @@ class KopfWatch:
         self._api = api
         self._intake = intake
         self._credentials = credentials
-        self._backlog = backlog
         self._heed = heed
         self._refused: Known | None = None
         self._registry = kopf.OperatorRegistry()
@@ -131,7 +131,6 @@ class KopfWatch:
         return settings
 
     async def _came(self, *, event: kopf.RawEvent, **_: Any) -> None:
-        self._backlog.told()
         body: Any = event["object"]
         if event["type"] == "DELETED":
             meta = body["metadata"]
@@ -154,38 +153,6 @@ class KopfWatch:
             proxy=access.proxy,
         )
         return kopf.AiohttpSession(server=access.server, aiohttp_session=session)
-
-
-_WORKER: Final = "worker for "
-"""How the name of kopf's task for one object begins."""
-
-
-class Backlog:
-    """Objects with news that kopf has read and has not told yet: it makes a task for each, and they take turns."""
-
-    def __init__(self) -> None:
-        """Nothing waits."""
-        self._heard: WeakSet[Task] = WeakSet()
-        self._since: dict[Task, float] = {}
-
-    def told(self) -> None:
-        """The task that runs now has brought its news."""
-        task = asyncio.current_task()
-        if task is not None:
-            self._heard.add(task)
-
-    async def run(self) -> None:
-        """Look again and again, so that what waits has an age."""
-        while True:
-            self.measure()
-            await asyncio.sleep(_LOOK)
-
-    def measure(self) -> tuple[int, float]:
-        """How many wait, and how long the oldest was seen waiting; it may have waited as long again as between two looks. [s]"""
-        now = asyncio.get_running_loop().time()
-        waiting = {task for task in named(_WORKER) if task not in self._heard}
-        self._since = {task: self._since.get(task, now) for task in waiting}
-        return len(waiting), now - min(self._since.values(), default=now)
 
 
 class _NoDiffs(kopf.DiffBaseStorage):

@@ -20,7 +20,7 @@ from mofa_operator.act.events import EventPoster
 from mofa_operator.api import Api
 from mofa_operator.control.decider import Decider, NoAnswer
 from mofa_operator.control.gates import Gates
-from mofa_operator.control.handlers import Backlog, KopfWatch
+from mofa_operator.control.handlers import KopfWatch
 from mofa_operator.control.health import Health
 from mofa_operator.control.histories import Histories
 from mofa_operator.control.intake import Intake
@@ -138,7 +138,6 @@ class Operator:
             namespaces=settings.namespace,
             interval=settings.loop.resync,
         )
-        self._backlog = Backlog()
         self._watches = Watches.of(
             kinds,
             settings.namespace,
@@ -152,7 +151,6 @@ class Operator:
                 api=watching,
                 intake=self._intake,
                 credentials=credentials,
-                backlog=self._backlog,
                 heed=stop.heed,
             ),
         )
@@ -220,7 +218,6 @@ class Operator:
             ]
             parts = [
                 asyncio.create_task(self._watches.run(), name="watches"),
-                asyncio.create_task(self._backlog.run(), name="backlog"),
                 asyncio.create_task(self._resync.run(), name="resync"),
                 asyncio.create_task(self._gates.run(), name="gates"),
                 asyncio.create_task(self._sightings.run(), name="sightings"),
@@ -290,5 +287,4 @@ class Operator:
                 _log.error("%s", error)
 
     def _measure(self) -> None:
-        unheard, since = self._backlog.measure()
-        self._measured = len(self._queue) + unheard, max(self._queue.oldest_age, since)
+        self._measured = len(self._queue), self._queue.oldest_age

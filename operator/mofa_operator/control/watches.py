@@ -15,7 +15,7 @@ from typing import Final, Never
 from mofa_operator.api import Api
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.watch import Life, Watch, known
-from mofa_operator.keys import EXISTING, Kind
+from mofa_operator.keys import JOBS, Kind
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
 from mofa_operator.refusals import ApiError, Expired, Gone, Refused
@@ -66,10 +66,10 @@ class Watches:
         exporter: Exporter,
         kopf: Callable[[Kind, str | None], Life],
     ) -> Watches:
-        """Of kinds in namespaces, none for all: kopf's where we define the kind, and of nodes; of our own for the others'."""
+        """Of kinds in namespaces, none for all: kopf's for what people set up and for nodes, one of ours for each kind of jobs."""
         places = {True: namespaces or (None,), False: (None,)}
         lives = [
-            Watch(kind, place, api=api, store=store, intake=intake) if kind in EXISTING else kopf(kind, place)
+            Watch(kind, place, api=api, store=store, intake=intake) if kind in JOBS else kopf(kind, place)
             for kind in kinds
             for place in places[kind.namespaced]
         ]
