@@ -102,9 +102,8 @@ class KopfWatch:
         until, done = loop.time() + _PATIENCE, set[Task]()
         while not done:
             done, _ = await asyncio.wait(tasks, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
-            watched = bool(self._watching)
-            tell(watched)
-            if watched:
+            if self._watching:
+                tell()
                 until = loop.time() + _PATIENCE
             elif loop.time() > until:
                 raise Busy("kopf does not watch it")

@@ -13,8 +13,8 @@ from mofa_operator.observe.store import Store
 from mofa_operator.refusals import Busy, Gone
 from mofa_operator.streams import BOOKMARK
 
-Tell: TypeAlias = Callable[[bool], None]
-"""Told whether the watch stands."""
+Tell: TypeAlias = Callable[[], None]
+"""Told that the watch stands."""
 _BRIEF: Final = 1.0
 """A connection that the server ends sooner is no watch. [s]"""
 
@@ -68,7 +68,7 @@ class Watch:
         loop = asyncio.get_running_loop()
         since = loop.time()
         async with self._api.watch(self.kind, self.place, self._version) as events:
-            tell(True)
+            tell()
             async for what, body in events:
                 if what == "DELETED":
                     self._intake.gone(_key(self.kind, body), body["metadata"].get("uid"))

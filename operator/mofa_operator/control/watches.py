@@ -82,38 +82,45 @@ class Watches:
                 group.create_task(self._keep(life))
 
     async def _keep(self, life: Life) -> Never:
-        loop, attempt = asyncio.get_running_loop(), 0
+        loop, attempt = asyncio.get_running_loop(), -1
         while True:
             since = loop.time()
             try:
-                await life.live(lambda up: self._tell(life, up=up))
+                await life.live(lambda: self._tell(life))
             except Expired:
-                state, why, wait = State.CUT, "it is too old", REST[0]
+                state, why = State.CUT, "its version is too old"
             except Gone:
                 if self._states[life] is State.ABSENT:  # not only while a server starts
                     self._forget(life)
-                state, why, wait = State.ABSENT, "the cluster does not have them", LATE
+                state, why = State.ABSENT, "the cluster does not have them"
             except Refused as error:
-                state, why, wait = State.REFUSED, str(error), LATE
+                state, why = State.REFUSED, str(error)
             except Exception as error:  # noqa: BLE001 - whatever it was, the watch must go on
-                state, wait = State.CUT, REST[min(attempt, len(REST) - 1)]
+                state = State.CUT
                 why = str(error) if isinstance(error, ApiError) else f"{type(error).__name__}: {error}"
-            steady = state is not State.CUT or loop.time() - since > _STEADY
-            attempt = 0 if steady else attempt + 1
+            if state is State.CUT:
+                attempt = 0 if loop.time() - since > _STEADY else attempt + 1
+                wait = REST[min(attempt, len(REST) - 1)]
+            else:
+                attempt, wait = -1, LATE
             self._log(life, state, f"{why}; again in {wait:g} s")
             self._set(life, state)
             await asyncio.sleep(wait)
 
-    def _tell(self, life: Life, *, up: bool) -> None:
-        if up and life in self._ended:
+    def _tell(self, life: Life) -> None:
+        if life in self._ended:
             self._ended.discard(life)
             _log.info("%s: watched now", _named(life))
-        self._set(life, State.UP if up else State.CUT)
+        self._set(life, State.UP)
 
     def _log(self, life: Life, state: State, why: str) -> None:
         """An end, said once; that a kind is not there at the start, the first lists have said."""
         before = self._states[life]
-        is_news = before is not state if state is State.REFUSED else before is State.UP
+        silent = {
+            State.CUT: {State.BEGINS, State.CUT, State.ABSENT, State.REFUSED},
+            State.ABSENT: {State.BEGINS},
+        }
+        is_news = before is not state and before not in silent.get(state, ())
         if is_news or state is State.ABSENT:
             self._ended.add(life)
         level = logging.WARNING if is_news else logging.DEBUG
