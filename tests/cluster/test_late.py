@@ -88,8 +88,7 @@ def advisors(bare, processes):
     for one in made:
         until(lambda one=one: watched(one) == {"nodes"}, what=f"{one.name} watches nodes")
     yield made
-    for one in made:
-        one.stop()
+    assert [one.stop() for one in made] == [0, 0]
 
 
 def answered(cluster):

@@ -17,7 +17,7 @@ from mofa_operator.keys import ADVISOR_POLICY, JOB_SET
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
 WATCHED = re.compile(r'^mofa_advisor_watch_up\{kind="([^"]+)"\} 1\.0$', re.MULTILINE)
-MANY = 100
+MANY = 50
 """Jobs that come at once."""
 
 
