@@ -209,8 +209,7 @@ def test_roles_in_namespaces_allow_what_the_cluster_role_allows_otherwise(render
     whole = rights(roles(documents(rendered["default"]), "ClusterRole"))
     some = documents(rendered[name])
     cluster = rights(roles(some, "ClusterRole"))
-    watch = ("apiextensions.k8s.io", "customresourcedefinitions")  # kopf does not look for kinds then
-    left = {right for right in whole - cluster if right[:2] != watch}
+    left = whole - cluster
     for namespace in SETS[name][0]["watchNamespaces"]:
         assert rights(roles(some, "Role"), {namespace}) == left
     assert {right[1] for right in cluster} == {"clusterprofiles", "clusterprofiles/status", "nodes"}
@@ -220,7 +219,7 @@ def test_roles_in_namespaces_allow_what_the_cluster_role_allows_otherwise(render
 def test_only_the_kinds_that_are_named_can_be_read(rendered):
     role = one(documents(rendered["JobSets only, never started"]), "ClusterRole", "mofa-advisor")
     groups = {group for rule in role["rules"] for group in rule["apiGroups"]}
-    assert groups == {"mofa.dev", "jobset.x-k8s.io", "", "apiextensions.k8s.io"}
+    assert groups == {"mofa.dev", "jobset.x-k8s.io", ""}
 
 
 def test_what_a_cluster_does_not_know_is_left_out():

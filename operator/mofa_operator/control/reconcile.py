@@ -189,7 +189,8 @@ class Reconciler:
             self._patient.discard(snapshot.key)
             return False
         self._patient.add(snapshot.key)
-        self._queue.add_after(snapshot.key, self._settings.loop.settle + _PATIENCE)
+        wait = self._settings.loop.settle + _PATIENCE
+        self._queue.add_after(snapshot.key, wait, urgent=self._queue.is_urgent(snapshot.key))
         return True
 
     async def _act(self, decision: Decision, started: float, answer: Answer | None = None) -> None:

@@ -145,8 +145,9 @@ ADVISOR: Final = (
     _gauge("mofa_advisor_jobs", ("training_kind",), "1", "Jobs that the operator advises, by kind."),
     _gauge("mofa_advisor_jobs_without_series", ("training_kind",), "1", "Jobs beyond the cap on series, which are only counted here, by kind."),
     _counter("mofa_advisor_series_dropped_total", (), "1", "Jobs that were refused series of their own because the cap was reached."),
-    _gauge("mofa_advisor_queue_depth", (), "1", "Objects that wait in the queue."),
+    _gauge("mofa_advisor_queue_depth", (), "1", "Objects that wait in the queue; what the watches of jobs have read is there at once."),
     _gauge("mofa_advisor_queue_oldest_age_seconds", (), "s", "How long the object that is due longest has waited in the queue."),
+    _gauge("mofa_advisor_watch_up", ("kind",), "1", "1 where a kind is watched, 0 where its watch was cut, the cluster does not have it, or we may not; kind as kubectl names it (jobsets.jobset.x-k8s.io)."),
     _counter("mofa_advisor_watch_resync_differences_total", (), "1", "Objects that a full list showed otherwise than the watch had left them."),
     _gauge("mofa_advisor_leader", (), "1", "1 where this operator may write, 0 where another one holds the Lease."),
 )  # fmt: skip

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from mofa_operator.decision import JobFigures, ProfileFigures
-from mofa_operator.keys import Key
+from mofa_operator.keys import Key, Kind
 from mofa_operator.metrics.declared import DECISION_BUCKETS, GATE_BUCKETS, TABLE, Declared, Gate, Loop
 from mofa_operator.metrics.series import Counted, Distribution, Row, distribution, job, profile
 
@@ -119,6 +119,10 @@ class Exporter(Collector):
     def lead(self, leads: bool) -> None:
         """Say whether this operator may write."""
         self._gauges["mofa_advisor_leader", ()] = float(leads)
+
+    def watch(self, kind: Kind, *, up: bool) -> None:
+        """Say whether a kind is watched."""
+        self._gauges["mofa_advisor_watch_up", (kind.resource,)] = float(up)
 
     def build(self, version: str, model_version: str) -> None:
         """Say which versions run."""

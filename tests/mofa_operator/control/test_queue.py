@@ -161,6 +161,20 @@ def test_the_wait_after_failures_doubles_from_one_second_to_its_ceiling_and_is_s
     run(main())
 
 
+def test_a_change_of_a_persons_stays_one_after_a_failure():
+    async def main():
+        work = queue()
+        work.add(A)
+        await work.take()
+        work.failed(A)
+        for key in (B, C):
+            work.add(key, urgent=False)
+        await asyncio.sleep(1.0)
+        assert await drain(work) == [A, B, C]
+
+    run(main())
+
+
 def test_success_forgets_the_failures():
     async def main():
         work = queue(backoff=1.0)

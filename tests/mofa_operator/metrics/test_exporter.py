@@ -109,6 +109,7 @@ def all_of_it(exporter):
     exporter.success("resync")
     exporter.lead(leads=True)
     exporter.queue(lambda: (3, 1.5))
+    exporter.watch(JOB_SET, up=True)
     exporter.count_write("apply", "ok")
     exporter.count_recommendation("TrainingJob", "Recommended", "Recommended")
     exporter.count_history("prometheus", "ok")
