@@ -18,7 +18,7 @@ from mofa_operator.decide.answer import answer
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
-from mofa_operator.refusals import Busy, Conflict, Gone, Refused
+from mofa_operator.refusals import Busy, Conflict, Gone, Invalid, Refused
 from mofa_operator.settings import LoopSettings, OperatorSettings
 
 JOB = Key(TRAINING_JOB, "ns", "a")
@@ -340,3 +340,25 @@ def test_a_dry_run_shows_figures_and_writes_nothing():
 LLAMA = """{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
 "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
 "max_position_embeddings": 8192, "tie_word_embeddings": false, "model_type": "llama"}"""
+
+
+def test_where_annotations_are_refused_the_status_says_so_and_the_answer_is_written_when_that_ends():
+    async def main():
+        parts = Parts()
+        parts.put(CLUSTER_PROFILE, profile())
+        await parts.work(5.0)
+        why = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no robots"
+        parts.api.faults = [Invalid(why)]
+        parts.put(TRAINING_JOB, training_job())
+        await parts.work(0.5)
+        status = parts.api.objects[JOB]["status"]
+        assert status["readyReason"] == "AnnotationsRefused"
+        assert why in status["conditions"][0]["message"]
+        assert "annotations" not in [what for name, what in parts.api.writes if name == "a"]
+        assert parts.events.posted == [("a", "AnnotationsRefused")]
+        await parts.work(30.0)
+        assert parts.api.objects[JOB]["status"]["readyReason"] != "AnnotationsRefused"
+        assert parts.api.objects[JOB]["metadata"]["annotations"]
+        assert parts.events.posted == [("a", "AnnotationsRefused"), ("a", "Recommended")]
+
+    run(main())
