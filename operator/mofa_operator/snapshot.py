@@ -242,7 +242,7 @@ class NoHistory:
     """Why there is no history; never the same as no failures."""
 
     reason: str
-    """A `Reason`: HistoryUnavailable, SeriesMissing or NotConfigured."""
+    """A `Reason`: HistoryUnavailable, SeriesMissing, NodeNamesDiffer or NotConfigured."""
     message: str
     """Why, in one sentence, without secrets."""
 

@@ -263,7 +263,9 @@ def test_todays_layout_beside_a_manifest_is_read_and_one_that_does_not_fit_is_an
     assert json.loads(capsys.readouterr().out)["current"]["predicted"]["step_seconds"]
     for given in ("tp=8,pp=3", "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 3"):
         assert main(["advise", str(file), "--current", given]) == 2
-        assert capsys.readouterr().err.startswith("mofa advise: --current: 'tp x pp x cp = 24' cannot be right")
+        assert capsys.readouterr().err.startswith(
+            "mofa advise: --current: 'tp x pp x cp = 24' cannot be right"
+        )
 
 
 @pytest.mark.parametrize(

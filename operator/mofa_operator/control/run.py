@@ -42,8 +42,8 @@ from mofa_operator.credentials import Credentials
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.history import Known, history
-from mofa_operator.observe.names import Lately
 from mofa_operator.observe.looks import Looks
+from mofa_operator.observe.names import Lately
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store

@@ -58,7 +58,9 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
         uid=uid_of(body),
         status=status,
         annotate=writes,
-        notes=news(snapshot, answer, seen, changed, settings.material) if writes or status is not None else (),
+        notes=news(snapshot, answer, seen, changed, settings.material)
+        if writes or status is not None
+        else (),
         figures=_figures(snapshot, answer),
         outcome=text(answer.status.get("readyReason")),
         digest=answer.digest,

@@ -120,9 +120,7 @@ def _overwritten(changed: Mapping[str, str]) -> tuple[Note, ...]:
     which = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     by = f" by {', '.join(hands[:_NAMED])}" if hands else ""
     message = f"annotations under {PREFIX} were changed{by}: {which}; what we wrote is put back"
-    return (
-        Note(reason=Happened.OVERWRITTEN, message=sentence(message), warning=True, episode=message),
-    )
+    return (Note(reason=Happened.OVERWRITTEN, message=sentence(message), warning=True, episode=message),)
 
 
 def _number(value: object) -> float | None:

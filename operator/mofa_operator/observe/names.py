@@ -53,7 +53,7 @@ class Lately:
             (self._every, [key.name for key in self._store.keys(NODE)]),
             (pool, self._store.nodes(name).names),
         ):
-            seen |= dict.fromkeys(names, now)
+            seen.update(dict.fromkeys(names, now))
             for old in [one for one, at in seen.items() if now - at > LATELY]:
                 del seen[old]
         return Names(every=frozenset(self._every), pool=frozenset(pool))

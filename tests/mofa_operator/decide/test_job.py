@@ -404,7 +404,9 @@ class TestLayoutOfAnotherSize:
         current = {"arguments": ["--tensor-model-parallel-size", "8", "--pipeline-model-parallel-size", "2"]}
         advised(world, training_job(current=current))
         assert world.status(JOB)["current"]["predicted"]
-        world.edit(JOB, lambda body: (body["spec"]["cluster"].update(nodes=1), body["metadata"].update(generation=2)))
+        world.edit(
+            JOB, lambda body: (body["spec"]["cluster"].update(nodes=1), body["metadata"].update(generation=2))
+        )
         world.rest()
         assert world.status(JOB)["recommendation"]["summary"].startswith("tp8")
         assert "must divide the 8 devices" in world.status(JOB)["current"]["reason"]
