@@ -137,8 +137,11 @@ def test_the_same_past_with_the_right_names_is_counted_with_and_without_an_api_s
         assert found.warnings == ()
 
 
-def test_what_a_scrape_put_in_place_of_the_name_is_seen_without_an_api_server_too(url):
-    assert look(url, "exported").reason == Reason.NODE_NAMES_DIFFER
+@pytest.mark.parametrize("form", ["exported", "exported-in-pool", "instance"])
+def test_a_name_that_was_put_away_is_missed_without_an_api_server_too(url, form):
+    found = look(url, form)
+    assert found.reason == Reason.NODE_NAMES_DIFFER
+    assert "honor_labels: true" in found.message
 
 
 def test_a_node_that_the_api_server_has_just_lost_is_known_for_a_while(url):

@@ -68,8 +68,8 @@ async def misnamed(prometheus: Prometheus, pool: Pool, known: Names, now: float)
             f"the label node of kube_node_status_condition says {_said(node)} where {EXPORTED} says {_said(name)}: "
             f"the scrape puts its own label in the place of the exporter's; {_REMEDY}"
         )
-    strange = sorted({node for node, _ in told} - known.every)
-    if strange and known.every:
+    names = {node for node, _ in told}
+    if strange := sorted(names - known.every if known.every else names & {""}):
         return await _strange(prometheus, pool, known, strange[0], now)
     if known.pool and pool.members:
         members = (await prometheus.query(pool.members_named(), now)).by("node")
@@ -102,9 +102,10 @@ async def _strange(prometheus: Prometheus, pool: Pool, known: Names, node: str, 
     )
     where = f"; a name of one stands in label {others[0][0]} ({_said(others[0][1])})" if others else ""
     several = "" if others else ", and where the server holds several clusters set spec.prometheus.matchers"
+    one = f" (one is {_said(min(known.pool or known.every))})" if known.every else ""
     return (
-        f"the label node of kube_node_status_condition says {_said(node)}, which is no node of the API server "
-        f"(one is {_said(min(known.pool or known.every))}){where}; {_REMEDY}{several}"
+        f"the label node of kube_node_status_condition says {_said(node)}, which is no node of the API server"
+        f"{one}{where}; {_REMEDY}{several}"
     )
 
 
