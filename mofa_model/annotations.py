@@ -171,7 +171,7 @@ def recommendation(advice: Advice, launch: Iterable[str] = ()) -> str:
         }
     if advice.current is not None:
         whole["current"] = {
-            "strategy": format_strategy(advice.current.strategy),
+            "strategy": advice.current.text,
             "gain": _number(float(advice.current.gain)),
             **_price(advice.current),
         }

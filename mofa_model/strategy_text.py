@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from mofa_model.errors import BadValue, UnknownName
+from mofa_model.errors import BadValue, DoesNotFit, UnknownName
 from mofa_model.schedules import SCHEDULES, Schedule
 from mofa_model.strategy import (
     MODULES,
@@ -114,11 +114,11 @@ def _data_parallel(values: dict[str, Any], gpus: Numeric, field: str) -> int:
     """What is left of the devices for data parallelism. [1]"""
     devices, used = int(gpus), int(values.get("tp", 1) * values.get("pp", 1) * values.get("cp", 1))
     if devices % used:
-        raise BadValue(field, f"tp x pp x cp = {used}", f"it must divide the {devices} devices")
+        raise DoesNotFit(field, f"tp x pp x cp = {used}", f"it must divide the {devices} devices")
     left = devices // used
     if values.get("dp", left) != left:
         right = f"{devices} devices over tp x pp x cp = {used} make {left}"
-        raise BadValue(f"{field}.dp", values["dp"], right)
+        raise DoesNotFit(f"{field}.dp", f"dp = {values['dp']}", right)
     return left
 
 

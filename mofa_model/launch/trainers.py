@@ -85,7 +85,7 @@ def read_layout(
             return parse_strategy(text, gpus, field=field)
     else:
         words = list(text)
-    return read(words, open_file).strategy(gpus, layers=layers)
+    return read(words, open_file).strategy(gpus, layers=layers, field=field)
 
 
 def _is_launch(words: Sequence[str]) -> bool:

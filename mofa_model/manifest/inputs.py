@@ -9,13 +9,14 @@ hashes are equal questions.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from mofa_model import presets, units
-from mofa_model.advice import Request
-from mofa_model.errors import BadValue, InputError, UnknownName
+from mofa_model.advice import Request, Unplaced
+from mofa_model.errors import BadValue, DoesNotFit, InputError, UnknownName
 from mofa_model.launch import read_layout
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.failures import Seen, reliability_of, seen_in
@@ -27,6 +28,8 @@ from mofa_model.spec import Cluster, Training, Workload
 from mofa_model.spec.part import part_of, part_of_storage
 from mofa_model.strategy import Strategy
 
+_LONGEST: Final = 1000
+"""Characters of a layout as text. [1]"""
 _DEGREES: Final = ("tp", "pp", "cp", "ep", "etp", "vpp", "mbs")
 _WORDS: Final = {
     "schedule": "schedule",
@@ -102,7 +105,7 @@ def to_inputs(
         most_interval=None if limits.max_interval_seconds is None else float(limits.max_interval_seconds),
         current=_current(spec, int(cluster.gpus), int(model.layers), path),
         learned=1.0 if taught is None else round(float(taught.step_time_ratio), 2),
-        caveats=_caveats(spec, ready),
+        caveats=_caveats(spec, profile, ready),
     )
 
 
@@ -202,15 +205,26 @@ def _constraints(given: Constraints) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _current(spec: TrainingJobSpec, gpus: int, layers: int, path: str) -> Strategy | None:
+def _current(spec: TrainingJobSpec, gpus: int, layers: int, path: str) -> Strategy | Unplaced | None:
+    """Today's layout; one that was right for another size costs its comparison, and not the advice."""
     if spec.current is None:
         return None
     text = spec.current.strategy if spec.current.strategy is not None else spec.current.arguments or []
-    return read_layout(text, gpus, layers=layers, field=f"{path}.current")
+    try:
+        return read_layout(text, gpus, layers=layers, field=f"{path}.current")
+    except DoesNotFit as error:
+        words = text if isinstance(text, str) else shlex.join(text)
+        return Unplaced(text=words[:_LONGEST], why=error.why)
 
 
-def _caveats(spec: TrainingJobSpec, ready: int | None) -> tuple[str, ...]:
-    asked = spec.cluster.nodes
-    if asked is None or ready is None or ready >= asked:
-        return ()
-    return ("fewer nodes are ready than are asked for",)  # no number: the hash must not change with each node
+def _caveats(spec: TrainingJobSpec, profile: Profile, ready: int | None) -> tuple[str, ...]:
+    asked, told = spec.cluster.nodes, list[str]()
+    if asked is not None and ready is not None and ready < asked:
+        told.append(
+            "fewer nodes are ready than are asked for"
+        )  # no number: the hash must not change with each node
+    unready = next((c for c in profile.status.conditions if (c.type, c.status) == ("Ready", "False")), None)
+    if unready is not None:
+        why = f"{unready.reason}: {unready.message}" if unready.message else unready.reason
+        told.append(f"ClusterProfile {profile.name} is not ready: {why}")
+    return tuple(told)

@@ -153,7 +153,7 @@ class CurrentPart(Part):
     gain: Signed
     """Time for the same work with it over that with the advice, minus one; 0 without advice, or where it cannot run."""
     reason: Text = ""
-    """Why it cannot run, or does not fit, by the model; empty where it does."""
+    """Why it cannot run, or does not fit the nodes or, by the model, the memory; empty where it does."""
 
 
 class Rejected(Part):

@@ -14,6 +14,8 @@ from mofa_model.verbs import problem_options
 if TYPE_CHECKING:
     from mofa_model.advice import Request
     from mofa_model.manifest.asked import Asked
+    from mofa_model.search import Problem
+    from mofa_model.strategy import Strategy
 
 _EXAMPLES: Final = """\
 examples:
@@ -137,7 +139,6 @@ def run(arguments: Namespace) -> int:
 
 def _from_flags(a: Namespace) -> Request:
     from mofa_model.advice import Request
-    from mofa_model.launch import read_layout
 
     if a.profile:
         raise BadValue(
@@ -150,7 +151,6 @@ def _from_flags(a: Namespace) -> Request:
     cluster = problems[0].cluster
     reliability = problem_options.reliability_of(a, cluster)
     tier = replace(reliability.tiers[0], asynchronous=not a.sync)
-    layers = int(problems[0].workload.model.layers)
     return Request(
         problems=problems,
         reliability=replace(reliability, tiers=(tier,)),
@@ -163,9 +163,7 @@ def _from_flags(a: Namespace) -> Request:
         checkpoint_bytes=units.parse(a.checkpoint_size, "B", field="--checkpoint-size")
         if a.checkpoint_size
         else None,
-        current=read_layout(a.current, int(cluster.gpus), layers=layers, field="--current")
-        if a.current
-        else None,
+        current=_current(a.current, problems[0]),
         top=_top(a.top),
     )
 
@@ -193,7 +191,19 @@ def _from_manifest(a: Namespace, asked: Asked) -> Request:
     changes: dict[str, object] = {"top": _top(a.top), "lifted": tuple(a.lift)}
     if a.objective:
         changes["objective"] = a.objective
+    if a.current:
+        changes["current"] = _current(a.current, request.problems[0])
     return replace(request, constraints=(*request.constraints, *a.constraint), **changes)  # type: ignore[arg-type]
+
+
+def _current(text: str | None, problem: Problem) -> Strategy | None:
+    """Today's layout; who types it now is told where it cannot be."""
+    from mofa_model.launch import read_layout
+
+    if not text:
+        return None
+    layers = int(problem.workload.model.layers)
+    return read_layout(text, int(problem.cluster.gpus), layers=layers, field="--current")
 
 
 def _top(value: int) -> int:

@@ -87,7 +87,7 @@ def document(advice: Advice, launch: Launch | None = None) -> dict[str, Any]:
     }
     if advice.current is not None:
         told["current"] = {
-            "strategy": format_strategy(advice.current.strategy),
+            "strategy": advice.current.text,
             "predicted": advice.current.predicted,
             "reason": advice.current.reason,
             "gain": advice.current.gain,
@@ -170,7 +170,7 @@ def _figures(p: Predicted) -> tuple[Cell, ...]:
 
 def _current(today: Current) -> Table:
     columns = (Column("today"), Column("value", align="left"))
-    rows: list[tuple[Cell, ...]] = [("strategy", short_strategy(today.strategy))]
+    rows: list[tuple[Cell, ...]] = [("strategy", today.short)]
     if today.predicted is not None:
         rows += [
             ("step", _range(today.predicted.step_seconds, _time(today.predicted.step_seconds))),

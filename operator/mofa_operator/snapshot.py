@@ -12,7 +12,9 @@ from typing import Any, Final
 from mofa_operator.keys import Key
 
 Body = Mapping[str, Any]
-"""An object as the API server gives it, without managedFields."""
+"""An object as the API server gives it, without managedFields; instead of them it has `metadata.foreign`."""
+FOREIGN: Final = "foreign"
+"""Key in the metadata of a `Body`: annotations under our prefix that somebody else wrote last, and who; missing = none."""
 COVERED: Final = 90
 """Percent of the window that must be covered for a history to be called complete. Ours. [%]"""
 PROMETHEUS: Final = "Prometheus"
@@ -258,7 +260,7 @@ class NoHistory:
     """Why there is no history; never the same as no failures."""
 
     reason: str
-    """A `Reason`: HistoryUnavailable, SeriesMissing or NotConfigured."""
+    """A `Reason`: HistoryUnavailable, SeriesMissing, NodeNamesDiffer or NotConfigured."""
     message: str
     """Why, in one sentence, without secrets."""
 

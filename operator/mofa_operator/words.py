@@ -48,6 +48,8 @@ class Reason(StrEnum):
     """Of an AdvisorPolicy: it was understood, and applies to the jobs that its status counts."""
     PAUSED = "Paused"
     """The paused annotation is set; what stands, stands."""
+    ANNOTATIONS_REFUSED = "AnnotationsRefused"
+    """The job was answered, but the API server does not take the annotations; the message says what refuses them."""
     INTERNAL_ERROR = "InternalError"
     """The model failed over this question: our fault, not the question's; what stood before still stands."""
     # ModelValid
@@ -64,6 +66,8 @@ class Reason(StrEnum):
     """A series that the history needs does not exist; that is not the same as no failures."""
     NO_FAILURES_SEEN = "NoFailuresSeen"
     """The window is covered and holds no failure; the rate comes from the assumption."""
+    NODE_NAMES_DIFFER = "NodeNamesDiffer"
+    """The series name nodes that the API server does not know, so nothing is counted; what was learned before is used."""
     NOT_CONFIGURED = "NotConfigured"
     """The operator was given no Prometheus; advice rests on assumptions."""
     # ConfidenceSufficient
@@ -135,6 +139,10 @@ class Happened(StrEnum):
     """The history of a profile has gaps; only what was seen counts."""
     ASSUMPTION_CONTRADICTED = "AssumptionContradicted"
     """Counted failures contradict what the profile assumes."""
+    OVERWRITTEN = "Overwritten"
+    """Somebody changed what we had written; it was put back."""
+    ANNOTATIONS_REFUSED = "AnnotationsRefused"
+    """The API server did not take the annotations; the message says what refused them, and why."""
     PREDICTION_DRIFT = "PredictionDrift"
     """A running job left the predicted band."""
     APPLIED_BEFORE_LAUNCH = "AppliedBeforeLaunch"

@@ -41,6 +41,7 @@ from mofa_operator.credentials import Credentials
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.history import Known, history
 from mofa_operator.observe.looks import Looks
+from mofa_operator.observe.names import Lately
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
@@ -237,10 +238,10 @@ class Operator:
         return code
 
     def _histories(self, prometheus: Prometheus) -> Rounds:
-        known = Known()
+        known, lately = Known(), Lately(self._store)
 
         async def ask(profile: Body, now: float) -> History | NoHistory:
-            return await history(prometheus, profile, now, known)
+            return await history(prometheus, profile, now, known, lately.known(profile, now))
 
         histories = Histories(
             store=self._store,

@@ -24,6 +24,7 @@ from mofa_model.units import DAY
 from mofa_operator.observe.days import days, node_failures
 from mofa_operator.observe.facts import Facts, facts, together
 from mofa_operator.observe.incidents import Incidents, incidents
+from mofa_operator.observe.names import Names, misnamed, unknown
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.promql import matcher
 from mofa_operator.observe.queries import JOB_LABELS, Pool
@@ -56,11 +57,11 @@ class Seen:
 
 
 async def history(
-    prometheus: Prometheus, profile: Body, now: float, known: Known | None = None
+    prometheus: Prometheus, profile: Body, now: float, known: Known | None = None, names: Names | None = None
 ) -> History | NoHistory:
     """The history of a ClusterProfile's pool up to now; it never raises for what a server or a profile may do."""
     try:
-        found = await seen(prometheus, profile, now, known)
+        found = await seen(prometheus, profile, now, known, names)
     except (SourceUnreachable, InputError) as error:
         return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=str(error))
     return found if isinstance(found, NoHistory) else found.history
@@ -90,9 +91,9 @@ async def self_check(prometheus: Prometheus, profile: Body, at: float | None = N
 
 
 async def seen(
-    prometheus: Prometheus, profile: Body, now: float, known: Known | None = None
+    prometheus: Prometheus, profile: Body, now: float, known: Known | None = None, names: Names | None = None
 ) -> Seen | NoHistory:
-    """As `history`, with what it was made of; raises SourceUnreachable and InputError."""
+    """As `history`, with what it was made of; `names` are of the API server's nodes. Raises SourceUnreachable and InputError."""
     spec, pool = _pool(profile)
     by_cluster = (await prometheus.query(pool.clusters(), now)).by("cluster")
     if (
@@ -105,6 +106,9 @@ async def seen(
         return NoHistory(
             reason=Reason.HISTORY_UNAVAILABLE, message=f"{several}; set spec.prometheus.matchers.cluster"
         )
+    names = names or Names()
+    if wrong := await misnamed(prometheus, pool, names, now):
+        return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=wrong)
     window = float(spec.prometheus.window_seconds)
     wanted = stretches(now, window, round(sum(by_cluster.values())), prometheus.longest)
     kept = Known() if known is None else known
@@ -114,8 +118,10 @@ async def seen(
     nodes = frozenset().union(*(one.nodes for one in found))
     if not nodes or not any(one.covered for one in found):
         return await _nothing(prometheus, pool, spec, now, seen=any(one.covered for one in found))
+    if wrong := unknown(nodes, names):
+        return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=wrong)
     there = {node for (node,) in (await prometheus.query(pool.now_present(), now)).by("node")}
-    return _concluded(found, stalls, nodes, len(nodes - there))
+    return _concluded(found, stalls, nodes, _absent(nodes, there))
 
 
 def _pool(profile: Body) -> tuple[ClusterProfileSpec, Pool]:
@@ -156,8 +162,16 @@ async def _nothing(
     return NoHistory(reason=Reason.SERIES_MISSING, message=why)
 
 
-def _concluded(found: list[Facts], stalls: list[Edges], nodes: frozenset[str], gone: int) -> Seen:
-    """The history from facts."""
+def _absent(nodes: frozenset[str], there: set[str]) -> str:
+    """What is said of nodes that are not there; where nobody is, the exporter is silent, and no node need be gone."""
+    if not there:
+        return "kube_node_status_condition is silent just now"
+    gone = len(nodes - there)
+    return f"{gone} nodes of the pool are gone; they are not counted as failures" if gone else ""
+
+
+def _concluded(found: list[Facts], stalls: list[Edges], nodes: frozenset[str], absent: str) -> Seen:
+    """The history from facts; `absent` is what is said of nodes that are not there."""
     ready, failed = Counter[str](), Counter[str]()
     for one in found:
         ready.update(one.ready)
@@ -180,8 +194,8 @@ def _concluded(found: list[Facts], stalls: list[Edges], nodes: frozenset[str], g
     exposure = (busy if rests_on_jobs else sum(ready.values())) / DAY
     present = sum(sum(one.present.values()) for one in found) / DAY
     told = list(dict.fromkeys(text for one in found for text in one.warnings))
-    if gone:
-        told.append(f"{gone} nodes of the pool are gone; they are not counted as failures")
+    if absent:
+        told.append(absent)
     made = History(
         classes=classes,
         node_days=exposure,

@@ -281,7 +281,6 @@ def test_a_disabled_existing_job_loses_our_outputs_and_keeps_its_inputs():
         (("model: llama3-70b", "model: llama3-71b"), "did you mean llama3-70b"),
         (("parallelism: 32", "parallelism: many"), "a number of replicas or GPUs cannot be 'many'"),
         (("- --seq-length=8192\n", ""), "training.sequenceLength: is missing"),
-        (("        parallelism: 32", "        parallelism: 1"), "it must divide the 8 devices"),
         (("    advisor.mofa.dev/model", "    advisor.mofa.dev/mode: On\n    advisor.mofa.dev/model"), "one of Disabled, Annotate, Apply"),
         (("kind: JobSet\nmetadata", "kind: Pod\nmetadata"), "replicas of a Pod cannot be read"),
         (("profile: h100-east", "profile: nowhere"), "'nowhere' cannot be right"),
@@ -486,3 +485,10 @@ def test_a_truncated_or_mangled_manifest_is_answered_or_refused_in_one_line(data
         said = ""
         assert run(out)[0] == out
     assert "\n" not in said
+
+
+def test_an_existing_job_whose_command_does_not_fit_its_size_is_advised_without_a_comparison():
+    answers = Answers()
+    _, (outcome,) = run(JOBSET.replace("        parallelism: 32", "        parallelism: 1"), answers=answers)
+    assert outcome.status != "InvalidInput"
+    assert answers.questions[0].current.why.endswith("it must divide the 8 devices")

@@ -19,7 +19,7 @@ from mofa_operator.decide.answer import answer
 from mofa_operator.keys import CLUSTER_PROFILE, JOB_SET, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
-from mofa_operator.refusals import Busy, Conflict, Gone, Refused
+from mofa_operator.refusals import Busy, Conflict, Gone, Invalid, Refused
 from mofa_operator.settings import LoopSettings, OperatorSettings
 from mofa_operator.snapshot import Alive
 
@@ -367,5 +367,27 @@ def test_what_a_job_was_judged_to_do_is_known_of_it_and_of_what_it_speaks_for_un
         parts.intake.concern(parts.store.drop(TRAINING_JOB, "ns", "a"))
         await parts.work(5.0)
         assert parts.reconciler.health_of(key) == ""
+
+    run(main())
+
+
+def test_where_annotations_are_refused_the_status_says_so_and_the_answer_is_written_when_that_ends():
+    async def main():
+        parts = Parts()
+        parts.put(CLUSTER_PROFILE, profile())
+        await parts.work(5.0)
+        why = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no robots"
+        parts.api.faults = [Invalid(why)]
+        parts.put(TRAINING_JOB, training_job())
+        await parts.work(0.5)
+        status = parts.api.objects[JOB]["status"]
+        assert status["readyReason"] == "AnnotationsRefused"
+        assert why in status["conditions"][0]["message"]
+        assert "annotations" not in [what for name, what in parts.api.writes if name == "a"]
+        assert parts.events.posted == [("a", "AnnotationsRefused")]
+        await parts.work(30.0)
+        assert parts.api.objects[JOB]["status"]["readyReason"] != "AnnotationsRefused"
+        assert parts.api.objects[JOB]["metadata"]["annotations"]
+        assert parts.events.posted == [("a", "AnnotationsRefused"), ("a", "Recommended")]
 
     run(main())
