@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from mofa_model.calibrate.cases import CalibrationKey
 from mofa_model.errors import BadFile
 from mofa_model.presets.constants import defaults, sections_of
-from mofa_model.validate.cases import CalibrationKey
 
 Table = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Sections of constants by name ("stack.nanotron.device.h100"), each path -> entry."""
@@ -47,12 +47,6 @@ class Free:
     def name(self) -> str:
         """Section and path. []"""
         return f"{self.section}:{self.path}"
-
-
-def priors(text: str | None = None) -> tuple[Free, ...]:
-    """All entries of priors.toml, fixed ones included, in order."""
-    where = resources.files("mofa_model.calibrate").joinpath("priors.toml")
-    return entries_of(tomllib.loads(where.read_text(encoding="utf-8") if text is None else text))
 
 
 def entries_of(table: Mapping[str, Any]) -> tuple[Free, ...]:
@@ -96,6 +90,12 @@ class Composition:
     """Default where no entry replaces it, else 1."""
     entries: tuple[int, ...]
     """Indices of the entries that multiply up to it."""
+
+
+def own_factors() -> tuple[Free, ...]:
+    """Entries of runs.toml, in the section above all others."""
+    text = resources.files("mofa_model.calibrate").joinpath("runs.toml").read_text(encoding="utf-8")
+    return entries_of({YOURS: tomllib.loads(text)})
 
 
 def composition(key: CalibrationKey, entries: tuple[Free, ...]) -> dict[str, Composition]:

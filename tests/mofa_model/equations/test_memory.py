@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mofa_model.equations import activations, memory, offload
 from mofa_model.units import GIB
 
-DATA = Path(__file__).parents[2] / "data"
+DATA = Path(__file__).parents[3] / "lab" / "data"
 LLAMA3_405B = dict(layers=128, hidden=16384, ffn=53248, heads=128, kv_heads=16, vocabulary=128000)
 
 

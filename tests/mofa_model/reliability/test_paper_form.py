@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mofa_model.reliability import paper
 
-DATA = Path(__file__).resolve().parents[2] / "data"
+DATA = Path(__file__).resolve().parents[3] / "lab" / "data"
 ROWS = json.loads((DATA / "paper_table5.json").read_text())["rows"]
 POINT = {"rate": 32 * 0.01 / 86400, "step_time": 27.99, "save": 2.0, "recovery": 60.0}
 
