@@ -29,8 +29,8 @@ HEADER: Final = """\
 #   [defect.NAME]                  a release or known defect, where stacks.toml says that it applies
 # One constant a line, by its path in `Calibration`: `value` replaces, `factor` multiplies what the layers before say;
 # scatter = standard deviation of its logarithm over fits that leave a source or a model out; source = where the prior is
-# from, and the runs that moved it. Written by `mofa fit` from fitting/priors.toml of the lab and lab/data/cases: change those,
-# not this file.
+# from, and the runs that moved it. Written by `mofa fit` of the lab from its fitting/priors.toml and data/cases: change
+# those, not this file.
 
 whole = true # as a file of the user's (MOFA_CONSTANTS) it takes the place of the shipped one
 """

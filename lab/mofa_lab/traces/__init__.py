@@ -1,7 +1,7 @@
 """Profiler traces: read Kineto files, replay them, learn from them, price layouts that never ran.
 
-May import: of the product calibrate, output (progress), presets, tables, estimate, schedule, equations, strategy, spec, units, errors. Imported by:
-the verb trace.
+May import: of the product calibrate, output (progress), presets, tables, estimate, schedule, equations, strategy, spec,
+units, errors. Imported by: the verb trace.
 
     reader ──▶ columns ──▶ graph (with links that it infers) ──▶ replay ──▶ path, where each second goes
                  │                 ▲                               ▲
