@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
 
-import numpy as np
-
 from mofa_model.calibrate.cases import CalibrationKey
 from mofa_model.errors import BadFile
 from mofa_model.presets.constants import defaults, sections_of
@@ -118,8 +116,3 @@ def composition(key: CalibrationKey, entries: tuple[Free, ...]) -> dict[str, Com
                 else Composition(1.0, (index,))
             )
     return made
-
-
-def constants_of(made: dict[str, Composition], values: np.ndarray[Any, Any]) -> dict[str, float]:
-    """Values of one key's constants under given values of the entries."""
-    return {path: c.fixed * float(np.prod(values[list(c.entries)])) for path, c in made.items()}

@@ -13,7 +13,7 @@ from mofa_lab.fitting.campaign import Calibrated, Calibration
 from mofa_lab.fitting.sets import set_of
 from mofa_lab.validate.score import Scored, out_of_memory, pick_regret, spread
 from mofa_model.calibrate.evidence import Evidence, Row, predicted_by
-from mofa_model.calibrate.free import composition, constants_of
+from mofa_model.calibrate.free import Composition, composition
 
 Array = NDArray[np.floating[Any]]
 Choice = Callable[[Row], bool]
@@ -193,3 +193,8 @@ def rates_of(calls: Mapping[str, int]) -> tuple[float, float]:
     missed, false = calls["false_negative"], calls["false_positive"]
     recall = calls["true_positive"] / max(1, calls["true_positive"] + missed)
     return recall, false / max(1, false + calls["true_negative"])
+
+
+def constants_of(made: dict[str, Composition], values: np.ndarray[Any, Any]) -> dict[str, float]:
+    """Values of one key's constants under given values of the entries."""
+    return {path: c.fixed * float(np.prod(values[list(c.entries)])) for path, c in made.items()}

@@ -150,7 +150,7 @@ def data_time(layout: Layout, size: float) -> float:
     s = layout.strategy
     ranks = s.dp * s.cp
     path = collectives.path_between(layout.cluster, ranks, s.tp)
-    return float(collectives.reduce_scatter_time(size, ranks, path))
+    return float(collectives.all_gather_time(size, ranks, path))
 
 
 def _routed(layout: Layout) -> float:
@@ -169,7 +169,7 @@ def _data(layout: Layout, dense: float, routed: float) -> float:
     if routed <= 0 or copies <= 1:
         return time
     path = collectives.path_between(layout.cluster, copies, s.ep * s.etp)
-    return time + float(collectives.reduce_scatter_time(routed, copies, path))
+    return time + float(collectives.all_gather_time(routed, copies, path))
 
 
 def data_inside(layout: Layout) -> bool:

@@ -16,9 +16,10 @@ from typing import Final
 
 import numpy as np
 
+from mofa_lab.validate.forms import young_interval
+from mofa_lab.validate.simulated import simulate_ettr
 from mofa_model.reliability import model, paper
 from mofa_model.reliability.model import Job
-from mofa_model.simulator.estimate import simulate_ettr
 from mofa_model.simulator.scenario import Cause, Scenario
 from mofa_model.spec.reliability import (
     PAPER_SHARES,
@@ -154,7 +155,7 @@ def _regime(number: int, nodes: int, rate: int, save: int, mode: int, tiers: int
     every, cost = EVERY[tiers], SAVES[save]
     blocking, background = _times(cost, len(every), synchronous=mode == 0)
     job_rate = NODES[nodes] * RATES[rate] / 86400
-    far = FACTORS[number % len(FACTORS)] * float(paper.young_interval(cost, job_rate))
+    far = FACTORS[number % len(FACTORS)] * float(young_interval(cost, job_rate))
     steps = max(1, round(far / every[-1] / STEP))
     recoveries = [RecoveryTime(mean=mean, cv=1.0) for _, _, mean in PAPER_SHARES]
     parts = list(zip(PAPER_SHARES, recoveries, READS[tiers], strict=True))

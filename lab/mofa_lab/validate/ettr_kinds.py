@@ -1,4 +1,4 @@
-"""What each kind of ETTR case asks, answered by `reliability`."""
+"""What each kind of ETTR case asks, answered by `reliability`; what the model never asks for stands in `forms`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from mofa_lab.validate import aging, exposure, forms
 from mofa_lab.validate.record import Record
 from mofa_model.errors import BadValue
 from mofa_model.reliability import (
-    aging,
     availability,
-    exposure,
     interval,
     model,
     paper,
@@ -66,7 +65,7 @@ def _paper_ettr(case: Record) -> Any:
 
 
 def _paper_total(case: Record) -> Any:
-    return paper.total_time(
+    return forms.total_time(
         steps=case.number("total_steps"),
         interval=case.number("ckpt_interval_steps"),
         start=case.number("t_init_s", 0.0),
@@ -196,15 +195,15 @@ def _availability(case: Record) -> Any:
 
 def _save_overhead(case: Record) -> Any:
     if case.get("interval_s") is not None:
-        return paper.save_overhead(1, case.number("interval_s"), case.number("ckpt_save_s"))
-    return paper.save_overhead(
+        return forms.save_overhead(1, case.number("interval_s"), case.number("ckpt_save_s"))
+    return forms.save_overhead(
         case.number("interval_steps"), case.number("step_s"), case.number("ckpt_save_s")
     )
 
 
 def _minimax(case: Record) -> Any:
     middle = interval.minimax_rate(1 / case.number("mtbf_s_hi"), 1 / case.number("mtbf_s_lo"))
-    return paper.young_interval(case.number("ckpt_save_s"), middle)
+    return forms.young_interval(case.number("ckpt_save_s"), middle)
 
 
 def _interval_of(case: Record) -> Any:
@@ -222,9 +221,9 @@ KINDS: Final[dict[str, Callable[[Record], Any]]] = {
     "mofa_optimal_steps": _paper_interval,
     "mofa_ettr_at_optimum": _paper_ettr_at_optimum,
     "total_steps": lambda c: int(
-        paper.total_steps(c.number("tokens"), c.number("global_batch"), c.number("seq_len"))
+        forms.total_steps(c.number("tokens"), c.number("global_batch"), c.number("seq_len"))
     ),
-    "mixture_mttr": lambda c: paper.mean_recovery(np.array(c.get("p")), np.array(c.get("recovery_s"))),
+    "mixture_mttr": lambda c: forms.mean_recovery(np.array(c.get("p")), np.array(c.get("recovery_s"))),
     "job_mttf_hours": lambda c: 1 / _job_rate(c) / HOUR,
     "job_mtbf_hours": lambda c: c.number("days") * DAY / HOUR / c.number("failures"),
     "rate_per_node_day": lambda c: c.number("failures") / (c.number("days") * _nodes(c)),
@@ -233,30 +232,28 @@ KINDS: Final[dict[str, Callable[[Record], Any]]] = {
     "garwood_interval": _garwood,
     "rate_check_p": lambda c: rates.mid_p(c.number("failures"), c.number("expected")),
     "e_value_gamma11": lambda c: rates.e_value(c.number("failures"), c.number("expected")),
-    "p_fail_one_day": lambda c: rates.chance_of_failure(c.number("rate_per_gpu_day") * c.number("n_gpu")),
+    "p_fail_one_day": lambda c: forms.chance_of_failure(c.number("rate_per_gpu_day") * c.number("n_gpu")),
     "class_share": _shares,
     "ettr": _ettr,
     "ettr_at_least": _ettr,
     "ettr_sd": _ettr_sd,
-    "ettr_measured": lambda c: paper.ettr_of_times(
+    "ettr_measured": lambda c: forms.ettr_of_times(
         c.number("productive_days"), c.number("elapsed_days") - c.number("productive_days")
     ),
-    "ettr_first_order": lambda c: paper.first_order_ettr(
+    "ettr_first_order": lambda c: forms.first_order_ettr(
         1 / (c.number("mtbf_min") * MINUTE), c.number("stall_min") * MINUTE
     ),
-    "max_mean_loss_per_failure_s": lambda c: paper.affordable_loss(
+    "max_mean_loss_per_failure_s": lambda c: forms.affordable_loss(
         1 / (c.number("mtbf_hours") * HOUR), c.number("ettr_min")
     ),
     "ckpt_overhead": _save_overhead,
     "optimal_work_s_sync_poisson": lambda c: renewal.best_work(
         1 / c.number("mtbf_s"), c.number("ckpt_save_s")
     ),
-    "excess_overhead_of_young": lambda c: paper.excess_of_wrong_rate(c.number("assumed_over_true")),
+    "excess_overhead_of_young": lambda c: forms.excess_of_wrong_rate(c.number("assumed_over_true")),
     "minimax_work_s": _minimax,
     "exposure": _exposure,
-    "p_recoverable": lambda c: availability.groups_survive(
-        c.count("nodes"), c.count("group"), c.count("killed")
-    ),
+    "p_recoverable": lambda c: forms.groups_survive(c.count("nodes"), c.count("group"), c.count("killed")),
     "spares_availability": _availability,
 }
 """How each kind of case is answered."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from mofa_lab.validate import paper_dense as dense_table
 from mofa_lab.validate import paper_mixture as mixture_table
+from mofa_lab.validate.forms import total_time
 from mofa_lab.validate.paper_dense import Dense
 from mofa_lab.validate.paper_fit import fit_dense, fit_mixture, published, shipped_dense, shipped_mixture
 from mofa_lab.validate.paper_mixture import Mixture
@@ -72,7 +73,7 @@ def _fault(row: Record) -> dict[str, float]:
 
 
 def _total(_: Paper, row: Record) -> Any:
-    return faults.total_time(**_fault(row), steps=row.positive("n_steps"), start=0.0)
+    return total_time(**_fault(row), steps=row.positive("n_steps"), start=0.0)
 
 
 def _ettr(_: Paper, row: Record) -> Any:

@@ -1,6 +1,6 @@
 """LLaMA3-405B in Tables 6, 7 and 9: each printed quantity from the paper's equations and few constants.
 
-Two readings of the pipeline: `effective` reproduces the tables and is no schedule (`paper_pipeline_time`); `physical` is
+Two readings of the pipeline: `effective` reproduces the tables and is no schedule (`paper_equations.pipeline_time`); `physical` is
 the schedule that the estimate uses (`pipeline_time`).
 """
 
@@ -12,9 +12,8 @@ import numpy as np
 
 from mofa_lab.validate import paper_equations as paper
 from mofa_lab.validate.record import Record
-from mofa_model.equations.offload import paper_peak_memory
 from mofa_model.equations.parameters import attention_parameters, ffn_parameters, forward_flops_per_token
-from mofa_model.equations.pipeline import exposed_hops, paper_pipeline_time
+from mofa_model.equations.pipeline import exposed_hops
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
 from mofa_model.spec import Attention, Transformer
 from mofa_model.units import Bytes, Count, FlopPerSecond, Seconds
@@ -138,7 +137,7 @@ def achieved(dense: Dense, run: Layout, step: Seconds) -> FlopPerSecond:
 def peak(dense: Dense, run: Layout) -> Bytes:
     """Peak memory of the first stage, Eq. (6). [B]"""
     model, attention = dense.model, dense.attention
-    return paper_peak_memory(
+    return paper.peak_memory(
         layers=model.layers,
         hidden=model.hidden,
         ffn=model.ffn,
@@ -185,7 +184,7 @@ def tensor(dense: Dense, run: Layout) -> Seconds:
 
 def effective_pipeline(dense: Dense, run: Layout, *, layer: Seconds, head: Seconds, hop: Seconds) -> Seconds:
     """Pipeline time in compatibility mode; layer and head are of this row's t. [s]"""
-    return paper_pipeline_time(
+    return paper.pipeline_time(
         layer=layer,
         layers=dense.model.layers / (run.p * run.v),
         head=head,

@@ -1,7 +1,6 @@
 """Forms in which the paper's tables hold, where they depart from the physical ones: compatibility and nothing else.
 
-`pipeline.paper_pipeline_time` and `offload.paper_peak_memory` stand beside the physical forms; what else the tables need is
-here. Which readings the printed numbers fix, and which only reproduce them, is said with each form. Constants are
+Which readings the printed numbers fix, and which only reproduce them, is said with each form. Constants are
 parameters: those of the paper are in paper.toml.
 """
 
@@ -9,7 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from mofa_model.units import Count, Flop, FlopPerSecond, Ratio, Seconds
+from mofa_model.equations.memory import sharded_bytes
+from mofa_model.units import GIB, Bytes, Count, Flop, FlopPerSecond, Numeric, Ratio, Seconds
+
+RESERVE = 8.0 * GIB
+"""M_0 of Eq. (6), from the numbers of Tables 6 and 7; the text does not state it. [B]"""
+LAYER = 31.25
+"""Stored bytes of a layer per sbh/t, from the same numbers. [B]"""
 
 
 def achieved_rate(forward: Flop, devices: Count, step: Seconds) -> FlopPerSecond:
@@ -92,3 +97,72 @@ def first_rank_parameters(
     """
     layers = slots / stages - 1
     return layers * attention + dense_layers * dense, (layers - dense_layers) * local_experts * expert
+
+
+def pipeline_time(
+    *,
+    layer: Seconds,
+    layers: Count,
+    head: Seconds,
+    hop: Seconds,
+    microbatches: Count,
+    stages: Count,
+    virtual: Count,
+    tensor: Count,
+    node: Count = 8.0,
+) -> Seconds:
+    """Pipeline time as the paper's tables have it, Eq. (9) in compatibility mode. [s]
+
+    T_pipe = [m v + (P_n - 1) / 2] l (F + G_b) + m T_head + H tau (8 / t), P_n = max(1, p t / 8), H = 2 P_n v for v >= 2,
+    2 m for v = 1: `layer` is F + G_b of one layer [s], `layers` l of one chunk, `head` forward and backward of the head [s],
+    `node` the devices of a node.
+
+    Departs from any schedule: half of the ideal bubble, and stages counted in nodes. It reproduces published rows and nothing else;
+    with v = 1 it can be faster than 1F1B without communication.
+
+    >>> float(pipeline_time(layer=0.06, layers=8.0, head=0.02, hop=0.1, microbatches=16.0, stages=8.0, virtual=2.0, tensor=8.0))
+    20.56
+    """
+    l, m, p, v, t = layers, microbatches, stages, virtual, tensor
+    P_n = np.maximum(1.0, p * t / node)
+    H = np.where(v >= 2, 2 * P_n * v, 2 * m)
+    return (m * v + (P_n - 1) / 2) * l * layer + m * head + H * hop * (node / t)
+
+
+def peak_memory(
+    *,
+    layers: Count,
+    hidden: Count,
+    ffn: Count,
+    heads: Count,
+    kv_heads: Count,
+    vocabulary: Count,
+    sequence: Count,
+    micro_batch: Count,
+    tensor: Count,
+    pipeline: Count,
+    data: Count,
+    virtual: Count,
+    host_optimizer: Numeric,
+) -> Bytes:
+    """Peak of the first stage as Tables 6 and 7 print it: Eq. (4), (25) or (27), (33) and (6) with 2 + 2 + 16/d B. [B]
+
+    The tables hold offloaded runs of LLaMA3-405B alone. It differs from our estimate in three places: resident inputs count
+    virtual stages instead of micro-batches in flight, a layer is 31.25 sbh/t instead of the 32 sbh/t of Table 2, and M_0 is
+    one constant.
+
+    Row 1 of Table 6, LLaMA3-405B on 64 devices:
+
+    >>> peak = peak_memory(layers=128, hidden=16384, ffn=53248, heads=128, kv_heads=16, vocabulary=128000,
+    ...     sequence=8192, micro_batch=1, tensor=8, pipeline=8, data=1, virtual=2, host_optimizer=True)
+    >>> round(float(peak) / GIB, 2)
+    34.46
+    """
+    s, b, h, t, p = sequence, micro_batch, hidden, tensor, pipeline
+    layer = 2.0 * h * h * (1.0 + kv_heads / heads) + 3.0 * h * ffn
+    parameters = layer * layers / p / t + vocabulary * h / t
+    optimizer = np.where(host_optimizer, 0.0, sharded_bytes(16.0, data))
+    unit = s * b * h / t
+    static = parameters * (2.0 + 2.0 + optimizer)
+    dynamic = LAYER * unit + virtual * (layers / p) * (2.0 * unit)
+    return static + dynamic + RESERVE

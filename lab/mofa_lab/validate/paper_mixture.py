@@ -14,7 +14,6 @@ from mofa_model.equations.parameters import (
     expert_parameters,
     ffn_parameters,
 )
-from mofa_model.equations.pipeline import paper_pipeline_time
 from mofa_model.spec import Experts, Transformer
 from mofa_model.units import Count, Seconds
 
@@ -131,7 +130,7 @@ def update(mixture: Mixture, run: Layout) -> Seconds:
 
 def pipeline(mixture: Mixture, run: Layout, *, layer: Seconds, head: Seconds) -> Seconds:
     """Compute column, Eq. (9) in compatibility mode with stages counted as such. [s]"""
-    return paper_pipeline_time(
+    return paper.pipeline_time(
         layer=layer,
         layers=mixture.constants.slots / (run.p * run.v),
         head=head,

@@ -33,8 +33,8 @@ def test_a_source_is_left_out_with_the_sweep_whose_rows_it_repeats(everything):
     }
     tables = next(fold for name, fold in found.items() if "nanotron docs" in name)
     unseen = {row.case.id for row, left in zip(everything.rows, tables.unseen, strict=True) if left}
-    assert all(row.case.id in unseen for row in everything.rows if row.set == "nanotron")
-    assert not any(row.case.id in unseen for row in everything.rows if row.set == "vtrain")
+    assert all(row.case.id in unseen for row in everything.rows if set_of(row.case) == "nanotron")
+    assert not any(row.case.id in unseen for row in everything.rows if set_of(row.case) == "vtrain")
 
 
 def test_a_model_is_left_out_wherever_it_ran(everything):

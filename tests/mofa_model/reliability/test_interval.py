@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mofa_model.reliability import interval, model, paper, recommend, renewal
+from mofa_model.reliability import interval, model, recommend, renewal
 
 
 def test_the_papers_point_is_37_steps_with_its_neighbourhood(plain_job):
@@ -50,10 +50,4 @@ def test_three_tiers_beat_the_best_single_tier(tiered_job):
 
 def test_minimax_lies_between_and_is_youngs_of_the_mean_root():
     middle = interval.minimax_rate(1 / 36000, 1 / 4000)
-    assert paper.young_interval(30.0, middle) == pytest.approx(734.8469228349534)
-
-
-@pytest.mark.parametrize("ratio, loss", [(1.5, 0.021), (2.0, 0.061), (5.0, 0.342)])
-def test_a_wrong_rate_costs_the_interval_little(ratio, loss):
-    assert paper.excess_of_wrong_rate(ratio) == pytest.approx(loss, abs=6e-4)
-    assert paper.excess_of_wrong_rate(1 / ratio) == pytest.approx(paper.excess_of_wrong_rate(ratio))
+    assert np.sqrt(2 * 30.0 / middle) == pytest.approx(734.8469228349534)

@@ -1,12 +1,11 @@
-"""Exposure from samples: gaps, reboots, drains; and the bias of doing it otherwise."""
+"""Exposure from samples: gaps, reboots, drains."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mofa_lab.validate.exposure import Sample, exposure_of
 from mofa_model.errors import BadValue
-from mofa_model.reliability.exposure import Exposure, Sample, exposure_of, rate_with_gaps
 
 HOURS = {"scrape": 60.0, "stale": 300.0}
 
@@ -59,29 +58,3 @@ def test_no_samples_give_less_than_nothing(rows):
     assert 0 <= found.seconds <= found.window
     assert 0 <= found.coverage <= 1
     assert found.failures + len(found.gaps) <= len(rows)
-
-
-def test_without_gaps_the_rate_is_the_plain_posterior():
-    found = rate_with_gaps(Exposure(seconds=1e6, failures=4))
-    assert found.mean == pytest.approx(4.5e-6)
-
-
-def test_gaps_that_hide_failures_do_not_bias_the_rate():
-    # 200 nodes, 60 days, one failure in 40 days, three 8 h gaps of monitoring for each node.
-    generator = np.random.default_rng(8)
-    rate, days = 1 / 40 / 86400, 60 * 86400.0
-    total, dropped = Exposure(), Exposure()
-    for _ in range(400):
-        starts = np.sort(generator.uniform(0, days - 30000, 3))
-        at = np.arange(0.0, days, 1800.0)
-        seen = at[~np.any([(at > s) & (at < s + 28800) for s in starts], axis=0)]
-        fails = np.cumsum(generator.exponential(1 / rate, 20))
-        boots = np.append(-1e9, fails)[np.searchsorted(fails, seen)]
-        rows = [Sample(time=t, up=True, boot=b) for t, b in zip(seen, boots, strict=True)]
-        one = exposure_of(rows, scrape=1800.0, stale=4000.0)
-        total += one
-        dropped += Exposure(seconds=one.seconds, failures=one.failures)
-    count = total.failures + len(total.gaps)
-    assert len(total.gaps) > 5
-    assert rate_with_gaps(total).mean == pytest.approx(rate, rel=3 / np.sqrt(count))
-    assert rate_with_gaps(dropped).mean < rate_with_gaps(total).mean

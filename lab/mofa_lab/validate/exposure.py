@@ -23,9 +23,8 @@ from typing import Any, Final
 import numpy as np
 
 from mofa_model.errors import BadValue
-from mofa_model.reliability.rates import Posterior, posterior
 from mofa_model.spec.checks import positive
-from mofa_model.units import Numeric, Seconds
+from mofa_model.units import Seconds
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,28 +92,6 @@ def exposure_of(
             raise BadValue("samples", after.time, "samples of a node must be in order of time")
         total += _between(before, after, gap, scrape, stale, jitter)
     return total
-
-
-def rate_with_gaps(exposure: Exposure, *, prior_failures: Numeric = 0.5) -> Posterior:
-    """Posterior of a rate when some failures are known only to lie in a gap. Source: EM for log(1 - exp(-lam g)). []
-
-    A gap g with a failure is worth one failure, and of its time as much as a failure leaves on average:
-    1 / lam - g / (exp(lam g) - 1), iterated to its fixed point.
-
-    >>> found = rate_with_gaps(Exposure(seconds=1e6, failures=4, gaps=(7200.0,)))
-    >>> round(found.failures), round(float(found.exposure))
-    (5, 1003576)
-    """
-    gaps = np.asarray(exposure.gaps, dtype=float)
-    count = exposure.failures + len(gaps)
-    seconds = float(exposure.seconds) + float(np.sum(gaps)) / 2
-    for _ in range(100):
-        if seconds <= 0 or not len(gaps):
-            break
-        x = np.maximum(gaps * ((count + prior_failures) / seconds), 1e-9)
-        alive = np.where(x < 1e-4, 0.5 - x / 12, 1 / x - 1 / np.expm1(np.minimum(x, 700.0)))
-        seconds = float(exposure.seconds) + float(np.sum(gaps * alive))
-    return posterior(count, seconds, prior_failures=prior_failures)
 
 
 def _between(before: Sample, after: Sample, gap: float, scrape: Any, stale: Any, jitter: Any) -> Exposure:
