@@ -16,10 +16,6 @@ from mofa_model.calibrate.cases import CalibrationKey
 from mofa_model.errors import BadFile
 from mofa_model.presets.constants import defaults, sections_of
 
-Table = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""Sections of constants by name ("stack.nanotron.device.h100"), each path -> entry."""
-
-
 YOURS: Final = "yours"
 """Section of entries that stand over all others, whatever the key: a user's own runs."""
 

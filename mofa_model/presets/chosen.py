@@ -27,14 +27,6 @@ LARGEST: Final = 2**20
 """A file of constants beyond this is refused unread. [B]"""
 
 
-def use(*files: Path | str) -> None:
-    """Let these files hold from now on, in this process and those that it starts; none = the shipped constants."""
-    names = [str(Path(file).resolve()) for file in files]
-    for name in names:
-        _read(name)
-    os.environ[VARIABLE] = os.pathsep.join(names)
-
-
 def files() -> tuple[str, ...]:
     """The files that hold beside the shipped constants, lowest first."""
     return tuple(name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name)

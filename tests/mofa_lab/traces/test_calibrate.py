@@ -77,7 +77,7 @@ def test_what_was_learned_halves_the_error_of_the_model_elsewhere(sources, layou
     before = error()
     file = tmp_path / "mine.toml"
     file.write_text(constants_of(sources, "default")[1])
-    chosen.use(file)
+    monkeypatch.setenv(chosen.VARIABLE, str(file))
     assert error() < 0.5 * before
 
 
@@ -93,7 +93,7 @@ def test_the_command_writes_a_layer_that_every_verb_reads(tmp_path, capsys, monk
     assert code == 0
     value = next(one["value"] for one in told["constants"] if one["path"] == "compute.gemm_efficiency")
     assert value == pytest.approx(HIDDEN.gemm, rel=0.05)
-    chosen.use(mine)
+    monkeypatch.setenv(chosen.VARIABLE, str(mine))
     here = presets.constants_of("h100", "bf16", "default")["compute.gemm_efficiency"]
     assert here.value == pytest.approx(value, rel=1e-3)
     assert "traces of 1 ranks" in here.source
