@@ -19,7 +19,7 @@ CORE = {
 
 SOURCES = sorted(
     path
-    for room in ("mofa_model", "operator")
+    for room in ("mofa_model", "operator", "lab")
     for path in (ROOT / room).rglob("*.py")
     if ".venv" not in path.parts
 )
@@ -39,8 +39,9 @@ def shown(path):
     return str(path.relative_to(ROOT))
 
 
-def test_the_operator_folder_is_a_source_root_and_not_a_package():
-    assert not (ROOT / "operator" / "__init__.py").exists()
+@pytest.mark.parametrize("folder", ["operator", "lab"])
+def test_a_source_root_is_not_a_package(folder):
+    assert not (ROOT / folder / "__init__.py").exists()
 
 
 def test_the_standard_library_operator_is_not_shadowed():
@@ -62,13 +63,13 @@ def test_every_module_says_what_it_is_for():
 
 
 def test_every_room_says_what_it_may_import_and_who_imports_it():
-    first = [room / "__init__.py" for room in ROOMS if room.parent.name == "mofa_model"]
+    first = [room / "__init__.py" for room in ROOMS if room.parent.name in {"mofa_model", "mofa_lab"}]
     said = {shown(path): ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) for path in first}
     assert [name for name, text in said.items() if "ay import" not in (text or "")] == []
 
 
 def test_every_source_folder_is_a_package():
-    folders = {path.parent for path in SOURCES} - {ROOT / "operator"}
+    folders = {path.parent for path in SOURCES} - {ROOT / "operator", ROOT / "lab"}
     assert [shown(folder) for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
 
 
@@ -133,11 +134,12 @@ def test_a_script_can_be_run(path):
     assert path.read_text(encoding="utf-8").startswith("#!/usr/bin/env bash\n")
 
 
-@pytest.mark.parametrize("folder", [ROOT, ROOT / "operator"], ids=shown)
-def test_every_module_can_be_imported(folder):
-    if folder != ROOT:
+@pytest.mark.parametrize("package", ["mofa_model", "operator/mofa_operator", "lab/mofa_lab"])
+def test_every_module_can_be_imported(package):
+    if package.startswith("operator"):
         pytest.importorskip("kopf", reason="the operator's modules need the extra `operator`")
+    room = ROOT / package
     for path in SOURCES:
-        if path.name != "__main__.py" and path.is_relative_to(ROOT / "operator") == (folder != ROOT):
-            name = ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
+        if path.name != "__main__.py" and path.is_relative_to(room):
+            name = ".".join(path.relative_to(room.parent).with_suffix("").parts).removesuffix(".__init__")
             importlib.import_module(name)

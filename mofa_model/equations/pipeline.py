@@ -1,4 +1,4 @@
-"""Parts of the pipeline's time: Eqs. (10)-(12) and (23), bounds, and the reading of Eq. (9) that the paper's tables hold.
+"""Parts of the pipeline's time: Eqs. (10)-(12) and (23).
 
 A device needs C = F + I + W for one micro-batch: forward, input gradient, weight gradient, over all its chunks. What depends on
 the schedule stands in `mofa_model/schedules`.
@@ -93,56 +93,3 @@ def bubble_time(pipeline: Seconds, *, slowest: Seconds, microbatches: Count) -> 
     9.0
     """
     return pipeline - microbatches * slowest
-
-
-def pipeline_lower_bound(
-    *,
-    slowest: Seconds,
-    total: Seconds,
-    microbatches: Count,
-    stages: Count,
-    virtual: Count = 1.0,
-    hop: Seconds = 0.0,
-    weight: Ratio = THIRD,
-    pair: Ratio = 1.0,
-) -> Seconds:
-    """Time that no order of work can beat, Ours. [s]
-
-    The larger of the slowest device's work, m max C (`pair` of it if all overlap), and one micro-batch down and up alone:
-    sum C - sum W and 2 (p v - 1) hops, none on a single device. A pair takes at least as long as its longer half.
-
-    >>> float(pipeline_lower_bound(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0))
-    24.0
-    """
-    down_and_up = total * (1 - weight) + np.where(stages > 1, 2 * (stages * virtual - 1), 0.0) * hop
-    return np.maximum(microbatches * slowest * np.minimum(pair, 1.0), down_and_up)
-
-
-def paper_pipeline_time(
-    *,
-    layer: Seconds,
-    layers: Count,
-    head: Seconds,
-    hop: Seconds,
-    microbatches: Count,
-    stages: Count,
-    virtual: Count,
-    tensor: Count,
-    node: Count = 8.0,
-) -> Seconds:
-    """Pipeline time as the paper's tables have it, Eq. (9) in compatibility mode. [s]
-
-    T_pipe = [m v + (P_n - 1) / 2] l (F + G_b) + m T_head + H tau (8 / t), P_n = max(1, p t / 8), H = 2 P_n v for v >= 2,
-    2 m for v = 1: `layer` is F + G_b of one layer [s], `layers` l of one chunk, `head` forward and backward of the head [s],
-    `node` the devices of a node.
-
-    Departs from any schedule: half of the ideal bubble, and stages counted in nodes. It reproduces published rows and nothing else;
-    with v = 1 it can be faster than 1F1B without communication.
-
-    >>> float(paper_pipeline_time(layer=0.06, layers=8.0, head=0.02, hop=0.1, microbatches=16.0, stages=8.0, virtual=2.0, tensor=8.0))
-    20.56
-    """
-    l, m, p, v, t = layers, microbatches, stages, virtual, tensor
-    P_n = np.maximum(1.0, p * t / node)
-    H = np.where(v >= 2, 2 * P_n * v, 2 * m)
-    return (m * v + (P_n - 1) / 2) * l * layer + m * head + H * hop * (node / t)

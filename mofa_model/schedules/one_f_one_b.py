@@ -71,7 +71,7 @@ class OneFOneB(Schedule):
     ) -> Seconds:
         """Warm-up, steady phase, cool-down and exposed hops, Eq. (9). [s]
 
-        Departs from the paper: stages may differ, and no half bubble (see `equations.pipeline.paper_pipeline_time`).
+        Departs from the paper: stages may differ, and no half bubble (the reading of the paper's tables).
 
         >>> round(float(OneFOneB().time(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0)), 9)
         33.0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -194,16 +193,3 @@ def _rows(field: str, value: Numeric, length: int) -> list[Any]:
     if given.shape[0] != length:
         raise BadValue(field, given.shape, f"give one number, or a first axis of {length}")
     return list(given)
-
-
-def peak_in_flight(order: Order, *, until: Kind = Kind.WEIGHT_GRADIENT) -> tuple[int, ...]:
-    """Most activations that each device holds at one time, counted from the order, Eq. (5). [chunks]
-
-    One is held from its forward until its backward; where the backward is split, until the weight gradient, which still
-    reads the inputs of the matrix products, or with `until=Kind.INPUT_GRADIENT` until the input gradient only.
-    """
-    change = {Kind.FORWARD: 1, Kind.BACKWARD: -1, until: -1}
-    return tuple(
-        max(accumulate(change.get(operation.kind, 0) for step in steps for operation in step), default=0)
-        for steps in order.devices
-    )

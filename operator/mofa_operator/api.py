@@ -187,10 +187,6 @@ class Api:
         path = f"{path_of(kind, namespace, name)}?fieldManager={MANAGER}"
         return await self._write("PUT", path, body, _JSON)
 
-    async def delete(self, kind: Kind, namespace: str, name: str) -> None:
-        """An object away."""
-        await self._write("DELETE", path_of(kind, namespace, name), None, _JSON)
-
     async def _write(
         self, method: str, path: str, body: Mapping[str, Any] | Sequence[Any] | None, content: str
     ) -> dict[str, Any]:

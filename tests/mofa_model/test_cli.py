@@ -72,6 +72,26 @@ def test_a_misspelt_verb_exits_with_2_and_one_line(capsys):
     assert capsys.readouterr().err.startswith("mofa explian: verb: unknown name 'explian'; ")
 
 
+@pytest.mark.parametrize("name", verbs.LAB)
+def test_a_verb_of_the_lab_says_what_to_install_where_the_lab_is_not(monkeypatch, capsys, name):
+    monkeypatch.setattr(verbs, "foreign", dict)
+    assert cli.main([name, "whatever", "--json"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert (
+        said.err
+        == f"mofa {name}: is a verb of the lab, which is not installed: pip install mofa-advisor-lab\n"
+    )
+
+
+def test_the_help_tells_of_the_lab_where_it_is_not(monkeypatch, capsys):
+    monkeypatch.setattr(verbs, "foreign", dict)
+    assert cli.main([]) == 0
+    ours, lab = capsys.readouterr().out.split("verbs of the lab (pip install mofa-advisor-lab):")
+    assert "  advise " in ours
+    assert [name for name in verbs.LAB if f"  {name} " not in lab or f"  {name} " in ours] == []
+
+
 def test_a_verb_of_another_distribution_runs_and_its_exit_code_is_kept(foreign):
     assert foreign(configured("return arguments.n"), "--n", "5") == 5
 

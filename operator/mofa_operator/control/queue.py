@@ -112,11 +112,6 @@ class WorkQueue:
         return len(self._later)
 
     @property
-    def in_work(self) -> int:
-        """Keys that are being looked at. [1]"""
-        return len(self._since)
-
-    @property
     def oldest_age(self) -> float:
         """How long the oldest due key has waited; 0 when none does. [s]"""
         return max((_now() - lane.oldest for lane in self._lanes if len(lane)), default=0.0)

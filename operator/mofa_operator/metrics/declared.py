@@ -155,5 +155,3 @@ ADVISOR: Final = (
 
 TABLE: Final = (*JOBS, *POOLS, *ADVISOR)
 """Every metric, in the order in which it is exported."""
-BY_NAME: Final = {declared.name: declared for declared in TABLE}
-"""The same by name."""

@@ -26,8 +26,7 @@ from mofa_operator.observe.facts import Facts, facts, together
 from mofa_operator.observe.incidents import Incidents, incidents
 from mofa_operator.observe.names import Names, misnamed, unknown
 from mofa_operator.observe.prometheus import Prometheus
-from mofa_operator.observe.promql import matcher
-from mofa_operator.observe.queries import JOB_LABELS, Pool
+from mofa_operator.observe.queries import Pool
 from mofa_operator.observe.stalls import Edges, edges, timed
 from mofa_operator.observe.stretches import SETTLED, Memory, Stretch, stretches
 from mofa_operator.snapshot import Body, ClassHistory, History, NoHistory
@@ -35,8 +34,6 @@ from mofa_operator.words import Reason
 
 BUSY: Final = 0.1
 """Share of the ready node-days that training pods must fill for their recoveries to be the evidence. [1]"""
-_LOOK: Final = 7200.0
-"""How far back a series may lie and still exist. [s]"""
 _AT_ONCE: Final = 3
 """Stretches that are asked for at the same time. [1]"""
 
@@ -65,29 +62,6 @@ async def history(
     except (SourceUnreachable, InputError) as error:
         return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=str(error))
     return found if isinstance(found, NoHistory) else found.history
-
-
-async def self_check(prometheus: Prometheus, profile: Body, at: float | None = None) -> dict[str, bool]:
-    """Whether each series that the history rests on exists now."""
-    _, pool = _pool(profile)
-    series = {
-        "kube_node_status_condition": pool.series(
-            "kube_node_status_condition", matcher("condition", "Ready")
-        ),
-        "kube_node_labels": pool.series("kube_node_labels", *pool.members),
-        "kube_node_spec_unschedulable": pool.series("kube_node_spec_unschedulable"),
-        "kube_pod_info": pool.series("kube_pod_info"),
-        "kube_pod_created": pool.series("kube_pod_created"),
-        "kube_pod_container_status_restarts_total": pool.series("kube_pod_container_status_restarts_total"),
-        "mofa_train_step": pool.series("mofa_train_step"),
-    }
-    asked = {name: f"count(last_over_time({one}[{_LOOK:.0f}s]))" for name, one in series.items()}
-    of_jobs = [pool.series("kube_pod_labels", matcher(label, "", "!=")) for label in JOB_LABELS]
-    asked["kube_pod_labels"] = (
-        f"count({' or '.join(f'last_over_time({one}[{_LOOK:.0f}s])' for one in of_jobs)})"
-    )
-    answers = await asyncio.gather(*(prometheus.query(query, at) for query in asked.values()))
-    return {name: bool(answer.number()) for name, answer in zip(asked, answers, strict=True)}
 
 
 async def seen(

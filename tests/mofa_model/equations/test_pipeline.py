@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from bounds import pipeline_lower_bound
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,8 +10,6 @@ from mofa_model.equations.pipeline import (
     bubble_time,
     cooldown_time,
     exposed_hops,
-    paper_pipeline_time,
-    pipeline_lower_bound,
     steady_time,
     warmup_time,
 )
@@ -223,19 +222,3 @@ def test_a_longer_hop_never_helps(layout, blocking, a, b):
     given_times = {"slowest": 3.0, "total": 3.0 * p, "microbatches": m, "stages": p, "virtual": v}
     times = [schedule.time(**given_times, hop=h, blocking=blocking) for h in (short, long)]
     assert times[0] <= times[1]
-
-
-def test_reading_p_counts_stages_in_nodes():
-    """LLaMA3-405B's shape: t = 4, p = 16 is P_n = 8, so 2 x 8 x 2 = 32 hops of 2 x 0.1 s."""
-    time = paper_pipeline_time(
-        layer=0.1, layers=4.0, head=0.0, hop=0.1, microbatches=64.0, stages=16.0, virtual=2.0, tensor=4.0
-    )
-    assert float(time) == pytest.approx((128 + 3.5) * 0.4 + 32 * 0.2)
-
-
-def test_reading_p_with_one_virtual_stage_beats_1f1b_without_communication():
-    time = paper_pipeline_time(
-        layer=1.0, layers=1.0, head=0.0, hop=0.0, microbatches=8.0, stages=8.0, virtual=1.0, tensor=8.0
-    )
-    assert time == 11.5
-    assert ONE_F_ONE_B.time(slowest=1.0, total=8.0, microbatches=8.0, stages=8.0) == 15.0

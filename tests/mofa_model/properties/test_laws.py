@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bounds import pipeline_lower_bound
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import ROWS, clusters, families, one, workloads
 
-from mofa_model.equations.pipeline import pipeline_lower_bound
 from mofa_model.estimate import estimate
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
 from mofa_model.strategy import Recompute, Sharding

@@ -1,6 +1,7 @@
 """Orders are complete, run without a deadlock, and hold as many activations as Eq. (5) says."""
 
 from collections import Counter
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,19 @@ from hypothesis import strategies as st
 from mofa_model.errors import BadValue
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES, ZERO_BUBBLE
 from mofa_model.schedules.order import Kind
-from mofa_model.schedules.replay import peak_in_flight
+
+
+def peak_in_flight(order, *, until=Kind.WEIGHT_GRADIENT):
+    """Most activations that each device holds at one time, counted from the order, Eq. (5). [chunks]
+
+    One is held from its forward until its backward; where the backward is split, until the weight gradient, which still
+    reads the inputs of the matrix products, or with `until=Kind.INPUT_GRADIENT` until the input gradient only.
+    """
+    change = {Kind.FORWARD: 1, Kind.BACKWARD: -1, until: -1}
+    return tuple(
+        max(accumulate(change.get(operation.kind, 0) for step in steps for operation in step), default=0)
+        for steps in order.devices
+    )
 
 
 def as_text(steps):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +12,6 @@ from mofa_model.estimate import estimate
 from mofa_model.presets import cluster, model, precision
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
 from mofa_model.search import Problem, Question, Score, framework, parse_constraint, search
-from mofa_model.search.rank import pareto
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy import Recompute, Sharding, Strategy
 
@@ -151,8 +149,3 @@ def test_several_precisions_and_node_counts_are_one_space():
     assert both.raw == both.searched + both.pruned + sum(both.rejected.values())
     best = min(one.step for found in alone for some in found.best.values() for one in some)
     assert min(one.step for some in both.best.values() for one in some) == best
-
-
-def test_the_front_holds_what_nothing_beats_in_both():
-    scores, costs = np.array([9.0, 7.0, 7.0, 3.0, 8.0]), np.array([1.0, 2.0, 3.0, 8.0, 8.0])
-    assert pareto(scores, costs).tolist() == [0, 1, 3]

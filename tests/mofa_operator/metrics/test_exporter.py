@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from mofa_operator.decision import JobFigures, ProfileFigures
 from mofa_operator.keys import CLUSTER_PROFILE, JOB_SET, TRAINING_JOB, Key
-from mofa_operator.metrics.declared import BY_NAME, TABLE, Type
+from mofa_operator.metrics.declared import TABLE, Type
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.snapshot import Running
 
@@ -356,4 +356,4 @@ def test_memory_is_bounded_by_the_cap():
 
 
 def test_the_table_has_each_name_once():
-    assert len(BY_NAME) == len(TABLE)
+    assert len({declared.name for declared in TABLE}) == len(TABLE)
