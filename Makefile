@@ -4,7 +4,7 @@ VENV   := .venv
 PYTHON ?= python3
 STAMP  := $(VENV)/.set-up-from-lock
 BIN    := $(VENV)/bin
-CODE   := $(wildcard mofa_model operator/mofa_operator deploy/local/mofa_local)
+CODE   := $(wildcard mofa_model operator/mofa_operator lab/mofa_lab deploy/local/mofa_local)
 PYTEST := $(BIN)/python -m pytest
 JOBS   ?= 2
 
@@ -16,7 +16,7 @@ help: ## list the targets
 
 setup: $(STAMP) ## make .venv with everything, from the lock
 
-$(STAMP): requirements/dev.txt requirements/models.txt pyproject.toml
+$(STAMP): requirements/dev.txt requirements/models.txt pyproject.toml lab/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "setup: Python 3.11 or newer is needed; say which with make PYTHON=...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || $(PYTHON) -m venv --clear --without-pip $(VENV)
 	@echo "setup: installing the lock into $(VENV)"
@@ -24,7 +24,7 @@ $(STAMP): requirements/dev.txt requirements/models.txt pyproject.toml
 	else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi; \
 	$$pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt \
 	&& $$pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/models.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable lab
 	@touch $@
 
 lock: $(STAMP) ## make requirements/*.txt anew from pyproject.toml
@@ -81,7 +81,7 @@ bench: $(STAMP) ## strategies per second, and the other figures we claim
 	    else echo "bench: no benchmark is built yet"; fi; done
 
 validate: $(STAMP) ## write docs/validation.md: predicted against measured, for every run we ship
-	$(BIN)/mofa calibrate tests/data/cases/throughput.json tests/data/cases/sweep.json --report docs
+	$(BIN)/mofa fit lab/data/cases/throughput.json lab/data/cases/sweep.json --report docs
 
 soak: $(STAMP) ## the long tests: the whole grid of the reliability model, fifty kills and every fault of the operator, ten minutes of silence
 	$(BIN)/python -m pytest -m soak -n 2

@@ -22,9 +22,10 @@ import numpy as np
 
 from mofa_model import presets
 from mofa_model.estimate import estimate
+from mofa_model.schedules import INTERLEAVED
 from mofa_model.search import Problem, Question, search
 from mofa_model.spec import Training, Workload
-from mofa_model.strategy import ContextMode, Recompute, Schedule, Sharding, Strategy
+from mofa_model.strategy import ContextMode, Recompute, Sharding, Strategy
 
 HERE = Path(__file__).parent
 ENVIRONMENT = HERE.parent / ".cache" / "bench"
@@ -46,7 +47,7 @@ def block(seed: int = 0) -> Strategy:
         mbs=rng.choice([1.0, 2.0, 4.0], ROWS),
         shard=rng.choice([0.0, 8.0], ROWS),
         recompute_layers=rng.choice([0.0, 1.0, 2.0], ROWS),
-        schedule=Schedule.INTERLEAVED,
+        schedule=INTERLEAVED,
         sharding=Sharding.OPTIMIZER,
         sequence_parallel=True,
         context_mode=ContextMode.RING,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 READ = """
 import sys, time
-from mofa_model.traces.reader import Document, batches
+from mofa_lab.traces.reader import Document, batches
 import gc; gc.disable()
 t = time.perf_counter()
 n = sum(len(batch) for batch in batches(Document(sys.argv[1])))
@@ -24,8 +24,8 @@ print(time.perf_counter() - t, n)
 INSPECT = """
 import sys, time
 t = time.perf_counter()
-from mofa_model.traces.columns import load
-from mofa_model.traces.account import account
+from mofa_lab.traces.columns import load
+from mofa_lab.traces.account import account
 account(load(sys.argv[1]))
 print(time.perf_counter() - t, 0)
 """

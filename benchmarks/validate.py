@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-CASES = Path(__file__).resolve().parent.parent / "tests" / "data" / "cases" / "sweep.json"
+CASES = Path(__file__).resolve().parent.parent / "lab" / "data" / "cases" / "sweep.json"
 REPEATS = 5
 AIM = 60.0
 

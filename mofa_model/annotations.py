@@ -22,6 +22,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final
 
 from mofa_model.advice import Advice, Band, Current, Request
+from mofa_model.schedules import Schedule
 from mofa_model.spec.reliability import FailureRate
 from mofa_model.strategy_text import format_strategy
 from mofa_model.units import DAY
@@ -170,7 +171,7 @@ def recommendation(advice: Advice, launch: Iterable[str] = ()) -> str:
         }
     if advice.current is not None:
         whole["current"] = {
-            "strategy": format_strategy(advice.current.strategy),
+            "strategy": advice.current.text,
             "gain": _number(float(advice.current.gain)),
             **_price(advice.current),
         }
@@ -245,7 +246,7 @@ def _canonical(value: Any) -> Any:
     """Anything that a question is made of as what JSON knows, one way only."""
     if isinstance(value, FailureRate):
         return f"{float(value.mean) * DAY:.1e}"
-    if isinstance(value, enum.Enum):
+    if isinstance(value, enum.Enum | Schedule):
         return value.value
     if value is None or isinstance(value, str | bool):
         return value

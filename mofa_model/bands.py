@@ -1,6 +1,6 @@
 """How sure an estimate is: 80 % bands by what is known of stack, device and scale.
 
-`presets/bands.toml` holds them; `mofa calibrate` writes it from residuals of runs that the fit did not see. A band is two
+`presets/bands.toml` holds them; `mofa fit` writes it from residuals of runs that the fit did not see. A band is two
 factors on the estimate: the measured value lies between low x estimate and high x estimate in four runs of five.
 
     known        stack and class of devices are calibrated

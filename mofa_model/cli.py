@@ -12,7 +12,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
 from mofa_model import verbs
@@ -84,21 +84,29 @@ def _run_verb(name: str, rest: list[str]) -> int:
     else:
         foreign = verbs.foreign()
         if name not in foreign:
-            raise UnknownName("verb", name, [*verbs.ours(), *foreign])
+            if name in verbs.LAB:
+                raise InputError(
+                    f"is a verb of the lab, which is not installed: pip install {verbs.LAB_NAME}"
+                )
+            raise UnknownName("verb", name, [*verbs.ours(), *verbs.LAB, *foreign])
         verb = verbs.load(name, foreign[name])
-    parser = _Parser(prog=f"mofa {name}", description=verbs.SUMMARIES.get(name, verb.__doc__))
+    parser = _Parser(
+        prog=f"mofa {name}", description=verbs.SUMMARIES.get(name) or verbs.LAB.get(name, verb.__doc__)
+    )
     verb.configure(parser)
     arguments = parser.parse_args(rest)
-    if name in verbs.ours():
-        _refuse_nothing(arguments)
+    if name in {*verbs.ours(), *verbs.LAB}:
+        _refuse_nothing(rest)
     return verb.run(arguments)
 
 
-def _refuse_nothing(arguments: argparse.Namespace) -> None:
+def _refuse_nothing(words: Sequence[str]) -> None:
     """An empty value is what a shell makes of a variable that is not set: no option of ours means anything by it."""
-    for name, value in vars(arguments).items():
-        if "" in (value if isinstance(value, list) else [value]):
-            raise InputError(f"{name.replace('_', '-')}: is empty; give it a value or leave it out")
+    for before, word in zip(["argument", *words], words, strict=False):
+        if not word or (word.startswith("--") and word.endswith("=")):
+            raise InputError(
+                f"{(word or before).removesuffix('=')}: is empty; give it a value or leave it out"
+            )
 
 
 def _run_bare(given: list[str]) -> int:
@@ -120,11 +128,21 @@ def _run_bare(given: list[str]) -> int:
 
 
 def _listing() -> str:
-    foreign = {name: f"from {module}" for name, module in sorted(verbs.foreign().items())}
-    lines = [f"  {name:<10} {summary}" for name, summary in (verbs.ours() | foreign).items()]
-    return "\n".join(
-        ["Advice for training large models: layout, checkpoints, goodput.", "", "verbs:", *lines]
-    )
+    brought = verbs.foreign()
+    lab = {name: summary for name, summary in verbs.LAB.items() if name in brought}
+    others = {name: f"from {module}" for name, module in sorted(brought.items()) if name not in lab}
+    parts = [
+        ["Advice for training large models: layout, checkpoints, goodput."],
+        ["verbs:", *_lines(verbs.ours() | lab | others)],
+    ]
+    absent = {name: summary for name, summary in verbs.LAB.items() if name not in lab}
+    if absent:
+        parts.append([f"verbs of the lab (pip install {verbs.LAB_NAME}):", *_lines(absent)])
+    return "\n\n".join("\n".join(part) for part in parts)
+
+
+def _lines(summaries: Mapping[str, str]) -> list[str]:
+    return [f"  {name:<10} {summary}" for name, summary in summaries.items()]
 
 
 class _Parser(argparse.ArgumentParser):

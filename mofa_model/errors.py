@@ -4,6 +4,7 @@
     ├── InputError (ValueError) what was given cannot be right: exit code 2
     │   ├── UnknownName         a preset, field or option that does not exist
     │   ├── BadValue            a known field with a value that cannot be
+    │   │   └── DoesNotFit      a layout that could be, but not on this many devices, or layers
     │   ├── BadUnit             text that is not a quantity of the asked dimension
     │   └── BadFile             a file that cannot be read as what it should be
     ├── NoFeasibleStrategy      the search space holds nothing that runs: exit code 3
@@ -87,6 +88,14 @@ class BadValue(InputError):
     def __init__(self, field: str, value: object, right: str) -> None:
         super().__init__(f"{field}: {shown(value)} cannot be right; {right}")
         self.field = field
+
+
+class DoesNotFit(BadValue):
+    """A layout that could be, but not on this many devices, or layers."""
+
+    def __init__(self, field: str, value: str, right: str) -> None:
+        super().__init__(field, value, right)
+        self.why = f"{value}: {right}"
 
 
 class BadUnit(InputError):

@@ -15,17 +15,9 @@ from typing import Any
 import numpy as np
 
 from mofa_model.errors import BadValue
+from mofa_model.schedules import ONE_F_ONE_B, Schedule
 from mofa_model.spec.checks import not_negative, whole
 from mofa_model.units import Numeric
-
-
-class Schedule(enum.Enum):
-    """Order of forward and backward passes on the pipeline."""
-
-    ONE_F_ONE_B = "1f1b"
-    INTERLEAVED = "interleaved"
-    ZERO_BUBBLE = "zero-bubble"
-    DUALPIPE = "dualpipe"
 
 
 class Sharding(enum.Enum):
@@ -106,7 +98,7 @@ class Strategy:
     """Sequences in a micro-batch."""
     shard: Numeric = 0
     """Data-parallel ranks that share one copy of what is sharded; 0 = all of them."""
-    schedule: Schedule = Schedule.ONE_F_ONE_B
+    schedule: Schedule = ONE_F_ONE_B
     """Order of passes; interleaved where vpp > 1."""
     sharding: Sharding = Sharding.OPTIMIZER
     """ZeRO level."""

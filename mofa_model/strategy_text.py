@@ -23,18 +23,18 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from mofa_model.errors import BadValue, UnknownName
+from mofa_model.errors import BadValue, DoesNotFit, UnknownName
+from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B, SCHEDULES, Schedule
 from mofa_model.strategy import (
     MODULES,
     ContextMode,
     Graphs,
     Placement,
     Recompute,
-    Schedule,
     Sharding,
     Strategy,
 )
@@ -46,7 +46,7 @@ CPU: Final = "-cpu"
 _PART: Final = re.compile(r"[^\s,()]+(?:\([^()]*\))?|[()]")
 _SWITCHED_OFF: Final = "no-"
 _PLAIN: Final = Strategy()
-_Choice = TypeVar("_Choice", bound=enum.Enum)
+_Choice = TypeVar("_Choice", bound=enum.Enum | Schedule)
 
 _DEGREES: Final = ("tp", "pp", "cp", "ep", "dp", "vpp", "mbs")
 _FLAGS: Final = {
@@ -55,8 +55,8 @@ _FLAGS: Final = {
     "pp-overlap": "pipeline_overlap",
     "ep-overlap": "expert_overlap",
 }
-_CHOICES: Final[dict[str, tuple[str, type[enum.Enum]]]] = {
-    "schedule": ("schedule", Schedule),
+_CHOICES: Final[dict[str, tuple[str, Iterable[enum.Enum | Schedule]]]] = {
+    "schedule": ("schedule", SCHEDULES),
     "cp-mode": ("context_mode", ContextMode),
     "graphs": ("graphs", Graphs),
 }
@@ -94,7 +94,7 @@ def format_strategy(strategy: Strategy) -> str:
         if getattr(strategy, key) != getattr(_PLAIN, key):
             words[key] = str(int(getattr(strategy, key)))
     for key, (name, _) in _CHOICES.items():
-        if getattr(strategy, name) is not getattr(_PLAIN, name):
+        if getattr(strategy, name) != getattr(_PLAIN, name):
             words[key] = getattr(strategy, name).value
     for key, name in _FLAGS.items():
         if getattr(strategy, name) is not getattr(_PLAIN, name):
@@ -147,18 +147,18 @@ def pairs_of(text: object, field: str = "strategy") -> dict[str, str]:
         scheduled = scheduled and not (key == "vpp" and "=" not in part and word != "1")
     if not found:
         raise BadValue(field, text, "write it like tp=8,pp=4,dp=2,sp=true")
-    return found if scheduled else {"schedule": Schedule.INTERLEAVED.value} | found
+    return found if scheduled else {"schedule": INTERLEAVED.value} | found
 
 
 def _data_parallel(values: dict[str, Any], gpus: Numeric, field: str) -> int:
     """What is left of the devices for data parallelism. [1]"""
     devices, used = int(gpus), int(values.get("tp", 1) * values.get("pp", 1) * values.get("cp", 1))
     if devices % used:
-        raise BadValue(field, f"tp x pp x cp = {used}", f"it must divide the {devices} devices")
+        raise DoesNotFit(field, f"tp x pp x cp = {used}", f"it must divide the {devices} devices")
     left = devices // used
     if values.get("dp", left) != left:
         right = f"{devices} devices over tp x pp x cp = {used} make {left}"
-        raise BadValue(f"{field}.dp", values["dp"], right)
+        raise DoesNotFit(f"{field}.dp", f"dp = {values['dp']}", right)
     return left
 
 
@@ -168,7 +168,7 @@ def _number(field: str, word: str, least: int = 1) -> int:
     return int(word)
 
 
-def _choice(field: str, word: str, choices: type[_Choice]) -> _Choice:
+def _choice(field: str, word: str, choices: Iterable[_Choice]) -> _Choice:
     for choice in choices:
         if word == choice.value:
             return choice
@@ -228,7 +228,7 @@ def _read_number(name: str, least: int, field: str, word: str) -> dict[str, Any]
     return {name: _number(field, word, least)}
 
 
-def _read_choice(name: str, choices: type[enum.Enum], field: str, word: str) -> dict[str, Any]:
+def _read_choice(name: str, choices: Iterable[enum.Enum | Schedule], field: str, word: str) -> dict[str, Any]:
     return {name: _choice(field, word, choices)}
 
 
@@ -272,7 +272,7 @@ def short_strategy(strategy: Strategy) -> str:
     """
     pairs = dict(part.split("=") for part in format_strategy(strategy).split(","))
     pairs["schedule"] = strategy.schedule.value
-    if strategy.schedule is (Schedule.INTERLEAVED if strategy.vpp > 1 else Schedule.ONE_F_ONE_B):
+    if strategy.schedule == (INTERLEAVED if strategy.vpp > 1 else ONE_F_ONE_B):
         del pairs["schedule"]
     return " ".join(word for key in _READERS if key in pairs for word in _short(key, pairs[key]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -65,6 +66,17 @@ class Advisor:
     def kill(self) -> None:
         """As a machine that loses power."""
         self._processes.kill(self.name)
+
+    @property
+    def workers(self) -> list[int]:
+        """Its processes that compute advice."""
+        found, leader = [], self._processes[self.name].pid
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                number, group = int(path.parent.name), int(path.read_text().rpartition(")")[2].split()[2])
+                if group == leader and "spawn_main" in (path.parent / "cmdline").read_text():
+                    found.append(number)
+        return found
 
     @property
     def log(self) -> str:

@@ -22,6 +22,10 @@ def warm() -> None:
     pass
 
 
+def hang() -> None:
+    time.sleep(60)
+
+
 def work(asked: Question) -> Answer:
     """Do what the spec says; `log` is a file that gets a line for each computation."""
     spec = asked.job["spec"]

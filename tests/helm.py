@@ -7,8 +7,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+import yaml
 from mofa_local import binaries
-from ruamel.yaml import YAML
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "mofa-advisor"
@@ -206,7 +206,7 @@ def text(values=None, *options, namespace=HOME, release=RELEASE):
 @cache
 def documents(rendered):
     """The objects of a rendered text, for reading only: whoever asks for the same text gets the same objects."""
-    return tuple(YAML(typ="safe").load_all(rendered))
+    return tuple(yaml.load_all(rendered, yaml.CSafeLoader))
 
 
 def template(values=None, *options, **more):

@@ -144,7 +144,7 @@ def world_of(cluster, processes, folder, pasts, *flags, serving=True, before=flo
     """A world of pools: for each, a function from its name to its past, of which Prometheus holds what lies before a moment."""
     made = World(cluster, processes, folder)
     with ExitStack() as stack:
-        names = {key: stack.enter_context(pool(cluster, spec=own)) for key in pasts}
+        names = {key: stack.enter_context(pool(cluster, NODES, spec=own, form="{}-{:03d}")) for key in pasts}
         series = [
             one for key, name in names.items() for one in samples(pasts[key](name), name, before=before)
         ]

@@ -28,7 +28,7 @@ from mofa_operator.keys import (
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings
-from mofa_operator.words import Happened
+from mofa_operator.words import MANAGER, Happened
 
 SETTINGS = LoopSettings()
 NOW = 1_700_000_000.0
@@ -195,6 +195,7 @@ def applied(body, decision):
             assert write.uid == metadata["uid"]
             stands = {k: v for k, v in metadata.get("annotations", {}).items() if k not in write.drop}
             metadata["annotations"] = stands | dict(write.hold)
+            metadata["managedFields"] = held_by(MANAGER, write.hold)
     if decision.status is not None and decision.key.name == metadata["name"]:
         model = next((m for kind, m in STATUS.items() if kind.kind == body["kind"]), None)
         if model is not None and decision.key.kind.kind == body["kind"]:
@@ -202,6 +203,12 @@ def applied(body, decision):
                 by_alias=True, exclude_none=True, exclude_unset=True
             )
     return body
+
+
+def held_by(manager, names):
+    """Managed fields of an object whose annotations of these names one manager wrote last."""
+    owned = {f"f:{name}": {} for name in names}
+    return [{"manager": manager, "fieldsV1": {"f:metadata": {"f:annotations": owned}}}]
 
 
 def remembered(question):
@@ -236,6 +243,14 @@ class World:
         """Somebody edits an object in place."""
         body = copy.deepcopy(self.bodies[key])
         change(body)
+        stood = self.bodies[key]["metadata"].get("annotations") or {}
+        left = {k for k, v in (body["metadata"].get("annotations") or {}).items() if stood.get(k) != v}
+        for entry in body["metadata"].get("managedFields", ()):  # who changes a value owns it from then on
+            owned = entry["fieldsV1"]["f:metadata"]["f:annotations"]
+            for name in left:
+                owned.pop(f"f:{name}", None)
+        if left:
+            body["metadata"].setdefault("managedFields", []).extend(held_by("kubectl-annotate", left))
         return self.put(key.kind, body)
 
     def drop(self, key):

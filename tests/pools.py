@@ -14,11 +14,13 @@ _pools = itertools.count()
 
 
 @contextmanager
-def pool(cluster, size=2, *, spec=None):
-    """A ClusterProfile of a few ready nodes that are nobody else's; `spec` gives more of its spec, by its name."""
+def pool(cluster, size=2, *, spec=None, form="{}-{}"):
+    """A ClusterProfile of a few ready nodes that are nobody else's; `spec` gives more of its spec, by its name, and `form` the
+    names of its nodes.
+    """
     name = f"pool-{next(_pools)}-{secrets.token_hex(3)}"
     labels = {"example.org/pool": name}
-    made = [nodes.node(f"{name}-{number}", labels=labels) for number in range(size)]
+    made = [nodes.node(form.format(name, number), labels=labels) for number in range(size)]
     nodes.create(cluster, made, kwok=False)
     profile = YAML(typ="safe").load((EXAMPLES / "h100-east.yaml").read_text())
     profile.pop("status", None)
@@ -29,8 +31,7 @@ def pool(cluster, size=2, *, spec=None):
         yield name
     finally:
         cluster.kubectl("delete", "clusterprofile", name)
-        for node in made:
-            cluster.kubectl("delete", "node", node["metadata"]["name"])
+        cluster.kubectl("delete", "node", "-l", f"example.org/pool={name}", "--wait=false")
 
 
 def settled(advisor):

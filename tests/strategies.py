@@ -11,6 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from mofa_model import presets
+from mofa_model.schedules import DUALPIPE, SCHEDULES, ZERO_BUBBLE
 from mofa_model.spec import Calibration, LinkConstants, MemoryConstants, Training, Workload
 from mofa_model.strategy import (
     MODULES,
@@ -18,7 +19,6 @@ from mofa_model.strategy import (
     Graphs,
     Placement,
     Recompute,
-    Schedule,
     Sharding,
     Strategy,
 )
@@ -75,7 +75,7 @@ def clusters(draw):
     return replace(cluster, calibration=draw(calibrations()))
 
 
-def categories(schedules=tuple(Schedule)):
+def categories(schedules=SCHEDULES):
     """Every choice of a strategy that is a Python value."""
     return st.fixed_dictionaries(
         dict(
@@ -124,16 +124,16 @@ def degrees(draw, rows):
 
 
 @st.composite
-def families(draw, rows=ROWS, schedules=tuple(Schedule)):
+def families(draw, rows=ROWS, schedules=SCHEDULES):
     """Layouts that differ in degrees alone."""
     chosen, columns = draw(categories(schedules)), draw(degrees(rows))
-    if chosen["schedule"] in {Schedule.ZERO_BUBBLE, Schedule.DUALPIPE}:
+    if chosen["schedule"] in {ZERO_BUBBLE, DUALPIPE}:
         columns["vpp"] = np.ones(rows)
-    if chosen["schedule"] is Schedule.DUALPIPE:
+    if chosen["schedule"] == DUALPIPE:
         columns["pp"] = np.maximum(columns["pp"], 2.0)
     return Strategy(**chosen, **columns)
 
 
-def one(schedules=tuple(Schedule)):
+def one(schedules=SCHEDULES):
     """A single layout, as plain numbers."""
     return families(rows=1, schedules=schedules).map(lambda family: family.row(0))

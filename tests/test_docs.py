@@ -12,6 +12,7 @@ from typing import get_type_hints
 import pytest
 from ruamel.yaml import YAML
 
+import mofa_lab
 import mofa_model
 from mofa_model import spec, verbs
 from mofa_model.strategy import Strategy
@@ -21,19 +22,18 @@ CITED = re.compile(r"Eqs?\. \(|Ours\.|Source: |Table \d|Algorithm \d|Section \d"
 UNIT = re.compile(r"\[[^\]]*\]$")
 NUMBER = re.compile(r"\((\d+[a-z]?)\)")
 PATH = re.compile(r"`(?:mofa_model\.)?([a-z_]+(?:\.[A-Za-z_]\w*)+)(?:\(\))?`")
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "lab").rglob("*.md")])
 
 
 def equations():
-    """Public functions of the paper's room."""
-    if not (ROOT / "mofa_model" / "equations").exists():
-        return []
+    """Public functions of the paper's room, and those that only the paper's tables need, by the name that pages use."""
     room = importlib.import_module("mofa_model.equations")
     modules = [
         importlib.import_module(f"{room.__name__}.{one.name}") for one in pkgutil.iter_modules(room.__path__)
     ]
+    modules.append(importlib.import_module("mofa_lab.validate.paper_equations"))
     return [
-        (f"{module.__name__.rsplit('.', 1)[1]}.{name}", function)
+        (f"{module.__name__.removeprefix('mofa_model.')}.{name}", function)
         for module in modules
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if function.__module__ == module.__name__ and not name.startswith("_")
@@ -59,8 +59,10 @@ def rows(text):
 
 
 def exists(dotted):
-    """Whether a dotted path below `mofa_model` leads to something."""
+    """Whether a dotted path below `mofa_model`, or from `mofa_lab` on, leads to something."""
     here = mofa_model
+    if dotted.startswith("mofa_lab."):
+        here, dotted = mofa_lab, dotted.removeprefix("mofa_lab.")
     for part in dotted.split("."):
         if not hasattr(here, part):
             try:
@@ -134,7 +136,7 @@ def test_every_equation_of_the_paper_and_every_function_of_ours_is_on_the_equati
     text = page("equations.md")
     numbers = [cells[0] for cells in rows(text) if NUMBER.fullmatch(cells[0])]
     assert numbers == [f"({n})" for n in range(1, 46)]
-    assert [name for name, _ in EQUATIONS if f"`equations.{name}`" not in text] == []
+    assert [name for name, _ in EQUATIONS if f"`{name}`" not in text] == []
 
 
 def test_every_field_that_is_given_or_chosen_is_in_the_nomenclature_with_its_unit():
@@ -163,7 +165,7 @@ def manifest_fields():
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_path_into_the_package_that_a_page_names_exists(path):
-    rooms = {one.name for one in pkgutil.iter_modules(mofa_model.__path__)}
+    rooms = {one.name for one in pkgutil.iter_modules(mofa_model.__path__)} | {"mofa_lab"}
     fields = manifest_fields()  # `spec.objective` is a field of a manifest, and no module
     named = [
         dotted
@@ -186,12 +188,17 @@ def test_every_verb_is_documented():
     text = "".join(
         path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     )
-    assert [verb for verb in verbs.ours() if f"mofa {verb}" not in text] == []
+    assert [verb for verb in (*verbs.ours(), *verbs.LAB) if f"mofa {verb}" not in text] == []
 
 
 def test_the_architecture_shows_every_room_and_module_at_the_top():
     drawn = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    found = [one.name for one in pkgutil.iter_modules(mofa_model.__path__) if not one.name.startswith("_")]
+    found = [
+        one.name
+        for package in (mofa_model, mofa_lab)
+        for one in pkgutil.iter_modules(package.__path__)
+        if not one.name.startswith("_")
+    ]
     assert [name for name in found if not re.search(rf"\b{name}\b", drawn)] == []
 
 

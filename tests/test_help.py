@@ -24,8 +24,8 @@ PARSED = (
     "mofa observe '",
 )
 """Examples that need a cluster, a trace or a trainer that goes on writing: they are parsed, and run where those are."""
-MINUTES = "mofa calibrate tests/data/cases"
-"""Examples that fit for minutes, and one of which writes this installation's presets: they are parsed as well."""
+MINUTES = "mofa fit"
+"""Examples that take minutes, and one of which writes this installation's presets: they are parsed as well."""
 RUNS = "model,gpu,gpus,strategy,global_batch,sequence,step_seconds\nllama3-8b,h100,64,tp2 sp zero2,512,8192,11.0\n"
 
 
@@ -72,10 +72,8 @@ def test_every_example_is_parsed(verb, line):
 def test_every_example_runs(verb, line, tmp_path, monkeypatch, capsys):
     if line.startswith((*PARSED, MINUTES)):
         pytest.skip("needs what is not here; it was parsed")
-    for folder in ("examples", "tests/data/cases", "tests/data/logs"):
+    for folder in ("examples", "lab/data"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    for file in (ROOT / "tests/data").glob("*.json"):
-        shutil.copy(file, tmp_path / "tests/data" / file.name)
     given = {
         "job.yaml": (ROOT / "examples/llama3-405b.yaml").read_text(),
         "pool.yaml": (ROOT / "examples/h100-east.yaml").read_text(),

@@ -1,7 +1,8 @@
-"""One wheel: it holds what it should, and without the extra it works and passes its own tests."""
+"""The product's wheel and the lab's: each holds what it should; the product works and passes its own tests alone."""
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -26,12 +27,20 @@ def run(*command, **options):
     return done.stdout
 
 
+def built(source, folder):
+    run(sys.executable, *PIP, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, *PIP, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, ROOT)
-    (built,) = folder.glob("*.whl")
-    return built
+    return built(ROOT, tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    return built(ROOT / "lab", tmp_path_factory.mktemp("lab"))
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +62,10 @@ def without_extra(wheel):
 
 def test_the_wheel_holds_both_packages_with_their_data_and_nothing_else(wheel):
     held = zipfile.ZipFile(wheel).namelist()
-    built = {
-        room
-        for room, source in [("mofa_model", "mofa_model"), ("mofa_operator", "operator/mofa_operator")]
-        if (ROOT / source).exists()
+    assert {name.split("/")[0] for name in held if ".dist-info" not in name} == {
+        "mofa_model",
+        "mofa_operator",
     }
-    assert {name.split("/")[0] for name in held if ".dist-info" not in name} == built
     data = {
         f"mofa_model/{path.relative_to(ROOT / 'mofa_model')}"
         for path in (ROOT / "mofa_model").rglob("*.toml")
@@ -67,14 +74,53 @@ def test_the_wheel_holds_both_packages_with_their_data_and_nothing_else(wheel):
     assert not [name for name in held if "__pycache__" in name or "/tests/" in name]
 
 
+def test_the_wheel_of_the_lab_holds_the_lab_with_its_data_and_asks_for_the_product(lab):
+    archive = zipfile.ZipFile(lab)
+    held = {name for name in archive.namelist() if ".dist-info" not in name}
+    sources = (ROOT / "lab" / "mofa_lab").rglob("*")
+    kept = [
+        path
+        for path in sources
+        if path.suffix in {".py", ".toml", ".typed"} and "__pycache__" not in path.parts
+    ]
+    assert held == {f"mofa_lab/{path.relative_to(ROOT / 'lab' / 'mofa_lab')}" for path in kept}
+    (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    needs = [
+        line for line in archive.read(metadata).decode().splitlines() if line.startswith("Requires-Dist:")
+    ]
+    assert [line for line in needs if "mofa-advisor[plot]==" in line]
+
+
+def test_the_image_is_built_from_the_product_alone():
+    told = (ROOT / "operator" / "Dockerfile").read_text(encoding="utf-8")
+    sources = re.findall(r"^COPY (?!--from)(.*) \S+$", told, re.MULTILINE)
+    copied = {source for line in sources for source in line.split()}
+    assert {"mofa_model", "operator"} <= copied
+    assert [source for source in copied if source.split("/")[0] == "lab"] == []
+    assert "!lab" not in (ROOT / ".dockerignore").read_text(encoding="utf-8")
+
+
+def test_without_the_lab_its_verbs_say_what_to_install(without_extra, tmp_path):
+    mofa = without_extra.parent / "mofa"
+    assert "verbs of the lab (pip install mofa-advisor-lab):" in run(mofa, "--help", cwd=tmp_path)
+    for verb in ("validate", "fit", "trace"):
+        done = subprocess.run(
+            [mofa, verb, "x.json"], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == (
+            f"mofa {verb}: is a verb of the lab, which is not installed: pip install mofa-advisor-lab\n"
+        )
+
+
 def test_without_the_extra_the_command_runs_from_the_wheel(without_extra, tmp_path):
     where = run(without_extra, "-c", "import mofa_model; print(mofa_model.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(ROOT / ".cache")
     assert run(without_extra.parent / "mofa", "--version", cwd=tmp_path).startswith("mofa ")
 
 
-def test_without_the_extra_kubernetes_and_plots_are_absent(without_extra):
-    program = "from importlib.util import find_spec; print([n for n in ('kopf', 'kubernetes', 'httpx', 'matplotlib') if find_spec(n)])"
+def test_without_the_extra_kubernetes_plots_and_the_lab_are_absent(without_extra):
+    program = "from importlib.util import find_spec; print([n for n in ('kopf', 'kubernetes', 'httpx', 'matplotlib', 'mofa_lab') if find_spec(n)])"
     assert run(without_extra, "-c", program).strip() == "[]"
 
 

@@ -1,6 +1,6 @@
-"""Make `requirements/*.txt` anew from pyproject.toml: every version and hash, no URL, for every platform.
+"""Make `requirements/*.txt` anew from pyproject.toml and lab/pyproject.toml: every version and hash, no URL, for every platform.
 
-    dev.txt       everything; `make setup` installs it
+    dev.txt       everything, the lab's part included; `make setup` installs it
     core.txt      what `pip install mofa-advisor` brings
     test.txt      the same, and what runs its tests
     operator.txt  the same as core, and what the operator needs: what the image installs
@@ -27,10 +27,10 @@ ALONE = FOLDER / "models.in"
 """What is locked and installed without its requirements."""
 
 
-def lock(name: str, *options: str, source: str = "pyproject.toml") -> None:
+def lock(name: str, *options: str, sources: tuple[str, ...] = ("pyproject.toml",)) -> None:
     """Resolve one lock; an earlier one of the same name says which versions to keep."""
     target = FOLDER / name
-    command = [sys.executable, "-m", "uv", "pip", "compile", *OPTIONS, *options, source]
+    command = [sys.executable, "-m", "uv", "pip", "compile", *OPTIONS, *options, *sources]
     done = subprocess.run(
         [*command, "--output-file", str(target)], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -44,12 +44,15 @@ def lock(name: str, *options: str, source: str = "pyproject.toml") -> None:
 def main() -> None:
     """Lock everything first, then the parts under its versions."""
     FOLDER.mkdir(exist_ok=True)
-    lock("dev.txt", "--extra", "dev", *(["--upgrade"] if "--upgrade" in sys.argv[1:] else []))
+    upgrade = ["--upgrade"] if "--upgrade" in sys.argv[1:] else []
+    # The lab asks for the product, which stands beside it and comes from no registry.
+    options = ("--extra", "dev", "--no-emit-package", "mofa-advisor", *upgrade)
+    lock("dev.txt", *options, sources=("pyproject.toml", "lab/pyproject.toml"))
     under = ("--constraint", str(FOLDER / "dev.txt"))
     lock("core.txt", *under)
     lock("test.txt", "--extra", "test", *under)
     lock("operator.txt", "--extra", "operator", *under)
-    lock("models.txt", "--no-deps", source=str(ALONE.relative_to(ROOT)))
+    lock("models.txt", "--no-deps", sources=(str(ALONE.relative_to(ROOT)),))
 
 
 if __name__ == "__main__":

@@ -46,6 +46,12 @@ the reason of `Ready`.
 """
 
 
+HEALTH = """\
+In `status.health` (a field selector), the column HEALTH and on the page, where jobs of other kinds have it too. It follows from
+the reason of `PredictionAccurate`. It is empty where a job waits, is suspended, has ended, or starts and its first step is not due yet.
+"""
+
+
 class Missing(Exception):
     """The code has a name that docs/reference/source.toml does not explain, or the other way round."""
 
@@ -144,6 +150,9 @@ def condition_page() -> str:
     ]  # fmt: skip
     for name, about in aspects.items():
         text += [f"## {name}\n", f"{about}\n", _reasons(may[name], reasons, advice)]
+    health = docstrings(words.Health)
+    text += ["## Health of a job that runs\n", HEALTH]
+    text += [table(("word", "meaning"), ((f"`{word}`", about) for word, about in health.items())), ""]
     text += ["## Verdicts of a ClusterProfile\n", "In `status.failures[].verdict` and the column VERDICT.\n"]
     text += [_reasons(may["verdict"], reasons, advice)]
     text += ["## In the log only\n", _reasons(may["log"], reasons, advice)]

@@ -18,6 +18,8 @@ FOLDER = ROOT / "deploy" / "rules"
 SOURCE = FOLDER / "source"
 GROUPS = ("nodes", "history", "pods", "jobs", "alerts")
 HEADER = "# Made by `make rules` from deploy/rules/source; do not edit.\n"
+RUNBOOKS = "docs/runbooks"
+"""Where the pages are in this project; the chart's value `prometheusRule.runbooks` makes addresses of them."""
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 MANIFEST = """\
 apiVersion: monitoring.coreos.com/v1
@@ -77,16 +79,15 @@ def groups(values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
 
 def _group(source: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     rules = [
-        _rule({name: fill(str(text), values).strip() for name, text in one.items()}, values)
+        _rule({name: fill(str(text), values).strip() for name, text in one.items()})
         for one in source["rules"]
     ]
     return {"name": source["name"], "interval": fill(source["interval"], values), "rules": rules}
 
 
-def _rule(given: dict[str, str], values: dict[str, Any]) -> dict[str, Any]:
+def _rule(given: dict[str, str]) -> dict[str, Any]:
     if "record" in given:
         return given
-    page = f"{values['runbooks']}/{given['alert']}.md"
     return {
         "alert": given["alert"],
         "expr": given["expr"],
@@ -95,7 +96,7 @@ def _rule(given: dict[str, str], values: dict[str, Any]) -> dict[str, Any]:
         "annotations": {
             "summary": given["summary"],
             "description": given["description"],
-            "runbook_url": page,
+            "runbook": f"{RUNBOOKS}/{given['alert']}.md",
         },
     }
 

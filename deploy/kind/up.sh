@@ -24,7 +24,7 @@ kubectl apply --kustomize "$manifests"
 kubectl patch deployment kube-state-metrics --namespace kube-system --patch \
   "{\"spec\":{\"template\":{\"spec\":{\"containers\":[{\"name\":\"kube-state-metrics\",\"args\":[\"--metric-labels-allowlist=$labels\"]}]}}}}"
 
-# Definitions first: then one release makes the profile as well.
+# Definitions first: a release alone would not change those that are there.
 kubectl apply --server-side --filename crds
 kubectl wait --for=condition=Established --timeout=60s --filename crds
 kubectl create namespace mofa-system --dry-run=client --output yaml | kubectl apply --filename -

@@ -23,7 +23,7 @@ from mofa_model.advice.answer import (
     Status,
 )
 from mofa_model.advice.compose import advise, model_version
-from mofa_model.advice.request import OBJECTIVES, Request, assumed_reliability
+from mofa_model.advice.request import OBJECTIVES, Request, Unplaced, assumed_reliability
 
 __all__ = [
     "OBJECTIVES",
@@ -37,6 +37,7 @@ __all__ = [
     "Predicted",
     "Request",
     "Status",
+    "Unplaced",
     "advise",
     "assumed_reliability",
     "model_version",

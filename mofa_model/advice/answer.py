@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mofa_model.strategy import Strategy
+from mofa_model.strategy_text import format_strategy, short_strategy
 from mofa_model.units import Bytes, Ratio, Seconds
 
 
@@ -90,14 +91,26 @@ class Frontier:
 class Current:
     """Today's layout, priced beside the advice."""
 
-    strategy: Strategy
-    """As it was given."""
+    strategy: Strategy | None
+    """As it was given; None where it does not fit these machines."""
+    given: str = ""
+    """What was given instead, as text."""
     predicted: Predicted | None
     """What it does; None where it cannot run."""
     reason: str
     """Why it cannot run, or does not fit, by the model; empty where it does."""
     gain: Ratio
     """Time for the same work with it over that with the advice, minus one, failures included; 0 where it cannot run. [1]"""
+
+    @property
+    def text(self) -> str:
+        """The layout as text."""
+        return self.given if self.strategy is None else format_strategy(self.strategy)
+
+    @property
+    def short(self) -> str:
+        """The layout in as few words as a table has room for."""
+        return self.given if self.strategy is None else short_strategy(self.strategy)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

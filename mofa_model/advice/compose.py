@@ -18,7 +18,7 @@ from mofa_model.advice.answer import (
 from mofa_model.advice.confidence import confidence, failure_inputs, predicted
 from mofa_model.advice.finalists import Priced, priced, priced_together
 from mofa_model.advice.reasons import compared, nearest_constraints, why_not, why_nothing
-from mofa_model.advice.request import Request
+from mofa_model.advice.request import Request, Unplaced
 from mofa_model.advice.saves import score_of
 from mofa_model.estimate.footprint import room
 from mofa_model.reliability import Interval
@@ -81,7 +81,7 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
             explanation=why_nothing(ranking, limit),
             rejected=rejected,
             counts=counts,
-            current=None if request.current is None else _current(request, request.current, None),
+            current=_current(request, None),
             confidence=0.0,
             caveats=(*request.notes, *request.caveats),
             failures=failure_inputs(request),
@@ -112,7 +112,7 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         rejected=rejected,
         counts=counts,
         nearest=nearest_constraints(best.priced, ranking, limit),
-        current=None if request.current is None else _current(request, request.current, best),
+        current=_current(request, best),
         confidence=sure,
         caveats=caveats,
         failures=failure_inputs(request),
@@ -222,9 +222,13 @@ def _pace(one: Frontier) -> float:
     return one.predicted.step_seconds.target / max(one.predicted.ettr.target, 1e-12)
 
 
-def _current(request: Request, strategy: Strategy, best: _Finalist | None) -> Current:
-    """Today's layout beside the advice, on the devices that it occupies."""
-    first = request.problems[0]
+def _current(request: Request, best: _Finalist | None) -> Current | None:
+    """Today's layout beside the advice, on the devices that it occupies; None where none was given."""
+    first, strategy = request.problems[0], request.current
+    if strategy is None:
+        return None
+    if isinstance(strategy, Unplaced):
+        return Current(strategy=None, given=strategy.text, predicted=None, reason=strategy.why, gain=0.0)
     gpus = int(strategy.gpus)
     problem = replace(first, cluster=replace(first.cluster, gpus=gpus))
     reason = _cannot_run(problem, strategy)

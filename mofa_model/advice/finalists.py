@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from mofa_model.estimate import Estimate, estimate
 from mofa_model.estimate.step import StepTime, hop_time, step_terms
 from mofa_model.placement import kind_of_stages
-from mofa_model.schedule.orders import order_of
-from mofa_model.schedule.replay import StageTimes, replay
+from mofa_model.schedules.replay import StageTimes, replay
 from mofa_model.search import Problem
 from mofa_model.strategy import Strategy
 
@@ -73,7 +72,7 @@ def priced_together(some: Sequence[tuple[Problem, Strategy]]) -> list[Priced]:
 def _replayed(some: list[tuple[Problem, Strategy, Estimate]]) -> list[StepTime]:
     """Steps with the pipeline's time from the replay, hops included; all of one order."""
     _, s, first = some[0]
-    order = order_of(s.schedule, stages=int(s.pp), microbatches=int(first.micro_batches), virtual=int(s.vpp))
+    order = s.schedule.order(int(s.pp), int(first.micro_batches), int(s.vpp))
     chunks = np.stack([_chunks(*one) for one in some], axis=-1)
     forward = np.array([float(one.stage.forward_share) for _, _, one in some])
     weight = np.array([float(one.stage.weight_share) for _, _, one in some])

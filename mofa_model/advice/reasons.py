@@ -89,7 +89,7 @@ def _largest(terms: Mapping[str, float], whole: float, text: Callable[[float], s
 def gained(advice: Advice) -> str:
     """What the advice is beside today's layout, in a few words: of time, or of GPU-hours where these are the objective."""
     today = advice.current
-    if today is None or today.predicted is None or advice.predicted is None:
+    if today is None or today.strategy is None or today.predicted is None or advice.predicted is None:
         return ""
     time = 1.0 / (1.0 + float(today.gain))
     if advice.objective == "cost":

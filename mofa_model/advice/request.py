@@ -42,6 +42,16 @@ def assumed_reliability(snapshot_bandwidth: float, per_node_day: float = RATE) -
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Unplaced:
+    """Today's layout, where the machines that are asked about cannot hold it: it can be told, and not be priced."""
+
+    text: str
+    """As it was given."""
+    why: str
+    """Why it does not fit."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
     """A question about one job; everything that the answer depends on, and nothing else."""
 
@@ -67,7 +77,7 @@ class Request:
     """Shortest checkpoint interval. [s]"""
     most_interval: Seconds | None = None
     """Longest checkpoint interval; None = any. [s]"""
-    current: Strategy | None = None
+    current: Strategy | Unplaced | None = None
     """Today's layout."""
     learned: Ratio = 1.0
     """Observed over predicted step time of jobs that ran on these machines; every step is that much longer. [1]"""

@@ -13,22 +13,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.calibrate.batches import Batch, batches
+from mofa_model.calibrate.cases import Case, Measured, shipped
 from mofa_model.calibrate.free import Free
 from mofa_model.calibrate.problem import Predict, Problem
 from mofa_model.estimate import estimate
 from mofa_model.estimate.footprint import Footprint, footprint
 from mofa_model.placement import axes_of, stages_of
-from mofa_model.validate.batches import Batch, batches
-from mofa_model.validate.cases import Case
-from mofa_model.validate.conventions import Measured
-from mofa_model.validate.steps import shipped
 
 Array = NDArray[np.floating[Any]]
 Change = Callable[[Batch], Batch]
 """What becomes of a batch before it is priced."""
-
-SETS: Final = {"huggingface": "nanotron"}
-"""Publishers whose sweep goes by another name."""
 
 COMPOSED: Final = 0.2
 """Weight of a composed step time: 720 of them hold 144 independent slopes."""
@@ -43,19 +38,9 @@ class Row:
     weight: float
 
     @property
-    def set(self) -> str:
-        """Rows whose errors are summed up together: `published`, or a sweep by its publisher."""
-        return set_of(self.case)
-
-    @property
     def measured(self) -> float:
         """Logarithm of what was measured; NaN where nothing was. [1]"""
         return float(np.log(self.figure.value)) if self.figure else float("nan")
-
-
-def set_of(case: Case) -> str:
-    """`published` for single runs, the name of the sweep for runs that compete with each other."""
-    return SETS.get(case.publisher, case.publisher) if case.group else "published"
 
 
 class Evidence:

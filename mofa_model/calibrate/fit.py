@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 from mofa_model.calibrate.free import Free
 
 Array = NDArray[np.floating[Any]]
-Progress = Callable[[int, float], None]
 
 
 class Fittable(Protocol):

@@ -12,15 +12,9 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
 
-import numpy as np
-
+from mofa_model.calibrate.cases import CalibrationKey
 from mofa_model.errors import BadFile
 from mofa_model.presets.constants import defaults, sections_of
-from mofa_model.validate.cases import CalibrationKey
-
-Table = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""Sections of constants by name ("stack.nanotron.device.h100"), each path -> entry."""
-
 
 YOURS: Final = "yours"
 """Section of entries that stand over all others, whatever the key: a user's own runs."""
@@ -47,12 +41,6 @@ class Free:
     def name(self) -> str:
         """Section and path. []"""
         return f"{self.section}:{self.path}"
-
-
-def priors(text: str | None = None) -> tuple[Free, ...]:
-    """All entries of priors.toml, fixed ones included, in order."""
-    where = resources.files("mofa_model.calibrate").joinpath("priors.toml")
-    return entries_of(tomllib.loads(where.read_text(encoding="utf-8") if text is None else text))
 
 
 def entries_of(table: Mapping[str, Any]) -> tuple[Free, ...]:
@@ -98,6 +86,12 @@ class Composition:
     """Indices of the entries that multiply up to it."""
 
 
+def own_factors() -> tuple[Free, ...]:
+    """Entries of runs.toml, in the section above all others."""
+    text = resources.files("mofa_model.calibrate").joinpath("runs.toml").read_text(encoding="utf-8")
+    return entries_of({YOURS: tomllib.loads(text)})
+
+
 def composition(key: CalibrationKey, entries: tuple[Free, ...]) -> dict[str, Composition]:
     """Every constant that some entry touches, for one key."""
     by_section: dict[str, list[int]] = {}
@@ -118,8 +112,3 @@ def composition(key: CalibrationKey, entries: tuple[Free, ...]) -> dict[str, Com
                 else Composition(1.0, (index,))
             )
     return made
-
-
-def constants_of(made: dict[str, Composition], values: np.ndarray[Any, Any]) -> dict[str, float]:
-    """Values of one key's constants under given values of the entries."""
-    return {path: c.fixed * float(np.prod(values[list(c.entries)])) for path, c in made.items()}

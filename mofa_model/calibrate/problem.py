@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.calibrate.batches import Batch
 from mofa_model.calibrate.free import Composition, Free, composition
 from mofa_model.presets import catalogue
 from mofa_model.presets.constants import defaults
 from mofa_model.spec import Calibration
-from mofa_model.validate.batches import Batch
 
 Array = NDArray[np.floating[Any]]
 Predict = Callable[[Batch], Array]

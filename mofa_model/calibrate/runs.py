@@ -23,20 +23,18 @@ import numpy as np
 
 from mofa_model import presets, units
 from mofa_model.bands import memory_band, step_band
+from mofa_model.calibrate.cases import CalibrationKey, Case, Measured
 from mofa_model.calibrate.evidence import Evidence, memories, times
 from mofa_model.calibrate.fit import fit
-from mofa_model.calibrate.free import YOURS, Free, entries_of
-from mofa_model.calibrate.unseen import own_factors
-from mofa_model.calibrate.writer import Written, significant
-from mofa_model.calibrate.writer import as_toml as constants_as_toml
+from mofa_model.calibrate.free import YOURS, Free, entries_of, own_factors
+from mofa_model.calibrate.written import Written, significant
+from mofa_model.calibrate.written import as_toml as constants_as_toml
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.files import read_text
 from mofa_model.presets import chosen
 from mofa_model.spec import Training, Transformer, Workload
 from mofa_model.strategy_text import parse_strategy
 from mofa_model.units import GIB
-from mofa_model.validate.cases import CalibrationKey, Case
-from mofa_model.validate.conventions import Measured
 
 NEEDED: Final = ("model", "gpu", "gpus", "strategy", "global_batch", "sequence", "step_seconds")
 """Fields that every row has."""

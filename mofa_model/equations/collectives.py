@@ -26,15 +26,6 @@ class Path:
     """Fixed time of a collective. [s]"""
 
 
-def transfer_time(size: Bytes, bandwidth: BytesPerSecond) -> Seconds:
-    """Time of a communication at its achieved bandwidth, Eq. (2). [s]
-
-    >>> transfer_time(1e9, 50e9)
-    0.02
-    """
-    return size / bandwidth
-
-
 def bandwidth_at_scale(bandwidth: BytesPerSecond, nodes: Count, decay: Ratio) -> BytesPerSecond:
     """Bandwidth that is left when a group spans more nodes, Eq. (3): B(n) = eta(n) B(n_0), eta = n^-decay. [B/s]
 
@@ -83,37 +74,14 @@ def path_between(cluster: Cluster, size: Count, stride: Count) -> Path:
 
 
 def all_gather_time(size: Bytes, group: Count, path: Path) -> Seconds:
-    """Ring all-gather of `size` bytes in total. Source: (g - 1) hops of size / g after a start; nothing for g = 1. [s]
+    """Ring all-gather of `size` bytes in total, or a reduce-scatter, which is one run backwards.
+    Source: (g - 1) hops of size / g after a start; nothing for g = 1. [s]
 
     >>> round(float(all_gather_time(8e9, 8, Path(350e9, 5e-6))) * 1e3, 3)
     20.035
     """
     ring = (group - 1.0) * path.hop + (group - 1.0) / group * size / path.bandwidth
     return np.where(np.asarray(group) > 1, path.start + ring, 0.0)
-
-
-def reduce_scatter_time(size: Bytes, group: Count, path: Path) -> Seconds:
-    """Ring reduce-scatter of `size` bytes on each member; as an all-gather run backwards. Source: same hops. [s]
-
-    >>> round(float(reduce_scatter_time(8e9, 8, Path(350e9, 5e-6))) * 1e3, 3)
-    20.035
-    """
-    return all_gather_time(size, group, path)
-
-
-def all_reduce_time(size: Bytes, group: Count, path: Path, in_network: bool = False) -> Seconds:
-    """All-reduce of `size` bytes on each member: the faster of ring and tree. Source: NCCL's two algorithms. [s]
-
-    Ring: 2 (g - 1) hops and 2 (g - 1) / g volumes; double tree: 2 log2 g hops and 2 volumes; switches that add up
-    send one volume.
-
-    >>> round(float(all_reduce_time(8e9, 8, Path(350e9, 5e-6))) * 1e3, 2)
-    40.07
-    """
-    ring = 2.0 * all_gather_time(size, group, path)
-    volumes = 1.0 if in_network else 2.0
-    tree = path.start + 2.0 * np.log2(group) * path.hop + volumes * size / path.bandwidth
-    return np.where(np.asarray(group) > 1, np.minimum(ring, tree), 0.0)
 
 
 def point_to_point_time(size: Bytes, bandwidth: BytesPerSecond, latency: Seconds) -> Seconds:

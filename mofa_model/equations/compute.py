@@ -22,44 +22,6 @@ HEAD_TOKENS = 4096.0
 """Tokens in the unit of `attention_half`: heads x tokens / 4096."""
 
 
-def operator_time(flops: Flop, rate: FlopPerSecond) -> Seconds:
-    """Time of an operator at its achieved rate, Eq. (1). [s]
-
-    >>> operator_time(4e12, 400e12)
-    0.01
-    """
-    return flops / rate
-
-
-def roofline_rate(
-    peak: FlopPerSecond, flops: Flop, traffic: Bytes, bandwidth: BytesPerSecond
-) -> FlopPerSecond:
-    """Rate that arithmetic intensity allows, Eq. (19): P = min(P_peak, I BW), I = flops / traffic. [FLOP/s]
-
-    >>> float(roofline_rate(1000e12, 1e12, 1e10, 2e12))
-    200000000000000.0
-    """
-    return np.minimum(peak, flops / traffic * bandwidth)
-
-
-def scaled_rate(rate: FlopPerSecond, alpha: Ratio) -> FlopPerSecond:
-    """Rate after an operator is made faster or slower, Eq. (17): P' = alpha P. [FLOP/s]
-
-    >>> scaled_rate(400e12, 0.5)
-    200000000000000.0
-    """
-    return alpha * rate
-
-
-def scaled_bandwidth(bandwidth: BytesPerSecond, alpha: Ratio) -> BytesPerSecond:
-    """Bandwidth after a link is made faster or slower, Eq. (18): B' = alpha B. [B/s]
-
-    >>> scaled_bandwidth(50e9, 0.5)
-    25000000000.0
-    """
-    return alpha * bandwidth
-
-
 def gemm_time(
     m: Count,
     n: Count,

@@ -14,15 +14,6 @@ import numpy as np
 from mofa_model.units import Bytes, Count, Ratio
 
 
-def static_memory(parameters: Count, weight: Bytes, gradient: Bytes, optimizer: Bytes) -> Bytes:
-    """Weights, gradients and optimizer states, Eq. (4): M_static = sum W_i (beta_w + beta_g + beta_o). [B]
-
-    >>> static_memory(1e9, 2.0, 2.0, 16.0)
-    20000000000.0
-    """
-    return parameters * (weight + gradient + optimizer)
-
-
 def shard_ranks(data: Count, shard: Count) -> Count:
     """Data-parallel ranks that share one copy; 0 asks for all, and a group is never larger than there are ranks.
     Source: hybrid sharded data parallelism. [1]
@@ -80,15 +71,6 @@ def stored_activation(in_flight: Count, layers: Count, layer: Bytes) -> Bytes:
     return in_flight * layers * layer
 
 
-def selective_activation(layer: Bytes, recomputed: Bytes) -> Bytes:
-    """Stored activations of a layer that computes some modules again, Eq. (29): A - A_attn. [B]
-
-    >>> selective_activation(1e8, 4e7)
-    60000000.0
-    """
-    return layer - recomputed
-
-
 def recomputed_share(layers: Count, recomputed: Count) -> Ratio:
     """Share of a stage's layers under full recomputation; 0 layers asks for all. Ours. [1]
 
@@ -126,12 +108,3 @@ def backward_activation(whole: Bytes, stored: Bytes, gradients: Bytes) -> Bytes:
     130000000.0
     """
     return whole - stored + gradients
-
-
-def peak_memory(static: Bytes, dynamic: Bytes, reserve: Bytes) -> Bytes:
-    """Peak of a stage, Eq. (6): M_peak = M_static + M_dyn + M_0. [B]
-
-    >>> peak_memory(2e10, 1e10, 8e9)
-    38000000000.0
-    """
-    return static + dynamic + reserve

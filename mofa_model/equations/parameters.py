@@ -227,17 +227,6 @@ def training_flops_per_token(
     )
 
 
-def recomputed_flops(batch: Count, sequence: Count, layers: Count, hidden: Count, vocabulary: Count) -> Flop:
-    """FLOPs of a step with full recomputation counted: 96 B s L h^2 (1 + s/6h + V/16Lh).
-    Source: Narayanan et al. 2021, Eq. (3), for MHA with f = 4h. [FLOP]
-
-    >>> round(recomputed_flops(1536, 2048, 96, 12288, 51200) / 1e18, 3)
-    4.511
-    """
-    share = 1.0 + sequence / (6.0 * hidden) + vocabulary / (16.0 * layers * hidden)
-    return 96.0 * batch * sequence * layers * hidden * hidden * share
-
-
 def _matrices(model: Transformer) -> int:
     return 3 if model.gated else 2
 

@@ -11,7 +11,6 @@ from functools import reduce
 import numpy as np
 
 from mofa_model.equations import activations, memory, offload
-from mofa_model.equations.pipeline import in_flight
 from mofa_model.estimate.blocks import tokens_per_rank
 from mofa_model.estimate.resident import ends_on, layers_on
 from mofa_model.estimate.stored import StoredLayer, stored_layers
@@ -81,8 +80,8 @@ def waiting(
     """Activations on every kind of stage, from those of a plain layer and of one with experts."""
     s = strategy
     micro_batches = workload.training.global_batch / (s.dp * s.mbs)
-    chunks = in_flight(
-        s.schedule, position=stages.position, microbatches=micro_batches, stages=s.pp, virtual=s.vpp
+    chunks = s.schedule.in_flight(
+        position=stages.position, microbatches=micro_batches, stages=s.pp, virtual=s.vpp
     )
     share: Ratio = 0.0
     if s.recompute is Recompute.FULL:

@@ -13,7 +13,7 @@ from mofa_model.equations import memory, offload, parameters
 from mofa_model.estimate.blocks import tokens_per_rank
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, MemoryConstants, Workload
-from mofa_model.strategy import Placement, Schedule, Sharding, Strategy
+from mofa_model.strategy import Placement, Sharding, Strategy
 from mofa_model.units import Bytes, Count
 
 
@@ -93,8 +93,8 @@ def _added(groups: list[_Group], name: str) -> Bytes:
 
 
 def ends_on(strategy: Strategy, stages: Stages) -> tuple[Count, Count]:
-    """Embeddings and heads on a device: with DualPipe, both ends of the model meet on both outer devices. [1]"""
-    if strategy.schedule is not Schedule.DUALPIPE:
+    """Embeddings and heads on a device: where the model enters at both ends, these meet on both outer devices. [1]"""
+    if not strategy.schedule.both_ends:
         return stages.embedding, stages.head
     both = np.maximum(stages.embedding, stages.head)
     return both, both
@@ -116,7 +116,7 @@ def _groups(workload: Workload, constants: MemoryConstants, s: Strategy, stages:
     plain, routed = layers_on(workload, stages)
     embedding, head = ends_on(s, stages)
     vocabulary = embedding + head * (1.0 - embedding) if model.tied_embeddings else embedding + head
-    directions = 2.0 if s.schedule is Schedule.DUALPIPE else 1.0
+    directions = 2.0 if s.schedule.both_ends else 1.0
     attention = parameters.attention_parameters(model)
     dense_layer = (attention + parameters.ffn_parameters(model)) / s.tp
     dense = plain * (directions * dense_layer) + vocabulary * (model.vocabulary * h / s.tp)

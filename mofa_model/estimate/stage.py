@@ -11,7 +11,7 @@ from mofa_model.equations import collectives, compute, host, overlap
 from mofa_model.estimate.blocks import achieved_rates, gemm, tokens_per_rank
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, Workload
-from mofa_model.strategy import Graphs, Recompute, Schedule, Strategy
+from mofa_model.strategy import Graphs, Recompute, Strategy
 from mofa_model.units import Ratio, Seconds
 
 LAUNCHED_FORWARD = LAUNCHED_WEIGHT = 1.0 / 3.0
@@ -159,7 +159,7 @@ def stage_times(
         device, launch, overlap.smooth_max(device, launch), np.where(crosses, c.serial, 0.0)
     )
     total = np.where(stages.count > 0, total + c.micro_batch, 0.0)
-    slowest = np.max(total, axis=0) if s.schedule is not Schedule.DUALPIPE else _slowest_pair(total, stages)
+    slowest = _slowest_pair(total, stages) if s.schedule.both_ends else np.max(total, axis=0)
     all_stages = sum(stages.count[k] * total[k] for k in range(len(stages.count)))
     busy, launched, forward, weight = (
         sum(stages.count[k] * part[k] for k in range(len(stages.count)))
@@ -178,7 +178,7 @@ def stage_times(
 
 
 def _slowest_pair(total: Seconds, stages: Stages) -> Seconds:
-    """Slowest device of DualPipe, which holds stages i and p - 1 - i and does half of each for every micro-batch. [s]
+    """Slowest device where each holds stages i and p - 1 - i and does half of each for every micro-batch. [s]
 
     Leaves out: pairs inside the pipeline are taken as two of the slower kind.
     """

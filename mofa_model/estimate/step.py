@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mofa_model.equations import collectives, compute, parameters
-from mofa_model.equations.pipeline import bubble_time, exposed_hops, pipeline_time
+from mofa_model.equations.pipeline import bubble_time
 from mofa_model.estimate.blocks import tokens_per_rank
 from mofa_model.estimate.exchange import ExchangeTime, exchange_time
 from mofa_model.estimate.footprint import Footprint, footprint
@@ -16,7 +16,7 @@ from mofa_model.estimate.layer import LayerTime, layer_times
 from mofa_model.estimate.stage import HeadTime, StageTime, head_time, stage_times
 from mofa_model.placement import Stages, axes_of, stages_of
 from mofa_model.spec import Cluster, Workload
-from mofa_model.strategy import Schedule, Strategy
+from mofa_model.strategy import Strategy
 from mofa_model.units import Count, Numeric, Ratio, Seconds
 
 
@@ -141,13 +141,16 @@ def pipeline_times(
     """All micro-batches through the pipeline without hops, and what exposed hops add, Eqs. (9), (23). [s]"""
     shape: dict[str, Any] = {
         "slowest": stage.slowest,
+        "total": stage.all_stages,
         "microbatches": micro_batches,
         "stages": strategy.pp,
         "virtual": strategy.vpp,
         "forward": stage.forward_share,
+        "weight": stage.weight_share,
     }
-    pipeline = pipeline_time(strategy.schedule, total=stage.all_stages, weight=stage.weight_share, **shape)
-    return pipeline, _hops(strategy, stage, hop_time(workload, cluster, strategy), pipeline, shape)
+    pipeline, hop = strategy.schedule.time(**shape), hop_time(workload, cluster, strategy)
+    blocking = not strategy.pipeline_overlap
+    return pipeline, strategy.schedule.exposed_hops(pipeline, hop=hop, blocking=blocking, **shape)
 
 
 def step_terms(
@@ -187,17 +190,6 @@ def hop_time(workload: Workload, cluster: Cluster, s: Strategy) -> Seconds:
         np.where(inside, cluster.scale_up.bandwidth, cluster.scale_out.bandwidth) * links.point_efficiency
     )
     return collectives.point_to_point_time(size, bandwidth, links.point_latency)
-
-
-def _hops(s: Strategy, stage: StageTime, hop: Seconds, pipeline: Seconds, shape: dict[str, Any]) -> Seconds:
-    """Exposed hops of a schedule, Eq. (23). [s]"""
-    blocking = not s.pipeline_overlap
-    if s.schedule in {Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED}:
-        return exposed_hops(hop=hop, blocking=blocking, **shape)
-    delayed = pipeline_time(
-        s.schedule, total=stage.all_stages, weight=stage.weight_share, hop=hop, blocking=blocking, **shape
-    )
-    return delayed - pipeline
 
 
 def tokens_per_second(workload: Workload, step: Seconds) -> Numeric:

@@ -11,6 +11,8 @@ May import: presets, spec, strategy and its text, units, errors. Imported by: ma
     table      those files, and the check that every word we print is in them
     megatron, torchtitan, nemo, deepspeed   one trainer each: write and read
     trainers   which trainer a command is for
+    shell      a shell line as the shell reads it: commands, words, places
+    parser     the program that parses shell lines
     rewrite    a command with another layout: rewritten(words, arguments), rewritten_line(line, arguments)
 """
 

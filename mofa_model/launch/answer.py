@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mofa_model.errors import BadValue
-from mofa_model.strategy import Schedule, Strategy
+from mofa_model.errors import BadValue, DoesNotFit
+from mofa_model.schedules import INTERLEAVED
+from mofa_model.strategy import Strategy
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,8 +106,9 @@ class Reading:
     interval_steps: int | None = None
     """Steps between checkpoints. [1]"""
 
-    def strategy(self, gpus: int, *, layers: int | None = None) -> Strategy:
-        """The layout on `gpus` devices [1]; `layers` [1] of the model, where the command does not say.
+    def strategy(self, gpus: int, *, layers: int | None = None, field: str = "current") -> Strategy:
+        """The layout on `gpus` devices [1]; `layers` [1] of the model, where the command does not say; `DoesNotFit` where there
+        is none.
 
         >>> Reading(trainer="megatron", layout={"tp": 8, "pp": 4}).strategy(64).dp
         2
@@ -114,33 +116,31 @@ class Reading:
         fields = dict(self.layout)
         taken = int(fields.get("tp", 1)) * int(fields.get("pp", 1)) * int(fields.get("cp", 1))
         if gpus % taken:
-            raise BadValue("current", f"tp x pp x cp = {taken}", f"it must divide the {gpus} devices")
+            raise DoesNotFit(field, f"tp x pp x cp = {taken}", f"it must divide the {gpus} devices")
         dp = gpus // taken
         if fields.setdefault("dp", dp) != dp:
             right = f"{gpus} devices over tp x pp x cp = {taken} make {dp}"
-            raise BadValue("current.dp", fields["dp"], right)
-        fields |= self._virtual(fields, layers) | self._shared(dp)
+            raise DoesNotFit(f"{field}.dp", f"dp = {fields['dp']}", right)
+        fields |= self._virtual(fields, layers, field) | self._shared(dp, field)
         return Strategy(**fields)
 
-    def _virtual(self, fields: Mapping[str, Any], layers: int | None) -> dict[str, Any]:
+    def _virtual(self, fields: Mapping[str, Any], layers: int | None, field: str) -> dict[str, Any]:
         if self.chunk_layers is None:
             return {}
         depth, stages = self.layers or layers, int(fields.get("pp", 1))
         if depth is None:
             raise BadValue(
-                "current", f"{self.chunk_layers} layers a virtual stage", "say how many layers there are"
+                field, f"{self.chunk_layers} layers a virtual stage", "say how many layers there are"
             )
         chunks = -(-(depth + self.outer_slots) // self.chunk_layers)
         if chunks % stages:
-            raise BadValue("current", f"{chunks} virtual stages", f"they must divide by the {stages} stages")
+            raise DoesNotFit(field, f"{chunks} virtual stages", f"they must divide by the {stages} stages")
         vpp = chunks // stages
-        return {"vpp": vpp, "schedule": Schedule.INTERLEAVED} if vpp > 1 else {}
+        return {"vpp": vpp, "schedule": INTERLEAVED} if vpp > 1 else {}
 
-    def _shared(self, dp: int) -> dict[str, Any]:
+    def _shared(self, dp: int, field: str) -> dict[str, Any]:
         if self.copies == 1:
             return {}
         if dp % self.copies:
-            raise BadValue(
-                "current", f"{self.copies} copies", f"they must divide the {dp} data-parallel ranks"
-            )
+            raise DoesNotFit(field, f"{self.copies} copies", f"they must divide the {dp} data-parallel ranks")
         return {"shard": dp // self.copies}

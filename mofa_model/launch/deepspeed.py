@@ -9,7 +9,8 @@ from typing import Any, Final
 from mofa_model.errors import BadFile, BadValue
 from mofa_model.launch.answer import Launch, Reading, Run
 from mofa_model.launch.table import Words, table, unsupported
-from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Schedule, Sharding, Strategy
+from mofa_model.schedules import ONE_F_ONE_B
+from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Sharding, Strategy
 
 TRAINER: Final = "deepspeed"
 FILE: Final = "ds_config.json"
@@ -56,7 +57,7 @@ def write(strategy: Strategy, run: Run) -> Launch:
 def _refuse(strategy: Strategy, run: Run) -> None:
     beyond: dict[str, tuple[Any, object]] = {
         "pp": (strategy.pp != 1, int(strategy.pp)),  # stages are made in code, by PipelineModule
-        "schedule": (strategy.schedule is not Schedule.ONE_F_ONE_B, strategy.schedule.value),
+        "schedule": (strategy.schedule != ONE_F_ONE_B, strategy.schedule.value),
         "etp": (strategy.etp != 1, int(strategy.etp)),
         "chunks": (strategy.chunks != 1, int(strategy.chunks)),
         "graphs": (strategy.graphs is not Graphs.NONE, strategy.graphs.value),

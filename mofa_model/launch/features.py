@@ -9,7 +9,8 @@ from typing import Any, Final
 from mofa_model.errors import BadValue
 from mofa_model.launch.answer import Run
 from mofa_model.launch.table import table, unsupported
-from mofa_model.strategy import MODULES, ContextMode, Graphs, Recompute, Schedule, Sharding, Strategy
+from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
+from mofa_model.strategy import MODULES, ContextMode, Graphs, Recompute, Sharding, Strategy
 
 FSDP: Final = {Sharding.GRADIENTS: "optim_grads", Sharding.WEIGHTS: "optim_grads_params"}
 """Sharding levels that Megatron-FSDP does; the one below is the distributed optimizer's."""
@@ -30,7 +31,7 @@ _LAYOUT: Final = re.compile(r"[EtmL|,*\d]+")
 
 def refuse(strategy: Strategy, trainer: str) -> None:
     """Refuse what no Megatron trainer can be told."""
-    if strategy.schedule not in {Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED}:
+    if strategy.schedule not in {ONE_F_ONE_B, INTERLEAVED}:
         raise unsupported(trainer, "schedule", strategy.schedule.value)
     if strategy.chunks != 1:
         raise unsupported(trainer, "chunks", int(strategy.chunks))
@@ -67,7 +68,7 @@ def read_features(
         "sharding": levels[sharding] if fsdp else Sharding.OPTIMIZER if distributed else Sharding.NONE
     }
     if vpp > 1:
-        layout["schedule"] = Schedule.INTERLEAVED
+        layout["schedule"] = INTERLEAVED
     if granularity == "full":
         layout["recompute"] = Recompute.FULL
         if method == "block" and recompute_layers:

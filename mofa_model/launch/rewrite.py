@@ -3,18 +3,20 @@
     rewritten(words, arguments)        arguments as a list; a shell line in it stays one
     rewritten_line(line, arguments)    a shell line, to the last quote and blank of what is not the layout's
 
-The new arguments stand at the end of the trainer's command. Doing it twice is doing it once.
+The new arguments stand at the end of the trainer's command, before a `--` that ends its flags. Doing it twice is doing it once.
+A command in which the shell's own words do not tell what is meant is refused, with the reason.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
-from mofa_model.errors import InputError
+from mofa_model.errors import InputError, shown
 from mofa_model.launch import megatron, nemo, torchtitan
+from mofa_model.launch.shell import Command, Script, Word, line_of, parse
 from mofa_model.launch.table import table
 from mofa_model.launch.trainers import is_flag_of
 
@@ -24,22 +26,19 @@ _STATED: Final = frozenset(
     | {"model.num_layers", "model.seq_length", "dataset.seq_length", "checkpoint.save_interval", "checkpoint.async_save"}
 )  # fmt: skip
 """Names that decide no layout: they go only where the new arguments say them too."""
-_ENDS: Final = "\n;&|<>()"
-"""What ends a command in a shell line."""
+_BUILTINS: Final = frozenset(
+    {":", ".", "[", "alias", "cd", "echo", "exit", "export", "popd", "printf", "pushd", "read", "set", "shift", "shopt"}
+    | {"sleep", "source", "test", "trap", "true", "ulimit", "umask", "unalias", "unset", "wait"}
+)  # fmt: skip
+"""Commands that train nothing; where no layout is written yet, they are not taken for the trainer's."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
-    """A word of a shell line."""
+class _Edit(NamedTuple):
+    """A piece of a line and what stands there instead."""
 
-    text: str
-    """Without its quotes."""
     start: int
-    """Where it begins."""
     end: int
-    """Where the next character stands."""
-    command: int
-    """Number of the command that it is in."""
+    text: str
 
 
 def rewritten(words: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]:
@@ -49,12 +48,19 @@ def rewritten(words: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]
     ('t.py', '--lr', '1e-4', '--tensor-model-parallel-size', '8')
     """
     trainer = _trainer_of(arguments)
-    lines = [at for at, word in enumerate(words) if _is_line(word, trainer)]
-    shells = [at for at in range(1, len(words)) if words[at - 1] in {"-c", "-lc", "-ec", "-exc"}]
-    for at in (lines or shells)[:1]:
+    at = _line_in(words, trainer, arguments)
+    if at is not None:
         return (*words[:at], rewritten_line(words[at], arguments), *words[at + 1 :])
     gone = _layout(words, trainer, arguments)
-    return (*(word for at, word in enumerate(words) if at not in gone), *arguments)
+    texts = [] if gone else [at for at, word in enumerate(words) if any(blank in word for blank in " \t\n")]
+    lines = [at for at in texts if _mentions(words[at], trainer, arguments)]
+    if len(lines) > 1:
+        raise InputError("launch command: the layout stands in two places; write it in one")
+    for at in lines:
+        return (*words[:at], rewritten_line(words[at], arguments), *words[at + 1 :])
+    spot = _spot(words, gone)
+    kept = [at for at in range(len(words)) if at not in gone]
+    return (*(words[at] for at in kept if at < spot), *arguments, *(words[at] for at in kept if at >= spot))
 
 
 def rewritten_line(line: str, arguments: Sequence[str]) -> str:
@@ -63,23 +69,159 @@ def rewritten_line(line: str, arguments: Sequence[str]) -> str:
     >>> rewritten_line("torchrun t.py --tensor-model-parallel-size $TP && sync", ["--tensor-model-parallel-size", "8"])
     'torchrun t.py --tensor-model-parallel-size 8 && sync'
     """
-    trainer, found = _trainer_of(arguments), _scan(line)
-    gone = _layout([word.text for word in found], trainer, arguments)
-    commands = {found[at].command for at in gone} or {word.command for word in found}
-    if len(commands) != 1:
-        raise InputError("launch command: several commands could be the trainer's; give it a line of its own")
-    (command,) = commands
-    left = [at for at, word in enumerate(found) if word.command == command and at not in gone]
+    pieces, last = list[str](), 0
+    for edit in sorted(_edits(line, _trainer_of(arguments), arguments)):
+        pieces += [line[last : edit.start], edit.text]
+        last = edit.end
+    return "".join([*pieces, line[last:]])
+
+
+def _edits(line: str, trainer: str, arguments: Sequence[str]) -> list[_Edit]:
+    """What changes in a line, or in the line that its trainer's shell is told to run."""
+    words = _trainers(parse(line), trainer, arguments).words
+    texts = [word.text for word in words]
+    at = _line_in(texts, trainer, arguments)
+    if at is not None:
+        return _inside(words[at], trainer, arguments)
+    gone = _layout(texts, trainer, arguments)
+    _check_values(words, gone, trainer)
+    spot = _spot(texts, gone)
+    left = [word for at, word in enumerate(words) if at not in gone and at < spot]
     if not left:
         raise InputError("launch command: nothing but the layout is in it; name the trainer's script")
-    text, last = [line[: found[0].start]], found[0].start
-    for at, word in enumerate(found):
-        if at not in gone:
-            text.append(line[last : word.end])
-        last = word.end
-        if at == left[-1]:
-            text.append(f" {shlex.join(arguments)}")
-    return "".join([*text, line[last:]])
+    again = texts[0] == "eval"  # it reads its words a second time
+    new = shlex.join([shlex.quote(word) for word in arguments] if again else arguments)
+    # A number that touches < or > would say which file it is.
+    last = left[-1].end
+    added = _Edit(last, last, f" {new} " if line[last : last + 1] in {"<", ">"} else f" {new}")
+    return [added] + [
+        _Edit(word.start if line[word.end : word.end + 1] in {"<", ">"} else word.before, word.end, "")
+        for word in (words[at] for at in gone)
+    ]
+
+
+def _inside(word: Word, trainer: str, arguments: Sequence[str]) -> list[_Edit]:
+    """What changes in a word that a shell runs as a line: in double quotes each piece, else the word is quoted anew."""
+    if word.quoted is not None:
+        inner = word.quoted
+        return [
+            _Edit(inner.at[edit.start], inner.at[edit.end], inner.escaped(edit.text))
+            for edit in _edits(inner.text, trainer, arguments)
+        ]
+    if word.expands:
+        raise InputError(
+            f"launch command: {shown(word.raw)} is run as a line; write it in one pair of quotes"
+        )
+    text = rewritten_line(word.text, arguments).replace("'", "'\\''")
+    return [_Edit(word.start, word.end, f"'{text}'")]
+
+
+def _trainers(script: Script, trainer: str, arguments: Sequence[str]) -> Command:
+    """The trainer's command: the one with a layout, or the only one that could be."""
+    for value in script.values:
+        name, _, text = value.partition("=")
+        if _mentions(text, trainer, arguments):
+            raise InputError(
+                f"launch command: the layout stands in the variable {name}; write it in the command"
+            )
+    if any(_mentions(text, trainer, arguments) for text in script.documents):
+        raise InputError("launch command: the layout stands in a here-document; write it in the command")
+    words = [word for command in script.commands for word in command.words]
+    _check_words(script.commands)
+    found = [one for one in script.commands if _decides(one, trainer, arguments)]
+    for word in () if found else words:
+        if _mentions(word.text, trainer, arguments):
+            raise InputError(
+                f"launch command: the layout stands in {shown(word.text)}; write it in the command"
+            )
+    outer = [one for one in script.commands if not one.substituted]
+    programs = [one for one in outer if one.words[0].text not in _BUILTINS]
+    found = found or programs or outer
+    if not found:
+        raise InputError("launch command: no command is in it; name the trainer's script")
+    if len(found) > 1:
+        raise InputError(
+            "launch command: several commands could be the trainer's; write the layout in one, or give it a line of its own"
+        )
+    if found[0].substituted:
+        raise InputError("launch command: the layout stands in a substitution, $( ); write it in the command")
+    return found[0]
+
+
+def _check_words(commands: Iterable[Command]) -> None:
+    """Refuse what is no command but the rest of one, and blanks that are part of a word."""
+    for command in commands:
+        first = command.words[0].raw
+        if first.startswith("-"):
+            raise InputError(
+                f"launch command: {shown(first)} would be a command of its own;"
+                " end the line before it with a backslash, and put no comment between"
+            )
+        for word in command.words:
+            ends = (len(word.raw) - len(word.raw.rstrip("\\"))) % 2
+            if ends or word.raw.startswith(("\\ ", "\\\t")):
+                raise InputError(
+                    f"launch command: a backslash that ends no line makes {shown(word.text)} one word; take it out"
+                )
+
+
+def _check_values(words: Sequence[Word], gone: Iterable[int], trainer: str) -> None:
+    """Refuse a variable of which nobody can tell whether it is one more value of what goes or something else."""
+    for at in gone:
+        if (
+            words[at].expands
+            and not _name(words[at].text, trainer)
+            and not _name(words[at - 1].text, trainer)
+        ):
+            raise InputError(
+                f"launch command: {shown(words[at].raw)} may be a value of the layout's or not; write it before the layout"
+            )
+
+
+def _line_in(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> int | None:
+    """Which word is a shell line with the trainer in it; None where its words stand in the list itself."""
+    at = line_of(words)
+    if at is None:
+        return None
+    if at == len(words):
+        raise InputError("launch command: a shell has -c and no line after it; name the trainer's script")
+    passed = len(words) > at + 1 and ("$@" in words[at] or "$*" in words[at])
+    if not passed:
+        return at
+    here = _mentions(words[at], trainer, arguments)
+    if here and _layout(words[at + 1 :], trainer, arguments):
+        raise InputError("launch command: the layout stands in two places; write it in one")
+    return at if here else None
+
+
+def _spot(words: Sequence[str], gone: Iterable[int]) -> int:
+    """Before which word the new arguments go: the end, or a `--` after which words are no flags any more."""
+    places = sorted(gone)
+    end = next(
+        (at for at, word in enumerate(words) if word == "--" and places and at > places[0]), len(words)
+    )
+    if places and places[-1] > end:
+        raise InputError("launch command: the layout stands on both sides of --; write it on one")
+    return end
+
+
+def _decides(command: Command, trainer: str, arguments: Sequence[str]) -> bool:
+    """Whether a layout is in a command, or in the line that it runs."""
+    words = [word.text for word in command.words]
+    at = _line_in(words, trainer, arguments)
+    return bool(
+        _layout(words, trainer, arguments) if at is None else _mentions(words[at], trainer, arguments)
+    )
+
+
+def _mentions(text: str, trainer: str, arguments: Sequence[str]) -> bool:
+    """Whether a layout is in a text, once it is taken apart at its quotes or without them."""
+    ends = r"[;&|<>()]"
+    texts = (
+        re.sub(r"""['"\\]|""" + ends, " ", text),
+        re.sub(ends, " ", re.sub(r"""\\\n|['"\\]""", "", text)),
+    )
+    return any(_layout(one.split(), trainer, arguments) for one in texts)
 
 
 def _trainer_of(arguments: Sequence[str]) -> str:
@@ -141,62 +283,3 @@ def _values(name: str, trainer: str) -> int:
     if kind in {"flag", "word"} or kind.startswith("word:") or fixed is not None:
         return 0
     return 64 if kind.startswith("words:") else 1
-
-
-def _is_line(word: str, trainer: str) -> bool:
-    """Whether a word is a shell line with a layout in it."""
-    return any(blank in word for blank in " \t\n") and any(_name(one.text, trainer) for one in _scan(word))
-
-
-def _scan(line: str) -> list[_Word]:
-    """The words of a shell line, and which command each is in; quotes that do not match are an error."""
-    found: list[_Word] = []
-    at = command = 0
-    while at < len(line):
-        if line[at] in " \t" or line.startswith("\\\n", at):
-            at += 1 if line[at] in " \t" else 2
-        elif line[at] == "#":
-            at = (line + "\n").index("\n", at)
-        elif line[at] in _ENDS:
-            if line[at] in "<>" and found and found[-1].end == at and found[-1].text.isdecimal():
-                found.pop()  # the 2 of 2>&1
-            command, at = command + 1, at + 1
-        else:
-            end = _end(line, at)
-            found.append(_Word(_unquoted(line[at:end]), at, end, command))
-            at = end
-    return found
-
-
-def _end(line: str, at: int) -> int:
-    """Where the word that begins at a place ends."""
-    while at < len(line) and line[at] not in " \t" + _ENDS:
-        pair = {"'": "'", '"': '"', "`": "`"}.get(line[at]) or (")" if line.startswith("$(", at) else "")
-        if pair:
-            at = _closing(line, at + (2 if pair == ")" else 1), pair)
-        else:
-            at += 2 if line[at] == "\\" else 1
-    return min(at, len(line))
-
-
-def _closing(line: str, at: int, mark: str) -> int:
-    """Where what a mark closes has ended."""
-    depth = 1
-    while at < len(line):
-        if line[at] == "\\" and mark != "'":
-            at += 1
-        elif line[at] == mark:
-            depth -= 1
-            if not depth:
-                return at + 1
-        elif mark == ")" and line[at] == "(":
-            depth += 1
-        at += 1
-    raise InputError(f"launch command: a {mark} is missing")
-
-
-def _unquoted(word: str) -> str:
-    try:
-        return "".join(shlex.split(word, posix=True)) if any(c in word for c in "'\"\\") else word
-    except ValueError:
-        return word

@@ -9,15 +9,16 @@ from typing import Any, Final
 from mofa_model.errors import BadFile
 from mofa_model.launch.answer import Launch, Reading, Run
 from mofa_model.launch.table import Words, table, unsupported
-from mofa_model.strategy import Placement, Recompute, Schedule, Sharding, Strategy
+from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
+from mofa_model.strategy import Placement, Recompute, Sharding, Strategy
 
 TRAINER: Final = "torchtitan"
 
 _SCHEDULES: Final = {
-    Schedule.ONE_F_ONE_B: "1F1B",
-    Schedule.INTERLEAVED: "Interleaved1F1B",
-    Schedule.ZERO_BUBBLE: "ZBVZeroBubble",
-    Schedule.DUALPIPE: "DualPipeV",
+    ONE_F_ONE_B: "1F1B",
+    INTERLEAVED: "Interleaved1F1B",
+    ZERO_BUBBLE: "ZBVZeroBubble",
+    DUALPIPE: "DualPipeV",
 }
 _PER_OPERATOR: Final = frozenset({"per_op"})
 """What torchtitan's selective mode does."""
@@ -98,11 +99,7 @@ def _degrees(words: Words, strategy: Strategy, run: Run) -> None:
         words.add("parallelism.no_enable_sequence_parallel")
     words.add("parallelism.pipeline_parallel_degree", int(strategy.pp))
     if strategy.pp > 1:
-        schedule = (
-            Schedule.INTERLEAVED
-            if strategy.vpp > 1 and strategy.schedule is Schedule.ONE_F_ONE_B
-            else strategy.schedule
-        )
+        schedule = INTERLEAVED if strategy.vpp > 1 and strategy.schedule == ONE_F_ONE_B else strategy.schedule
         words.add("parallelism.pipeline_parallel_schedule", _SCHEDULES[schedule])
         if strategy.vpp > 2:  # two virtual stages are what the looped schedules make by themselves
             words.add("parallelism.pipeline_parallel_layers_per_stage", _stage_layers(strategy, run))
@@ -188,8 +185,8 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
     if pp > 1 and schedule is not None:
         known.choice("parallelism.pipeline_parallel_schedule", schedule)
         words = {word: chosen for chosen, word in _SCHEDULES.items()}
-        layout["schedule"] = words.get(schedule, Schedule.ONE_F_ONE_B)
-        if layout["schedule"] is Schedule.INTERLEAVED:
+        layout["schedule"] = words.get(schedule, ONE_F_ONE_B)
+        if layout["schedule"] == INTERLEAVED:
             layout["vpp"] = 2  # torchtitan's default where the layers of a stage are not stated
     return Reading(
         trainer=TRAINER,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.launch import deepspeed, megatron, nemo, torchtitan
 from mofa_model.launch.answer import Launch, Reading, Run
+from mofa_model.launch.shell import words_of
 from mofa_model.launch.table import table
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import parse_strategy
@@ -78,14 +78,14 @@ def read_layout(
         if len(text) > _LONGEST:
             raise BadValue(field, text, f"at most {_LONGEST} characters")
         try:
-            words = shlex.split(text, comments=True)
+            words = words_of(text)
         except ValueError as error:
             raise BadValue(field, text, f"the quotes must match: {error}") from None
         if not any(word.startswith("-") for word in words) and not _is_launch(words):
             return parse_strategy(text, gpus, field=field)
     else:
         words = list(text)
-    return read(words, open_file).strategy(gpus, layers=layers)
+    return read(words, open_file).strategy(gpus, layers=layers, field=field)
 
 
 def _is_launch(words: Sequence[str]) -> bool:

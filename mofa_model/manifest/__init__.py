@@ -5,7 +5,9 @@ Nothing is imported here: pydantic and the YAML parser are slow, and a command t
 
     what our kinds are     fields · architecture · training_job · status · cluster_profile · advisor_policy
     from text to objects   values (YAML with limits) · documents (streams, edited in place by edits) · parsing
-    from objects to SI     inputs.to_inputs (the one place) with models and failures; existing and jobs for other kinds
-    whole streams          stream.Annotator; bundled: profiles that come with the package
+    from objects to SI     inputs.to_inputs (the one place) with models and failures
+    jobs of any kind       jobs.asked; existing and pods read other kinds, surroundings finds the profile
+    whole streams          stream.Annotator
+    profiles by name       bundled: those that come with the package, or a file's
     CRDs                   schema · crds (`python -m mofa_model.manifest.crds` writes crds/)
 """

@@ -117,12 +117,12 @@ def duration(seconds: float) -> str:
 def _known(advice: Advice) -> dict[str, str]:
     """What of the job's and its neighbours' present went in: only what there is."""
     told = {} if float(advice.learned) == 1.0 else {"learned": _decimal(float(advice.learned), 2)}
-    return told | ({} if advice.current is None else {"current": format_strategy(advice.current.strategy)})
+    return told | ({} if advice.current is None else {"current": advice.current.text})
 
 
 def _current(given: Current) -> dict[str, Any]:
     told = {
-        "strategy": format_strategy(given.strategy),
+        "strategy": given.text,
         "gain": f"{float(given.gain) if math.isfinite(float(given.gain)) else 0.0:.3f}",
         "reason": given.reason[:_LONGEST],
     }

@@ -10,6 +10,7 @@ from mofa_model.manifest.failure_history import ClassName, Day, History
 from mofa_model.manifest.fields import (
     Count,
     Decimal,
+    Devices,
     Fabric,
     Label,
     LabelValue,
@@ -161,7 +162,7 @@ class ClusterProfileSpec(Part):
     """Labels of the nodes that belong to the pool."""
     gpu: Word
     """GPU preset, or the value of the node label nvidia.com/gpu.product."""
-    gpus_per_node: Annotated[int, Field(ge=1, le=1024, examples=[8])] | None = None
+    gpus_per_node: Devices | None = None
     """GPUs of a node; missing = as the GPU's preset says."""
     network: Network = default(Network)
     """Links between devices."""

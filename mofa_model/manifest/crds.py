@@ -52,6 +52,7 @@ def _training_job() -> dict[str, Any]:
             ("ETTR", "string", ".status.display.ettr", 0),
             _READY,
             _REASON,
+            ("HEALTH", "string", ".status.health", 0),
             ("MODEL", "string", ".spec.model.preset", 1),
             ("PROFILE", "string", ".spec.cluster.profile", 1),
             ("MODE", "string", ".spec.mode", 1),
@@ -59,7 +60,7 @@ def _training_job() -> dict[str, Any]:
             ("VERSION", "string", ".status.modelVersion", 1),
             _AGE,
         ],
-        selectable=[".spec.mode", ".spec.cluster.profile", ".status.readyReason"],
+        selectable=[".spec.mode", ".spec.cluster.profile", ".status.readyReason", ".status.health"],
     )
 
 

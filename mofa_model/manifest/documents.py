@@ -94,6 +94,11 @@ class Documents:
             items += _objects(document, name)
         return cls(text, name, tuple(items), around)
 
+    def checked(self, index: int, change: Mapping[str, str | None]) -> Mapping[str, str | None]:
+        """A change of an item's annotations that can be made; one that cannot is refused in one line."""
+        edits.annotate(self.text, self.items[index].node, change, self.name)
+        return change
+
     def annotated(self, changes: Mapping[int, Mapping[str, str | None]], results: str = "") -> str:
         """The text with annotations set, by the index of the item; a None removes its key.
 

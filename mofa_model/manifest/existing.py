@@ -8,31 +8,20 @@ GPUs, torchrun's own words (`--nnodes`, `--nproc-per-node`) say how many process
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 from mofa_model.errors import InputError
+from mofa_model.launch.shell import words_of
+from mofa_model.manifest.pods import MOST, Pods, count_of, mapping, mappings, pod_of, selector_of, text_of
 
 GPU: Final = ("nvidia.com/gpu", "amd.com/gpu")
 """Names of the resource."""
-_MOST: Final = 10_000_000
-"""No job has as many pods or GPUs."""
 _ELSEWHERE: Final = "say cluster.nodes in the spec behind the annotation advisor.mofa.dev/config-ref"
 _TORCHRUN: Final = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 _NODES, _PROCESSES = "--nnodes", "--nproc-per-node"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pods:
-    """Pods of one template."""
-
-    count: int
-    """How many. [1]"""
-    spec: Mapping[str, Any]
-    """The pod spec."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,10 +30,12 @@ class Demand:
 
     gpus: int
     """GPUs of all pods; 0 where these cannot be read. [1]"""
+    pod: int = 0
+    """GPUs of one pod; 0 where these cannot be read, or not all pods have as many. [1]"""
     words: tuple[str, ...]
     """Command and arguments of the container with GPUs."""
     selector: Mapping[str, str]
-    """Node selector of the pods with GPUs."""
+    """Labels of the nodes that the pods with GPUs select."""
     unread: str = ""
     """Why the GPUs cannot be read, and what would help; empty where they can."""
 
@@ -56,7 +47,7 @@ def known(kind: str, api_version: str) -> bool:
 
 def demand_of(value: Mapping[str, Any]) -> Demand:
     """GPUs, launch command and node selector of an existing job."""
-    reader = _reader(_text(value.get("kind")), _text(value.get("apiVersion")))
+    reader = _reader(text_of(value.get("kind")), text_of(value.get("apiVersion")))
     if reader is None:
         raise InputError(
             f"replicas of a {value.get('kind')} cannot be read; known: {', '.join(sorted(_READERS))}"
@@ -76,7 +67,7 @@ def asked_of(spec: Any) -> Any:
     if not isinstance(spec, Mapping):
         return spec
     asked = {key: value for key, value in spec.items() if key != "suspend"}
-    if "suspend" in _map(spec.get("runPolicy")):
+    if "suspend" in mapping(spec.get("runPolicy")):
         asked["runPolicy"] = {key: value for key, value in spec["runPolicy"].items() if key != "suspend"}
     return asked
 
@@ -84,6 +75,7 @@ def asked_of(spec: Any) -> Any:
 def _total(pods_of: Callable[[Mapping[str, Any]], Iterator[Pods]], spec: Mapping[str, Any]) -> Demand:
     """What the pods of a spec ask for together."""
     gpus = 0
+    sizes: set[int] = set()
     words: tuple[str, ...] = ()
     lines: list[tuple[str, ...]] = []
     selector: Mapping[str, str] = {}
@@ -91,21 +83,23 @@ def _total(pods_of: Callable[[Mapping[str, Any]], Iterator[Pods]], spec: Mapping
         each, command = _containers(pods.spec)
         if each:
             gpus += pods.count * each
+            sizes |= {each} if pods.count else set()
             words = words or command
-            selector = selector or _labels(pods.spec.get("nodeSelector"))
+            selector = selector or selector_of(pods.spec)
         else:
             lines += _lines(pods.spec)
-    return _demand(gpus, words or max(lines, key=_launches, default=()), selector)
+    pod = sizes.pop() if len(sizes) == 1 else 0
+    return _demand(gpus, pod, words or max(lines, key=_launches, default=()), selector)
 
 
-def _demand(gpus: int, words: tuple[str, ...], selector: Mapping[str, str]) -> Demand:
+def _demand(gpus: int, pod: int, words: tuple[str, ...], selector: Mapping[str, str]) -> Demand:
     if not gpus:
-        nodes, processes = _torchrun(words) or (0, 0)
-        gpus = nodes * processes
-    if gpus > _MOST:
+        nodes, pod = _torchrun(words) or (0, 0)
+        gpus = nodes * pod
+    if gpus > MOST:
         raise InputError(f"{gpus} GPUs are more than any job has; check replicas and {GPU[0]}")
     unread = "" if gpus else f"no container asks for {GPU[0]}: ask for it in its limits, or {_ELSEWHERE}"
-    return Demand(gpus=gpus, words=words, selector=selector, unread=unread)
+    return Demand(gpus=gpus, pod=pod, words=words, selector=selector, unread=unread)
 
 
 def _reader(kind: str, api_version: str) -> Callable[[Mapping[str, Any]], Demand] | None:
@@ -113,47 +107,52 @@ def _reader(kind: str, api_version: str) -> Callable[[Mapping[str, Any]], Demand
 
 
 def _job_set(spec: Mapping[str, Any]) -> Iterator[Pods]:
-    for replicated in _maps(spec.get("replicatedJobs")):
-        job = _map(_map(replicated.get("template")).get("spec"))
-        count = _count(replicated.get("replicas", 1)) * _count(job.get("parallelism", 1))
-        yield Pods(count=count, spec=_pod(job))
+    for replicated in mappings(spec.get("replicatedJobs")):
+        job = mapping(mapping(replicated.get("template")).get("spec"))
+        count = count_of(replicated.get("replicas", 1)) * count_of(job.get("parallelism", 1))
+        yield Pods(count=count, spec=pod_of(job))
 
 
 def _pytorch_job(spec: Mapping[str, Any]) -> Iterator[Pods]:
-    for replica in _map(spec.get("pytorchReplicaSpecs")).values():
-        yield Pods(count=_count(_map(replica).get("replicas", 1)), spec=_pod(_map(replica)))
+    for replica in mapping(spec.get("pytorchReplicaSpecs")).values():
+        yield Pods(count=count_of(mapping(replica).get("replicas", 1)), spec=pod_of(mapping(replica)))
 
 
 def _volcano_job(spec: Mapping[str, Any]) -> Iterator[Pods]:
-    for task in _maps(spec.get("tasks")):
-        yield Pods(count=_count(task.get("replicas", 1)), spec=_pod(task))
+    for task in mappings(spec.get("tasks")):
+        yield Pods(count=count_of(task.get("replicas", 1)), spec=pod_of(task))
 
 
 def _ray_pods(spec: Mapping[str, Any]) -> Iterator[Pods]:
-    cluster = _map(spec.get("rayClusterSpec"))
-    yield Pods(count=1, spec=_pod(_map(cluster.get("headGroupSpec"))))
-    for group in _maps(cluster.get("workerGroupSpecs")):
-        count = _count(group.get("replicas", 1)) * _count(group.get("numOfHosts", 1))
-        yield Pods(count=count, spec=_pod(group))
+    cluster = mapping(spec.get("rayClusterSpec"))
+    yield Pods(count=1, spec=pod_of(mapping(cluster.get("headGroupSpec"))))
+    for group in mappings(cluster.get("workerGroupSpecs")):
+        count = count_of(group.get("replicas", 1)) * count_of(group.get("numOfHosts", 1))
+        yield Pods(count=count, spec=pod_of(group))
 
 
 def _ray_job(spec: Mapping[str, Any]) -> Demand:
     """The containers of a RayJob start Ray; what is trained stands in its entrypoint."""
     demand = _total(_ray_pods, spec)
-    return replace(demand, words=_words([spec["entrypoint"]])) if _text(spec.get("entrypoint")) else demand
+    return replace(demand, words=_words([spec["entrypoint"]])) if text_of(spec.get("entrypoint")) else demand
 
 
 def _batch_job(spec: Mapping[str, Any]) -> Iterator[Pods]:
-    yield Pods(count=_count(spec.get("parallelism", 1)), spec=_pod(spec))
+    yield Pods(count=count_of(spec.get("parallelism", 1)), spec=pod_of(spec))
 
 
 def _train_job(spec: Mapping[str, Any]) -> Demand:
-    """A TrainJob has no pod template: its trainer section says it all, and the rest its runtime, which is not read."""
-    trainer = _map(spec.get("trainer"))
+    """A TrainJob has no pod template: its trainer section says it all, its patches where, and the rest its runtime, which
+    is not read.
+    """
+    trainer = mapping(spec.get("trainer"))
+    selector = {label: value for pod in _patched(spec) for label, value in selector_of(pod).items()}
     words = (*_words(trainer.get("command")), *_words(trainer.get("args")))
     nodes, processes = _torchrun(words) or (0, 0)
-    each = _gpus(_map(trainer.get("resourcesPerNode"))) or _whole(trainer.get("numProcPerNode")) or processes
-    nodes = _count(trainer["numNodes"]) if trainer.get("numNodes") is not None else nodes
+    each = (
+        _gpus(mapping(trainer.get("resourcesPerNode"))) or _whole(trainer.get("numProcPerNode")) or processes
+    )
+    nodes = count_of(trainer["numNodes"]) if trainer.get("numNodes") is not None else nodes
     if not nodes or not each:
         field, right = (
             ("numNodes", "a number of nodes")
@@ -163,8 +162,19 @@ def _train_job(spec: Mapping[str, Any]) -> Demand:
         unread = (
             f"spec.trainer.{field}: is missing, and the runtime is not read: give {right}, or {_ELSEWHERE}"
         )
-        return Demand(gpus=0, words=words, selector={}, unread=unread)
-    return _demand(nodes * each, words, {})
+        return Demand(gpus=0, words=words, selector=selector, unread=unread)
+    return _demand(nodes * each, each, words, selector)
+
+
+def _patched(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Pod specs with which a TrainJob changes its runtime's: as older releases have it, and as newer ones do."""
+    for override in mappings(spec.get("podTemplateOverrides")):
+        yield mapping(override.get("spec"))
+    for patch in mappings(spec.get("runtimePatches")):
+        runtime = mapping(patch.get("trainingRuntimeSpec"))
+        jobs = mapping(mapping(runtime.get("template")).get("spec")).get("replicatedJobs")
+        for job in mappings(jobs):
+            yield pod_of(mapping(mapping(job.get("template")).get("spec")))
 
 
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Demand]]] = {
@@ -177,12 +187,16 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Demand]]] = {
 }
 
 
+KINDS: Final = tuple(sorted({name.partition(".")[0] for name in _READERS}))
+"""Kinds that are read, by their short names."""
+
+
 def _containers(pod: Mapping[str, Any]) -> tuple[int, tuple[str, ...]]:
     """GPUs of a pod, and the command of the container that has them."""
     gpus = 0
     words: tuple[str, ...] = ()
-    for container in _maps(pod.get("containers")):
-        each = _gpus(_map(container.get("resources")))
+    for container in mappings(pod.get("containers")):
+        each = _gpus(mapping(container.get("resources")))
         if each:
             gpus += each
             words = words or (*_words(container.get("command")), *_words(container.get("args")))
@@ -192,9 +206,9 @@ def _containers(pod: Mapping[str, Any]) -> tuple[int, tuple[str, ...]]:
 def _gpus(resources: Mapping[str, Any]) -> int:
     for section in ("limits", "requests"):
         for name in GPU:
-            value = _map(resources.get(section)).get(name)
+            value = mapping(resources.get(section)).get(name)
             if value is not None:
-                return _count(
+                return count_of(
                     int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
                 )
     return 0
@@ -225,14 +239,14 @@ def _launches(words: Sequence[str]) -> bool:
 
 def _whole(value: Any) -> int:
     """A whole number, also as text; 0 where there is none that could be meant."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < len(str(_MOST)):
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < len(str(MOST)):
         return int(value)
-    return _count(value) if isinstance(value, int) and not isinstance(value, bool) else 0
+    return count_of(value) if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def _lines(pod: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Commands of a pod's containers."""
-    for container in _maps(pod.get("containers")):
+    for container in mappings(pod.get("containers")):
         yield (*_words(container.get("command")), *_words(container.get("args")))
 
 
@@ -245,33 +259,7 @@ def _words(given: Any) -> tuple[str, ...]:
             found.append(text)
             continue
         try:
-            found += shlex.split(text.replace("\\\n", " "), comments=True)
+            found += words_of(text)
         except ValueError:
             found.append(text)
     return tuple(found)
-
-
-def _pod(owner: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _map(_map(owner.get("template")).get("spec"))
-
-
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
-        raise InputError(f"a number of replicas or GPUs cannot be {value!r}; give a whole number")
-    return value
-
-
-def _map(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _maps(value: Any) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
-
-
-def _labels(value: Any) -> dict[str, str]:
-    return {str(key): str(label) for key, label in _map(value).items()}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -183,6 +183,8 @@ Moment: TypeAlias = Annotated[
 
 Degree: TypeAlias = Annotated[int, Field(ge=1, le=65536, examples=[8])]
 """A parallel degree."""
+Devices: TypeAlias = Annotated[int, Field(ge=1, le=1024, examples=[8])]
+"""GPUs of a node, or a part of them."""
 Count: TypeAlias = Annotated[int, Field(ge=1, le=10_000_000, examples=[256])]
 """A whole number of one or more."""
 Zero: TypeAlias = Annotated[int, Field(ge=0, le=10_000_000, examples=[0])]

@@ -9,23 +9,28 @@ hashes are equal questions.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from mofa_model import presets, units
-from mofa_model.advice import Request
-from mofa_model.errors import InputError, UnknownName
+from mofa_model.advice import Request, Unplaced
+from mofa_model.errors import BadValue, DoesNotFit, InputError, UnknownName
 from mofa_model.launch import read_layout
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.failures import Seen, reliability_of, seen_in
 from mofa_model.manifest.models import model_of
 from mofa_model.manifest.parsing import Profile
-from mofa_model.manifest.training_job import Constraints, Range, TrainingJobSpec
+from mofa_model.manifest.training_job import ClusterPart, Constraints, Range, TrainingJobSpec
 from mofa_model.search import Problem, framework
 from mofa_model.spec import Cluster, Training, Workload
+from mofa_model.spec.part import part_of, part_of_storage
 from mofa_model.strategy import Strategy
 
 _FP8: Final = "fp8-delayed"
+_LONGEST: Final = 1000
+"""Characters of a layout as text. [1]"""
 _DEGREES: Final = ("tp", "pp", "cp", "ep", "etp", "vpp", "mbs")
 _WORDS: Final = {
     "schedule": "schedule",
@@ -65,7 +70,7 @@ def to_inputs(
         if spec.training.tokens
         else 0,
     )
-    cluster = cluster_of(
+    whole = cluster_of(
         profile.spec,
         nodes,
         stack=stack,
@@ -73,17 +78,21 @@ def to_inputs(
         release=spec.training.framework_version,
         reserve=spec.constraints.memory_headroom_percent / 100,
     )
+    cluster = _part(spec.cluster, whole, nodes, profile.name, f"{path}.cluster")
     limits = spec.checkpoint
     size, taught = limits.size, profile.status.calibration
     return Request(
         problems=(Problem(workload=Workload(model=model, training=training), cluster=cluster),),
-        reliability=reliability_of(
-            spec.failure_assumptions,
-            profile.spec,
-            seen_in(profile.status) if history is None else history,
-            cluster=cluster,
-            asynchronous=limits.mode == "Async",
-            path=f"{path}.failureAssumptions",
+        reliability=part_of_storage(
+            reliability_of(
+                spec.failure_assumptions,
+                profile.spec,
+                seen_in(profile.status) if history is None else history,
+                cluster=whole,
+                asynchronous=limits.mode == "Async",
+                path=f"{path}.failureAssumptions",
+            ),
+            cluster.gpus_per_node / whole.gpus_per_node,
         ),
         nodes=nodes,
         fewer_nodes=fewer,
@@ -96,7 +105,7 @@ def to_inputs(
         current=_current(spec, int(cluster.gpus), int(model.layers), path),
         learned=1.0 if taught is None else round(float(taught.step_time_ratio), 2),
         notes=notes,
-        caveats=_caveats(spec, ready),
+        caveats=_caveats(spec, profile, ready),
     )
 
 
@@ -129,6 +138,17 @@ def cluster_of(
         host_link=host.link,
         reserve=reserve,
     )
+
+
+def _part(given: ClusterPart, whole: Cluster, nodes: int, profile: str, path: str) -> Cluster:
+    """The machines of a job that has so many GPUs of each node, in pods of so many."""
+    per_node = int(whole.gpus_per_node)
+    devices, pod = given.gpus_per_node or per_node, given.gpus_per_pod or 0
+    if devices > per_node:
+        raise BadValue(f"{path}.gpusPerNode", devices, f"nodes of profile {profile} have {per_node} each")
+    if pod and devices % pod:
+        raise BadValue(f"{path}.gpusPerPod", pod, f"it must divide the {devices} GPUs on each node")
+    return replace(part_of(whole, devices, pod), gpus=nodes * devices)
 
 
 def _nodes(spec: TrainingJobSpec, ready: int | None, path: str) -> tuple[int, bool]:
@@ -182,11 +202,16 @@ def _constraints(given: Constraints) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _current(spec: TrainingJobSpec, gpus: int, layers: int, path: str) -> Strategy | None:
+def _current(spec: TrainingJobSpec, gpus: int, layers: int, path: str) -> Strategy | Unplaced | None:
+    """Today's layout; one that was right for another size costs its comparison, and not the advice."""
     if spec.current is None:
         return None
     text = spec.current.strategy if spec.current.strategy is not None else spec.current.arguments or []
-    return read_layout(text, gpus, layers=layers, field=f"{path}.current")
+    try:
+        return read_layout(text, gpus, layers=layers, field=f"{path}.current")
+    except DoesNotFit as error:
+        words = text if isinstance(text, str) else shlex.join(text)
+        return Unplaced(text=words[:_LONGEST], why=error.why)
 
 
 def _recipe(given: str, field: str) -> tuple[str, tuple[str, ...]]:
@@ -202,8 +227,14 @@ def _recipe(given: str, field: str) -> tuple[str, tuple[str, ...]]:
     return _FP8, (f"precision {given} is read as {_FP8}; name the recipe: {_FP8}, {others}",)
 
 
-def _caveats(spec: TrainingJobSpec, ready: int | None) -> tuple[str, ...]:
-    asked = spec.cluster.nodes
-    if asked is None or ready is None or ready >= asked:
-        return ()
-    return ("fewer nodes are ready than are asked for",)  # no number: the hash must not change with each node
+def _caveats(spec: TrainingJobSpec, profile: Profile, ready: int | None) -> tuple[str, ...]:
+    asked, told = spec.cluster.nodes, list[str]()
+    if asked is not None and ready is not None and ready < asked:
+        told.append(
+            "fewer nodes are ready than are asked for"
+        )  # no number: the hash must not change with each node
+    unready = next((c for c in profile.status.conditions if (c.type, c.status) == ("Ready", "False")), None)
+    if unready is not None:
+        why = f"{unready.reason}: {unready.message}" if unready.message else unready.reason
+        told.append(f"ClusterProfile {profile.name} is not ready: {why}")
+    return tuple(told)

@@ -1,4 +1,4 @@
-"""Existing kinds of jobs as TrainingJobs: annotations, a ConfigMap, a policy and the launch command, put together.
+"""Jobs as questions. Existing kinds become TrainingJobs: annotations, a ConfigMap, a policy and the launch command, put together.
 
 What is said nearest to the job counts: its `config-ref`, then its `model` annotation and launch command, then the
 namespace's AdvisorPolicy. What nobody says is an error that names it.
@@ -6,53 +6,26 @@ namespace's AdvisorPolicy. What nobody says is an error that names it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any, Final
 
 from mofa_model.annotations import PREFIX
 from mofa_model.errors import BadValue, InputError
 from mofa_model.launch import Reading, read
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
+from mofa_model.manifest.asked import Asked
 from mofa_model.manifest.documents import Item
-from mofa_model.manifest.existing import Demand, demand_of, known
+from mofa_model.manifest.existing import Demand, demand_of
 from mofa_model.manifest.inputs import cluster_of
-from mofa_model.manifest.parsing import Object, Profile, parse
+from mofa_model.manifest.parsing import Object, Profile, is_ours, parse, training_job
+from mofa_model.manifest.surroundings import POLICY, Surroundings, profile_of
 from mofa_model.manifest.training_job import TrainingJobSpec
 from mofa_model.manifest.values import Reader
+from mofa_model.spec.part import places
 
 MODES: Final = ("Disabled", "Annotate", "Apply")
 _MODE, _MODEL, _CONFIG, _PAUSED = (PREFIX + key for key in ("mode", "model", "config-ref", "paused"))
 _CONFIG_KEY: Final = "config.json"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Surroundings:
-    """What else is in the stream."""
-
-    profiles: Mapping[str, Profile]
-    """Profiles of the stream and of --profile, by name."""
-    bundled: Mapping[str, Profile] = field(default_factory=dict)
-    """Profiles that come with the package, for names that no other has."""
-    policies: Sequence[Object[AdvisorPolicySpec]] = ()
-    """Policies."""
-    config_maps: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
-    """Data of ConfigMaps, by namespace and name."""
-
-    def profile(self, name: str, where: str) -> Profile:
-        """A profile by name."""
-        found = self.profiles.get(name) or self.bundled.get(name)
-        if found is None:
-            right = (
-                f"known: {', '.join(sorted({*self.profiles, *self.bundled}))}; give it with --profile FILE"
-            )
-            raise BadValue(where, name, right)
-        return found
-
-    def text(self, namespace: str, name: str, key: str) -> str | None:
-        """The text behind a key of a ConfigMap; None where it is not here."""
-        found = self.config_maps.get((namespace, name), {}).get(key)
-        return found if isinstance(found, str) else None
 
 
 def mode_of(item: Item, around: Surroundings) -> str | None:
@@ -72,8 +45,20 @@ def mode_of(item: Item, around: Surroundings) -> str | None:
     return said
 
 
-def question_of(item: Item, around: Surroundings) -> tuple[TrainingJobSpec, Profile, str | None]:
-    """The TrainingJob that an existing job amounts to, its profile, and its config.json where it has one."""
+def asked(item: Item, around: Surroundings) -> Asked:
+    """What a job of any kind asks: a TrainingJob as it is, another as the TrainingJob that it amounts to."""
+    return _training_job(item, around) if is_training_job(item) else question_of(item, around)
+
+
+def is_training_job(item: Item) -> bool:
+    """Whether an object is a job of our own kind."""
+    return is_ours(item.value) and item.kind == "TrainingJob"
+
+
+def question_of(item: Item, around: Surroundings) -> Asked:
+    """The TrainingJob that an existing job amounts to, on its profile."""
+    if why := around.refused.get((POLICY, item.namespace)):
+        raise InputError(why)
     demand = demand_of(item.value)
     policy = _policy(item, around)
     given: dict[str, Any] = {} if policy is None else _of_policy(policy.spec)
@@ -84,16 +69,14 @@ def question_of(item: Item, around: Surroundings) -> tuple[TrainingJobSpec, Prof
         given["model"] = {"preset": item.annotations[_MODEL]}
     if "model" not in given:
         raise InputError(f"annotation {_MODEL}: is missing; give a model preset, for example llama3-405b")
-    profile = _profile(given, demand, around)
-    given["cluster"] = {"profile": profile.name, "nodes": _nodes(given, demand, profile)}
+    cluster = given.get("cluster")
+    stated = cluster if isinstance(cluster, Mapping) else {}
+    profile, assumed = profile_of(stated.get("profile"), demand.selector, around)
+    given["cluster"] = {"profile": profile.name, **_places(stated, demand, profile)}
     if reading is not None:
         given.setdefault("current", {"arguments": list(demand.words)[:256]})
-    return parse(TrainingJobSpec, given, "job"), profile, config
-
-
-def supported(item: Item) -> bool:
-    """Whether an object is of a kind whose replicas can be read."""
-    return known(item.kind, item.api_version)
+    spec = parse(TrainingJobSpec, given, "job")
+    return Asked(spec=spec, profile=profile, config=config, path="job", assumed=assumed)
 
 
 def _policy(item: Item, around: Surroundings) -> Object[AdvisorPolicySpec] | None:
@@ -179,34 +162,30 @@ def _merge(given: dict[str, Any], over: Mapping[str, Any]) -> None:
             given[key] = value
 
 
-def _nodes(given: Mapping[str, Any], demand: Demand, profile: Profile) -> int:
-    """Nodes that the pods need; where the object does not say how many GPUs that are, those of `config-ref`. [1]"""
+def _places(stated: Mapping[str, Any], demand: Demand, profile: Profile) -> dict[str, int]:
+    """Nodes that the pods need, and the part of each; where the object does not say how many GPUs, those of `config-ref`."""
     if not demand.gpus:
-        cluster = given.get("cluster")
-        stated = cluster.get("nodes") if isinstance(cluster, Mapping) else None
-        if not isinstance(stated, int) or isinstance(stated, bool):
+        kept = {key: stated[key] for key in ("nodes", "gpusPerNode", "gpusPerPod") if key in stated}
+        if not isinstance(kept.get("nodes"), int) or isinstance(kept["nodes"], bool):
             raise InputError(demand.unread)
-        return stated
+        return kept
     per_node = int(cluster_of(profile.spec, 1).gpus)
-    if demand.gpus % per_node:
+    found = places(demand.gpus, per_node, demand.pod)
+    if found is None:
         raise BadValue(
-            "GPUs of all pods", demand.gpus, f"nodes of profile {profile.name} have {per_node} each"
+            "GPUs of all pods",
+            demand.gpus,
+            f"nodes of profile {profile.name} have {per_node} each: give every pod as many, or fill whole nodes",
         )
-    return demand.gpus // per_node
+    nodes, mine = found
+    part = {} if mine == per_node else {"gpusPerNode": mine}
+    return {"nodes": nodes} | part | ({"gpusPerPod": demand.pod} if 0 < demand.pod < mine else {})
 
 
-def _profile(given: Mapping[str, Any], demand: Demand, around: Surroundings) -> Profile:
-    """The profile that is named, else the only one, else the only one whose nodes the pods select."""
-    cluster = given.get("cluster")
-    name = cluster.get("profile") if isinstance(cluster, Mapping) else None
-    if isinstance(name, str):
-        return around.profile(name, "profile")
-    fitting = [
-        profile
-        for profile in around.profiles.values()
-        if profile.spec.node_selector.items() <= demand.selector.items()
-    ]
-    for candidates in (list(around.profiles.values()), fitting):
-        if len(candidates) == 1:
-            return candidates[0]
-    raise InputError("profile: is missing; name one in an AdvisorPolicy, or give one with --profile FILE")
+def _training_job(item: Item, around: Surroundings) -> Asked:
+    job = training_job(item.value)
+    path = f"TrainingJob {job.name}: spec"
+    ref = job.spec.model.config_map_ref
+    config = around.text(job.namespace, ref.name, ref.key) if ref is not None else None
+    profile = around.profile(job.spec.cluster.profile, f"{path}.cluster.profile")
+    return Asked(spec=job.spec, profile=profile, config=config, path=path)

@@ -153,7 +153,7 @@ class CurrentPart(Part):
     gain: Signed
     """Time for the same work with it over that with the advice, minus one; 0 without advice, or where it cannot run."""
     reason: Text = ""
-    """Why it cannot run, or does not fit, by the model; empty where it does."""
+    """Why it cannot run, or does not fit the nodes or, by the model, the memory; empty where it does."""
 
 
 class Rejected(Part):
@@ -292,8 +292,9 @@ class TrainingJobStatus(Part):
     """Formatted strings that columns show."""
     ready_reason: Text = ""
     """Reason of the Ready condition, for field selectors."""
+    health: Text = ""
+    """How the running job does: Healthy, Drifting, Stuck or NotSeen; empty where it does not run, or starts."""
     conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
-        default_factory=list,
-        json_schema_extra=keyed("type"),
+        default_factory=list, json_schema_extra=keyed("type")
     )
     """Ready, ModelValid, HistoryComplete, ConfidenceSufficient, ObservationAvailable, PredictionAccurate."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from mofa_model.advice import Advice, Request
 from mofa_model.annotations import (
@@ -27,13 +27,11 @@ from mofa_model.annotations import (
 )
 from mofa_model.errors import InputError
 from mofa_model.manifest import jobs
-from mofa_model.manifest.bundled import bundled_profiles
+from mofa_model.manifest.asked import Asked, request_of, told
 from mofa_model.manifest.documents import Documents, Item
 from mofa_model.manifest.existing import asked_of
-from mofa_model.manifest.inputs import to_inputs
-from mofa_model.manifest.jobs import Surroundings
-from mofa_model.manifest.parsing import Profile, advisor_policy, cluster_profile, is_ours, training_job
-from mofa_model.manifest.training_job import TrainingJobSpec
+from mofa_model.manifest.parsing import Profile, is_ours, training_job
+from mofa_model.manifest.surroundings import Surroundings, refusal, surroundings
 
 Answer = Callable[[Request], Advice]
 """What answers a question."""
@@ -79,7 +77,7 @@ class Annotator:
 
     def run(self, streams: Sequence[Documents]) -> tuple[list[str], list[Outcome]]:
         """The streams with annotations, and what became of each job in them."""
-        around = _surroundings(streams, self.profiles)
+        around = surroundings(streams, self.profiles)
         places = [(at, index) for at, stream in enumerate(streams) for index in range(len(stream.items))]
         items = {place: streams[place[0]].items[place[1]] for place in places}
         targets = {place: _targets(item, items) for place, item in items.items()}
@@ -87,79 +85,56 @@ class Annotator:
         changes: list[dict[int, Mapping[str, str | None]]] = [{} for _ in streams]
         outcomes: list[Outcome] = []
         for place, item in items.items():
+            if why := refusal(item):
+                outcomes.append(Outcome(item=item, status=INVALID, explanation=why, changed=False))
             fresh = None if place in owned else self._fresh(item, around)
             if fresh is None:
                 continue
             for at, index in (place, *targets[place]):
-                changes[at][index] = _change(items[at, index], fresh)
-            outcomes.append(_outcome(item, fresh, changed=bool(changes[place[0]][place[1]])))
-        told = _results(outcomes)
-        return [stream.annotated(changes[at], results=told) for at, stream in enumerate(streams)], outcomes
+                here = items[at, index]
+                try:
+                    changes[at][index] = streams[at].checked(index, _change(here, fresh))
+                except InputError as error:  # it cannot be edited: it stays as it is, and nothing else does
+                    outcomes.append(Outcome(item=here, status=INVALID, explanation=str(error), changed=False))
+                    continue
+                if (at, index) == place:
+                    outcomes.append(_outcome(item, fresh, changed=bool(changes[at][index])))
+        results = _results(outcomes)
+        return [stream.annotated(changes[at], results=results) for at, stream in enumerate(streams)], outcomes
 
     def _fresh(self, item: Item, around: Surroundings) -> dict[str, str] | None:
         """Annotations that an object should have: none at all where it is disabled, None where it is no job of ours."""
-        if is_ours(item.value):
-            return self._training_job(item, around) if item.kind == "TrainingJob" else None
         try:
-            mode = jobs.mode_of(item, around)
+            mode = _mode(item, around)
             if mode is None or mode == "Disabled":
                 return None if mode is None else {}
-            spec, profile, config = jobs.question_of(item, around)
-            return self._annotations(item, spec, profile, config, path="job")
+            return self._annotations(item, jobs.asked(item, around))
         except InputError as error:
             asked = {key: value for key, value in item.annotations.items() if key in ASKED}
             spec = asked_of(item.value.get("spec"))
             digest = hash_of({"spec": spec, "asked": asked}, self.model_version)
-            return of_bad_input(str(error), digest, self.model_version, self.now)
+            message = str(error).removeprefix(f"{item.kind} {item.name}: ")
+            return of_bad_input(message, digest, self.model_version, self.now)
 
-    def _training_job(self, item: Item, around: Surroundings) -> dict[str, str] | None:
-        job = training_job(item.value)
-        if item.annotations.get(_PAUSED, "").lower() == "true":
-            return None
-        if job.spec.mode == "Disabled":
-            return {}
-        path = f"TrainingJob {job.name}: spec"
-        ref = job.spec.model.config_map_ref
-        config = around.text(job.namespace, ref.name, ref.key) if ref is not None else None
-        profile = around.profile(job.spec.cluster.profile, f"{path}.cluster.profile")
-        return self._annotations(item, job.spec, profile, config, path=path)
-
-    def _annotations(
-        self, item: Item, spec: TrainingJobSpec, profile: Profile, config: str | None, *, path: str
-    ) -> dict[str, str]:
-        question = to_inputs(spec, profile, config=config, path=path)
+    def _annotations(self, item: Item, found: Asked) -> dict[str, str]:
+        question = request_of(found)
         digest = inputs_hash(question, self.model_version)
+        if found.assumed:
+            digest = hash_of([digest, found.assumed], self.model_version)
         previous = item.annotations
         if previous.get(PREFIX + "inputs-hash") == digest and is_whole(previous):
             return {key: value for key, value in previous.items() if key in OUTPUTS}
-        advice = self.answer(question)
+        advice = told(found, self.answer(question))
         return of_advice(advice, digest, self.now, self.words(question, advice))
 
 
-def _surroundings(streams: Sequence[Documents], given: Sequence[Profile]) -> Surroundings:
-    """Profiles, policies and ConfigMaps of all streams; a profile of a stream stands before one of --profile."""
-    ours = [item for stream in streams for item in _sources(stream) if is_ours(item.value)]
-    profiles = [*given, *(cluster_profile(item.value) for item in ours if item.kind == "ClusterProfile")]
-    maps = [item for stream in streams for item in stream.items if item.kind == "ConfigMap"]
-    return Surroundings(
-        profiles={profile.name: profile for profile in profiles},
-        bundled=bundled_profiles(),
-        policies=[advisor_policy(item.value) for item in ours if item.kind == "AdvisorPolicy"],
-        config_maps={(item.namespace, item.name): _data(item) for item in maps},
-    )
-
-
-def _sources(stream: Documents) -> list[Item]:
-    """The objects of a stream, and the configuration of a KRM function."""
-    around = stream.resource_list
-    config = around.value.get("functionConfig") if around is not None else None
-    extra = [Item(config, None)] if isinstance(config, dict) else []
-    return [*stream.items, *extra]
-
-
-def _data(item: Item) -> Mapping[str, Any]:
-    found = item.value.get("data")
-    return found if isinstance(found, dict) else {}
+def _mode(item: Item, around: Surroundings) -> str | None:
+    """Mode of an object: None where it is no job that asks, or one that is to be left alone."""
+    if not is_ours(item.value):
+        return jobs.mode_of(item, around)
+    if not jobs.is_training_job(item) or item.annotations.get(_PAUSED, "").lower() == "true":
+        return None
+    return training_job(item.value).spec.mode
 
 
 def _targets(item: Item, items: Mapping[Place, Item]) -> list[Place]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,7 @@ from mofa_model.manifest.fields import (
     Count,
     Decimal,
     Degree,
+    Devices,
     Kind,
     Label,
     LabelValue,
@@ -26,6 +27,12 @@ from mofa_model.manifest.fields import (
     Version,
     Word,
 )
+from mofa_model.schedules import SCHEDULES
+
+if TYPE_CHECKING:
+    ScheduleWord = str
+else:
+    ScheduleWord = Literal[tuple(schedule.value for schedule in SCHEDULES)]
 
 Mode = Literal["Disabled", "Annotate", "Apply"]
 Objective = Literal["Time", "Throughput", "Cost"]
@@ -62,6 +69,13 @@ class ClusterPart(Part):
             "give nodes or maxNodes, not both",
             lambda c: c.nodes is None or c.max_nodes is None,
         ),
+        Rule(
+            "!has(self.gpusPerPod) || !has(self.gpusPerNode) || self.gpusPerNode % self.gpusPerPod == 0",
+            "gpusPerPod must divide gpusPerNode",
+            lambda c: (
+                c.gpus_per_pod is None or c.gpus_per_node is None or c.gpus_per_node % c.gpus_per_pod == 0
+            ),
+        ),
     )
 
     profile: Name
@@ -70,6 +84,10 @@ class ClusterPart(Part):
     """Nodes, exactly; with neither nodes nor maxNodes, all ready nodes of the profile."""
     max_nodes: Count | None = None
     """The most nodes; fewer are advised where more do not pay."""
+    gpus_per_node: Devices | None = None
+    """GPUs that the job has on each of its nodes; missing = all of them."""
+    gpus_per_pod: Devices | None = None
+    """GPUs of one pod, between which NVLink is used; missing = all that the job has on a node."""
 
 
 class Range(Part):
@@ -113,12 +131,7 @@ class Constraints(Part):
     """Virtual stages per device."""
     mbs: Range | None = None
     """Sequences in a micro-batch."""
-    schedule: (
-        Annotated[
-            list[Literal["1f1b", "interleaved", "zero-bubble", "dualpipe"]], Field(min_length=1, max_length=4)
-        ]
-        | None
-    ) = None
+    schedule: Annotated[list[ScheduleWord], Field(min_length=1, max_length=len(SCHEDULES))] | None = None
     """Pipeline schedules."""
     sharding: (
         Annotated[

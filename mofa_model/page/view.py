@@ -137,7 +137,7 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
         current=None
         if advice.current is None
         else (
-            short_strategy(advice.current.strategy),
+            advice.current.short,
             gained(advice),
             advice.current.reason or "",
         ),

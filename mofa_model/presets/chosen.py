@@ -1,7 +1,7 @@
 """Which constants hold: the shipped ones, with files of the user's over them or in their place.
 
 The environment variable MOFA_CONSTANTS names the files, the way PATH names folders, so that every verb, the operator and
-their worker processes agree. A file with `whole = true` (constants.toml as `mofa calibrate CASES` writes it) takes the
+their worker processes agree. A file with `whole = true` (constants.toml as `mofa fit` writes it) takes the
 place of the shipped one; any other (as `mofa calibrate --from-runs` writes it) is put over what stands below, each
 section above the shipped section of the same layers.
 """
@@ -25,14 +25,6 @@ VARIABLE: Final = "MOFA_CONSTANTS"
 
 LARGEST: Final = 2**20
 """A file of constants beyond this is refused unread. [B]"""
-
-
-def use(*files: Path | str) -> None:
-    """Let these files hold from now on, in this process and those that it starts; none = the shipped constants."""
-    names = [str(Path(file).resolve()) for file in files]
-    for name in names:
-        _read(name)
-    os.environ[VARIABLE] = os.pathsep.join(names)
 
 
 def files() -> tuple[str, ...]:

@@ -8,12 +8,11 @@
     interval      the best interval in steps, per tier;  budget: what the rest of the time is lost to
     objective     the end-to-end objective, for arrays of strategies;  deadline: nodes and spares to end in time
     checkpoint    bytes and bandwidths -> save times
-    availability  spares, shrinking, failure domains, peer groups;  aging: fresh fleets
+    availability  spares
     rates         posteriors, intervals, verdicts;  fleet: shares, recovery times, lemon nodes, drift
-    exposure      what scraped samples amount to
 
 May import: spec, units, errors, numpy; scipy's special functions where they are used. Never imports: simulator.
-Imported by: search's callers, advice, validate, verbs.
+Imported by: search's callers, advice, verbs, and the lab.
 """
 
 from mofa_model.reliability.interval import Interval, recommend
@@ -23,7 +22,6 @@ from mofa_model.reliability.objective import (
     Checkpointing,
     best_checkpointing,
     ettr_band,
-    expected_time,
     finish_time,
 )
 from mofa_model.reliability.rates import Posterior, Verdict, live_verdict, posterior, verdict
@@ -38,7 +36,6 @@ __all__ = [
     "best_checkpointing",
     "ettr",
     "ettr_band",
-    "expected_time",
     "finish_time",
     "live_verdict",
     "posterior",

@@ -168,26 +168,6 @@ def laplace_trend(times: Sequence[float], duration: Seconds) -> tuple[float, flo
     return score, erfc(abs(score) / sqrt(2))
 
 
-def weekly_counts(
-    shape: float, exposure: float, weekly_exposure: float, level: Ratio = LEVEL
-) -> tuple[int, int]:
-    """Posterior predictive range of failures in a week. Source: negative binomial. [1]
-
-    `shape` and `exposure` are those of the posterior; `weekly_exposure` has the same unit.
-
-    >>> weekly_counts(419.5, 54.0, 7.0)
-    (42, 68)
-    """
-    from scipy.special import betainc
-
-    p = exposure / (exposure + weekly_exposure)
-    counts = np.arange(
-        0, int(20 + 4 * shape * weekly_exposure / exposure + 40 * np.sqrt(1 + weekly_exposure / exposure))
-    )
-    chance = betainc(shape, counts + 1, p)
-    return int(np.searchsorted(chance, (1 - level) / 2)), int(np.searchsorted(chance, (1 + level) / 2))
-
-
 def _squares(values: NDArray[Any], center: NDArray[Any]) -> NDArray[Any]:
     """Sum of squared distances of values to each center. [1]"""
     count = len(values)

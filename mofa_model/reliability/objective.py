@@ -80,28 +80,6 @@ def finish_time(steps: Count, step_time: Seconds, ettr: Ratio, start: Seconds = 
         return np.where(np.asarray(ettr) > 0, steps * step_time / done, np.inf)[()] + start
 
 
-def expected_time(job: Job, steps: Count, *, level: Ratio = LEVEL, most: Count = MOST_STEPS) -> Band:
-    """Expected time to finish `steps` steps with the best interval, and its band over the rate. Ours, as Eq. (43). [s]
-
-    The interval is chosen at the mean rate and kept, as a run would; the band's lower time belongs to the lower rate.
-
-    >>> from mofa_model.spec.reliability import paper_classes
-    >>> job = Job(nodes=2048, step_time=10.0, blocking=(2.0,), background=(0.0,),
-    ...           reliability=Reliability(classes=paper_classes(0.005)))
-    >>> [round(float(x) / 86400, 1) for x in (lambda b: (b.lower, b.target, b.upper))(expected_time(job, 500000))]
-    [58.9, 60.8, 64.0]
-    """
-    chosen = _best(job, most)
-    start = job.reliability.start
-    low, high = rate_scales(job, level)
-
-    def at(scale: float) -> Seconds:
-        ettr = _at(replace(job, rate_scale=job.rate_scale * scale), chosen.steps)
-        return finish_time(steps, job.step_time, ettr, start)
-
-    return _ordered(at(low), at(1.0), at(high))
-
-
 def ettr_band(job: Job, interval: Count, every: tuple[int, ...] = (1,), *, level: Ratio = LEVEL) -> Band:
     """ETTR at an interval, with the band that the rate's uncertainty leaves: ETTR falls with the rate. Ours. [1]"""
     low, high = rate_scales(job, level)

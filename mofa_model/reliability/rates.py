@@ -180,16 +180,6 @@ def live_verdict(failures: float, expected: float, *, alarm: Ratio = ALARM) -> V
     return Verdict.CONSISTENT if expected >= ENOUGH else Verdict.INSUFFICIENT
 
 
-def chance_of_failure(expected: Numeric) -> Ratio:
-    """Chance of at least one failure, 1 - exp(-expected). Source: Poisson. [1]
-
-    >>> round(float(chance_of_failure(2.7)), 3)
-    0.933
-    """
-    chance: Ratio = -np.expm1(-np.asarray(expected))[()]
-    return chance
-
-
 def _tails(failures: Count, expected: Numeric) -> tuple[Ratio, Ratio]:
     """P(X < k) + P(X = k) / 2, and the same above. [1]"""
     from scipy.special import gammainc, gammaincc

@@ -69,18 +69,6 @@ def survived_when_idle(rate: Numeric, mean_recovery: Seconds) -> Ratio:
     return 1 / (1 + rate * mean_recovery)
 
 
-def survived_at_other_rate(rate: Numeric, rate_recovering: Numeric, phi_recovering: Ratio) -> Ratio:
-    """The phi to use when failures come at another rate while recovering: 1 / (1 + Lam (1 - phi_r) / (Lam_r phi_r)). Ours. [1]
-
-    `rate` and `rate_recovering` are Lam and Lam_r [1/s]; `phi_recovering` is E exp(-Lam_r R) [1].
-
-    >>> round(float(survived_at_other_rate(1e-4, 1e-4, 0.9)), 12)
-    0.9
-    """
-    lost = np.maximum(rate_recovering * phi_recovering, NEVER)
-    return 1 / (1 + rate * (1 - phi_recovering) / lost)
-
-
 def ettr_of_run(
     run: Run,
     cycle: Seconds,

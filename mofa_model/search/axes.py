@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, NamedTuple
 
+from mofa_model.schedules import SCHEDULES, Schedule
 from mofa_model.spec import LatentAttention, Transformer
-from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Schedule, Sharding
+from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Sharding
 
 TENSOR: Final = (1, 2, 4, 8, 16, 32, 64)
 CONTEXT: Final = (2, 4, 8, 16, 32, 64)
-VIRTUAL: Final = (2, 4, 8)
-MOST_VIRTUAL: Final = 16
 BATCH: Final = (1, 2, 4, 8, 16, 32)
 EXPERT_TENSOR: Final = (1, 2, 4, 8)
 CHUNKS: Final = (1, 2, 4, 8)
@@ -159,12 +158,7 @@ def default_axes(
         ),
         "pp": tuple(stages),
         "mbs": BATCH,
-        "pipeline": (
-            Pipeline(Schedule.ONE_F_ONE_B, 1),
-            *(Pipeline(Schedule.INTERLEAVED, v) for v in virtual_stages(int(model.layers))),
-            Pipeline(Schedule.ZERO_BUBBLE, 1),
-            Pipeline(Schedule.DUALPIPE, 1),
-        ),
+        "pipeline": tuple(Pipeline(s, v) for s in SCHEDULES for v in s.virtual_stages(int(model.layers))),
         "ep": (1,) if experts is None else divisors(int(experts.count)),
         "etp": (1,) if experts is None else EXPERT_TENSOR,
         "chunks": (1,) if experts is None else CHUNKS,
@@ -212,16 +206,6 @@ def _module_sets(model: Transformer, *, scores: bool) -> list[list[str]]:
     if isinstance(model.attention, LatentAttention):
         sets += [["mla_up_proj"], ["layernorm", "mla_up_proj", activation]]
     return [["core_attn"], *sets, ["core_attn", "layernorm", activation]] if scores else sets
-
-
-def virtual_stages(layers: int) -> tuple[int, ...]:
-    """Virtual stages that are tried: 2, 4, 8, and whatever else divides the layers, embedding and head counted or not.
-
-    >>> virtual_stages(61)
-    (2, 3, 4, 7, 8, 9)
-    """
-    even = {v for v in range(2, MOST_VIRTUAL + 1) if layers % v == 0 or (layers + 2) % v == 0}
-    return tuple(sorted({*VIRTUAL, *even}))
 
 
 def divisors(number: int) -> tuple[int, ...]:

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_model.errors import BadValue, UnknownName
+from mofa_model.schedules import SCHEDULES
 from mofa_model.search.axes import IN_NODE, Axes, Context, Pipeline, Recomputation, Shard
-from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Schedule, Sharding
+from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Sharding
 from mofa_model.strategy_text import CPU, pair_of, parse_strategy
 
 _FORM: Final = re.compile(r"\s*([a-z_-]+)\s*(<=|>=|=)\s*(\S.*?)\s*", re.IGNORECASE)
@@ -137,7 +138,7 @@ def _virtual(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
     if not c.words:
         return tuple(v for v in values if c.admits(v.virtual))
     plain = tuple(v for v in values if v.virtual == 1 and 1 in c.numbers())
-    return plain + tuple(Pipeline(Schedule.INTERLEAVED, n) for n in c.numbers() if n > 1)
+    return plain + tuple(Pipeline(s, n) for s in SCHEDULES if s.looped for n in c.numbers() if n > 1)
 
 
 def _shards(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -205,7 +206,7 @@ _APPLY: Final[dict[str, tuple[str, Callable[[Constraint, tuple[Any, ...]], tuple
     "cp": ("context", _sizes),
     "cp-mode": ("context", _kept("mode", ContextMode)),
     "vpp": ("pipeline", _virtual),
-    "schedule": ("pipeline", _kept("schedule", Schedule)),
+    "schedule": ("pipeline", _kept("schedule", SCHEDULES)),
     "sharding": ("sharding", _shards),
     "shard": ("sharding", _shared),
     "recompute": ("recompute", _recomputed),

@@ -5,7 +5,7 @@ worth looking at is left out with everything beside it. That loses nothing:
 
     recomputation and offload only add to a micro-batch's work     their work is left out of the floor
     sharding and placement only add to the step                    traffic and update are left out
-    m micro-batches take the slowest device m C; 1F1B, interleaved or not, fills and drains on top: (S - C) / v
+    m micro-batches take the slowest device m C; what a schedule fills and drains on top is its own: 1F1B (S - C) / v
 
 with C the slowest device's time for a micro-batch and S the sum over devices. Overlap and graphs are taken at their best.
 """
@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from mofa_model.estimate.stage import stage_times
 from mofa_model.placement import stages_of
+from mofa_model.schedules import Schedule
 from mofa_model.search.axes import Axes
 from mofa_model.search.local import Locals, spread, varied
 from mofa_model.search.rules import Given, dominated
 from mofa_model.search.space import DEGREES, Features, Shapes
-from mofa_model.strategy import Schedule, Strategy
+from mofa_model.strategy import Strategy
 
 BLOCK: Final = 2048
 """Shapes in a block: with the states of a ZeRO level beside them, the temporaries of an equation stay in the cache."""
@@ -61,7 +62,7 @@ def parts_of(axes: Axes, given: Given, shapes: Shapes, features: Features) -> li
     parts: list[Part] = []
     local = Locals(given.workload, given.cluster, shapes.rows, np.arange(len(shapes.index)))
     for schedule in dict.fromkeys(schedules):
-        mine = np.array([one is schedule for one in schedules])[shapes.rows["pipeline"]]
+        mine = np.array([one == schedule for one in schedules])[shapes.rows["pipeline"]]
         members = np.flatnonzero(mine)
         if not len(members):
             continue
@@ -93,9 +94,8 @@ def _floors(
         tensor, expert, graphs = flags
         s = varied(layout, sequence_parallel=sp, tensor_overlap=tensor, expert_overlap=expert, graphs=graphs)
         stage = stage_times(w, c, s, stages, *spread(local.times(s), position))
-        time = m * stage.slowest
-        if schedule in {Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED}:
-            time = time + (stage.all_stages - stage.slowest) / virtual
+        fill = schedule.fill(slowest=stage.slowest, total=stage.all_stages, virtual=virtual)
+        time = m * stage.slowest + fill
         lowest = np.minimum(lowest, np.where(features.allowed["sp"][at][members], time, np.inf))
     return lowest * SLACK
 

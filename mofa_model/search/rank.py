@@ -118,15 +118,3 @@ class Leaders:
         self.index, self.shapes = index[order], shapes[order]
         if len(order) == self.keep:
             self.cut = float(self.scores[-1] / self.score.least)
-
-
-def pareto(scores: Array, costs: Array) -> Array:
-    """Positions that no other one beats in both numbers, by rising cost.
-
-    >>> pareto(np.array([5.0, 4.0, 6.0, 3.0]), np.array([1.0, 2.0, 3.0, 4.0])).tolist()
-    [0, 1, 3]
-    """
-    order = np.lexsort((scores, costs))
-    best = np.minimum.accumulate(scores[order])
-    before = np.concatenate([[np.inf], best[:-1]])
-    return order[scores[order] < before]

@@ -13,14 +13,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.search.axes import IN_NODE, VIRTUAL, Context, Pipeline, Recomputation, Shard
+from mofa_model.schedules import ONE_F_ONE_B, SCHEDULES
+from mofa_model.schedules.interleaved import USUAL
+from mofa_model.search.axes import IN_NODE, Context, Pipeline, Recomputation, Shard
 from mofa_model.search.frameworks import Framework
 from mofa_model.search.verdict import Reason
 from mofa_model.spec import Cluster, LatentAttention, Workload
-from mofa_model.strategy import ContextMode, Recompute, Schedule
+from mofa_model.strategy import ContextMode, Recompute
 
 Rows = dict[str, NDArray[Any]]
-"""Columns of degrees, one entry a row; `context` and `pipeline` hold positions on their axes."""
+"""Columns of degrees, one entry a row; `pipeline` holds positions on its axis, `schedule` those in `SCHEDULES`."""
 Mask = NDArray[np.bool_]
 
 SHORTEST: Final = 1024
@@ -115,7 +117,7 @@ def _layers(r: Rows, g: Given) -> Any:
     if uneven != "none":
         bad &= np.mod(layers + 2, chunks) != 0
     # Layers that do not divide are dealt by hand, and then to few virtual stages.
-    return bad & (r["vpp"] > 1) & ~np.isin(r["vpp"], VIRTUAL) if uneven == "any" else bad
+    return bad & (r["vpp"] > 1) & ~np.isin(r["vpp"], USUAL) if uneven == "any" else bad
 
 
 def _one_stage(r: Rows, _: Given) -> Any:
@@ -123,10 +125,12 @@ def _one_stage(r: Rows, _: Given) -> Any:
 
 
 def _schedule(r: Rows, _: Given) -> Any:
-    m, p = r["micro_batches"], r["pp"]
-    interleaved = r["interleaved"] & (np.mod(m, p) != 0)
-    dual = r["dualpipe"] & ((np.mod(p, 2) != 0) | (np.mod(m, 2) != 0) | (m < 2 * p))
-    return interleaved | dual
+    possible = np.zeros(len(r["pp"]), dtype=bool)
+    for at, schedule in enumerate(SCHEDULES):
+        mine = r["schedule"] == at
+        if mine.any():
+            possible |= mine & schedule.possible(microbatches=r["micro_batches"], stages=r["pp"])
+    return ~possible
 
 
 def _expert_width(r: Rows, g: Given) -> Any:
@@ -220,17 +224,8 @@ def hops_bad(value: bool, r: Rows, g: Given) -> Found:
     """What stands against overlapping pipeline hops: a trainer that cannot."""
     if not value:
         return []
-    kinds = {
-        Schedule.ONE_F_ONE_B: ~(r["interleaved"] | r["dualpipe"] | r["zero_bubble"]),
-        Schedule.INTERLEAVED: r["interleaved"],
-        Schedule.ZERO_BUBBLE: r["zero_bubble"],
-        Schedule.DUALPIPE: r["dualpipe"],
-    }
-    blocked = np.zeros(len(r["pp"]), dtype=bool)
-    for schedule, mask in kinds.items():
-        if not g.framework.overlaps_hops(schedule.value):
-            blocked |= mask
-    return [(Reason.NOT_IN_FRAMEWORK, blocked & (r["pp"] > 1))]
+    blocked = [at for at, schedule in enumerate(SCHEDULES) if not g.framework.overlaps_hops(schedule.value)]
+    return [(Reason.NOT_IN_FRAMEWORK, np.isin(r["schedule"], blocked) & (r["pp"] > 1))]
 
 
 FEATURE_RULES: Final[Mapping[str, Callable[[Any, Rows, Given], Found]]] = {
@@ -283,12 +278,7 @@ def context_columns(values: tuple[Context, ...], position: NDArray[Any]) -> Rows
 
 def pipeline_columns(values: tuple[Pipeline, ...], position: NDArray[Any]) -> Rows:
     """Columns of a position on the schedule axis."""
-    kinds = {
-        "interleaved": Schedule.INTERLEAVED,
-        "zero_bubble": Schedule.ZERO_BUBBLE,
-        "dualpipe": Schedule.DUALPIPE,
-    }
-    columns = {name: np.array([v.schedule is kind for v in values])[position] for name, kind in kinds.items()}
+    schedules = np.array([SCHEDULES.index(v.schedule) for v in values])[position]
     virtual = np.array([float(v.virtual) for v in values])[position]
-    plain = next((i for i, v in enumerate(values) if v.schedule is Schedule.ONE_F_ONE_B), 0)
-    return columns | {"vpp": virtual, "plain": np.full(len(position), plain)}
+    plain = next((i for i, v in enumerate(values) if v.schedule == ONE_F_ONE_B), 0)
+    return {"schedule": schedules, "vpp": virtual, "plain": np.full(len(position), plain)}

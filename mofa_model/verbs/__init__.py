@@ -1,6 +1,6 @@
 """The verbs of `mofa`: one file each, named as the verb.
 
-May import everything in `mofa_model`; only `cli` imports it, and only the verb that is asked for.
+May import everything in `mofa_model`; only `cli` and the lab import it, and only the verb that is asked for.
 
 A verb is a module with two functions, found by its name here or through the entry-point group `mofa.verbs`
 (`name = "package.module"`), which is how `mofa_operator` adds its own:
@@ -31,13 +31,21 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "rates": "check assumed failure rates against observed ones",
     "simulate": "a run under failures, event by event",
     "sweep": "what-if over any field",
-    "validate": "predicted against measured, for published cases",
-    "calibrate": "make or refine presets from measurements",
+    "calibrate": "refine the constants with your own runs",
     "profile": "propose a ClusterProfile",
-    "trace": "inspect, replay or predict from profiler traces",
     "presets": "list models, GPUs, fabrics and stacks with their sources",
 }
 """Our own verbs in the order of `mofa --help`; one whose module is not built is not listed."""
+
+LAB: Final[Mapping[str, str]] = {
+    "validate": "predicted against measured, for published cases",
+    "fit": "fit the shipped constants to case files, and say how well they hold",
+    "trace": "inspect, replay, predict or calibrate from profiler traces",
+}
+"""Verbs of the lab, a distribution of its own: what no cluster runs. They are told of here, so that one can ask for it."""
+
+LAB_NAME: Final = "mofa-advisor-lab"
+"""The distribution that brings them."""
 
 
 class Verb(Protocol):

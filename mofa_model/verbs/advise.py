@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING, Final
 
 from mofa_model import output, units
 from mofa_model.errors import BadValue, InputError, NoFeasibleStrategy
-from mofa_model.verbs import job_options, job_text, problem_options
+from mofa_model.verbs import job_options, problem_options
 
 if TYPE_CHECKING:
     from mofa_model.advice import Request
+    from mofa_model.manifest.asked import Asked
+    from mofa_model.search import Problem
+    from mofa_model.strategy import Strategy
 
 _EXAMPLES: Final = """\
 examples:
   mofa advise examples/llama3-405b.yaml
+  a job as it is, of any kind that is read; on this profile, which is a file or the name of one that comes with the package
+    mofa advise examples/pytorchjob.yaml --profile h100-east
   mofa advise --model llama3.1-405b --gpu h100-sxm --gpus 16384 --global-batch 2048 --seq 8192 --tokens 15T
   what a trainer can run, and the flags to launch it
     mofa advise --model llama3-70b --gpu h100 --gpus 512 --global-batch 512 --seq 8192 --framework megatron --launch megatron
@@ -35,10 +40,14 @@ def configure(parser: ArgumentParser) -> None:
         "file",
         nargs="?",
         metavar="FILE",
-        help="a TrainingJob manifest, in place of the flags; - is standard input",
+        help="a job's manifest, in place of the flags; - is standard input",
     )
     parser.add_argument(
-        "--profile", action="append", default=[], metavar="FILE", help="ClusterProfile for FILE"
+        "--profile",
+        action="append",
+        default=[],
+        metavar="NAME|FILE",
+        help="ClusterProfile for FILE: a bundled one or a manifest; may be repeated",
     )
     problem_options.add_options(parser, required=False)
     parser.add_argument("--max-nodes", metavar="N", help="advise at most so many nodes, perhaps fewer")
@@ -98,11 +107,16 @@ def run(arguments: Namespace) -> int:
 
     if arguments.plots:
         from mofa_model.verbs import advise_pictures
-    request = _from_manifest(arguments) if arguments.file else _from_flags(arguments)
+    asked = _asked(arguments) if arguments.file else None
+    request = _from_flags(arguments) if asked is None else _from_manifest(arguments, asked)
     if arguments.plots:
         advise_pictures.prepare(arguments.plots)
     with output.progress("searching", total=1.0) as advance:
         advice = advise(request, advance)
+    if asked is not None:
+        from mofa_model.manifest.asked import told
+
+        advice = told(asked, advice)
     launch = None
     if arguments.launch and advice.strategy is not None:
         from mofa_model.manifest.launches import launch_of
@@ -125,22 +139,19 @@ def run(arguments: Namespace) -> int:
 
 
 def _from_flags(a: Namespace) -> Request:
-    from mofa_model.advice import Request, assumed_reliability
-    from mofa_model.launch import read_layout
+    from mofa_model.advice import Request
 
+    if a.profile:
+        raise BadValue(
+            "--profile", a.profile[0], "it goes with a manifest; give FILE, or say --gpu and --nodes"
+        )
     if a.max_nodes is not None and (a.nodes is not None or a.gpus is not None):
         raise BadValue("--max-nodes", a.max_nodes, "give --max-nodes, or --nodes, or --gpus")
     nodes = units.count(a.max_nodes, field="--max-nodes") if a.max_nodes else problem_options.nodes_of(a)
     problems = problem_options.problems_of(a, nodes)
     cluster = problems[0].cluster
-    links = float(cluster.gpus_per_node * cluster.host.link.bandwidth)
-    job_text.within(a.failure_rate, "--failure-rate", 0, job_options.MOST_RATE)
-    rate = {} if a.failure_rate is None else {"per_node_day": a.failure_rate}
-    reliability = assumed_reliability(links, **rate)
+    reliability = problem_options.reliability_of(a, cluster)
     tier = replace(reliability.tiers[0], asynchronous=not a.sync)
-    if a.checkpoint_bandwidth:
-        tier = replace(tier, node_bandwidth=problem_options.bandwidth_of(a.checkpoint_bandwidth))
-    layers = int(problems[0].workload.model.layers)
     return Request(
         problems=problems,
         reliability=replace(reliability, tiers=(tier,)),
@@ -151,15 +162,14 @@ def _from_flags(a: Namespace) -> Request:
         constraints=tuple(a.constraint),
         lifted=tuple(a.lift),
         checkpoint_bytes=job_options.size_of(a.checkpoint_size) if a.checkpoint_size else None,
-        current=read_layout(a.current, int(cluster.gpus), layers=layers, field="--current")
-        if a.current
-        else None,
+        current=_current(a.current, problems[0]),
         top=_top(a.top),
     )
 
 
-def _from_manifest(a: Namespace) -> Request:
-    from mofa_model.verbs.advise_file import request_of_file
+def _asked(a: Namespace) -> Asked:
+    """What a manifest asks."""
+    from mofa_model.verbs.advise_file import asked_in
 
     given = [
         name
@@ -170,11 +180,29 @@ def _from_manifest(a: Namespace) -> Request:
         raise InputError(
             f"--{given[0].replace('_', '-')}: stands in the manifest {a.file}; give one or the other"
         )
-    request = request_of_file(a.file, a.profile)
+    return asked_in(a.file, a.profile)
+
+
+def _from_manifest(a: Namespace, asked: Asked) -> Request:
+    from mofa_model.manifest.asked import request_of
+
+    request = request_of(asked)
     changes: dict[str, object] = {"top": _top(a.top), "lifted": tuple(a.lift)}
     if a.objective:
         changes["objective"] = a.objective
+    if a.current:
+        changes["current"] = _current(a.current, request.problems[0])
     return replace(request, constraints=(*request.constraints, *a.constraint), **changes)  # type: ignore[arg-type]
+
+
+def _current(text: str | None, problem: Problem) -> Strategy | None:
+    """Today's layout; who types it now is told where it cannot be."""
+    from mofa_model.launch import read_layout
+
+    if not text:
+        return None
+    layers = int(problem.workload.model.layers)
+    return read_layout(text, int(problem.cluster.gpus), layers=layers, field="--current")
 
 
 def _top(value: int) -> int:

@@ -48,14 +48,15 @@ def records(advice: Advice) -> Table:
     names = [f"{name}_{end}".removesuffix("_target") for name in figures for end in ends]
     rows: list[tuple[Cell, ...]] = []
 
-    def add(kind: str, strategy: Strategy, predicted: Predicted | None, *more: Cell) -> None:
+    def add(kind: str, strategy: Strategy | None, predicted: Predicted | None, *more: Cell) -> None:
         bands = [None if predicted is None else getattr(predicted, name) for name in figures]
         numbers = [None if band is None else getattr(band, end) for band in bands for end in ends]
         if predicted is not None and not predicted.duration_seconds.target:
             numbers = [
                 None if name.startswith("duration") else n for name, n in zip(names, numbers, strict=True)
             ]
-        rows.append((kind, format_strategy(strategy), int(strategy.gpus), *more, *numbers))
+        layout = (None, None) if strategy is None else (format_strategy(strategy), int(strategy.gpus))
+        rows.append((kind, *layout, *more, *numbers))
 
     if advice.strategy is not None:
         steps, seconds = advice.checkpoint_interval_steps, float(advice.checkpoint_interval_seconds or 0)
@@ -122,7 +123,7 @@ def document(advice: Advice, launch: Launch | None = None) -> dict[str, Any]:
     }
     if advice.current is not None:
         told["current"] = {
-            "strategy": format_strategy(advice.current.strategy),
+            "strategy": advice.current.text,
             "predicted": advice.current.predicted,
             "reason": advice.current.reason,
             "gain": advice.current.gain,
@@ -205,7 +206,7 @@ def _figures(p: Predicted) -> tuple[Cell, ...]:
 
 def _current(today: Current, gain: str) -> Table:
     columns = (Column("today"), Column("value", align="left"))
-    rows: list[tuple[Cell, ...]] = [("strategy", short_strategy(today.strategy))]
+    rows: list[tuple[Cell, ...]] = [("strategy", today.short)]
     if today.predicted is not None:
         rows += [
             ("step", _range(today.predicted.step_seconds, _time(today.predicted.step_seconds))),

@@ -1,47 +1,59 @@
-"""The request that a manifest makes. Not a verb; pydantic and the YAML parser are imported here and nowhere else in `advise`."""
+"""The question that a manifest asks. Not a verb; pydantic and the YAML parser are imported here and nowhere else in `advise`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Final
 
 from mofa_model import files
-from mofa_model.advice import Request
-from mofa_model.errors import BadFile, UnknownName
-from mofa_model.manifest.bundled import bundled_profiles
-from mofa_model.manifest.documents import LARGEST, Documents
-from mofa_model.manifest.inputs import to_inputs
-from mofa_model.manifest.parsing import Profile, cluster_profile, training_job
+from mofa_model.errors import BadFile
+from mofa_model.manifest import jobs
+from mofa_model.manifest.asked import Asked
+from mofa_model.manifest.bundled import named_profiles
+from mofa_model.manifest.documents import LARGEST, Documents, Item
+from mofa_model.manifest.existing import KINDS, known
+from mofa_model.manifest.surroundings import POLICY, PROFILE, Surroundings, surroundings
+
+_MANY: Final = "`mofa advise` answers for one job, `mofa annotate` for many"
+_SHOWN: Final = 5
 
 
-def request_of_file(path: str, profiles: Sequence[str]) -> Request:
-    """The one TrainingJob of a file; its profile from the same file, from `profiles`, or from those of the package."""
-    items = Documents.parse(files.read_text(path, largest=LARGEST), path).items
-    jobs = [item.value for item in items if item.kind == "TrainingJob"]
-    if len(jobs) != 1:
-        raise BadFile(
-            path, f"holds {len(jobs)} TrainingJobs; `mofa advise` answers for one, `mofa annotate` for many"
+def asked_in(path: str, profiles: Sequence[str]) -> Asked:
+    """What the one job of a file asks; its profile from the same file, from `profiles`, or from those of the package."""
+    stream = Documents.parse(files.read_text(path, largest=LARGEST), path)
+    around = surroundings([stream], [one for word in profiles for one in named_profiles(word)])
+    found = _jobs(stream.items, around)
+    if not found:
+        raise BadFile(path, _nothing(stream.items))
+    if len(found) > 1:
+        raise BadFile(path, f"holds {len(found)} jobs, {_named(found)}; {_MANY}")
+    return jobs.asked(found[0], around)
+
+
+def _jobs(items: Sequence[Item], around: Surroundings) -> list[Item]:
+    """The TrainingJobs; without any the jobs of other kinds, those that ask for advice before those that do not."""
+    ours = [item for item in items if jobs.is_training_job(item)]
+    if ours:
+        return ours
+    others = [item for item in items if known(item.kind, item.api_version)]
+    asking = [item for item in others if jobs.mode_of(item, around) not in {None, "Disabled"}]
+    return asking or others
+
+
+def _nothing(items: Sequence[Item]) -> str:
+    """What a file without any job holds, and what takes it."""
+    kinds = {item.kind for item in items}
+    if kinds == {PROFILE}:
+        return (
+            f"holds no job but {_named(items)}: give it with --profile beside a job's manifest, or to "
+            "`mofa ettr --profile`"
         )
-    job = training_job(jobs[0])
-    known: dict[str, Profile] = dict(bundled_profiles())
-    for other in profiles:
-        more = Documents.parse(files.read_text(other, largest=LARGEST), other).items
-        known |= {p.name: p for p in (cluster_profile(i.value) for i in more if i.kind == "ClusterProfile")}
-    known |= {p.name: p for p in (cluster_profile(i.value) for i in items if i.kind == "ClusterProfile")}
-    name = job.spec.cluster.profile
-    if name not in known:
-        raise UnknownName("spec.cluster.profile", name, known)
-    ref = job.spec.model.config_map_ref
-    config = None if ref is None else _config(items, ref.name, ref.key, path)
-    return to_inputs(job.spec, known[name], config=config)
+    if POLICY in kinds:
+        return f"holds no job but {_named(items)}: `mofa annotate` takes it beside the manifests of jobs"
+    return f"holds no job but {_named(items) or 'nothing'}; give a TrainingJob, or one of {', '.join(KINDS)}"
 
 
-def _config(items: Sequence[object], name: str, key: str, path: str | Path) -> str:
-    """Text of a ConfigMap that stands in the same file."""
-    for item in items:
-        value = getattr(item, "value", {})
-        if value.get("kind") == "ConfigMap" and value.get("metadata", {}).get("name") == name:
-            text = value.get("data", {}).get(key)
-            if isinstance(text, str):
-                return text
-    raise BadFile(path, f"names the ConfigMap {name} with key {key}, which does not stand in it")
+def _named(items: Sequence[Item]) -> str:
+    names = [f"{item.kind or 'something without a kind'} {item.name}".rstrip() for item in items]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -38,12 +38,13 @@ def draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
         return ()
     compared = [(advice.strategy, advice.precision, advice.nodes)]
     compared += [(one.strategy, one.precision, one.nodes) for one in advice.alternatives]
-    if advice.current is not None and advice.current.predicted is not None:
-        compared.append((advice.current.strategy, advice.precision, request.nodes))
+    today = advice.current
+    if today is not None and today.strategy is not None and today.predicted is not None:
+        compared.append((today.strategy, advice.precision, request.nodes))
     found = priced_together([(_problem(request, name, nodes), s) for s, name, nodes in compared])
     labels = [_label(one.strategy) for one in found]
     bars = {
-        f"{label}\n(today)" if advice.current is not None and number > len(advice.alternatives) else label: {
+        f"{label}\n(today)" if today is not None and number > len(advice.alternatives) else label: {
             NAMES[name]: seconds for name, seconds in terms_of(one.step).items()
         }
         for number, (label, one) in enumerate(zip(labels, found, strict=True))

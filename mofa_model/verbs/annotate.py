@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mofa_model import files
-from mofa_model.errors import BadFile, BadValue, NoFeasibleStrategy
+from mofa_model.errors import BadFile, BadValue, InputError, NoFeasibleStrategy
 
 if TYPE_CHECKING:
     from mofa_model.manifest.parsing import Profile
@@ -19,12 +19,20 @@ if TYPE_CHECKING:
 EPOCH: Final = "SOURCE_DATE_EPOCH"
 """The variable of reproducible builds: the moment in seconds, in place of the clock."""
 
+_CODES: Final = {"InvalidInput": InputError.exit_code, "NoRecommendation": NoFeasibleStrategy.exit_code}
+"""Exit codes of the outcomes that are none; the lower one counts, because it is to be mended first."""
 _EXAMPLES: Final = """\
 Comments, order and everything that is not ours stay as they are; running it
 twice changes nothing. TrainingJobs are annotated, and existing jobs (JobSet,
 PyTorchJob, TrainJob, Volcano, Ray, Job) that carry advisor.mofa.dev/model. A
 profile is looked for in the same stream, then in --profile, then among those
-that come with the package.
+that come with the package; where nobody names one, the bundled one with the GPU
+that the pods select is taken, and the answer says so.
+
+Everything is printed whatever the code: 0 every job has a recommendation, 2 one
+or more are invalid input, 3 none is, but one or more have no feasible strategy.
+Standard error has a line for each of them. What is no YAML at all is refused
+with 2 and nothing is printed.
 
 examples:
   mofa annotate examples/llama3-405b.yaml
@@ -44,8 +52,8 @@ def configure(parser: ArgumentParser) -> None:
         "--profile",
         action="append",
         default=[],
-        metavar="FILE",
-        help="file with ClusterProfiles; may be repeated",
+        metavar="NAME|FILE",
+        help="a bundled ClusterProfile, or a file with some; may be repeated",
     )
     parser.add_argument(
         "-i", "--in-place", action="store_true", help="write the files instead of standard output"
@@ -53,7 +61,8 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Annotate; 3 where a job has no feasible strategy, though all outcomes are written first."""
+    """Annotate; 2 where an input is invalid, else 3 where a job has no feasible strategy: all outcomes are written first."""
+    from mofa_model.manifest.bundled import named_profiles
     from mofa_model.manifest.documents import LARGEST, Documents, joined
 
     if arguments.in_place and "-" in arguments.files:
@@ -62,7 +71,8 @@ def run(arguments: Namespace) -> int:
     around = [stream.resource_list is not None for stream in streams]
     if any(around) and len(streams) > 1:
         raise BadFile(arguments.files[around.index(True)], "is a ResourceList, which has to come alone")
-    texts, outcomes = _annotator(_profiles(arguments.profile)).run(streams)
+    profiles = [one for word in arguments.profile for one in named_profiles(word)]
+    texts, outcomes = _annotator(profiles).run(streams)
     if arguments.in_place:
         for path, stream, text in zip(arguments.files, streams, texts, strict=True):
             if text != stream.text:
@@ -70,20 +80,6 @@ def run(arguments: Namespace) -> int:
     else:
         sys.stdout.write(texts[0] if len(texts) == 1 else joined(texts))
     return 0 if any(around) else _report(outcomes)
-
-
-def _profiles(paths: list[str]) -> list[Profile]:
-    from mofa_model.manifest.documents import LARGEST, Documents
-    from mofa_model.manifest.parsing import cluster_profile
-
-    found = []
-    for path in paths:
-        items = Documents.parse(files.read_text(path, largest=LARGEST), path).items
-        here = [cluster_profile(item.value) for item in items if item.kind == "ClusterProfile"]
-        if not here:
-            raise BadFile(path, "holds no ClusterProfile")
-        found += here
-    return found
 
 
 def _annotator(profiles: list[Profile]) -> Annotator:
@@ -109,11 +105,8 @@ def _now() -> str:
 
 
 def _report(outcomes: list[Outcome]) -> int:
-    """Say on standard error what somebody should look at."""
-    failed = [outcome for outcome in outcomes if outcome.status == "NoRecommendation"]
-    for outcome in outcomes:
-        if outcome.status == "InvalidInput":
-            sys.stderr.write(f"mofa annotate: {outcome.line()}\n")
-    if failed:
-        raise NoFeasibleStrategy(failed[0].line() + (f" ({len(failed) - 1} more)" if len(failed) > 1 else ""))
-    return 0
+    """Say on standard error what somebody should look at; the code is that of the worst."""
+    wrong = [outcome for outcome in outcomes if outcome.status in _CODES]
+    for outcome in wrong:
+        sys.stderr.write(f"mofa annotate: {' '.join(outcome.line().split())}\n")
+    return min((_CODES[outcome.status] for outcome in wrong), default=0)

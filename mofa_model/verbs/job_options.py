@@ -26,11 +26,9 @@ RATE: Final = 0.005
 """Failures per node-day when none is given: the paper's assumption. [1/d]"""
 _OF_PROFILE: Final = ("rate", "failures", "node_days", "classes", "mttr", "domains", "queue", "spares")
 """Options that a profile replaces."""
-MOST_RATE: Final = 1e4
-"""Failures per node-day beyond which an assumption is a slip of the pen. [1/d]"""
 _BOUNDS: Final = {
     "nodes": (1, 1e7),
-    "rate": (0, MOST_RATE),
+    "rate": (0, job_text.MOST_RATE),
     "failures": (0, 1e12),
     "node_days": (1e-6, 1e15),
     "slowdown": (0, 1e3),

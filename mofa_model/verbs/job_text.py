@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from mofa_model import units
 from mofa_model.errors import BadValue
 from mofa_model.spec.reliability import CheckpointTier, Domain, FailureLaw, RecoveryTime
+
+MOST_RATE: Final = 1e4
+"""Failures per node-day beyond which an assumption is a slip of the pen. [1/d]"""
 
 
 def class_of(text: str) -> tuple[str, float, RecoveryTime, int]:

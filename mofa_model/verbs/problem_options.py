@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 from mofa_model import presets, units
 from mofa_model.errors import BadValue, InputError, UnknownName
-from mofa_model.spec import Training, Transformer, Workload
+from mofa_model.spec import Cluster, Training, Transformer, Workload
+from mofa_model.spec.part import part_of, part_of_storage, places
+from mofa_model.spec.reliability import Reliability
+from mofa_model.verbs import job_text
 
 if TYPE_CHECKING:
     from mofa_model.search import Problem
@@ -33,7 +36,7 @@ def add_options(parser: ArgumentParser, *, required: bool = True) -> None:
     machines.add_argument(
         "--gpu", required=required, metavar="GPU", help="device preset, for example h100-sxm"
     )
-    machines.add_argument("--gpus", metavar="N", help="devices; or --nodes")
+    machines.add_argument("--gpus", metavar="N", help="devices, whole nodes or a part of one; or --nodes")
     machines.add_argument("--nodes", metavar="N", help="nodes; or --gpus")
     machines.add_argument("--gpus-per-node", type=int, metavar="N", help="devices that share a host")
     machines.add_argument("--domain", type=int, metavar="N", help="devices that share a scale-up link")
@@ -94,6 +97,7 @@ def problems_of(arguments: Namespace, nodes: int | None = None) -> tuple[Problem
             oversubscription=arguments.oversubscription,
             reserve=_percent(arguments.headroom),
         )
+        cluster = part_of(cluster, _devices(arguments, int(cluster.gpus_per_node)))
         cluster = replace(cluster, gpus=count * int(cluster.gpus_per_node))
         cluster.device.peak(precision.gemm)  # a device without the format is refused here
         found.append(Problem(workload=Workload(model=model, training=training), cluster=cluster))
@@ -106,11 +110,32 @@ def nodes_of(arguments: Namespace) -> int:
         raise BadValue("--gpus", arguments.gpus, "give --gpus or --nodes, not both")
     if arguments.nodes is not None:
         return _least_one(units.count(arguments.nodes, field="--nodes"), "--nodes")
-    gpus = _least_one(units.count(_needed(arguments.gpus, "--gpus"), field="--gpus"), "--gpus")
-    per_node = arguments.gpus_per_node or int(presets.cluster(_gpu(arguments), 1).gpus_per_node)
-    if gpus % per_node:
-        raise BadValue("--gpus", gpus, f"give whole nodes of {per_node}, or another --gpus-per-node")
-    return gpus // per_node
+    gpus, per_node = _gpus(arguments), _per_node(arguments)
+    found = places(gpus, per_node)
+    if found is None:
+        right = (
+            f"give whole nodes of {per_node}, or at most {per_node} of one node, or another --gpus-per-node"
+        )
+        raise BadValue("--gpus", gpus, right)
+    return found[0]
+
+
+def reliability_of(arguments: Namespace, cluster: Cluster) -> Reliability:
+    """The paper's recovery classes and a shared file system, as the options say; `cluster` is the job's own part."""
+    from mofa_model.advice import assumed_reliability
+
+    whole = _per_node(arguments)
+    given = None if arguments.failure_rate is None else float(arguments.failure_rate)
+    job_text.within(given, "--failure-rate", 0, job_text.MOST_RATE)
+    rate = {} if given is None else {"per_node_day": given}
+    found = assumed_reliability(float(whole * cluster.host.link.bandwidth), **rate)
+    tier = found.tiers[0]
+    if text := arguments.checkpoint_bandwidth:
+        bandwidth = units.parse(text, "B/s", field="--checkpoint-bandwidth")
+        if bandwidth <= 0:
+            raise BadValue("--checkpoint-bandwidth", text, "give a bandwidth above zero")
+        tier = replace(tier, node_bandwidth=bandwidth)
+    return part_of_storage(replace(found, tiers=(tier,)), cluster.gpus_per_node / whole)
 
 
 def framework_of(arguments: Namespace) -> str:
@@ -135,12 +160,19 @@ def stack_of(arguments: Namespace) -> str:
         return "default"
 
 
-def bandwidth_of(text: str) -> float:
-    """What a node writes to storage. [B/s]"""
-    bandwidth = units.parse(text, "B/s", field="--checkpoint-bandwidth")
-    if bandwidth <= 0:
-        raise BadValue("--checkpoint-bandwidth", text, "give a bandwidth above zero")
-    return bandwidth
+def _per_node(arguments: Namespace) -> int:
+    """Devices of a whole node."""
+    given: int | None = arguments.gpus_per_node
+    return given or int(presets.cluster(_gpu(arguments), 1).gpus_per_node)
+
+
+def _gpus(arguments: Namespace) -> int:
+    return _least_one(units.count(_needed(arguments.gpus, "--gpus"), field="--gpus"), "--gpus")
+
+
+def _devices(arguments: Namespace, per_node: int) -> int:
+    """Devices of each node that the job has: all, but where it asks for fewer than one node has."""
+    return per_node if arguments.gpus is None else min(per_node, _gpus(arguments))
 
 
 def model_of(name: str) -> Transformer:

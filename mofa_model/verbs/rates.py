@@ -59,7 +59,9 @@ def configure(parser: ArgumentParser) -> None:
     seen.add_argument("--events", metavar="FILE", help="failure events, CSV; - is standard input")
     seen.add_argument("--exposure", metavar="FILE", help="node-days by node, CSV, with --events")
     seen.add_argument("--prometheus", metavar="URL", help="a live server")
-    seen.add_argument("--profile", metavar="P", help="the pool, with --prometheus")
+    seen.add_argument(
+        "--profile", metavar="NAME|FILE", help="the pool, with --prometheus: a bundled profile or a manifest"
+    )
     held = parser.add_argument_group("assumed")
     held.add_argument(
         "--assumed",
@@ -168,17 +170,14 @@ def _source(name: str) -> Callable[..., Any]:
 
 
 def _profile(name: str) -> Profile:
-    """A profile of the cluster, or, without what reads one, a bundled one."""
-    from mofa_model.manifest.bundled import bundled_profiles
+    """A profile of the cluster, or, without what reads one, of a file or of the package."""
+    from mofa_model.manifest.bundled import named_profile
     from mofa_model.manifest.parsing import cluster_profile
 
     try:
         source = _source("profile")
     except ModuleNotFoundError:
-        bundled = bundled_profiles()
-        if name not in bundled:
-            raise BadValue("--profile", name, f"bundled are {', '.join(bundled)}") from None
-        return bundled[name]
+        return named_profile(name)
     return cluster_profile(source(name))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from mofa_model import units
 from mofa_model.errors import BadValue, MofaError
-from mofa_model.verbs import job_options, job_text, problem_options
+from mofa_model.verbs import problem_options
 from mofa_model.verbs.sweep_fields import AXES_TOO, FLAGS, INTERVAL, PER_GPU, Point, number, steps, typed
 
 Row = dict[str, Any]
@@ -77,21 +77,13 @@ def _figures(a: Namespace, point: Point) -> Row:
 
 
 def _request(a: Namespace, axes: Mapping[str, str], constants: Mapping[str, str]) -> Any:
-    from mofa_model.advice import Request, assumed_reliability
+    from mofa_model.advice import Request
 
     problems = tuple(_calibrated(problem, constants) for problem in problem_options.problems_of(a))
-    cluster = problems[0].cluster
-    links = float(cluster.gpus_per_node * cluster.host.link.bandwidth)
-    rate = 0.005 if a.failure_rate is None else float(a.failure_rate)
-    job_text.within(rate, "--failure-rate", 0, job_options.MOST_RATE)
-    reliability = assumed_reliability(links, rate)
-    tier = reliability.tiers[0]
-    if a.checkpoint_bandwidth:
-        tier = replace(tier, node_bandwidth=problem_options.bandwidth_of(a.checkpoint_bandwidth))
     fixed = () if a.strategy else tuple(f"{name.replace('_', '-')}={value}" for name, value in axes.items())
     return Request(
         problems=problems,
-        reliability=replace(reliability, tiers=(tier,)),
+        reliability=problem_options.reliability_of(a, problems[0].cluster),
         nodes=problem_options.nodes_of(a),
         objective=a.objective or "time",
         framework=problem_options.framework_of(a),

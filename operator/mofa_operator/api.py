@@ -5,6 +5,7 @@ One session, as many connections as objects are reconciled at once, no retries: 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
@@ -21,10 +22,17 @@ from mofa_operator.keys import Kind
 from mofa_operator.paths import path_of
 from mofa_operator.refusals import ApiError, Busy, Conflict, Gone, Invalid, refusal, wait_of
 from mofa_operator.settings import ApiSettings
+from mofa_operator.streams import Events, as_busy, events
 from mofa_operator.words import MANAGER
 
+_READS: Final = 4
+"""Connections for reads beside the writes."""
 _PAGE: Final = 500
 """Objects of one page of a list."""
+_WATCH: Final = "290"
+"""How long the server is asked to keep a watch, in seconds: connections that a load balancer moves are made anew."""
+_SILENCE: Final = 90.0
+"""How long a watch may be silent before its connection counts as dead. [s]"""
 _RESTARTS: Final = 3
 """How often a list whose continuation has expired is begun again."""
 _JSON: Final = "application/json"
@@ -43,9 +51,12 @@ _UNREADABLE: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xef\xbf[\xbe\xbf]|\xef\
 class Api:
     """A session with the API server; use it as `async with`."""
 
-    def __init__(self, credentials: Credentials, settings: ApiSettings | None = None) -> None:
-        """A session that is not open yet."""
+    def __init__(
+        self, credentials: Credentials, settings: ApiSettings | None = None, connections: int | None = None
+    ) -> None:
+        """A session that is not open yet; `connections` at once, enough for its writes and some reads by default."""
         self._settings = settings or ApiSettings()
+        self._connections = connections or self._settings.concurrency + _READS
         self._credentials = credentials
         self._session: aiohttp.ClientSession | None = None
         self._opened_with = credentials.access
@@ -83,7 +94,15 @@ class Api:
         self, kind: Kind, namespace: str | None = None, label_selector: str | None = None
     ) -> AsyncIterator[dict[str, Any]]:
         """All objects of a kind, page by page; some come twice where the server lost the continuation meanwhile."""
-        wanted = {"limit": str(_PAGE)} | ({"labelSelector": label_selector} if label_selector else {})
+        async for items, _ in self.pages(kind, namespace, label_selector):
+            for item in items:
+                yield item
+
+    async def pages(
+        self, kind: Kind, namespace: str | None = None, label_selector: str | None = None, size: int = _PAGE
+    ) -> AsyncIterator[tuple[Sequence[dict[str, Any]], str]]:
+        """The same list as pages, each with its version: a watch from the last page's version misses nothing."""
+        wanted = {"limit": str(size)} | ({"labelSelector": label_selector} if label_selector else {})
         path, restarts, more = path_of(kind, namespace or ""), 0, ""
         while True:
             query = wanted | ({"continue": more} if more else {})
@@ -97,11 +116,41 @@ class Api:
             items = page.get("items") or []
             if not isinstance(items, list) or not all(_is_object(item) for item in items):
                 raise Busy(f"GET {path}: the answer is no list of Kubernetes")
-            for item in items:
-                yield {"apiVersion": kind.api_version, "kind": kind.kind} | item
+            said = {"apiVersion": kind.api_version, "kind": kind.kind}
+            yield [said | item for item in items], str(page["metadata"].get("resourceVersion", ""))
             more = page["metadata"].get("continue", "")
             if not more:
                 return
+
+    async def names(self, kind: Kind) -> bool:
+        """Whether discovery names a kind; for a moment it may lag behind what is served."""
+        try:
+            found = await self._ask("GET", path_of(kind, "").rpartition("/")[0], part="resources", kind=list)
+        except Gone:
+            return False
+        return any(isinstance(one, dict) and one.get("name") == kind.plural for one in found["resources"])
+
+    @contextlib.asynccontextmanager
+    async def watch(self, kind: Kind, namespace: str | None, version: str) -> AsyncIterator[Events]:
+        """What happens to objects of a kind after a version; the events end when the server ends them.
+
+        `Expired` where the version is too old. No event follows another one for long: the server sends a bookmark a minute.
+        """
+        wanted = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": _WATCH}
+        path = f"{path_of(kind, namespace or '')}?{urlencode(wanted | {'resourceVersion': version})}"
+        if self._credentials.stale:
+            await self._credentials.refresh()
+        known, limits = self._credentials.known, aiohttp.ClientTimeout(sock_connect=10.0, sock_read=_SILENCE)
+        with as_busy(f"WATCH {path}"):
+            response = await self._request("GET", path, None, _JSON, timeout=limits)
+        async with response:
+            if response.status != 200:
+                if response.status == 401:
+                    await self._renewed(known)
+                with as_busy(f"WATCH {path}"):
+                    raw = await response.read()
+                raise refusal(response.status, raw, None, "WATCH", path)
+            yield events(response.content.iter_any(), path)
 
     async def apply(
         self, kind: Kind, namespace: str, name: str, body: Mapping[str, Any], *, status: bool = False
@@ -138,10 +187,6 @@ class Api:
         path = f"{path_of(kind, namespace, name)}?fieldManager={MANAGER}"
         return await self._write("PUT", path, body, _JSON)
 
-    async def delete(self, kind: Kind, namespace: str, name: str) -> None:
-        """An object away."""
-        await self._write("DELETE", path_of(kind, namespace, name), None, _JSON)
-
     async def _write(
         self, method: str, path: str, body: Mapping[str, Any] | Sequence[Any] | None, content: str
     ) -> dict[str, Any]:
@@ -157,8 +202,16 @@ class Api:
             self.count(_VERBS.get(content) or _VERBS[method], outcome)
 
     async def _ask(
-        self, method: str, path: str, data: bytes | None = None, content: str = _JSON
+        self,
+        method: str,
+        path: str,
+        data: bytes | None = None,
+        content: str = _JSON,
+        *,
+        part: str = "metadata",
+        kind: type = dict,
     ) -> dict[str, Any]:
+        """What is answered: an object that has this part, of this kind."""
         if self._credentials.stale:
             await self._credentials.refresh()
         known = self._credentials.known
@@ -173,7 +226,7 @@ class Api:
             answer = orjson.loads(raw)
         except orjson.JSONDecodeError:
             raise Busy(f"{method} {path}: the answer is not JSON") from None
-        if not isinstance(answer, dict) or not isinstance(answer.get("metadata"), dict):
+        if not isinstance(answer, dict) or not isinstance(answer.get(part), kind):
             raise Busy(
                 f"{method} {path}: the answer is no object of Kubernetes"
             )  # a gateway's, not the server's
@@ -183,26 +236,28 @@ class Api:
         self, method: str, path: str, data: bytes | None, content: str
     ) -> tuple[int, bytes, float | None]:
         """One request: status, body, and how long the server asks to wait. [s]"""
+        with as_busy(f"{method} {path}"):
+            async with await self._request(method, path, data, content) as response:
+                return response.status, await response.read(), wait_of(response.headers.get("Retry-After"))
+
+    async def _request(
+        self, method: str, path: str, data: bytes | None, content: str, **how: Any
+    ) -> aiohttp.ClientResponse:
         session, credentials = self._session, self._credentials
         if session is None:
             raise Busy(f"{method} {path}: the session is not open")
         headers = {"Content-Type": content}
         if credentials.token:
             headers["Authorization"] = credentials.token
-        try:
-            async with (
-                session.request(
-                    method,
-                    URL(credentials.access.server + path, encoded=True),
-                    data=data,
-                    headers=headers,
-                    allow_redirects=False,  # an API server sends nobody elsewhere; a gateway's login page is no answer
-                    server_hostname=credentials.access.server_name,
-                ) as response
-            ):
-                return response.status, await response.read(), wait_of(response.headers.get("Retry-After"))
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Busy(f"{method} {path}: {type(error).__name__} {error}") from error
+        return await session.request(
+            method,
+            URL(credentials.access.server + path, encoded=True),
+            data=data,
+            headers=headers,
+            allow_redirects=False,  # an API server sends nobody elsewhere; a gateway's login page is no answer
+            server_hostname=credentials.access.server_name,
+            **how,
+        )
 
     async def _renewed(self, refused: Known) -> bool:
         """Whether there are others than the refused credentials; connections with the old certificate are closed."""
@@ -218,7 +273,7 @@ class Api:
         self._opened_with = access = self._credentials.access
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=self._settings.concurrency + 4,  # room for reads beside the writes
+                limit=self._connections,
                 ssl=access.context() or True,
                 keepalive_timeout=60.0,
             ),

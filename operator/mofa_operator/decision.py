@@ -110,6 +110,12 @@ class JobFigures:
     """A `snapshot.Running`, or None."""
     residual: float | None = None
     """Observed over predicted throughput, minus one. [1]"""
+    step_due: float | None = None
+    """Until when its next step is due, in seconds of the epoch. [s]"""
+    health: str = ""
+    """A `Health`; empty where it does not run."""
+    target: Key | None = None
+    """The object that it speaks for, where there is one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,6 +2,7 @@
 
 ApiError                    the API server did not do what was asked
 ├── Gone                    the object is no more, or another one has its name now: forget it
+│   └── Expired             the version or continuation that was named is no more: list anew
 ├── Refused                 we may not (RBAC, admission policy): permanent until an administrator acts
 ├── Conflict                somebody else changed it in between: look again
 │   └── Taken               what was to be made is there already
@@ -30,6 +31,10 @@ class ApiError(MofaError):
 
 class Gone(ApiError):
     """The object is no more, or another one has its name now."""
+
+
+class Expired(Gone):
+    """The version of a watch, or the continuation of a list, is no more."""
 
 
 class Refused(ApiError):
@@ -70,7 +75,9 @@ def refusal(status: int, raw: bytes, wait: float | None, method: str, path: str)
     except (orjson.JSONDecodeError, AttributeError):
         said, reason = raw[:200].decode(errors="replace").strip(), None
     message = f"{method} {path.partition('?')[0]}: {said or 'no message'} ({status})"
-    if status in {404, 410} or (status in {409, 422} and _OTHER.search(said)):
+    if status == 410:
+        return Expired(message)
+    if status == 404 or (status in {409, 422} and _OTHER.search(said)):
         return Gone(message)
     if status == 403:
         return Refused(message)

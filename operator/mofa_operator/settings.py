@@ -77,6 +77,12 @@ class LoopSettings:
     """Processes that compute advice. [1]"""
     gate_longest: float = 300.0
     """Longest that a job waits at our gate in mode Apply. [s]"""
+    stuck_steps: float = 5.0
+    """Steps' time without a step after which a job is stuck. [1]"""
+    stuck_least: float = 300.0
+    """Least time without a step after which a job is stuck. [s]"""
+    start_least: float = 1800.0
+    """Least time that a start may take, up to the first step: images, loading, compiling. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

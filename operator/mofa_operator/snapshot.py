@@ -12,7 +12,9 @@ from typing import Any, Final
 from mofa_operator.keys import Key
 
 Body = Mapping[str, Any]
-"""An object as the API server gives it, without managedFields."""
+"""An object as the API server gives it, without managedFields; instead of them it has `metadata.foreign`."""
+FOREIGN: Final = "foreign"
+"""Key in the metadata of a `Body`: annotations under our prefix that somebody else wrote last, and who; missing = none."""
 COVERED: Final = 90
 """Percent of the window that must be covered for a history to be called complete. Ours. [%]"""
 PROMETHEUS: Final = "Prometheus"
@@ -85,6 +87,22 @@ class Running:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Alive:
+    """A job that is there to train, whether or not its steps advance; what was not seen is None."""
+
+    at: float
+    """When this was looked at, in seconds of the epoch. [s]"""
+    since: float
+    """Since when it is there: its pods ready, its trainer up, or at the latest since we look. [s]"""
+    watched: bool
+    """Whether its trainer's series are there: without them a step that is missing could not be told from one not seen."""
+    step_at: float | None = None
+    """When its last finished step was seen to change. [s]"""
+    step_seconds: float | None = None
+    """Time of an optimizer step. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JobSnapshot:
     """A job of any kind, and what surrounds it."""
 
@@ -103,6 +121,8 @@ class JobSnapshot:
     """The ClusterProfile that a TrainingJob names, as it stands: its verdicts and conditions are shown with the job."""
     running: Running | None = None
     """What it was seen to do; None = it does not run, or was not looked at."""
+    alive: Alive | None = None
+    """That it is there to train; None = it waits, was suspended, has ended, or nobody says."""
     looked: bool = False
     """Whether it was looked at since the operator started."""
     now: float
@@ -240,7 +260,7 @@ class NoHistory:
     """Why there is no history; never the same as no failures."""
 
     reason: str
-    """A `Reason`: HistoryUnavailable, SeriesMissing or NotConfigured."""
+    """A `Reason`: HistoryUnavailable, SeriesMissing, NodeNamesDiffer or NotConfigured."""
     message: str
     """Why, in one sentence, without secrets."""
 

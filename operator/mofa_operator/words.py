@@ -48,6 +48,8 @@ class Reason(StrEnum):
     """Of an AdvisorPolicy: it was understood, and applies to the jobs that its status counts."""
     PAUSED = "Paused"
     """The paused annotation is set; what stands, stands."""
+    ANNOTATIONS_REFUSED = "AnnotationsRefused"
+    """The job was answered, but the API server does not take the annotations; the message says what refuses them."""
     INTERNAL_ERROR = "InternalError"
     """The model failed over this question: our fault, not the question's; what stood before still stands."""
     # ModelValid
@@ -64,6 +66,8 @@ class Reason(StrEnum):
     """A series that the history needs does not exist; that is not the same as no failures."""
     NO_FAILURES_SEEN = "NoFailuresSeen"
     """The window is covered and holds no failure; the rate comes from the assumption."""
+    NODE_NAMES_DIFFER = "NodeNamesDiffer"
+    """The series name nodes that the API server does not know, so nothing is counted; what was learned before is used."""
     NOT_CONFIGURED = "NotConfigured"
     """The operator was given no Prometheus; advice rests on assumptions."""
     # ConfidenceSufficient
@@ -71,7 +75,7 @@ class Reason(StrEnum):
     """Evidence is enough."""
     # ObservationAvailable, PredictionAccurate
     NOT_RUNNING = "NotRunning"
-    """No step series advances and no pod runs: there is nothing to see yet."""
+    """No step advances, and nothing says that the job is there: it waits, was suspended, or has ended."""
     OBSERVED = "Observed"
     """Throughput was seen."""
     NO_OBSERVATION = "NoObservation"
@@ -80,6 +84,12 @@ class Reason(StrEnum):
     """What is seen lies within the predicted band."""
     DRIFTING = "Drifting"
     """What is seen lies outside the predicted band, by more than the drift threshold."""
+    STARTING = "Starting"
+    """The job is there, and its first step is not due yet."""
+    STUCK = "Stuck"
+    """The job is there, its trainer is seen, and a step is overdue: the next one, or the first."""
+    NOT_SEEN = "NotSeen"
+    """The job is there, but no series of its trainer is, though steps were due: whether it trains, nobody can say."""
     # ClusterProfile
     NO_NODES = "NoNodes"
     """No node matches the selector."""
@@ -99,6 +109,19 @@ class Reason(StrEnum):
     """Too little was watched to say either."""
 
 
+class Health(StrEnum):
+    """How a running job does, in one word: `status.health`, the column HEALTH, and the page. Empty where none runs, or it starts."""
+
+    HEALTHY = "Healthy"
+    """Steps advance, and nothing that is seen speaks against the prediction."""
+    DRIFTING = "Drifting"
+    """Steps advance, and throughput has left the predicted band."""
+    STUCK = "Stuck"
+    """A step is overdue although the job is there and its trainer is seen."""
+    NOT_SEEN = "NotSeen"
+    """The job is there and should train, and nobody sees its steps."""
+
+
 class Happened(StrEnum):
     """Reasons of Events."""
 
@@ -116,6 +139,10 @@ class Happened(StrEnum):
     """The history of a profile has gaps; only what was seen counts."""
     ASSUMPTION_CONTRADICTED = "AssumptionContradicted"
     """Counted failures contradict what the profile assumes."""
+    OVERWRITTEN = "Overwritten"
+    """Somebody changed what we had written; it was put back."""
+    ANNOTATIONS_REFUSED = "AnnotationsRefused"
+    """The API server did not take the annotations; the message says what refused them, and why."""
     PREDICTION_DRIFT = "PredictionDrift"
     """A running job left the predicted band."""
     APPLIED_BEFORE_LAUNCH = "AppliedBeforeLaunch"

@@ -130,13 +130,12 @@ def test_the_namespaced_overlay_has_the_roles_of_the_namespaced_release(built):
 def test_the_kind_demo_is_values_that_the_chart_takes():
     values = YAML(typ="safe").load(ROOT / "deploy" / "kind" / "values.yaml")
     objects = template(values, "--api-versions=mofa.dev/v1alpha1")
-    (profile,) = values["profiles"]
-    assert one(objects, "ClusterProfile", profile)
-    for job in read(ROOT / "deploy" / "kind" / "samples.yaml"):
-        assert job["spec"]["cluster"]["profile"] == profile
+    assert one(objects, "Deployment", "mofa-advisor")
+    profile, *jobs = read(ROOT / "deploy" / "kind" / "samples.yaml")
+    assert {job["spec"]["cluster"]["profile"] for job in jobs} == {profile["metadata"]["name"]}
     script = ROOT / "deploy" / "kind" / "up.sh"
     assert script.stat().st_mode & 0o111
     assert subprocess.run(["bash", "-n", script], check=False).returncode == 0
     cluster = YAML(typ="safe").load(ROOT / "deploy" / "kind" / "demo.yaml")
     workers = [node["labels"] for node in cluster["nodes"] if node["role"] == "worker"]
-    assert workers == [values["profiles"][profile]["nodeSelector"]] * 2
+    assert workers == [profile["spec"]["nodeSelector"]] * 2

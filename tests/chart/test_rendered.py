@@ -209,8 +209,7 @@ def test_roles_in_namespaces_allow_what_the_cluster_role_allows_otherwise(render
     whole = rights(roles(documents(rendered["default"]), "ClusterRole"))
     some = documents(rendered[name])
     cluster = rights(roles(some, "ClusterRole"))
-    watch = ("apiextensions.k8s.io", "customresourcedefinitions")  # kopf does not look for kinds then
-    left = {right for right in whole - cluster if right[:2] != watch}
+    left = whole - cluster
     for namespace in SETS[name][0]["watchNamespaces"]:
         assert rights(roles(some, "Role"), {namespace}) == left
     assert {right[1] for right in cluster} == {"clusterprofiles", "clusterprofiles/status", "nodes"}
@@ -220,7 +219,7 @@ def test_roles_in_namespaces_allow_what_the_cluster_role_allows_otherwise(render
 def test_only_the_kinds_that_are_named_can_be_read(rendered):
     role = one(documents(rendered["JobSets only, never started"]), "ClusterRole", "mofa-advisor")
     groups = {group for rule in role["rules"] for group in rule["apiGroups"]}
-    assert groups == {"mofa.dev", "jobset.x-k8s.io", "", "apiextensions.k8s.io"}
+    assert groups == {"mofa.dev", "jobset.x-k8s.io", ""}
 
 
 def test_what_a_cluster_does_not_know_is_left_out():
@@ -245,6 +244,21 @@ def test_definitions_are_those_of_the_crds_folder_and_stay():
         if "annotations" in body["metadata"] and body["kind"] != "Pod"
     ]
     assert gone == []
+
+
+def test_alerts_lead_to_where_the_runbooks_are_read_once_that_is_said():
+    def alerts(**value):
+        rule = one(
+            template({"prometheusRule": {"enabled": True, **value}}, *helm.MONITORED), "PrometheusRule"
+        )
+        return [each for group in rule["spec"]["groups"] for each in group["rules"] if "alert" in each]
+
+    plain, linked = alerts(), alerts(runbooks="https://docs.example.org/mofa/")
+    assert not any("runbook_url" in each["annotations"] for each in plain)
+    for before, after in zip(plain, linked, strict=True):
+        address = after["annotations"].pop("runbook_url")
+        assert address == f"https://docs.example.org/mofa/{before['alert']}.md"
+        assert before == after
 
 
 def test_rules_and_dashboards_are_those_of_the_deploy_folder(rendered):

@@ -50,7 +50,7 @@ def test_two_percent_where_half_a_percent_is_assumed_is_said_everywhere(lived, c
         "the window begins at a multiple of its hundredth, before the history"
     )
     assert found["status"]["display"] == {
-        "nodes": "2/2", "assumed": "5", "observed": f"{1000 * 46 / exposure:.3g}",
+        "nodes": "40/40", "assumed": "5", "observed": f"{1000 * 46 / exposure:.3g}",
         "coverage": f"{pod['coveragePercent']} %", "verdict": "HigherThanAssumed",
     }  # fmt: skip
     lower, mean, upper = (float(pod["rate"][end]) for end in ("lower", "mean", "upper"))

@@ -274,16 +274,6 @@ def test_without_labels_of_pods_the_failures_of_nodes_are_the_evidence(serve):
     assert found.history.missing == ("kube_pod_labels of training pods",)
 
 
-def test_the_self_check_names_each_series(serve, url):
-    async def check(at):
-        async with Prometheus(PrometheusSettings(url=at)) as prometheus:
-            return await history.self_check(prometheus, profile(), END)
-
-    assert all(asyncio.run(check(url)).values())
-    without = asyncio.run(check(serve(dataclasses.replace(PAST, missing=frozenset({"kube_pod_created"})))))
-    assert [name for name, there in without.items() if not there] == ["kube_pod_created"]
-
-
 def test_an_unreachable_server_is_no_history_and_no_exception():
     async def ask():
         async with Prometheus(PrometheusSettings(url=f"http://{HOST}:9"), pause=0) as prometheus:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import time
 
 import pytest
@@ -62,7 +63,7 @@ def test_a_server_that_never_answered_leaves_the_assumption_and_says_so_once(
         assert again["status"]["inputsHash"] != asked["status"]["inputsHash"]
 
 
-def test_an_outage_keeps_what_was_learned_and_the_advice_and_ends_by_itself(
+def test_outages_and_renamed_nodes_keep_what_was_learned_and_the_advice(
     cluster, processes, binaries, tmp_path, capsys
 ):
     pasts = {"east": lambda name: past_of(name, TWO_PERCENT)}
@@ -90,6 +91,28 @@ def test_an_outage_keeps_what_was_learned_and_the_advice_and_ends_by_itself(
         told = [reason for reason, _ in world.events(name)]
         assert sorted(told) == ["AssumptionContradicted", "HistoryUnavailable"]
         assert [reason for reason, _ in world.events(name, "TrainingJob")].count("RecommendationChanged") <= 1
+        world.server.stop()
+        shutil.rmtree(world.server.data)
+        write_block(renamed(past_of(name, TWO_PERCENT, days=5), name), world.server.data)
+        world.server.start()
+        during, job_during = world.learned(name, "NodeNamesDiffer", "honor_labels: true")
+        assert rows(during) == rows(found)
+        assert during["status"]["display"] == found["status"]["display"]
+        assert ours(job_during) == ours(asked)
+        said = condition(during, "HistoryComplete")
+        assert said["status"] == "False"
+        assert f"says 'gpu-monitoring' where exported_node says '{name}-000'" in said["message"]
+        assert "what was learned before is used" in said["message"]
+        until(lambda: sum("honor_labels" in text for _, text in world.events(name)) == 1, what="one Event")
+
+
+def renamed(past, name):
+    """A past as a scrape without honor_labels shows it, whose targets have the label `node`."""
+    for series, runs in samples(past, name):
+        labels = series.labels
+        if "node" in labels:
+            labels = labels | {"node": "gpu-monitoring", "exported_node": labels["node"]}
+        yield series._replace(labels=labels), runs
 
 
 # ------------------------------------------------------------------------------- more failures, and none
@@ -172,7 +195,7 @@ def test_while_nothing_changes_nothing_is_written(cluster, processes, binaries, 
         looks = world.metric("mofa_advisor_history_requests_total", outcome="Answered")
         while time.monotonic() < end:
             assert world.advisor.probe("healthz")["ok"]
-            nodes.recover(cluster, f"{names['high']}-0")  # a kubelet says that its node is alive
+            nodes.recover(cluster, f"{names['high']}-000")  # a kubelet says that its node is alive
             time.sleep(2.0)
         assert world.metric("mofa_advisor_history_requests_total", outcome="Answered") > looks + watched / 20
         assert world.advisor.writes(before) == []

@@ -4,23 +4,14 @@ A real API server, a real Prometheus, fake trainers with pods that kube-state-me
 of its own that looks every two seconds where it would look every minute.
 """
 
-import itertools
 import json
-import secrets
-import threading
 import time
-from pathlib import Path
 
 import pytest
-from advisor import Advisor, condition, ours, until
+from advisor import condition, ours, until
+from live_site import SCRAPE, Site
 from mofa_local import nodes
-from mofa_local.ports import free_port
-from mofa_local.prometheus import Prometheus, Scrape
-from mofa_local.workload import Workload, serve
-from operator_objects import small_job
-from ruamel.yaml import YAML
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LOOK, QUIET = 2.0, 3.0
 FLAGS = (
     "--settle=1",
@@ -29,93 +20,12 @@ FLAGS = (
     f"--prometheus-interval={LOOK:g}",
     f"--quiet={QUIET:g}",
 )
-SCRAPE = 1.0
-"""Seconds between samples."""
-_pools = itertools.count()
-
-
-class Site:
-    """Everything that runs beside the API server: trainers, Prometheus, the operator."""
-
-    def __init__(self, cluster, processes, folder):
-        self.cluster = cluster
-        self.processes = processes
-        self.workload = Workload(fraction=0.85, speed=8.0)
-        port = free_port()
-        self.trainers = serve(self.workload, port)
-        scrape = Scrape(job="trainer", target=f"127.0.0.1:{port}", interval=f"{SCRAPE:g}s")
-        self.prometheus = Prometheus(processes, folder, scrape=[scrape], name="prometheus-live")
-        self.prometheus.start()
-        self.advisor = Advisor(cluster, processes, "operator-live")
-        self.advisor.start(*FLAGS, f"--prometheus-url={self.prometheus.url}")
-        self._stop = threading.Event()
-        threading.Thread(target=self._follow, daemon=True).start()
-
-    def stop(self):
-        self._stop.set()
-        self.processes.stop(self.advisor.name, grace=15.0)
-        self.prometheus.stop()
-        self.trainers.shutdown()
-        self.trainers.server_close()
-
-    def pool(self, size=4):
-        """A ClusterProfile of a few ready nodes that are nobody else's."""
-        name = f"live-{next(_pools)}-{secrets.token_hex(3)}"
-        labels = {"example.org/pool": name}
-        made = [nodes.node(f"{name}-{number}", labels=labels) for number in range(size)]
-        nodes.create(self.cluster, made, kwok=False)
-        profile = YAML(typ="safe").load((EXAMPLES / "h100-east.yaml").read_text())
-        profile.pop("status", None)
-        profile["metadata"] = {"name": name}
-        profile["spec"] |= {"nodeSelector": labels}
-        self.cluster.apply(profile)
-        return name
-
-    def apply(self, namespace, name, pool):
-        saves = {"mode": "Async", "maxIntervalSeconds": 60}
-        self.cluster.apply(small_job(namespace, name, pool, checkpoint=saves))
-        return until(lambda: self.tokens(namespace, name) and self.read("tjob", name, namespace))
-
-    def read(self, kind, name, namespace=None):
-        return json.loads(
-            self.cluster.kubectl("get", kind, name, *(["-n", namespace] if namespace else []), "-o", "json")
-        )
-
-    def tokens(self, namespace, name):
-        status = self.read("tjob", name, namespace).get("status") or {}
-        return status.get("recommendation", {}).get("predicted", {}).get("tokensPerSecond", {}).get("target")
-
-    def observed(self, namespace, name):
-        return (self.read("tjob", name, namespace).get("status") or {}).get("observed") or {}
-
-    def figure(self, series, **labels):
-        """The value of an exported series; None where there is none."""
-        for line in self.advisor.metrics().splitlines():
-            if (
-                line.startswith(series + "{")
-                and all(f'{k}="{v}"' for k, v in labels.items())
-                and all(f'{key}="{value}"' in line for key, value in labels.items())
-            ):
-                return float(line.rsplit(" ", 1)[1])
-        return None
-
-    def _follow(self):
-        """The trainers' look at the cluster."""
-        api = self.cluster.admin.resources.get(api_version="mofa.dev/v1alpha1", kind="TrainingJob")
-        while not self._stop.wait(0.5):
-            try:
-                found = api.get().to_dict()["items"]
-            except Exception:  # noqa: BLE001 - the API server is another test's to stop
-                continue
-            self.workload.follow(
-                found, lambda body: [f"{body['spec']['cluster']['profile']}-{n}" for n in range(4)]
-            )
 
 
 @pytest.fixture(scope="module")
 def site(cluster, processes, binaries, tmp_path_factory):
     binaries.path("prometheus")
-    made = Site(cluster, processes, tmp_path_factory.mktemp("live"))
+    made = Site(cluster, processes, tmp_path_factory.mktemp("live"), FLAGS)
     yield made
     made.stop()
 

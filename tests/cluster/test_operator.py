@@ -2,9 +2,11 @@
 
 import json
 import time
+from contextlib import contextmanager
 
 import pytest
 from advisor import Advisor, condition, ours, until
+from kubernetes.client import ApiException
 from mofa_local import nodes
 from operator_objects import small_job
 from pools import pool, settled
@@ -269,6 +271,127 @@ def test_what_somebody_else_took_away_is_put_back(cluster, running, namespace):
         right = ours(advised(cluster, namespace))
         cluster.kubectl("annotate", "trainingjob", "small", "-n", namespace, "advisor.mofa.dev/strategy-")
         until(lambda: ours(read(cluster, namespace)) == right)
+
+
+def test_what_somebody_else_changed_is_put_back_and_said_once(cluster, running, namespace):
+    named = ("trainingjob", "small", "-n", namespace)
+    with pool(cluster) as profile:
+        cluster.apply(job(namespace, profile))
+        found = advised(cluster, namespace)
+        right = ours(found)
+        until(lambda: reason(cluster, namespace) == found["status"]["readyReason"])
+        for _ in range(2):  # the same change again is no second Event
+            cluster.kubectl("annotate", "--overwrite", *named, "advisor.mofa.dev/strategy=tp=1")
+            until(lambda: ours(read(cluster, namespace)) == right, what="the strategy is put back")
+        cluster.kubectl("annotate", "--overwrite", *named, "advisor.mofa.dev/inputs-hash=none")
+        until(lambda: ours(read(cluster, namespace)) == right, what="the hash is put back")
+        wrong = json.dumps({"status": {"readyReason": "Wrong", "inputsHash": "none"}})
+        cluster.kubectl("patch", *named, "--subresource=status", "--type=merge", "-p", wrong)
+        until(lambda: read(cluster, namespace)["status"] == found["status"], what="the status is put back")
+        told = overwritten(cluster, namespace, 2)
+        assert any("kubectl-annotate: strategy;" in text for text in told)
+        assert any("kubectl-annotate: inputs-hash;" in text for text in told)
+
+
+def overwritten(cluster, namespace, number):
+    """Messages of so many Events that tell of changed annotations."""
+
+    def look():
+        events = json.loads(cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))["items"]
+        found = [event["message"] for event in events if event["reason"] == "Overwritten"]
+        return found if len(found) >= number else None
+
+    found = until(look, what=f"{number} Events")
+    assert len(found) == number, found
+    return found
+
+
+def test_two_that_overwrite_each_other_for_ever_make_no_storm(cluster, running, namespace):
+    """Somebody writes thirty times in three seconds; we write at once, and after 0.2, 0.4, 0.8, 1.6 s."""
+    with pool(cluster) as profile:
+        cluster.apply(job(namespace, profile))
+        right = ours(advised(cluster, namespace))
+        before = len(running.writes())
+        api = cluster.admin.resources.get(api_version="mofa.dev/v1alpha1", kind="TrainingJob")
+        end, count = time.monotonic() + 3.0, 0
+        while time.monotonic() < end:
+            body = {"metadata": {"annotations": {"advisor.mofa.dev/strategy": f"tp={count}"}}}
+            api.patch(
+                name="small", namespace=namespace, body=body, content_type="application/merge-patch+json"
+            )
+            count += 1
+            time.sleep(0.1)
+        fought = running.writes_by_object(before)[f"trainingjobs/{namespace}/small"]
+        assert count > 12
+        assert 2 <= fought <= 7
+        until(lambda: ours(read(cluster, namespace)) == right, what="the last word is ours")
+
+
+def test_refused_annotations_are_said_and_written_when_the_refusal_ends(cluster, running, namespace):
+    before = len(running.writes())
+    with pool(cluster) as profile, refusing(cluster, namespace) as policy:
+        cluster.apply(job(namespace, profile))
+        until(lambda: reason(cluster, namespace) == "AnnotationsRefused")
+        found = read(cluster, namespace)
+        ready = condition(found, "Ready")
+        assert (ready["status"], ready["reason"]) == ("False", "AnnotationsRefused")
+        assert policy in ready["message"]
+        assert "robots do not write here" in ready["message"]
+        assert not ours(found)
+        assert "Recommended" not in json.dumps(found["status"]["conditions"])
+        until(lambda: reasons(cluster, namespace) == ["AnnotationsRefused"], what="one Event")
+        cluster.kubectl("delete", "validatingadmissionpolicybinding", policy)
+        found = advised(cluster, namespace)
+        until(lambda: condition(read(cluster, namespace), "Ready")["status"] == "True")
+        assert ours(found)["inputs-hash"] == read(cluster, namespace)["status"]["inputsHash"]
+        until(lambda: sorted(reasons(cluster, namespace)) == ["AnnotationsRefused", "Recommended"])
+        written = running.writes_by_object(before)[f"trainingjobs/{namespace}/small"]
+        assert written == 3, "the status that says so, the annotations, the status of the answer"
+
+
+def reasons(cluster, namespace):
+    """Reasons of the Events in a namespace."""
+    found = json.loads(cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))["items"]
+    return [event["reason"] for event in found]
+
+
+@contextmanager
+def refusing(cluster, namespace):
+    """An admission policy of somebody else's, that takes no annotations of ours; its name."""
+    name = f"no-robots-{namespace}"
+    group = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    rule = {
+        "apiGroups": ["mofa.dev"],
+        "apiVersions": ["*"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["trainingjobs"],
+    }
+    check = {
+        "expression": "!has(object.metadata.annotations) || !('advisor.mofa.dev/status' in object.metadata.annotations)",
+        "message": "robots do not write here",
+    }
+    where = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+    spec = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule]}, "validations": [check]}
+    binding = {"policyName": name, "validationActions": ["Deny"], "matchResources": where}
+    cluster.apply({**group, "kind": "ValidatingAdmissionPolicy", "spec": spec})
+    cluster.apply({**group, "kind": "ValidatingAdmissionPolicyBinding", "spec": binding})
+    probe = job(namespace, "none", "probe")
+    probe["metadata"]["annotations"] = {"advisor.mofa.dev/status": "x"}
+    api = cluster.admin.resources.get(api_version="mofa.dev/v1alpha1", kind="TrainingJob")
+
+    def holds():
+        try:
+            api.create(body=probe, namespace=namespace, dry_run="All")
+        except ApiException as error:
+            return "robots" in str(error.body)
+        return False
+
+    try:
+        until(holds, what="the policy holds")
+        yield name
+    finally:
+        cluster.kubectl("delete", "validatingadmissionpolicybinding", name, "--ignore-not-found")
+        cluster.kubectl("delete", "validatingadmissionpolicy", name)
 
 
 def test_a_dry_run_decides_and_writes_nothing(cluster, running, namespace):

@@ -23,12 +23,7 @@ from mofa_operator.keys import (
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
-DEFINITION = Kind(
-    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
-)
-KNOWN = {
-    (kind.group, kind.plural): kind for kind in (*OURS, *EXISTING, NODE, CONFIG_MAP, EVENT, LEASE, DEFINITION)
-}
+KNOWN = {(kind.group, kind.plural): kind for kind in (*OURS, *EXISTING, NODE, CONFIG_MAP, EVENT, LEASE)}
 HOME, NAME = "mofa-system", "mofa-advisor"
 SPECS = {
     TRAINING_JOB: {
@@ -48,8 +43,6 @@ NEEDED = {
     **{(kind, "patch status"): "act: the status" for kind in OURS},
     (CONFIG_MAP, "get"): "the config.json that a job names",
     (EVENT, "create"): "act: Events",
-    (DEFINITION, "list"): "kopf: which kinds the cluster has",
-    (DEFINITION, "watch"): "kopf: kinds that are installed later",
     (LEASE, "get"): "election: who holds it",
     (LEASE, "create"): "election: the first time",
     (LEASE, "update"): "election: hold it",
@@ -226,6 +219,7 @@ def test_each_right_is_needed(door, objects, cluster, role, kind, verb, number):
         ("all Leases", "/apis/coordination.k8s.io/v1/namespaces/mofa-system/leases"),
         ("another Lease", "/apis/coordination.k8s.io/v1/namespaces/mofa-system/leases/other"),
         ("Jobs", "/apis/batch/v1/jobs"),
+        ("definitions", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
     ],
 )
 def test_the_operator_cannot_read(door, what, address):

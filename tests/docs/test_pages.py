@@ -99,8 +99,22 @@ def test_a_flag_of_the_operator_that_a_page_names_exists(name):
     assert named <= known | commands
 
 
+def test_nothing_that_is_shipped_leads_to_a_host_under_our_groups_name():
+    """`mofa.dev` names our API group; nobody here owns the domain."""
+    folders = ("charts", "crds", "deploy", "docs", "examples", "mofa_model", "operator", "tools")
+    told = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in {".json", ".md", ".py", ".toml", ".yaml"}
+    ]
+    named = re.compile(r"https?://[^/\s\"']*\bmofa\.dev\b")
+    assert len(told) > 300
+    assert [str(path) for path in told if named.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_a_condition_that_the_concepts_name_exists():
-    known = {one.value for kind in (words.Aspect, words.Reason, words.Happened) for one in kind}
+    known = {one.value for kind in (words.Aspect, words.Reason, words.Health, words.Happened) for one in kind}
     known |= {"Disabled", "Annotate", "Apply", "NoRecommendation"}
     for name in ("concepts.md", "operator.md", "troubleshooting.md"):
         said = set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)*)`", read(name)))

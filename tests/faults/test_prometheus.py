@@ -10,12 +10,13 @@ from faults import scenario
 from faults.campaign import BOUND, operator
 from faults.liar import LIES, QUICK, Liar, bad_connection, rotate
 from faults.proxy import Proxy
+from mofa_local import nodes
 from mofa_local.blocks import write_block
 from mofa_local.prometheus import Prometheus
 from mofa_local.series import sampled
-from mofa_local.synthetic import DAY, HOUR, Job, draw
+from mofa_local.synthetic import DAY, HOUR, Job, draw, node_names
 
-DAYS = 30
+DAYS, NODES = 30, 12
 JOBS = (Job(name="pretrain-a", nodes=5), Job(name="pretrain-b", nodes=5))
 H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 FLAGS = ("--prometheus-interval=1", "--prometheus-timeout=3", "--quiet=0")
@@ -26,7 +27,7 @@ def truth(processes, tmp_path_factory):
     """A real server with thirty days of twelve nodes, two jobs and their failures."""
     end = int(time.time()) // HOUR * HOUR
     server = Prometheus(processes, tmp_path_factory.mktemp("truth"))
-    past = draw(end=end, nodes=12, days=DAYS, jobs=JOBS)
+    past = draw(end=end, nodes=NODES, days=DAYS, jobs=JOBS)
     write_block([(series, runs) for series, runs in sampled(past, lambda _: True)], server.data)
     server.start()
     yield server
@@ -48,6 +49,7 @@ def advised(cluster, processes, liar, tmp_path):
     with Proxy(cluster) as proxy, operator(cluster, processes, proxy, *flags) as supervised:
         supervised.token = token
         scenario.set_up(cluster)
+        nodes.create(cluster, [nodes.node(name) for name in node_names(NODES)], kwok=False)
         try:
             body = scenario.profile()
             body["spec"]["nodeSelector"] = H100
@@ -62,6 +64,7 @@ def advised(cluster, processes, liar, tmp_path):
             yield supervised
         finally:
             scenario.tear_down(cluster)
+            cluster.kubectl("delete", "nodes", *node_names(NODES), "--wait=false")
 
 
 def profile_and_job(cluster):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from mofa_local import LocalStackError, processes
 from mofa_local.processes import Processes, answers, running_recorded, stop_recorded
+from signals import BACKGROUND, HEED
 
 LOCAL = Path(processes.__file__).resolve().parent.parent
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -103,9 +104,9 @@ def test_what_a_child_started_goes_with_it(tmp_path):
     eventually(lambda: not runs(grandchild))
 
 
-def owner(folder, *, outlive):
+def owner(folder, *, outlive, before=()):
     """A process that starts two children and tells their pids; it waits when it should be killed."""
-    script = f"""
+    script = f"""{HEED}
 import pathlib, sys, time
 sys.path.insert(0, {str(LOCAL)!r})
 from mofa_local.processes import Processes
@@ -113,13 +114,14 @@ with Processes(pathlib.Path({str(folder)!r}), outlive={outlive}) as started:
     print(*(started.start(name, {SLEEP!r}).pid for name in "ab"), flush=True)
     time.sleep({0 if outlive else 600})
 """
-    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen([*before, sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     return child, [int(pid) for pid in child.stdout.readline().split()]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_children_end_with_their_owner_however_it_ends(tmp_path, number):
-    child, pids = owner(tmp_path, outlive=False)
+@pytest.mark.parametrize("before", [(), BACKGROUND], ids=["in front", "in the background of a script"])
+def test_children_end_with_their_owner_however_it_ends(tmp_path, number, before):
+    child, pids = owner(tmp_path, outlive=False, before=before)
     with child:
         assert len(pids) == 2
         assert all(runs(pid) for pid in pids)

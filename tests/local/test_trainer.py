@@ -95,6 +95,14 @@ def test_a_job_that_stands_still_has_a_step_but_no_speed():
     assert ("mofa_train_tokens_per_second", "x") not in shown(workload)
 
 
+def test_a_job_that_loads_for_ever_is_there_and_has_no_step():
+    workload = Workload(clock=lambda: 50.0)
+    workload.loading.add("n/x")
+    workload.add("n/x", 10.0, 1.0)
+    assert shown(workload)["mofa_train_start_timestamp_seconds", "x"] == 50.0
+    assert ("mofa_train_step", "x") not in shown(workload)
+
+
 @pytest.fixture
 def url():
     workload = Workload()

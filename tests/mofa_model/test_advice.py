@@ -301,6 +301,33 @@ def test_the_command_prints_the_answer_in_every_form(capsys):
     assert parse_strategy(told["strategy"]).gpus == 64
 
 
+def test_todays_layout_beside_a_manifest_is_read_and_one_that_does_not_fit_is_an_error(capsys, tmp_path):
+    """What a manifest says of it is old, and costs the comparison; what is typed now is an error."""
+    file = tmp_path / "job.yaml"
+    spec = {
+        "model": {"preset": "llama3.1-8b"},
+        "training": {"sequenceLength": 4096, "globalBatchSize": 64, "tokens": "1T"},
+        "cluster": {"profile": "h100-east", "nodes": 2},
+        "constraints": {"pp": {"values": [1]}, "cp": {"values": [1]}, "tp": {"values": [8]}},
+        "current": {"strategy": "tp=8,pp=3"},
+    }
+    job = {"apiVersion": "mofa.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "a"}, "spec": spec}
+    file.write_text(json.dumps(job))
+    assert main(["advise", str(file), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["strategy"].startswith("tp=8,")
+    assert told["current"]["strategy"] == "tp=8,pp=3"
+    assert told["current"]["predicted"] is None
+    assert told["current"]["reason"] == "tp x pp x cp = 24: it must divide the 16 devices"
+    assert main(["advise", str(file), "--json", "--current", "tp=8"]) == 0
+    assert json.loads(capsys.readouterr().out)["current"]["predicted"]["step_seconds"]
+    for given in ("tp=8,pp=3", "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 3"):
+        assert main(["advise", str(file), "--current", given]) == 2
+        assert capsys.readouterr().err.startswith(
+            "mofa advise: --current: 'tp x pp x cp = 24' cannot be right"
+        )
+
+
 @pytest.mark.parametrize(
     "words, code, text",
     [

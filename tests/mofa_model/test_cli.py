@@ -9,6 +9,7 @@ from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
+from signals import BACKGROUND, HEED
 
 from mofa_model import cli, verbs
 
@@ -69,6 +70,26 @@ def test_every_verb_explains_itself(capsys):
 def test_a_misspelt_verb_exits_with_2_and_one_line(capsys):
     assert cli.main(["explian"]) == 2
     assert capsys.readouterr().err.startswith("mofa explian: verb: unknown name 'explian'; ")
+
+
+@pytest.mark.parametrize("name", verbs.LAB)
+def test_a_verb_of_the_lab_says_what_to_install_where_the_lab_is_not(monkeypatch, capsys, name):
+    monkeypatch.setattr(verbs, "foreign", dict)
+    assert cli.main([name, "whatever", "--json"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert (
+        said.err
+        == f"mofa {name}: is a verb of the lab, which is not installed: pip install mofa-advisor-lab\n"
+    )
+
+
+def test_the_help_tells_of_the_lab_where_it_is_not(monkeypatch, capsys):
+    monkeypatch.setattr(verbs, "foreign", dict)
+    assert cli.main([]) == 0
+    ours, lab = capsys.readouterr().out.split("verbs of the lab (pip install mofa-advisor-lab):")
+    assert "  advise " in ours
+    assert [name for name in verbs.LAB if f"  {name} " not in lab or f"  {name} " in ours] == []
 
 
 def test_a_verb_of_another_distribution_runs_and_its_exit_code_is_kept(foreign):
@@ -170,23 +191,38 @@ def test_a_reader_that_goes_away_is_no_error():
     assert (process.returncode, complaint) == (0, b"")
 
 
-def test_a_real_sigint_ends_quietly(tmp_path):
-    (tmp_path / "waiting.py").write_text(
-        "import sys, time\nsys.modules['mofa_model.verbs.waiting'] = sys.modules[__name__]\n"
-        "def configure(parser): ...\ndef run(arguments):\n    print('ready', flush=True)\n    time.sleep(60)\n"
-    )
-    program = (
-        "import sys; from mofa_model import cli, verbs; import waiting;"
-        "verbs.ours = lambda: {'waiting': ''}; sys.exit(cli.main(['waiting']))"
-    )
+WAITING = """\
+import sys, time
+sys.modules['mofa_model.verbs.waiting'] = sys.modules[__name__]
+def configure(parser): ...
+def run(arguments):
+    print('ready', flush=True)
+    time.sleep(60)
+"""
+RUN = "import sys; from mofa_model import cli, verbs; import waiting; verbs.ours = lambda: {'waiting': ''}; sys.exit(cli.main(['waiting']))"
+
+
+def interrupted(tmp_path, program, *numbers):
+    """Exit code and complaint of a verb that waits, started as in the background of a script, after these signals."""
+    (tmp_path / "waiting.py").write_text(WAITING)
+    command = [*BACKGROUND, sys.executable, "-c", program]
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     with subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
     ) as process:
         assert process.stdout.readline().strip() == b"ready"
-        process.send_signal(signal.SIGINT)
+        for number in numbers:
+            process.send_signal(number)
         complaint = process.stderr.read()
-    assert (process.returncode, complaint) == (130, b"")
+    return process.returncode, complaint
+
+
+def test_a_real_sigint_ends_quietly(tmp_path):
+    assert interrupted(tmp_path, HEED + RUN, signal.SIGINT) == (130, b"")
+
+
+def test_in_the_background_of_a_script_sigint_is_somebody_elses_and_sigterm_ends(tmp_path):
+    assert interrupted(tmp_path, RUN, signal.SIGINT, signal.SIGTERM) == (-signal.SIGTERM, b"")
 
 
 def test_help_imports_nothing_slow():

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from mofa_model.errors import InputError
 from mofa_model.launch import read_layout
+from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B, SCHEDULES
 from mofa_model.strategy import (
     MODULES,
     ContextMode,
     Graphs,
     Placement,
     Recompute,
-    Schedule,
     Sharding,
     Strategy,
 )
@@ -46,7 +46,7 @@ layouts = st.builds(
         vpp=degree,
         mbs=degree,
         shard=st.integers(0, 10**6),
-        schedule=st.sampled_from(Schedule),
+        schedule=st.sampled_from(SCHEDULES),
         sharding=st.sampled_from(Sharding),
         sequence_parallel=st.booleans(),
         context_mode=st.sampled_from(ContextMode),
@@ -101,9 +101,9 @@ def test_both_forms_may_be_mixed_wrapped_and_in_any_order(layout, chance):
     "text, fields",
     [
         ("tp4 pp4 dp32 mbs2 sp offload zero2-cpu", {"dp": 32, "offload": True, "optimizer": Placement.HOST}),
-        ("tp4 vpp10", {"vpp": 10, "schedule": Schedule.INTERLEAVED}),
-        ("tp4 vpp10 1f1b", {"vpp": 10, "schedule": Schedule.ONE_F_ONE_B}),
-        ("vpp=10", {"vpp": 10, "schedule": Schedule.ONE_F_ONE_B}),
+        ("tp4 vpp10", {"vpp": 10, "schedule": INTERLEAVED}),
+        ("tp4 vpp10 1f1b", {"vpp": 10, "schedule": ONE_F_ONE_B}),
+        ("vpp=10", {"vpp": 10, "schedule": ONE_F_ONE_B}),
         ("dp8 shard1 zero3", {"shard": 1, "sharding": Sharding.WEIGHTS}),
         ("tp2 no-dp-overlap tp-overlap", {"data_overlap": False, "tensor_overlap": True}),
         (

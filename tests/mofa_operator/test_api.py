@@ -122,7 +122,6 @@ def test_every_other_verb_has_its_method_and_path():
         await api.merge(CLUSTER_PROFILE, "", "east", {"metadata": {"annotations": {"a": None}}})
         await api.create(TRAINING_JOB, "ml", {})
         await api.replace(TRAINING_JOB, "ml", "a", {})
-        await api.delete(TRAINING_JOB, "ml", "a")
         await api.get(NODE, "", "n1")
 
     run(answers, use)
@@ -130,7 +129,6 @@ def test_every_other_verb_has_its_method_and_path():
         ("PATCH", "/apis/mofa.dev/v1alpha1/clusterprofiles/east"),
         ("POST", "/apis/mofa.dev/v1alpha1/namespaces/ml/trainingjobs"),
         ("PUT", "/apis/mofa.dev/v1alpha1/namespaces/ml/trainingjobs/a"),
-        ("DELETE", "/apis/mofa.dev/v1alpha1/namespaces/ml/trainingjobs/a"),
         ("GET", "/api/v1/nodes/n1"),
     ]
 

@@ -138,6 +138,7 @@ MODULES: Final[Mapping[str, Module]] = MappingProxyType(
                 stamps=(("helm.sh/helm/v3/internal/version.version", "v{version}"),),
             ),
             Module(folder="kube-score", requires="github.com/zegl/kube-score"),
+            Module(folder="kustomize", requires="sigs.k8s.io/kustomize/kustomize/v5"),
         )
     }
 )
@@ -163,6 +164,7 @@ TOOLS: Final[Mapping[str, Tool]] = MappingProxyType(
             _tool("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", 80),
             _tool("helm", "helm", "helm.sh/helm/v3/cmd/helm", 70),
             _tool("kube-score", "kube-score", "github.com/zegl/kube-score/cmd/kube-score", 30),
+            _tool("kustomize", "kustomize", "sigs.k8s.io/kustomize/kustomize/v5", 20),
         )
     }
 )

@@ -26,6 +26,8 @@ class Trainer:
     """Time of a step at full rate. [s]"""
     since: float
     """When training began, or began again. [s]"""
+    made: float = 0.0
+    """When it was made, which no interruption changes. [s]"""
     fraction: float = 1.0
     """Share of the full rate that is reached. [1]"""
     checkpoint_steps: int = 50

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -89,23 +90,36 @@ def status(folder: Path) -> str:
 def hints(folder: Path) -> str:
     """Where everything is, and what to try."""
     env = folder / "env"
-    shown = os.path.relpath(env) if env.is_relative_to(Path.cwd()) else env
+    ours = (
+        f"PYTHONPATH={_shown(stack.ROOT / 'deploy' / 'local')} {_shown(Path(sys.executable))} -m mofa_local"
+    )
+    here = "" if folder.resolve() == FOLDER else f" --folder {_shown(folder)}"
     tries = (
-        (f". {shown}", "kubectl and curl below mean this cluster"),
+        (f". {_shown(env)}", "kubectl and curl below mean this cluster"),
         ("kubectl apply -f examples/llama3-405b.yaml", "ask for advice"),
         ("kubectl get tjob", "the advice in one line; -o yaml for all of it"),
         ("kubectl get cprof", "what the pool's history says of the assumptions"),
         (f"kubectl -n {stack.NAMESPACE} get pods -o wide", "sample jobs on fake nodes"),
-        ("python -m mofa_local inject pod JOB", "interrupt it: process, pod, node, preemption or job"),
+        (
+            f"{ours} inject{here} pod default/llama3-405b",
+            "interrupt it: process, pod, node, preemption or job",
+        ),
         ("curl -s $ADVISOR_URL/metrics", "predicted and observed, for Prometheus"),
-        ("open $ADVISOR_URL in a browser", "the same as a page"),
+        ("echo $ADVISOR_URL", "the same as a page: an address for a browser"),
         ("make down", "stop all of it"),
     )
-    kubectl = (
-        "" if shutil.which("kubectl") else f"\nNo kubectl on PATH; here is one: {binaries.find('kubectl')}"
+    kubectl = None if shutil.which("kubectl") else binaries.find("kubectl")
+    path = (
+        "" if kubectl is None else f"\nNo kubectl on PATH; here is one:\n  export PATH=$PATH:{kubectl.parent}"
     )
     lines = env.read_text(encoding="utf-8").splitlines()
-    return "\n".join([*lines, "", "Try:", *(f"  {command:<45}{what}" for command, what in tries)]) + kubectl
+    told = [f"  {command}\n    {what}" for command, what in tries]
+    return "\n".join([*lines, "", "Try:", *told]) + path
+
+
+def _shown(path: Path) -> str:
+    """A path as one types it here; symbolic links stay, for a virtual environment's python is one."""
+    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import signal
 import sys
@@ -61,6 +62,8 @@ class Workload(Collector):
         self._gangs: dict[str, Gang] = {}
         self.truth: list[dict[str, Any]] = []
         """Every interruption that was injected: job, kind, at, seconds, redone steps, node."""
+        self.loading: set[str] = set()
+        """Jobs, named namespace/name, that load for ever once they begin: they are there, and make no first step."""
         self._followed: set[str] = set()
         self._lock = threading.Lock()
 
@@ -89,7 +92,8 @@ class Workload(Collector):
                 step_seconds=step_seconds,
                 fraction=self._fraction,
                 checkpoint_steps=checkpoint_steps,
-                since=now,
+                since=math.inf if job in self.loading else now,
+                made=now,
             )
 
     def follow(
@@ -161,14 +165,19 @@ class Workload(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The trainer series; what is not known while a job stands still is left out."""
-        gauges = ("step", "checkpoint_step", "step_seconds", "tokens_per_second")
+        gauges = ("start_timestamp_seconds", "step", "checkpoint_step", "step_seconds", "tokens_per_second")
         families = {name: Metric(f"mofa_train_{name}", "As mofa observe has it.", "gauge") for name in gauges}
         restarts = Metric("mofa_train_restarts", "Times that training fell back to a checkpoint.", "counter")
         with self._lock:
             now = self.clock()
             for trainer in self._trainers.values():
                 labels = {"training_namespace": trainer.namespace, "training_job": trainer.name}
-                values = {"step": float(trainer.step(now)), "checkpoint_step": float(trainer.checkpoint(now))}
+                values = {"start_timestamp_seconds": trainer.made}
+                if math.isfinite(trainer.since):
+                    values |= {
+                        "step": float(trainer.step(now)),
+                        "checkpoint_step": float(trainer.checkpoint(now)),
+                    }
                 if trainer.running(now):
                     values["step_seconds"] = trainer.real_step_seconds
                     values["tokens_per_second"] = trainer.real_tokens_per_second

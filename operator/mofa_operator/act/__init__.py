@@ -4,5 +4,6 @@ May import: api, settings, decision, keys, words, mofa_model. Imported by: contr
 
 perform     a decision as writes: annotations, then the status, then Events
 release     a job that waits is let go: its arguments, then our gate
+undone      what somebody undoes again and again is put back after waits that double
 events      Events, one for each (object, reason, inputs hash)
 """

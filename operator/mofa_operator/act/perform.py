@@ -1,7 +1,7 @@
 """A decision as writes: annotations first, the status last, then the Events.
 
 The status is the last write because its Ready condition is what people and programs wait for: where it says Recommended,
-the annotations stand. (It is also cheaper: each later write carries the whole object through the API server again, and the
+the annotations stand. Where they are refused, neither the status nor an Event says so: `decide.job.refused` does. (It is also cheaper: each later write carries the whole object through the API server again, and the
 status is the larger part.) Nothing is remembered between writes: after a crash in between, the next decision compares
 annotations and status with what should stand, finds the one that is missing, and writes that.
 
@@ -32,6 +32,8 @@ DRY: Final = "DryRun"
 """Something would have been written."""
 GONE: Final = "Gone"
 """An object is no more; there is nothing left to do."""
+WAITS: Final = "Waits"
+"""Somebody undoes the same write again and again; it is done after a while (`act.undone`)."""
 REFUSED: Final = "Refused"
 """A write was refused for good: `failures` say which, and why."""
 _HASH: Final = PREFIX + "inputs-hash"
@@ -53,6 +55,8 @@ class Performed:
     """Objects as the API server answered, for the store: their echo is no news."""
     failures: tuple[ApiError, ...] = ()
     """Writes that are refused for good; trying again changes nothing."""
+    refused: bool = False
+    """Whether annotations are among them: then neither status nor Events were written."""
     released: Released | None = None
     """What became of a job that waited."""
 
@@ -71,14 +75,16 @@ async def perform(
     account = _Account(wrote)
     for annotate in decision.annotate:
         await _annotate(annotate, api, account)
-    if decision.status is not None and decision.key.kind in OURS and decision.key not in account.gone:
+    refused = bool(account.failures)
+    is_there = decision.key not in account.gone and not refused
+    if decision.status is not None and decision.key.kind in OURS and is_there:
         body = _identity(decision.key, decision.uid) | {"status": decision.status}
         await account.keep("status", decision.key, decision.uid, _apply(api, decision.key, body, status=True))
-    if decision.key not in account.gone:
+    if decision.key not in account.gone and not refused:
         tell(decision, events)
     if decision.release is not None and decision.release.key not in account.gone:
         await account.let_go(decision.release, api, events)
-    return account.performed(decision.key)
+    return account.performed(decision.key, refused=refused)
 
 
 def tell(decision: Decision, events: EventPoster) -> None:
@@ -137,7 +143,7 @@ class _Account:
             self._wrote(key, body)
         return body
 
-    def performed(self, key: Key) -> Performed:
+    def performed(self, key: Key, *, refused: bool) -> Performed:
         """The account, closed."""
         outcome = REFUSED if self.failures else GONE if key in self.gone else WRITTEN
         return Performed(
@@ -145,6 +151,7 @@ class _Account:
             writes=tuple(self.writes),
             bodies=self.bodies,
             failures=tuple(self.failures),
+            refused=refused,
             released=self.released,
         )
 

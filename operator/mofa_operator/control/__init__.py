@@ -3,7 +3,8 @@
 May import: everything below, and kopf. Imported by: verbs.
 
 run          in which order everything starts and stops
-handlers     kopf's watches            resync       full lists against what watches miss
+watches      all watches, each by itself            watch        one of them
+handlers     another, by kopf          resync       full lists against what watches miss
 intake       where news come in        queue        which objects wait to be looked at
 reconcile    the loop over one object  decider      answers from worker processes (worker: what runs in them)
 gates        the bound on waits in mode Apply
@@ -12,6 +13,7 @@ histories    what history says of a profile         sightings    what running jo
 witnesses    what the watch sees of every pool
 config_maps  texts that jobs name      kinds        which kinds are looked at
 lease        election of one of several operators
+stop         the end, in order or by force          tasks        tasks of the event loop
 health       what probes are told      serve        the HTTP servers           logs   text and JSON
 pages        what the page shows
 """

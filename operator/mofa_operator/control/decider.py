@@ -222,10 +222,12 @@ class _Worker:
         async with self._starting:
             if self.is_warm or self._stopped:
                 return
+            others = multiprocessing.active_children()
             self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), worker.prepare)
+            warming = asyncio.get_running_loop().run_in_executor(self._pool, self._warm)  # starts the process
+            self._pid = next(one.pid for one in multiprocessing.active_children() if one not in others)
             try:
-                self._pid = await asyncio.wait_for(self._call(os.getpid), self._deadline)
-                await asyncio.wait_for(self._call(self._warm), self._deadline)
+                await asyncio.wait_for(warming, self._deadline)
                 self.is_warm = True
             except (BrokenExecutor, TimeoutError) as error:
                 self._discard()

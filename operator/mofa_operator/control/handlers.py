@@ -1,7 +1,11 @@
-"""kopf as transport: its watches bring every event of every kind to the intake, and it does nothing else.
+"""kopf as the watch of what people set up, profiles, policies and nodes: it brings every event to the intake, and does nothing else.
 
-No finalizers, no state on objects, no Events, no peering: `on.event` alone needs none of them. kopf ends when a watch
-fails for good (its kind was deleted, the API server was away for a minute); it is then started anew, and lists again.
+Jobs come by the thousand, and kopf takes one event a turn of the event loop; the rest wait unread, where nobody can count
+them. So `watch` has jobs, of our kind too, and what it reads is in the queue at once.
+
+No finalizers, no state on objects, no Events, no peering: `on.event` alone needs none of them. Each kind has a kopf of its
+own, for kopf ends all its watches with the first one that fails. It looks for kinds once, when it starts, and waits for good
+where discovery lags behind what is served; so it starts when discovery names the kind, and is held to watching it then.
 """
 
 from __future__ import annotations
@@ -9,107 +13,129 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Never
 
 import aiohttp
 import kopf
 
+from mofa_operator.api import Api
 from mofa_operator.control.intake import Intake
+from mofa_operator.control.tasks import Task, end, named
+from mofa_operator.control.watch import Tell
 from mofa_operator.credentials import Credentials, Known
 from mofa_operator.keys import Key, Kind
+from mofa_operator.refusals import Busy
 from mofa_operator.words import MANAGER
 
-REST: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Waits before kopf is started again; the last one holds. [s]"""
-_STEADY: Final = 300.0
-"""After running so long, the next end counts as the first. [s]"""
+_LOOK: Final = 0.5
+"""Time between two looks at whether kopf still watches. [s]"""
+_PATIENCE: Final = 15.0
+"""How long kopf may take from its start to its watch. [s]"""
 _IDLE: Final = 0.5
 """How long kopf keeps a task for an object after its last event; its own 5 s would keep thousands. [s]"""
 _LOGIN_PAUSE: Final = 5.0
 """Wait before credentials that were refused are tried again. [s]"""
+_ENDING: Final = 2.0
+"""How long kopf may take to end. [s]"""
 
 _log = logging.getLogger(__name__)
 
 
-class Watches:
-    """Watches of all kinds, in our event loop."""
+class KopfWatch:
+    """A watch of one kind in one place by a kopf of its own, in our event loop."""
 
     def __init__(
-        self, *, kinds: Sequence[Kind], namespaces: Sequence[str], intake: Intake, credentials: Credentials
+        self,
+        kind: Kind,
+        place: str | None,
+        *,
+        api: Api,
+        intake: Intake,
+        credentials: Credentials,
+        heed: Callable[[], None],
     ) -> None:
-        """`namespaces` empty for all; kinds that the cluster does not have are watched once they appear."""
-        self._namespaces = namespaces
+        """`place` is a namespace, None for all; `heed` is called after each start, since kopf takes the process's signals."""
+        self.kind = kind
+        self.place = place
+        self._api = api
         self._intake = intake
         self._credentials = credentials
+        self._heed = heed
         self._refused: Known | None = None
         self._registry = kopf.OperatorRegistry()
         kopf.on.login(registry=self._registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=_LOGIN_PAUSE)(
             self._login
         )
-        for kind in kinds:
-            kopf.on.event(
-                kind.group, kind.version, kind.plural, param=kind, id=kind.plural, registry=self._registry
-            )(self._came)
-
-    async def run(self, started: Callable[[], None]) -> None:
-        """Watch until cancelled; `started` is called after each start, since kopf takes the process's signals."""
-        attempt = 0
-        loop = asyncio.get_running_loop()
-        while True:
-            since = loop.time()
-            try:
-                await self._watch(started)
-                why = "ended"
-            except Exception as error:  # noqa: BLE001 - whatever it was, the watches must go on
-                why = f"{type(error).__name__}: {error}"
-            attempt = 0 if loop.time() - since > _STEADY else attempt + 1
-            rest = REST[min(attempt, len(REST) - 1)]
-            _log.warning("the watches have ended (%s); again in %g s", why, rest)
-            await asyncio.sleep(rest)
-
-    async def _watch(self, started: Callable[[], None]) -> None:
-        """One life of kopf. Its own `run_tasks` would cancel every younger task of this loop when it ends."""
-        everywhere: dict[str, Any] = (
-            {"clusterwide": True} if not self._namespaces else {"namespaces": self._namespaces}
+        kopf.on.event(kind.group, kind.version, kind.plural, id=kind.plural, registry=self._registry)(
+            self._came
         )
-        tasks = await kopf.spawn_tasks(
-            registry=self._registry,
-            settings=self._settings(),
-            standalone=True,
-            **everywhere,
+
+    async def live(self, tell: Tell) -> Never:
+        """One life of kopf, from when the kind is served; its own `run_tasks` would cancel every younger task of this loop."""
+        async for _ in self._api.pages(self.kind, self.place, size=1):
+            break
+        if not await self._api.names(self.kind):
+            raise Busy("discovery does not name it yet")
+        tasks = list(
+            await kopf.spawn_tasks(
+                registry=self._registry,
+                settings=self._settings(),
+                standalone=True,
+                clusterwide=self.place is None,
+                namespaces=[] if self.place is None else [self.place],
+            )
         )
-        started()
+        self._heed()
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await self._attend(tasks, tell)
         finally:
-            for task in tasks:
-                task.cancel()
-            ends = await asyncio.gather(*tasks, return_exceptions=True)
-        for end in ends:
-            if isinstance(end, Exception):
-                raise end
+            await end(tasks, _ENDING)
+            await end(self._watching, _ENDING)  # kopf may have left it behind
+        for task in tasks:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+        raise Busy("kopf has ended")
+
+    async def _attend(self, tasks: Sequence[Task], tell: Tell) -> None:
+        """Until kopf ends; one that does not watch is of no use."""
+        loop = asyncio.get_running_loop()
+        until, done = loop.time() + _PATIENCE, set[Task]()
+        while not done:
+            done, _ = await asyncio.wait(tasks, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
+            if self._watching:
+                tell()
+                until = loop.time() + _PATIENCE
+            elif loop.time() > until:
+                raise Busy("kopf does not watch it")
+
+    @property
+    def _watching(self) -> set[Task]:
+        """Kopf's task that watches, by the name that kopf gives it."""
+        what = f"{self.kind.plural}.{self.kind.version}.{self.kind.group}".strip(".")
+        name = f"watcher for {what}@{self.place}"
+        return {task for task in named(name) if task.get_name() == name}
 
     def _settings(self) -> kopf.OperatorSettings:
         settings = kopf.OperatorSettings()
         settings.posting.enabled = False
-        settings.scanning.disabled = bool(
-            self._namespaces
-        )  # then it needs no right to watch the whole cluster
+        settings.scanning.disabled = True  # it needs no right to watch definitions then
         settings.persistence.diffbase_storage = _NoDiffs()
         settings.persistence.progress_storage = _NoProgress()
         settings.queueing.idle_timeout = _IDLE
+        settings.queueing.exit_timeout = 0.1  # whatever it has not told, the next list will
+        settings.networking.error_backoffs = (0.2, 1.0)  # then `Watches` knows better what is the matter
         settings.watching.chunk_size = 500
         settings.networking.request_timeout = 30.0
         settings.process.ultimate_exiting_timeout = None  # it would kill this process after kopf's end
         return settings
 
-    async def _came(self, *, event: kopf.RawEvent, param: Any = None, **_: Any) -> None:
+    async def _came(self, *, event: kopf.RawEvent, **_: Any) -> None:
         body: Any = event["object"]
         if event["type"] == "DELETED":
             meta = body["metadata"]
-            self._intake.gone(Key(param, meta.get("namespace", ""), meta["name"]), meta.get("uid"))
+            self._intake.gone(Key(self.kind, meta.get("namespace", ""), meta["name"]), meta.get("uid"))
         else:
-            self._intake.seen(param, body, urgent=event["type"] is not None)
+            self._intake.seen(self.kind, body, urgent=event["type"] is not None)
 
     async def _login(self, **_: Any) -> kopf.AiohttpSession:
         """A session with the credentials that our own requests use; called again when they are refused."""

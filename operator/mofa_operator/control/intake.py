@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mofa_operator.control.queue import WorkQueue
-from mofa_operator.keys import ADVISOR_POLICY, NODE, Key, Kind
+from mofa_operator.decide.gates import consents, is_gated, is_suspended
+from mofa_operator.keys import ADVISOR_POLICY, EXISTING, NODE, TRAINING_JOB, Key, Kind, kind_of
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings
 
@@ -36,9 +37,18 @@ class Intake:
 
     def seen(self, kind: Kind, body: dict[str, Any], *, urgent: bool = True) -> None:
         """An object is there, as it now is."""
-        self._pass_on(kind, self._store.put(kind, body), urgent=urgent)
+        keys = self._store.put(kind, body)
+        self._pass_on(kind, keys, urgent=urgent or (bool(keys) and self._awaits(kind, body)))
         if self._heed is not None:
             self._heed(kind, body)
+
+    def _awaits(self, kind: Kind, body: dict[str, Any]) -> bool:
+        """Whether a job stands still until we have looked at it; a full list at the start shows it, no event does."""
+        if kind == TRAINING_JOB:
+            meta = body["metadata"]
+            body = self._store.target(Key(kind, meta.get("namespace", ""), meta["name"])) or {}
+            kind = kind_of(body.get("apiVersion", ""), body.get("kind", "")) or kind
+        return kind in EXISTING and (is_gated(body) or (consents(body) and is_suspended(kind, body)))
 
     def gone(self, key: Key, uid: str | None = None) -> None:
         """An object is no more; with its `uid`, one that came after it under the same name stays."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
+import socket
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -76,15 +78,19 @@ class Lease:
                 pause = self._settings.duration / _RETRIES
         _log.error("the Lease is lost; %s holds it", self.holder or "nobody")
 
-    async def release(self) -> None:
-        """Give it back, so that the next one need not wait; it runs out by itself where that fails."""
+    async def release(self, within: float = math.inf) -> None:
+        """Give it back, so that the next one need not wait; it runs out by itself where that fails, or takes longer. [s]"""
         try:
-            lease = await self._read()
-            if lease is not None and lease["spec"].get("holderIdentity") == self._identity:
-                lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
-                await self._api.replace(LEASE, self._settings.namespace, self._settings.name, lease)
-        except ApiError as error:
-            _log.warning("the Lease was not released: %s", error)
+            async with asyncio.timeout(None if math.isinf(within) else within):
+                await self._give_back()
+        except (ApiError, TimeoutError) as error:
+            _log.warning("the Lease was not released: %s", str(error) or "no answer in time")
+
+    async def _give_back(self) -> None:
+        lease = await self._read()
+        if lease is not None and lease["spec"].get("holderIdentity") == self._identity:
+            lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+            await self._api.replace(LEASE, self._settings.namespace, self._settings.name, lease)
 
     async def _try(self) -> bool:
         """One attempt to get it or to renew it; whether it is ours now."""
@@ -137,3 +143,8 @@ class Lease:
 def _now() -> str:
     """The moment as a MicroTime."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def identity() -> str:
+    """Who we are among several operators: the pod's name, and this process."""
+    return f"{os.environ.get('HOSTNAME') or socket.gethostname()}-{os.getpid()}"

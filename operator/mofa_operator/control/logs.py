@@ -9,8 +9,13 @@ from typing import Final
 
 import orjson
 
-_KNOWN: Final = ("Unresolved resources cannot be served", "Request attempt ")
-"""What kopf says again and again of kinds that the cluster lacks, and of an API server that is away: `resync` says both."""
+_KNOWN: Final = (
+    "Unresolved resources cannot be served",
+    "Request attempt ",
+    "Watcher for ",
+    "Multidimensional multitasker ",
+)
+"""What kopf says of kinds that the cluster lacks, of an API server that is away, and of its own end: `watches` says it once."""
 
 
 class Json(logging.Formatter):

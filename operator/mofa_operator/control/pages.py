@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from mofa_model.page import AdviceView
@@ -28,9 +28,10 @@ _CHUNK: Final = 50
 class Pages:
     """The page's source: it reads the store, and asks the decider behind everybody else."""
 
-    def __init__(self, *, store: Store, decider: Decider, api: Api) -> None:
-        """Where objects and answers come from."""
+    def __init__(self, *, store: Store, decider: Decider, api: Api, health: Callable[[Key], str]) -> None:
+        """Where objects and answers come from; `health` says how a job was last judged to do."""
         self._store = store
+        self._health = health
         self._decider = decider
         self._config_maps = ConfigMaps(api)
 
@@ -53,7 +54,8 @@ class Pages:
         body = self._store.body(key)
         if body is None or (key.kind != TRAINING_JOB and not any(map(is_output, _annotations(body)))):
             return None
-        return {name: value for name, value in body.items() if name != "spec"}
+        kept = {name: value for name, value in body.items() if name != "spec"}
+        return kept | {"health": self._health(key)}
 
     def _job(self, resource: str, namespace: str, name: str) -> Body | None:
         for kind in JOBS:

@@ -89,8 +89,9 @@ class WorkQueue:
         self._failures[key] = count + 1
         wait = min(self._longest, math.ldexp(self._backoff, min(count, _DOUBLINGS)))
         wait = max(least, wait * self._random.uniform(0.75, 1.0))
+        urgent = key in self._urgent
         self._end(key)
-        self.add_after(key, wait)
+        self.add_after(key, wait, urgent=urgent)
         return wait
 
     def close(self) -> None:
@@ -109,11 +110,6 @@ class WorkQueue:
     def delayed(self) -> int:
         """Keys that wait for their time. [1]"""
         return len(self._later)
-
-    @property
-    def in_work(self) -> int:
-        """Keys that are being looked at. [1]"""
-        return len(self._since)
 
     @property
     def oldest_age(self) -> float:

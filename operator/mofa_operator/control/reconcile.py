@@ -20,7 +20,8 @@ from typing import Final
 
 from mofa_operator.act.events import EventPoster
 from mofa_operator.act.owed import Owed
-from mofa_operator.act.perform import Performed, perform
+from mofa_operator.act.perform import WAITS, Performed, perform
+from mofa_operator.act.undone import Undone
 from mofa_operator.api import Api
 from mofa_operator.control.config_maps import ConfigMaps
 from mofa_operator.control.decider import Decider, NoAnswer, Outdated
@@ -28,11 +29,11 @@ from mofa_operator.control.gates import observe
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.rounds import Rounds
-from mofa_operator.decide.job import failed, job
+from mofa_operator.decide.job import failed, job, refused
 from mofa_operator.decide.policy import policy
 from mofa_operator.decide.profile import profile
 from mofa_operator.decide.stance import needs_answer
-from mofa_operator.decision import Answer, Decision
+from mofa_operator.decision import Answer, Decision, JobFigures
 from mofa_operator.keys import CLUSTER_PROFILE, Key
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
@@ -80,8 +81,14 @@ class Reconciler:
         self._settings = settings
         self._config_maps = ConfigMaps(api)
         self._owed = Owed(events)
+        self._undone = Undone(settings.loop.backoff, settings.loop.backoff_longest)
         self._patient: set[Key] = set()
         self._said: dict[Key, str] = {}
+        self._health: dict[Key, str] = {}
+
+    def health_of(self, key: Key) -> str:
+        """How a job was last judged to do; empty where it does not run, or was not judged yet."""
+        return self._health.get(key, "")
 
     async def run(self) -> None:
         """One hand: work until the queue is closed."""
@@ -125,9 +132,9 @@ class Reconciler:
         if snapshot is None:
             self._forget(key)
         elif isinstance(snapshot, ProfileSnapshot):
-            await self._act(profile(snapshot, self._settings.loop), started)
+            self._check(await self._act(profile(snapshot, self._settings.loop), started))
         elif isinstance(snapshot, PolicySnapshot):
-            await self._act(policy(snapshot), started)
+            self._check(await self._act(policy(snapshot), started))
         elif not self._waits(snapshot):
             await self._advise(snapshot, started)
 
@@ -151,13 +158,17 @@ class Reconciler:
             _log.debug("%s: has changed before its turn came", key)
         except NoAnswer as error:
             if (still := current()) is not None:
-                await self._act(failed(still, str(error)), started)
+                self._check(await self._act(failed(still, str(error)), started))
             raise
         if (now := current()) is not None:
             decision = job(now, answer, self._settings.loop)
             if answer is not None:
                 self._intake.concern(self._store.set_taught(key, answer.profile, decision.taught))
-            await self._act(decision, started, answer)
+            performed = await self._act(decision, started, answer)
+            if performed.refused and answer is not None:
+                why = f"annotations are refused: {performed.failures[0]}"
+                await self._act(refused(now, answer, self._settings.loop, why), started)
+            self._check(performed)
         else:
             self._queue.add(key)
 
@@ -184,13 +195,24 @@ class Reconciler:
             self._patient.discard(snapshot.key)
             return False
         self._patient.add(snapshot.key)
-        self._queue.add_after(snapshot.key, self._settings.loop.settle + _PATIENCE)
+        wait = self._settings.loop.settle + _PATIENCE
+        self._queue.add_after(snapshot.key, wait, urgent=self._queue.is_urgent(snapshot.key))
         return True
 
-    async def _act(self, decision: Decision, started: float, answer: Answer | None = None) -> None:
+    async def _act(self, decision: Decision, started: float, answer: Answer | None = None) -> Performed:
+        """Do it, but for what somebody undoes again and again: that has to wait."""
         self._exporter.observe_decision(time.perf_counter() - started)
-        if decision.figures is not None:
+        if decision.figures is None:
+            self._exporter.rest(decision.key)
+        else:
             self._exporter.show(decision.figures)
+        if isinstance(decision.figures, JobFigures):
+            told = (decision.figures.key, decision.figures.target)
+            self._health |= {key: decision.figures.health for key in told if key is not None}
+        clock = asyncio.get_running_loop().time
+        if wait := self._undone.wait(decision, clock()):
+            self._queue.add_after(decision.key, wait)
+            return Performed(outcome=WAITS)
         self._owed.settle(decision, self._store.body)
         try:
             performed = await perform(
@@ -200,8 +222,10 @@ class Reconciler:
             self._owed.remember(decision)
             raise
         if performed.writes:
+            if not performed.refused:
+                self._undone.wrote(decision, clock())
             _log.info("%s: %s (wrote %s)", decision.key, decision.outcome, ", ".join(performed.writes))
-            if answer is not None:
+            if answer is not None and not performed.refused:
                 kind = decision.key.kind.kind
                 self._exporter.count_recommendation(kind, answer.outcome, decision.outcome)
         else:
@@ -210,7 +234,7 @@ class Reconciler:
             observe(self._exporter, performed.released)
         if decision.again is not None:
             self._queue.add_after(decision.key, decision.again)
-        self._check(performed)
+        return performed
 
     def _check(self, performed: Performed) -> None:
         """Writes that were refused for good fail the whole look, after all others were done."""
@@ -220,5 +244,7 @@ class Reconciler:
     def _forget(self, key: Key) -> None:
         self._exporter.forget(key)
         self._owed.forget(key)
+        self._undone.forget(key)
         self._patient.discard(key)
         self._said.pop(key, None)
+        self._health.pop(key, None)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from mofa_operator.api import Api
 from mofa_operator.control.intake import Intake
-from mofa_operator.keys import JOBS, NODE, OURS, Key, Kind
+from mofa_operator.keys import CLUSTER_PROFILE, JOBS, NODE, OURS, Key, Kind
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
@@ -60,7 +60,7 @@ class Resync:
         """Whether every kind was listed once."""
 
     async def fill(self) -> None:
-        """List everything for the first time; raises `ApiError` where that is not possible, and goes on there when asked again.
+        """List everything for the first time, profiles to be looked at first, for jobs are answered from what their status says; raises `ApiError` where that is not possible, and goes on there when asked again.
 
         Without nodes or our own kinds nothing may be decided: what is unseen would look as if it were not there.
         """
@@ -68,7 +68,7 @@ class Resync:
             if kind in self._filled:
                 continue
             async for body in self._listed(kind):
-                self._intake.seen(kind, body, urgent=False)
+                self._intake.seen(kind, body, urgent=kind == CLUSTER_PROFILE)
             if kind in self.refused and kind in NEEDED:
                 raise self.refused[kind]
             self._filled.add(kind)

@@ -11,10 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import signal
-import socket
-from collections.abc import Coroutine
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -24,12 +20,12 @@ from mofa_operator.act.events import EventPoster
 from mofa_operator.api import Api
 from mofa_operator.control.decider import Decider, NoAnswer
 from mofa_operator.control.gates import Gates
-from mofa_operator.control.handlers import Watches
+from mofa_operator.control.handlers import KopfWatch
 from mofa_operator.control.health import Health
 from mofa_operator.control.histories import Histories
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.kinds import watched
-from mofa_operator.control.lease import Lease
+from mofa_operator.control.lease import Lease, identity
 from mofa_operator.control.pages import Pages
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.reconcile import Reconciler
@@ -37,12 +33,15 @@ from mofa_operator.control.resync import Resync
 from mofa_operator.control.rounds import Rounds
 from mofa_operator.control.serve import Server
 from mofa_operator.control.sightings import Sightings
+from mofa_operator.control.stop import Stop
+from mofa_operator.control.tasks import end, first
+from mofa_operator.control.watches import Watches
 from mofa_operator.control.witnesses import Witnesses
 from mofa_operator.credentials import Credentials
-from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.history import Known, history
 from mofa_operator.observe.looks import Looks
+from mofa_operator.observe.names import Lately
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
@@ -53,25 +52,35 @@ from mofa_operator.snapshot import Body, History, NoHistory
 
 PATIENCE: Final = 30.0
 """How long the API server may be silent at the start. [s]"""
-GRACE: Final = 10.0
-"""How long what is in work may take after a signal. [s]"""
+GRACE: Final = 1.5
+"""How long what is in work may take after a signal; with what follows it stays below `stop.LIMIT`. [s]"""
+_BRIEFLY: Final = 0.4
+"""How long everything else may take then, one after another: watches, Events, the Lease, what is left. [s]"""
+_WATCHES: Final = 1000
+"""Connections for watches: one for each kind and namespace. [1]"""
 
 _log = logging.getLogger(__name__)
 
 
-def operate(settings: OperatorSettings) -> int:
+def operate(settings: OperatorSettings, stop: Stop) -> int:
     """Run until a signal comes; the result is the exit code."""
-    return asyncio.run(_operate(settings))
+    return asyncio.run(_operate(settings, stop))
 
 
-async def _operate(settings: OperatorSettings) -> int:
-    credentials = Credentials.from_environment()
-    async with contextlib.AsyncExitStack() as stack:
-        api = await stack.enter_async_context(Api(credentials, settings.api))
-        operator = Operator(settings, api, credentials, await _prometheus(stack, settings))
-        stack.push_async_callback(operator.decider.stop)
-        await stack.enter_async_context(operator.server)
-        return await operator.run()
+async def _operate(settings: OperatorSettings, stop: Stop) -> int:
+    credentials = Credentials.from_environment()  # a plugin may hang here
+    stop.heed()
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            api = await stack.enter_async_context(Api(credentials, settings.api))
+            watching = await stack.enter_async_context(Api(credentials, settings.api, connections=_WATCHES))
+            prometheus = await _prometheus(stack, settings)
+            operator = Operator(settings, api, watching, credentials, prometheus, stop)
+            stack.push_async_callback(operator.decider.stop)
+            await stack.enter_async_context(operator.server)
+            return await operator.run()
+    finally:
+        await end(asyncio.all_tasks() - {asyncio.current_task()}, _BRIEFLY)
 
 
 async def _prometheus(stack: contextlib.AsyncExitStack, settings: OperatorSettings) -> Prometheus | None:
@@ -84,13 +93,19 @@ class Operator:
     """All parts, put together."""
 
     def __init__(
-        self, settings: OperatorSettings, api: Api, credentials: Credentials, prometheus: Prometheus | None
+        self,
+        settings: OperatorSettings,
+        api: Api,
+        watching: Api,
+        credentials: Credentials,
+        prometheus: Prometheus | None,
+        stop: Stop,
     ) -> None:
-        """Nothing runs yet."""
+        """Nothing runs yet; `watching` has connections for watches alone, which keep them."""
         self._settings = settings
         self._api = api
         self._credentials = credentials
-        self._stopping = asyncio.Event()
+        self._stop = stop
         self._store = Store()
         self._queue = WorkQueue(backoff=settings.loop.backoff, longest=settings.loop.backoff_longest)
         self._exporter = Exporter(most_jobs=settings.serve.most_jobs)
@@ -98,7 +113,7 @@ class Operator:
         self._exporter.build(version("mofa-advisor"), model_version())
         self._measured = (0, 0.0)
         self._exporter.queue(lambda: self._measured)
-        self._events = EventPoster(api)
+        self._events = EventPoster(api, grace=_BRIEFLY)
         self._gates = Gates(
             store=self._store, api=api, events=self._events, exporter=self._exporter, settings=settings
         )
@@ -124,8 +139,21 @@ class Operator:
             namespaces=settings.namespace,
             interval=settings.loop.resync,
         )
-        self._watches = Watches(
-            kinds=kinds, namespaces=settings.namespace, intake=self._intake, credentials=credentials
+        self._watches = Watches.of(
+            kinds,
+            settings.namespace,
+            api=watching,
+            store=self._store,
+            intake=self._intake,
+            exporter=self._exporter,
+            kopf=lambda kind, place: KopfWatch(
+                kind,
+                place,
+                api=watching,
+                intake=self._intake,
+                credentials=credentials,
+                heed=stop.heed,
+            ),
         )
         self._reconciler = Reconciler(
             store=self._store,
@@ -145,25 +173,25 @@ class Operator:
             decider=self.decider,
             settings=settings,
         )
-        pages = Pages(store=self._store, decider=self.decider, api=api)
+        pages = Pages(store=self._store, decider=self.decider, api=api, health=self._reconciler.health_of)
         self.server = Server(
             settings.serve,
             exporter=self._exporter,
             live=self._health.live,
             ready=self._health.ready,
+            measure=self._measure,
             routes=routes(pages.source) if settings.serve.page else (),
         )
 
     async def run(self) -> int:
         """Until a signal, or until something that must run does not; the result is the exit code."""
-        self._heed_signals()
         warming = asyncio.create_task(self._warm())
-        stopped = asyncio.create_task(self._stopping.wait())
+        stopped = asyncio.create_task(self._stop.wish.wait())
         try:
             if not self._settings.lease.enabled:
                 return await self._lead(stopped)
             async with Api(self._credentials, self._settings.api) as api:  # renewals wait for no other write
-                return await self._elected(Lease(api, self._settings.lease, _identity()), stopped)
+                return await self._elected(Lease(api, self._settings.lease, identity()), stopped)
         finally:
             warming.cancel()
             stopped.cancel()
@@ -171,7 +199,7 @@ class Operator:
     async def _elected(self, lease: Lease, stopped: asyncio.Task[Any]) -> int:
         self._health.standby = "standby: another operator holds the Lease"
         self._exporter.lead(False)
-        if await _first(stopped, lease.acquire()) is stopped:
+        if await first(stopped, lease.acquire()) is stopped:
             return 0
         self._health.standby = None
         holding = asyncio.create_task(lease.hold(), name="the Lease")
@@ -179,20 +207,18 @@ class Operator:
             return await self._lead(stopped, holding)
         finally:
             holding.cancel()
-            await lease.release()
+            await lease.release(_BRIEFLY)
 
     async def _lead(self, stopped: asyncio.Task[Any], *also: asyncio.Task[Any]) -> int:
         self._exporter.lead(True)
-        if await _first(stopped, self._fill()) is stopped:
+        if await first(stopped, self._fill()) is stopped:
             return 0
         async with self._events:
-            for key in self._store.keys(CLUSTER_PROFILE):  # jobs are answered from what profiles' status says
-                self._queue.add(key)
             hands = [
                 asyncio.create_task(self._reconciler.run()) for _ in range(self._settings.api.concurrency)
             ]
             parts = [
-                asyncio.create_task(self._watches.run(self._heed_signals), name="watches"),
+                asyncio.create_task(self._watches.run(), name="watches"),
                 asyncio.create_task(self._resync.run(), name="resync"),
                 asyncio.create_task(self._gates.run(), name="gates"),
                 asyncio.create_task(self._sightings.run(), name="sightings"),
@@ -212,10 +238,10 @@ class Operator:
         return code
 
     def _histories(self, prometheus: Prometheus) -> Rounds:
-        known = Known()
+        known, lately = Known(), Lately(self._store)
 
         async def ask(profile: Body, now: float) -> History | NoHistory:
-            return await history(prometheus, profile, now, known)
+            return await history(prometheus, profile, now, known, lately.known(profile, now))
 
         histories = Histories(
             store=self._store,
@@ -245,43 +271,21 @@ class Operator:
     async def _finish(
         self, hands: list[asyncio.Task[None]], parts: list[asyncio.Task[None]], grace: float
     ) -> None:
-        """Take nothing more, give up what is still computed, let writes end, then stop the rest."""
+        """Take nothing more, give up what is still computed and seen, let writes end, then stop the rest."""
         self._queue.close()
         await self.decider.stop()
+        for task in parts:
+            task.cancel()
         if grace:
             await asyncio.wait(hands, timeout=grace)
-        for task in (*hands, *parts):
-            task.cancel()
-        await asyncio.gather(*hands, *parts, return_exceptions=True)
+        await end([*hands, *parts], _BRIEFLY)
 
     async def _warm(self) -> None:
         try:
             await self.decider.start()
         except NoAnswer as error:
-            if not self._stopping.is_set():
+            if not self._stop.wish.is_set():
                 _log.error("%s", error)
 
     def _measure(self) -> None:
         self._measured = len(self._queue), self._queue.oldest_age
-
-    def _heed_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for name in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(name, self._stopping.set)
-
-
-async def _first(stopped: asyncio.Task[Any], work: Coroutine[Any, Any, None]) -> asyncio.Task[Any]:
-    """Whichever ends first; work that is not done by then is given up, and its error is raised."""
-    task = asyncio.create_task(work)
-    await asyncio.wait({stopped, task}, return_when=asyncio.FIRST_COMPLETED)
-    if task.done():
-        task.result()
-        return task
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    return stopped
-
-
-def _identity() -> str:
-    """Who we are among several operators: the pod's name, and this process."""
-    return f"{os.environ.get('HOSTNAME') or socket.gethostname()}-{os.getpid()}"

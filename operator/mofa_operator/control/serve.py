@@ -29,7 +29,7 @@ class Server:
         exporter: Exporter,
         live: Asked,
         ready: Asked,
-        measure: Callable[[], None] = lambda: None,
+        measure: Callable[[], None],
         routes: Iterable[web.AbstractRouteDef] = (),
     ) -> None:
         """`live` and `ready` answer the probes, `measure` is called before each scrape; `routes` are the page's."""
@@ -43,7 +43,7 @@ class Server:
             metrics.add_routes([web.get("/", _index)])
         health.add_routes([web.get("/healthz", _probe(live)), web.get("/readyz", _probe(ready))])
         self._runners = [
-            web.AppRunner(app, access_log=None, shutdown_timeout=1.0) for app in (metrics, health)
+            web.AppRunner(app, access_log=None, shutdown_timeout=0.3) for app in (metrics, health)
         ]
 
     async def __aenter__(self) -> Self:
@@ -58,8 +58,7 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close."""
-        for runner in self._runners:
-            await runner.cleanup()
+        await asyncio.gather(*(runner.cleanup() for runner in self._runners))
 
     async def _metrics(self, _: web.Request) -> web.Response:
         self._measure()  # here, because the text is made in another thread

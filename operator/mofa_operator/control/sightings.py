@@ -76,8 +76,10 @@ class Sightings:
                 continue
             there.append(body)
             target = self._store.target(key) if key.kind == TRAINING_JOB else body
-            running = self._lives.after(body, target, found.get(job, Look()), now)
-            self._intake.concern(self._store.set_running(key, running))
+            look = found.get(job, Look())
+            running = self._lives.after(body, target, look, now)
+            alive = self._lives.alive(body, target, look, running, now)
+            self._intake.concern(self._store.set_running(key, running, alive))
         self._lives.keep(there)
 
     def _lost(self, node: str) -> str:

@@ -15,11 +15,12 @@ from mofa_model.annotations import ASKED, INVALID, PREFIX, hash_of, inputs_hash,
 from mofa_model.errors import InputError, MofaError
 from mofa_model.launch import Launch
 from mofa_model.manifest.advised import status_of
+from mofa_model.manifest.asked import Asked, request_of
 from mofa_model.manifest.existing import asked_of
 from mofa_model.manifest.failures import seen_in
 from mofa_model.manifest.launches import launch_of, launch_words, trainer_of
 from mofa_model.strategy_text import format_strategy
-from mofa_operator.decide.asked import Asked, NoProfile, asked, example, request_of
+from mofa_operator.decide.asked import NoProfile, asked, example
 from mofa_operator.decision import Answer
 from mofa_operator.snapshot import Question
 from mofa_operator.words import Reason
@@ -30,7 +31,7 @@ _KEPT: Final = 512
 """Answers that are kept by their hash: questions that differ in what is rounded away need no second search. [1]"""
 _FIGURES: Final = ("tokens_per_second", "step_seconds", "ettr", "mfu", "memory_bytes")
 _WORDING: Final = (
-    ("or give one with --profile FILE", "see kubectl get cprof"),
+    ("or give one with --profile", "see kubectl get cprof"),
     ("give it with --profile FILE", "see kubectl get cprof"),
     ("give it in the same stream", "create it in the job's namespace"),
 )

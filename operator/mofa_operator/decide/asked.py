@@ -1,33 +1,18 @@
-"""A question as it is understood: which spec, which profile, and the request that the two make."""
+"""A question as it is understood in a cluster, where the ClusterProfiles there count and no others."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from mofa_model.advice import Request
 from mofa_model.errors import InputError
 from mofa_model.manifest import jobs
+from mofa_model.manifest.asked import Asked
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.inputs import to_inputs
-from mofa_model.manifest.jobs import Surroundings
 from mofa_model.manifest.parsing import Profile, advisor_policy, cluster_profile, parse
+from mofa_model.manifest.surroundings import Surroundings
 from mofa_model.manifest.training_job import TrainingJobSpec
 from mofa_operator.snapshot import Question
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """A question that was understood."""
-
-    spec: TrainingJobSpec
-    """What shall be trained."""
-    profile: Profile
-    """On what."""
-    config: str | None
-    """Text of the model's config.json, where the spec names one."""
-    path: str
-    """What messages call the spec."""
 
 
 class NoProfile(InputError):
@@ -37,11 +22,6 @@ class NoProfile(InputError):
 def asked(question: Question) -> Asked:
     """What a question asks; raises errors of `mofa_model.errors` where it cannot be understood."""
     return _training_job(question) if question.job.get("kind") == "TrainingJob" else _existing(question)
-
-
-def request_of(found: Asked) -> Request:
-    """What the model is asked."""
-    return to_inputs(found.spec, found.profile, config=found.config, path=found.path)
 
 
 def example() -> Request:
@@ -76,5 +56,4 @@ def _existing(question: Question) -> Asked:
         config_maps={(item.namespace, name): data for name, data in question.config_maps.items()},
     )
     jobs.mode_of(item, around)
-    spec, profile, config = jobs.question_of(item, around)
-    return Asked(spec=spec, profile=profile, config=config, path="job")
+    return jobs.question_of(item, around)

@@ -3,6 +3,7 @@
     stance_of(snapshot)      an answer, a removal, or nothing at all
     job(snapshot, answer)    the decision; equal to what stands = silent
     failed(snapshot, why)    the decision where the model itself failed
+    refused(snapshot, …)     the decision where the API server does not take the annotations
 
 Deciding twice writes once: whatever was written is what the next decision wants to see.
 """
@@ -14,17 +15,17 @@ from typing import Any, Final
 
 from mofa_operator.decide.conditions import Found, conditions, standing
 from mofa_operator.decide.news import news
-from mofa_operator.decide.outputs import computed_at, held, removed, takes
-from mofa_operator.decide.reading import generation_of, items, joined, part, same, text, uid_of
+from mofa_operator.decide.outputs import computed_at, held, overwritten, removed, takes
+from mofa_operator.decide.reading import generation_of, items, joined, part, same, sentence, text, uid_of
 from mofa_operator.decide.release import with_release
 from mofa_operator.decide.sight import Sight, residual, sight
 from mofa_operator.decide.stance import Stance, is_paused, stance_of
 from mofa_operator.decide.teaching import taught
-from mofa_operator.decision import Annotate, Answer, Decision, JobFigures
+from mofa_operator.decision import Annotate, Answer, Decision, JobFigures, Note
 from mofa_operator.keys import EXISTING, TRAINING_JOB, Key, kind_of
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import Body, JobSnapshot
-from mofa_operator.words import Aspect, Reason
+from mofa_operator.words import Aspect, Happened, Reason
 
 _VERDICTS: Final = ("Consistent", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData")
 
@@ -43,10 +44,11 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
         return Decision(key=key, uid=uid_of(body), outcome=stance.value)
     seen = sight(snapshot, answer, settings)
     computed = computed_at(snapshot, answer.digest)
-    annotate = [held(key, body, answer, computed)]
+    annotate, changed = [held(key, body, answer, computed)], overwritten(body, answer, computed)
     target = _target(snapshot)
     if target is not None and snapshot.target is not None and takes(snapshot.target):
         annotate.append(held(target, snapshot.target, answer, computed))
+        changed = {**overwritten(snapshot.target, answer, computed), **changed}
     status = _status(snapshot, answer, seen, computed) if key.kind == TRAINING_JOB else None
     if status is not None and same(body.get("status"), status):
         status = None
@@ -56,8 +58,10 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
         uid=uid_of(body),
         status=status,
         annotate=writes,
-        notes=news(snapshot, answer, seen, settings.material) if writes or status is not None else (),
-        figures=_figures(snapshot, answer),
+        notes=news(snapshot, answer, seen, changed, settings.material)
+        if writes or status is not None
+        else (),
+        figures=_figures(snapshot, answer, seen),
         outcome=text(answer.status.get("readyReason")),
         digest=answer.digest,
         again=seen.again,
@@ -87,6 +91,28 @@ def failed(snapshot: JobSnapshot, why: str) -> Decision:
     )
 
 
+def refused(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings, why: str) -> Decision:
+    """What to do where the API server does not take the annotations: the status has the answer, and Ready says why not they."""
+    key, body, status = snapshot.key, snapshot.body, None
+    seen = sight(snapshot, answer, settings)
+    figures = _figures(snapshot, answer, seen)
+    if key.kind == TRAINING_JOB:
+        status = _status(snapshot, answer, seen, computed_at(snapshot, answer.digest), why)
+        if same(body.get("status"), status):
+            outcome = Reason.ANNOTATIONS_REFUSED.value
+            return Decision(key=key, uid=uid_of(body), figures=figures, outcome=outcome)
+    note = Note(reason=Happened.ANNOTATIONS_REFUSED, message=sentence(why), warning=True, episode=why)
+    return Decision(
+        key=key,
+        uid=uid_of(body),
+        status=status,
+        notes=(note,),
+        figures=figures,
+        outcome=Reason.ANNOTATIONS_REFUSED.value,
+        digest=answer.digest,
+    )
+
+
 def _cleared(snapshot: JobSnapshot, stance: Stance) -> Decision:
     """Nothing of ours may stand: neither on the job nor on its target, and a TrainingJob's status says why."""
     key, body = snapshot.key, snapshot.body
@@ -112,16 +138,23 @@ def _cleared(snapshot: JobSnapshot, stance: Stance) -> Decision:
     )
 
 
-def _status(snapshot: JobSnapshot, answer: Answer, seen: Sight, computed: str) -> dict[str, Any]:
-    """The whole status of an advised TrainingJob."""
+def _status(
+    snapshot: JobSnapshot, answer: Answer, seen: Sight, computed: str, refusal: str = ""
+) -> dict[str, Any]:
+    """The whole status of an advised TrainingJob; `refusal` says why its annotations do not stand."""
+    ready, *others = _found(snapshot, answer)
+    if refusal:
+        ready = Found(Aspect.READY, "False", Reason.ANNOTATIONS_REFUSED, refusal)
     generation = generation_of(snapshot.body)
     status: dict[str, Any] = {
         **answer.status,
+        "readyReason": str(ready.reason),
         "computedTime": computed,
         "display": {**part(answer.status, "display"), "observed": seen.column},
+        "health": seen.health,
         "conditions": conditions(
             part(snapshot.body, "status").get("conditions"),
-            [*_found(snapshot, answer), *seen.found],
+            [ready, *others, *seen.found],
             generation,
             snapshot.now,
         ),
@@ -218,7 +251,7 @@ def _target_caveat(snapshot: JobSnapshot) -> str:
     return f"targetRef: {name} is paused" if is_paused(snapshot.target) else ""
 
 
-def _figures(snapshot: JobSnapshot, answer: Answer) -> JobFigures:
+def _figures(snapshot: JobSnapshot, answer: Answer, seen: Sight) -> JobFigures:
     """What is exported."""
     return JobFigures(
         key=snapshot.key,
@@ -229,6 +262,9 @@ def _figures(snapshot: JobSnapshot, answer: Answer) -> JobFigures:
         objective_ettr=_share(part(snapshot.body, "spec", "slo").get("ettr")),
         running=snapshot.running,
         residual=residual(snapshot.running, answer),
+        step_due=seen.due,
+        health=seen.health,
+        target=None if snapshot.target is None else _target(snapshot),
     )
 
 

@@ -1,8 +1,12 @@
-"""What is worth an Event about a job: the first advice, one that differs from the last in what matters, none at all."""
+"""What is worth an Event about a job: the first advice, one that differs from the last in what matters, none at all; and what
+somebody changed of it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from mofa_model.annotations import INVALID, PREFIX
 from mofa_operator.decide.conditions import standing
@@ -12,6 +16,9 @@ from mofa_operator.decision import Answer, Note
 from mofa_operator.keys import TRAINING_JOB
 from mofa_operator.snapshot import JobSnapshot
 from mofa_operator.words import Aspect, Happened, Reason
+
+_NAMED: Final = 4
+"""Keys, and whoever changed them, that an Event names. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,9 +30,13 @@ class _Told:
     interval: float | None
 
 
-def news(snapshot: JobSnapshot, answer: Answer, seen: Sight, material: float) -> tuple[Note, ...]:
-    """The Event of a decision, if any; `material` is the least relative change of an interval that counts. [1]"""
-    return _advised(snapshot, answer, material) or _drift(snapshot, seen)
+def news(
+    snapshot: JobSnapshot, answer: Answer, seen: Sight, changed: Mapping[str, str], material: float
+) -> tuple[Note, ...]:
+    """The Event of a decision, if any; `changed` are keys that somebody overwrote, and who; `material` is the least relative
+    change of an interval that counts. [1]
+    """
+    return _advised(snapshot, answer, material) or _drift(snapshot, seen) or _overwritten(changed)
 
 
 def _advised(snapshot: JobSnapshot, answer: Answer, material: float) -> tuple[Note, ...]:
@@ -57,6 +68,8 @@ def _told(snapshot: JobSnapshot) -> _Told:
     """What was advised before: as the status says of a TrainingJob, as its annotations say of an existing job."""
     if snapshot.key.kind == TRAINING_JOB:
         status = part(snapshot.body, "status")
+        if status.get("readyReason") == Reason.ANNOTATIONS_REFUSED:
+            return _Told(digest="", strategy="", interval=None)  # it was not said yet
         advised = part(status, "recommendation")
         return _Told(
             digest=text(status.get("inputsHash")),
@@ -96,6 +109,18 @@ def _drift(snapshot: JobSnapshot, seen: Sight) -> tuple[Note, ...]:
         episode=moment(snapshot.now),
     )
     return (note,)
+
+
+def _overwritten(changed: Mapping[str, str]) -> tuple[Note, ...]:
+    """Values of ours that somebody changed: one Event for equal changes, however often they are made."""
+    if not changed:
+        return ()
+    names = [name.removeprefix(PREFIX) for name in sorted(changed)]
+    hands = sorted({hand for hand in changed.values() if hand})
+    which = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    by = f" by {', '.join(hands[:_NAMED])}" if hands else ""
+    message = f"annotations under {PREFIX} were changed{by}: {which}; what we wrote is put back"
+    return (Note(reason=Happened.OVERWRITTEN, message=sentence(message), warning=True, episode=message),)
 
 
 def _number(value: object) -> float | None:

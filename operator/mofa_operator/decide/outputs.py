@@ -1,9 +1,24 @@
-"""Annotations to write: what should stand, what should go, and nothing while the inputs hash is equal."""
+"""Annotations to write: what should stand, what should go, and nothing while the inputs hash is equal.
+
+What we wrote stands while the hash is equal, though a fresh answer may differ in what the hash does not cover (the longer a
+pool is watched, the narrower are the bands). A value that is not of our hand has to be the answer's: another one is put right.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mofa_model.annotations import PREFIX, removal
-from mofa_operator.decide.reading import annotations_of, is_going, moment, part, seconds, text, uid_of
+from mofa_operator.decide.reading import (
+    annotations_of,
+    foreign_of,
+    is_going,
+    moment,
+    part,
+    seconds,
+    text,
+    uid_of,
+)
 from mofa_operator.decide.stance import is_paused
 from mofa_operator.decision import Annotate, Answer
 from mofa_operator.keys import Key
@@ -23,13 +38,29 @@ def computed_at(snapshot: JobSnapshot, digest: str) -> str:
 
 
 def held(key: Key, body: Body, answer: Answer, computed: str) -> Annotate | None:
-    """What to write so that an answer stands on an object; None where it does, whole and with the same hash."""
-    stands = annotations_of(body)
-    hold = {**answer.annotations, COMPUTED: computed}
-    if stands.get(HASH) == answer.digest and hold.keys() <= stands.keys():
+    """What to write so that an answer stands on an object; None where it does, whole, untouched and with the same hash."""
+    stands, hold = annotations_of(body), {**answer.annotations, COMPUTED: computed}
+    if stands.get(HASH) == answer.digest and not _differing(body, hold):
         return None
     stale = tuple(name for name in removal(stands) if name not in hold)
     return Annotate(key=key, uid=uid_of(body), hold=hold, drop=stale)
+
+
+def overwritten(body: Body, answer: Answer, computed: str) -> Mapping[str, str]:
+    """Keys of an answer that stood on an object, whose values somebody changed or took away, and who; none where it is new."""
+    differing = _differing(body, {**answer.annotations, COMPUTED: computed})
+    stood = annotations_of(body).get(HASH) == answer.digest or set(differing) == {HASH}
+    return differing if stood else {}
+
+
+def _differing(body: Body, hold: Mapping[str, str]) -> dict[str, str]:
+    """Keys that are missing, or have a value that is neither the answer's nor of our hand; and of whose."""
+    stands, foreign = annotations_of(body), foreign_of(body)
+    return {
+        name: foreign.get(name, "")
+        for name, value in hold.items()
+        if name not in stands or (name in foreign and stands[name] != value)
+    }
 
 
 def removed(key: Key, body: Body) -> Annotate | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from mofa_operator.snapshot import Body
+from mofa_operator.snapshot import FOREIGN, Body
 
 LONGEST: Final = 1024
 """Characters of a message, as the API conventions have it. [1]"""
@@ -35,6 +35,11 @@ def annotations_of(body: Body) -> dict[str, str]:
     """Annotations, those that are text."""
     found = part(body, "metadata", "annotations")
     return {key: value for key, value in found.items() if isinstance(value, str)}
+
+
+def foreign_of(body: Body) -> Mapping[str, str]:
+    """Annotations under our prefix that are not of our hand, and of whose; empty text = of nobody's that is known."""
+    return {name: text(hand) for name, hand in part(body, "metadata", FOREIGN).items()}
 
 
 def uid_of(body: Body) -> str:

@@ -18,6 +18,7 @@ from mofa_model.errors import InputError
 from mofa_model.manifest import jobs
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.parsing import advisor_policy
+from mofa_model.manifest.surroundings import Surroundings
 from mofa_operator.decide.arguments import written
 from mofa_operator.decide.gates import consents, deadline, is_gated, is_suspended, opened, since
 from mofa_operator.decide.reading import generation_of, is_going, part, sentence, text, uid_of
@@ -85,7 +86,7 @@ def _wants(snapshot: JobSnapshot) -> bool:
     except InputError:
         policies = []
     try:
-        around = jobs.Surroundings(profiles={}, policies=policies)
+        around = Surroundings(profiles={}, policies=policies)
         return jobs.mode_of(Item(snapshot.question.job, None), around) == "Apply"
     except InputError:
         return False

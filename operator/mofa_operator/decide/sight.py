@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_model.manifest.advised import quantity
-from mofa_operator.decide.conditions import Found, standing
+from mofa_operator.decide.conditions import Found, State, standing
+from mofa_operator.decide.health import due, has_stepped, health
 from mofa_operator.decide.learned import drifts
 from mofa_operator.decide.reading import digits, items, moment, moved, part, seconds, text
 from mofa_operator.decision import Answer
@@ -43,8 +44,15 @@ class Sight:
     """`status.observed`; empty where nothing was ever seen."""
     found: tuple[Found, Found]
     """Whether it can be seen, and whether that is what was predicted."""
+    due: float | None = None
+    """Until when the next step is due, where it would be seen; in seconds of the epoch. [s]"""
     again: float | None = None
     """A change waits for its time to be written; look again after this. [s]"""
+
+    @property
+    def health(self) -> str:
+        """The column HEALTH."""
+        return health(self.found[1])
 
     @property
     def column(self) -> str:
@@ -56,14 +64,17 @@ class Sight:
 def sight(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> Sight:
     """What to show, given what stands."""
     stands = part(snapshot.body, "status", "observed")
+    step_due = due(snapshot, answer, settings)
     if not snapshot.looked or snapshot.running is None:
-        return Sight(observed=stands, found=_unseen(snapshot))
+        return Sight(observed=stands, found=_unseen(snapshot, step_due), due=_told(snapshot, step_due))
     fresh = _written(snapshot.running, residual(snapshot.running, answer), snapshot.now)
     wait = _wait(stands, fresh, snapshot.now, settings)
     shown = fresh if wait == 0 else stands
+    available, accurate = _found(shown, snapshot, answer)
     return Sight(
         observed=shown,
-        found=_found(shown, snapshot, answer),
+        found=(available, _stuck(snapshot, step_due) or accurate),
+        due=_told(snapshot, step_due),
         again=wait or None,
     )
 
@@ -120,19 +131,60 @@ def _lost(block: Mapping[str, Any]) -> float:
     return sum(_number(one.get("seconds")) or 0.0 for one in items(block.get("lost")))
 
 
-def _unseen(snapshot: JobSnapshot) -> tuple[Found, Found]:
-    """Nothing was seen: because it does not run, or because nobody looked yet, and then what was once seen, stands.
+def _told(snapshot: JobSnapshot, step_due: float | None) -> float | None:
+    """A step is due where it would be seen."""
+    return step_due if snapshot.alive is not None and snapshot.alive.watched else None
 
-    Both are said in the same words: that a first look found nothing is no news, and no reason to write.
+
+def _stuck(snapshot: JobSnapshot, step_due: float | None) -> Found | None:
+    """That a step is overdue; None where it is not, or where it would not be seen."""
+    alive = snapshot.alive
+    if alive is None or not alive.watched or step_due is None or alive.at <= step_due:
+        return None
+    if alive.step_at is not None and has_stepped(alive):
+        what = f"no step has finished since {moment(alive.step_at)}"
+    else:
+        what = f"it is there since {moment(alive.since)}, and no step has finished"
+    late = f"{what}; one was due by {moment(step_due)}"
+    return Found(Aspect.PREDICTION_ACCURATE, "False", Reason.STUCK, late)
+
+
+def _unseen(snapshot: JobSnapshot, step_due: float | None) -> tuple[Found, Found]:
+    """No step advances: it does not run, starts, is stuck, or nobody sees it; or nobody looked, and what was seen, stands.
+
+    The first and the last are said in the same words: that a first look found nothing is no news, and no reason to write.
     """
-    aspects = (Aspect.OBSERVATION_AVAILABLE, Aspect.PREDICTION_ACCURATE)
-    fresh = tuple(
-        Found(aspect, "Unknown", Reason.NOT_RUNNING, "it was not seen running") for aspect in aspects
-    )
-    if snapshot.looked or not part(snapshot.body, "status", "observed"):
-        return fresh[0], fresh[1]
-    stand = [standing(snapshot.body, aspect) for aspect in aspects]
+    alive = snapshot.alive
+    if snapshot.looked and alive is not None and step_due is not None:
+        visible = Found(
+            Aspect.OBSERVATION_AVAILABLE, "True", Reason.OBSERVED, "the series of its trainer are there"
+        )
+        if (stuck := _stuck(snapshot, step_due)) is not None:
+            return visible, stuck
+        if alive.at > step_due:
+            return _both(
+                Reason.NOT_SEEN,
+                f"it is there since {moment(alive.since)}, but no series of its trainer is",
+                "False",
+            )
+        if not has_stepped(alive):
+            return _both(
+                Reason.STARTING,
+                f"it is there since {moment(alive.since)}; a first step is due by {moment(step_due)}",
+            )
+    fresh = _both(Reason.NOT_RUNNING, "it was not seen running")
+    if (snapshot.looked and alive is None) or not part(snapshot.body, "status", "observed"):
+        return fresh
+    stand = [standing(snapshot.body, one.aspect) for one in fresh]
     return stand[0] or fresh[0], stand[1] or fresh[1]
+
+
+def _both(reason: Reason, message: str, available: State = "Unknown") -> tuple[Found, Found]:
+    """The same reason of both aspects."""
+    return (
+        Found(Aspect.OBSERVATION_AVAILABLE, available, reason, message),
+        Found(Aspect.PREDICTION_ACCURATE, "Unknown", reason, message),
+    )
 
 
 def _found(shown: Mapping[str, Any], snapshot: JobSnapshot, answer: Answer) -> tuple[Found, Found]:

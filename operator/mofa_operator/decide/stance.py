@@ -9,6 +9,7 @@ from mofa_model.errors import InputError
 from mofa_model.manifest import jobs
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.parsing import advisor_policy
+from mofa_model.manifest.surroundings import Surroundings
 from mofa_operator.decide.reading import annotations_of, is_going, part
 from mofa_operator.keys import TRAINING_JOB
 from mofa_operator.snapshot import Body, JobSnapshot
@@ -74,7 +75,7 @@ def _existing(snapshot: JobSnapshot) -> Stance:
         if not own:
             return Stance.UNREAD
     try:
-        mode = jobs.mode_of(item, jobs.Surroundings(profiles={}, policies=policies))
+        mode = jobs.mode_of(item, Surroundings(profiles={}, policies=policies))
     except InputError:
         return Stance.ADVISE  # the answer says what is wrong with it
     if mode is None:

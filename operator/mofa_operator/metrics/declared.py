@@ -107,6 +107,7 @@ JOBS: Final = (
     _gauge("mofa_job_observed_step_seconds", JOB, "s", "Time of an optimizer step, as observed."),
     _gauge("mofa_job_observed_step", JOB, "1", "Last finished optimizer step that was seen of a running job."),
     _gauge("mofa_job_last_step_timestamp_seconds", JOB, "s", "When the last finished step of a running job was last seen to change, in seconds of the epoch."),
+    _gauge("mofa_job_step_due_timestamp_seconds", JOB, "s", "Until when the next step of a job that is there is due, the first one included, in seconds of the epoch; after that it is stuck. Only where the trainer's series are seen."),
     _gauge("mofa_job_observed_ettr_ratio", JOB, "1", "Effective training time ratio since the job was first seen."),
     _gauge("mofa_job_ettr_objective_ratio", JOB, "1", "Least acceptable effective training time ratio: spec.slo.ettr of the TrainingJob."),
     _gauge("mofa_job_throughput_residual_ratio", JOB, "1", "Observed over predicted tokens per second of the layout that runs, minus one."),
@@ -144,8 +145,9 @@ ADVISOR: Final = (
     _gauge("mofa_advisor_jobs", ("training_kind",), "1", "Jobs that the operator advises, by kind."),
     _gauge("mofa_advisor_jobs_without_series", ("training_kind",), "1", "Jobs beyond the cap on series, which are only counted here, by kind."),
     _counter("mofa_advisor_series_dropped_total", (), "1", "Jobs that were refused series of their own because the cap was reached."),
-    _gauge("mofa_advisor_queue_depth", (), "1", "Objects that wait in the queue."),
+    _gauge("mofa_advisor_queue_depth", (), "1", "Objects that wait in the queue; what the watches of jobs have read is there at once."),
     _gauge("mofa_advisor_queue_oldest_age_seconds", (), "s", "How long the object that is due longest has waited in the queue."),
+    _gauge("mofa_advisor_watch_up", ("kind",), "1", "1 where a kind is watched, 0 where its watch was cut, the cluster does not have it, or we may not; kind as kubectl names it (jobsets.jobset.x-k8s.io)."),
     _counter("mofa_advisor_watch_resync_differences_total", (), "1", "Objects that a full list showed otherwise than the watch had left them."),
     _gauge("mofa_advisor_leader", (), "1", "1 where this operator may write, 0 where another one holds the Lease."),
 )  # fmt: skip
@@ -153,5 +155,3 @@ ADVISOR: Final = (
 
 TABLE: Final = (*JOBS, *POOLS, *ADVISOR)
 """Every metric, in the order in which it is exported."""
-BY_NAME: Final = {declared.name: declared for declared in TABLE}
-"""The same by name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -14,7 +15,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from mofa_operator.decision import JobFigures, ProfileFigures
-from mofa_operator.keys import Key
+from mofa_operator.keys import Key, Kind
 from mofa_operator.metrics.declared import DECISION_BUCKETS, GATE_BUCKETS, TABLE, Declared, Gate, Loop
 from mofa_operator.metrics.series import Counted, Distribution, Row, distribution, job, profile
 
@@ -76,6 +77,11 @@ class Exporter(Collector):
             counted.take(figures.running, self._clock())
         self._jobs[figures.key] = figures, counted
 
+    def rest(self, key: Key) -> None:
+        """A job that is paused, or could not be judged: what it does now is not known, and has no series; counts stay."""
+        if (known := self._jobs.get(key)) is not None:
+            self._jobs[key] = replace(known[0], running=None, residual=None, step_due=None), known[1]
+
     def forget(self, key: Key) -> None:
         """Drop the series of an object that is no more; unknown objects do no harm."""
         self._jobs.pop(key, None)
@@ -113,6 +119,10 @@ class Exporter(Collector):
     def lead(self, leads: bool) -> None:
         """Say whether this operator may write."""
         self._gauges["mofa_advisor_leader", ()] = float(leads)
+
+    def watch(self, kind: Kind, *, up: bool) -> None:
+        """Say whether a kind is watched."""
+        self._gauges["mofa_advisor_watch_up", (kind.resource,)] = float(up)
 
     def build(self, version: str, model_version: str) -> None:
         """Say which versions run."""

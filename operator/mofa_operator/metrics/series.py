@@ -122,6 +122,7 @@ def job(figures: JobFigures, counted: Counted) -> Iterator[Row]:
     )
     yield from _one("mofa_job_ettr_objective_ratio", this, figures.objective_ettr)
     yield from _one("mofa_job_throughput_residual_ratio", this, figures.residual)
+    yield from _one("mofa_job_step_due_timestamp_seconds", this, figures.step_due)
     if figures.strategy:
         axes = tuple(figures.strategy.get(axis, "") for axis in AXES)
         yield "mofa_job_strategy_info", (*this, figures.profile, *axes), 1.0

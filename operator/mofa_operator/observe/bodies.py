@@ -16,6 +16,8 @@ import orjson
 
 from mofa_model.annotations import INPUTS, PREFIX
 from mofa_operator.keys import OURS, Kind
+from mofa_operator.snapshot import FOREIGN
+from mofa_operator.words import MANAGER
 
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """Where kubectl keeps a copy of the whole object."""
@@ -68,8 +70,14 @@ def text(value: Any) -> str:
 
 
 def slim(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
-    """A body without managed fields and without kubectl's copy of itself; lists leave kind and version out, here they are."""
-    metadata = {key: value for key, value in part(body, "metadata").items() if key != "managedFields"}
+    """A body without kubectl's copy of itself; lists leave kind and version out, here they are. Of managed fields it keeps
+    whose hand our annotations are of, where it is not ours.
+    """
+    metadata = {
+        key: value for key, value in part(body, "metadata").items() if key not in {"managedFields", FOREIGN}
+    }
+    if foreign := _foreign(part(body, "metadata")):
+        metadata[FOREIGN] = foreign
     annotations = part(metadata, "annotations")
     if _LAST_APPLIED in annotations:
         metadata["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
@@ -96,6 +104,24 @@ def ours(kind: Kind, body: Mapping[str, Any]) -> bytes:
     annotations = part(body, "metadata", "annotations")
     written = {key: value for key, value in annotations.items() if is_output(key)}
     return digest([written, body.get("status") if kind in OURS else None])
+
+
+def _foreign(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Annotations under our prefix whose value is not of our hand, and whose it is; the API server keeps account of that."""
+    written = [name for name in part(metadata, "annotations") if is_output(name)]
+    if not written:
+        return {}
+    entries, hands = metadata.get("managedFields"), dict[str, dict[str, Any]]()
+    for entry in entries if isinstance(entries, list) else []:
+        manager = text(part(entry).get("manager"))
+        owned = part(entry, "fieldsV1", "f:metadata", "f:annotations")
+        hands.setdefault(manager, {}).update(owned)
+    own = hands.pop(MANAGER, {})
+    return {
+        name: next((manager for manager, owned in hands.items() if f"f:{name}" in owned), "")
+        for name in written
+        if f"f:{name}" not in own
+    }
 
 
 def is_output(annotation: Any) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from mofa_operator.observe.facts import Pod, pods_of
+from mofa_operator.observe.facts import Pod, pods_of, together
 from mofa_operator.observe.incidents import last_of_slots
 from mofa_operator.observe.life import Counter, Observation, Sign
 from mofa_operator.observe.prometheus import Prometheus
@@ -31,6 +31,9 @@ _NAMESPACES: Final = 50
 
 Ends: TypeAlias = Mapping[str, float]
 """When a container of a pod last ended, by uid. [s]"""
+Starts: TypeAlias = Mapping[str, float]
+"""When the containers of a living pod last started, by uid; 0 where none runs. [s]"""
+_NOTHING: Final[Starts] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +44,8 @@ class Gang:
     """What they say."""
     nodes: frozenset[str]
     """Nodes that they are or were on."""
+    since: float | None = None
+    """Since when all that live run; None = some do not, or none lives. [s]"""
 
 
 async def gangs(
@@ -59,13 +64,17 @@ async def gangs(
             by_job[pod.job][uid] = pod
     if not by_job:
         return {}
-    ended = await prometheus.query(pool.container_ends(span), now)
+    ended, started = await together(
+        prometheus.query(pool.container_ends(span), now), prometheus.query(pool.started(), now)
+    )
     ends = {sample.label("uid"): sample.value for sample in ended.samples}
-    return {job: gang(many, ends) for job, many in by_job.items()}
+    starts = {sample.label("uid"): sample.value for sample in started.samples}
+    return {job: gang(many, ends, starts) for job, many in by_job.items()}
 
 
-def gang(pods: Mapping[str, Pod], ends: Ends) -> Gang:
+def gang(pods: Mapping[str, Pod], ends: Ends, starts: Starts = _NOTHING) -> Gang:
     """What the pods of one job say."""
+    begun = [starts[uid] for uid in pods if uid in starts]
     attempts: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in pods.values():
         attempts[pod.attempt].append(pod)
@@ -79,6 +88,7 @@ def gang(pods: Mapping[str, Pod], ends: Ends) -> Gang:
             counters=_counters(pods, attempts, ends),
         ),
         nodes=frozenset(pod.node for pod in pods.values() if pod.node),
+        since=max(begun) if begun and min(begun) > 0 else None,
     )
 
 

@@ -24,9 +24,9 @@ from mofa_model.units import DAY
 from mofa_operator.observe.days import days, node_failures
 from mofa_operator.observe.facts import Facts, facts, together
 from mofa_operator.observe.incidents import Incidents, incidents
+from mofa_operator.observe.names import Names, misnamed, unknown
 from mofa_operator.observe.prometheus import Prometheus
-from mofa_operator.observe.promql import matcher
-from mofa_operator.observe.queries import JOB_LABELS, Pool
+from mofa_operator.observe.queries import Pool
 from mofa_operator.observe.stalls import Edges, edges, timed
 from mofa_operator.observe.stretches import SETTLED, Memory, Stretch, stretches
 from mofa_operator.snapshot import Body, ClassHistory, History, NoHistory
@@ -34,8 +34,6 @@ from mofa_operator.words import Reason
 
 BUSY: Final = 0.1
 """Share of the ready node-days that training pods must fill for their recoveries to be the evidence. [1]"""
-_LOOK: Final = 7200.0
-"""How far back a series may lie and still exist. [s]"""
 _AT_ONCE: Final = 3
 """Stretches that are asked for at the same time. [1]"""
 
@@ -56,43 +54,20 @@ class Seen:
 
 
 async def history(
-    prometheus: Prometheus, profile: Body, now: float, known: Known | None = None
+    prometheus: Prometheus, profile: Body, now: float, known: Known | None = None, names: Names | None = None
 ) -> History | NoHistory:
     """The history of a ClusterProfile's pool up to now; it never raises for what a server or a profile may do."""
     try:
-        found = await seen(prometheus, profile, now, known)
+        found = await seen(prometheus, profile, now, known, names)
     except (SourceUnreachable, InputError) as error:
         return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=str(error))
     return found if isinstance(found, NoHistory) else found.history
 
 
-async def self_check(prometheus: Prometheus, profile: Body, at: float | None = None) -> dict[str, bool]:
-    """Whether each series that the history rests on exists now."""
-    _, pool = _pool(profile)
-    series = {
-        "kube_node_status_condition": pool.series(
-            "kube_node_status_condition", matcher("condition", "Ready")
-        ),
-        "kube_node_labels": pool.series("kube_node_labels", *pool.members),
-        "kube_node_spec_unschedulable": pool.series("kube_node_spec_unschedulable"),
-        "kube_pod_info": pool.series("kube_pod_info"),
-        "kube_pod_created": pool.series("kube_pod_created"),
-        "kube_pod_container_status_restarts_total": pool.series("kube_pod_container_status_restarts_total"),
-        "mofa_train_step": pool.series("mofa_train_step"),
-    }
-    asked = {name: f"count(last_over_time({one}[{_LOOK:.0f}s]))" for name, one in series.items()}
-    of_jobs = [pool.series("kube_pod_labels", matcher(label, "", "!=")) for label in JOB_LABELS]
-    asked["kube_pod_labels"] = (
-        f"count({' or '.join(f'last_over_time({one}[{_LOOK:.0f}s])' for one in of_jobs)})"
-    )
-    answers = await asyncio.gather(*(prometheus.query(query, at) for query in asked.values()))
-    return {name: bool(answer.number()) for name, answer in zip(asked, answers, strict=True)}
-
-
 async def seen(
-    prometheus: Prometheus, profile: Body, now: float, known: Known | None = None
+    prometheus: Prometheus, profile: Body, now: float, known: Known | None = None, names: Names | None = None
 ) -> Seen | NoHistory:
-    """As `history`, with what it was made of; raises SourceUnreachable and InputError."""
+    """As `history`, with what it was made of; `names` are of the API server's nodes. Raises SourceUnreachable and InputError."""
     spec, pool = _pool(profile)
     by_cluster = (await prometheus.query(pool.clusters(), now)).by("cluster")
     if (
@@ -105,6 +80,9 @@ async def seen(
         return NoHistory(
             reason=Reason.HISTORY_UNAVAILABLE, message=f"{several}; set spec.prometheus.matchers.cluster"
         )
+    names = names or Names()
+    if wrong := await misnamed(prometheus, pool, names, now):
+        return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=wrong)
     window = float(spec.prometheus.window_seconds)
     wanted = stretches(now, window, round(sum(by_cluster.values())), prometheus.longest)
     kept = Known() if known is None else known
@@ -114,8 +92,10 @@ async def seen(
     nodes = frozenset().union(*(one.nodes for one in found))
     if not nodes or not any(one.covered for one in found):
         return await _nothing(prometheus, pool, spec, now, seen=any(one.covered for one in found))
+    if wrong := unknown(nodes, names):
+        return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=wrong)
     there = {node for (node,) in (await prometheus.query(pool.now_present(), now)).by("node")}
-    return _concluded(found, stalls, nodes, len(nodes - there))
+    return _concluded(found, stalls, nodes, _absent(nodes, there))
 
 
 def _pool(profile: Body) -> tuple[ClusterProfileSpec, Pool]:
@@ -156,8 +136,16 @@ async def _nothing(
     return NoHistory(reason=Reason.SERIES_MISSING, message=why)
 
 
-def _concluded(found: list[Facts], stalls: list[Edges], nodes: frozenset[str], gone: int) -> Seen:
-    """The history from facts."""
+def _absent(nodes: frozenset[str], there: set[str]) -> str:
+    """What is said of nodes that are not there; where nobody is, the exporter is silent, and no node need be gone."""
+    if not there:
+        return "kube_node_status_condition is silent just now"
+    gone = len(nodes - there)
+    return f"{gone} nodes of the pool are gone; they are not counted as failures" if gone else ""
+
+
+def _concluded(found: list[Facts], stalls: list[Edges], nodes: frozenset[str], absent: str) -> Seen:
+    """The history from facts; `absent` is what is said of nodes that are not there."""
     ready, failed = Counter[str](), Counter[str]()
     for one in found:
         ready.update(one.ready)
@@ -180,8 +168,8 @@ def _concluded(found: list[Facts], stalls: list[Edges], nodes: frozenset[str], g
     exposure = (busy if rests_on_jobs else sum(ready.values())) / DAY
     present = sum(sum(one.present.values()) for one in found) / DAY
     told = list(dict.fromkeys(text for one in found for text in one.warnings))
-    if gone:
-        told.append(f"{gone} nodes of the pool are gone; they are not counted as failures")
+    if absent:
+        told.append(absent)
     made = History(
         classes=classes,
         node_days=exposure,

@@ -13,11 +13,12 @@ from typing import Any, Final
 from mofa_operator.observe.gangs import Gang
 from mofa_operator.observe.life import Life, Observation, running
 from mofa_operator.observe.lifecycle import seen
+from mofa_operator.observe.presence import Presences, Steps
 from mofa_operator.observe.remembered import from_text, to_text
 from mofa_operator.observe.signs import moment_of, of_job, trained
 from mofa_operator.observe.steps import Path
 from mofa_operator.observe.trainers import RECENT
-from mofa_operator.snapshot import Body, Running
+from mofa_operator.snapshot import Alive, Body, Running
 
 TRAIN_JOB_STATUS: Final = "TrainJobStatus"
 """Source of what a TrainJob's trainer reports to its status."""
@@ -37,6 +38,8 @@ class Look:
     """Its steps since the last look, or from before it."""
     gang: Gang | None = None
     """What its pods say."""
+    there: float | None = None
+    """Since when its trainer's series are there, 0 where that is not said; None = they are not. [s]"""
 
 
 class Lives:
@@ -47,6 +50,7 @@ class Lives:
         self._lost = lost
         self._known: dict[tuple[str, str, str], Life] = {}
         self._walked: dict[tuple[str, str, str], float] = {}
+        self._presences = Presences()
 
     def after(self, body: Body, target: Body | None, look: Look, now: float) -> Running | None:
         """What a job does, after one more look at it; None where it does not run."""
@@ -77,11 +81,30 @@ class Lives:
             return _shown(life, Running(source=TRAIN_JOB_STATUS, tokens_per_second=reported[0]), now)
         return None
 
+    def alive(
+        self, body: Body, target: Body | None, look: Look, running: Running | None, now: float
+    ) -> Alive | None:
+        """Whether a job is there to train, after the look that showed what is `running`."""
+        key, gang = _identity(body), look.gang
+        life = self._known.get(key, Life(since=now))
+        reports = target is not None and trained(target) != (None, Observation())
+        step = running.step if running is not None and running.step is not None else life.step
+        seconds = running.step_seconds if running is not None else life.step_seconds
+        return self._presences.after(
+            key,
+            [] if target is None else [of_job(target, now)],
+            Steps(step=step, at=life.step_at, seconds=seconds) if step else Steps(),
+            pods=None if gang is None else gang.since,
+            trainer=0.0 if look.there is None and reports else look.there,
+            now=now,
+        )
+
     def keep(self, bodies: Iterable[Body]) -> None:
         """Forget all others."""
         there = {_identity(body) for body in bodies}
         self._known = {key: life for key, life in self._known.items() if key in there}
         self._walked = {key: at for key, at in self._walked.items() if key in there}
+        self._presences.keep(there)
 
     def _new(self, key: tuple[str, str, str], path: Path) -> Path:
         """The part of a path that no look has brought yet: one look may be coarser than another, and date a step otherwise."""

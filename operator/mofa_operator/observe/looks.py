@@ -13,7 +13,7 @@ from mofa_operator.observe.gangs import Gang, gangs
 from mofa_operator.observe.lives import Look
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.steps import paths
-from mofa_operator.observe.throughput import Job, Watched, running
+from mofa_operator.observe.throughput import Job, Watched, present, running
 from mofa_operator.observe.trainers import RECENT
 
 BACK: Final = 120.0
@@ -35,15 +35,19 @@ class Looks:
         every = list(jobs)
         span = RECENT if self._last is None else min(RECENT, now - self._last + BACK)
         told = await running(self._prometheus, every, now)
+        there = await present(self._prometheus, every, now)
         walked = await paths(self._prometheus, every, now, span)
         self._last = now
         manned = await self._pods(every, now)
         return {
             one.job: Look(
-                running=told.get(one.job), path=walked.get(one.job, ()), gang=manned.get((one.job, one.gang))
+                running=told.get(one.job),
+                path=walked.get(one.job, ()),
+                gang=manned.get((one.job, one.gang)),
+                there=there.get(one.job),
             )
             for one in every
-            if one.job in told or one.job in walked or (one.job, one.gang) in manned
+            if one.job in told or one.job in walked or one.job in there or (one.job, one.gang) in manned
         }
 
     async def _pods(self, jobs: list[Watched], now: float) -> dict[tuple[Job, Job], Gang]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mofa_operator.keys import Key
-from mofa_operator.snapshot import Day, History, NoHistory, Running
+from mofa_operator.snapshot import Alive, Day, History, NoHistory, Running
 
 _SAME: Final = 0.01
 """Change of the logarithm of a step time up to which a job says the same of its profile. [1]"""
@@ -19,7 +19,7 @@ class Measured:
         """Nothing was measured yet."""
         self._histories: dict[str, History | NoHistory] = {}
         self._watched: dict[str, tuple[Day, ...]] = {}
-        self._running: dict[Key, Running | None] = {}
+        self._running: dict[Key, tuple[Running | None, Alive | None]] = {}
         self._taught: dict[Key, tuple[str, Any]] = {}
 
     def history(self, profile: str) -> History | NoHistory | None:
@@ -30,13 +30,10 @@ class Measured:
         """What the watch saw of a pool."""
         return self._watched.get(profile, ())
 
-    def running(self, key: Key) -> Running | None:
-        """What a job was seen to do; None where it does not run, or was not looked at."""
-        return self._running.get(key)
-
-    def looked(self, key: Key) -> bool:
-        """Whether a job was looked at."""
-        return key in self._running
+    def sighted(self, key: Key) -> dict[str, Any]:
+        """What a snapshot has of the last look at a job: `running`, `alive`, and whether there was one."""
+        running, alive = self._running.get(key, (None, None))
+        return {"running": running, "alive": alive, "looked": key in self._running}
 
     def taught(self, profile: str) -> tuple[Any, ...]:
         """What running jobs say of a profile."""
@@ -56,11 +53,11 @@ class Measured:
         self._watched[profile] = days
         return before != days
 
-    def set_running(self, key: Key, running: Running | None) -> bool:
-        """Take in what a job was seen to do."""
-        if key in self._running and self._running[key] == running:
+    def set_running(self, key: Key, running: Running | None, alive: Alive | None) -> bool:
+        """Take in what a job was seen to do; that time passes is news of one that is there, and may be due a step."""
+        if self._running.get(key) == (running, alive):
             return False
-        self._running[key] = running
+        self._running[key] = running, alive
         return True
 
     def set_taught(self, key: Key, profile: str, evidence: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from mofa_model.errors import InputError
 from mofa_model.manifest.existing import demand_of
+from mofa_model.spec.part import places
 from mofa_operator.keys import JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB, VOLCANO_JOB, Kind
 from mofa_operator.observe.bodies import part, text
 from mofa_operator.observe.life import Observation
@@ -54,6 +55,8 @@ class Told:
     """Recovery classes that its kind's object can show."""
     gpus: int
     """GPUs of its pods; 0 = not known. [1]"""
+    pod: int = 0
+    """GPUs of one of them; 0 = not known, or not all have as many. [1]"""
     selector: Mapping[str, str] = field(default_factory=dict)
     """Labels of nodes that its pods ask for."""
     named: str | None = None
@@ -68,15 +71,16 @@ def told(kind: Kind, body: Body, named: str | None, now: float) -> Told:
     references = metadata.get("ownerReferences")
     try:
         demand = demand_of(body)
-        gpus, selector = demand.gpus, demand.selector
+        gpus, pod, selector = demand.gpus, demand.pod, demand.selector
     except InputError:
-        gpus, selector = 0, {}
+        gpus, pod, selector = 0, 0, {}
     in_place = kind == JOB_SET and _IN_PLACE in part(body, "status")
     return Told(
         uid=text(metadata.get("uid")),
         observation=of_job(body, now),
         shows=frozenset({"pod", "job", "process"} if in_place else {"pod", "job"}),
         gpus=gpus,
+        pod=pod,
         selector=selector,
         named=named,
         owners=frozenset(
@@ -103,7 +107,7 @@ def place(job: Told, pools: Mapping[str, Pool]) -> tuple[str, float] | None:
     """The pool on whose nodes a job runs, and on how many; None where that is not known.
 
     It is the one that is named, else the only one, else the only one whose nodes its pods select; a job whose pods ask for
-    other nodes is of no pool.
+    other nodes is of no pool. A node counts as a whole one, whatever part of it the job has: it is lost as a whole.
     """
     fitting = [name for name, pool in pools.items() if pool.selector.items() <= job.selector.items()]
     candidates = [job.named] if job.named else list(pools) if len(pools) == 1 else fitting
@@ -111,4 +115,7 @@ def place(job: Told, pools: Mapping[str, Pool]) -> tuple[str, float] | None:
         return None
     if any(job.selector.get(label, value) != value for label, value in pool.selector.items()):
         return None
-    return (candidates[0], job.gpus / pool.gpus_per_node) if pool.gpus_per_node else None
+    if not pool.gpus_per_node:
+        return None
+    found = places(job.gpus, pool.gpus_per_node, job.pod)
+    return candidates[0], float(found[0]) if found else job.gpus / pool.gpus_per_node

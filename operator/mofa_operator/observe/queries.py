@@ -29,6 +29,8 @@ JOB_LABELS: Final = (
     "label_ray_io_cluster",
 )
 """Labels of pods that say which job they belong to; JobSet first, Trainer v2 makes JobSets."""
+EXPORTED: Final = "exported_node"
+"""What Prometheus calls the exporter's label `node` where the scrape has put one of its own in its place."""
 ATTEMPT: Final = "label_jobset_sigs_k8s_io_restart_attempt"
 """Label of a JobSet's pods: how often the whole set was made anew."""
 SLOT_LABELS: Final = (
@@ -59,9 +61,9 @@ class Pool:
 
     @classmethod
     def of(cls, matchers: Mapping[str, str], node_selector: Mapping[str, str]) -> Pool:
-        """A pool by its profile's matchers and node selector."""
+        """A pool by its profile's matchers and node selector; a series whose node the scrape has renamed is of no pool."""
         return cls(
-            matchers=tuple(matcher(label, value) for label, value in sorted(matchers.items())),
+            matchers=(*(matcher(label, value) for label, value in sorted(matchers.items())), _OWN),
             members=tuple(
                 matcher(node_label(label), value) for label, value in sorted(node_selector.items())
             ),
@@ -75,6 +77,11 @@ class Pool:
     @property
     def _ready(self) -> str:
         return self.series("kube_node_status_condition", *_READY)
+
+    def _any_ready(self, *conditions: str) -> str:
+        """The same, whatever the scrape made of the label that says which node."""
+        given = [one for one in self.matchers if one != _OWN]
+        return selector("kube_node_status_condition", [*given, *_READY, *conditions])
 
     # ------------------------------------------------------------------------------------------ nodes
 
@@ -90,9 +97,22 @@ class Pool:
 
     def clusters(self) -> str:
         """Nodes by cluster that the matchers let in: now, a day ago or a week ago, should the exporter be down just now."""
-        recent = f"last_over_time({self._ready}[{duration(2 * GRID)}]"
+        recent = f"last_over_time({self._any_ready()}[{duration(2 * GRID)}]"
         either = " or ".join(f"{recent}{ago})" for ago in ("", " offset 1d", " offset 1w"))
         return f"count by (cluster) ({either})"
+
+    def named(self) -> str:
+        """Nodes whose condition is known just now, by the label that says which, and by what a scrape makes of it."""
+        return f"max by (node, {EXPORTED}) (last_over_time({self._any_ready()}[{duration(2 * GRID)}]))"
+
+    def members_named(self) -> str:
+        """Nodes that belong to the pool just now."""
+        series = self.series("kube_node_labels", *self.members)
+        return f"max by (node) (last_over_time({series}[{duration(2 * GRID)}]))"
+
+    def some_named(self, node: str) -> str:
+        """A few series of one node, with all their labels."""
+        return f"topk(3, last_over_time({self._any_ready(matcher('node', node))}[{duration(2 * GRID)}]))"
 
     def covered(self, span: float) -> str:
         """Moments of the grid at which the condition of any node was known."""
@@ -173,6 +193,14 @@ class Pool:
         pods = self._over_job_pods("last_over_time", span)
         return f"max by ({_UID}) (last_over_time({ended}[{duration(span)}])) and on ({_UID}) ({pods})"
 
+    def started(self) -> str:
+        """When the containers of each living pod of a training job last started; 0 where none of them runs. [s]"""
+        pods = " or ".join(self.series("kube_pod_labels", matcher(name, "", "!=")) for name in JOB_LABELS)
+        started = f"max by ({_UID}) ({self.series('kube_pod_container_state_started')})"
+        over = f"max by ({_UID}) ({self.series('kube_pod_status_phase', _FINISHED)}) == 1"
+        living = f"max by ({_UID}) ({pods}) unless on ({_UID}) ({over})"
+        return f"({started} and on ({_UID}) ({living})) or on ({_UID}) 0 * ({living})"
+
     def restart_moments(self, span: float, uids: Iterable[str]) -> str:
         """Points of the grid just after a container of these pods restarted, by pod.
 
@@ -191,4 +219,5 @@ def _grid(span: float) -> str:
     return f"{duration(span - 1)}:{duration(GRID)}"
 
 
+_OWN: Final = matcher(EXPORTED, "")
 _READY: Final = (matcher("condition", "Ready"), matcher("status", "true"))

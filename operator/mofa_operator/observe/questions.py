@@ -15,9 +15,14 @@ from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.observe.bodies import digest, packed, part
 from mofa_operator.observe.relations import Uses, policy_for
 from mofa_operator.snapshot import Body, Question
+from mofa_operator.words import Aspect
 
 _UNASKED: Final = ("mode", "targetRef", "slo", "throughput")
 """Parts of a TrainingJob's spec that say what to do with an answer, or what to watch."""
+_UNREADY: Final = ("type", "status", "reason", "message")
+"""What of a profile's condition goes into an answer."""
+_ANY_TIME: Final = "1970-01-01T00:00:00Z"
+"""What stands where a condition must have a time."""
 _COUNTED: Final = ("name", "failures", "exposureNodeDays", "recoverySeconds")
 """What of a class's history goes into an answer."""
 
@@ -89,8 +94,19 @@ def _asked(profile: Body) -> dict[str, Any]:
         kept["failures"] = [{k: part(one)[k] for k in _COUNTED if k in part(one)} for one in classes]
     if taught is not None:
         kept["calibration"] = {"stepTimeRatio": taught, "jobs": 0}
+    if unready := _unready(status):
+        kept["conditions"] = [unready]
     asked = {k: v for k, v in spec.items() if k != "prometheus"} if isinstance(spec, Mapping) else spec
     return _named(profile) | {"kind": CLUSTER_PROFILE.kind, "spec": asked, "status": kept}
+
+
+def _unready(status: Body) -> dict[str, Any]:
+    """That a profile is not ready, and why; empty where nobody says so. When that came about is no part of a question."""
+    conditions = status.get("conditions")
+    for one in conditions if isinstance(conditions, list) else ():
+        if part(one).get("type") == Aspect.READY and part(one).get("status") == "False":
+            return {k: part(one)[k] for k in _UNREADY if k in part(one)} | {"lastTransitionTime": _ANY_TIME}
+    return {}
 
 
 def _for_job(profile: dict[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What objects say of a job's life: its own object, its pods, its nodes. Only what their public API states is read.
+"""What the object of a job says of its life. Only what its public API states is read.
 
 JobSet       restarts (job), jobRestarts (pod), currentInPlaceRestartAttempt (process); Suspended, Completed, Failed
 TrainJob     jobsStatus; Suspended, Complete, Failed; trainerStatus.metrics
@@ -6,33 +6,17 @@ PyTorchJob   replicaStatuses; Restarting, Suspended, Succeeded, Failed
 Volcano Job  retryCount (job); state.phase
 RayJob       failed (job); jobDeploymentStatus, rayClusterStatus
 batch Job    failed (pod); Suspended, Complete, Failed
-Pod          DisruptionTarget and its reason, phase Failed, restarted containers, JobSet's attempt labels
-Node         Ready
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from mofa_model.manifest.existing import GPU
 from mofa_operator.observe.life import Counter, Observation, Sign
 from mofa_operator.snapshot import Body
 
-ATTEMPT: Final = "jobset.sigs.k8s.io/restart-attempt"
-"""Label of JobSet's pods: restarts of the whole set."""
-JOB_ATTEMPT: Final = "jobset.sigs.k8s.io/job-restart-attempt"
-"""Label of JobSet's pods: restarts of one of its jobs."""
-
-_DISRUPTED: Final = {
-    "PreemptionByScheduler": "preemption",
-    "EvictionByEvictionAPI": "eviction",
-    "TerminationByKubelet": "eviction",
-    "DeletionByTaintManager": "failure",  # taints that drive pods off are those of nodes that were lost
-    "DeletionByPodGC": "failure",  # the node is no more
-}
-_FAILED: Final = {"Evicted": "eviction", "Preempting": "preemption"}
 _TOKENS: Final = (
     "tokens_per_second",
     "tokens_per_sec",
@@ -48,32 +32,6 @@ def of_job(body: Body, now: float) -> Observation:
     group = str(body.get("apiVersion", "")).partition("/")[0]
     reader = _READERS.get((group, str(body.get("kind", ""))))
     return Observation() if reader is None else reader(_map(body.get("spec")), _map(body.get("status")), now)
-
-
-def of_pods(pods: Iterable[Body]) -> Observation:
-    """What the pods of one job say."""
-    signs: list[Sign] = []
-    attempts: dict[str, Counter] = {}
-    for pod in pods:
-        status = _map(pod.get("status"))
-        signs += _disruptions(status)
-        signs += _failures(status)
-        signs += _restarts(_map(pod.get("spec")), status)
-        labels = _map(_map(pod.get("metadata")).get("labels"))
-        for label, name, level, exact in (
-            (ATTEMPT, "JobSet.restarts", "job", True),
-            (JOB_ATTEMPT, "JobSet.attempt", "pod", False),
-        ):
-            if (value := _number(labels.get(label))) is not None:
-                known = attempts[name].value if name in attempts else 0
-                attempts[name] = Counter(value=max(value, known), level=level, exact=exact)
-    return Observation(signs=tuple(sorted(set(signs), key=_in_order)), counters=attempts)
-
-
-def of_nodes(nodes: Iterable[Body]) -> Observation:
-    """What the nodes that a job runs on say."""
-    lost = (_turned(node, "Ready", "False", "Unknown") for node in nodes)
-    return Observation(nodes_lost=tuple(sorted(at for at in lost if at is not None)))
 
 
 def trained(body: Body) -> tuple[float | None, Observation]:
@@ -208,42 +166,6 @@ def _conditioned(
     )
 
 
-def _disruptions(status: Body) -> list[Sign]:
-    for condition in _maps(status.get("conditions")):
-        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
-            at = moment_of(condition.get("lastTransitionTime"))
-            cause = _DISRUPTED.get(str(condition.get("reason")), "failure")
-            return [] if at is None else [Sign(at=at, level="pod", cause=cause)]
-    return []
-
-
-def _failures(status: Body) -> list[Sign]:
-    if status.get("phase") != "Failed":
-        return []
-    ends = [
-        moment_of(_map(_map(one.get("state")).get("terminated")).get("finishedAt"))
-        for one in _maps(status.get("containerStatuses"))
-    ]
-    known = [at for at in ends if at is not None]
-    cause = _FAILED.get(str(status.get("reason")), "failure")
-    return [Sign(at=max(known), level="pod", cause=cause)] if known else []
-
-
-def _restarts(spec: Body, status: Body) -> list[Sign]:
-    """Restarts of the containers that train: those with GPUs, where any has some."""
-    limits = {
-        str(one.get("name")): _map(_map(one.get("resources")).get("limits"))
-        for one in _maps(spec.get("containers"))
-    }
-    training = {name for name, limit in limits.items() if any(gpu in limit for gpu in GPU)} or set(limits)
-    ends = [
-        moment_of(_map(_map(one.get("lastState")).get("terminated")).get("finishedAt"))
-        for one in _maps(status.get("containerStatuses"))
-        if one.get("name") in training and _count(one.get("restartCount"))
-    ]
-    return [Sign(at=at, level="process", cause="failure") for at in ends if at is not None]
-
-
 def _turned(body: Body, kind: str, *states: str) -> float | None:
     """Since when a condition has one of the states; None = it has not. [s]"""
     for condition in _maps(_map(body.get("status")).get("conditions")):
@@ -261,18 +183,6 @@ def moment_of(text: Any) -> float | None:
     except ValueError:
         return None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _in_order(sign: Sign) -> tuple[float, str, str]:
-    return sign.at, sign.level, sign.cause
-
-
-def _number(value: Any) -> int | None:
-    return (
-        int(value)
-        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10
-        else None
-    )
 
 
 def _count(value: Any) -> int:

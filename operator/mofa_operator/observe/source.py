@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mofa_model.errors import BadFile, BadValue, MofaError, SourceUnreachable
-from mofa_model.files import read_text
-from mofa_model.manifest.bundled import bundled_profiles, bundled_text
-from mofa_model.manifest.documents import Documents
+from mofa_model.manifest.bundled import bundled_profiles, manifests_of
 from mofa_model.reliability.observed import Observed
 from mofa_operator.api import Api
 from mofa_operator.keys import CLUSTER_PROFILE
@@ -77,25 +75,19 @@ def _settings(url: str) -> PrometheusSettings:
 
 
 def manifest(profile: str) -> Mapping[str, Any]:
-    """The manifest of a profile: a file, a bundled one, or the live object of that name."""
-    if Path(profile).is_file():
-        return _only(Documents.parse(read_text(profile), profile), profile)
-    if profile in bundled_profiles():
-        return _only(Documents.parse(bundled_text(profile), profile), profile)
-    found = asyncio.run(_live(profile))
-    if found is None:
+    """The manifest of a profile: a bundled one, a file, or the live object of that name."""
+    if profile in bundled_profiles() or Path(profile).is_file():
+        found = manifests_of(profile)
+        if len(found) != 1:
+            raise BadFile(profile, f"holds {len(found)} ClusterProfiles; give one")
+        return found[0]
+    live = asyncio.run(_live(profile))
+    if live is None:
         known = ", ".join(sorted(bundled_profiles()))
         raise BadValue(
             "--profile", profile, f"give a file, a bundled name ({known}), or a name in your cluster"
         )
-    return found
-
-
-def _only(documents: Documents, name: str) -> Mapping[str, Any]:
-    found = [item.value for item in documents.items if item.value.get("kind") == CLUSTER_PROFILE.kind]
-    if len(found) != 1:
-        raise BadFile(name, f"holds {len(found)} ClusterProfiles; give one")
-    return found[0]
+    return live
 
 
 async def _live(name: str) -> Mapping[str, Any] | None:

@@ -67,11 +67,6 @@ def _job(labels: Mapping[str, str], trainer: Trainer) -> Job:
     return namespace, name
 
 
-def recoveries(found: Incidents, seen: Iterable[Edges]) -> dict[str, tuple[float, ...]]:
-    """Recovery times by class. [s]"""
-    return {name: tuple(took for _, took in every) for name, every in timed(found, seen).items()}
-
-
 def timed(found: Incidents, seen: Iterable[Edges]) -> dict[str, tuple[tuple[float, float], ...]]:
     """When a stall near an incident of its job began, and the time to the first sign of a new step, by class. [s, s]
 

@@ -22,6 +22,7 @@ from mofa_operator.observe.nodes import NodeFacts, Pools, facts_of
 from mofa_operator.observe.questions import existing_question, relevance, training_question
 from mofa_operator.observe.relations import Relations, uses_of
 from mofa_operator.snapshot import (
+    Alive,
     Day,
     History,
     JobSnapshot,
@@ -118,9 +119,9 @@ class Store:
         key = Key(CLUSTER_PROFILE, "", profile)
         return frozenset({key} if key in self._entries and self._measured.set_watched(profile, days) else ())
 
-    def set_running(self, key: Key, running: Running | None) -> frozenset[Key]:
+    def set_running(self, key: Key, running: Running | None, alive: Alive | None = None) -> frozenset[Key]:
         """Take in what a job was seen to do, None where it does not run; the result is its key where that says anything new."""
-        told = key in self._entries and self._measured.set_running(key, running)
+        told = key in self._entries and self._measured.set_running(key, running, alive)
         return frozenset({key}) if told else _NONE
 
     def set_taught(self, key: Key, profile: str, evidence: Any) -> frozenset[Key]:
@@ -211,8 +212,7 @@ class Store:
             target=self.body(uses.target) if uses.target is not None and owner is None else None,
             owned_by=owner,
             profile=profile,
-            running=self._measured.running(key),
-            looked=self._measured.looked(key),
+            **self._measured.sighted(key),
             now=now,
         )
 
@@ -230,8 +230,7 @@ class Store:
                 key, body, [one for one in found if one is not None], self._policies_of(key), uses, maps
             ),
             owned_by=owners[0].name if owners else None,
-            running=self._measured.running(key),
-            looked=self._measured.looked(key),
+            **self._measured.sighted(key),
             now=now,
         )
 

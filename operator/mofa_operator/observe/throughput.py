@@ -105,6 +105,27 @@ async def running(
     return {job: one for answer in answers for job, one in answer.items()}
 
 
+async def present(prometheus: Prometheus, jobs: Iterable[Watched], now: float) -> dict[Job, float]:
+    """Jobs whose trainers' series are there, whether or not steps advance: since when, 0 where that is not said. [s]"""
+    every = list(jobs)
+    answers = await together(
+        *(_there(prometheus, one, now) for one in exporters(every)),
+        *(_answered(prometheus, job, now) for job in every if job.has_own_queries),
+    )
+    return {job: since for answer in answers for job, since in answer.items()}
+
+
+async def _there(prometheus: Prometheus, exporter: Exporter, now: float) -> dict[Job, float]:
+    answer = await prometheus.query(TRAINERS[exporter.preset].there(exporter.pool), now)
+    return {job: since for job, since in _by_job(answer, exporter).items() if job in exporter.wanted}
+
+
+async def _answered(prometheus: Prometheus, job: Watched, now: float) -> dict[Job, float]:
+    """The same of a job that the profile's own queries look at."""
+    query = filled(job.step_query or job.tokens_query or "", {"namespace": job.namespace, "job": job.name})
+    return {} if _one(await prometheus.query(query, now), job) is None else {job.job: 0.0}
+
+
 def exporters(jobs: Iterable[Watched]) -> list[Exporter]:
     """Jobs by exporter and matchers; where its series do not name jobs, the matchers must name one. Jobs with own queries left out."""
     groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[Watched]] = {}

@@ -37,6 +37,8 @@ class Trainer:
     """Series of the step of the last checkpoint, where there is one."""
     step_scale: float = 1.0
     """What makes that seconds. [s]"""
+    start: str | None = None
+    """Series of when it began, which is there before the first step; None where there is none."""
     names: tuple[str, ...] = ("training_namespace", "training_job")
     """Labels with the job's namespace and name; none where only a TrainingJob's own matchers can tell."""
 
@@ -47,6 +49,11 @@ class Trainer:
         series = pool.series(self.step)
         moved = f"max by ({self._by}) (changes({series}[{duration(RECENT)}])) > 0"
         return f"max by ({self._by}) (last_over_time({series}[{duration(RECENT)}])) and ({moved})"
+
+    def there(self, pool: Pool) -> str:
+        """Jobs whose series are there now, whether or not steps advance: since when, 0 where that is not said. [s]"""
+        some = f"0 * max by ({self._by}) ({pool.series(self.step or self.tokens)})"
+        return some if self.start is None else f"max by ({self._by}) ({pool.series(self.start)}) or {some}"
 
     def speed(self, pool: Pool) -> str:
         """Tokens per second of each job. [1/s]"""
@@ -126,6 +133,7 @@ MOFA: Final = Trainer(
     tokens="mofa_train_tokens_per_second",
     step_time="mofa_train_step_seconds",
     checkpoint="mofa_train_checkpoint_step",
+    start="mofa_train_start_timestamp_seconds",
 )
 """Our own exporter."""
 TRAINERS: Final[Mapping[str, Trainer]] = {

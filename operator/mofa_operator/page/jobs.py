@@ -15,20 +15,32 @@ from mofa_operator.keys import TRAINING_JOB, kind_of
 
 LINKS: Final = (("Jobs", "/"), ("Profiles", "/profiles"), ("Metrics", "/metrics"))
 """Navigation of every page."""
-_HEADINGS: Final = ("job", "strategy", "nodes", "checkpoint", "predicted", "observed", "ETTR", "state")
+_HEADINGS: Final = (
+    "job",
+    "health",
+    "strategy",
+    "nodes",
+    "checkpoint",
+    "predicted",
+    "observed",
+    "ETTR",
+    "state",
+)
 REFRESH: Final = 60
 """Time after which a list is loaded anew. [s]"""
 MOST: Final = 500
 """Jobs of one list. [1]"""
 _BAD: Final = ("NoRecommendation", "InvalidInput", "NoFeasibleLayout", "ProfileMissing", "InternalError")
 """States in which a job has no advice, though it wants some."""
+_HEALTH: Final = {"Healthy": "good", "Drifting": "warn", "Stuck": "bad", "NotSeen": "warn"}
+"""How a running job does, and how that looks."""
 TRY: Final = "kubectl apply -f examples/llama3-405b.yaml"
 """What an empty list proposes."""
 
 
 def jobs_page(bodies: Iterable[Mapping[str, Any]], namespace: str | None = None) -> str:
     """The list of jobs, those that need attention first; `namespace` is the one whose jobs they are."""
-    listed = sorted(bodies, key=lambda body: (_is_well(body), *_name(body)))
+    listed = sorted(bodies, key=lambda body: (_health(body) != "Stuck", _is_well(body), *_name(body)))
     rows = [_row(body) for body in listed[:MOST]]
     where = "" if namespace is None else f" in {namespace}"
     title = f"Jobs{where}"
@@ -36,7 +48,7 @@ def jobs_page(bodies: Iterable[Mapping[str, Any]], namespace: str | None = None)
     if rows:
         shown = f"{len(rows):,}" if len(rows) == len(listed) else f"{len(rows):,} of {len(listed):,}"
         said = f"{shown} job{'s' if len(listed) != 1 else ''}; throughput in tokens a second"
-        content = [table(_HEADINGS, rows, numbers=(2, 4, 5, 6), caption=said)]
+        content = [table(_HEADINGS, rows, numbers=(3, 5, 6, 7), caption=said)]
     if len(listed) > MOST:
         content.append(el("p", "Those that need attention come first; ", el("code", "/?namespace=NAME"), " lists one namespace."))  # fmt: skip
     return text(page(title, el("h1", title), *content, links=LINKS, refresh=REFRESH))
@@ -48,7 +60,8 @@ def job_page(body: Mapping[str, Any], view: AdviceView | str | None) -> str:
     kind = str(body.get("kind", ""))
     status = mapping(body.get("status")) if kind == TRAINING_JOB.kind else {}
     sections: list[Node] = [el("h1", f"{namespace}/{name}")]
-    sections.append(el("p", f"{kind}, ", el("strong", _mood(body)), f". {_explanation(body)}"))
+    does = (", ", el("strong", _health_shown(body))) if _health(body) else ()
+    sections.append(el("p", f"{kind}, ", el("strong", _mood(body)), *does, f". {_explanation(body)}"))
     sections += _observed(status)
     if isinstance(view, AdviceView):
         sections += [el("h2", "Advice"), *advice_sections(view, told=True)]
@@ -68,6 +81,7 @@ def _row(body: Mapping[str, Any]) -> Sequence[Node]:
     strategy = display.get("strategy") or own.get("strategy", "")
     return (
         el("a", f"{namespace}/{name}", href=address),
+        _health_shown(body),
         el("code", str(strategy)) if strategy else "-",
         str(display.get("nodes") or "-"),
         str(display.get("checkpoint") or "-"),
@@ -143,11 +157,23 @@ def _state(body: Mapping[str, Any]) -> str:
 
 def _mood(body: Mapping[str, Any]) -> ET.Element:
     state = _state(body)
-    return el("span", state, class_="good" if _is_well(body) else "bad" if state in _BAD else "warn")
+    return el("span", state, class_="good" if state == "Recommended" else "bad" if state in _BAD else "warn")
 
 
 def _is_well(body: Mapping[str, Any]) -> bool:
-    return _state(body) == "Recommended"
+    return _state(body) == "Recommended" and _health(body) in {"", "Healthy"}
+
+
+def _health(body: Mapping[str, Any]) -> str:
+    """How it does: as its status says, which outlives the operator; of other kinds as the operator judged last."""
+    ours = body.get("kind") == TRAINING_JOB.kind
+    said = mapping(body.get("status")).get("health") if ours else body.get("health")
+    return str(said or "")
+
+
+def _health_shown(body: Mapping[str, Any]) -> Node:
+    word = _health(body)
+    return el("span", word, class_=_HEALTH.get(word, "warn")) if word else "-"
 
 
 def _annotations(body: Mapping[str, Any]) -> dict[str, str]:

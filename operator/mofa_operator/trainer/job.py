@@ -13,6 +13,7 @@ from mofa_operator.trainer.facts import Facts
 
 if TYPE_CHECKING:
     from mofa_model.manifest.parsing import Profile
+    from mofa_model.manifest.training_job import ClusterPart
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,18 +68,19 @@ def from_manifest(path: str) -> Job:
         facts=Facts(
             sequence=job.spec.training.sequence_length,
             batch=job.spec.training.global_batch_size,
-            gpus=_gpus(job.spec.cluster.nodes, profiles.get(job.spec.cluster.profile)),
+            gpus=_gpus(job.spec.cluster, profiles.get(job.spec.cluster.profile)),
         ),
     )
 
 
-def _gpus(nodes: int | None, profile: Profile | None) -> int | None:
+def _gpus(cluster: ClusterPart, profile: Profile | None) -> int | None:
     from mofa_model import presets
 
-    if nodes is None or profile is None:
+    if cluster.nodes is None or profile is None:
         return None
     spec = profile.spec
-    return nodes * (spec.gpus_per_node or int(presets.cluster(spec.gpu, 1).gpus_per_node))
+    whole = spec.gpus_per_node or int(presets.cluster(spec.gpu, 1).gpus_per_node)
+    return cluster.nodes * (cluster.gpus_per_node or whole)
 
 
 def _positive(name: str, text: str | None) -> int | None:

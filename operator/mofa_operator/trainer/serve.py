@@ -21,6 +21,9 @@ from mofa_operator.trainer.progress import Progress
 LABELS: Final = ("training_namespace", "training_job")
 """Labels of every series."""
 
+START: Final = "mofa_train_start_timestamp_seconds"
+"""The one series that is there before the log has told anything: without it, a trainer that never makes a first step is unseen."""
+
 _SPEEDS: Final = {
     "mofa_train_tokens_per_second": ("tokens_per_second", "Tokens per second of the whole job."),
     "mofa_train_step_seconds": ("step_seconds", "Time of an optimizer step."),
@@ -50,10 +53,17 @@ class Exporter(Collector):
     """Silence after which speeds go. [s]"""
     progress: Progress = field(default_factory=Progress)
     """What the log has told so far."""
+    since: float = field(default_factory=time.time)
+    """When it began to look, in seconds of the epoch. [s]"""
 
     def collect(self) -> Iterator[Metric]:
         """The series as they stand."""
         progress = self.progress
+        start = GaugeMetricFamily(
+            START, "When mofa observe began to look; there before the first step.", labels=LABELS
+        )
+        start.add_metric((self.namespace, self.job), self.since)
+        yield start
         silent = progress.at is None or time.time() - progress.at > self.stale
         for name, (attribute, text) in {**({} if silent else _SPEEDS), **_GAUGES}.items():
             value = getattr(progress, attribute)

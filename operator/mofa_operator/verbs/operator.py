@@ -49,8 +49,11 @@ def run(arguments: Namespace) -> int:
         shown = replace(settings, prometheus=replace(settings.prometheus, header=headers))
         sys.stdout.write(json.dumps(asdict(shown), indent=2, ensure_ascii=False) + "\n")
         return 0
+    from mofa_operator.control.stop import Stop
+
+    stop = Stop()  # before the imports that take long
     from mofa_operator.control import logs
     from mofa_operator.control.run import operate
 
     logs.set_up(settings.log_format, verbose=settings.verbose)
-    return operate(settings)
+    return operate(settings, stop)

@@ -1,13 +1,16 @@
 """The fit finds the constants that made the runs, and a bad run pulls weakly."""
 
+import tomllib
+
 import numpy as np
 import pytest
 
+from mofa_model.calibrate.cases import CalibrationKey
 from mofa_model.calibrate.evidence import times
 from mofa_model.calibrate.fit import fit, robust
-from mofa_model.calibrate.free import YOURS, composition, constants_of, entries_of, priors
+from mofa_model.calibrate.free import YOURS, composition, entries_of
+from mofa_model.calibrate.runs import case_of
 from mofa_model.errors import BadFile
-from mofa_model.validate.cases import CalibrationKey
 
 PRIORS = """
 [device.a100]
@@ -19,14 +22,29 @@ PRIORS = """
 [stack.maxtext]
 "compute.gemm_efficiency" = { factor = 1.1, spread = 0.2 }
 """
+LAYOUTS = [
+    ("llama2-7b", 64, "tp=1,dp=64,mbs=1,optimizer=zero3", 256),
+    ("llama2-7b", 64, "tp=1,dp=64,mbs=2,optimizer=zero3", 1024),
+    ("llama2-7b", 32, "tp=2,dp=16,mbs=2,optimizer=distributed", 256),
+    ("llama2-13b", 128, "tp=2,dp=64,mbs=1,optimizer=distributed", 512),
+    ("llama2-13b", 64, "tp=4,pp=2,dp=8,mbs=1,optimizer=distributed", 256),
+    ("llama2-70b", 128, "tp=8,pp=4,dp=4,mbs=1,optimizer=distributed", 256),
+    ("llama2-70b", 256, "tp=8,pp=8,dp=4,mbs=1,optimizer=distributed", 512),
+    ("llama2-70b", 256, "tp=8,pp=4,dp=8,mbs=2,optimizer=distributed", 1024),
+]
 TRUTH = np.log([0.8, 0.78, 0.93, 0.03, 1.1])
 
 
 @pytest.fixture(scope="module")
-def evidence(published):
+def evidence():
     """Runs on A100, half of them of a stack with a factor of its own."""
-    runs = [c for c in published if c.key.device.startswith("a100") and c.kind == "pretrain"]
-    return times(runs[::2], priors(PRIORS))
+    runs = [
+        case_of({"model": model, "gpu": "a100-80gb-sxm", "gpus": gpus, "strategy": strategy, "stack": stack,
+                 "global_batch": batch, "sequence": sequence, "step_seconds": 1.0})
+        for model, gpus, strategy, batch in LAYOUTS
+        for stack, sequence in (("llm-foundry", 2048), ("nanotron", 2048), ("nanotron", 4096), ("llm-foundry", 8192))
+    ]  # fmt: skip
+    return times(runs, entries_of(tomllib.loads(PRIORS)))
 
 
 @pytest.fixture(scope="module")
@@ -92,11 +110,12 @@ def test_a_constant_is_the_innermost_value_times_the_factors_above_it():
         }
     )
     made = composition(CalibrationKey(device="a100-80gb-sxm", precision="bf16", stack="llm-foundry"), entries)
-    values = constants_of(made, np.array([entry.prior for entry in entries]))
+    priors = np.array([entry.prior for entry in entries])
+    values = {path: one.fixed * np.prod(priors[list(one.entries)]) for path, one in made.items()}
     assert values["compute.gemm_efficiency"] == pytest.approx(0.8 * 0.9 * 0.5)
     assert values["host.step"] == pytest.approx(2.0 * 0.02)
 
 
 def test_priors_that_name_no_constant_are_refused():
     with pytest.raises(BadFile, match="no_such is not a constant"):
-        priors('[any]\n"compute.no_such" = { value = 1.0 }')
+        entries_of({"any": {"compute.no_such": {"value": 1.0}}})

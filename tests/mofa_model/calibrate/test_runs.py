@@ -65,11 +65,9 @@ def test_one_run_brings_a_neighbour_that_is_off_by_as_much_much_closer(tmp_path)
 def _with(text, ask, name):
     """An answer while a file of constants holds."""
     name.write_text(text, encoding="utf-8")
-    try:
-        chosen.use(name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(chosen.VARIABLE, str(name))
         return ask()
-    finally:
-        chosen.use()
 
 
 def test_the_file_says_what_the_fit_said(tmp_path):

@@ -11,22 +11,6 @@ IDEAL = dict(half_m=0.0, half_n=0.0, half_k=0.0, width=2.0, bandwidth=2e12)
 positive = st.floats(1.0, 1e6)
 
 
-def test_an_operator_of_4_tflop_takes_10_ms_at_400_tflops():
-    assert compute.operator_time(4e12, 400e12) == 0.01
-    assert compute.operator_time(np.array([4e12, 8e12]), 400e12).tolist() == [0.01, 0.02]
-
-
-def test_the_roofline_bends_where_intensity_times_bandwidth_is_the_peak():
-    """At 1000 TFLOPS and 2 TB/s that is 500 FLOP/B."""
-    rates = compute.roofline_rate(1000e12, np.array([100.0, 500.0, 2000.0]), 1.0, 2e12)
-    assert rates.tolist() == [200e12, 1000e12, 1000e12]
-
-
-def test_scaling_factors_scale_rates_and_bandwidths():
-    assert compute.scaled_rate(np.array([400e12, 800e12]), 0.5).tolist() == [200e12, 400e12]
-    assert compute.scaled_bandwidth(50e9, 2.0) == 100e9
-
-
 def test_an_ideal_product_of_4096_cubed_is_137_gflop():
     """2 x 4096^3 = 137.4 GFLOP: 0.1374 ms at 1000 TFLOPS."""
     assert float(compute.gemm_time(4096, 4096, 4096, rate=1000e12, **IDEAL)) == pytest.approx(

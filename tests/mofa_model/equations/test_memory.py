@@ -1,40 +1,11 @@
 """Memory equations: the paper's tables to the letter, published activation ratios, and laws of sharding."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mofa_model.equations import activations, memory, offload
-from mofa_model.units import GIB
-
-DATA = Path(__file__).parents[2] / "data"
-LLAMA3_405B = dict(layers=128, hidden=16384, ffn=53248, heads=128, kv_heads=16, vocabulary=128000)
-
-
-def paper_rows():
-    for table in ("paper_table6", "paper_table7"):
-        for row in json.loads((DATA / f"{table}.json").read_text())["rows"]:
-            yield pytest.param(row, id=f"{table}-{row['id']}")
-
-
-@pytest.mark.parametrize("row", list(paper_rows()))
-def test_the_papers_memory_column_is_reproduced_within_0_006_gib(row):
-    # Table 7 does not print v; its first row is row 1 of Table 6, where v = 2.
-    peak = offload.paper_peak_memory(
-        **LLAMA3_405B,
-        sequence=8192,
-        micro_batch=row.get("micro_batch", 1),
-        tensor=row["t"],
-        pipeline=row["p"],
-        data=row["d"],
-        virtual=row.get("v", 2),
-        host_optimizer=row.get("optimizer_implied_by_numbers", row.get("optimizer")) == "cpu",
-    )
-    assert float(peak) / GIB == pytest.approx(row["memory_gib"], abs=0.006)
+from mofa_model.equations import activations, memory
 
 
 def korthikanti_layer(heads, hidden, t, *, sharded, core):
@@ -89,11 +60,6 @@ def test_four_chunks_leave_a_quarter_of_the_expert_activations_alive():
     assert memory.chunked_activation(8e9, 4) == 2e9
 
 
-def test_parked_activations_and_optimizer_states_fill_a_host_of_one_tebibyte():
-    # The paper's first row: 644..858 GB of optimizer states beside its activations, on 8 devices.
-    assert offload.host_optimizer(6.70e9, 12.0, 4.0, 8) == pytest.approx(858e9, rel=0.001)
-
-
 sizes = st.floats(1.0, 1e12)
 ranks = st.integers(1, 4096)
 
@@ -117,13 +83,6 @@ def test_a_shard_group_is_never_larger_than_the_ranks(data, shard):
 @given(st.integers(1, 128), st.integers(0, 128))
 def test_the_recomputed_share_is_a_share(layers, recomputed):
     assert 0 < float(memory.recomputed_share(layers, recomputed)) <= 1
-
-
-@given(sizes, st.sampled_from([0.25, 2.0, 1024.0]))
-def test_rescaling_bytes_rescales_memory_exactly(size, unit):
-    assert memory.static_memory(7.0, 2.0 * unit, 4.0 * unit, size * unit) == unit * memory.static_memory(
-        7.0, 2.0, 4.0, size
-    )
 
 
 def test_arrays_and_scalars_give_the_same_bits():

@@ -90,20 +90,6 @@ def test_a_window_bounds_what_a_token_sees():
     assert causal / narrow == pytest.approx(126 / 128)
 
 
-def test_the_1t_model_of_2021_reports_the_flops_of_its_table():
-    # Narayanan et al. 2021: 3072 GPUs at 163 TFLOPS, batch 3072, and 84 days for 450 G tokens
-    step = p.recomputed_flops(3072, 2048, 128, 25600, 51200) / (3072 * 163e12)
-    assert step * 450e9 / (3072 * 2048) / 86400 == pytest.approx(84, rel=0.15)
-
-
-def test_recomputed_flops_are_four_forwards_of_a_plain_model():
-    model = presets.model("megatron-145b")
-    head = 2 * model.hidden * model.vocabulary
-    layers = p.forward_flops_per_token(model, 2048) - head
-    # the formula counts the head three times and each layer four times
-    assert p.recomputed_flops(1, 2048, 80, 12288, 51200) == pytest.approx(2048 * (4 * layers + 3 * head))
-
-
 def test_a_row_counts_the_same_alone_and_in_an_array():
     model = presets.model("deepseek-v3")
     many = replace(model, layers=np.array([30, 61, 90]), hidden=np.array([4096, 7168, 8192]))

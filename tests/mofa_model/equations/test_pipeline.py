@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from bounds import pipeline_lower_bound
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,28 +10,24 @@ from mofa_model.equations.pipeline import (
     bubble_time,
     cooldown_time,
     exposed_hops,
-    paper_pipeline_time,
-    pipeline_lower_bound,
-    pipeline_time,
     steady_time,
     warmup_time,
 )
-from mofa_model.schedule.orders import dualpipe, one_f_one_b, order_of
-from mofa_model.schedule.replay import StageTimes, replay
-from mofa_model.strategy import Schedule
+from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES, ZERO_BUBBLE
+from mofa_model.schedules.replay import StageTimes, replay
 
 CLOSE = 1e-12
 
 
 @st.composite
-def layouts(draw, schedules=tuple(Schedule)):
+def layouts(draw, schedules=SCHEDULES):
     """Schedule, stages, micro-batches and virtual stages that the schedule can run."""
     schedule = draw(st.sampled_from(schedules))
     p, m, v = draw(st.integers(1, 8)), draw(st.integers(1, 24)), 1
-    if schedule is Schedule.INTERLEAVED:
+    if schedule == INTERLEAVED:
         v = draw(st.integers(2, 4))
         m = p * -(-m // p)
-    if schedule is Schedule.DUALPIPE:
+    if schedule == DUALPIPE:
         p = 2 * -(-p // 2)
         m = 2 * (m + p)
     return schedule, p, m, v
@@ -44,8 +41,7 @@ def both(layout, f, i, w, hop, pair, *, blocking=False):
     """Closed form and replay for equal stages; f, i, w are times of a device, all its chunks together."""
     schedule, p, m, v = layout
     C = f + i + w
-    closed = pipeline_time(
-        schedule,
+    closed = schedule.time(
         slowest=C,
         total=p * C,
         microbatches=m,
@@ -58,7 +54,7 @@ def both(layout, f, i, w, hop, pair, *, blocking=False):
         pair=pair,
     )
     times = StageTimes(forward=f / v, input_gradient=i / v, weight_gradient=w / v, hop=hop, pair=pair)
-    order = order_of(schedule, stages=p, microbatches=m, virtual=v)
+    order = schedule.order(p, m, v)
     return float(closed), float(replay(order, times, blocking=blocking).makespan)
 
 
@@ -71,19 +67,19 @@ def overlap(f, i, w, saved):
 
 @given(layouts(), work, work, work, share, share)
 def test_closed_form_is_the_replay_for_equal_stages_with_overlapped_hops(layout, f, i, w, part, saved):
-    longest = {Schedule.DUALPIPE: min(f, i, w) / 2, Schedule.ZERO_BUBBLE: min(f, i + w, w / 2)}
+    longest = {DUALPIPE: min(f, i, w) / 2, ZERO_BUBBLE: min(f, i + w, w / 2)}
     hop = part * longest.get(layout[0], min(f, i + w) / layout[3])
     closed, found = both(layout, f, i, w, hop, overlap(f, i, w, saved))
     assert closed == pytest.approx(found, rel=CLOSE)
 
 
-@given(layouts([Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED]), work, work, work, share)
+@given(layouts([ONE_F_ONE_B, INTERLEAVED]), work, work, work, share)
 def test_closed_form_is_the_replay_for_equal_stages_with_blocking_hops(layout, f, i, w, part):
     closed, found = both(layout, f, i, w, part * min(f, i + w) / layout[3], 1.0, blocking=True)
     assert closed == pytest.approx(found, rel=CLOSE)
 
 
-@given(layouts([Schedule.ZERO_BUBBLE, Schedule.DUALPIPE]), work, work, work, share)
+@given(layouts([ZERO_BUBBLE, DUALPIPE]), work, work, work, share)
 def test_with_blocking_hops_the_split_schedules_are_bounded_from_above(layout, f, i, w, part):
     closed, found = both(layout, f, i, w, part * min(f, i, w), 1.0, blocking=True)
     assert closed >= found * (1 - CLOSE)
@@ -120,8 +116,7 @@ def test_1f1b_is_exact_when_the_last_stage_is_a_slowest_one(p, m, data, f):
 
 
 def uneven(C, m, f, hop):
-    closed = pipeline_time(
-        Schedule.ONE_F_ONE_B,
+    closed = ONE_F_ONE_B.time(
         slowest=C.max(),
         total=C.sum(),
         microbatches=m,
@@ -130,13 +125,13 @@ def uneven(C, m, f, hop):
         forward=f,
     )
     times = StageTimes(forward=f * C, input_gradient=(1 - f) * C, weight_gradient=0.0, hop=hop)
-    return float(closed), float(replay(one_f_one_b(len(C), m), times).makespan)
+    return float(closed), float(replay(ONE_F_ONE_B.order(len(C), m), times).makespan)
 
 
 def test_a_forward_share_that_differs_between_stages_can_exceed_the_closed_form():
     """Stage 0 only forwards, stage 1 only backwards: 1F1B takes m + 3, sum C + (m - 1) max C is m + 1."""
     times = StageTimes(forward=[1.0, 0.0, 0.0, 0.0], input_gradient=[0.0, 1.0, 0.0, 0.0], weight_gradient=0.0)
-    assert replay(one_f_one_b(4, 9), times).makespan == 9 + 3
+    assert replay(ONE_F_ONE_B.order(4, 9), times).makespan == 9 + 3
 
 
 def test_warmup_steady_and_cooldown_add_up_to_sum_c_and_m_minus_one_times_max_c():
@@ -152,8 +147,8 @@ def test_zero_bubble_leaves_a_third_of_the_1f1b_bubble():
     """p = 8, F = I = W = 1: 7 x (F + I - W) = 7 instead of 7 x 3 = 21."""
     common = {"slowest": 3.0, "total": 24.0, "microbatches": 32.0, "stages": 8.0}
     bubbles = [
-        float(bubble_time(pipeline_time(s, **common), slowest=3.0, microbatches=32.0))
-        for s in (Schedule.ONE_F_ONE_B, Schedule.ZERO_BUBBLE)
+        float(bubble_time(s.time(**common), slowest=3.0, microbatches=32.0))
+        for s in (ONE_F_ONE_B, ZERO_BUBBLE)
     ]
     assert bubbles == pytest.approx([21.0, 7.0], rel=CLOSE)
 
@@ -167,13 +162,13 @@ def test_dualpipe_has_the_published_bubble_when_forward_is_as_long_as_input_grad
     m = 2 * p + 2 * more
     C, pair = 2 * f + w, overlap(f, f, w, saved)
     times = StageTimes(forward=f, input_gradient=f, weight_gradient=w, pair=pair)
-    middle = float(replay(dualpipe(p, m), times).idle[half - 1])
+    middle = float(replay(DUALPIPE.order(p, m), times).idle[half - 1])
     assert middle == pytest.approx((half - 1) * (pair * C + f + w - 3 * w), abs=1e-9)
 
 
 def test_time_falls_with_virtual_stages_when_hops_are_free():
     v = np.array([1.0, 2.0, 4.0, 8.0])
-    t = pipeline_time(Schedule.INTERLEAVED, slowest=3.0, total=24.0, microbatches=16.0, stages=8.0, virtual=v)
+    t = INTERLEAVED.time(slowest=3.0, total=24.0, microbatches=16.0, stages=8.0, virtual=v)
     assert t.tolist() == pytest.approx([69.0, 58.5, 53.25, 50.625])
 
 
@@ -200,48 +195,30 @@ def families(draw):
 
 
 @pytest.mark.parametrize("blocking", [False, True])
-@pytest.mark.parametrize("schedule", Schedule)
+@pytest.mark.parametrize("schedule", SCHEDULES)
 @given(st.integers(0, 2**32 - 1))
 def test_an_array_gives_bit_for_bit_what_its_rows_give(schedule, blocking, seed):
     family = families(np.random.default_rng(seed))
-    together = pipeline_time(schedule, **family, blocking=blocking)
+    together = schedule.time(**family, blocking=blocking)
     for n in range(0, 40, 13):
         row = {name: float(value[n]) for name, value in family.items()}
-        assert pipeline_time(schedule, **row, blocking=blocking) == together[n]
+        assert schedule.time(**row, blocking=blocking) == together[n]
 
 
 @pytest.mark.parametrize("blocking", [False, True])
-@pytest.mark.parametrize("schedule", Schedule)
+@pytest.mark.parametrize("schedule", SCHEDULES)
 @given(st.integers(0, 2**32 - 1))
 def test_another_unit_of_time_rescales_the_pipeline_exactly(schedule, blocking, seed):
     family = families(np.random.default_rng(seed))
     other = family | {name: family[name] / 1024 for name in ("slowest", "total", "hop")}
-    ours, theirs = (pipeline_time(schedule, **f, blocking=blocking) for f in (family, other))
+    ours, theirs = (schedule.time(**f, blocking=blocking) for f in (family, other))
     assert (ours == 1024 * theirs).all()
 
 
-@given(
-    layouts([Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.ZERO_BUBBLE]), st.booleans(), share, share
-)
+@given(layouts([ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE]), st.booleans(), share, share)
 def test_a_longer_hop_never_helps(layout, blocking, a, b):
     short, long = sorted((a, b))
     schedule, p, m, v = layout
     given_times = {"slowest": 3.0, "total": 3.0 * p, "microbatches": m, "stages": p, "virtual": v}
-    times = [pipeline_time(schedule, **given_times, hop=h, blocking=blocking) for h in (short, long)]
+    times = [schedule.time(**given_times, hop=h, blocking=blocking) for h in (short, long)]
     assert times[0] <= times[1]
-
-
-def test_reading_p_counts_stages_in_nodes():
-    """LLaMA3-405B's shape: t = 4, p = 16 is P_n = 8, so 2 x 8 x 2 = 32 hops of 2 x 0.1 s."""
-    time = paper_pipeline_time(
-        layer=0.1, layers=4.0, head=0.0, hop=0.1, microbatches=64.0, stages=16.0, virtual=2.0, tensor=4.0
-    )
-    assert float(time) == pytest.approx((128 + 3.5) * 0.4 + 32 * 0.2)
-
-
-def test_reading_p_with_one_virtual_stage_beats_1f1b_without_communication():
-    time = paper_pipeline_time(
-        layer=1.0, layers=1.0, head=0.0, hop=0.0, microbatches=8.0, stages=8.0, virtual=1.0, tensor=8.0
-    )
-    assert time == 11.5
-    assert pipeline_time(Schedule.ONE_F_ONE_B, slowest=1.0, total=8.0, microbatches=8.0, stages=8.0) == 15.0

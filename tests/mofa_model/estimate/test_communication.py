@@ -8,7 +8,8 @@ from machines import ideal, workload
 from mofa_model import presets
 from mofa_model.equations import parameters
 from mofa_model.estimate import estimate
-from mofa_model.strategy import ContextMode, Recompute, Schedule, Sharding, Strategy
+from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B
+from mofa_model.strategy import ContextMode, Recompute, Sharding, Strategy
 
 SLOW = 1e9
 """A link so slow that compute beside it does not matter. [B/s]"""
@@ -139,6 +140,6 @@ def test_dualpipe_hides_what_interleaving_shows():
     work = workload(replace(HEADLESS, layers=32), batch=64)
     times = [
         float(estimate(work, ideal(16), Strategy(pp=16, vpp=v, schedule=schedule)).step_time)
-        for schedule, v in ((Schedule.ONE_F_ONE_B, 1), (Schedule.INTERLEAVED, 2), (Schedule.DUALPIPE, 1))
+        for schedule, v in ((ONE_F_ONE_B, 1), (INTERLEAVED, 2), (DUALPIPE, 1))
     ]
     assert times == sorted(times, reverse=True)

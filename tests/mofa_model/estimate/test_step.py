@@ -11,7 +11,8 @@ from mofa_model.equations import parameters
 from mofa_model.equations.parameters import training_flops_per_token
 from mofa_model.estimate import estimate
 from mofa_model.estimate.step import micro_batches, tokens_per_second, utilisation
-from mofa_model.strategy import MODULES, Graphs, Recompute, Schedule, Sharding, Strategy
+from mofa_model.schedules import INTERLEAVED
+from mofa_model.strategy import MODULES, Graphs, Recompute, Sharding, Strategy
 
 CLOSE = 1e-9
 
@@ -53,7 +54,7 @@ def test_a_pipeline_of_equal_stages_loses_p_minus_one_micro_batches():
     alone = float(estimate(work, ideal(1), Strategy()).step_time)
     work = replace(work, training=replace(work.training, global_batch=16))
     for virtual, lost in ((1, 3), (2, 1.5)):
-        found = estimate(work, ideal(4), Strategy(pp=4, vpp=virtual, schedule=Schedule.INTERLEAVED))
+        found = estimate(work, ideal(4), Strategy(pp=4, vpp=virtual, schedule=INTERLEAVED))
         assert float(found.step_time) == pytest.approx(alone / 4 / 4 * (16 + lost) / 16, rel=1e-5)
         assert float(found.step.bubble / found.step.stages) == pytest.approx(lost / 16, rel=1e-5)
 

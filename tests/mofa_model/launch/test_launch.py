@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.launch import TRAINERS, Run, launch, read, read_layout
 from mofa_model.launch.table import table
+from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B
 from mofa_model.strategy import (
     ContextMode,
     Graphs,
     Placement,
     Recompute,
-    Schedule,
     Sharding,
     Strategy,
 )
@@ -101,7 +101,7 @@ def test_a_launch_can_be_copied_into_a_shell():
 @pytest.mark.parametrize(
     "trainer, strategy, field",
     [
-        ("megatron", Strategy(schedule=Schedule.DUALPIPE, pp=2), "schedule"),
+        ("megatron", Strategy(schedule=DUALPIPE, pp=2), "schedule"),
         ("nemo", Strategy(chunks=4), "chunks"),
         ("torchtitan", Strategy(dp=2), "optimizer"),
         ("deepspeed", Strategy(pp=2), "pp"),
@@ -145,7 +145,7 @@ def layouts(draw, *, trainer):
         "ep": draw(degrees),
         "vpp": vpp,
         "mbs": draw(st.sampled_from([1, 2])),
-        "schedule": Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B,
+        "schedule": INTERLEAVED if vpp > 1 else ONE_F_ONE_B,
         "recompute": recompute,
         "optimizer": draw(st.sampled_from(list(Placement))),
     }

@@ -3,9 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
 from mofa_model.errors import InputError
-from mofa_model.launch import Run, launch, read, rewritten, rewritten_line
+from mofa_model.launch import Run, launch, parser, read, rewritten, rewritten_line
 from mofa_model.strategy import Sharding, Strategy
 
 RUN = Run(sequence=8192, global_batch=512, layers=80, interval_steps=100)
@@ -42,35 +43,126 @@ def test_what_was_written_is_read_as_the_layout_that_was_meant(trainer, argument
     assert (reading.layout["tp"], reading.layout["pp"]) == (8, 4)
 
 
+TP = ["--bf16", "--micro-batch-size", "1"]
+"""Arguments that are short enough to be read in a row."""
+
+
 @pytest.mark.parametrize(
     "line, kept",
     [
+        ("torchrun t.py", "torchrun t.py {}"),
         ("torchrun t.py --micro-batch-size 2 && sync", "torchrun t.py {} && sync"),
         ("torchrun t.py --micro-batch-size 2 2>&1 | tee log", "torchrun t.py {} 2>&1 | tee log"),
+        ("torchrun t.py --note '--bf16 is on' --bf16", "torchrun t.py --note '--bf16 is on' {}"),
+        ("torchrun t.py --name é --bf16 --run ü", "torchrun t.py --name é --run ü {}"),
+        ("torchrun t.py \"--bf16\" --'micro-batch-size'=2", "torchrun t.py {}"),
+        # comments
+        ("torchrun --master $(head -1 x) t.py --bf16 # --fp16", "torchrun --master $(head -1 x) t.py {} # --fp16"),
+        ("# --bf16\ntorchrun t.py --bf16\n# --bf16", "# --bf16\ntorchrun t.py {}\n# --bf16"),
+        ("torchrun t.py s3://a#b --bf16", "torchrun t.py s3://a#b {}"),
+        ("# old.py \\\n#  --lr 1 \\\ntorchrun t.py --bf16 # a \\\nsync", "# old.py \\\n#  --lr 1 \\\ntorchrun t.py {} # a \\\nsync"),
+        # continued lines: the blocks | and > of YAML end with a newline, |- and >- do not
+        ("python t.py --lr 1e-4 \\\n", "python t.py --lr 1e-4 {} \\\n"),
+        ("python t.py \\\n  --bf16 \\\n  --lr 1e-4 \\\n", "python t.py \\\n  --lr 1e-4 {} \\\n"),
+        ("python t.py \\\n  --lr 1e-4 \\\n  --bf16 \\\n", "python t.py \\\n  --lr 1e-4 {} \\\n"),
+        ("python t.py --lr 1e-4 \\\n\\\n --bf16", "python t.py --lr 1e-4 {}"),
+        ("python t.py --b\\\nf16 --lr 1", "python t.py --lr 1 {}"),
         ('set -e; torchrun --node-rank "$RANK" t.py \\\n  --micro-batch-size $MBS \\\n  --lr 1e-4\n',
          'set -e; torchrun --node-rank "$RANK" t.py \\\n  --lr 1e-4 {}\n'),
-        ("torchrun --master $(head -1 (x)) t.py --bf16 # --fp16", "torchrun --master $(head -1 (x)) t.py {} # --fp16"),
-        ("torchrun t.py --note '--bf16 is on' --bf16", "torchrun t.py --note '--bf16 is on' {}"),
-        ("torchrun t.py", "torchrun t.py {}"),
+        # other commands, variables before a command, compound commands
+        ("set -eux\ncd /app\nsource env.sh\ntorchrun t.py\n", "set -eux\ncd /app\nsource env.sh\ntorchrun t.py {}\n"),
+        ("export A=1; B=2 C=$A torchrun t.py --bf16 &", "export A=1; B=2 C=$A torchrun t.py {} &"),
+        ("if [ -f x ]; then torchrun t.py --bf16; fi", "if [ -f x ]; then torchrun t.py {}; fi"),
+        ("(cd x && time exec torchrun t.py --bf16)", "(cd x && time exec torchrun t.py {})"),
+        ('f() { torchrun t.py --bf16 "$@"; }; f --lr 1', 'f() { torchrun t.py "$@" {}; }; f --lr 1'),
+        ("torchrun a.py --bf16; python b.py", "torchrun a.py {}; python b.py"),
+        # the end of the flags
+        ("torchrun -- t.py --bf16 x", "torchrun -- t.py x {}"),
+        ("torchrun -- t.py", "torchrun -- t.py {}"),
+        ("torchrun t.py --bf16 x -- a b", "torchrun t.py x {} -- a b"),
+        # redirections: a number that touches one would be its file
+        ("torchrun t.py>log", "torchrun t.py {} >log"),
+        ("torchrun t.py 2 --bf16>log x", "torchrun t.py 2 >log x {}"),
+        ("torchrun t.py 2>&1 --bf16 x <in", "torchrun t.py 2>&1 x {} <in"),
+        ("torchrun t.py --bf16 &>log", "torchrun t.py {} &>log"),
+        # here-documents
+        ("cat <<E >f\n\\a 'b\nE\ntorchrun t.py --bf16", "cat <<E >f\n\\a 'b\nE\ntorchrun t.py {}"),
+        ("torchrun t.py <<'E' --bf16 | tee x\na $(b\nE\n", "torchrun t.py {} <<'E' | tee x\na $(b\nE\n"),
+        # a shell in the line
+        ("bash -c 'torchrun t.py --bf16 && sync' x", "bash -c 'torchrun t.py {} && sync' x"),
+        ('exec sh -lc "torchrun t.py --bf16 --a \\"b c\\" --r $R"', 'exec sh -lc "torchrun t.py --a \\"b c\\" --r $R {}"'),
+        ("bash -c 'torchrun t.py --'\\''bf16'\\'" + "''", "bash -c 'torchrun t.py {}'"),
+        ("python `t`\\\n", "python `t` {}\\\n"),
+        ("prepare; bash -c 'torchrun t.py --bf16>log'", "prepare; bash -c 'torchrun t.py {} >log'"),
+        ("bash -c torchrun\\ t.py", "bash -c 'torchrun t.py {}'"),
+        ("bash -c 'torchrun t.py --a '\\''b c'\\'' --bf16'", "bash -c 'torchrun t.py --a '\\''b c'\\'' {}'"),
+        ("bash -euo pipefail -c 'torchrun t.py --bf16' | tee log", "bash -euo pipefail -c 'torchrun t.py {}' | tee log"),
+        ("bash -c \"sh -c 'torchrun t.py --bf16'\"", "bash -c \"sh -c 'torchrun t.py {}'\""),
+        ("bash -c 'exec \"$@\"' -- torchrun t.py --bf16 x", "bash -c 'exec \"$@\"' -- torchrun t.py x {}"),
+        ("bash -c 'torchrun t.py --bf16 \"$@\"' -- --lr 1", "bash -c 'torchrun t.py \"$@\" {}' -- --lr 1"),
+        ("bash train.sh --bf16 -c x", "bash train.sh -c x {}"),
+        ("python -c 'print(1)' --bf16", "python -c 'print(1)' {}"),
     ],
 )  # fmt: skip
 def test_of_a_shell_line_every_other_character_stays(line, kept):
-    new = ["--micro-batch-size", "1", "--bf16"]
-    assert rewritten_line(line, new) == kept.format("--micro-batch-size 1 --bf16")
+    once = rewritten_line(line, TP)
+    assert once == kept.replace("{}", "--bf16 --micro-batch-size 1")
+    assert rewritten_line(once, TP) == once
 
 
-def test_a_shell_line_in_a_list_stays_one():
-    words = ["bash", "-c", "torchrun t.py --micro-batch-size 2", "x"]
-    assert rewritten(words, ["--micro-batch-size", "1"]) == (
-        "bash",
-        "-c",
-        "torchrun t.py --micro-batch-size 1",
-        "x",
+@pytest.mark.parametrize(
+    "line, made",
+    [
+        ("bash -c 'torchrun t.py'", "bash -c 'torchrun t.py --pipeline-model-parallel-layout '\\''E|t'\\'''"),
+        ('bash -c "torchrun t.py"', "bash -c \"torchrun t.py --pipeline-model-parallel-layout 'E|t'\""),
+        ("eval torchrun t.py", "eval torchrun t.py --pipeline-model-parallel-layout ''\"'\"'E|t'\"'\"''"),
+    ],
+)
+def test_what_a_shell_would_read_is_quoted_as_often_as_it_is_read(line, made):
+    new = ["--pipeline-model-parallel-layout", "E|t"]
+    assert rewritten_line(line, new) == made
+    assert rewritten_line(made, new) == made
+
+
+@pytest.mark.parametrize(
+    "style, line",
+    [
+        ("|", "torchrun t.py \\\n--lr 1 {} \\\n"),
+        (">", "torchrun t.py --lr 1 {}\n"),
+        ("|-", "torchrun t.py \\\n--lr 1 {}"),
+        (">-", "torchrun t.py --lr 1 {}"),
+    ],
+)
+def test_a_block_of_yaml_is_edited_in_each_style(style, line):
+    back = " \\" if style.startswith("|") else ""
+    last = back if style == "|" else ""
+    text = f"a: {style}\n  torchrun t.py{back}\n  --bf16{back}\n  --lr 1{last}\n"
+    assert rewritten_line(YAML(typ="safe").load(text)["a"], ["--micro-batch-size=1"]) == line.format(
+        "--micro-batch-size=1"
     )
-    assert (
-        rewritten(["bash", "-c", "train"], ["--bf16", "--micro-batch-size", "1"])[2]
-        == "train --bf16 --micro-batch-size 1"
-    )
+
+
+@pytest.mark.parametrize(
+    "words, made",
+    [
+        (["bash", "-c", "torchrun t.py --bf16", "x"], ["bash", "-c", "torchrun t.py {}", "x"]),
+        (["bash", "-c", "train"], ["bash", "-c", "train {}"]),
+        (["bash", "-c", "--", "train"], ["bash", "-c", "--", "train {}"]),
+        (["env", "A=1", "/bin/sh", "-e", "-c", "train \\\n"], ["env", "A=1", "/bin/sh", "-e", "-c", "train {} \\\n"]),
+        (["-c", "train --bf16"], ["-c", "train {}"]),
+        (["torchrun t.py --bf16"], ["torchrun t.py {}"]),
+        (["/entry.sh", "torchrun t.py --bf16", "a b"], ["/entry.sh", "torchrun t.py {}", "a b"]),
+        (["sh", "-c", 'exec "$@"', "--", "t", "--bf16", "x"], ["sh", "-c", 'exec "$@"', "--", "t", "x", "{}"]),
+        (["sh", "-c", "train $@"], ["sh", "-c", "train $@ {}"]),
+        (["t.py", "--note", "a --bf16 b", "--bf16"], ["t.py", "--note", "a --bf16 b", "{}"]),
+        (["python", "-c", "x = (1"], ["python", "-c", "x = (1", "{}"]),
+        (["t.py", "--bf16", "--", "a"], ["t.py", "{}", "--", "a"]),
+    ],
+)  # fmt: skip
+def test_a_shell_line_in_a_list_stays_one(words, made):
+    once = rewritten(words, ["--micro-batch-size=1"])
+    assert list(once) == [word.format("--micro-batch-size=1") for word in made]
+    assert rewritten(once, ["--micro-batch-size=1"]) == once
 
 
 @pytest.mark.parametrize(
@@ -78,14 +170,64 @@ def test_a_shell_line_in_a_list_stays_one():
     [
         ("prepare && torchrun t.py", "several commands"),
         ("torchrun a.py --bf16; torchrun b.py --bf16", "several commands"),
-        ("torchrun t.py 'x", "' is missing"),
+        ("if x; then torchrun t.py --bf16 --log; else torchrun t.py --bf16; fi", "several commands"),
+        ("torchrun t.py --bf16 | sh -c 'torchrun t.py --bf16'", "several commands"),
+        ("torchrun t.py 'x", "no shell can read it: 1:15: reached EOF without closing quote"),
+        ("torchrun t.py (", "no shell can read it"),
+        ("cat <<E\ntorchrun t.py", "no shell can read it"),
         ("torchrun t.py --parallelism.tensor_parallel_degree 2", "is not megatron's"),
-        ("--bf16", "nothing but the layout"),
+        ("torchrun t.py\n  --bf16", "'--bf16' would be a command of its own"),
+        ("torchrun t.py \\\n # --bf16 \\\n --lr 1", "'--lr' would be a command of its own"),
+        ("python t.py --lr 1e-4 \\", "a backslash that ends no line"),
+        ("python t.py --lr 1e-4\\", "a backslash that ends no line makes '1e-4.*' one word"),
+        ("python t.py --lr 1e-4 \\ --bf16", "makes ' --bf16' one word"),
+        ("python t.py --lr 1e-4 \\ \n x", "a backslash that ends no line"),
+        ('A="--bf16 --lr 1"; torchrun t.py $A', "in the variable A"),
+        ("A=(--lr 1 --bf16); torchrun t.py ${A[@]}", "in the variable A"),
+        ("export A='--bf16'; torchrun t.py $A", "in the variable A"),
+        ("cat >r.sh <<E\ntorchrun t.py --bf16\nE\nbash r.sh", "in a here-document"),
+        ("torchrun t.py $(flags --bf16)", r"in a substitution, \$\( \)"),
+        ("torchrun t.py `flags --bf16`", r"in a substitution, \$\( \)"),
+        ("ssh node 'torchrun t.py --bf16'", "the layout stands in 'torchrun t.py --bf16'"),
+        ("bash -c ~/train.sh", "one pair of quotes"),
+        ("bash -c 'torchrun t.py --bf16 \"'$X'\"'", "one pair of quotes"),
+        ("bash -c 'torchrun --bf16 $@' -- --bf16", "in two places"),
+        ("t.py --bf16 -- t.py --bf16", "on both sides of --"),
+        ("t.py --recompute-modules mlp $MORE --bf16", r"\$MORE' may be a value"),
+        ("torchrun t.py --bf16 \r\n", "'\\\\r' is in it"),
+        ("torchrun t.py \ud800", "is in it"),
+        ("", "no command is in it"),
+        ("# torchrun t.py", "no command is in it"),
+        ("x" * 20_001, "20001 characters"),
+        ("$(" * 9000, "no shell can read it"),
+        ("{ " * 900 + "torchrun t.py; " + "}; " * 900, "nested too deep"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_safely_is_refused_in_one_line(line, why):
+    with pytest.raises(InputError, match=why) as refused:
+        rewritten_line(line, TP)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "words, why",
+    [
+        (["a", "t.py --bf16", "u.py --bf16"], "in two places"),
+        (["sh", "-c", "t.py --bf16 $@", "--", "--bf16"], "in two places"),
+        (["bash", "-c", "a; b"], "several commands"),
+        (["bash", "-c"], "no line after it"),
     ],
 )
-def test_what_cannot_be_done_safely_is_refused(line, why):
+def test_of_a_list_too(words, why):
     with pytest.raises(InputError, match=why):
-        rewritten_line(line, ["--micro-batch-size", "1", "--bf16"])
+        rewritten(words, TP)
+
+
+def test_without_the_parser_a_line_is_refused_and_a_list_is_not(monkeypatch):
+    monkeypatch.setattr(parser, "_program", lambda: "/nowhere/shfmt")
+    with pytest.raises(InputError, match=r"cannot be run here.*No such file"):
+        rewritten_line("torchrun t.py", TP)
+    assert rewritten(["torchrun", "t.py"], TP) == ("torchrun", "t.py", *TP)
 
 
 def test_a_layout_in_a_file_is_refused():

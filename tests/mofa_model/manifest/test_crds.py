@@ -111,7 +111,18 @@ def test_a_definition_has_what_the_design_names(crd):
 def test_columns_are_those_of_the_design():
     (version,) = CRDS["mofa.dev_trainingjobs.yaml"]["spec"]["versions"]
     shown = [c["name"] for c in version["additionalPrinterColumns"] if c["priority"] == 0]
-    assert shown == ["NODES", "STRATEGY", "CKPT", "TOK/S", "OBSERVED", "ETTR", "READY", "REASON", "AGE"]
+    assert shown == [
+        "NODES",
+        "STRATEGY",
+        "CKPT",
+        "TOK/S",
+        "OBSERVED",
+        "ETTR",
+        "READY",
+        "REASON",
+        "HEALTH",
+        "AGE",
+    ]
     (version,) = CRDS["mofa.dev_clusterprofiles.yaml"]["spec"]["versions"]
     shown = [c["name"] for c in version["additionalPrinterColumns"] if c["priority"] == 0]
     assert shown == ["NODES", "ASSUMED", "OBSERVED", "COVERAGE", "VERDICT", "AGE"]

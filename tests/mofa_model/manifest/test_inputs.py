@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from mofa_model.advice import Unplaced
 from mofa_model.annotations import inputs_hash
 from mofa_model.errors import BadValue, InputError, UnknownName
 from mofa_model.manifest.bundled import bundled_profiles, bundled_text
@@ -224,7 +225,8 @@ def test_whatever_the_answer_depends_on_changes_the_hash(change):
         ({"model": {"preset": "llama9"}}, r"spec\.model\.preset: unknown name 'llama9'"),
         ({"training": {"framework": "megatorn"}}, r"spec\.training\.framework.*did you mean megatron"),
         ({"training": {"precision": "fp3"}}, r"spec\.training\.precision"),
-        ({"current": {"strategy": "tp=3"}}, r"current.*it must divide the 2048 devices"),
+        ({"current": {"strategy": "tp=3,pq=2"}}, r"spec\.current: unknown name 'pq'"),
+        ({"current": {"arguments": ["--lr", "1"]}}, r"current.*write tp=8,pp=4"),
     ],
 )
 def test_a_name_that_nobody_knows_is_refused_with_its_path(change, message):
@@ -250,3 +252,77 @@ def test_the_bundled_history_is_that_of_the_example():
     # 44 + 85 + 15 failures in 30720 node-days, and two more at five in a thousand: 146 in 31120 node-days
     history = rates(ask(profile=bundled_profiles()["h100-east"]))
     assert sum(history.values()) == pytest.approx(1000 * 146 / 31120, rel=0.01)
+
+
+def test_a_job_may_have_a_part_of_each_node():
+    whole, half = ask({"cluster": {"nodes": 3}}), ask({"cluster": {"nodes": 3, "gpusPerNode": 4}})
+    theirs, mine = whole.problems[0].cluster, half.problems[0].cluster
+    assert (half.nodes, mine.gpus, mine.gpus_per_node, mine.domain) == (3, 12, 4, 4)
+    assert mine.host.memory == theirs.host.memory / 2
+    assert half.reliability.classes == whole.reliability.classes
+    for one, other in zip(half.reliability.tiers, whole.reliability.tiers, strict=True):
+        assert one.node_bandwidth == other.node_bandwidth / 2
+        assert one.snapshot_bandwidth == other.snapshot_bandwidth / 2
+        assert one.total_bandwidth == other.total_bandwidth
+    pods = ask({"cluster": {"nodes": 3, "gpusPerPod": 2}}).problems[0].cluster
+    assert (pods.gpus, pods.gpus_per_node, pods.domain) == (24, 8, 2)
+    assert pods.host == theirs.host
+
+
+def test_all_of_a_node_said_aloud_is_the_same_question():
+    said = ask({"cluster": {"gpusPerNode": 8, "gpusPerPod": 8}})
+    assert inputs_hash(said, "1") == inputs_hash(ask(), "1")
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (
+            {"gpusPerNode": 12},
+            r"spec\.cluster\.gpusPerNode: 12 cannot be right; nodes of profile p have 8 each",
+        ),
+        ({"gpusPerPod": 3}, r"spec\.cluster\.gpusPerPod: 3 cannot be right; it must divide the 8 GPUs"),
+        ({"gpusPerNode": 4, "gpusPerPod": 3}, "gpusPerPod must divide gpusPerNode"),
+        ({"gpusPerNode": 0}, r"spec\.cluster\.gpusPerNode: 0 cannot be right; give 1 or more, for example 8"),
+    ],
+)
+def test_a_part_that_cannot_be_is_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        ask({"cluster": change})
+
+
+@pytest.mark.parametrize(
+    "current, text, why",
+    [
+        ({"strategy": "tp=3"}, "tp=3", "tp x pp x cp = 3: it must divide the 2048 devices"),
+        ({"strategy": "tp=8,dp=64"}, "tp=8,dp=64", "dp = 64: 2048 devices over tp x pp x cp = 8 make 256"),
+        (
+            {"arguments": ["--tensor-model-parallel-size", "24"]},
+            "--tensor-model-parallel-size 24",
+            "tp x pp x cp = 24: it must divide the 2048 devices",
+        ),
+    ],
+)
+def test_a_layout_of_another_size_costs_its_comparison_and_not_the_question(current, text, why):
+    assert ask({"current": current}).current == Unplaced(text=text, why=why)
+
+
+def test_a_profile_that_is_not_ready_is_a_caveat_that_names_it_and_says_why():
+    unready = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "NodesDiffer",
+        "message": "nodes offer 4 GPUs",
+        "lastTransitionTime": "2026-11-21T00:00:00Z",
+    }
+    spec = {"nodeSelector": {"pool": "east"}, "gpu": "h100"}
+    body = {
+        "apiVersion": "mofa.dev/v1alpha1",
+        "kind": "ClusterProfile",
+        "metadata": {"name": "east"},
+        "spec": spec,
+    }
+    found = ask(profile=cluster_profile(body | {"status": {"conditions": [unready]}}))
+    assert found.caveats == ("ClusterProfile east is not ready: NodesDiffer: nodes offer 4 GPUs",)
+    ready = cluster_profile(body | {"status": {"conditions": [unready | {"status": "True"}]}})
+    assert ask(profile=ready).caveats == ()

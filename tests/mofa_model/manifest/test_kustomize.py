@@ -7,38 +7,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from mofa_local import binaries
 
 from mofa_model.annotations import PREFIX
 from mofa_model.manifest.documents import Documents
 
-VERSION = "v5.7.1"
-MODULE = f"sigs.k8s.io/kustomize/kustomize/v5@{VERSION}"
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.fixture(scope="module")
 def kustomize():
-    """The binary: from PATH, from the cache, or built once from its Go module."""
-    found = shutil.which("kustomize")
-    if found:
-        return found
-    cache = (
-        Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-        / "mofa-advisor"
-        / f"kustomize-{VERSION}"
-    )
-    if not (cache / "kustomize").is_file():
-        go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
-        if go is None:
-            pytest.skip("neither kustomize nor go is on PATH")
-        cache.mkdir(parents=True, exist_ok=True)
-        built = subprocess.run(
-            [go, "install", "-p", "1", MODULE],
-            env={**os.environ, "GOBIN": str(cache)}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if built.returncode:
-            pytest.skip(f"kustomize {VERSION} cannot be built here: {built.stderr.strip().splitlines()[-1]}")
-    return str(cache / "kustomize")
+    """The local stack's."""
+    return str(binaries.path("kustomize"))
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Streams of manifests are annotated with explicit outcomes, once, and everything else passes through."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from mofa_model.annotations import OUTPUTS, PREFIX
 from mofa_model.errors import InputError
 from mofa_model.manifest.documents import Documents
 from mofa_model.manifest.existing import demand_of
+from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.manifest.stream import Annotator
 from mofa_model.strategy import Strategy
 
@@ -75,6 +77,9 @@ def annotations_of(text, index=0):
 
 JOB = (EXAMPLES / "llama3-405b.yaml").read_text("utf-8")
 JOBSET = (EXAMPLES / "jobset.yaml").read_text("utf-8")
+PYTORCH = (EXAMPLES / "pytorchjob.yaml").read_text("utf-8")
+EAST = (EXAMPLES / "h100-east.yaml").read_text("utf-8")
+H200 = PYTORCH.replace("NVIDIA-H100-80GB-HBM3", "NVIDIA-H200")
 
 
 def test_a_training_job_is_annotated_from_a_bundled_profile():
@@ -119,6 +124,91 @@ def test_no_recommendation_is_written_too():
     assert "OutOfMemory binds" in outcome.line()
 
 
+def test_where_nobody_names_a_profile_the_bundled_one_with_the_pods_gpu_is_taken_and_said():
+    answers = Answers()
+    text, (outcome,) = run(PYTORCH, answers=answers)
+    assert outcome.status == "Recommended"
+    assert answers.questions[0].problems[0].cluster.device.name == "h100-80gb-sxm"
+    why = "profile h100-east of the package is assumed: none is named, and the pods select the GPU NVIDIA-H100-80GB-HBM3"
+    assert outcome.explanation == f"because; {why}"
+    assert json.loads(annotations_of(text)[PREFIX + "recommendation"])["caveats"] == [why]
+    assert run(text)[0] == text
+
+
+def test_an_answer_on_an_assumed_profile_is_another_one_as_soon_as_somebody_names_it():
+    profile = cluster_profile(next(iter(Documents.parse(EAST, "x").items)).value)
+    assumed, _ = run(PYTORCH)
+    named, (outcome,) = run(assumed, profiles=[profile])
+    assert outcome.explanation == "because"
+    assert named != assumed
+
+
+@pytest.mark.parametrize("label", ["nvidia.com/gpu.product", "cloud.google.com/gke-accelerator"])
+def test_the_gpu_may_stand_in_an_affinity_too(label):
+    job = Documents.parse(PYTORCH, "x").items[0].value
+    for replica in job["spec"]["pytorchReplicaSpecs"].values():
+        pod = replica["template"]["spec"]
+        pod.pop("nodeSelector", None)
+        rule = {"key": label, "operator": "In", "values": ["NVIDIA-A100-SXM4-80GB"]}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}
+        pod["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    answers = Answers()
+    run(json.dumps(job), answers=answers)
+    assert answers.questions[0].problems[0].cluster.device.name == "a100-80gb-sxm"
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (H200, "no bundled profile has the GPU that the pods select by nvidia.com/gpu.product, 'NVIDIA-H200'; name one"),
+        (H200, "or give one with --profile (bundled are a100-lab (a100-80gb-sxm), gb200-nvl72 (gb200), h100-east"),
+        (PYTORCH.replace("nvidia.com/gpu.product", "pool"), "the pods do not select a GPU by nvidia.com/gpu.product; name one"),
+        (f"{PYTORCH}---\n{EAST}---\n{EAST.replace('name: h100-east', 'name: other')}",
+         "profile: is missing, and h100-east (h100-80gb-sxm), other (h100-80gb-sxm) could be meant; name one"),
+    ],
+)  # fmt: skip
+def test_where_no_profile_can_be_assumed_the_choices_are_named(text, message):
+    _, (outcome,) = run(text)
+    assert outcome.status == "InvalidInput"
+    assert message in outcome.explanation
+
+
+def test_a_profile_that_is_not_right_is_neither_passed_over_nor_the_end_of_the_others():
+    other = JOB.replace("profile: h100-east", "profile: h800-west")
+    broken = EAST.replace("gpusPerNode: 8", "gpusPerNode: eight")
+    text, outcomes = run(f"{JOB}---\n{broken}---\n{other}---\n{PYTORCH}")
+    assert [outcome.status for outcome in outcomes] == [
+        "InvalidInput",
+        "InvalidInput",
+        "Recommended",
+        "InvalidInput",
+    ]
+    assert {outcome.explanation for outcome in outcomes if outcome.status == "InvalidInput"} == {
+        "ClusterProfile h100-east: spec.gpusPerNode: 'eight' cannot be right; give a whole number, for example 8"
+    }
+    assert broken in text
+
+
+def test_a_policy_that_is_not_right_is_told_once_and_by_the_jobs_that_it_speaks_for():
+    config = "---\nkind: ConfigMap\nmetadata: {name: a}\n"
+    text = JOBSET.replace("tokens: 2T", "tokens: many") + config
+    out, outcomes = run(text)
+    assert [(outcome.item.kind, outcome.status) for outcome in outcomes] == [
+        ("JobSet", "InvalidInput"),
+        ("AdvisorPolicy", "InvalidInput"),
+    ]
+    assert out.endswith(text.split("---", 1)[1])
+
+
+def test_a_job_that_cannot_be_edited_is_told_and_the_others_are_answered():
+    shared = "kind: ConfigMap\nmetadata: {name: a, annotations: &a {b: c}}\n---\n"
+    held = JOB.replace("  name: llama3-405b\n", "  name: held\n  annotations: &held {a: b}\n")
+    text, (first, second) = run(shared + held + "---\n" + JOB)
+    assert (first.status, second.status) == ("InvalidInput", "Recommended")
+    assert "annotations shared by an anchor cannot be edited" in first.explanation
+    assert text.startswith(shared + held)
+
+
 def test_a_profile_of_the_stream_stands_before_a_bundled_one():
     profile = (EXAMPLES / "h100-east.yaml").read_text("utf-8").replace("gpu: h100-80gb-sxm", "gpu: h200")
     answers = Answers()
@@ -127,10 +217,9 @@ def test_a_profile_of_the_stream_stands_before_a_bundled_one():
 
 
 def test_an_unknown_profile_is_bad_input_with_the_known_ones():
-    with pytest.raises(
-        InputError, match=r"spec\.cluster\.profile: 'nowhere' cannot be right; known: a100-lab"
-    ):
-        run(JOB.replace("profile: h100-east", "profile: nowhere"))
+    text, (outcome,) = run(JOB.replace("profile: h100-east", "profile: nowhere"))
+    assert outcome.status == annotations_of(text)[PREFIX + "status"] == "InvalidInput"
+    assert outcome.explanation.startswith("spec.cluster.profile: 'nowhere' cannot be right; known: a100-lab")
 
 
 def test_a_target_in_the_stream_is_annotated_as_well():
@@ -192,7 +281,6 @@ def test_a_disabled_existing_job_loses_our_outputs_and_keeps_its_inputs():
         (("model: llama3-70b", "model: llama3-71b"), "did you mean llama3-70b"),
         (("parallelism: 32", "parallelism: many"), "a number of replicas or GPUs cannot be 'many'"),
         (("- --seq-length=8192\n", ""), "training.sequenceLength: is missing"),
-        (("        parallelism: 32", "        parallelism: 1"), "it must divide the 8 devices"),
         (("    advisor.mofa.dev/model", "    advisor.mofa.dev/mode: On\n    advisor.mofa.dev/model"), "one of Disabled, Annotate, Apply"),
         (("kind: JobSet\nmetadata", "kind: Pod\nmetadata"), "replicas of a Pod cannot be read"),
         (("profile: h100-east", "profile: nowhere"), "'nowhere' cannot be right"),
@@ -206,11 +294,48 @@ def test_what_an_existing_job_does_not_say_is_an_explicit_outcome(change, messag
     assert run(text)[0] == text
 
 
-def test_gpus_that_do_not_fill_nodes_are_an_explicit_outcome():
-    _, (outcome,) = run(JOBSET.replace("parallelism: 32", "parallelism: 1").replace("gpu: 8", "gpu: 3"))
+def test_gpus_of_unequal_pods_that_do_not_fill_nodes_are_an_explicit_outcome():
+    stream = Documents.parse(PYTORCH, "x.yaml")
+    master = stream.items[0].value["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    master["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "4"
+    _, (outcome,) = run(json.dumps(stream.items[0].value))
     assert (
-        "GPUs of all pods: 3 cannot be right; nodes of profile h100-east have 8 each" in outcome.explanation
+        "GPUs of all pods: 124 cannot be right; nodes of profile h100-east have 8 each: give every pod as many"
+        in outcome.explanation
     )
+
+
+@pytest.mark.parametrize(
+    "pods, each, nodes, per_node, domain",
+    [
+        (1, 1, 1, 1, 1),
+        (1, 4, 1, 4, 4),
+        (2, 4, 1, 8, 4),
+        (3, 4, 3, 4, 4),
+        (16, 4, 8, 8, 4),
+        (64, 1, 8, 8, 1),
+        (12, 1, 2, 6, 1),
+        (32, 8, 32, 8, 8),
+    ],
+)
+def test_pods_with_a_part_of_a_node_are_a_question_of_nodes_parts_and_pods(
+    pods, each, nodes, per_node, domain
+):
+    """NVLink reaches as far as a pod does, but all GPUs of a job on a node share that node's memory and storage."""
+    text = JOBSET.replace("parallelism: 32", f"parallelism: {pods}").replace("gpu: 8", f"gpu: {each}")
+    text = text.replace("tensor-model-parallel-size=8", "tensor-model-parallel-size=1")
+    text = text.replace("pipeline-model-parallel-size=4", "pipeline-model-parallel-size=1")
+    answers = Answers()
+    _, (outcome,) = run(text.replace("global-batch-size=512", "global-batch-size=768"), answers=answers)
+    assert outcome.status == "Recommended", outcome.explanation
+    (question,) = answers.questions
+    cluster = question.problems[0].cluster
+    assert (question.nodes, cluster.gpus_per_node, cluster.domain) == (nodes, per_node, domain)
+    assert cluster.gpus == pods * each
+    assert cluster.host.memory == 2 * 2**40 * per_node / 8
+    assert question.reliability.tiers[0].node_bandwidth == 10e9 * per_node / 8
+    assert question.reliability.tiers[1].total_bandwidth == 200e9
+    assert question.reliability.classes[0].rate.mean == pytest.approx(1.4e-3 / 86400, rel=0.05)
 
 
 def test_a_config_map_may_hold_the_whole_spec():
@@ -295,6 +420,24 @@ def test_gpus_are_counted_in_every_kind(api_version, kind, spec, gpus):
     assert demand_of({"apiVersion": api_version, "kind": kind, "spec": spec}).gpus == gpus
 
 
+EAST_NODES = {"spec": {"nodeSelector": {"pool": "east"}}}
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"podTemplateOverrides": [{"targetJobs": [{"name": "node"}]} | EAST_NODES]},
+        {"runtimePatches": [{"manager": "us", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [
+            {"name": "node", "template": {"spec": {"template": EAST_NODES}}}]}}}}]},
+    ],
+    ids=["older", "newer"],
+)  # fmt: skip
+def test_a_train_job_selects_nodes_by_what_it_changes_of_its_runtime(patch):
+    spec = {"trainer": {"numNodes": 4, "numProcPerNode": 8}, **patch}
+    found = demand_of({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": spec})
+    assert found.selector == {"pool": "east"}
+
+
 def test_what_only_a_runtime_knows_can_be_said_behind_config_ref():
     text = (
         JOBSET.replace("nvidia.com/gpu: 8", "cpu: 8")
@@ -342,3 +485,10 @@ def test_a_truncated_or_mangled_manifest_is_answered_or_refused_in_one_line(data
         said = ""
         assert run(out)[0] == out
     assert "\n" not in said
+
+
+def test_an_existing_job_whose_command_does_not_fit_its_size_is_advised_without_a_comparison():
+    answers = Answers()
+    _, (outcome,) = run(JOBSET.replace("        parallelism: 32", "        parallelism: 1"), answers=answers)
+    assert outcome.status != "InvalidInput"
+    assert answers.questions[0].current.why.endswith("it must divide the 8 devices")

@@ -75,6 +75,62 @@ def test_no_feasible_strategy_is_written_and_is_exit_three(capsys, small):
     assert err.count("\n") == 1
 
 
+def test_one_bad_job_in_a_stream_is_exit_two_and_the_others_are_answered_and_printed(capsys, tmp_path):
+    """2 before 3 before 0: what is invalid is to be mended first."""
+    good = SMALL.replace("name: small", "name: good")
+    bad = SMALL.replace("name: small", "name: bad").replace("sequenceLength: 8192", "sequenceLength: 0")
+    large = SMALL.replace("name: small", "name: large").replace("llama3-8b", "llama3-405b")
+    file = tmp_path / "jobs.yaml"
+    for jobs, code in (((good, bad, large), 2), ((good, large), 3), ((bad, good), 2), ((good,), 0)):
+        file.write_text("---\n".join(jobs))
+        found, out, err = run(capsys, "annotate", str(file))
+        items = Documents.parse(out, "x").items
+        assert found == code
+        assert [item.name for item in items] == [job.split("name: ")[1].split()[0] for job in jobs]
+        told = {item.name: item.annotations[PREFIX + "status"] for item in items}
+        assert told == {
+            name: status
+            for name, status in (
+                ("good", "Recommended"),
+                ("bad", "InvalidInput"),
+                ("large", "NoRecommendation"),
+            )
+            if name in told
+        }
+        assert err.count("\n") == len(jobs) - 1
+
+
+@pytest.mark.parametrize("verb", ["advise", "annotate"])
+def test_a_profile_is_named_in_the_same_way_everywhere(capsys, tmp_path, verb):
+    """By the name of a bundled one or by a file: the answer on the example's copy is the same."""
+    job = str(EXAMPLES / "volcano.yaml")
+    by_name = run(capsys, verb, job, "--profile", "h100-east")
+    by_file = run(capsys, verb, job, "--profile", str(EXAMPLES / "h100-east.yaml"))
+    assert by_name[0] == by_file[0] == 0
+    assert [line for line in by_name[1].splitlines() if "computed-at" not in line] == [
+        line for line in by_file[1].splitlines() if "computed-at" not in line
+    ]
+    assert "is assumed" not in by_name[1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("advise", str(EXAMPLES / "jobset.yaml")),
+        ("annotate", str(EXAMPLES / "jobset.yaml")),
+        ("ettr", "--nodes", "4", "--step", "10s"),
+        ("simulate", "--nodes", "4", "--step", "10s"),
+    ],
+)
+def test_a_profile_that_is_neither_a_name_nor_a_file_is_refused_with_the_names(capsys, words):
+    code, out, err = run(capsys, *words, "--profile", "h100-est")
+    assert (code, out) == (2, "")
+    assert err == (
+        f"mofa {words[0]}: --profile: 'h100-est' cannot be right; give a file, or a bundled name: "
+        "a100-lab, gb200-nvl72, h100-east, h800-west\n"
+    )
+
+
 def test_a_profile_from_a_file(capsys, small, tmp_path):
     profile = tmp_path / "pool.yaml"
     profile.write_text(run(capsys, "profile", "--name", "pool", "--gpu", "h100", "--nodes", "2")[1])
@@ -97,9 +153,14 @@ def test_a_profile_from_a_file(capsys, small, tmp_path):
     ],
 )
 def test_bad_input_is_one_line_and_exit_two(capsys, small, change, message):
-    Path(small).write_text(SMALL.replace(*change).replace("profile: a100-lab}", "profile: bare}"))
+    text = SMALL.replace(*change).replace("profile: a100-lab}", "profile: bare}")
+    Path(small).write_text(text)
     code, out, err = run(capsys, "annotate", small)
-    assert (code, out) == (2, "")
+    assert code == 2
+    kept = "".join(line for line in out.splitlines(True) if PREFIX not in line).replace(
+        "  annotations:\n", ""
+    )
+    assert kept == ("" if "is not YAML" in err or "given twice" in err else text)
     assert err.startswith("mofa annotate: ")
     assert message in err
     assert err.count("\n") == 1
@@ -111,7 +172,7 @@ def test_a_missing_node_count_offline_names_the_field(capsys, small, tmp_path):
     Path(small).write_text(SMALL.replace("a100-lab, nodes: 2", "pool"))
     code, _, err = run(capsys, "annotate", small, "--profile", str(profile))
     assert code == 2
-    assert "TrainingJob small: spec.cluster.nodes: is missing" in err
+    assert "TrainingJob default/small: InvalidInput: spec.cluster.nodes: is missing" in err
 
 
 def test_a_manifest_of_ten_megabytes_is_refused_at_once(capsys, tmp_path):

@@ -10,9 +10,9 @@ from strategies import clusters, workloads
 
 from mofa_model.estimate import estimate
 from mofa_model.estimate.step import pipeline_times
-from mofa_model.schedule.orders import order_of
-from mofa_model.schedule.replay import StageTimes, replay
-from mofa_model.strategy import Schedule, Strategy
+from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES
+from mofa_model.schedules.replay import StageTimes, replay
+from mofa_model.strategy import Strategy
 
 HOP = 3e-4
 """Fixed time of a hop; its bytes take no time here, so that it is the same wherever it goes. [s]"""
@@ -33,23 +33,21 @@ def question(workload, cluster, schedule, stages, virtual, micro_batches, hop):
 def replayed(found, strategy, micro_batches, hop, alike):
     """Makespan with the totals of every stage, each a chunk a `vpp`-th of its device, in the shares of the estimate."""
     totals = np.repeat(found.stage.total, found.stages.count.astype(int))
-    if alike or strategy.schedule is Schedule.DUALPIPE:  # whose devices hold a stage of either end
+    if alike or strategy.schedule == DUALPIPE:  # whose devices hold a stage of either end
         totals = np.full_like(totals, found.stage.slowest)
     chunk = np.tile(totals, int(strategy.vpp)) / strategy.vpp
     f, w = float(found.stage.forward_share), float(found.stage.weight_share)
     times = StageTimes(
         forward=f * chunk, input_gradient=(1 - f - w) * chunk, weight_gradient=w * chunk, hop=hop
     )
-    order = order_of(
-        strategy.schedule, stages=strategy.pp, microbatches=micro_batches, virtual=int(strategy.vpp)
-    )
+    order = strategy.schedule.order(strategy.pp, micro_batches, int(strategy.vpp))
     return float(replay(order, times, blocking=not strategy.pipeline_overlap).makespan)
 
 
 @st.composite
 def layouts(draw, schedules):
     schedule, p = draw(st.sampled_from(schedules)), draw(st.sampled_from([2, 4, 8]))
-    v = draw(st.sampled_from([2, 4])) if schedule is Schedule.INTERLEAVED else 1
+    v = draw(st.sampled_from([2, 4])) if schedule == INTERLEAVED else 1
     return schedule, p, v, p * draw(st.sampled_from([2, 3, 4]))
 
 
@@ -58,7 +56,7 @@ def pipeline(found):
 
 
 @settings(max_examples=60)
-@given(workloads(), clusters(), layouts([Schedule.ONE_F_ONE_B]), st.sampled_from([0.0, HOP]))
+@given(workloads(), clusters(), layouts([ONE_F_ONE_B]), st.sampled_from([0.0, HOP]))
 def test_1f1b_is_its_replay_where_the_head_is_on_a_slowest_stage_and_never_below_it(
     workload, cluster, layout, hop
 ):
@@ -72,7 +70,7 @@ def test_1f1b_is_its_replay_where_the_head_is_on_a_slowest_stage_and_never_below
 
 
 @settings(max_examples=60)
-@given(workloads(), clusters(), layouts(tuple(Schedule)), st.sampled_from([0.0, HOP]))
+@given(workloads(), clusters(), layouts(SCHEDULES), st.sampled_from([0.0, HOP]))
 def test_unequal_stages_are_estimated_within_a_tenth_of_their_replay(workload, cluster, layout, hop):
     schedule, p, v, m = layout
     workload, cluster, strategy = question(workload, cluster, schedule, p, v, m, hop)
@@ -83,7 +81,7 @@ def test_unequal_stages_are_estimated_within_a_tenth_of_their_replay(workload, c
 
 
 @settings(max_examples=60)
-@given(workloads(), clusters(), layouts(tuple(Schedule)), st.sampled_from([0.0, HOP]))
+@given(workloads(), clusters(), layouts(SCHEDULES), st.sampled_from([0.0, HOP]))
 def test_with_equal_stages_the_estimate_is_the_replay(workload, cluster, layout, hop):
     schedule, p, v, m = layout
     workload, cluster, strategy = question(workload, cluster, schedule, p, v, m, hop)

@@ -143,9 +143,3 @@ def test_a_trend_is_told_from_none():
     assert score > 0
     assert p < 0.01
     assert fleet.laplace_trend([], 100.0) == (0.0, 1.0)
-
-
-def test_weekly_counts_bracket_what_poisson_gives():
-    low, high = fleet.weekly_counts(419.5, 54.0, 7.0)
-    assert low <= 54 <= high
-    assert poisson.cdf(high, 54.4) >= 0.93

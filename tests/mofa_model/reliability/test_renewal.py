@@ -88,7 +88,6 @@ def test_failures_that_spare_recoveries_cost_less():
     idle = renewal.survived_when_idle(rate, mean)
     assert renewal.ettr(rate, idle, 900.0, 30.0) == pytest.approx(0.7906, abs=2e-4)
     assert idle > np.exp(-rate * mean)
-    assert renewal.survived_at_other_rate(rate, 0.0, 1.0) == 1
 
 
 @pytest.mark.parametrize(

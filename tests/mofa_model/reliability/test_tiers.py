@@ -12,9 +12,6 @@ from mofa_model.reliability import model, renewal
 from mofa_model.reliability.laws import ExponentialRun
 from mofa_model.reliability.tiers import Failure, ettr
 from mofa_model.reliability.timeline import Tiers, walk
-from mofa_model.simulator.estimate import simulate_ettr
-from mofa_model.simulator.scenario import Cause, Scenario
-from mofa_model.spec.reliability import RecoveryTime
 
 RATE = 1e-4
 
@@ -77,30 +74,6 @@ def test_a_class_of_its_own_tier_in_two_or_three_tiers_is_the_same_chain():
     run = failures(1.0)[0].run
     shares = (Failure(tier=0, share=0.9, run=run), Failure(tier=2, share=0.1, run=run))
     assert ettr(two, failures(0.9, 0.1), 1 / RATE) == pytest.approx(ettr(three, shares, 1 / RATE), rel=1e-12)
-
-
-def test_missed_copies_in_a_row_are_counted_to_the_end():
-    # Copies of 800 s against an MTBF of 1000 s: most are cut off; the chain still adds up at any depth.
-    tiers = Tiers(work=50.0, every=(1, 2, 20), blocking=(0.1, 0.1, 0.1), background=(0.0, 80.0, 800.0))
-    value = ettr(tiers, failures(0.3, 0.4, 0.3, survived=1.0, rate=1e-3), 1e3)
-    at_once = RecoveryTime(mean=0.0, law="deterministic")
-    causes = tuple(
-        Cause(name=str(i), share=share, recoveries=(at_once,), tier=i)
-        for i, share in enumerate((0.3, 0.4, 0.3))
-    )
-    seen = simulate_ettr(
-        Scenario(
-            rate=1e-3,
-            causes=causes,
-            work=50.0,
-            every=(1, 2, 20),
-            blocking=(0.1, 0.1, 0.1),
-            background=(0.0, 80.0, 800.0),
-        ),
-        seed=1,
-        error=1e-3,
-    )
-    assert abs(value - seen.ettr) < 4 * seen.error
 
 
 def test_no_failures_leave_only_the_overhead_of_saves(tiered_job):

@@ -1,4 +1,4 @@
-"""`mofa ettr`, `simulate`, `rates` and `validate ettr` at the command line."""
+"""`mofa ettr`, `simulate` and `rates` at the command line."""
 
 import importlib
 import json
@@ -10,7 +10,6 @@ import pytest
 
 from mofa_model.cli import main
 
-CASES = Path(__file__).resolve().parents[2] / "data" / "ettr_cases.json"
 VERBS = ("ettr", "simulate", "rates")
 POINT = ["--nodes", "32", "--step", "27.99s", "--rate", "0.01", "--mttr", "60s", "--save", "2s"]
 
@@ -65,7 +64,6 @@ def test_every_example_of_help_runs(capsys, folder, line):
         ["simulate", *POINT, "--runs", "5", "--timeline", "5"],
         ["rates", "--count", "process=3,pod=6,job=1", "--node-days", "2000"],
         ["rates", "--events", "failures.csv", "--exposure", "nodes.csv"],
-        ["validate", "ettr", CASES],
     ],
     ids=lambda words: "-".join(str(w) for w in words[:2]),
 )
@@ -234,23 +232,3 @@ def test_a_bad_line_of_a_file_is_named(capsys, folder, text, why):
     assert code == 2
     assert "failures.csv" in printed.err
     assert why in printed.err
-
-
-def test_every_case_holds_and_only_the_known_inconsistency_is_unsupported(capsys):
-    told = answer(capsys, "validate", "ettr", CASES)
-    assert [case["id"] for case in told["cases"] if not case["ok"]] == []
-    assert [case["id"] for case in told["unsupported"]] == ["mofa-542-save-sweep-inconsistent"]
-    assert told["summary"] == {"n": 68, "ok": 68}
-
-
-def test_a_case_that_fails_is_told_and_one_that_cannot_be_is_unsupported(capsys, folder):
-    rows = [
-        {"id": "off", "kind": "mixture_mttr", "inputs": {"p": [1], "recovery_s": [5]}, "expected": 6, "tolerance": {"abs": 0.5}},
-        {"id": "odd", "kind": "phase_of_the_moon", "inputs": {}, "expected": 1, "tolerance": {}},
-        {"id": "bad", "kind": "ettr", "inputs": {"nodes": 4}, "expected": 1, "tolerance": {"abs": 1}},
-        {"id": "worse", "kind": "exposure", "inputs": {"samples": 3}, "expected": 1, "tolerance": {"abs": 1}},
-    ]  # fmt: skip
-    Path("cases.json").write_text(json.dumps(rows))
-    told = answer(capsys, "validate", "ettr", "cases.json")
-    assert [(case["id"], case["ok"]) for case in told["cases"]] == [("off", False)]
-    assert [case["id"] for case in told["unsupported"]] == ["odd", "bad", "worse"]

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.presets import cluster, model, precision
+from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
 from mofa_model.search import Problem, Question, framework, frameworks, parse_constraint, search
 from mofa_model.search.axes import IN_NODE, Context, Pipeline, Shard, default_axes, node_counts
 from mofa_model.search.constraints import constrained
 from mofa_model.spec import Training, Workload
-from mofa_model.strategy import ContextMode, Placement, Recompute, Schedule, Sharding, Strategy
+from mofa_model.strategy import ContextMode, Placement, Recompute, Sharding, Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
 
 AXES = default_axes(model("llama3-8b"), [8], 8)
@@ -37,8 +38,8 @@ def test_a_bound_keeps_the_values_inside():
 
 def test_composite_axes_are_narrowed_by_each_of_their_parts():
     assert left("vpp=1,7", "schedule=1f1b,interleaved")[0]["pipeline"] == (
-        Pipeline(Schedule.ONE_F_ONE_B, 1),
-        Pipeline(Schedule.INTERLEAVED, 7),
+        Pipeline(ONE_F_ONE_B, 1),
+        Pipeline(INTERLEAVED, 7),
     )
     assert left("cp=1,4", "cp-mode=a2a")[0]["context"] == (
         Context(ContextMode.RING, 1),

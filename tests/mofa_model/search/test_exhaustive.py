@@ -15,6 +15,7 @@ import pytest
 
 from mofa_model.estimate import estimate
 from mofa_model.launch import Run, launch
+from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES
 from mofa_model.search import Problem, Question, framework, parse_constraint, search
 from mofa_model.search.explore import strategy_of
 from mofa_model.spec import (
@@ -29,7 +30,7 @@ from mofa_model.spec import (
     Transformer,
     Workload,
 )
-from mofa_model.strategy import ContextMode, Placement, Recompute, Schedule, Sharding
+from mofa_model.strategy import ContextMode, Placement, Recompute, Sharding
 from mofa_model.strategy_text import format_strategy
 
 DENSE = Transformer(
@@ -238,7 +239,7 @@ def mbs_rule(x, w, c, t, gpus):
 def pipeline_rule(x, w, c, t, gpus):
     (schedule, v), p, layers = x["pipeline"], x["pp"], w.model.layers
     m = w.training.global_batch // (dp_of(x, gpus) * x["mbs"])
-    if p == 1 and schedule is not Schedule.ONE_F_ONE_B:
+    if p == 1 and schedule != ONE_F_ONE_B:
         return "Duplicate"
     if v > 1 and p * v > layers:
         return "MoreStagesThanLayers"
@@ -250,9 +251,9 @@ def pipeline_rule(x, w, c, t, gpus):
         even = layers % (p * v) == 0 or (uneven != "none" and (layers + 2) % (p * v) == 0)
         if not even and (uneven != "any" or (v > 1 and v not in {2, 4, 8})):
             return "NotDivisible"
-    if schedule is Schedule.INTERLEAVED and m % p:
+    if schedule == INTERLEAVED and m % p:
         return "ScheduleNotPossible"
-    if schedule is Schedule.DUALPIPE and (p % 2 or m % 2 or m < 2 * p):
+    if schedule == DUALPIPE and (p % 2 or m % 2 or m < 2 * p):
         return "ScheduleNotPossible"
     return None
 
@@ -318,7 +319,7 @@ def test_optimizer_and_levels_are_all_there():
     found = search(Question(problems=(problem,), nodes=(1,), constraints=few, keep=10**6))
     strategies = [one.strategy for one in found.best[1]]
     assert {s.sharding for s in strategies} == set(Sharding)
-    assert {s.schedule for s in strategies} == set(Schedule)
+    assert {s.schedule for s in strategies} == set(SCHEDULES)
     assert {s.optimizer for s in strategies} == set(Placement)
     assert {s.recompute for s in strategies} == set(Recompute)
     assert {s.context_mode for s in strategies} == set(ContextMode)

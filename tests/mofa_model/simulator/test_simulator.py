@@ -10,7 +10,6 @@ import pytest
 import mofa_model.simulator
 from mofa_model.errors import BadValue
 from mofa_model.simulator.engine import measure_period
-from mofa_model.simulator.estimate import _cycles, simulate_ettr
 from mofa_model.simulator.runs import simulate_runs, timeline
 from mofa_model.simulator.scenario import Cause, Scenario, draw_failures
 from mofa_model.spec.reliability import FailureLaw, RecoveryTime
@@ -65,16 +64,6 @@ def test_a_seed_gives_the_same_runs_again():
     assert np.any(first != other)
 
 
-@pytest.mark.parametrize("tiers", [1, 3])
-def test_skipping_quiet_periods_changes_nothing(tiers):
-    plan = scenario(rate=1e-4, tiers=tiers)
-    for seed in range(4):
-        quick = _cycles(plan, 1, np.random.default_rng(seed), measure_period(plan))
-        every = _cycles(plan, 1, np.random.default_rng(seed), None)
-        assert quick[0] == every[0]
-        assert quick[1] == pytest.approx(every[1], rel=1e-12)
-
-
 def test_a_timeline_is_whole_and_ends_with_the_run():
     line = timeline(scenario(rate=1e-3), duration=20_000.0, seed=3)
     assert line[0].start == 0
@@ -82,14 +71,6 @@ def test_a_timeline_is_whole_and_ends_with_the_run():
     for before, after in pairwise(line):
         assert after.start == before.end
         assert (after.phase == "recovering") == bool(before.failure)
-
-
-def test_a_copy_in_flight_is_lost_with_a_failure():
-    # Copies take longer than the job ever lives: nothing becomes durable, nothing is gained.
-    plan = scenario(
-        rate=0.1, tiers=1, background=(1e4,), causes=(Cause(name="job", share=1.0, recoveries=(BACK,)),)
-    )
-    assert simulate_ettr(plan, seed=1).ettr == 0
 
 
 @pytest.mark.parametrize(

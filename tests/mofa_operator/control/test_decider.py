@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -281,3 +282,18 @@ def _gone(pid: int) -> None:
             return
         time.sleep(0.02)
     raise AssertionError(f"process {pid} is still there")
+
+
+def test_a_process_that_still_starts_is_ended_at_once(tmp_path):
+    async def main():
+        decider = Decider(bytes_of=control_fakes.bytes_of, work=control_fakes.work, warm=control_fakes.hang)
+        starting = asyncio.create_task(decider.start())
+        await asyncio.sleep(0.05)
+        (child,) = multiprocessing.active_children()
+        await decider.stop()
+        child.join(5)
+        assert child.exitcode == -signal.SIGKILL
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+
+    asyncio.run(main())

@@ -138,8 +138,14 @@ def test_metrics_and_page_on_one_port_probes_on_another():
         made, _, part = health()
         part.is_warm = False
         settings = ServeSettings(address="127.0.0.1", metrics_port=metrics, health_port=probes)
+        measured = []
         server = Server(
-            settings, exporter=Exporter(), live=made.live, ready=made.ready, routes=[web.get("/page", page)]
+            settings,
+            exporter=Exporter(),
+            live=made.live,
+            ready=made.ready,
+            measure=lambda: measured.append(True),
+            routes=[web.get("/page", page)],
         )
         async with server, aiohttp.ClientSession() as session:
 
@@ -150,6 +156,7 @@ def test_metrics_and_page_on_one_port_probes_on_another():
             status, text = await get(metrics, "/metrics")
             assert status == 200
             assert "# TYPE process_cpu_seconds_total counter" in text
+            assert measured == [True]  # once a scrape
             assert (await get(metrics, "/page")) == (200, "the page")
             assert (await get(metrics, "/"))[0] == 200
             assert (await get(metrics, "/healthz"))[0] == 404

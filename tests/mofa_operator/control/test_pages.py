@@ -54,7 +54,7 @@ def store():
 
 
 def source(store, decider=None, api=None):
-    return Pages(store=store, decider=decider or Decider(), api=api or Api()).source
+    return Pages(store=store, decider=decider or Decider(), api=api or Api(), health=lambda _: "").source
 
 
 def job(store, name="a", **more):
@@ -104,6 +104,17 @@ def test_existing_jobs_are_listed_once_they_have_an_outcome_of_ours(store):
     assert asyncio.run(source(store).jobs("elsewhere")) == []
     assert source(store).job("jobsets.jobset.x-k8s.io", "ns", "foreign") is None
     assert source(store).job("secrets", "ns", "a") is None
+
+
+def test_every_job_comes_with_how_the_operator_judged_it(store):
+    store.put(JOB_SET, job_set("ours", annotations=OUTCOME))
+    made = Pages(
+        store=store, decider=Decider(), api=Api(), health={Key(JOB_SET, "ns", "ours"): "Stuck"}.get
+    ).source
+    assert {body["metadata"]["name"]: body["health"] for body in asyncio.run(made.jobs(None))} == {
+        "a": None,
+        "ours": "Stuck",
+    }
 
 
 def test_the_page_is_not_handed_specs(store):

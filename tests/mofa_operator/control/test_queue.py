@@ -58,7 +58,7 @@ def test_a_key_that_is_added_while_in_work_runs_exactly_once_more():
         assert await work.take() == A
         work.add(A)
         work.add(A)
-        assert (len(work), work.in_work) == (0, 1)  # nobody else may take it meanwhile
+        assert (len(work), work.longest_in_work[0]) == (0, A)  # nobody else may take it meanwhile
         work.done(A)
         assert await drain(work) == [A]
 
@@ -157,6 +157,20 @@ def test_the_wait_after_failures_doubles_from_one_second_to_its_ceiling_and_is_s
         for wait, full in zip(waits, (1, 2, 4, 8, 16, 32, 60, 60, 60), strict=True):
             assert 0.75 * full <= wait <= full
         assert len({wait / full for wait, full in zip(waits[6:], (60, 60, 60), strict=True)}) == 3
+
+    run(main())
+
+
+def test_a_change_of_a_persons_stays_one_after_a_failure():
+    async def main():
+        work = queue()
+        work.add(A)
+        await work.take()
+        work.failed(A)
+        for key in (B, C):
+            work.add(key, urgent=False)
+        await asyncio.sleep(1.0)
+        assert await drain(work) == [A, B, C]
 
     run(main())
 
@@ -278,6 +292,6 @@ def test_no_key_is_in_two_hands_and_every_addition_is_seen_by_a_later_look(steps
         work.close()
         await asyncio.gather(*tasks)
         assert all(looked[key] >= moment for key, moment in added.items())
-        assert (len(work), work.in_work) == (0, 0)
+        assert (len(work), work.longest_in_work[0]) == (0, None)
 
     run(main())

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+import time
 
 import pytest
-from operator_objects import profile, training_job
+from operator_objects import job_set, profile, training_job
 from virtual_time import run
 
 from mofa_operator.control.decider import NoAnswer, Outdated
@@ -15,11 +16,12 @@ from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.reconcile import MISSING_CONFIG, Reconciler
 from mofa_operator.decide.answer import answer
-from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
+from mofa_operator.keys import CLUSTER_PROFILE, JOB_SET, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
-from mofa_operator.refusals import Busy, Conflict, Gone, Refused
+from mofa_operator.refusals import Busy, Conflict, Gone, Invalid, Refused
 from mofa_operator.settings import LoopSettings, OperatorSettings
+from mofa_operator.snapshot import Alive
 
 JOB = Key(TRAINING_JOB, "ns", "a")
 PROFILE = Key(CLUSTER_PROFILE, "", "east")
@@ -340,3 +342,52 @@ def test_a_dry_run_shows_figures_and_writes_nothing():
 LLAMA = """{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
 "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
 "max_position_embeddings": 8192, "tie_word_embeddings": false, "model_type": "llama"}"""
+
+
+def test_what_a_job_was_judged_to_do_is_known_of_it_and_of_what_it_speaks_for_until_it_goes():
+    async def main():
+        parts = await advised()
+        target = parts.put(JOB_SET, job_set("js"))
+        about = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "js"}
+        key = parts.put(TRAINING_JOB, training_job(targetRef=about))
+        await parts.work(5.0)
+        now = time.time()
+        parts.intake.concern(
+            parts.store.set_running(key, None, Alive(at=now, since=now - 9000, watched=True))
+        )
+        await parts.work(5.0)
+        assert [parts.reconciler.health_of(one) for one in (key, target)] == ["Stuck", "Stuck"]
+        assert parts.api.objects[key]["status"]["health"] == "Stuck"
+        due = next(
+            line
+            for line in parts.exporter.page()[0].decode().splitlines()
+            if line.startswith("mofa_job_step_due")
+        )
+        assert float(due.rsplit(" ", 1)[1]) < now
+        parts.intake.concern(parts.store.drop(TRAINING_JOB, "ns", "a"))
+        await parts.work(5.0)
+        assert parts.reconciler.health_of(key) == ""
+
+    run(main())
+
+
+def test_where_annotations_are_refused_the_status_says_so_and_the_answer_is_written_when_that_ends():
+    async def main():
+        parts = Parts()
+        parts.put(CLUSTER_PROFILE, profile())
+        await parts.work(5.0)
+        why = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no robots"
+        parts.api.faults = [Invalid(why)]
+        parts.put(TRAINING_JOB, training_job())
+        await parts.work(0.5)
+        status = parts.api.objects[JOB]["status"]
+        assert status["readyReason"] == "AnnotationsRefused"
+        assert why in status["conditions"][0]["message"]
+        assert "annotations" not in [what for name, what in parts.api.writes if name == "a"]
+        assert parts.events.posted == [("a", "AnnotationsRefused")]
+        await parts.work(30.0)
+        assert parts.api.objects[JOB]["status"]["readyReason"] != "AnnotationsRefused"
+        assert parts.api.objects[JOB]["metadata"]["annotations"]
+        assert parts.events.posted == [("a", "AnnotationsRefused"), ("a", "Recommended")]
+
+    run(main())

@@ -8,9 +8,11 @@ import copy
 import pytest
 from virtual_time import run
 
+from mofa_model.annotations import PREFIX
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.resync import GRACE, Resync
+from mofa_operator.decide.gates import KUEUE
 from mofa_operator.keys import CLUSTER_PROFILE, JOB_SET, NODE, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
@@ -96,6 +98,45 @@ def test_the_first_lists_fill_the_store_and_queue_everything(caplog):
         assert await parts.taken() == {key("a"), key("b"), key("c"), Key(CLUSTER_PROFILE, "", "east")}
         assert await parts.resync.once() == 0
         assert parts.server.reads == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "annotations, suspend, is_first",
+    [
+        ({f"{PREFIX}gate": "suspend"}, True, True),
+        ({KUEUE: "mofa.dev/advisor"}, True, True),
+        ({f"{PREFIX}mode": "Apply"}, True, True),
+        ({f"{PREFIX}mode": "Apply"}, False, False),
+        ({}, True, False),
+    ],
+)
+@pytest.mark.parametrize("owned", [False, True])
+def test_after_a_start_profiles_are_looked_at_first_and_then_who_stands_still_until_we_have(
+    annotations, suspend, is_first, owned
+):
+    async def main():
+        parts = Parts()
+        parts.server.absent.clear()
+        for name in "abcdefgh":
+            parts.server.put(JOB_SET, name, "n", suspend=True)
+            parts.server.put(TRAINING_JOB, name, "n")
+        body = parts.server.put(JOB_SET, "last", "n", suspend=suspend)
+        body["metadata"]["annotations"] = annotations
+        waits = Key(JOB_SET, "n", "last")
+        parts.server.objects[waits] = body | {"apiVersion": JOB_SET.api_version, "kind": JOB_SET.kind}
+        if owned:
+            target = {"apiVersion": JOB_SET.api_version, "kind": JOB_SET.kind, "name": "last"}
+            parts.server.put(TRAINING_JOB, "zz", "n", targetRef=target)
+            waits = Key(TRAINING_JOB, "n", "zz")
+        parts.server.put(CLUSTER_PROFILE, "east")
+        await parts.resync.fill()
+        order = []
+        while len(parts.queue):
+            order.append(await parts.queue.take())
+        assert order[0] == Key(CLUSTER_PROFILE, "", "east")
+        assert (order.index(waits) <= 2) == is_first
 
     run(main())
 

@@ -106,6 +106,16 @@ class TestOutcomes:
         named = training_job(cluster={"profile": "h100-east", "nodes": 2})
         assert answer(asked(profile(), named)).status["readyReason"] == "ProfileMissing"
 
+    @pytest.mark.parametrize("pools", [(), ("north", "south")])
+    def test_no_bundled_profile_is_assumed_for_a_job_that_names_none(self, pools):
+        """On the desk the pods' GPU would decide; in a cluster its own profiles do, and here none or two could be meant."""
+        found = answer(asked(*(profile(name) for name in pools), policy(), job_set()))
+        assert found.outcome == "InvalidInput"
+        choices = ", and north (h100), south (h100) could be meant" if pools else ""
+        assert found.explanation == (
+            f"profile: is missing{choices}; name one in an AdvisorPolicy, see kubectl get cprof"
+        )
+
     def test_an_invalid_spec_names_the_field(self):
         found = answer(asked(profile(), training_job(model={"preset": "llama-99"})))
         assert (found.outcome, found.status["readyReason"]) == ("InvalidInput", "InvalidInput")

@@ -1,13 +1,25 @@
 """Decisions about jobs: explicit outcomes, written once, at most one Event, and nothing where nothing changed."""
 
 import copy
+import json
 
 import pytest
-from operator_objects import NOW, SETTINGS, World, job_set, key_of, policy, profile, ref, training_job
+from operator_objects import (
+    NOW,
+    SETTINGS,
+    World,
+    job_set,
+    key_of,
+    policy,
+    profile,
+    ref,
+    remembered,
+    training_job,
+)
 
 from mofa_model.annotations import OUTPUTS, PREFIX
-from mofa_operator.decide.answer import answer
-from mofa_operator.decide.job import failed, job
+from mofa_operator.decide.answer import _advised, answer
+from mofa_operator.decide.job import failed, job, refused
 from mofa_operator.decide.stance import needs_answer
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOB_SET, TRAINING_JOB, Key
 from mofa_operator.snapshot import Running
@@ -224,6 +236,180 @@ class TestForeignAnnotations:
         world.edit(JOB, lambda body: body["status"].update(inputsHash="mine", recommendation={}))
         world.rest()
         assert world.status(JOB)["recommendation"] == before["recommendation"]
+
+
+class TestOverwritten:
+    def overwrite(self, world, name, value="wrong", key=JOB):
+        world.edit(key, lambda body: body["metadata"]["annotations"].update({PREFIX + name: value}))
+
+    @pytest.mark.parametrize("name", [name.removeprefix(PREFIX) for name in OUTPUTS])
+    def test_a_value_that_somebody_changed_is_put_back_and_said_once(self, world, name):
+        advised(world, training_job())
+        right = world.ours(JOB)
+        self.overwrite(world, name)
+        world.rest()
+        assert world.ours(JOB) == right
+        assert [note.reason for note in world.notes] == ["Recommended", "Overwritten"]
+        assert f"were changed by kubectl-annotate: {name};" in world.notes[1].message
+
+    def test_a_value_that_somebody_took_away_is_put_back_and_said(self, world):
+        advised(world, training_job())
+        right = world.ours(JOB)
+        world.edit(JOB, lambda body: body["metadata"]["annotations"].pop(PREFIX + "strategy"))
+        world.rest()
+        assert world.ours(JOB) == right
+        assert "were changed: strategy;" in world.notes[1].message
+
+    def test_equal_changes_are_one_event_and_others_are_another(self, world):
+        advised(world, training_job())
+        for value in ("tp=1", "tp=1", "tp=2"):
+            self.overwrite(world, "strategy", value)
+            world.rest()
+        self.overwrite(world, "status", "Fine")
+        world.rest()
+        episodes = [note.episode for note in world.notes if note.reason == "Overwritten"]
+        assert len(episodes) == 4
+        assert len(set(episodes)) == 2
+
+    def test_on_the_target_of_a_job_it_is_put_back_as_well(self, world):
+        target = job_set()
+        advised(world, target, training_job(targetRef=ref(target)))
+        right = world.ours(SET)
+        self.overwrite(world, "strategy", key=SET)
+        world.rest()
+        assert world.ours(SET) == right == world.ours(JOB)
+        assert world.notes[-1].reason == "Overwritten"
+
+    def test_on_an_existing_job_it_is_put_back_as_well(self, world):
+        world.put(ADVISOR_POLICY, policy())
+        advised(world, job_set(annotations={PREFIX + "model": "llama3.1-8b"}))
+        right = world.ours(SET)
+        self.overwrite(world, "predicted-ettr", key=SET)
+        world.rest()
+        assert world.ours(SET) == right
+        assert world.notes[-1].reason == "Overwritten"
+
+    def test_what_we_wrote_stands_though_more_exposure_would_narrow_the_bands(self, world):
+        """The hash does not cover how long a pool was watched, and while it is equal nothing is written."""
+        few, many = (
+            [COUNTED[0] | {"failures": failures, "exposureNodeDays": days}]
+            for failures, days in ((10, "2000"), (376, "80000"))
+        )
+        world.edit(EAST, lambda body: body["status"].update(failures=few))
+        advised(world, training_job())
+        before = world.ours(JOB)
+        world.edit(EAST, lambda body: body["status"].update(failures=many))
+        world.due.discard(EAST)
+        _advised.cache_clear()
+        fresh = remembered(world.store.snapshot(JOB, world.now).question)
+        assert fresh.digest == before["inputs-hash"]
+        assert fresh.annotations[PREFIX + "recommendation"] != before["recommendation"]
+        assert world.decide(JOB).annotate == ()
+
+
+class TestRefused:
+    WHY = "annotations are refused: PATCH x: ValidatingAdmissionPolicy 'p' denied request: no (422)"
+
+    def test_the_status_has_the_answer_and_ready_says_who_refused(self, world):
+        world.put(TRAINING_JOB, training_job())
+        snapshot = world.store.snapshot(JOB, NOW)
+        told = answer(snapshot.question)
+        decision = refused(snapshot, told, SETTINGS, self.WHY)
+        assert decision.status["readyReason"] == decision.outcome == "AnnotationsRefused"
+        ready = decision.status["conditions"][0]
+        assert (ready["type"], ready["status"]) == ("Ready", "False")
+        assert "ValidatingAdmissionPolicy 'p'" in ready["message"]
+        assert decision.status["recommendation"]
+        assert [(note.reason, note.warning) for note in decision.notes] == [("AnnotationsRefused", True)]
+        assert decision.annotate == ()
+
+    def test_it_is_written_and_said_once_and_the_answer_is_told_when_it_ends(self, world):
+        world.put(TRAINING_JOB, training_job())
+        snapshot = world.store.snapshot(JOB, NOW)
+        told = answer(snapshot.question)
+        status = dict(refused(snapshot, told, SETTINGS, self.WHY).status)
+        world.edit(JOB, lambda body: body.update(status=status))
+        again = refused(world.store.snapshot(JOB, NOW + 300), told, SETTINGS, self.WHY)
+        assert again.is_silent
+        world.due = {JOB}
+        world.rest()  # nobody refuses any more
+        assert world.condition(JOB, "Ready") == ("True", "Recommended")
+        assert world.ours(JOB)["status"] == "Recommended"
+        assert [note.reason for note in world.notes] == ["Recommended"]
+
+    def test_an_existing_job_has_no_status_and_says_it_in_an_event(self, world):
+        world.put(JOB_SET, job_set(annotations={PREFIX + "model": "llama3.1-8b"}))
+        world.put(ADVISOR_POLICY, policy())
+        snapshot = world.store.snapshot(SET, NOW)
+        decision = refused(snapshot, answer(snapshot.question), SETTINGS, self.WHY)
+        assert decision.status is None
+        assert [note.reason for note in decision.notes] == ["AnnotationsRefused"]
+
+
+class TestUnready:
+    def unready(self, world, reason="NodesDiffer", message="nodes offer 4 GPUs; spec.gpusPerNode is 8"):
+        told = {"type": "Ready", "status": "False", "reason": reason, "message": message}
+        world.edit(EAST, lambda body: body["status"].update(conditions=[HISTORY, told]))
+        world.due.discard(EAST)
+
+    def test_a_job_on_a_profile_that_is_not_ready_is_low_confidence_and_says_which_and_why(self, world):
+        self.unready(world)
+        advised(world, training_job())
+        assert world.condition(JOB, "Ready") == ("True", "LowConfidence")
+        assert world.ours(JOB)["status"] == "LowConfidence"
+        for one in world.status(JOB)["conditions"]:
+            if one["type"] in {"Ready", "ConfidenceSufficient"}:
+                assert "ClusterProfile east is not ready: NodesDiffer: nodes offer 4 GPUs" in one["message"]
+
+    def test_an_advised_job_follows_its_profile_there_and_back(self, world):
+        advised(world, training_job())
+        before = world.ours(JOB)
+        self.unready(world)
+        assert JOB in world.due
+        world.rest()
+        assert world.condition(JOB, "Ready") == ("True", "LowConfidence")
+        world.edit(EAST, lambda body: body["status"].update(conditions=[HISTORY]))
+        world.due.discard(EAST)
+        world.rest()
+        assert world.ours(JOB) == before
+
+    def test_when_a_profile_ceased_to_be_ready_is_no_part_of_the_question(self, world):
+        self.unready(world)
+        advised(world, training_job())
+        told = {"type": "Ready", "status": "False", "reason": "NodesDiffer"}
+        told |= {
+            "message": "nodes offer 4 GPUs; spec.gpusPerNode is 8",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        world.edit(EAST, lambda body: body["status"].update(conditions=[HISTORY, told]))
+        assert JOB not in world.due
+
+    def test_an_existing_job_is_low_confidence_as_well(self, world):
+        self.unready(world)
+        world.put(ADVISOR_POLICY, policy())
+        advised(world, job_set(annotations={PREFIX + "model": "llama3.1-8b"}))
+        assert world.ours(SET)["status"] == "LowConfidence"
+
+
+class TestLayoutOfAnotherSize:
+    def test_it_costs_the_comparison_and_not_the_advice(self, world):
+        advised(world, training_job(current={"strategy": "tp=8,pp=3"}))
+        assert world.condition(JOB, "Ready") == ("True", "Recommended")
+        today = world.status(JOB)["current"]
+        assert today["reason"] == "tp x pp x cp = 24: it must divide the 16 devices"
+        assert (today["strategy"], today["gain"], "predicted" in today) == ("tp=8,pp=3", "0.000", False)
+        assert json.loads(world.ours(JOB)["recommendation"])["current"]["reason"] == today["reason"]
+
+    def test_a_job_that_was_made_smaller_is_advised_for_its_new_size(self, world):
+        current = {"arguments": ["--tensor-model-parallel-size", "8", "--pipeline-model-parallel-size", "2"]}
+        advised(world, training_job(current=current))
+        assert world.status(JOB)["current"]["predicted"]
+        world.edit(
+            JOB, lambda body: (body["spec"]["cluster"].update(nodes=1), body["metadata"].update(generation=2))
+        )
+        world.rest()
+        assert world.status(JOB)["recommendation"]["summary"].startswith("tp8")
+        assert "must divide the 8 devices" in world.status(JOB)["current"]["reason"]
 
 
 class TestLeaving:

@@ -226,6 +226,53 @@ def test_a_layout_in_the_command_cannot_be_replaced():
     assert release.launch == ()
 
 
+ARGS = " ".join(ADVICE.arguments)
+
+
+@pytest.mark.parametrize(
+    "entrypoint, after",
+    [
+        ("python t.py --lr 1e-4 \\\n", f"python t.py --lr 1e-4 {ARGS} \\\n"),
+        ("cd /x\npython t.py \\\n  --tensor-model-parallel-size 4 \\\n  --lr 1\n", f"cd /x\npython t.py \\\n  --lr 1 {ARGS}\n"),
+        ("bash -lc 'python t.py --tensor-model-parallel-size 4' | tee x", f"bash -lc 'python t.py {ARGS}' | tee x"),
+    ],
+)  # fmt: skip
+def test_an_entrypoint_is_changed_where_the_layout_stands_and_once(entrypoint, after):
+    body = waiting(RAY_JOB)
+    body["spec"]["entrypoint"] = entrypoint
+    made = done(body, decided(RAY_JOB, body).release)
+    assert made["spec"]["entrypoint"] == after
+    again = waiting(RAY_JOB)
+    again["spec"]["entrypoint"] = after
+    assert [step["path"] for step in decided(RAY_JOB, again).release.launch] == []
+
+
+@pytest.mark.parametrize(
+    "entrypoint, why",
+    [
+        ("python t.py --lr 1e-4 \\", "a backslash that ends no line"),
+        ("python t.py\n  --lr 1e-4", "would be a command of its own"),
+        ("ssh node 'python t.py --tensor-model-parallel-size 4'", "the layout stands in"),
+        ("python a.py; python b.py", "several commands could be the trainer's"),
+    ],
+)
+def test_an_entrypoint_that_does_not_tell_what_is_meant_is_left_and_the_job_let_go(entrypoint, why):
+    body = waiting(RAY_JOB)
+    body["spec"]["entrypoint"] = entrypoint
+    release = decided(RAY_JOB, body).release
+    assert (release.launch, release.outcome, release.note.reason) == ((), "unadvised", "GateReleased")
+    assert why in release.note.message
+    assert done(body, release)["spec"]["entrypoint"] == entrypoint
+
+
+def test_a_shell_line_in_the_args_of_a_pytorch_job_stays_one():
+    body = waiting(PYTORCH_JOB)
+    for replica in body["spec"]["pytorchReplicaSpecs"].values():
+        (container,) = replica["template"]["spec"]["containers"]
+        container |= {"command": ["bash", "-c"], "args": ["torchrun t.py --tensor-model-parallel-size 4 \\\n  --lr 1 \\\n"]}  # fmt: skip
+    assert words(PYTORCH_JOB, done(body, decided(PYTORCH_JOB, body).release)) == [f"torchrun t.py \\\n  --lr 1 {ARGS} \\\n"]  # fmt: skip
+
+
 @pytest.mark.parametrize("mode, outcome", [("Apply", "released"), ("Annotate", "unadvised")])
 def test_the_target_of_a_training_job_is_let_go_by_it(mode, outcome):
     body = waiting(TRAIN_JOB, mode=None)

@@ -80,6 +80,7 @@ def test_promtool_finds_nothing_to_say_but_the_one_exception():
     exporter.build("0.1.0", "1")
     exporter.lead(leads=True)
     exporter.queue(lambda: (0, 0.0))
+    exporter.watch(TRAINING_JOB, up=False)
     done = subprocess.run(
         [binaries.path("promtool"), "check", "metrics"],
         input=exporter.page()[0],

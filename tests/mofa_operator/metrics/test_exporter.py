@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from mofa_operator.decision import JobFigures, ProfileFigures
 from mofa_operator.keys import CLUSTER_PROFILE, JOB_SET, TRAINING_JOB, Key
-from mofa_operator.metrics.declared import BY_NAME, TABLE, Type
+from mofa_operator.metrics.declared import TABLE, Type
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.snapshot import Running
 
@@ -37,6 +37,7 @@ def full_job(name="llama"):
         checkpoint_interval=600.0,
         objective_ettr=0.9,
         residual=-0.05,
+        step_due=1300.0,
         running=running(
             ettr=0.93,
             checkpoint_interval=720.0,
@@ -108,6 +109,7 @@ def all_of_it(exporter):
     exporter.success("resync")
     exporter.lead(leads=True)
     exporter.queue(lambda: (3, 1.5))
+    exporter.watch(JOB_SET, up=True)
     exporter.count_write("apply", "ok")
     exporter.count_recommendation("TrainingJob", "Recommended", "Recommended")
     exporter.count_history("prometheus", "ok")
@@ -260,6 +262,22 @@ def test_the_last_step_is_dated_when_it_changes(exporter, clock):
     assert value(exporter, "mofa_job_observed_step", **WHO) == 8
 
 
+def test_a_job_that_rests_has_no_series_of_what_it_does_now_and_keeps_its_counts(exporter):
+    exporter.show(full_job())
+    exporter.rest(full_job().key)
+    exporter.rest(Key(TRAINING_JOB, "research", "unknown"))
+    found = {name for name, _ in samples(exporter)}
+    assert (
+        not {
+            "mofa_job_step_due_timestamp_seconds",
+            "mofa_job_last_step_timestamp_seconds",
+            "mofa_job_observed_step",
+        }
+        & found
+    )
+    assert value(exporter, "mofa_job_interruptions_total", **WHO, **{"class": "pod"}, cause="failure") == 2
+
+
 def test_jobs_beyond_the_cap_are_counted_and_not_exported():
     exporter = Exporter(CollectorRegistry(), most_jobs=2)
     for _ in range(3):
@@ -338,4 +356,4 @@ def test_memory_is_bounded_by_the_cap():
 
 
 def test_the_table_has_each_name_once():
-    assert len(BY_NAME) == len(TABLE)
+    assert len({declared.name for declared in TABLE}) == len(TABLE)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mofa_operator.observe.life import Counter, Observation, Sign, interruptions, recoveries
+from mofa_operator.observe.life import Observation, Sign, interruptions, recoveries
 from mofa_operator.observe.lifecycle import seen
-from mofa_operator.observe.signs import of_job, of_nodes, of_pods, trained
+from mofa_operator.observe.signs import of_job, trained
 
 NOON = 1_772_452_800.0
 """2026-03-02T12:00:00Z. [s]"""
@@ -38,76 +38,8 @@ def job_set(restarts=0, ready=1, *, jobs=(), in_place=None, conditions=()):
     }
 
 
-def pod(
-    *, conditions=(), phase="Running", restarted=None, failed=None, reason=None, labels=None, name="trainer"
-):
-    container = {"name": name, "restartCount": 0, "state": {"running": {}}}
-    if restarted is not None:
-        container |= {
-            "restartCount": 1,
-            "lastState": {"terminated": {"finishedAt": clock(restarted), "exitCode": 1}},
-        }
-    if failed is not None:
-        container["state"] = {"terminated": {"finishedAt": clock(failed), "exitCode": 137}}
-    return {
-        "metadata": {"labels": labels or {}},
-        "spec": {
-            "containers": [
-                {"name": "trainer", "resources": {"limits": {"nvidia.com/gpu": 8}}},
-                {"name": "logs", "resources": {}},
-            ]
-        },
-        "status": {
-            "phase": phase,
-            "reason": reason,
-            "conditions": list(conditions),
-            "containerStatuses": [container],
-        },
-    }
-
-
 def signs(*expected):
     return tuple(Sign(at=NOON + at, level=level, cause=cause) for at, level, cause in expected)
-
-
-@pytest.mark.parametrize(
-    "reason, cause",
-    [
-        ("PreemptionByScheduler", "preemption"),
-        ("EvictionByEvictionAPI", "eviction"),
-        ("TerminationByKubelet", "eviction"),
-        ("DeletionByTaintManager", "failure"),
-        ("DeletionByPodGC", "failure"),
-        ("SomethingNew", "failure"),
-    ],
-)
-def test_why_a_pod_went_is_its_cause(reason, cause):
-    told = of_pods([pod(conditions=[condition("DisruptionTarget", 60, reason=reason)])])
-    assert told.signs == signs((60, "pod", cause))
-
-
-def test_a_failed_pod_and_a_restarted_container_are_signs_and_a_helper_container_is_not():
-    assert of_pods([pod(phase="Failed", failed=70)]).signs == signs((70, "pod", "failure"))
-    assert of_pods([pod(phase="Failed", failed=70, reason="Evicted")]).signs == signs((70, "pod", "eviction"))
-    assert of_pods([pod(restarted=80)]).signs == signs((80, "process", "failure"))
-    assert of_pods([pod(restarted=80, name="logs")]).signs == ()
-
-
-def test_pods_of_a_job_set_say_its_attempts():
-    labels = [
-        {"jobset.sigs.k8s.io/restart-attempt": n, "jobset.sigs.k8s.io/job-restart-attempt": "0"}
-        for n in "12x"
-    ]
-    told = of_pods(pod(labels=one) for one in labels)
-    assert told.counters["JobSet.restarts"] == Counter(value=2, level="job")
-
-
-def test_a_node_that_is_not_ready_says_since_when():
-    nodes = [
-        {"status": {"conditions": [condition("Ready", 30, status)]}}
-        for status in ("True", "False", "Unknown")
-    ]
-    assert of_nodes(nodes).nodes_lost == (NOON + 30, NOON + 30)
 
 
 def test_a_job_set_counts_by_class():
@@ -243,7 +175,7 @@ def test_an_interruption_of_each_kind_is_counted_once_and_its_recovery_measured(
 def test_a_job_that_fails_for_good_was_interrupted_once_more_and_then_no_more(body):
     first = Observation(ready=True)
     life = live((0, first), (100, of_job(body, NOON + 100)), (101, of_job(body, NOON + 101)))
-    life = seen(life, of_pods([pod(phase="Failed", failed=110)]), NOON + 110)
+    life = seen(life, Observation(signs=signs((110, "pod", "failure"))), NOON + 110)
     assert interruptions(life) == {("job", "failure"): 1}
     assert life.ended == NOON + 100
 
@@ -267,19 +199,16 @@ def test_a_running_job_that_is_suspended_was_evicted(bodies):
 
 
 def test_a_node_loss_seen_through_every_object_is_one_restart_of_the_job():
-    lost = {"status": {"conditions": [condition("Ready", 100, "Unknown")]}}
-    gone = [
-        pod(conditions=[condition("DisruptionTarget", 401, reason="DeletionByTaintManager")])
-        for _ in range(4)
-    ]
+    lost = Observation(nodes_lost=(NOON + 100,))
+    gone = Observation(signs=signs((401, "pod", "failure")))
     life = live(
         (0, of_job(job_set(), NOON)),
-        (140, of_nodes([lost])),
-        (402, of_pods(gone)),
+        (140, lost),
+        (402, gone),
         (403, of_job(job_set(1, 0), NOON + 403)),
-        (404, of_nodes([lost])),
+        (404, lost),
         (900, of_job(job_set(1), NOON + 900)),
-        (960, of_nodes([lost])),
+        (960, lost),
     )
     assert interruptions(life) == {("job", "failure"): 1}
     assert recoveries(life) == {"job": (1, 800.0)}  # since the node was lost
@@ -311,6 +240,6 @@ KINDS = [
 @given(JUNK, JUNK, st.sampled_from(KINDS))
 def test_no_object_breaks_the_reading(spec, status, kind):
     body = {**kind, "spec": spec, "status": status}
-    life = live((0, of_job(body, NOON)), (1, of_pods([body, {"spec": spec}])), (2, of_nodes([body])))
+    life = live((0, of_job(body, NOON)))
     trained(body)
     assert life.since == NOON

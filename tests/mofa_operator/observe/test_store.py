@@ -376,3 +376,37 @@ def test_a_selector_that_moves_recounts(store):
     assert EAST in store.put(CLUSTER_PROFILE, body)
     assert store.nodes("east").total == 0
     assert PRODUCT not in store.body(EAST)["spec"]["nodeSelector"]
+
+
+class TestHands:
+    """Of whose hand our annotations are, as the API server keeps account of it."""
+
+    def entry(self, manager, *names):
+        owned = {f"f:{PREFIX}{name}": {} for name in names}
+        return {"manager": manager, "fieldsV1": {"f:metadata": {"f:annotations": {".": {}, **owned}}}}
+
+    def seen(self, store, annotations, *entries):
+        body = training_job(annotations={PREFIX + name: "x" for name in annotations})
+        body["metadata"] |= {"managedFields": list(entries), "resourceVersion": "7"}
+        store.put(TRAINING_JOB, body)
+        return store.body(JOB)["metadata"]
+
+    def test_what_we_own_alone_or_with_others_is_ours(self, store):
+        entries = (
+            self.entry("mofa-advisor", "strategy", "status"),
+            self.entry("kubectl-client-side-apply", "status"),
+        )
+        assert "foreign" not in self.seen(store, ("strategy", "status"), *entries)
+
+    def test_what_another_owns_or_nobody_is_foreign_and_peoples_keys_are_not_asked_about(self, store):
+        entries = (self.entry("mofa-advisor", "status"), self.entry("kubectl-edit", "strategy", "mode"))
+        found = self.seen(store, ("strategy", "status", "explanation", "mode"), *entries)
+        assert found["foreign"] == {PREFIX + "strategy": "kubectl-edit", PREFIX + "explanation": ""}
+        assert "managedFields" not in found
+
+    @pytest.mark.parametrize("wrong", ["x", [None], [{"manager": 5, "fieldsV1": []}], {}])
+    def test_managed_fields_that_cannot_be_read_own_nothing(self, store, wrong):
+        body = training_job(annotations={PREFIX + "status": "x"})
+        body["metadata"] |= {"managedFields": wrong, "resourceVersion": "7"}
+        store.put(TRAINING_JOB, body)
+        assert store.body(JOB)["metadata"]["foreign"] == {PREFIX + "status": ""}

@@ -252,6 +252,18 @@ class TestPlacement:
         job = told(JOB_SET, job_set(), None, NOON)
         assert place(job, self.POOLS) == ("east", 2.0)
 
+    @pytest.mark.parametrize(
+        "pods, each, nodes", [(1, 1, 1.0), (1, 4, 1.0), (2, 4, 1.0), (3, 4, 3.0), (4, 4, 2.0), (16, 1, 2.0)]
+    )
+    def test_a_job_with_a_part_of_a_node_is_on_the_whole_of_it(self, pods, each, nodes):
+        """So node-days are counted as the advice counts nodes: a node that is lost is lost for whoever has a part of it."""
+        body = job_set()
+        (replicated,) = body["spec"]["replicatedJobs"]
+        replicated["replicas"] = pods
+        (container,) = replicated["template"]["spec"]["template"]["spec"]["containers"]
+        container["resources"]["limits"]["nvidia.com/gpu"] = str(each)
+        assert place(told(JOB_SET, body, None, NOON), self.POOLS) == ("east", nodes)
+
     def test_a_job_that_selects_nothing_runs_where_it_is_said_to_run_or_nowhere(self):
         assert place(told(TRAIN_JOB, train_job(), "west", NOON), self.POOLS) == ("west", 2.0)
         assert place(told(TRAIN_JOB, train_job(), None, NOON), self.POOLS) is None

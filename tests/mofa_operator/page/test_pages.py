@@ -69,6 +69,39 @@ def test_the_list_shows_what_columns_show_and_what_needs_attention_first():
     assert 'href="/jobs/trainingjobs.mofa.dev/ml/llama"' in html
 
 
+def test_a_job_that_hangs_is_first_and_is_never_just_recommended():
+    def job(name, health="", reason="Recommended"):
+        return JOB | {
+            "metadata": {"namespace": "ml", "name": name},
+            "status": {"readyReason": reason, "health": health},
+        }
+
+    jobs = [
+        job("a", "Healthy"),
+        job("b"),
+        job("c", "Drifting"),
+        job("d", "NotSeen"),
+        job("e", reason="LowConfidence"),
+        job("f", "Stuck"),
+    ]
+    shown = jobs_page(jobs)
+    order = [shown.index(f">ml/{name}<") for name in "fcdeab"]
+    assert order == sorted(order), "stuck; what else needs attention; the others"
+    for word, look in (("Healthy", "good"), ("Drifting", "warn"), ("NotSeen", "warn"), ("Stuck", "bad")):
+        assert f'<span class="{look}">{word}</span>' in shown
+    assert '<span class="bad">Stuck</span>' in job_page(job("f", "Stuck"), None)
+
+
+def test_a_job_of_another_kind_does_as_the_operator_says_and_not_as_its_status_does():
+    foreign = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"namespace": "ml", "name": "js"},
+    }
+    assert "Healthy" not in jobs_page([foreign | {"status": {"health": "Healthy"}, "health": ""}])
+    assert "Stuck" in jobs_page([foreign | {"health": "Stuck"}])
+
+
 def test_one_job_shows_the_band_with_what_was_seen_and_only_our_annotations():
     html = job_page(JOB, None)
     assert "predicted 412,000, between 380,000 and 450,000; seen 350,000" in html

@@ -58,7 +58,11 @@ def until(url, name, value):
 def test_a_log_that_is_written_is_served_while_it_grows(tmp_path):
     log, lines = tmp_path / "train.log", (LOGS / "megatron.log").read_text().splitlines(keepends=True)
     with observing(log, "--job", "tiny", "--namespace", "research") as (process, url):
-        assert series(url) == {}  # nothing is known, and nothing is nought
+        (start,) = series(url).items()  # nothing is known but that it looks, and nothing is nought
+        assert start == (
+            f"mofa_train_start_timestamp_seconds{LABELS}",
+            pytest.approx(time.time(), abs=PATIENCE),
+        )
         log.write_text("".join(lines[:40]))
         until(url, f"mofa_train_step{LABELS}", 30.0)
         with log.open("a") as file:
@@ -146,6 +150,11 @@ def test_a_job_files_nodes_are_gpus_by_its_profile(capsys, tmp_path):
     log.write_text("step:  1  loss: 8.0  tps: 100\nstep:  2  loss: 8.0  tps: 100\n")
     code, out, _ = run(capsys, log, "--once", "--json", "--job-file", ROOT / "examples" / "llama3-405b.yaml")
     assert (code, json.loads(out)["tokens_per_second"]) == (0, 100 * 256 * 8)
+    job = tmp_path / "job.yaml"
+    whole = (ROOT / "examples" / "llama3-405b.yaml").read_text("utf-8")
+    job.write_text(whole.replace("    nodes: 256\n", "    nodes: 3\n    gpusPerNode: 4\n"))
+    code, out, _ = run(capsys, log, "--once", "--json", "--job-file", job)
+    assert (code, json.loads(out)["tokens_per_second"]) == (0, 100 * 3 * 4)
 
 
 @pytest.mark.parametrize(

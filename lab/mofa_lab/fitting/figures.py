@@ -1,0 +1,200 @@
+"""Figures of merit of a calibration: errors of every set in-sample and cross-validated, regret, out-of-memory calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_lab.fitting.campaign import Calibrated, Calibration
+from mofa_lab.fitting.sets import set_of
+from mofa_lab.validate.score import Scored, out_of_memory, pick_regret, spread
+from mofa_model.calibrate.evidence import Evidence, Row, predicted_by
+from mofa_model.calibrate.free import Composition, composition
+
+Array = NDArray[np.floating[Any]]
+Choice = Callable[[Row], bool]
+
+STEP: Final = "step_time_s"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subject:
+    """Rows whose errors are summed up in one line, and what they are held to."""
+
+    name: str
+    """As the table calls it."""
+    quantity: str
+    """time or memory."""
+    chosen: Choice
+    """Which rows."""
+    by: tuple[str, ...]
+    """What is left out when it is cross-validated."""
+    aims: Mapping[str, tuple[float | None, float | None, float | None]]
+    """Median, mean and 90th percentile that are aimed at, in-sample ("") or by what is left out."""
+
+
+def _of(name: str, predicted: Iterable[str], source: str = "") -> Choice:
+    wanted = frozenset(predicted)
+
+    def chosen(row: Row) -> bool:
+        return (
+            set_of(row.case) == name
+            and row.figure is not None
+            and predicted_by(row) in wanted
+            and source in row.case.source
+        )
+
+    return chosen
+
+
+SUBJECTS: Final = (
+    Subject(
+        name="published, step time",
+        quantity="time",
+        chosen=_of("published", {STEP}),
+        by=("source", "publisher", "stack", "device"),
+        aims={
+            "": (0.04, 0.06, 0.12),
+            "source": (0.06, 0.09, None),
+            "publisher": (0.10, 0.15, None),
+        },
+    ),
+    Subject(
+        name="published, memory",
+        quantity="memory",
+        chosen=_of("published", {"peak", "first stage"}),
+        by=("source", "publisher"),
+        aims={"": (0.05, None, None)},
+    ),
+    Subject(
+        name="nanotron, step time",
+        quantity="time",
+        chosen=_of("nanotron", {STEP}),
+        by=("model", "stack"),
+        aims={"": (0.07, 0.14, None), "model": (0.09, 0.16, None)},
+    ),
+    Subject(
+        name="nanotron, reserved memory",
+        quantity="memory",
+        chosen=_of("nanotron", {"peak", "first stage"}),
+        by=("model",),
+        aims={"": (0.10, None, None)},
+    ),
+    Subject(
+        name="nanotron, static memory",
+        quantity="memory",
+        chosen=_of("nanotron", {"memory_static_gib"}),
+        by=("model",),
+        aims={"": (0.02, None, None)},
+    ),
+    Subject(
+        name="vTrain one node, step time",
+        quantity="time",
+        chosen=_of("vtrain", {STEP}, "single node"),
+        by=("model", "stack"),
+        aims={"": (0.05, None, None)},
+    ),
+    Subject(
+        name="vTrain several nodes, step time",
+        quantity="time",
+        chosen=_of("vtrain", {STEP}, "multi node"),
+        by=("model", "stack"),
+        aims={"": (0.07, None, None), "model": (0.10, None, None)},
+    ),
+)
+"""What is summed up, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Errors of a subject, in-sample or with something left out."""
+
+    subject: Subject
+    left_out: str  # "" = in-sample
+    errors: Mapping[str, Any]  # n, median_ape, mape, p90_ape
+
+
+def lines(found: Calibration) -> list[Line]:
+    """Every subject in-sample, then by everything that it is cross-validated by."""
+    made = []
+    for subject in SUBJECTS:
+        part = part_of(found, subject)
+        for by in ("", *(name for name in subject.by if name in part.validated)):
+            values = part.validated[by].values if by else part.values
+            made.append(Line(subject, by, spread(errors(part, values, subject.chosen).values())))
+    return made
+
+
+def part_of(found: Calibration, subject: Subject) -> Calibrated:
+    """The problem that a subject belongs to."""
+    return found.time if subject.quantity == "time" else found.memory
+
+
+def errors(part: Calibrated, values: Array, chosen: Choice) -> dict[int, float]:
+    """Signed relative error of every chosen row that has a prediction, by its place."""
+    return {
+        index: float(np.expm1(values[index] - part.evidence.measured[index]))
+        for index, row in enumerate(part.evidence.rows)
+        if chosen(row) and np.isfinite(values[index]) and np.isfinite(part.evidence.measured[index])
+    }
+
+
+def scored(part: Calibrated, values: Array, chosen: Choice) -> list[Scored]:
+    """Chosen rows as validation scores them."""
+    return [
+        Scored(case=row.case, figure=row.figure, predicted=float(np.exp(value)))
+        for row, value in zip(part.evidence.rows, values, strict=True)
+        if row.figure is not None and chosen(row) and np.isfinite(value)
+    ]
+
+
+def regret(part: Calibrated, values: Array, name: str) -> dict[str, Any]:
+    """What the picks of a sweep's groups lose."""
+    return pick_regret(scored(part, values, _of(name, {STEP})))
+
+
+def memory_calls(part: Calibrated, values: Array, logs: Array, name: str) -> dict[str, int]:
+    """How often runs of a sweep were called too big; `logs` are the entries that gave `values`."""
+    rows = [i for i, row in enumerate(part.evidence.rows) if set_of(row.case) == name and row.figure is None]
+    room = np.log([rooms(part.evidence, logs, part.evidence.rows[i]) for i in rows])
+    return out_of_memory([part.evidence.rows[i].case for i in rows], values[rows] > room)
+
+
+def rooms(evidence: Evidence, logs: Array, row: Row) -> float:
+    """Device memory that a run can reserve under these entries. [B]"""
+    case = row.case
+    made = constants_of(composition(case.key, evidence.entries), np.exp(logs))
+    usable = made.get("memory.usable", case.cluster.calibration.memory.usable)
+    return float(case.cluster.device.memory * usable * (1.0 - case.cluster.reserve))
+
+
+def memory_calls_out_of_fold(part: Calibrated, by: str, name: str) -> dict[str, int]:
+    """The same, each run called by the fit that did not see its model."""
+    total: dict[str, int] = {}
+    found = part.validated[by]
+    for fold, logs in zip(found.folds, found.logs, strict=True):
+        rows = [
+            i
+            for i in np.flatnonzero(fold.judged)
+            if set_of(part.evidence.rows[i].case) == name and part.evidence.rows[i].figure is None
+        ]
+        room = np.log([rooms(part.evidence, logs, part.evidence.rows[i]) for i in rows])
+        calls = out_of_memory([part.evidence.rows[i].case for i in rows], found.values[rows] > room)
+        total = {key: total.get(key, 0) + count for key, count in calls.items()}
+    return total
+
+
+def rates_of(calls: Mapping[str, int]) -> tuple[float, float]:
+    """Recall of runs that did not fit, and share of the others that were called too big. [1]"""
+    missed, false = calls["false_negative"], calls["false_positive"]
+    recall = calls["true_positive"] / max(1, calls["true_positive"] + missed)
+    return recall, false / max(1, false + calls["true_negative"])
+
+
+def constants_of(made: dict[str, Composition], values: np.ndarray[Any, Any]) -> dict[str, float]:
+    """Values of one key's constants under given values of the entries."""
+    return {path: c.fixed * float(np.prod(values[list(c.entries)])) for path, c in made.items()}

@@ -1,0 +1,117 @@
+"""Sections of docs/validation.md on constants: what one run is worth, what each effect is worth, and the list itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from mofa_lab.fitting.ablate import NONE, Ablated, ablate
+from mofa_lab.fitting.campaign import Calibration, independent
+from mofa_lab.fitting.figures import SUBJECTS
+from mofa_lab.fitting.report_runs import table
+from mofa_lab.fitting.unseen import one_run
+from mofa_model import presets
+from mofa_model.tables import Cell, Column
+
+Progress = Callable[[str], None]
+
+
+def unseen(found: Calibration, progress: Progress) -> Iterator[str]:
+    """What one run of an unseen stack is worth."""
+    if "stack" not in found.time.validated:
+        return
+    yield "## What one run of your own is worth"
+    yield (
+        "Each stack is left out of the fit; then one of its runs refines it, as `mofa calibrate --from-runs` does, and "
+        "the others on the same class of devices and GEMM format judge. Median over all such pairs."
+    )
+    told = list(one_run(found.time))
+    rows: list[tuple[Cell, ...]] = [(r.stack, r.runs, r.tried, r.before, r.after, r.p90) for r in told]
+    if told:
+        medians = [float(np.median([getattr(r, name) for r in told])) for name in ("before", "after", "p90")]
+        rows.append(("median of the stacks", None, None, *medians))
+    yield table(
+        (
+            Column("stack"),
+            Column("runs"),
+            Column("refining runs tried"),
+            Column("unseen, median", unit="%"),
+            Column("after one run, median", unit="%"),
+            Column("p90", unit="%"),
+        ),
+        rows,
+    )
+    progress("one run")
+
+
+def ablation(found: Calibration, progress: Progress) -> Iterator[str]:
+    """Errors without each effect."""
+    yield "## What each effect is worth"
+    yield (
+        "Median / mean error of step times without an effect, all other constants fitted anew; in the second table as "
+        "they stand. Loss is the mean loss of the pick."
+    )
+    told = list(ablate(found, progress))
+    for refitted in (True, False):
+        yield f"### {'Others fitted anew' if refitted else 'Others as they stand'}"
+        chosen = [one for one in told if one.refitted == refitted or one.effect == NONE]
+        yield _ablation_table(chosen)
+
+
+def _ablation_table(chosen: list[Ablated]) -> str:
+    names = [s.name for s in SUBJECTS if s.quantity == "time" and s.name in chosen[0].errors]
+    sweeps = list(chosen[0].regrets)
+    rows: list[tuple[Cell, ...]] = [
+        (
+            one.effect,
+            *(f"{100 * one.errors[name][0]:.1f} / {100 * one.errors[name][1]:.1f}" for name in names),
+            *(one.regrets[sweep] for sweep in sweeps),
+        )
+        for one in chosen
+    ]
+    columns = (
+        Column("taken away"),
+        *(Column(name.removesuffix(", step time"), unit="%", align="right") for name in names),
+        *(Column(f"loss, {sweep}", unit="%") for sweep in sweeps),
+    )
+    return table(columns, rows)
+
+
+def constants(found: Calibration) -> Iterator[str]:
+    """Every fitted constant with its prior, its scatter and its runs."""
+    yield "## Constants"
+    fitted = [item for item in found.constants if item.fitted]
+    runs = independent(found.cases)
+    told = ", ".join(f"{count} {name}" for name, count in sorted(runs.items()))
+    total = sum(runs.values())
+    yield (
+        f"{len(fitted)} constants are fitted to {total} independent runs ({told}): one for {total / max(1, len(fitted)):.1f} "
+        "of them. Scatter is the standard deviation of the logarithm over the fits that leave a source, publisher, stack, "
+        "class of devices or model out that has a say on it. The runs of composed step times (vTrain, one node) count once "
+        "for every line in the number of micro-batches."
+    )
+    yield table(
+        (
+            Column("section"),
+            Column("constant"),
+            Column("value"),
+            Column("prior"),
+            Column("scatter", unit="%"),
+            Column("runs"),
+        ),
+        (
+            (
+                item.entry.section,
+                item.entry.path,
+                f"x {item.value:g}" if item.entry.factor else f"{item.value:g}",
+                f"{item.entry.prior:g}",
+                item.scatter,
+                sum(count for _, count in item.runs),
+            )
+            for item in fitted
+        ),
+    )
+    fixed = len(found.constants) - len(fitted)
+    names = ", ".join(presets.names("stacks"))
+    yield f"{fixed} further entries are facts or choices and stay at their priors. Stacks: {names}."

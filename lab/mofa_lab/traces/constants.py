@@ -1,0 +1,40 @@
+"""Profiler traces in, a layer of constants out: what `mofa trace calibrate` writes.
+
+The file has the form of presets/constants.toml, so `MOFA_CONSTANTS=FILE` lets every verb and the operator use it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from mofa_lab.traces.learn import Finding
+from mofa_lab.traces.pool import pooled
+from mofa_lab.traces.predict import Source
+from mofa_model import presets
+from mofa_model.calibrate.free import Free
+from mofa_model.calibrate.written import Written, as_toml, significant
+
+NEGLIGIBLE: Final = 1e-4
+"""A scatter below this is not worth stating. [1]"""
+HEADER: Final = """\
+# Made by `mofa trace calibrate` from profiler traces: what kernels, links and the host reached in them.
+# Let it hold with MOFA_CONSTANTS=THIS_FILE; the layers are those of presets/constants.toml.
+"""
+
+
+def constants_of(sources: Sequence[Source], stack: str) -> tuple[tuple[Finding, ...], str]:
+    """Constants that the traced runs of one stack say, and the text of the file that holds them."""
+    found = pooled(sources)
+    device = presets.device_class(sources[0].layout.cluster.device.name)
+    section = f"stack.{stack}.device.{device}"
+    return found, as_toml([_written(one, section, sources) for one in found], HEADER)
+
+
+def _written(one: Finding, section: str, sources: Sequence[Source]) -> Written:
+    ranks = sum(len(source.steps) for source in sources)
+    source = f"{one.samples} samples in traces of {ranks} ranks, {len(sources)} runs: {one.what}"
+    value = significant(one.value)
+    entry = Free(section=section, path=one.path, prior=value, spread=0.0, factor=False, source=source)
+    scatter = significant(one.scatter, 2) if one.scatter > NEGLIGIBLE else 0.0
+    return Written(entry=entry, value=value, scatter=scatter)

@@ -1,0 +1,183 @@
+"""What the analytical model says of each class of operator in one layer: templates are rescaled by ratios of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mofa_lab.traces.operators import Class
+from mofa_model.equations import collectives, parameters
+from mofa_model.estimate.blocks import (
+    achieved_rates,
+    attention_part,
+    expert_part,
+    ffn_part,
+    gemm,
+    tokens_per_rank,
+)
+from mofa_model.schedules.order import Kind as Work
+from mofa_model.spec import Cluster, Workload
+from mofa_model.strategy import Sharding, Strategy
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """One way to run one model on one cluster."""
+
+    workload: Workload
+    """Model and training."""
+    cluster: Cluster
+    """Machines and their constants."""
+    strategy: Strategy
+    """Layout."""
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of a step on one pipeline. [1]"""
+        s = self.strategy
+        return max(1, round(float(self.workload.training.global_batch) / (float(s.dp) * float(s.mbs))))
+
+    @property
+    def depth(self) -> int:
+        """Virtual stages. [1]"""
+        return int(self.strategy.pp) * int(self.strategy.vpp)
+
+    @property
+    def chunk(self) -> int:
+        """Layers of a virtual stage. [1]"""
+        return max(1, int(self.workload.model.layers) // self.depth)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prices:
+    """Times on one device. [s]"""
+
+    layer: dict[tuple[Work, Class], float]
+    """Operators of a layer, by pass and class."""
+    head: dict[Class, float]
+    """Head and loss."""
+    embedding: float
+    """Embedding."""
+    tensor: float
+    """One tensor-parallel collective."""
+    tensor_count: int
+    """How many a layer has in its forward pass."""
+    expert: float
+    """One dispatch or combine."""
+    hop: float
+    """One transfer between stages."""
+    reduce: float
+    """Gradients of one layer over the data-parallel group."""
+    reduce_outer: float
+    """Gradients of embedding or head."""
+    gather: float
+    """Parameters of a stage, gathered again."""
+    update: float
+    """Optimizer of the fullest stage."""
+
+
+def prices(layout: Layout) -> Prices:
+    """Everything that a rewrite scales by."""
+    w, c, s = layout.workload, layout.cluster, layout.strategy
+    model, precision, k = w.model, w.training.precision, c.calibration.compute
+    rates, tokens = achieved_rates(w, c), tokens_per_rank(w, s)
+    first = attention_part(w, c, s, rates)
+    experts = model.experts
+    second = ffn_part(w, c, s, rates, model.ffn) if experts is None else expert_part(w, c, s, rates, experts)
+    dense = first.linear + (second.linear if experts is None else 0.0)
+    moved = first.elementwise + second.elementwise
+    held = float(first.parameters + second.parameters)
+    routed = _routed(layout)
+    accumulate = held * (2.0 * precision.gradient + 2.0) / rates.memory
+    path = collectives.path_between(c, s.tp, 1.0)
+    layer = {
+        (Work.FORWARD, Class.GEMM): dense,
+        (Work.BACKWARD, Class.GEMM): 2.0 * dense,
+        (Work.FORWARD, Class.GROUPED): second.linear,
+        (Work.BACKWARD, Class.GROUPED): 2.0 * second.linear,
+        (Work.FORWARD, Class.ATTENTION): first.core,
+        (Work.BACKWARD, Class.ATTENTION): k.attention_backward * first.core,
+        (Work.FORWARD, Class.ELEMENTWISE): moved,
+        (Work.BACKWARD, Class.ELEMENTWISE): 2.0 * moved + accumulate,
+    }
+    outer = float(model.vocabulary * model.hidden / s.tp)
+    layers = float(model.layers) / float(s.pp)
+    ends = (2.0 if float(s.pp) == 1.0 else 1.0) * outer
+    copies = max(1.0, float(s.dp * s.cp * s.tp / (s.ep * s.etp)))
+    shared = s.sharding is not Sharding.NONE
+    owned = ((held - routed) * layers + ends) / (float(s.dp * s.cp) if shared else 1.0)
+    owned += routed * layers / (copies if shared else 1.0)
+    return Prices(
+        layer={key: float(value) for key, value in layer.items()},
+        head={
+            Class.GEMM: float(gemm(w, c, rates.head, tokens, model.vocabulary / s.tp, model.hidden)),
+            Class.ELEMENTWISE: float(tokens * (model.vocabulary / s.tp) / rates.memory),
+        },
+        embedding=float(tokens * model.hidden / s.tp / rates.memory),
+        tensor=float(collectives.all_gather_time(tokens * model.hidden * precision.activation, s.tp, path)),
+        tensor_count=int(float(first.collectives + second.collectives)),
+        expert=float(second.all_to_all) / 2.0,
+        hop=hop_time(layout),
+        reduce=_data(layout, (held - routed) * float(precision.reduce), routed * float(precision.reduce)),
+        reduce_outer=data_time(layout, outer * float(precision.reduce)),
+        gather=_data(
+            layout,
+            ((held - routed) * layers + ends) * float(precision.gather),
+            routed * layers * float(precision.gather),
+        ),
+        update=owned * float(k.optimizer_traffic / (c.device.memory_bandwidth * k.optimizer_efficiency)),
+    )
+
+
+def hop_time(layout: Layout, size: float | None = None) -> float:
+    """One transfer between stages. [s]"""
+    w, c, s, k = layout.workload, layout.cluster, layout.strategy, layout.cluster.calibration.links
+    spread = s.tp if s.sequence_parallel else 1.0
+    message = tokens_per_rank(w, s) * w.model.hidden * w.training.precision.activation / spread
+    link = c.scale_up if hop_inside(layout) else c.scale_out
+    bandwidth = link.bandwidth * k.point_efficiency
+    return float(
+        collectives.point_to_point_time(message if size is None else size, bandwidth, k.point_latency)
+    )
+
+
+def hop_inside(layout: Layout) -> bool:
+    """True where neighbouring stages stand in one domain."""
+    return bool(float(layout.strategy.gpus) <= float(layout.cluster.domain))
+
+
+def data_time(layout: Layout, size: float) -> float:
+    """A reduce-scatter or all-gather of `size` bytes [B] over the data-parallel group. [s]"""
+    s = layout.strategy
+    ranks = s.dp * s.cp
+    path = collectives.path_between(layout.cluster, ranks, s.tp)
+    return float(collectives.all_gather_time(size, ranks, path))
+
+
+def _routed(layout: Layout) -> float:
+    """Parameters of the routed experts of a layer on one device. [1]"""
+    model, s = layout.workload.model, layout.strategy
+    if model.experts is None:
+        return 0.0
+    return float(parameters.expert_parameters(model) * (model.experts.count / (s.ep * s.etp)))
+
+
+def _data(layout: Layout, dense: float, routed: float) -> float:
+    """What all data-parallel ranks share, and what those share that hold the same experts [B]. [s]"""
+    s = layout.strategy
+    copies = float(s.dp * s.cp * s.tp / (s.ep * s.etp))
+    time = data_time(layout, dense)
+    if routed <= 0 or copies <= 1:
+        return time
+    path = collectives.path_between(layout.cluster, copies, s.ep * s.etp)
+    return time + float(collectives.all_gather_time(routed, copies, path))
+
+
+def data_inside(layout: Layout) -> bool:
+    """True where the data-parallel group stands in one domain."""
+    s = layout.strategy
+    return bool(float(s.dp * s.cp * s.tp) <= float(layout.cluster.domain))
+
+
+def model_parameters(layout: Layout) -> float:
+    """Parameters of the model. [1]"""
+    return float(parameters.total_parameters(layout.workload.model))

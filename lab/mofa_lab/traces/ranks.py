@@ -1,0 +1,174 @@
+"""Traces of several ranks as one: clocks aligned, collectives that meet joined.
+
+Members of a collective end together. That aligns the clocks of hosts, and it makes a meeting of the members: none goes on
+before the last one has come. Members find each other by group, class and order; without NCCL's metadata by ends that
+coincide, which is counted as inferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from mofa_lab.traces.build import graph_of
+from mofa_lab.traces.collectives import About, about
+from mofa_lab.traces.events import Array, Trace
+from mofa_lab.traces.graph import Graph, joined
+from mofa_lab.traces.operators import CLASSES, COMMUNICATION, Class
+from mofa_model.errors import InputError
+
+TOGETHER: Final = 20e-6
+"""Ends of one collective on several ranks differ by less, once clocks are aligned. [s]"""
+
+Key = tuple[int, str, tuple[int, ...], int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """Several ranks of one job in one graph."""
+
+    graph: Graph
+    """All tasks and meetings."""
+    shifts: tuple[float, ...]
+    """What was added to each rank's clock. [s]"""
+    meetings: int
+    """Collectives whose members found each other."""
+    inferred: int
+    """Those of them that did so by coinciding ends."""
+
+
+def job_of(traces: Sequence[Trace]) -> Job:
+    """One graph of all ranks; one rank alone has no meetings."""
+    numbers = _numbered(traces)
+    first = min(trace.epoch for trace in traces)
+    shifts = [trace.epoch - first for trace in traces]
+    graphs = [graph_of(trace, rank, shift=s) for trace, rank, s in zip(traces, numbers, shifts, strict=True)]
+    if len(traces) == 1:
+        return Job(graph=graphs[0], shifts=(0.0,), meetings=0, inferred=0)
+    told = [_told(trace, graph) for trace, graph in zip(traces, graphs, strict=True)]
+    known = _by_name(graphs, told)
+    offsets = _offsets(graphs, known)
+    graphs = [_moved(graph, by) for graph, by in zip(graphs, offsets, strict=True)]
+    begin = np.cumsum([0, *(len(graph) for graph in graphs)])
+    meetings = [[int(begin[r]) + task for r, task in who] for who in known.values() if len(who) > 1]
+    together = [] if known else _by_end(graphs, begin)
+    graph = meet(joined(graphs), [*meetings, *together])
+    shifted = tuple(s + o for s, o in zip(shifts, offsets, strict=True))
+    return Job(graph=graph, shifts=shifted, meetings=len(meetings) + len(together), inferred=len(together))
+
+
+def meet(graph: Graph, meetings: Iterable[Sequence[int]]) -> Graph:
+    """The graph with meetings: a member's duration becomes what is left once the last one has come. [s]"""
+    group, duration = graph.group.copy(), graph.duration.copy()
+    for number, tasks in enumerate(meetings):
+        members = list(tasks)
+        last = float(graph.start[members].max())
+        group[members] = number
+        duration[members] = np.maximum(graph.end[members] - last, 0.0)
+    return replace(graph, group=group, duration=duration)
+
+
+def _numbered(traces: Sequence[Trace]) -> list[int]:
+    """Ranks as the files say; in the order given where they do not, or say the same one twice."""
+    said = [trace.rank for trace in traces]
+    if len(set(said)) == len(said):
+        return said
+    if any(said) and any(trace.world > 1 for trace in traces):
+        twice = next(rank for rank in said if said.count(rank) > 1)
+        paths = [trace.path for trace in traces if trace.rank == twice]
+        raise InputError(f"{paths[1]}: is of rank {twice}, as {paths[0]} is; give one file for each rank")
+    return list(range(len(traces)))
+
+
+def _told(trace: Trace, graph: Graph) -> dict[int, About]:
+    """What the communicating tasks say of themselves; tasks of the device stand after the host's, by stream and start."""
+    rows = trace.events.detail
+    if trace.host_only:
+        return {int(i): About() for i in np.flatnonzero(_talking(graph))}
+    on_device = np.flatnonzero(trace.events.kind <= 1)
+    order = on_device[np.lexsort((trace.events.start[on_device], trace.events.lane[on_device]))]
+    first = len(graph) - len(order)
+    parsed = {int(d): about(trace.details[d]) for d in np.unique(rows[order])}
+    return {
+        int(i): parsed[int(rows[order[i - first]])] for i in np.flatnonzero(_talking(graph)) if i >= first
+    }
+
+
+def _talking(graph: Graph) -> Array:
+    wanted = [CLASSES.index(kind) for kind in CLASSES if kind in COMMUNICATION]
+    mask: Array = np.isin(graph.kind, wanted)
+    return mask
+
+
+def _by_name(graphs: Sequence[Graph], told: Sequence[dict[int, About]]) -> dict[Key, list[tuple[int, int]]]:
+    """Members of each collective that says its group, as (place of the rank, task)."""
+    found: dict[Key, list[tuple[int, int]]] = {}
+    ranks = {int(graph.rank[0]): r for r, graph in enumerate(graphs) if len(graph)}
+    point = CLASSES.index(Class.POINT)
+    for r, (graph, says) in enumerate(zip(graphs, told, strict=True)):
+        seen: dict[tuple[int, str, tuple[int, ...]], int] = {}
+        own = int(graph.rank[0]) if len(graph) else 0
+        host = bool(says) and not any(one.group or one.ranks for one in says.values()) and _on_host(graph)
+        for task in sorted(says, key=lambda t: float(graph.start[t])):
+            said, kind = says[task], int(graph.kind[task])
+            group = said.ranks
+            if kind == point and said.peer >= 0:
+                group = (own, said.peer) if said.sends else (said.peer, own)
+            if not group and not said.group and not host:
+                continue
+            here = (kind, said.group, group)
+            seen[here] = seen.get(here, -1) + 1
+            number = said.number if said.number >= 0 else seen[here]
+            if group and sum(rank in ranks for rank in group) < 2:
+                continue
+            found.setdefault((*here, number), []).append((r, task))
+    return {key: who for key, who in found.items() if len({r for r, _ in who}) == len(who)}
+
+
+def _on_host(graph: Graph) -> bool:
+    return not any(" stream " in lane for lane in graph.lanes)
+
+
+def _offsets(graphs: Sequence[Graph], known: dict[Key, list[tuple[int, int]]]) -> list[float]:
+    """What to add to each clock so that members of collectives end together; the first rank keeps its own. [s]"""
+    pairs: dict[tuple[int, int], list[float]] = {}
+    for who in known.values():
+        r, task = who[0]
+        for other, its in who[1:]:
+            pairs.setdefault((r, other), []).append(float(graphs[r].end[task] - graphs[other].end[its]))
+    offsets = {0: 0.0}
+    medians = {pair: float(np.median(apart)) for pair, apart in pairs.items()}
+    for _ in range(len(graphs)):
+        for (one, other), apart in medians.items():
+            if one in offsets and other not in offsets:
+                offsets[other] = offsets[one] + apart
+            elif other in offsets and one not in offsets:
+                offsets[one] = offsets[other] - apart
+    return [offsets.get(r, 0.0) for r in range(len(graphs))]
+
+
+def _moved(graph: Graph, by: float) -> Graph:
+    return replace(graph, start=graph.start + by, end=graph.end + by, release=graph.release + by)
+
+
+def _by_end(graphs: Sequence[Graph], begin: Array) -> list[list[int]]:
+    """Collectives of one class that end at the same time on several ranks."""
+    rows = [
+        (int(graph.kind[t]), float(graph.end[t]), r, int(begin[r]) + int(t))
+        for r, graph in enumerate(graphs)
+        for t in np.flatnonzero(_talking(graph))
+    ]
+    found: list[list[int]] = []
+    present: set[int] = set()
+    last = (-1, -np.inf)
+    for kind, end, r, task in sorted(rows):
+        if kind != last[0] or end - last[1] > TOGETHER or r in present:
+            found.append([])
+            present = set()
+            last = (kind, end)
+        found[-1].append(task)
+        present.add(r)
+    return [members for members in found if len(members) > 1]

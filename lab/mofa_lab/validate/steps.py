@@ -1,0 +1,159 @@
+"""Prices cases with the estimate and sets each measured figure beside its prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_lab.validate.cases import Unsupported, load
+from mofa_lab.validate.score import Scored, out_of_memory, pick_regret, summary
+from mofa_model.calibrate.batches import Batch, Resolve, batch_of, batches, stacked
+from mofa_model.calibrate.cases import Case, shipped
+from mofa_model.errors import InputError
+from mofa_model.estimate import Estimate, estimate
+from mofa_model.spec import Cluster, Workload
+from mofa_model.strategy import Recompute, Strategy
+
+Estimator: TypeAlias = Callable[[Workload, Cluster, Strategy], Estimate]
+"""What prices a batch: the estimate, or a stand-in in tests."""
+
+FIGURES: Final = ("step", "peak", "first_stage", "static", "fits", "layer_forward", "layer_backward")
+"""Columns of `Predictions`: seconds and bytes; `fits` is 1 or 0."""
+
+RATIOS: Final[dict[str, dict[str, Any]]] = {
+    "sequence_parallel": {"sequence_parallel": True},
+    "selective": {"recompute": Recompute.SELECTIVE},
+    "sp_plus_selective": {"sequence_parallel": True, "recompute": Recompute.SELECTIVE},
+    "full": {"recompute": Recompute.FULL},
+}
+"""Variants of an activation-memory case, as changes to tensor parallelism alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """Figures of all cases as columns; NaN where a case is unsupported."""
+
+    columns: dict[str, NDArray[np.floating[Any]]]
+    """One array per name of `FIGURES`, in the order of the cases."""
+    unsupported: tuple[Unsupported, ...]
+    """Cases that could not be priced."""
+
+    def oversized(self) -> NDArray[np.bool_]:
+        """Cases that are predicted not to fit."""
+        return np.asarray(self.columns["fits"] == 0)
+
+
+def predict(cases: Sequence[Case], resolve: Resolve = shipped, price: Estimator = estimate) -> Predictions:
+    """Figures of every case; one that cannot be priced does not spoil its neighbours."""
+    columns = {name: np.full(len(cases), np.nan) for name in FIGURES}
+    refused: list[Unsupported] = []
+    for batch in batches(cases, resolve):
+        try:
+            _fill(columns, batch, resolve, price)
+        except InputError:
+            for one in singles(batch, cases):
+                try:
+                    _fill(columns, one, resolve, price)
+                except InputError as error:
+                    refused.append(Unsupported(id=cases[int(one.indices[0])].id, reason=str(error)))
+    known = {item.id for item in refused}
+    refused += [
+        Unsupported(id=case.id, reason="the model gives no finite step time")
+        for case, step in zip(cases, columns["step"], strict=True)
+        if not np.isfinite(step) and case.id not in known
+    ]
+    return Predictions(columns, tuple(refused))
+
+
+def singles(batch: Batch, cases: Sequence[Case]) -> Iterator[Batch]:
+    """The cases of a batch one by one, for when one of them makes the whole batch fail."""
+    for index in batch.indices:
+        yield batch_of(cases, [int(index)])
+
+
+def calibrated(batch: Batch, resolve: Resolve) -> Batch:
+    """The same cases with the constants that their keys resolve to, row by row."""
+    found = {key: resolve(key) for key in dict.fromkeys(batch.keys)}
+    constants = found[batch.keys[0]] if len(found) == 1 else stacked([found[key] for key in batch.keys])
+    return replace(batch, cluster=replace(batch.cluster, calibration=constants))
+
+
+def _fill(columns: dict[str, NDArray[Any]], batch: Batch, resolve: Resolve, price: Estimator) -> None:
+    ready = calibrated(batch, resolve)
+    result = price(ready.workload, ready.cluster, ready.strategy)
+    figures = (
+        result.step_time,
+        result.memory.peak,
+        result.memory.first_stage,
+        result.memory.static_first_stage,
+        result.memory.fits(ready.cluster),
+        result.layer_forward,
+        result.layer_backward,
+    )
+    for name, values in zip(FIGURES, figures, strict=True):
+        columns[name][batch.indices] = batch.rows(values)
+
+
+def scored(
+    cases: Sequence[Case], found: Predictions, resolve: Resolve = shipped, price: Estimator = estimate
+) -> list[Scored]:
+    """Every measured figure of every supported case beside its prediction."""
+    refused = {item.id for item in found.unsupported}
+    rows: list[Scored] = []
+    for index, case in enumerate(cases):
+        if case.id in refused:
+            continue
+        ratios = activation_ratios(case, resolve, price) if case.kind == "activation-memory-ratio" else {}
+        for figure in case.measured:
+            column = {
+                "step_time_s": "step",
+                "memory_gib": "first_stage" if figure.basis == "first stage" else "peak",
+                "memory_static_gib": "static",
+                "layer_forward_s": "layer_forward",
+                "layer_backward_s": "layer_backward",
+            }.get(figure.quantity)
+            if column is not None:
+                predicted = float(found.columns[column][index])
+            elif figure.basis in ratios:
+                predicted = ratios[figure.basis]
+            else:
+                continue
+            rows.append(Scored(case=case, figure=figure, predicted=predicted))
+    return rows
+
+
+def activation_ratios(
+    case: Case, resolve: Resolve = shipped, price: Estimator = estimate
+) -> dict[str, float]:
+    """Stored activations of each variant over those of tensor parallelism alone. [1]"""
+    cluster = replace(case.cluster, calibration=resolve(case.key))
+
+    def stored(**changes: Any) -> float:
+        strategy = replace(case.strategy, **changes)
+        return float(np.max(price(case.workload, cluster, strategy).memory.activations))
+
+    whole = stored(sequence_parallel=False, recompute=Recompute.NONE)
+    return {variant: stored(**changes) / whole for variant, changes in RATIOS.items()}
+
+
+def validate_steps(paths: Sequence[Path | str]) -> dict[str, Any]:
+    """What `mofa validate steps` answers for files: cases, unsupported ones with reasons, summary."""
+    read = [load(path) for path in paths]
+    cases = [case for found, _ in read for case in found]
+    unread = [item for _, refused in read for item in refused]
+    found = predict(cases)
+    rows = scored(cases, found)
+    figures = summary(rows)
+    if any(case.group for case in cases):
+        figures["pick_regret"] = pick_regret(rows)
+        figures["oom"] = out_of_memory(cases, found.oversized())
+    return {
+        "cases": [row.row() for row in rows],
+        "unsupported": [{"id": item.id, "reason": item.reason} for item in (*unread, *found.unsupported)],
+        "summary": figures,
+    }

@@ -1,0 +1,165 @@
+"""Case files in, the shipped constants out: a fit of all of them, and how well they hold for runs that it did not see."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mofa_model import output
+from mofa_model.errors import BadValue
+from mofa_model.tables import Column, Table
+
+if TYPE_CHECKING:
+    from mofa_lab.fitting.campaign import Calibration
+    from mofa_model.calibrate.cases import Case
+
+_EXAMPLES: Final = """\
+examples:
+  fit all constants anew and see how well they hold; nothing is written
+    mofa fit lab/data/cases/throughput.json lab/data/cases/sweep.json
+  the same, and write presets/constants.toml and presets/bands.toml; refused where the loss would get worse
+    mofa fit lab/data/cases/*.json --write
+  without one publisher, into a folder of your own, then validate with it
+    mofa fit lab/data/cases/*.json --without publisher=mosaicml --to out
+    MOFA_CONSTANTS=out/constants.toml mofa validate steps lab/data/cases/throughput.json"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Case files, and where to write."""
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "files", nargs="+", metavar="CASES.json", help="case files, as for `mofa validate steps`"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="fit only, without cross-validation (no scatter, no bands)"
+    )
+    parser.add_argument(
+        "--without", action="append", default=[], metavar="KEY=NAME",
+        help="leave runs out of the fit: publisher, source, stack, device or model; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--priors", metavar="FILE", help="priors in the form of fitting/priors.toml")
+    parser.add_argument("--to", metavar="PATH", help="folder to write constants.toml and bands.toml to")
+    parser.add_argument("--write", action="store_true", help="write the presets of this installation")
+    parser.add_argument("--force", action="store_true", help="write even where the loss gets worse")
+    parser.add_argument("--report", metavar="DIR", help="write validation.md and its plots to this folder")
+    output.add_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Fit, print how well the constants hold, write what was asked for."""
+    from mofa_lab.fitting import campaign
+    from mofa_lab.fitting.priors import priors
+    from mofa_model.files import read_text
+
+    text = read_text(arguments.priors) if arguments.priors else None
+    cases = _without(_read(arguments.files), arguments.without)
+    asked = () if arguments.quick else tuple(campaign.JUDGED)
+    with _told("calibrating") as progress:
+        found = campaign.calibrate(cases, priors(text), leave_out=asked, progress=progress)
+        shipped = campaign.shipped_loss(found)
+    written: list[str] = []
+    if arguments.to:
+        written += _write(Path(arguments.to), found)
+    if arguments.write:
+        if found.loss > shipped * (1.0 + campaign.WORSE) and not arguments.force:
+            raise BadValue(
+                "--write", found.loss, f"the shipped constants have a loss of {shipped:.6g}; --force writes"
+            )
+        written += _write(_presets(), found)
+    if arguments.report:
+        from mofa_lab.fitting import report
+
+        with _told("reporting") as progress:
+            written += report.write(found, Path(arguments.report), progress=progress)
+    tables = _summary(found, written)
+    document = {"loss": found.loss, "shipped_loss": shipped, "written": written, **_document(tables)}
+    output.emit(arguments.output, tables, document)
+    return 0
+
+
+def _read(files: Iterable[str]) -> list[Case]:
+    from mofa_lab.validate.cases import load
+
+    cases: list[Case] = []
+    for file in files:
+        found, refused = load(file)
+        if refused:
+            raise BadValue(
+                f"{file}: {refused[0].id}", refused[0].reason, "every case of a fit must be readable"
+            )
+        cases += found
+    return cases
+
+
+def _without(cases: list[Case], given: Iterable[str]) -> list[Case]:
+    """Cases whose key is none of those that are named."""
+    from mofa_lab.fitting.folds import KEYS
+    from mofa_model.calibrate.evidence import Row
+
+    for text in given:
+        key, _, name = text.partition("=")
+        if key not in KEYS or not name:
+            raise BadValue("--without", text, f"give KEY=NAME with KEY one of {', '.join(KEYS)}")
+        kept = [case for case in cases if KEYS[key](Row(case, None, 1.0)) != name]
+        if len(kept) == len(cases):
+            names = dict.fromkeys(KEYS[key](Row(case, None, 1.0)) for case in cases)
+            raise BadValue("--without", text, f"one of {', '.join(name for name in names if name)}")
+        cases = kept
+    return cases
+
+
+def _write(folder: Path, found: Calibration) -> list[str]:
+    """constants.toml, and bands.toml where there was a cross-validation, whole or not at all."""
+    from mofa_lab.fitting import widths, writer
+    from mofa_model.files import write_text
+    from mofa_model.presets import entries
+
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {"constants.toml": writer.as_toml(found.constants)}
+    if "source" in found.time.validated:
+        texts["bands.toml"] = widths.as_toml(widths.all_widths(found.time, found.memory))
+    for name, text in texts.items():
+        write_text(folder / name, text)
+    entries.table.cache_clear()  # what is shipped may be what was just written
+    return [str(folder / name) for name in texts]
+
+
+def _presets() -> Path:
+    from mofa_model import presets
+
+    return Path(presets.__file__).parent
+
+
+def _summary(found: Calibration, written: Sequence[str]) -> list[Table]:
+    from mofa_lab.fitting import figures
+
+    spread = (Column("n"), Column("median", unit="%"), Column("mean", unit="%"), Column("p90", unit="%"))
+    rows = tuple(
+        (
+            line.subject.name,
+            f"{line.left_out} left out" if line.left_out else "all runs fitted",
+            line.errors["n"],
+            line.errors["median_ape"],
+            line.errors["mape"],
+            line.errors["p90_ape"],
+        )
+        for line in figures.lines(found)
+        if line.errors["n"]
+    )
+    notes = tuple(f"written: {name}" for name in written)
+    return [Table(title="Errors", columns=(Column("runs"), Column("how"), *spread), rows=rows, notes=notes)]
+
+
+def _document(tables: Sequence[Table]) -> Mapping[str, Any]:
+    return {"tables": [output.as_document([table]) for table in tables]}
+
+
+@contextmanager
+def _told(what: str) -> Iterator[Callable[[str], None]]:
+    """Progress that names what is left out."""
+    with output.progress(what) as advance:
+        yield lambda _: advance(1.0)

@@ -1,0 +1,203 @@
+"""Predicted against measured.
+
+    mofa validate steps CASES.json        step time and memory of measured runs
+    mofa validate ettr CASES.json         effective training time, intervals and rates
+    mofa validate paper TABLE.json …      the MoFa paper's tables against its own equations
+
+The figures decide nothing here: the exit code is 0 whatever they are, and 2 where a file cannot be read.
+"""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Mapping
+from textwrap import shorten
+from typing import Any, Final
+
+from mofa_model import output
+from mofa_model.tables import Column, Table
+
+_SPREAD: Final = (
+    Column("n"),
+    Column("mean", unit="%"),
+    Column("median", unit="%"),
+    Column("p90", unit="%"),
+)
+
+_WIDEST: Final = 30
+"""Characters that a list or an object may take in a table."""
+
+_STEPS: Final = """\
+Each case is priced by the estimate with the constants of its device, precision and software stack. Throughput, TFLOPS
+and MFU become step times by the case's own convention. `error` is predicted / measured - 1."""
+
+_ETTR: Final = """\
+Published and simulated facts on ETTR, intervals, rates, exposure and spares, each against the reliability model within
+the case's own tolerance. A case that the source contradicts itself on is unsupported, with its reason.
+
+examples:
+  every case, beside its prediction            mofa validate ettr lab/data/ettr_cases.json
+  the contract for scripts                     mofa validate ettr lab/data/ettr_cases.json --json"""
+
+_PAPER: Final = """\
+TABLE.json holds rows of Table 5, 6, 7, 8 or 9 of the MoFa paper: {"rows": [{"id": 1, "n_gpus": 64, …}]} with the columns
+of lab/data/paper_table*.json; the table is told by its columns, and other rows of the same shape can be given. Each row
+is checked in every quantity that it prints:
+  tflops          from the step time, Eq. (15)                       Tables 6, 9    0.03 %
+  memory_gib      peak of the first stage, Eq. (6)                   Tables 6, 7    0.006 GiB
+  step_s          compatibility mode, Eq. (14)                       Table 6        1.5 %, mean 0.5 %
+  step_physical_s our schedule, rows with v >= 2                     Table 6        4 %
+  step_s          compatibility mode                                 Table 8        0.3 %, 5 % where gradients overflow
+  ep_s            all-to-all, Eqs. (3), (22)                         Table 8        0.01 s
+  opt_s           optimizer, Eqs. (26), (28)                         Tables 6, 8    0.02 s
+  total_s         Eq. (43)                                           Table 5        1e-6
+  ettr_pct        Eq. (40)                                           Table 5        0.01 points
+Constants come from validate/paper.toml, which says from which rows they were fitted; --calibrate-on fits them anew from
+rows of the given files."""
+
+
+_EXAMPLES: Final = """\
+examples:
+  mofa validate steps lab/data/cases/throughput.json
+  mofa validate ettr lab/data/ettr_cases.json --json
+  mofa validate paper lab/data/paper_table6.json --calibrate-on 1,5,6,7,9,12,16,18"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Three kinds of cases."""
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
+    steps = kinds.add_parser("steps", help="step time and memory of measured runs", description=_STEPS)
+    steps.add_argument(
+        "files", metavar="CASES.json", nargs="+", help="cases: a list, or an object with `cases`"
+    )
+    steps.add_argument(
+        "--cases", action="store_true", help="list every figure in tables, not only the summary"
+    )
+    output.add_options(steps)
+    ettr = kinds.add_parser(
+        "ettr",
+        help="effective training time, intervals and rates",
+        description=_ETTR,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    ettr.add_argument("file", metavar="CASES.json", help="cases: a list, or an object with `cases`")
+    output.add_options(ettr)
+    paper = kinds.add_parser(
+        "paper",
+        help="the MoFa paper's tables",
+        description=_PAPER,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    paper.add_argument("files", metavar="TABLE.json", nargs="+", help="rows of a table of the paper")
+    paper.add_argument(
+        "--calibrate-on",
+        metavar="IDS",
+        default="",
+        help="fit the constants anew from these row ids, for example 1,5,6,7,9,12,16,18",
+    )
+    output.add_options(paper)
+
+
+def run(arguments: Namespace) -> int:
+    """Price the cases and print the comparison."""
+    verb = {"steps": _steps, "ettr": _ettr, "paper": _paper}[arguments.kind]
+    verb(arguments)
+    return 0
+
+
+def _steps(arguments: Namespace) -> None:
+    from mofa_lab.validate.steps import validate_steps
+
+    document = validate_steps(arguments.files)
+    summary = document["summary"]
+    tables = [
+        _spreads("Errors", "quantity", {"all": summary, **summary["by_quantity"]}),
+        _spreads("By source", "source", summary["by_source"]),
+        _spreads("By GPU", "gpu", summary["by_gpu"]),
+    ]
+    if "pick_regret" in summary:
+        tables += [_regrets(summary["pick_regret"]), _memory(summary["oom"])]
+    if document["unsupported"]:
+        tables.append(_rows("Unsupported", ("id", "reason"), document["unsupported"]))
+    if arguments.cases:
+        tables.append(_rows("Cases", ("id", "quantity", "measured", "predicted", "error"), document["cases"]))
+    output.emit(arguments.output, tables, document, records=tables[-1 if arguments.cases else 0])
+
+
+def _ettr(arguments: Namespace) -> None:
+    from mofa_lab.validate.ettr_cases import validate_ettr
+
+    document = validate_ettr(arguments.file)
+    columns = ("id", "kind", "expected", "predicted", "tolerance", "ok")
+    shown = [{**row, **{name: _brief(row[name]) for name in columns}} for row in document["cases"]]
+    tables = [_rows(f"{document['summary']['ok']} of {document['summary']['n']} hold", columns, shown)]
+    if document["unsupported"]:
+        tables.append(_rows("Unsupported", ("id", "reason"), document["unsupported"]))
+    exact = [{name: _exact(row[name]) for name in columns} for row in document["cases"]]
+    output.emit(arguments.output, tables, document, records=_rows("Cases", columns, exact))
+
+
+def _paper(arguments: Namespace) -> None:
+    from mofa_lab.validate.paper import validate_paper
+
+    ids = [word.strip() for word in arguments.calibrate_on.split(",") if word.strip()]
+    document = validate_paper(arguments.files, calibrate_on=ids)
+    columns = ("table", "id", "quantity", "printed", "predicted", "tolerance", "measure", "ok")
+    summary = document["summary"]
+    tables = [_rows(f"{summary['ok']} of {summary['n']} hold", columns, document["rows"])]
+    if document["means"]:
+        tables.append(
+            _rows("Mean errors", ("table", "quantity", "mean", "tolerance", "ok"), document["means"])
+        )
+    if document["unsupported"]:
+        tables.append(_rows("Unsupported", ("id", "reason"), document["unsupported"]))
+    output.emit(arguments.output, tables, document)
+
+
+def _spreads(title: str, name: str, groups: Mapping[str, Any]) -> Table:
+    rows = tuple(
+        (key, found["n"], found["mape"], found["median_ape"], found["p90_ape"])
+        for key, found in groups.items()
+    )
+    return Table(title=title, columns=(Column(name), *_SPREAD), rows=rows)
+
+
+def _regrets(found: Mapping[str, Any]) -> Table:
+    small = next(name for name in found if name.startswith("below_"))
+    rows = tuple(
+        (name, part["groups"], part["mean"], part["p90"])
+        for name, part in (("all groups", found), (small.replace("_", " "), found[small]))
+    )
+    columns = (Column("groups of runs"), Column("n"), Column("mean", unit="%"), Column("p90", unit="%"))
+    return Table(title="Throughput lost by the pick", columns=columns, rows=rows)
+
+
+def _memory(found: Mapping[str, int]) -> Table:
+    rows = tuple((name.replace("_", " "), count) for name, count in found.items())
+    return Table(
+        title="Out of memory: predicted not to fit", columns=(Column("outcome"), Column("runs")), rows=rows
+    )
+
+
+def _rows(title: str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> Table:
+    named = tuple(Column(name, unit="%" if name == "error" else "") for name in columns)
+    return Table(title=title, columns=named, rows=tuple(tuple(row[name] for name in columns) for row in rows))
+
+
+def _exact(value: Any) -> Any:
+    """A cell for programs: lists and objects as JSON."""
+    return json.dumps(value) if isinstance(value, Mapping | list) else value
+
+
+def _brief(value: Any) -> Any:
+    """A cell of a table: lists and objects as short text; JSON has them whole."""
+    if isinstance(value, Mapping):
+        return shorten(
+            ", ".join(f"{name} {_brief(part)}" for name, part in value.items()), _WIDEST, placeholder=" …"
+        )
+    if isinstance(value, list):
+        return shorten(", ".join(str(_brief(part)) for part in value), _WIDEST, placeholder=" …")
+    return f"{value:.6g}" if isinstance(value, float) else value

@@ -1,0 +1,42 @@
+"""A job's question as it is understood, whatever kind of job it is: which spec, which profile, and the request they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mofa_model.advice import Advice, Request
+from mofa_model.manifest.inputs import to_inputs
+from mofa_model.manifest.parsing import Profile
+from mofa_model.manifest.training_job import TrainingJobSpec
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """A question that was understood."""
+
+    spec: TrainingJobSpec
+    """What shall be trained."""
+    profile: Profile
+    """On what."""
+    config: str | None
+    """Text of the model's config.json, where the spec names one."""
+    path: str
+    """What messages call the spec."""
+    assumed: str = ""
+    """Why it is this profile, where nobody named one and there was none to choose from."""
+
+
+def request_of(found: Asked) -> Request:
+    """What the model is asked."""
+    return to_inputs(found.spec, found.profile, config=found.config, path=found.path)
+
+
+def told(found: Asked, advice: Advice) -> Advice:
+    """An answer that says what was assumed before it was asked for."""
+    if not found.assumed:
+        return advice
+    return replace(
+        advice,
+        explanation=f"{advice.explanation}; {found.assumed}",
+        caveats=(*advice.caveats, found.assumed),
+    )

@@ -1,0 +1,161 @@
+"""What stands around a job: profiles, policies and ConfigMaps, and which of the profiles the job means.
+
+In a cluster the ClusterProfiles there count and no others. On the desk there are those of the streams and of `--profile`, and
+beside them those that come with the package: for names that no other has, and for jobs that name none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mofa_model import presets
+from mofa_model.errors import BadValue, InputError
+from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
+from mofa_model.manifest.bundled import bundled_profiles
+from mofa_model.manifest.documents import Documents, Item
+from mofa_model.manifest.parsing import Object, Profile, advisor_policy, cluster_profile, is_ours
+
+PRODUCTS: Final = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "cloud.google.com/gke-accelerator")
+"""Labels of nodes that say which GPU they have."""
+PROFILE, POLICY = "ClusterProfile", "AdvisorPolicy"
+_NAME_ONE: Final = "name one in an AdvisorPolicy, or give one with --profile"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Surroundings:
+    """What else there is."""
+
+    profiles: Mapping[str, Profile]
+    """Profiles of the streams and of --profile, or of the cluster, by name."""
+    bundled: Mapping[str, Profile] = field(default_factory=dict)
+    """On the desk, profiles that come with the package."""
+    policies: Sequence[Object[AdvisorPolicySpec]] = ()
+    """Policies."""
+    config_maps: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    """Data of ConfigMaps, by namespace and name."""
+    refused: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """What is wrong with profiles, by kind and name, and with policies, by kind and namespace: nothing passes them over."""
+
+    def profile(self, name: str, where: str) -> Profile:
+        """A profile by name."""
+        if why := self.refused.get((PROFILE, name)):
+            raise InputError(why)
+        found = self.profiles.get(name) or self.bundled.get(name)
+        if found is None:
+            known = ", ".join(sorted({*self.profiles, *self.bundled}))
+            raise BadValue(where, name, f"known: {known}; give it with --profile FILE")
+        return found
+
+    def text(self, namespace: str, name: str, key: str) -> str | None:
+        """The text behind a key of a ConfigMap; None where it is not here."""
+        found = self.config_maps.get((namespace, name), {}).get(key)
+        return found if isinstance(found, str) else None
+
+
+def surroundings(streams: Sequence[Documents], given: Sequence[Profile]) -> Surroundings:
+    """What streams hold on the desk; a profile of a stream stands before one that is given beside them."""
+    items = [item for stream in streams for item in stream.items]
+    configs = _configured(streams)
+    profiles = {profile.name: profile for profile in given}
+    policies: list[Object[AdvisorPolicySpec]] = []
+    refused: dict[tuple[str, str], str] = {}
+    for item in (*items, *configs):
+        if why := refusal(item):
+            if item in configs:
+                raise InputError(why)
+            refused[item.kind, item.name if item.kind == PROFILE else item.namespace] = why
+        elif is_ours(item.value) and item.kind == PROFILE:
+            profiles[item.name] = cluster_profile(item.value)
+        elif is_ours(item.value) and item.kind == POLICY:
+            policies.append(advisor_policy(item.value))
+    return Surroundings(
+        profiles=profiles,
+        bundled=bundled_profiles(),
+        policies=policies,
+        config_maps={(item.namespace, item.name): _data(item) for item in items if item.kind == "ConfigMap"},
+        refused=refused,
+    )
+
+
+def refusal(item: Item) -> str:
+    """What is wrong with a profile or a policy; empty where nothing is, or where it is neither."""
+    reader = (
+        {PROFILE: cluster_profile, POLICY: advisor_policy}.get(item.kind) if is_ours(item.value) else None
+    )
+    try:
+        if reader is not None:
+            reader(item.value)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def profile_of(name: Any, selector: Mapping[str, str], around: Surroundings) -> tuple[Profile, str]:
+    """The profile of a job that names one, or none, whose pods select nodes; and why that one, where it was assumed.
+
+    It is the one that is named, else the only one, else the only one whose nodes the pods select. Only where there is none
+    at all it is the one of the package whose GPU the pods select.
+    """
+    if isinstance(name, str):
+        return around.profile(name, "profile"), ""
+    if why := next((why for (kind, _), why in around.refused.items() if kind == PROFILE), ""):
+        raise InputError(why)
+    given = list(around.profiles.values())
+    fitting = [one for one in given if one.spec.node_selector.items() <= selector.items()]
+    for candidates in (given, fitting):
+        if len(candidates) == 1:
+            return candidates[0], ""
+    if given or not around.bundled:
+        choices = f", and {_named(fitting or given)} could be meant" if given else ""
+        raise InputError(f"profile: is missing{choices}; {_NAME_ONE}")
+    return _assumed(selector, around.bundled)
+
+
+def _assumed(selector: Mapping[str, str], bundled: Mapping[str, Profile]) -> tuple[Profile, str]:
+    """The one profile of the package with the GPU that pods select."""
+    choices = f"bundled are {_named(bundled.values())}"
+    label = next((label for label in PRODUCTS if label in selector), "")
+    if not label:
+        raise InputError(
+            f"profile: is missing, and the pods do not select a GPU by {PRODUCTS[0]}; {_NAME_ONE} ({choices})"
+        )
+    device = _device(selector[label])
+    found = [one for one in bundled.values() if device and _device(one.spec.gpu) == device]
+    if len(found) != 1:
+        many = "several bundled profiles have" if found else "no bundled profile has"
+        raise InputError(
+            f"profile: is missing, and {many} the GPU that the pods select by {label}, {selector[label]!r}; "
+            f"{_NAME_ONE} ({choices})"
+        )
+    why = (
+        f"profile {found[0].name} of the package is assumed: none is named, and the pods select the GPU "
+        f"{selector[label]}"
+    )
+    return found[0], why
+
+
+def _device(product: str) -> str:
+    """The preset of a GPU by whatever it is called; empty where nobody knows it."""
+    try:
+        return presets.resolve("devices", product)
+    except InputError:
+        return ""
+
+
+def _named(profiles: Iterable[Profile]) -> str:
+    return ", ".join(f"{profile.name} ({profile.spec.gpu})" for profile in profiles)
+
+
+def _configured(streams: Sequence[Documents]) -> list[Item]:
+    """What configures KRM functions."""
+    around = [stream.resource_list.value for stream in streams if stream.resource_list is not None]
+    return [
+        Item(one["functionConfig"], None) for one in around if isinstance(one.get("functionConfig"), dict)
+    ]
+
+
+def _data(item: Item) -> Mapping[str, Any]:
+    found = item.value.get("data")
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,19 @@
+"""The pipeline schedules, one file each: order of work, closed form, activations in flight, and what it can run.
+
+A new one is its file and its place in `SCHEDULES`; search, estimate, manifests and constraints walk over that list.
+`order` is the type of an order, `replay` walks any of them: the closed forms are proved against it.
+May import: equations, spec, units, errors, numpy. Imported by: strategy and what stands above it.
+"""
+
+from typing import Final
+
+from mofa_model.schedules.dualpipe import DUALPIPE
+from mofa_model.schedules.interleaved import INTERLEAVED
+from mofa_model.schedules.one_f_one_b import ONE_F_ONE_B
+from mofa_model.schedules.schedule import Schedule
+from mofa_model.schedules.zero_bubble import ZERO_BUBBLE
+
+SCHEDULES: Final = (ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE, DUALPIPE)
+"""All of them, the simplest first: of two strategies that take the same time the one with the simpler schedule wins."""
+
+__all__ = ["DUALPIPE", "INTERLEAVED", "ONE_F_ONE_B", "SCHEDULES", "ZERO_BUBBLE", "Schedule"]

@@ -1,0 +1,119 @@
+"""1F1B: one forward and one backward in turn, Eqs. (5), (9) to (12) and (23); its interleaved form takes v > 1.
+
+Device i runs the virtual stages i, p + i, 2 p + i, ...
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from mofa_model.equations.pipeline import THIRD, cooldown_time, exposed_hops, steady_time, warmup_time
+from mofa_model.errors import BadValue
+from mofa_model.schedules.order import Kind, Operation, Order, Step, at_least_one, order
+from mofa_model.schedules.schedule import Schedule
+from mofa_model.units import Count, Ratio, Seconds
+
+_OF_HOPS: Final = frozenset({"slowest", "microbatches", "stages", "virtual", "hop", "blocking", "forward"})
+
+
+@dataclass(frozen=True)
+class OneFOneB(Schedule):
+    """As few forwards as fill the stages below, then one forward and one backward in turn, then the backwards left.
+
+    With virtual stages it is the interleaved order, under whichever of the two names.
+    """
+
+    value: ClassVar[str] = "1f1b"
+
+    def order(self, p: int, m: int, v: int = 1) -> Order:
+        """Megatron's order: micro-batches go in groups of p through one chunk after the other.
+
+        With v > 1 a device starts with (v - 1) p + 2 (p - i - 1) forwards, p - i - 1 more than are needed to fill the
+        pipeline, which is what hides the hops later. m must be a multiple of p when v > 1, as Megatron asks.
+        """
+        at_least_one(stages=p, microbatches=m, virtual_stages=v)
+        if v > 1 and m % p:
+            raise BadValue("microbatches", m, f"with virtual stages write a multiple of the {p} stages")
+        return order((_alternating(i, p, m, v) for i in range(p)), p * v, m)
+
+    def in_flight(
+        self, *, position: Count, microbatches: Count, stages: Count, virtual: Count = 1.0
+    ) -> Count:
+        """Most chunks whose activations the stage at a position holds at one time, Eq. (5). [1]
+
+        n = min(m, p - i); with virtual stages min(m v, (v - 1) p + 2 (p - i - 1) + 1), of L / (p v) layers each.
+
+        >>> float(OneFOneB().in_flight(position=1, microbatches=32, stages=8))
+        7.0
+        """
+        i, m, p, v = position, microbatches, stages, virtual
+        below = p - i - 1
+        return np.where(v > 1, np.minimum(m * v, (v - 1) * p + 2 * below + 1), np.minimum(m, below + 1))
+
+    def time(
+        self,
+        *,
+        slowest: Seconds,
+        total: Seconds,
+        microbatches: Count,
+        stages: Count,
+        virtual: Count = 1.0,
+        hop: Seconds = 0.0,
+        blocking: bool = False,
+        forward: Ratio = THIRD,
+        weight: Ratio = THIRD,
+        pair: Ratio = 1.0,
+    ) -> Seconds:
+        """Warm-up, steady phase, cool-down and exposed hops, Eq. (9). [s]
+
+        Departs from the paper: stages may differ, and no half bubble (the reading of the paper's tables).
+
+        >>> round(float(OneFOneB().time(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0)), 9)
+        33.0
+        """
+        del weight, pair  # a backward is one piece here, and nothing is paired
+        return (
+            warmup_time(slowest=slowest, total=total, virtual=virtual, forward=forward)
+            + steady_time(slowest=slowest, microbatches=microbatches)
+            + cooldown_time(slowest=slowest, total=total, virtual=virtual, forward=forward)
+            + exposed_hops(
+                slowest=slowest,
+                microbatches=microbatches,
+                stages=stages,
+                virtual=virtual,
+                hop=hop,
+                blocking=blocking,
+                forward=forward,
+            )
+        )
+
+    def exposed_hops(self, pipeline: Seconds, **shape: Any) -> Seconds:
+        """The term of Eq. (9) itself, without the rounding of a difference. [s]"""
+        del pipeline
+        return exposed_hops(**{name: value for name, value in shape.items() if name in _OF_HOPS})
+
+    def fill(self, *, slowest: Seconds, total: Seconds, virtual: Count) -> Seconds:
+        """Warm-up and cool-down without hops, (sum C - max C) / v, Eqs. (10), (12). [s]"""
+        return (total - slowest) / virtual
+
+
+def _alternating(i: int, p: int, m: int, v: int) -> Iterator[Step]:
+    groups = [range(first, min(first + p, m)) for first in range(0, m, p)]
+    forward = deque((c, j) for group in groups for c in range(v) for j in group)
+    backward = deque((c, j) for group in groups for c in reversed(range(v)) for j in group)
+    ahead = p - i - 1 if v == 1 else (v - 1) * p + 2 * (p - i - 1)
+    for turn in range(m * v + ahead):
+        if forward:
+            c, j = forward.popleft()
+            yield (Operation(Kind.FORWARD, c * p + i, j),)
+        if turn >= ahead and backward:
+            c, j = backward.popleft()
+            yield (Operation(Kind.BACKWARD, c * p + i, j),)
+
+
+ONE_F_ONE_B = OneFOneB()

@@ -1,0 +1,101 @@
+"""ZB-H1 (Qi et al., 2024): weight gradients are put off, so that they fill what was the bubble.
+
+Device i runs virtual stage i. Only input gradients wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from mofa_model.equations.pipeline import THIRD
+from mofa_model.schedules.order import Kind, Operation, Order, Step, at_least_one, order
+from mofa_model.schedules.schedule import Schedule
+from mofa_model.units import Count, Ratio, Seconds
+
+
+@dataclass(frozen=True)
+class ZeroBubble(Schedule):
+    """1F1B with weight gradients put off by i micro-batches on device i.
+
+    The activations that wait for them take the room that 1F1B leaves free on device i, so every device holds as much as the
+    first one.
+    """
+
+    value: ClassVar[str] = "zero-bubble"
+
+    def order(self, p: int, m: int, v: int = 1) -> Order:
+        """Forwards, input gradients, and the weight gradients i micro-batches later."""
+        at_least_one(stages=p, microbatches=m)
+        self.one_virtual_stage(v)
+        return order((_put_off(i, p, m) for i in range(p)), p, m)
+
+    def in_flight(
+        self, *, position: Count, microbatches: Count, stages: Count, virtual: Count = 1.0
+    ) -> Count:
+        """Chunks that every stage holds, Ours: min(m, p), since inputs wait for their weight gradients. [1]
+
+        >>> float(ZeroBubble().in_flight(position=1, microbatches=32, stages=8))
+        8.0
+        """
+        del virtual
+        return np.minimum(microbatches, stages) + 0 * position  # takes the shape of the positions
+
+    def time(
+        self,
+        *,
+        slowest: Seconds,
+        total: Seconds,
+        microbatches: Count,
+        stages: Count,
+        virtual: Count = 1.0,
+        hop: Seconds = 0.0,
+        blocking: bool = False,
+        forward: Ratio = THIRD,
+        weight: Ratio = THIRD,
+        pair: Ratio = 1.0,
+    ) -> Seconds:
+        """Time of ZB-H1, Ours (Qi et al. give the first of three paths, for F = I = W). [s]
+
+        For m > p: m C + (p - 1) max(F + I - W + 4 tau, F + 3 tau, I + 2 tau), and further round trips where 2 tau > W;
+        exact up to there, and near it beyond.
+        Blocking: each forward and each input gradient carries its hop, which is an upper bound, since the ends send one way.
+
+        >>> round(float(ZeroBubble().time(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0)), 9)
+        27.0
+        """
+        del virtual, pair
+        C, S, m, p, tau, f, w = slowest, total, microbatches, stages, hop, forward, weight
+        others = np.maximum(p - 1, 1)
+        mean = (S - C) / others
+        F, W = f * mean, w * mean
+        I = mean - F - W
+        if blocking:
+            sends = np.where(p > 1, tau, 0.0)
+            C, F, I, tau = C + 2 * sends, F + sends, I + sends, 0.0 * tau
+        n, k = p - 1, np.minimum(m - 1, p - 1)
+        down = 2 * n + 2 * np.minimum(np.maximum(m - 2, 0), n)
+        across = np.where(m > p, 3 * n, m + 2 * p - 5)
+        again = np.maximum(0.0, (m - p) - np.ceil((m - 1) / p)) * np.maximum(0.0, 2 * tau - W)
+        by_both = n * (F + I) - k * W + down * tau + again
+        by_forward = n * F + (n - k) * I + across * tau
+        by_input = (n - k) * F + n * I + 2 * n * tau
+        bubble = np.maximum(np.maximum(by_both, by_forward), by_input)
+        return m * C + np.where(p > 1, bubble, 0.0)
+
+
+def _put_off(i: int, p: int, m: int) -> Iterator[Step]:
+    ahead = p - i - 1
+    for turn in range(m + p - 1):
+        if turn < m:
+            yield (Operation(Kind.FORWARD, i, turn),)
+        if 0 <= turn - ahead < m:
+            yield (Operation(Kind.INPUT_GRADIENT, i, turn - ahead),)
+        if turn - ahead - i >= 0:
+            yield (Operation(Kind.WEIGHT_GRADIENT, i, turn - ahead - i),)
+
+
+ZERO_BUBBLE = ZeroBubble()

@@ -1,0 +1,36 @@
+"""Tasks of the event loop: found by name, and ended for good."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from typing import Any, TypeAlias
+
+Task: TypeAlias = asyncio.Task[Any]
+
+
+def named(beginning: str) -> set[Task]:
+    """Tasks of this loop whose names begin so."""
+    return {task for task in asyncio.all_tasks() if task.get_name().startswith(beginning)}
+
+
+async def end(tasks: Iterable[Task], within: float) -> None:
+    """Cancel tasks until they have ended, or for so long: kopf swallows a cancellation now and then. [s]"""
+    loop, left = asyncio.get_running_loop(), {task for task in tasks if not task.done()}
+    until = loop.time() + within
+    while left and loop.time() < until:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=within / 4)
+
+
+async def first(stopped: Task, work: Coroutine[Any, Any, None]) -> Task:
+    """Whichever ends first; work that is not done by then is given up, and its error is raised."""
+    task = asyncio.create_task(work)
+    await asyncio.wait({stopped, task}, return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        task.result()
+        return task
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return stopped

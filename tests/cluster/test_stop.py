@@ -1,0 +1,212 @@
+"""SIGTERM ends the operator within five seconds, with 0, whatever it does: nothing of it is left, and nothing is half done."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from advisor import ACCOUNT, Advisor, ours, until
+from faults.proxy import Fault, Proxy, refusal
+from foreign import example, install, job
+from mofa_local.ports import HOST
+from operator_objects import small_job
+from pools import EXAMPLES, pool
+from ruamel.yaml import YAML
+
+from mofa_model.annotations import PREFIX
+from mofa_operator.keys import JOB_SET, RAY_JOB
+
+LONGEST = 5.0
+"""From the signal to the end. [s]"""
+FLAGS = ("--settle=0.2", "--backoff=0.2", "--prometheus-interval=1")
+
+
+@dataclass
+class Hanging(Fault):
+    """Requests of some sort are not answered any more, all of them by default."""
+
+    meant: Callable = lambda asked: True
+
+    async def answer(self, asked, proxy):
+        return await (asyncio.Event().wait() if self.meant(asked) else proxy.through(asked))
+
+
+class Unauthorized(Fault):
+    """Nobody knows us any more."""
+
+    async def answer(self, asked, proxy):
+        return refusal(401, "Unauthorized")
+
+
+class Forbidden(Fault):
+    """We may do nothing any more."""
+
+    async def answer(self, asked, proxy):
+        return refusal(403, "Forbidden")
+
+
+class State:
+    """An operator in a state in which it is told to stop."""
+
+    def __init__(self, cluster, processes, proxy, name, *flags, fault=None, **kubeconfig):
+        self.proxy = proxy
+        self.name = name
+        proxy.fault = fault or Fault()
+        self.advisor = Advisor(
+            cluster, processes, f"stop-{name}", kubeconfig=behind(cluster, proxy.url, name, **kubeconfig)
+        )
+        self.flags = flags
+        self.process = None
+
+    def start(self, processes):
+        self.advisor.start(f"--namespace={self.place}", *FLAGS, *self.flags, wait=False)
+        self.process = processes[self.advisor.name]
+
+    @property
+    def place(self):
+        return f"stop-{self.name}"
+
+    def tried(self, method):
+        """Whether it has asked for something."""
+        return any(one == method for one, _ in self.proxy.asked)
+
+    @property
+    def ready(self):
+        return self.advisor.probe("readyz")["ok"]
+
+    def stop(self):
+        os.kill(self.process.pid, signal.SIGTERM)  # as a kubelet does: the first process alone
+        self.since = time.monotonic()
+
+    def ended(self, within):
+        """How long it took, and its exit code."""
+        code = self.process.child.wait(max(within - time.monotonic() + self.since, 0.01))
+        return time.monotonic() - self.since, code
+
+
+def behind(cluster, server, name, user=None):
+    """The operator's kubeconfig, with another server, and another way to say who it is."""
+    made = json.loads(cluster.identity("advisor", service_account=ACCOUNT).read_text())
+    made["clusters"][0]["cluster"] = {"server": server}
+    if user is not None:
+        made["users"][0]["user"] = user
+    path = cluster.folder / f"stop-{name}.kubeconfig"
+    path.write_text(json.dumps(made))
+    return path
+
+
+def held(cluster):
+    """Who holds the Lease; an empty name where it was given back."""
+    found = json.loads(cluster.kubectl("get", "lease", "mofa-advisor", "-n", "mofa-system", "-o", "json"))
+    return found["spec"]["holderIdentity"]
+
+
+def policy(place, profile):
+    """The example's policy, which says what launch commands do not."""
+    body = YAML(typ="safe").load((EXAMPLES / "policy.yaml").read_text("utf-8"))
+    body["metadata"]["namespace"] = place
+    del body["spec"]["selector"]
+    body["spec"]["profile"] = profile
+    return body
+
+
+def gate(place):
+    """A JobSet that is suspended until it has its arguments."""
+    body = example(JOB_SET, place)
+    body["metadata"]["annotations"] |= {f"{PREFIX}mode": "Apply", f"{PREFIX}gate": "suspend"}
+    body["spec"]["suspend"] = True
+    return body
+
+
+@pytest.fixture(scope="module")
+def profile(cluster):
+    install(cluster, JOB_SET)
+    cluster.kubectl("delete", f"crd/{RAY_JOB.resource}", "--ignore-not-found")  # so that one is missing
+    with pool(cluster) as name:
+        yield name
+
+
+@pytest.fixture
+def silent():
+    """A server that takes connections and never says a word."""
+    with socket.create_server((HOST, 0)) as listening:
+        listening.listen(64)
+        yield f"http://{HOST}:{listening.getsockname()[1]}"
+
+
+def test_sigterm_ends_it_in_every_state(cluster, processes, profile, silent):
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "sleep",
+        "args": ["60"],
+        "interactiveMode": "Never",
+    }
+    with contextlib.ExitStack() as stack:
+        away = stack.enter_context(contextlib.ExitStack())
+
+        def state(name, *flags, until=stack, **how):
+            return State(cluster, processes, until.enter_context(Proxy(cluster)), name, *flags, **how)
+
+        at_start = [
+            state("silent-at-start", fault=Hanging()),
+            state("unauthorized-at-start", fault=Unauthorized()),
+            state("forbidden-at-start", fault=Forbidden()),
+            state("plugin-at-start", user={"exec": plugin}),
+        ]
+        leading, waiting = (
+            state(name, "--lease-enabled") for name in ("elected", "a-rival")
+        )  # or the other way round
+        searching, gated, silenced, writing = map(state, ("searching", "gated", "silenced", "writing"))
+        cut = state("cut", until=away)
+        looking = state("looking", f"--prometheus-url={silent}")
+        at_work = [leading, waiting, searching, gated, silenced, writing, cut, looking]
+        every = [*at_start, *at_work]
+        cluster.apply(
+            *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": one.place}} for one in at_work)
+        )
+        for one in every:
+            one.start(processes)
+        try:
+            for one in at_work:
+                until(lambda one=one: one.ready, what=f"{one.name} is ready")
+            assert held(cluster)
+            for one in (searching, gated):  # a search that takes long
+                for number in one.advisor.workers:
+                    os.kill(number, signal.SIGSTOP)
+            silenced.proxy.fault = Hanging()
+            writing.proxy.fault = Hanging(lambda asked: asked.is_write)
+            away.close()
+            asked = {f"{PREFIX}mode": "Annotate"}
+            cluster.apply(
+                policy(gated.place, profile),
+                gate(gated.place),
+                *(small_job(one.place, "small", profile) for one in (searching, silenced, cut)),
+                *(job(JOB_SET, writing.place, f"burst-{number}", annotations=asked) for number in range(40)),
+            )
+            until(lambda: writing.tried("PATCH"), what="writes have begun")
+            until(lambda: silenced.tried("PATCH"), what="a write waits for good")
+            time.sleep(1.0)  # the others have their objects too
+            for one in every:
+                one.stop()
+            ends = {one.name: one.ended(2 * LONGEST) for one in every}
+            until(lambda: not any(one.advisor.workers for one in every), 2.0, "no process is left")
+        finally:
+            for one in every:
+                processes.stop(one.advisor.name, grace=1.0)
+    print({name: f"{seconds:.1f} s, {code}" for name, (seconds, code) in ends.items()})  # noqa: T201
+    assert {name: code for name, (_, code) in ends.items() if code} == {}
+    assert {name: seconds for name, (seconds, _) in ends.items() if seconds > LONGEST} == {}
+    assert held(cluster) == ""
+    assert [one.name for one in every if "by force" in one.advisor.log] == []
+    left = json.loads(cluster.kubectl("get", "jobsets", "-A", "-o", "json"))["items"]
+    assert [one["spec"]["suspend"] for one in left if one["metadata"]["namespace"] == gated.place] == [True]
+    assert {frozenset(ours(one)) for one in left if one["metadata"]["namespace"] == writing.place} == {
+        frozenset({"mode"})
+    }
+    cluster.kubectl("delete", "trainingjobs,jobsets", "--all", "-A")

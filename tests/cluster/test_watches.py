@@ -1,0 +1,91 @@
+"""Watches and the queue behind them, on the real thing: rights that come late, and metrics that move."""
+
+import json
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+from advisor import Advisor, until
+from foreign import install
+from operator_objects import small_job
+from pools import pool
+from ruamel.yaml import YAML
+
+from mofa_operator.keys import ADVISOR_POLICY, JOB_SET
+
+MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
+WATCHED = re.compile(r'^mofa_advisor_watch_up\{kind="([^"]+)"\} 1\.0$', re.MULTILINE)
+MANY = 50
+"""Jobs that come at once."""
+
+
+def sample(advisor, name):
+    return float(re.search(rf"^{name} (\S+)$", advisor.metrics(), re.MULTILINE)[1])
+
+
+def rules(without=()):
+    """What the operator's role allows, without the right to watch some kinds."""
+    documents = YAML(typ="safe").load_all((MANIFESTS / "rbac.yaml").read_text("utf-8"))
+    (role,) = (
+        one for one in documents if (one["kind"], one["metadata"]["name"]) == ("ClusterRole", "mofa-advisor")
+    )
+    for rule in json.loads(json.dumps(role["rules"])):
+        for resource in rule["resources"]:
+            hidden = any((kind.plural, [kind.group]) == (resource, rule["apiGroups"]) for kind in without)
+            verbs = [verb for verb in rule["verbs"] if not hidden or verb != "watch"]
+            yield {"apiGroups": rule["apiGroups"], "resources": [resource], "verbs": verbs}
+
+
+def test_kinds_that_may_not_be_watched_end_no_other_watch_and_are_watched_once_they_may_be(
+    cluster, processes
+):
+    install(cluster)
+    blind = (JOB_SET, ADVISOR_POLICY)  # one that we watch ourselves, one that kopf does
+    kubeconfig = cluster.identity("blind", list(rules(blind)), namespace="mofa-system")
+    advisor = Advisor(cluster, processes, "blind", kubeconfig=kubeconfig)
+    advisor.start("--resync=600")
+    hidden = {kind.resource for kind in blind}
+    try:
+        seen = until(lambda: len(found := set(WATCHED.findall(advisor.metrics()))) >= 7 and found)
+        assert not hidden & seen
+        before = len(cluster.audit())
+        time.sleep(3.5)
+        assert set(WATCHED.findall(advisor.metrics())) == seen
+        asked = [one for one in cluster.audit()[before:] if one["user"]["username"].endswith(":blind")]
+        assert {one["objectRef"]["resource"] for one in asked if one["verb"] == "watch"} <= {
+            kind.plural for kind in blind
+        }
+        cluster.identity("blind", list(rules()), namespace="mofa-system")
+        until(lambda: set(WATCHED.findall(advisor.metrics())) == seen | hidden, 10.0, "all are watched")
+    finally:
+        advisor.stop()
+
+
+def test_depth_and_age_of_the_queue_are_measured(cluster, processes, namespace):
+    advisor = Advisor(cluster, processes, "queue")
+    with pool(cluster) as profile:
+        advisor.start(f"--namespace={namespace}", "--settle=0.2", "--concurrency=1")
+        try:
+            until(lambda: sample(advisor, "mofa_advisor_queue_depth") == 0)
+            (worker,) = advisor.workers
+            os.kill(worker, signal.SIGSTOP)  # the only hand waits for its answer
+            made = [small_job(namespace, f"job-{number}", profile) for number in range(MANY)]
+            text = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
+            operator = processes[advisor.name].pid
+            os.kill(operator, signal.SIGSTOP)  # so that all of them come at once
+            cluster.kubectl("create", "-f", "-", input=text)
+            os.kill(operator, signal.SIGCONT)
+            until(
+                lambda: sample(advisor, "mofa_advisor_queue_depth") == MANY - 1,
+                5.0,
+                "what was read is counted",
+            )
+            time.sleep(2.0)
+            assert sample(advisor, "mofa_advisor_queue_oldest_age_seconds") > 2
+            os.kill(worker, signal.SIGCONT)
+            until(lambda: sample(advisor, "mofa_advisor_queue_depth") == 0)
+            assert sample(advisor, "mofa_advisor_queue_oldest_age_seconds") == 0
+        finally:
+            advisor.stop()

@@ -1,0 +1,139 @@
+"""A whole calibration on a few runs, the page it writes, and what holds of the constants that we ship."""
+
+import tomllib
+from importlib import resources
+
+import numpy as np
+import pytest
+
+from mofa_lab.fitting import ablate, campaign, figures, report, suspects, unseen, widths, writer
+from mofa_lab.fitting.priors import priors
+from mofa_model import presets
+from mofa_model.calibrate.free import entries_of
+from mofa_model.presets import entries as tables
+from mofa_model.presets.constants import defaults
+
+
+@pytest.fixture(scope="module")
+def found(few, entries):
+    return campaign.calibrate(few, entries, leave_out=("source", "model", "stack", "device", "scale"))
+
+
+@pytest.fixture
+def one_effect(monkeypatch):
+    """Only the effect of host launches, so that the table is quick."""
+    told = {"host launches": ablate.effects()["host launches"]}
+    monkeypatch.setattr(ablate, "effects", lambda: told)
+
+
+def test_there_is_at_most_one_fitted_constant_for_eight_independent_runs(published, sweeps, entries):
+    runs = campaign.independent([*published, *sweeps])
+    assert runs["vtrain"] == 144 + 73
+    assert sum(entry.spread > 0 for entry in entries) <= sum(runs.values()) / 8
+
+
+def test_the_shipped_file_holds_the_priors_entries_in_their_order(entries):
+    shipped = entries_of(tables.table("constants"))
+    assert [(e.name, e.factor) for e in shipped] == [(e.name, e.factor) for e in entries]
+    fixed = [(a.name, a.prior) for a in shipped for b in entries if a.name == b.name and not b.spread]
+    assert fixed == [(e.name, e.prior) for e in entries if not e.spread]
+
+
+def test_a_file_that_is_written_reads_back_as_what_was_written(found):
+    text = writer.as_toml(found.constants)
+    back = entries_of(tomllib.loads(text))
+    assert [(e.name, e.factor, e.prior) for e in back] == [
+        (item.entry.name, item.entry.factor, item.value) for item in found.constants
+    ]
+    assert writer.as_toml(found.constants) == text
+    assert tomllib.loads(text)["whole"] is True
+
+
+def test_predictions_are_with_the_constants_as_they_are_written(found):
+    unrounded = found.time.evidence.values(found.time.fitted.logs)
+    assert found.time.values == pytest.approx(unrounded, abs=5e-3)
+    assert np.array_equal(found.time.values, found.time.evidence.values(found.time.logs))
+
+
+def test_a_fit_is_no_worse_than_its_priors(found):
+    start = found.time.evidence.start
+    assert found.time.loss < campaign.objective(found.time.evidence, start)
+
+
+def test_the_loss_of_the_shipped_constants_is_taken_on_the_same_rows(found):
+    assert campaign.shipped_loss(found) > found.loss * (1.0 - campaign.WORSE)
+
+
+def test_a_constant_that_runs_moved_says_which_runs_and_from_where(found):
+    moved = next(item for item in found.constants if item.entry.name == "device.a100:compute.gemm_efficiency")
+    assert moved.fitted
+    assert moved.scatter > 0
+    assert "published" in moved.source
+    assert "from 0." in moved.source
+
+
+def test_bands_hold_about_their_share_of_runs_that_they_were_not_made_of(found):
+    for _, share in widths.coverage(found.time, widths.QUANTITIES["step"]).values():
+        assert share >= widths.LEAST
+
+
+def test_the_bands_that_are_written_can_be_read_back(found):
+    table = tomllib.loads(widths.as_toml(widths.all_widths(found.time, found.memory)))
+    for quantity in ("step", "memory"):
+        for band in (*table[quantity]["stack"].values(), table[quantity]["new-stack"]):
+            assert band["low"] <= 1.0 <= band["high"]
+
+
+def test_a_weighted_quantile_of_equal_weights_is_the_plain_one():
+    values = np.arange(101.0)
+    assert widths._quantile(values, np.ones(101), 0.5) == 50.0
+    assert widths._quantile(values, np.ones(101), 0.1) == pytest.approx(9.6, abs=0.1)
+
+
+def test_one_run_of_a_stack_is_tried_on_its_others(found):
+    told = list(unseen.one_run(found.time))
+    assert {one.stack for one in told} >= {"megatron-core", "internevo"}
+    assert all(0 <= one.after < 1 and one.tried <= unseen.MOST for one in told)
+
+
+def test_every_effect_names_constants_that_exist():
+    for changes in ablate.effects().values():
+        assert all(path in defaults() for path in changes if "." in path)
+        assert set(changes) - set(defaults()) <= {"placement", "stacks"}
+
+
+def test_without_host_launches_small_models_are_off_by_far(found, one_effect):
+    told = {(one.effect, one.refitted): one for one in ablate.ablate(found)}
+    name = "vTrain one node, step time"
+    assert told["host launches", False].errors[name][0] > 1.5 * told[ablate.NONE, False].errors[name][0]
+    assert len(told) == 3
+
+
+def test_every_rule_for_odd_runs_means_some_run(published, sweeps):
+    names = [case.id for case in (*published, *sweeps)]
+    for rule in suspects.rules():
+        assert any(suspects.re.search(rule["id"], name) for name in names), rule["id"]
+        assert rule["reason"]
+
+
+def test_the_page_has_every_section_and_is_the_same_every_time(found, one_effect, monkeypatch):
+    monkeypatch.setattr(report, "REGIMES", 108)
+    page = report.page_of(found)
+    for title in ("Summary", "Bands", "Published runs", "Sweeps", "one run of your own", "effect is worth", "Runs that look wrong", "Constants", "Effective training time"):  # fmt: skip
+        assert title in page
+    assert "nan %" not in page
+    assert page == report.page_of(found)
+
+
+def test_recall_and_false_alarms_are_shares_of_their_own_kind():
+    calls = {"true_positive": 9, "false_negative": 1, "false_positive": 2, "true_negative": 38}
+    assert figures.rates_of(calls) == (0.9, 0.05)
+
+
+def test_stack_entries_start_at_a_spread_or_are_facts():
+    text = resources.files("mofa_lab.fitting").joinpath("priors.toml").read_text(encoding="utf-8")
+    for entry in priors(text):
+        assert entry.source, entry.name
+        assert not entry.section.startswith("stack.") or entry.section.split(".")[1] in presets.names(
+            "stacks"
+        )

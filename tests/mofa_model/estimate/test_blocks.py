@@ -1,0 +1,58 @@
+"""What a device reaches: the peaks of its data sheet, scaled by the constants of the stack."""
+
+from dataclasses import replace
+
+import pytest
+
+from mofa_model import presets
+from mofa_model.estimate.blocks import achieved_rates
+from mofa_model.spec import Training, Workload
+
+
+def workload(precision):
+    training = Training(sequence=4096, global_batch=8, precision=presets.precision(precision))
+    return Workload(model=presets.model("llama2-7b"), training=training)
+
+
+def with_constants(cluster, **changes):
+    compute = replace(cluster.calibration.compute, **changes)
+    return replace(cluster, calibration=replace(cluster.calibration, compute=compute))
+
+
+@pytest.fixture
+def ideal():
+    """One H100 that reaches its data sheet: 989 TFLOP/s in bf16, 1,979 in fp8, 3.35 TB/s."""
+    return with_constants(
+        presets.cluster("h100-80gb-sxm", 8),
+        gemm_efficiency=1.0,
+        attention_efficiency=1.0,
+        memory_efficiency=1.0,
+        low_precision_rate=1.0,
+    )
+
+
+def test_a_stack_that_reaches_all_of_it_has_the_rates_of_the_data_sheet(ideal):
+    rates = achieved_rates(workload("bf16"), ideal)
+    assert rates.linear == rates.head == rates.attention == ideal.device.peak("bf16")
+    assert rates.memory == ideal.device.memory_bandwidth
+
+
+@pytest.mark.parametrize(
+    ("constant", "scaled"),
+    [
+        ("gemm_efficiency", {"linear", "head"}),
+        ("attention_efficiency", {"attention"}),
+        ("memory_efficiency", {"memory"}),
+    ],
+)
+def test_a_constant_scales_the_rates_that_it_names_and_no_other(ideal, constant, scaled):
+    whole = achieved_rates(workload("bf16"), ideal)
+    half = achieved_rates(workload("bf16"), with_constants(ideal, **{constant: 0.5}))
+    for name in ("linear", "head", "attention", "memory"):
+        assert getattr(half, name) == getattr(whole, name) * (0.5 if name in scaled else 1.0)
+
+
+def test_only_the_layers_products_run_in_the_low_precision(ideal):
+    rates = achieved_rates(workload("fp8"), with_constants(ideal, low_precision_rate=0.9))
+    assert rates.linear == 0.9 * ideal.device.peak("fp8")
+    assert rates.head == rates.attention == ideal.device.peak("bf16")

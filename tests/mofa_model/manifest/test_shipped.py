@@ -1,0 +1,120 @@
+"""Every manifest that is shipped is answered on the desk, without any other file: by `mofa annotate` and by `mofa advise`."""
+
+import io
+import json
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from mofa_model import cli
+from mofa_model.annotations import PREFIX
+from mofa_model.manifest.documents import Documents
+from mofa_model.manifest.existing import known
+
+ROOT = Path(__file__).parents[3]
+FILES = sorted([*(ROOT / "examples").glob("*.yaml"), *(ROOT / "deploy" / "kind").glob("*.yaml")])
+OURS = ("ClusterProfile", "AdvisorPolicy")
+
+
+def items_of(text):
+    return Documents.parse(text, "x").items
+
+
+def is_job(item):
+    return item.kind == "TrainingJob" or known(item.kind, item.api_version)
+
+
+WITH_JOBS = [path for path in FILES if any(map(is_job, items_of(path.read_text("utf-8"))))]
+WITHOUT = [path for path in FILES if path not in WITH_JOBS]
+
+
+def run(capsys, *argv):
+    code = cli.main(list(argv))
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+@cache
+def annotated(path):
+    """Exit code, output and errors of `mofa annotate` on a file as it is shipped."""
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        code = cli.main(["annotate", str(path)])
+    return code, out.getvalue(), err.getvalue()
+
+
+def too_large(item):
+    """The one that is there to be refused."""
+    return item.name.endswith("-too-large")
+
+
+def shown(path):
+    return path.name
+
+
+def test_there_are_jobs_of_every_kind():
+    kinds = {item.kind for path in WITH_JOBS for item in items_of(path.read_text("utf-8")) if is_job(item)}
+    assert kinds == {"TrainingJob", "JobSet", "PyTorchJob", "TrainJob", "RayJob", "Job"}
+
+
+@pytest.mark.parametrize("path", WITH_JOBS, ids=shown)
+def test_annotate_answers_every_job(path):
+    code, out, err = annotated(path)
+    jobs = [item for item in items_of(out) if is_job(item)]
+    wanted = ["NoRecommendation" if too_large(item) else "Recommended" for item in jobs]
+    assert [item.annotations[PREFIX + "status"] for item in jobs] == wanted, err
+    assert code == (3 if "NoRecommendation" in wanted else 0)
+    assert err.count("\n") == wanted.count("NoRecommendation")
+
+
+@pytest.mark.parametrize("path", WITH_JOBS, ids=shown)
+def test_advise_gives_each_job_the_strategy_that_annotate_writes(capsys, monkeypatch, path):
+    text = path.read_text("utf-8")
+    parts = [part for part in text.split("---\n") if items_of(part)]
+    jobs = [part for part in parts if any(map(is_job, items_of(part)))]
+    beside = [part for part in parts if part not in jobs]
+    answered = [item for item in items_of(annotated(path)[1]) if is_job(item)]
+    for part, item in zip(jobs, answered, strict=True):
+        given = text if len(jobs) == 1 else "---\n".join([part, *beside])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+        code, out, err = run(capsys, "advise", "-", "--json")
+        assert (code, err.count("\n")) == ((3, 1) if too_large(item) else (0, 0)), err
+        assert json.loads(out)["strategy"] == item.annotations.get(PREFIX + "strategy")
+
+
+@pytest.mark.parametrize("path", WITHOUT, ids=shown)
+def test_what_is_no_job_passes_through_annotate_unchanged(path):
+    assert annotated(path) == (0, path.read_text("utf-8"), "")
+
+
+@pytest.mark.parametrize("path", WITHOUT, ids=shown)
+def test_advise_says_what_a_file_without_a_job_holds(capsys, path):
+    code, out, err = run(capsys, "advise", str(path))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    kinds = {item.kind for item in items_of(path.read_text("utf-8"))}
+    assert "holds no job but" in err
+    for kind, verb in (("ClusterProfile", "--profile"), ("AdvisorPolicy", "mofa annotate")):
+        assert (verb in err) == (kind in kinds)
+
+
+def test_two_jobs_in_a_file_are_named(capsys):
+    code, _, err = run(capsys, "advise", str(ROOT / "deploy" / "kind" / "samples.yaml"))
+    assert code == 2
+    assert (
+        "holds 2 jobs, TrainingJob llama3-8b, TrainingJob llama3-405b-too-large; `mofa advise` answers for one"
+        in err
+    )
+
+
+def test_a_profile_without_a_manifest_is_refused_and_not_passed_over(capsys):
+    words = ("--model", "llama3-8b", "--gpu", "h200", "--nodes", "1", "--global-batch", "64", "--seq", "4096")
+    code, out, err = run(capsys, "advise", *words, "--profile", "h100-east")
+    assert (code, out) == (2, "")
+    assert "--profile: 'h100-east' cannot be right; it goes with a manifest" in err
+
+
+def test_what_is_assumed_of_a_profile_stands_below_the_answer(capsys):
+    _, out, _ = run(capsys, "advise", str(ROOT / "examples" / "pytorchjob.yaml"))
+    assert "profile h100-east of the package is assumed" in " ".join(out.split())

@@ -1,0 +1,104 @@
+"""Orders are complete, run without a deadlock, and hold as many activations as Eq. (5) says."""
+
+from collections import Counter
+from itertools import accumulate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mofa_model.errors import BadValue
+from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES, ZERO_BUBBLE
+from mofa_model.schedules.order import Kind
+
+
+def peak_in_flight(order, *, until=Kind.WEIGHT_GRADIENT):
+    """Most activations that each device holds at one time, counted from the order, Eq. (5). [chunks]
+
+    One is held from its forward until its backward; where the backward is split, until the weight gradient, which still
+    reads the inputs of the matrix products, or with `until=Kind.INPUT_GRADIENT` until the input gradient only.
+    """
+    change = {Kind.FORWARD: 1, Kind.BACKWARD: -1, until: -1}
+    return tuple(
+        max(accumulate(change.get(operation.kind, 0) for step in steps for operation in step), default=0)
+        for steps in order.devices
+    )
+
+
+def as_text(steps):
+    return " ".join("".join(f"{o.kind.value}{o.microbatch}" for o in step) for step in steps)
+
+
+def test_second_of_three_stages_of_1f1b_runs_one_forward_ahead():
+    assert as_text(ONE_F_ONE_B.order(3, 4).devices[1]) == "F0 F1 B0 F2 B1 F3 B2 B3"
+
+
+def test_second_of_three_stages_of_zb_h1_puts_off_one_weight_gradient():
+    assert as_text(ZERO_BUBBLE.order(3, 3).devices[1]) == "F0 F1 I0 F2 I1 W0 I2 W1 W2"
+
+
+def test_dualpipe_on_two_stages_splits_the_last_backward_and_pairs_the_middle_ones():
+    assert as_text(DUALPIPE.order(2, 4).devices[0]) == "F0 F2 F1 B2 F3B0 B3 I1 W1"
+
+
+def test_interleaved_first_device_passes_a_group_through_both_chunks_before_the_first_backward():
+    steps = INTERLEAVED.order(2, 4, 2).devices[0]
+    first = [(o.kind.value, o.virtual_stage, o.microbatch) for (o,) in steps[:6]]
+    assert first == [("F", 0, 0), ("F", 0, 1), ("F", 2, 0), ("F", 2, 1), ("F", 0, 2), ("B", 2, 0)]
+
+
+@st.composite
+def any_order(draw):
+    schedule = draw(st.sampled_from(SCHEDULES))
+    p, m, v = draw(st.integers(1, 8)), draw(st.integers(1, 24)), 1
+    if schedule == INTERLEAVED:
+        v = draw(st.integers(1, 4))
+        m = p * -(-m // p) if v > 1 else m
+    if schedule == DUALPIPE:
+        p, m = 2 * -(-p // 2), 2 * m
+        m += 2 * p
+    return schedule, p, m, v
+
+
+@given(any_order())
+def test_every_micro_batch_passes_every_virtual_stage_once_each_way(case):
+    schedule, p, m, v = case
+    order = schedule.order(p, m, v)
+    seen = Counter(o for steps in order.devices for step in steps for o in step)
+    assert set(seen.values()) == {1}
+    count = Counter(o.kind for o in seen)
+    work = p * v * m
+    assert count[Kind.FORWARD] == work
+    assert count[Kind.BACKWARD] + count[Kind.INPUT_GRADIENT] == work
+    assert count[Kind.WEIGHT_GRADIENT] == count[Kind.INPUT_GRADIENT]
+
+
+@given(any_order())
+def test_in_flight_of_eq_5_is_what_the_order_holds(case):
+    schedule, p, m, v = case
+    held = peak_in_flight(schedule.order(p, m, v))
+    formula = [schedule.in_flight(position=i, microbatches=m, stages=p, virtual=v) for i in range(p)]
+    assert [float(n) for n in formula] == list(held)
+
+
+def test_zero_bubble_holds_as_1f1b_if_the_input_gradient_released_it_all():
+    assert peak_in_flight(ZERO_BUBBLE.order(4, 8), until=Kind.INPUT_GRADIENT) == (4, 3, 2, 1)
+    assert peak_in_flight(ZERO_BUBBLE.order(4, 8)) == (4, 4, 4, 4)
+
+
+@pytest.mark.parametrize(
+    "make, says",
+    [
+        (lambda: INTERLEAVED.order(4, 6, 2), "microbatches: 6 .* multiple of the 4 stages"),
+        (lambda: DUALPIPE.order(3, 8), "stages: 3 .* even"),
+        (lambda: DUALPIPE.order(4, 6), "microbatches: 6 .* at least 8"),
+        (lambda: ONE_F_ONE_B.order(0, 6), "stages: 0 .* at least 1"),
+        (
+            lambda: DUALPIPE.order(2, 8, 2),
+            "virtual_stages: 2 .* takes 1",
+        ),
+    ],
+)
+def test_a_layout_that_a_schedule_cannot_run_is_refused_by_name(make, says):
+    with pytest.raises(BadValue, match=says):
+        make()

@@ -1,0 +1,193 @@
+"""The newcomer as a test: adds toys to a copy of this tree, as CONTRIBUTING says, and shows that each of them works.
+
+    python tools/newcomer.py             all toys
+    python tools/newcomer.py schedule    one
+
+For each toy: the files that were touched (generated ones apart), and a price, a flag or a count that changed by it. It fails
+where a toy needs more files than it should, or changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+JOB = ("--model", "llama3-8b", "--gpu", "h100", "--gpus", "64", "--global-batch", "512", "--seq", "8192")
+
+
+class Fails(Exception):
+    """A toy that does not work."""
+
+
+@dataclass
+class Copy:
+    """A scratch copy of the tree."""
+
+    root: Path
+    """Where it is."""
+    touched: set[str] = field(default_factory=set)
+    """Files that a person wrote or changed."""
+
+    def write(self, name: str, text: str) -> None:
+        """A new file."""
+        self.touched.add(name)
+        (self.root / name).write_text(text, encoding="utf-8")
+
+    def change(self, name: str, old: str, new: str) -> None:
+        """One place of a file that is there."""
+        path = self.root / name
+        text = path.read_text(encoding="utf-8")
+        if text.count(old) != 1:
+            raise Fails(f"{name}: {old!r} is there {text.count(old)} times")
+        self.touched.add(name)
+        path.write_text(text.replace(old, new), encoding="utf-8")
+
+    def keep_to(self, most: int) -> None:
+        """Refuse more files than a toy should need."""
+        if len(self.touched) > most:
+            raise Fails(
+                f"{len(self.touched)} files, where {most} should do: {', '.join(sorted(self.touched))}"
+            )
+
+    def mofa(self, *arguments: str) -> str:
+        """What a command of the copy prints."""
+        path = os.pathsep.join(str(self.root / part) for part in ("", "operator"))
+        done = subprocess.run(
+            [sys.executable, "-m", "mofa_model", *arguments],
+            cwd=self.root, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise Fails(f"mofa {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def strategy(self, *more: str) -> str:
+        """The strategy that is advised for the job."""
+        return str(json.loads(self.mofa("advise", *JOB, *more, "-o", "json"))["strategy"])
+
+
+SCHEDULE = '''"""GPipe: all forwards, then all backwards: the simplest order, and the one that holds the most activations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mofa_model.schedules.order import Kind, Operation, Order, order
+from mofa_model.schedules.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class GPipe(Schedule):
+    """All forwards first."""
+
+    value: ClassVar[str] = "gpipe"
+
+    def order(self, p, m, v=1) -> Order:
+        """Forwards, then backwards."""
+        self.one_virtual_stage(v)
+        kinds = [(k, j) for k in (Kind.FORWARD, Kind.BACKWARD) for j in range(m)]
+        return order((iter([(Operation(k, i, j),) for k, j in kinds]) for i in range(p)), p, m)
+
+    def in_flight(self, *, position, microbatches, stages, virtual=1.0):
+        """All of them, Eq. (5). [1]"""
+        return microbatches + 0 * position
+
+    def time(self, *, slowest, total, microbatches, stages, hop=0.0, **rest):
+        """Fill, work and drain, Eq. (9). [s]"""
+        return microbatches * slowest + (total - slowest) + 2 * (stages - 1) * hop
+
+
+GPIPE = GPipe()
+'''
+
+
+def schedule(copy: Copy) -> str:
+    """A toy schedule."""
+    copy.write("mofa_model/schedules/gpipe.py", SCHEDULE)
+    copy.change(
+        "mofa_model/schedules/__init__.py",
+        "from mofa_model.schedules.interleaved import",
+        "from mofa_model.schedules.gpipe import GPIPE\nfrom mofa_model.schedules.interleaved import",
+    )
+    copy.change("mofa_model/schedules/__init__.py", "ZERO_BUBBLE, DUALPIPE)", "ZERO_BUBBLE, DUALPIPE, GPIPE)")
+    chosen = copy.strategy("--constraint", "schedule=gpipe", "--constraint", "pp=4")
+    if "schedule=gpipe" not in chosen:
+        raise Fails(f"the search does not choose it where nothing else is allowed: {chosen}")
+    memory = {
+        word: json.loads(
+            copy.mofa("explain", *JOB, "--strategy", f"tp=2,pp=4,schedule={word}", "-o", "json")
+        )["summary"]["memory_bytes"]
+        for word in ("1f1b", "gpipe")
+    }
+    if memory["gpipe"] <= memory["1f1b"]:
+        raise Fails(f"it holds no more than 1F1B: {memory}")
+    return f"advised {chosen}; {memory['gpipe'] / 2**30:.1f} GiB in place of {memory['1f1b'] / 2**30:.1f}"
+
+
+DEVICE = """
+[toy-gpu]
+aliases = ["toy"]
+class = "other"
+peak_bf16 = "4000 TFLOP/s"
+memory = "160 GiB"
+memory_bandwidth = "8 TB/s"
+scale_up = "nvlink4"
+scale_out = "ndr"
+host_link = "pcie5"
+gpus_per_node = 8
+domain = 8
+source = "a newcomer"
+"""
+
+
+def device(copy: Copy) -> str:
+    """A toy device."""
+    name = "mofa_model/presets/devices.toml"
+    copy.write(name, (copy.root / name).read_text(encoding="utf-8") + DEVICE)
+    step = {
+        gpu: json.loads(copy.mofa("explain", *JOB, "--gpu", gpu, "--strategy", "tp=2", "-o", "json"))[
+            "summary"
+        ]["step_seconds"]
+        for gpu in ("toy", "h100")
+    }
+    if step["toy"] == step["h100"]:
+        raise Fails(f"its step is that of an H100: {step}")
+    return f"a step of {step['toy']:.2f} s in place of {step['h100']:.2f} s on H100s"
+
+
+TOYS: dict[str, tuple[int, Callable[[Copy], str]]] = {"device": (1, device), "schedule": (2, schedule)}
+"""Each toy with the files that it may touch."""
+
+
+def main(names: list[str]) -> int:
+    """Every toy in a copy of its own."""
+    unknown = set(names) - set(TOYS)
+    if unknown:
+        print(f"newcomer: {', '.join(sorted(unknown))}: there are {', '.join(TOYS)}")
+        return 2
+    failed = False
+    for name in names or TOYS:
+        most, add = TOYS[name]
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Copy(Path(folder))
+            for part in ("mofa_model", "operator"):
+                shutil.copytree(ROOT / part, copy.root / part, ignore=shutil.ignore_patterns("__pycache__"))
+            try:
+                said = add(copy)
+                copy.keep_to(most)
+            except Fails as problem:
+                failed, said = True, f"FAILS: {problem}"
+            print(f"{name}: {len(copy.touched)} files ({', '.join(sorted(copy.touched))}): {said}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
