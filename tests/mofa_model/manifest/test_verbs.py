@@ -227,13 +227,6 @@ def test_a_bundled_profile_is_shown_with_its_comments(capsys):
     assert out == (EXAMPLES / "h100-east.yaml").read_text("utf-8")
 
 
-def test_from_cluster_needs_the_operator(capsys, monkeypatch):
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: ())
-    code, _, err = run(capsys, "profile", "--from-cluster")
-    assert code == 4
-    assert "mofa-advisor[operator]" in err
-
-
 @pytest.mark.parametrize(
     "flags",
     [
