@@ -9,7 +9,7 @@ These eleven keys are always written, in this order; further ones only where the
 
     recompute=none | selective | selective:core_attn+mlp | full | full:4 (layers of a stage)
     optimizer=replicated | distributed | zero2 | zero3, with -cpu where its states live in host memory
-    offload=none | activations
+    offload=none | activations (all but inputs of layers) | layer_input | core_attn+attn_proj (inputs of modules)
 
 Reading takes the keys in any order, each at most once, and leaves out those that are missing.
 """
@@ -24,7 +24,9 @@ from typing import Any, Final, TypeVar
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.schedules import SCHEDULES, Schedule
 from mofa_model.strategy import (
+    ACTIVATIONS,
     MODULES,
+    OFFLOADED,
     ContextMode,
     Graphs,
     Placement,
@@ -78,7 +80,7 @@ def format_strategy(strategy: Strategy) -> str:
     words = {key: str(int(getattr(strategy, key))) for key in _DEGREES}
     words["sp"] = _flag(given=strategy.sequence_parallel)
     words["recompute"] = _recompute_text(strategy)
-    words["offload"] = "activations" if strategy.offload else "none"
+    words["offload"] = "+".join(sorted(strategy.offload)) or "none"
     words["optimizer"] = strategy.sharding.value + (_CPU if strategy.optimizer is Placement.HOST else "")
     for key in _FURTHER:
         if getattr(strategy, key) != getattr(_PLAIN, key):
@@ -171,9 +173,10 @@ def _recompute_text(strategy: Strategy) -> str:
 
 
 def _read_offload(field: str, word: str) -> dict[str, Any]:
-    if word not in {"none", "activations"}:
-        raise BadValue(field, word, "none or activations")
-    return {"offload": word == "activations"}
+    names = frozenset() if word == "none" else frozenset(word.split("+"))
+    if names - set(OFFLOADED):
+        raise BadValue(field, word, f"none, or of {', '.join(OFFLOADED)} with + between them")
+    return {"offload": names}
 
 
 def _read_optimizer(field: str, word: str) -> dict[str, Any]:
@@ -229,6 +232,8 @@ def short_strategy(strategy: Strategy) -> str:
                 if mode == "selective"
                 else f"recompute:{value}"
             )
+        elif key == "offload" and value != "none":
+            words.append(key if value == ACTIVATIONS else f"{key}({value.replace('+', ' ')})")
         elif value != "none" and not (key == "schedule" and value == "interleaved"):
-            words.append("offload" if key == "offload" else value)
+            words.append(value)
     return " ".join(words)

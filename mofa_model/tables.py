@@ -50,6 +50,9 @@ class Column:
     wide: bool = False
     """Shown by `-o wide` and to machines only."""
 
+    copied: bool = False
+    """Cells that people copy: never wrapped, however narrow the page is."""
+
     @property
     def key(self) -> str:
         """The name as machines write it."""
@@ -108,7 +111,12 @@ def for_people(table: Table, *, wide: bool = False) -> Table:
     """The same table with every cell as text, and without the columns that only `wide` shows."""
     kept = [i for i, column in enumerate(table.columns) if wide or not column.wide]
     columns = tuple(
-        Column(table.columns[i].heading, align="right" if _is_right(table, i) else "left") for i in kept
+        Column(
+            table.columns[i].heading,
+            align="right" if _is_right(table, i) else "left",
+            copied=table.columns[i].copied,
+        )
+        for i in kept
     )
     shapes = [_texts([row[i] for row in table.rows], table.columns[i].unit) for i in kept]
     rows = tuple(zip(*shapes, strict=True)) if table.rows and kept else tuple(() for _ in table.rows)
@@ -256,7 +264,9 @@ def _narrowed(sizes: list[int], floors: list[int], columns: tuple[Column, ...], 
     """Take from the widest text column, one character at a time, until the line fits or no column can give."""
     sizes = list(sizes)
     while sum(sizes) > room:
-        giving = [i for i, c in enumerate(columns) if c.align == "left" and sizes[i] > floors[i]]
+        giving = [
+            i for i, c in enumerate(columns) if c.align == "left" and not c.copied and sizes[i] > floors[i]
+        ]
         if not giving:
             break
         sizes[max(giving, key=lambda i: sizes[i])] -= 1

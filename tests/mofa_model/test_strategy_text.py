@@ -10,6 +10,7 @@ from mofa_model.errors import InputError
 from mofa_model.schedules import SCHEDULES
 from mofa_model.strategy import (
     MODULES,
+    OFFLOADED,
     ContextMode,
     Graphs,
     Placement,
@@ -50,7 +51,7 @@ layouts = st.builds(
         sequence_parallel=st.booleans(),
         context_mode=st.sampled_from(ContextMode),
         chunks=degree,
-        offload=st.booleans(),
+        offload=st.frozensets(st.sampled_from(OFFLOADED)),
         optimizer=st.sampled_from(Placement),
         tensor_overlap=st.booleans(),
         data_overlap=st.booleans(),
