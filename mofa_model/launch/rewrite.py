@@ -231,14 +231,11 @@ def _mentions(text: str, trainer: str, arguments: Sequence[str]) -> bool:
 
 def _agreed(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> list[str]:
     """The arguments without the dispatcher, where the command names one that does the same and more."""
-    names = [_name(word, trainer) for word in words]
-    chosen = [at for at, name in enumerate(names) if name in _DISPATCHERS]
+    chosen = [at for at, word in enumerate(words) if _name(word, trainer) in _DISPATCHERS]
     values = [words[at].partition("=")[2] or "".join(words[at + 1 : at + 2]) for at in chosen]
-    if "flex" not in values:
-        return list(arguments)
     ours = [at for at, word in enumerate(arguments) if _name(word, trainer) in _DISPATCHERS]
     left = {at + more for at in ours for more in range(1 if "=" in arguments[at] else 2)}
-    return [word for at, word in enumerate(arguments) if at not in left]
+    return [word for at, word in enumerate(arguments) if at not in left or "flex" not in values]
 
 
 def _trainer_of(arguments: Sequence[str]) -> str:
