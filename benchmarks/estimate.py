@@ -52,7 +52,7 @@ def block(seed: int = 0) -> Strategy:
         sequence_parallel=True,
         context_mode=ContextMode.RING,
         recompute=Recompute.FULL,
-        offload=True,
+        offload=frozenset({"activations"}),
         tensor_overlap=True,
     )
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.estimate import Estimate, StepTime, estimate
-from mofa_model.estimate.footprint import Footprint, room
+from mofa_model.estimate.footprint import Footprint, host_room, room
 from mofa_model.estimate.layer import LayerTime
 from mofa_model.estimate.step import tokens_per_second, utilisation
 from mofa_model.spec import Cluster, Workload
@@ -142,7 +142,7 @@ def _summary(workload: Workload, cluster: Cluster, found: Estimate) -> dict[str,
         "memory_bytes": float(found.memory.peak),
         "memory_limit_bytes": float(room(cluster)),
         "host_bytes": float(found.memory.host),
-        "host_limit_bytes": float(cluster.host.memory),
+        "host_limit_bytes": float(host_room(cluster)),
         "fits": bool(found.memory.fits(cluster)),
     }
 

@@ -15,8 +15,10 @@ has some, else the first of its tables.
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import enum
+import io
 import json
 import math
 import os
@@ -32,7 +34,6 @@ from mofa_model.tables import (
     Cell,
     Column,
     Table,
-    as_csv,
     as_html,
     as_markdown,
     broken,
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 FORMS: Final = ("table", "wide", "json", "yaml", "csv", "markdown", "html")
+
+_BILLIONS: Final = "1e9"
+"""Unit of counts that people read in billions."""
 
 _PATIENCE: Final = 1.0
 """Seconds of work before a progress bar is worth looking at."""
@@ -97,6 +101,24 @@ def render(
         "markdown": as_markdown,
     }
     return "\n".join(write[form](table) for table in tables)
+
+
+def as_csv(table: Table) -> str:
+    """Keys in the first row, then the values with every digit, in SI; title and notes are left out."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([column.key for column in table.columns])
+    writer.writerows(map(_plain_cell, row, table.columns) for row in table.rows)
+    return text.getvalue()
+
+
+def _plain_cell(cell: Cell, column: Column) -> Cell:
+    """A cell for a program: nothing for no value, and no prefix of the column's."""
+    if cell is None:
+        return ""
+    if column.unit == _BILLIONS and isinstance(cell, int | float):
+        return round(cell * 1e9)
+    return cell
 
 
 def as_document(tables: Sequence[Table]) -> Any:
@@ -203,8 +225,6 @@ def _columns() -> int:
 
 
 def _yaml(data: Any) -> str:
-    import io
-
     from ruamel.yaml import YAML
 
     text = io.StringIO()

@@ -72,6 +72,23 @@ MODULES = (
 )
 """Modules that selective recomputation can name."""
 
+ACTIVATIONS = "activations"
+"""Offloading of everything but the inputs of layers."""
+LAYER_INPUT = "layer_input"
+"""Offloading of the inputs of layers that are recomputed."""
+OFFLOADED = (
+    ACTIVATIONS,
+    LAYER_INPUT,
+    "attn_norm",
+    "qkv_linear",
+    "core_attn",
+    "attn_proj",
+    "mlp_norm",
+    "expert_fc1",
+    "moe_act",
+)
+"""What offloading can name: all activations, inputs of layers, or inputs of modules."""
+
 DEGREES = ("tp", "pp", "cp", "dp", "ep", "etp", "vpp", "mbs", "shard", "recompute_layers", "chunks")
 """Fields that may be arrays."""
 
@@ -114,8 +131,8 @@ class Strategy:
     """Layers per stage under full recomputation; 0 = all."""
     chunks: Numeric = 1
     """MemFine: chunks in which experts run and are recomputed; 1 = whole."""
-    offload: bool = False
-    """Activations wait in host memory between forward and backward."""
+    offload: frozenset[str] = frozenset()
+    """Activations that wait in host memory between forward and backward, of `OFFLOADED`."""
     optimizer: Placement = Placement.DEVICE
     """Home of the optimizer states."""
     tensor_overlap: bool = False
@@ -136,6 +153,9 @@ class Strategy:
         unknown = self.recompute_modules - set(MODULES)
         if unknown:
             raise BadValue("recompute", ", ".join(sorted(unknown)), f"modules: {', '.join(MODULES)}")
+        unknown = self.offload - set(OFFLOADED)
+        if unknown:
+            raise BadValue("offload", ", ".join(sorted(unknown)), f"of: {', '.join(OFFLOADED)}")
 
     @property
     def gpus(self) -> Numeric:

@@ -10,7 +10,7 @@ The full form always writes these eleven keys, in this order; further ones only 
 
     recompute=none | selective | selective:core_attn+mlp | full | full:4 (layers of a stage)
     optimizer=replicated | distributed | zero2 | zero3, with -cpu where its states live in host memory
-    offload=none | activations
+    offload=none | activations (all but inputs of layers) | layer_input | core_attn+attn_proj (inputs of modules)
 
 The short form, for tables, leaves out what is off or follows: degrees of one, and the schedule where it is the one that
 people mean, interleaved with vpp > 1 and 1f1b without. A degree is its key and number, a choice its word, a switch its name,
@@ -30,7 +30,9 @@ from typing import Any, Final, TypeVar
 from mofa_model.errors import BadValue, DoesNotFit, UnknownName
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B, SCHEDULES, Schedule
 from mofa_model.strategy import (
+    ACTIVATIONS,
     MODULES,
+    OFFLOADED,
     ContextMode,
     Graphs,
     Placement,
@@ -88,7 +90,7 @@ def format_strategy(strategy: Strategy) -> str:
     words = {key: str(int(getattr(strategy, key))) for key in _DEGREES}
     words["sp"] = _flag(given=strategy.sequence_parallel)
     words["recompute"] = _recompute_text(strategy)
-    words["offload"] = "activations" if strategy.offload else "none"
+    words["offload"] = "+".join(sorted(strategy.offload)) or "none"
     words["optimizer"] = strategy.sharding.value + (CPU if strategy.optimizer is Placement.HOST else "")
     for key in _FURTHER:
         if getattr(strategy, key) != getattr(_PLAIN, key):
@@ -118,9 +120,9 @@ def pair_of(part: str) -> tuple[str, str] | None:
         return (name, number) if name in _DEGREES or name in _FURTHER else None
     if key.startswith("recompute:"):
         return "recompute", key.removeprefix("recompute:")
-    if key.startswith("recompute(") and key.endswith(")"):
-        modules = key.removeprefix("recompute(").removesuffix(")").split()
-        return "recompute", "selective:" + ("core_attn" if modules == ["selective"] else "+".join(modules))
+    if listed := re.fullmatch(r"(recompute|offload)\((.*)\)", key, re.DOTALL):
+        name, modules = listed[1], "+".join(listed[2].split()).replace("selective", "core_attn")
+        return name, modules if name == "offload" else f"selective:{modules}"
     return None
 
 
@@ -211,9 +213,10 @@ def _recompute_text(strategy: Strategy) -> str:
 
 
 def _read_offload(field: str, word: str) -> dict[str, Any]:
-    if word not in {"none", "activations"}:
-        raise BadValue(field, word, "none or activations")
-    return {"offload": word == "activations"}
+    names = frozenset() if word == "none" else frozenset(word.split("+"))
+    if names - set(OFFLOADED):
+        raise BadValue(field, word, f"none, or of {', '.join(OFFLOADED)} with + between them")
+    return {"offload": names}
 
 
 def _read_optimizer(field: str, word: str) -> dict[str, Any]:
@@ -259,7 +262,7 @@ _WORDS: Final[dict[str, tuple[str, str]]] = {
     },
     **{name: (name, "true") for name in ("sp", *_FLAGS)},
     **{_SWITCHED_OFF + name: (name, "false") for name in ("sp", *_FLAGS)},
-    "offload": ("offload", "activations"),
+    "offload": ("offload", ACTIVATIONS),
 }
 """Words of the short form that stand alone, with key and word of the full one."""
 
@@ -279,16 +282,18 @@ def short_strategy(strategy: Strategy) -> str:
 
 def _short(key: str, value: str) -> Iterator[str]:
     """The word of the short form, where there is one."""
-    if key in _DEGREES and value == "1" and key != "mbs":
+    if value == "none" or (key in _DEGREES and value == "1" and key != "mbs"):
         return
     if value.isdigit():
         yield key + value
     elif value in {"true", "false"}:
         if value == "true" or key != "sp":
             yield key if value == "true" else _SWITCHED_OFF + key
-    elif key == "recompute" and value != "none":
+    elif key == "recompute":
         mode, _, modules = value.partition(":")
         selective = mode == Recompute.SELECTIVE.value
         yield f"recompute({modules.replace('+', ' ') or mode})" if selective else f"recompute:{value}"
-    elif value != "none":
-        yield "offload" if key == "offload" else value
+    elif key == "offload":
+        yield key if value == ACTIVATIONS else f"{key}({value.replace('+', ' ')})"
+    else:
+        yield value

@@ -1,4 +1,4 @@
-"""A table as a value, and its text in each form: plain, markdown, CSV, HTML. Pure; `output` prints it.
+"""A table as a value, and its text in each form: plain, markdown, HTML. Pure; `output` prints it, and CSV.
 
     Table(
         title="Step time",
@@ -11,9 +11,7 @@ People read `4.2 s` and `81 %`; machines get 4.2 and 0.81 with every digit. A ce
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 import re
 import textwrap
 from collections.abc import Sequence
@@ -24,9 +22,6 @@ Cell: TypeAlias = str | int | float | bool | None
 
 _DIMENSIONS: Final = ("s", "B", "B/s", "FLOP", "FLOP/s", "1/s")
 """Units that people read with a prefix in the cell, not in the heading."""
-
-_BILLIONS: Final = "1e9"
-"""Unit of counts that people read in billions."""
 
 _NARROWEST: Final = 12
 """A text column is wrapped to no fewer characters than this."""
@@ -52,6 +47,9 @@ class Column:
 
     wide: bool = False
     """Shown by `-o wide` and to machines only."""
+
+    copied: bool = False
+    """Cells that people copy: never wrapped, however narrow the page is."""
 
     @property
     def key(self) -> str:
@@ -111,7 +109,12 @@ def for_people(table: Table, *, wide: bool = False) -> Table:
     """The same table with every cell as text, and without the columns that only `wide` shows."""
     kept = [i for i, column in enumerate(table.columns) if wide or not column.wide]
     columns = tuple(
-        Column(table.columns[i].heading, align="right" if _is_right(table, i) else "left") for i in kept
+        Column(
+            table.columns[i].heading,
+            align="right" if _is_right(table, i) else "left",
+            copied=table.columns[i].copied,
+        )
+        for i in kept
     )
     shapes = [_texts([row[i] for row in table.rows], table.columns[i].unit) for i in kept]
     rows = tuple(zip(*shapes, strict=True)) if table.rows and kept else tuple(() for _ in table.rows)
@@ -205,24 +208,6 @@ def as_markdown(table: Table, *, wide: bool = True) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_csv(table: Table) -> str:
-    """Keys in the first row, then the values with every digit, in SI; title and notes are left out."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([column.key for column in table.columns])
-    writer.writerows(map(_plain_cell, row, table.columns) for row in table.rows)
-    return text.getvalue()
-
-
-def _plain_cell(cell: Cell, column: Column) -> Cell:
-    """A cell for a program: nothing for no value, and no prefix of the column's."""
-    if cell is None:
-        return ""
-    if column.unit == _BILLIONS and isinstance(cell, int | float):
-        return round(cell * 1e9)
-    return cell
-
-
 def as_html(tables: Sequence[Table]) -> str:
     """One page that needs nothing else."""
     title = html.escape(tables[0].title if tables else "mofa")
@@ -268,7 +253,9 @@ def _narrowed(sizes: list[int], floors: list[int], columns: tuple[Column, ...], 
     """Take from the widest text column, one character at a time, until the line fits or no column can give."""
     sizes = list(sizes)
     while sum(sizes) > room:
-        giving = [i for i, c in enumerate(columns) if c.align == "left" and sizes[i] > floors[i]]
+        giving = [
+            i for i, c in enumerate(columns) if c.align == "left" and not c.copied and sizes[i] > floors[i]
+        ]
         if not giving:
             break
         sizes[max(giving, key=lambda i: sizes[i])] -= 1

@@ -15,6 +15,7 @@ from mofa_model.schedules import DUALPIPE, SCHEDULES, ZERO_BUBBLE
 from mofa_model.spec import Calibration, LinkConstants, MemoryConstants, Training, Workload
 from mofa_model.strategy import (
     MODULES,
+    OFFLOADED,
     ContextMode,
     Graphs,
     Placement,
@@ -85,7 +86,7 @@ def categories(schedules=SCHEDULES):
             context_mode=st.sampled_from(ContextMode),
             recompute=st.sampled_from(Recompute),
             recompute_modules=st.frozensets(st.sampled_from(MODULES), min_size=1, max_size=3),
-            offload=st.booleans(),
+            offload=st.frozensets(st.sampled_from(OFFLOADED), max_size=3),
             optimizer=st.sampled_from(Placement),
             tensor_overlap=st.booleans(),
             data_overlap=st.booleans(),

@@ -84,7 +84,7 @@ class Footprint:
     def fits(self, cluster: Cluster) -> NDArray[np.bool_] | np.bool_:
         """True where the fullest device and the host have room."""
         room = cluster.device.memory * (self.usable * (1.0 - cluster.reserve))
-        return np.less_equal(self.peak, room) & np.less_equal(self.host, cluster.host.memory)
+        return np.less_equal(self.peak, room) & np.less_equal(self.host, host_room(cluster))
 
 
 def footprint(workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages) -> Footprint:
@@ -111,6 +111,11 @@ def host_bytes(cluster: Cluster, states: Bytes, activations: Bytes) -> Bytes:
     """Host memory of the fullest node, from what one device of each kind of stage parks there. [B]"""
     host = activations * cluster.gpus_per_node + states * cluster.gpus_per_node
     return np.max(host, axis=0) if np.ndim(host) else host
+
+
+def host_room(cluster: Cluster) -> Bytes:
+    """Main memory of a node that its devices may fill. [B]"""
+    return cluster.host.memory * (1.0 - cluster.host.reserve)
 
 
 def room(cluster: Cluster) -> Bytes:

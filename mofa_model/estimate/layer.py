@@ -18,7 +18,7 @@ from mofa_model.estimate.blocks import (
 )
 from mofa_model.estimate.stored import stored_layers
 from mofa_model.spec import Cluster, LatentAttention, Workload
-from mofa_model.strategy import ContextMode, Recompute, Strategy
+from mofa_model.strategy import ACTIVATIONS, LAYER_INPUT, ContextMode, Recompute, Strategy
 from mofa_model.units import Bytes, Seconds
 
 
@@ -142,6 +142,8 @@ def _layer(
             some = np.asarray(s.recompute_layers) > 0
             backward = backward + np.where(some, chunked, 0.0) * c.recompute_share
     transfer = moved / (cluster.host.link.bandwidth * cluster.calibration.links.host_link_efficiency)
+    # Inputs of recomputed layers are copied in the order of the compute; transformers 5.23 says so of its `offload`.
+    apart = 0.0 if LAYER_INPUT in s.offload else 1.0
     return LayerTime(
         linear=forward_busy,
         attention=core,
@@ -149,20 +151,29 @@ def _layer(
         tensor=tensor,
         context=context,
         expert=expert,
-        offload=overlap.offload_exposed(transfer, forward),
+        offload=overlap.offload_exposed(transfer, apart * forward),
         communication=sent_forward + sent_backward + 3.0 * ring + 2.0 * dispatch,
-        backward=backward + overlap.offload_exposed(transfer, backward),
+        backward=backward + overlap.offload_exposed(transfer, apart * backward),
         weight=linear,
         recompute=recompute * c.recompute_share,
     )
 
 
 def _offloaded(workload: Workload, cluster: Cluster, strategy: Strategy) -> tuple[Bytes, Bytes]:
-    """What one layer sends to the host and takes back, plain and with experts; its input stays. [B]"""
+    """What one layer sends to the host and takes back, plain and with experts. [B]"""
     kinds = stored_layers(workload, cluster.calibration.memory, strategy) if strategy.offload else ()
-    moved = [0.0 if layer is None else layer.kept - layer.input for layer in kinds] or [0.0, 0.0]
+    whole = ACTIVATIONS in strategy.offload
+    moved = [
+        0.0 if layer is None else layer.kept - layer.input if whole else layer.moved for layer in kinds
+    ] or [0.0, 0.0]
     if strategy.recompute is Recompute.FULL:  # a recomputed layer keeps its input only
-        moved = [np.where(np.asarray(strategy.recompute_layers) > 0, size, 0.0) for size in moved]
+        inputs = [0.0 if layer is None else layer.input for layer in kinds]
+        moves = LAYER_INPUT in strategy.offload
+        some = np.asarray(strategy.recompute_layers) > 0
+        moved = [
+            np.where(some, size, 0.0) + (own if moves else 0.0)
+            for size, own in zip(moved, inputs or moved, strict=True)
+        ]
     return moved[0], moved[1]
 
 

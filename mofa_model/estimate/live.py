@@ -16,7 +16,7 @@ from mofa_model.estimate.resident import ends_on, layers_on
 from mofa_model.estimate.stored import StoredLayer, stored_layers
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, MemoryConstants, Workload
-from mofa_model.strategy import Recompute, Sharding, Strategy
+from mofa_model.strategy import ACTIVATIONS, LAYER_INPUT, Recompute, Sharding, Strategy
 from mofa_model.units import Bytes, Ratio
 
 
@@ -97,8 +97,9 @@ def waiting(
         kept, again = _kept(layer, s, share)
         # A chunk in flight holds the layers of one virtual stage.
         if s.offload:
-            parked.append(offload.host_activation(chunks, layers, kept / s.vpp, layer.input / s.vpp, 1.0))
-            kept, again = layer.input, again + kept
+            left, back = _offloaded(layer, s, share, kept)
+            parked.append(offload.host_activation(chunks, layers, kept / s.vpp, left / s.vpp, 1.0))
+            kept, again = left, again + back
         stored.append(memory.stored_activation(chunks, layers, kept / s.vpp))
         backward.append(np.where(np.asarray(layers) > 0, again, 0.0))
     return Waiting(
@@ -114,6 +115,19 @@ def _kept(layer: StoredLayer, s: Strategy, share: Ratio) -> tuple[Bytes, Bytes]:
         return layer.kept, memory.backward_activation(layer.whole, layer.kept, layer.gradients)
     kept = memory.full_recompute_activation(layer.kept, layer.input, share)
     return kept, memory.backward_activation(layer.whole, layer.input, layer.gradients)
+
+
+def _offloaded(layer: StoredLayer, s: Strategy, share: Ratio, kept: Bytes) -> tuple[Bytes, Bytes]:
+    """Bytes of a layer that stay on the device, and those that come back for its backward pass. [B]
+
+    Inputs of modules leave only layers that are not recomputed as a whole; inputs of layers leave only those that are.
+    """
+    if ACTIVATIONS in s.offload:
+        return layer.input, kept
+    moved: Bytes = (1.0 - share) * layer.moved
+    if LAYER_INPUT in s.offload:
+        moved = moved + share * layer.input
+    return kept - moved, moved
 
 
 def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:

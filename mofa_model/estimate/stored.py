@@ -1,7 +1,7 @@
 """What one layer stores for its backward pass on one device: everything, and what is left after recomputation.
 
-A layer is a table of named parts. A module that selective recomputation can name is a set of parts that it drops; a
-new module is one more line of `DROPPED`.
+A layer is a table of named parts. A module that selective recomputation can name is a set of parts that it drops, and a
+module whose inputs can be offloaded is a set of parts that it moves; a new module is one more line of `DROPPED` or `MOVED`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,25 @@ DROPPED: Final = {
     ),
 }
 """Parts of a layer that a module's recomputation drops."""
+MOVED: Final = {
+    "attn_norm": frozenset({"first_residual"}),
+    "qkv_linear": frozenset({"first_norm", "latents"}),
+    "core_attn": frozenset({"projections", "up_projections"}),
+    "attn_proj": frozenset({"context"}),
+    "mlp_norm": frozenset({"second_residual"}),
+    "expert_fc1": frozenset({"dispatch"}),
+    "moe_act": frozenset({"expert_hidden"}),
+}
+"""Parts of a layer that the offload of a module's input moves. Source: `off_interface` around the modules of megatron-core
+0.19 (transformer_layer, attention, multi_latent_attention, moe/experts). What its linear layers fuse is in `_moved_parts`.
+Leaves out: tensors of less than 2^20 elements, which stay on the device there."""
+SIDES: Final = {
+    "first_residual": "residual",
+    "second_residual": "residual",
+    "first_norm": "norms",
+    "second_norm": "norms",
+}
+"""Halves of the parts that both sides of a layer have, attention and feed-forward."""
 HALVED: Final = frozenset({"projections", "up_projections", "hidden", "expert_hidden", "shared_hidden"})
 """Parts of which `per_op` keeps half."""
 ROUTED: Final = ("dispatch", "expert_hidden", "expert_output")
@@ -62,6 +81,8 @@ class StoredLayer:
     """The layer's input, A_in."""
     gradients: Bytes
     """Gradients that the backward pass makes on its way."""
+    moved: Bytes = 0.0
+    """What of `kept` the offloaded inputs of modules take to the host."""
 
 
 def stored_layers(
@@ -78,6 +99,26 @@ def stored_layers(
     )
 
 
+def _moved_parts(workload: Workload, strategy: Strategy, *, experts: bool) -> dict[str, Ratio]:
+    """Shares of a layer's parts that the offloaded inputs of modules take to the host. [1]
+
+    A norm that is fused with the linear layer behind it has no input of its own: that of attention without latents goes with
+    `qkv_linear`, and that of a plain feed-forward block stays on the device with all that the block keeps.
+    """
+    latent = isinstance(workload.model.attention, LatentAttention)
+    named = strategy.offload & MOVED.keys()
+    moved = frozenset[str]().union(*(MOVED[module] for module in named))
+    if not latent:
+        fused = {"first_residual"}
+        moved = moved | fused if "qkv_linear" in named else moved - fused
+    if not experts:
+        moved -= {"second_residual"}
+    shares: dict[str, Ratio] = {name: 1.0 for name in moved if name not in SIDES}
+    for side in moved & SIDES.keys():
+        shares[SIDES[side]] = shares.get(SIDES[side], 0.0) + 0.5
+    return shares
+
+
 def _layer(
     workload: Workload, constants: MemoryConstants, strategy: Strategy, parts: dict[str, Bytes]
 ) -> StoredLayer:
@@ -92,15 +133,21 @@ def _layer(
     routed = [name for name in parts if name in ROUTED]
     inner = [name for name in parts if name in INNER]
     running = memory.chunked_activation(_sum(parts, routed), strategy.chunks)
+    shares = _moved_parts(workload, strategy, experts=bool(routed)) if strategy.offload else {}
+    taken = {name: share * weights.get(name, 1.0) for name, share in shares.items()}
     waiting: Bytes = 0.0
+    moved = _sum(parts, (name for name in fixed if name in taken), taken)
     if routed:
-        waiting = np.where(np.asarray(strategy.chunks) > 1, 0.0, _sum(parts, routed, weights))
+        chunked = np.asarray(strategy.chunks) > 1
+        waiting = np.where(chunked, 0.0, _sum(parts, routed, weights))
+        moved = moved + np.where(chunked, 0.0, _sum(parts, (name for name in routed if name in taken), taken))
     gathered = constants.gathered_input * (width * tokens * h)
     return StoredLayer(
         whole=constants.activation_scale * (_sum(parts, fixed) + running) + gathered,
         kept=constants.activation_scale * (_sum(parts, fixed, weights) + waiting) + gathered,
         input=activations.layer_input(tokens, h, width=width, ranks=_spread(strategy)),
         gradients=constants.backward_copies * (_sum(parts, inner) + running),
+        moved=constants.activation_scale * moved,
     )
 
 

@@ -9,6 +9,7 @@ May import: presets, spec, strategy and its text, units, errors. Imported by: ma
     answer     the types
     arguments/ the trainers' argument names as data, with the release in which they were read
     table      those files, and the check that every word we print is in them
+    features   what Megatron's words mean; refusals: what megatron-core does not start
     megatron, torchtitan, nemo, deepspeed   one trainer each: write and read
     trainers   which trainer a command is for
     shell      a shell line as the shell reads it: commands, words, places

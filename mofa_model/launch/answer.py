@@ -121,7 +121,8 @@ class Reading:
         if fields.setdefault("dp", dp) != dp:
             right = f"{gpus} devices over tp x pp x cp = {taken} make {dp}"
             raise DoesNotFit(f"{field}.dp", f"dp = {fields['dp']}", right)
-        fields |= self._virtual(fields, layers, field) | self._shared(dp, field)
+        fields |= self._virtual(fields, layers, field)
+        fields |= self._shared(dp * int(fields.get("cp", 1)), field)
         return Strategy(**fields)
 
     def _virtual(self, fields: Mapping[str, Any], layers: int | None, field: str) -> dict[str, Any]:
@@ -138,9 +139,11 @@ class Reading:
         vpp = chunks // stages
         return {"vpp": vpp, "schedule": INTERLEAVED} if vpp > 1 else {}
 
-    def _shared(self, dp: int, field: str) -> dict[str, Any]:
+    def _shared(self, ranks: int, field: str) -> dict[str, Any]:
+        """Ranks that share one copy, of those of data and context parallelism."""
         if self.copies == 1:
             return {}
-        if dp % self.copies:
-            raise DoesNotFit(field, f"{self.copies} copies", f"they must divide the {dp} data-parallel ranks")
-        return {"shard": dp // self.copies}
+        if ranks % self.copies:
+            right = f"they must divide the {ranks} data-parallel ranks"
+            raise DoesNotFit(field, f"{self.copies} copies", right)
+        return {"shard": ranks // self.copies}

@@ -10,7 +10,15 @@ from mofa_model.errors import BadFile, BadValue
 from mofa_model.launch.answer import Launch, Reading, Run
 from mofa_model.launch.table import Words, table, unsupported
 from mofa_model.schedules import ONE_F_ONE_B
-from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Sharding, Strategy
+from mofa_model.strategy import (
+    LAYER_INPUT,
+    ContextMode,
+    Graphs,
+    Placement,
+    Recompute,
+    Sharding,
+    Strategy,
+)
 
 TRAINER: Final = "deepspeed"
 FILE: Final = "ds_config.json"
@@ -31,7 +39,7 @@ def write(strategy: Strategy, run: Run) -> Launch:
     keys.add("zero_optimization.stage", stage)
     if stage:
         keys.add("zero_optimization.overlap_comm", strategy.data_overlap)
-    if 0 < strategy.shard < strategy.dp:
+    if 0 < strategy.shard < strategy.dp * strategy.cp:  # ranks of a sequence share as well
         keys.add("zero_optimization.mics_shard_size", int(strategy.shard))
     if strategy.optimizer is Placement.HOST:
         keys.add("zero_optimization.offload_optimizer.device", "cpu")
@@ -43,8 +51,6 @@ def write(strategy: Strategy, run: Run) -> Launch:
         keys.add("expert_parallel.autoep_size", int(strategy.ep))
     if strategy.cp > 1:
         keys.add("sequence_parallel_size", int(strategy.cp))
-    if strategy.offload:
-        keys.add("activation_checkpointing.cpu_checkpointing", True)
     return Launch(
         trainer=TRAINER,
         release=table(TRAINER).release,
@@ -63,9 +69,14 @@ def _refuse(strategy: Strategy, run: Run) -> None:
         "graphs": (strategy.graphs is not Graphs.NONE, strategy.graphs.value),
         "cp-mode": (strategy.cp > 1 and strategy.context_mode is ContextMode.RING, "ring"),
         "recompute": (strategy.recompute is Recompute.SELECTIVE, "selective"),
+        "offload": (
+            bool(strategy.offload)
+            and (strategy.offload != {LAYER_INPUT} or strategy.recompute is not Recompute.FULL),
+            "+".join(sorted(strategy.offload)),
+        ),
         "recompute_layers": (strategy.recompute_layers != 0, int(strategy.recompute_layers)),
         "shard": (
-            0 < strategy.shard < strategy.dp and strategy.sharding is not Sharding.WEIGHTS,
+            0 < strategy.shard < strategy.dp * strategy.cp and strategy.sharding is not Sharding.WEIGHTS,
             int(strategy.shard),
         ),
         "precision": (run.precision not in {"bf16", "fp16"}, run.precision),
@@ -83,6 +94,8 @@ def _arguments(strategy: Strategy, run: Run, rounds: int) -> list[str]:
     words.add(f"--{run.precision}")
     if strategy.recompute is Recompute.FULL:
         words.add("--activation_checkpointing")
+        if strategy.offload:  # DeepSpeed's own `cpu_checkpointing` acts inside its own checkpointing only
+            words.add("--activation_checkpointing_kwargs", json.dumps({"offload": True}))
     if run.interval_steps is not None:
         words.add("--save_strategy", "steps")
         words.add("--save_steps", run.interval_steps)
@@ -127,6 +140,8 @@ def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) ->
     layout = dict(reading.layout)
     if "--activation_checkpointing" in given:
         layout["recompute"] = Recompute.FULL
+    if _offloads(given.get("--activation_checkpointing_kwargs")):
+        layout["offload"] = frozenset({LAYER_INPUT})
     if "--per_device_train_batch_size" in given:
         size = given["--per_device_train_batch_size"]
         layout["mbs"] = known.number("--per_device_train_batch_size", size)
@@ -140,6 +155,15 @@ def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) ->
         or next((word for word in ("bf16", "fp16") if f"--{word}" in given), None),
         interval_steps=known.number("--save_steps", saves) if saves is not None else None,
     )
+
+
+def _offloads(text: str | None) -> bool:
+    """Whether the trainer's checkpointing is told to keep its inputs on the host."""
+    try:
+        given = json.loads(text or "{}")
+    except ValueError:
+        raise BadValue("--activation_checkpointing_kwargs", text, "give a JSON object") from None
+    return isinstance(given, dict) and given.get("offload") is True
 
 
 def read_file(text: str, name: str) -> Reading:
@@ -174,7 +198,7 @@ def read_file(text: str, name: str) -> Reading:
         "mbs": number("train_micro_batch_size_per_gpu") or 1,
         "sharding": {level: sharding for sharding, level in _STAGES.items()}[stage],
         "data_overlap": bool(found("zero_optimization.overlap_comm")) or stage == 3,
-        "offload": bool(found("activation_checkpointing.cpu_checkpointing")),
+        "offload": frozenset({LAYER_INPUT} if found("activation_checkpointing.cpu_checkpointing") else ()),
     }
     if found("zero_optimization.offload_optimizer.device") == "cpu" or found("zero_optimization.cpu_offload"):
         layout["optimizer"] = Placement.HOST

@@ -8,16 +8,23 @@ from typing import Any, Final
 
 from mofa_model.errors import BadValue
 from mofa_model.launch.answer import Run
-from mofa_model.launch.table import table, unsupported
-from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
-from mofa_model.strategy import MODULES, ContextMode, Graphs, Recompute, Sharding, Strategy
+from mofa_model.launch.refusals import EXPERT_INPUTS
+from mofa_model.launch.table import table
+from mofa_model.schedules import INTERLEAVED
+from mofa_model.strategy import (
+    MODULES,
+    OFFLOADED,
+    ContextMode,
+    Graphs,
+    Recompute,
+    Sharding,
+    Strategy,
+)
 
 FSDP: Final = {Sharding.GRADIENTS: "optim_grads", Sharding.WEIGHTS: "optim_grads_params"}
 """Sharding levels that Megatron-FSDP does; the one below is the distributed optimizer's."""
-OFFLOADED: Final = ("attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm")
-"""Inputs that fine-grained offloading moves to the host."""
-OFFLOADED_EXPERTS: Final = ("expert_fc1", "moe_act")
-"""The same inside experts."""
+DISPATCHER: Final = "alltoall"
+"""What sends tokens to their experts: the default gathers all tokens everywhere, and overlaps nothing."""
 GRAPHED: Final = ("attn",)
 """What partial graphs capture."""
 GRAPHED_EXPERTS: Final = ("attn", "moe_router", "moe_preprocess")
@@ -29,17 +36,44 @@ _GROUP: Final = re.compile(r"\(([^()]{1,64})\)\*(\d{1,3})")
 _LAYOUT: Final = re.compile(r"[EtmL|,*\d]+")
 
 
-def refuse(strategy: Strategy, trainer: str) -> None:
-    """Refuse what no Megatron trainer can be told."""
-    if strategy.schedule not in {ONE_F_ONE_B, INTERLEAVED}:
-        raise unsupported(trainer, "schedule", strategy.schedule.value)
-    if strategy.chunks != 1:
-        raise unsupported(trainer, "chunks", int(strategy.chunks))
-    if strategy.recompute is Recompute.SELECTIVE:
-        known = set(table("megatron").choices("recompute-modules"))
-        unknown = strategy.recompute_modules - known
-        if unknown:
-            raise unsupported(trainer, "recompute", "+".join(sorted(unknown)))
+def environment(strategy: Strategy, run: Run) -> dict[str, str]:
+    """Variables that a layout needs.
+
+    Before Blackwell tensor and context parallelism ask for one connection, so that kernels start in the order in which they
+    were launched; overlap of expert exchange asks for many, and FSDP refuses one. Where both are wanted, experts go first.
+
+    >>> run = Run(sequence=8192, global_batch=16, layers=32)
+    >>> environment(Strategy(tp=8), run), environment(Strategy(tp=8, sharding=Sharding.WEIGHTS), run)
+    ({'CUDA_DEVICE_MAX_CONNECTIONS': '1'}, {})
+    """
+    found = {}
+    if overlaps_experts(strategy, run):
+        found["CUDA_DEVICE_MAX_CONNECTIONS"] = "32"
+    elif (strategy.tp > 1 or strategy.cp > 1) and strategy.sharding not in FSDP:
+        found["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+    if strategy.offload:
+        found["NVTE_CPU_OFFLOAD_V1"] = (
+            "1"  # Transformer Engine 2.10 and later move weights as well without it
+        )
+    return found
+
+
+def overlaps_experts(strategy: Strategy, run: Run) -> bool:
+    """Whether expert exchange is there to be overlapped, and is."""
+    return bool(strategy.expert_overlap and run.experts and strategy.ep > 1)
+
+
+def offloaded(strategy: Strategy) -> list[str]:
+    """Modules whose inputs are offloaded, in the trainer's order."""
+    return [name for name in table("megatron").choices("offload-modules") if name in strategy.offload]
+
+
+def read_offload(words: Sequence[str]) -> frozenset[str]:
+    """The same from a trainer's words; a fused grouped MLP keeps what experts otherwise keep apart."""
+    named = set(words)
+    if "fused_group_mlp" in named:
+        named |= EXPERT_INPUTS
+    return frozenset(named & set(OFFLOADED))
 
 
 def chunk_layers(strategy: Strategy) -> int:
@@ -104,7 +138,7 @@ def split_of(strategy: Strategy, run: Run) -> str:
     if (run.layers + 2) % chunks == 0 and not run.prediction_modules:
         return "slots"
     base, more = divmod(run.layers + 2, chunks)
-    if base < 2:
+    if not base:
         raise BadValue(
             "strategy.pp",
             f"{chunks} virtual stages",
@@ -113,7 +147,7 @@ def split_of(strategy: Strategy, run: Run) -> str:
     dealt = [base + (i < more) for i in range(chunks)]
     dealt[0] -= 1
     dealt[-1] -= 1
-    words = [f"t*{layers}" for layers in dealt]
+    words = [f"t*{layers}" if layers else "" for layers in dealt]  # the ends can hold no layer at all
     return "E" + "|".join(words) + "m" * run.prediction_modules + "L"
 
 

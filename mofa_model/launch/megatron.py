@@ -7,20 +7,23 @@ from typing import Any, Final
 
 from mofa_model.launch.answer import Launch, Reading, Run
 from mofa_model.launch.features import (
+    DISPATCHER,
     FSDP,
     GRAPHED,
     GRAPHED_EXPERTS,
-    OFFLOADED,
-    OFFLOADED_EXPERTS,
     chunk_layers,
+    environment,
+    offloaded,
+    overlaps_experts,
     read_context,
     read_features,
-    refuse,
+    read_offload,
     split_of,
     stages_of_layout,
 )
+from mofa_model.launch.refusals import instances, refuse
 from mofa_model.launch.table import Table, Words, table, unsupported
-from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Sharding, Strategy
+from mofa_model.strategy import ACTIVATIONS, ContextMode, Graphs, Placement, Recompute, Sharding, Strategy
 
 TRAINER: Final = "megatron"
 
@@ -44,12 +47,12 @@ _FP8_RECIPES: Final = {
 
 def write(strategy: Strategy, run: Run) -> Launch:
     """The flags that make Megatron-LM run a layout."""
-    refuse(strategy, TRAINER)
+    refuse(strategy, run, TRAINER)
     flags = Words(table(TRAINER), _flag)
     _sizes(flags, strategy, run)
     _sharding(flags, strategy)
-    _overlap(flags, strategy)
-    notes = _activations(flags, strategy, run)
+    _overlap(flags, strategy, run)
+    _activations(flags, strategy, run)
     if run.precision not in _PRECISIONS:
         raise unsupported(TRAINER, "precision", run.precision)
     flags.words += _PRECISIONS[run.precision]
@@ -57,14 +60,25 @@ def write(strategy: Strategy, run: Run) -> Launch:
         flags.add("save-interval", run.interval_steps)
         if run.asynchronous:
             flags.add("async-save")
-    serial = strategy.tp > 1 or strategy.cp > 1
+            flags.add("use-persistent-ckpt-worker")  # without it the save is not asynchronous
     return Launch(
         trainer=TRAINER,
         release=table(TRAINER).release,
         arguments=tuple(flags.words),
-        environment={"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if serial else {},
-        notes=tuple(notes),
+        environment=environment(strategy, run),
+        notes=_notes(strategy, run),
     )
+
+
+def _notes(strategy: Strategy, run: Run) -> tuple[str, ...]:
+    notes = []
+    if strategy.offload:
+        notes.append("offloading moves the inputs of these modules; the others stay on the device")
+    if overlaps_experts(strategy, run) and (strategy.tp > 1 or strategy.cp > 1):
+        notes.append(
+            "before Blackwell overlap of expert exchange asks for 32 connections, and tp and cp for one: measure both"
+        )
+    return tuple(notes)
 
 
 def _flag(name: str, values: tuple[object, ...]) -> list[str]:
@@ -72,7 +86,6 @@ def _flag(name: str, values: tuple[object, ...]) -> list[str]:
 
 
 def _sizes(flags: Words, strategy: Strategy, run: Run) -> None:
-    run.micro_batches(strategy)  # refuses a batch that does not divide
     flags.add("tensor-model-parallel-size", int(strategy.tp))
     flags.add("pipeline-model-parallel-size", int(strategy.pp))
     split = split_of(strategy, run)
@@ -89,6 +102,8 @@ def _sizes(flags: Words, strategy: Strategy, run: Run) -> None:
     if run.experts:
         flags.add("expert-model-parallel-size", int(strategy.ep))
         flags.add("expert-tensor-parallel-size", int(strategy.etp))
+        flags.add("moe-token-dispatcher-type", DISPATCHER)
+        flags.add("moe-grouped-gemm")
     if strategy.sequence_parallel:
         flags.add("sequence-parallel")
     flags.add("micro-batch-size", int(strategy.mbs))
@@ -104,25 +119,24 @@ def _sharding(flags: Words, strategy: Strategy) -> None:
         flags.add("use-megatron-fsdp")
         flags.add("data-parallel-sharding-strategy", FSDP[strategy.sharding])
         flags.add("ckpt-format", "fsdp_dtensor")
-    if 0 < strategy.shard < strategy.dp:
-        flags.add("num-distributed-optimizer-instances", int(strategy.dp) // int(strategy.shard))
+    if instances(strategy) > 1:
+        flags.add("num-distributed-optimizer-instances", instances(strategy))
 
 
-def _overlap(flags: Words, strategy: Strategy) -> None:
+def _overlap(flags: Words, strategy: Strategy, run: Run) -> None:
     if strategy.data_overlap:
         flags.add("overlap-grad-reduce")
         if strategy.sharding is not Sharding.NONE:
             flags.add("overlap-param-gather")
-    if strategy.tensor_overlap and strategy.sequence_parallel and strategy.tp > 1:
+    if strategy.tensor_overlap and strategy.tp > 1:
         flags.add("tp-comm-overlap")
-    if strategy.expert_overlap:
+    if overlaps_experts(strategy, run):
         flags.add("overlap-moe-expert-parallel-comm")
     if not strategy.pipeline_overlap:
         flags.add("no-overlap-p2p-communication")
 
 
-def _activations(flags: Words, strategy: Strategy, run: Run) -> list[str]:
-    notes = []
+def _activations(flags: Words, strategy: Strategy, run: Run) -> None:
     if strategy.recompute is Recompute.SELECTIVE:
         flags.add("recompute-granularity", "selective")
         flags.add("recompute-modules", *sorted(strategy.recompute_modules))
@@ -132,18 +146,17 @@ def _activations(flags: Words, strategy: Strategy, run: Run) -> list[str]:
         flags.add("recompute-num-layers", chunk_layers(strategy) or 1)
     if strategy.offload:
         flags.add("fine-grained-activation-offloading")
-        flags.add("offload-modules", *OFFLOADED, *(OFFLOADED_EXPERTS if run.experts else ()))
-        notes.append("offloading moves the inputs of these modules; the others stay on the device")
+        flags.add("offload-modules", *offloaded(strategy))
     if strategy.optimizer is Placement.HOST:
         flags.add("optimizer-cpu-offload")
         flags.add("overlap-cpu-optimizer-d2h-h2d")
         flags.add("use-precision-aware-optimizer")
     if strategy.graphs is Graphs.FULL:
         flags.add("cuda-graph-impl", "full_iteration")
+        flags.add("no-check-for-nan-in-loss-and-grad")  # it would leave the graph
     elif strategy.graphs is Graphs.PARTIAL:
         flags.add("cuda-graph-impl", "transformer_engine")
         flags.add("cuda-graph-modules", *(GRAPHED_EXPERTS if run.experts else GRAPHED))
-    return notes
 
 
 def read(words: Sequence[str]) -> Reading:
@@ -199,7 +212,13 @@ def _reading(known: Table, given: Mapping[str, tuple[str, ...]]) -> Reading:
     layout["tensor_overlap"] = "tp-comm-overlap" in given
     layout["expert_overlap"] = "overlap-moe-expert-parallel-comm" in given
     layout["pipeline_overlap"] = "no-overlap-p2p-communication" not in given
-    layout["offload"] = "fine-grained-activation-offloading" in given or "cpu-offloading-num-layers" in given
+    layout["offload"] = (
+        frozenset({ACTIVATIONS})
+        if "cpu-offloading-num-layers" in given
+        else read_offload(given.get("offload-modules", ()))
+        if "fine-grained-activation-offloading" in given
+        else frozenset()
+    )
     layout["optimizer"] = Placement.HOST if "optimizer-cpu-offload" in given else Placement.DEVICE
     if "cp-comm-type" in given:
         layout["context_mode"] = read_context(given["cp-comm-type"])

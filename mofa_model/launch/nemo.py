@@ -8,20 +8,23 @@ from typing import Any, Final
 
 from mofa_model.launch.answer import Launch, Reading, Run
 from mofa_model.launch.features import (
+    DISPATCHER,
     FSDP,
     GRAPHED,
     GRAPHED_EXPERTS,
-    OFFLOADED,
-    OFFLOADED_EXPERTS,
     chunk_layers,
+    environment,
+    offloaded,
+    overlaps_experts,
     read_context,
     read_features,
-    refuse,
+    read_offload,
     split_of,
     stages_of_layout,
 )
+from mofa_model.launch.refusals import instances, refuse
 from mofa_model.launch.table import Words, table, unsupported
-from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Sharding, Strategy
+from mofa_model.strategy import ACTIVATIONS, ContextMode, Graphs, Placement, Recompute, Sharding, Strategy
 
 TRAINER: Final = "nemo"
 
@@ -40,10 +43,10 @@ _OVERRIDE: Final = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 
 def write(strategy: Strategy, run: Run) -> Launch:
     """The overrides that make a NeMo recipe run a layout."""
-    refuse(strategy, TRAINER)
+    refuse(strategy, run, TRAINER)
     words = Words(table(TRAINER), _override)
     _sizes(words, strategy, run)
-    _data_parallel(words, strategy)
+    _data_parallel(words, strategy, run)
     _activations(words, strategy, run)
     if run.precision not in _PRECISIONS:
         raise unsupported(TRAINER, "precision", run.precision)
@@ -51,12 +54,11 @@ def write(strategy: Strategy, run: Run) -> Launch:
     if run.interval_steps is not None:
         words.add("checkpoint.save_interval", run.interval_steps)
         words.add("checkpoint.async_save", run.asynchronous)
-    serial = strategy.tp > 1 or strategy.cp > 1
     return Launch(
         trainer=TRAINER,
         release=table(TRAINER).release,
         arguments=tuple(words.words),
-        environment={"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if serial else {},
+        environment=environment(strategy, run),
         notes=("after a script that hands its overrides to the recipe's configuration",),
     )
 
@@ -72,7 +74,6 @@ def _override(name: str, values: tuple[object, ...]) -> list[str]:
 
 
 def _sizes(words: Words, strategy: Strategy, run: Run) -> None:
-    run.micro_batches(strategy)  # refuses a batch that does not divide
     words.add("model.tensor_model_parallel_size", int(strategy.tp))
     words.add("model.pipeline_model_parallel_size", int(strategy.pp))
     split = split_of(strategy, run)
@@ -89,6 +90,8 @@ def _sizes(words: Words, strategy: Strategy, run: Run) -> None:
     if run.experts:
         words.add("model.expert_model_parallel_size", int(strategy.ep))
         words.add("model.expert_tensor_parallel_size", int(strategy.etp))
+        words.add("model.moe_token_dispatcher_type", DISPATCHER)
+        words.add("model.moe_grouped_gemm", True)
     words.add("model.sequence_parallel", strategy.sequence_parallel)
     words.add("model.seq_length", run.sequence)
     words.add("dataset.seq_length", run.sequence)
@@ -96,7 +99,7 @@ def _sizes(words: Words, strategy: Strategy, run: Run) -> None:
     words.add("train.global_batch_size", run.global_batch)
 
 
-def _data_parallel(words: Words, strategy: Strategy) -> None:
+def _data_parallel(words: Words, strategy: Strategy, run: Run) -> None:
     sharded = strategy.sharding is not Sharding.NONE
     words.add("ddp.use_distributed_optimizer", sharded)
     words.add("optimizer.use_distributed_optimizer", sharded)
@@ -105,17 +108,17 @@ def _data_parallel(words: Words, strategy: Strategy) -> None:
         words.add("dist.use_megatron_fsdp", True)
         words.add("ddp.data_parallel_sharding_strategy", FSDP[strategy.sharding])
         words.add("checkpoint.ckpt_format", "fsdp_dtensor")
-    if sharded and 0 < strategy.shard < strategy.dp:
-        words.add("ddp.num_distributed_optimizer_instances", int(strategy.dp) // int(strategy.shard))
+    if sharded and instances(strategy) > 1:
+        words.add("ddp.num_distributed_optimizer_instances", instances(strategy))
     words.add("ddp.overlap_grad_reduce", strategy.data_overlap)
     words.add("ddp.overlap_param_gather", strategy.data_overlap and sharded)
     # The recipe's `comm_overlap` section has the last word, so it is set as well.
     words.add("comm_overlap.overlap_grad_reduce", strategy.data_overlap)
     words.add("comm_overlap.overlap_param_gather", strategy.data_overlap and sharded)
-    words.add("comm_overlap.tp_comm_overlap", strategy.tensor_overlap and strategy.sequence_parallel)
+    words.add("comm_overlap.tp_comm_overlap", strategy.tensor_overlap and strategy.tp > 1)
     if strategy.vpp > 1:
         words.add("comm_overlap.overlap_p2p_comm", strategy.pipeline_overlap)
-    if strategy.expert_overlap:
+    if overlaps_experts(strategy, run):
         words.add("comm_overlap.overlap_moe_expert_parallel_comm", True)
 
 
@@ -131,7 +134,7 @@ def _activations(words: Words, strategy: Strategy, run: Run) -> None:
         words.add("model.recompute_num_layers", chunk_layers(strategy) or 1)
     if strategy.offload:
         words.add("model.fine_grained_activation_offloading", True)
-        words.add("model.offload_modules", *OFFLOADED, *(OFFLOADED_EXPERTS if run.experts else ()))
+        words.add("model.offload_modules", *offloaded(strategy))
     if strategy.optimizer is Placement.HOST:
         words.add("optimizer.optimizer_cpu_offload", True)
         words.add("optimizer.optimizer_offload_fraction", "1.0")
@@ -203,7 +206,12 @@ def read(words: Sequence[str]) -> Reading:
     layout["sequence_parallel"] = truth("model.sequence_parallel")
     layout["tensor_overlap"] = truth("comm_overlap.tp_comm_overlap")
     layout["expert_overlap"] = truth("comm_overlap.overlap_moe_expert_parallel_comm")
-    layout["offload"] = truth("model.fine_grained_activation_offloading", "model.cpu_offloading")
+    moved = given.get("model.offload_modules", "").strip("[]").replace(" ", "").split(",")
+    layout["offload"] = (
+        frozenset({ACTIVATIONS})
+        if truth("model.cpu_offloading")
+        else read_offload(moved if truth("model.fine_grained_activation_offloading") else ())
+    )
     layout["optimizer"] = Placement.HOST if truth("optimizer.optimizer_cpu_offload") else Placement.DEVICE
     layout["data_overlap"] = "false" not in {
         given.get("ddp.overlap_grad_reduce", "").lower(),

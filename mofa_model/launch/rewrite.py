@@ -22,10 +22,13 @@ from mofa_model.launch.trainers import is_flag_of
 
 _STATED: Final = frozenset(
     {"num-layers", "seq-length", "save-interval", "async-save", "fp8-param-gather", "training.mixed_precision_param"}
+    | {"use-persistent-ckpt-worker", "no-check-for-nan-in-loss-and-grad", "moe-grouped-gemm", "model.moe_grouped_gemm"}
     | {"training.seq_len", "checkpoint.enable", "checkpoint.interval", "checkpoint.async_mode"}
     | {"model.num_layers", "model.seq_length", "dataset.seq_length", "checkpoint.save_interval", "checkpoint.async_save"}
 )  # fmt: skip
 """Names that decide no layout: they go only where the new arguments say them too."""
+_DISPATCHERS: Final = frozenset({"moe-token-dispatcher-type", "model.moe_token_dispatcher_type"})
+"""Names of what sends tokens to experts: a command that chose `flex`, with flags of its own, keeps it."""
 _BUILTINS: Final = frozenset(
     {":", ".", "[", "alias", "cd", "echo", "exit", "export", "popd", "printf", "pushd", "read", "set", "shift", "shopt"}
     | {"sleep", "source", "test", "trap", "true", "ulimit", "umask", "unalias", "unset", "wait"}
@@ -51,6 +54,7 @@ def rewritten(words: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]
     at = _line_in(words, trainer, arguments)
     if at is not None:
         return (*words[:at], rewritten_line(words[at], arguments), *words[at + 1 :])
+    arguments = _agreed(words, trainer, arguments)
     gone = _layout(words, trainer, arguments)
     texts = [] if gone else [at for at, word in enumerate(words) if any(blank in word for blank in " \t\n")]
     lines = [at for at in texts if _mentions(words[at], trainer, arguments)]
@@ -83,6 +87,7 @@ def _edits(line: str, trainer: str, arguments: Sequence[str]) -> list[_Edit]:
     at = _line_in(texts, trainer, arguments)
     if at is not None:
         return _inside(words[at], trainer, arguments)
+    arguments = _agreed(texts, trainer, arguments)
     gone = _layout(texts, trainer, arguments)
     _check_values(words, gone, trainer)
     spot = _spot(texts, gone)
@@ -224,6 +229,15 @@ def _mentions(text: str, trainer: str, arguments: Sequence[str]) -> bool:
     return any(_layout(one.split(), trainer, arguments) for one in texts)
 
 
+def _agreed(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> list[str]:
+    """The arguments without the dispatcher, where the command names one that does the same and more."""
+    chosen = [at for at, word in enumerate(words) if _name(word, trainer) in _DISPATCHERS]
+    values = [words[at].partition("=")[2] or "".join(words[at + 1 : at + 2]) for at in chosen]
+    ours = [at for at, word in enumerate(arguments) if _name(word, trainer) in _DISPATCHERS]
+    left = {at + more for at in ours for more in range(1 if "=" in arguments[at] else 2)}
+    return [word for at, word in enumerate(arguments) if at not in left or "flex" not in values]
+
+
 def _trainer_of(arguments: Sequence[str]) -> str:
     """The trainer that arguments are for."""
     for trainer in (megatron.TRAINER, torchtitan.TRAINER):
@@ -256,7 +270,7 @@ def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set
             continue
         known = table(trainer).today(name, None)[0] in table(trainer).kinds
         values = 0
-        if known and (name not in _STATED or name in new):
+        if known and (name not in _STATED | _DISPATCHERS or name in new):
             gone.add(at)
             values = 0 if "=" in word or trainer == nemo.TRAINER else _values(name, trainer)
     return gone

@@ -10,7 +10,7 @@ from mofa_model.errors import BadFile
 from mofa_model.launch.answer import Launch, Reading, Run
 from mofa_model.launch.table import Words, table, unsupported
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
-from mofa_model.strategy import Placement, Recompute, Sharding, Strategy
+from mofa_model.strategy import Graphs, Placement, Recompute, Sharding, Strategy
 
 TRAINER: Final = "torchtitan"
 
@@ -69,9 +69,17 @@ def _option(name: str, values: tuple[object, ...]) -> list[str]:
 def _refuse(strategy: Strategy) -> None:
     if strategy.sharding is Sharding.OPTIMIZER:
         raise unsupported(TRAINER, "optimizer", "distributed")
-    if strategy.chunks != 1 or strategy.offload or strategy.etp != 1:
-        field = "chunks" if strategy.chunks != 1 else "offload" if strategy.offload else "etp"
+    if strategy.chunks != 1 or strategy.etp != 1:
+        field = "chunks" if strategy.chunks != 1 else "etp"
         raise unsupported(TRAINER, field, getattr(strategy, field))
+    if strategy.offload:
+        raise unsupported(TRAINER, "offload", "+".join(sorted(strategy.offload)))
+    if strategy.sharding is Sharding.NONE and strategy.cp > 1:
+        raise unsupported(TRAINER, "sharding", "replicated")
+    if strategy.graphs is not Graphs.NONE:
+        raise unsupported(TRAINER, "graphs", strategy.graphs.value)
+    if strategy.shard % strategy.cp or (strategy.shard and strategy.dp * strategy.cp % strategy.shard):
+        raise unsupported(TRAINER, "shard", int(strategy.shard))
     if strategy.recompute is Recompute.FULL and strategy.recompute_layers:
         raise unsupported(TRAINER, "recompute", f"full:{int(strategy.recompute_layers)}")
 
@@ -88,7 +96,9 @@ def _batch(words: Words, strategy: Strategy, run: Run) -> None:
 
 def _degrees(words: Words, strategy: Strategy, run: Run) -> None:
     dp = int(strategy.dp)
-    sharded = 1 if strategy.sharding is Sharding.NONE else int(strategy.shard) or dp
+    # Context-parallel ranks share as well, without being counted in the degree.
+    shared = min(int(strategy.shard) or dp * int(strategy.cp), dp * int(strategy.cp))
+    sharded = 1 if strategy.sharding is Sharding.NONE else shared // int(strategy.cp)
     words.add("parallelism.data_parallel_replicate_degree", dp // sharded)
     words.add("parallelism.data_parallel_shard_degree", sharded)
     if strategy.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
@@ -179,7 +189,7 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
         layout["optimizer"] = Placement.HOST
     if sharded is not None:
         layout["dp"] = replicas * sharded
-    layout["sharding"] = _sharding(given, sharded, pp)
+    layout["sharding"] = _sharding(given, sharded, pp, cp)
     layout |= _recompute(given.get("activation-checkpoint"))
     schedule = given.get("parallelism.pipeline_parallel_schedule")
     if pp > 1 and schedule is not None:
@@ -200,9 +210,9 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
     )
 
 
-def _sharding(given: Mapping[str, str | None], sharded: int | None, pp: int) -> Sharding:
+def _sharding(given: Mapping[str, str | None], sharded: int | None, pp: int, cp: int) -> Sharding:
     """Level of sharding; by default weights are gathered again for the backward pass, except under a pipeline."""
-    if sharded == 1:
+    if sharded == 1 and cp == 1:  # ranks of context parallelism share in any case
         return Sharding.NONE
     keep = given.get("parallelism.fsdp_reshard_after_forward") or "default"
     kept = keep == "never" or (keep == "default" and pp > 1)

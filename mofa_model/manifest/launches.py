@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from mofa_model import presets
 from mofa_model.advice import Advice, Request
-from mofa_model.errors import InputError
-from mofa_model.launch import Launch, Run, launch
+from mofa_model.errors import BadValue, InputError, UnknownName
+from mofa_model.launch import TRAINERS, Launch, Run, launch
+
+_ONE_FAMILY: Final = {"megatron", "nemo"}
+"""Forms that run one and the same trainer, Megatron Core."""
 
 
 def trainer_of(framework: str) -> str:
@@ -18,6 +23,23 @@ def trainer_of(framework: str) -> str:
         return presets.stack(framework).launch
     except InputError:
         return ""
+
+
+def framework_for(trainer: str, framework: str) -> str:
+    """What is searched for a launch: the framework that was named, where it is launched so, else the trainer itself.
+
+    >>> framework_for("nemo", "any"), framework_for("nemo", "megatron")
+    ('nemo', 'megatron')
+    """
+    if trainer not in TRAINERS:
+        raise UnknownName("--launch", trainer, TRAINERS)
+    if framework == "any":
+        return trainer
+    form = trainer_of(framework)
+    if trainer != form and {trainer, form} != _ONE_FAMILY:
+        right = f"framework {framework} is launched {f'with --launch {form}' if form else 'in no form that is known here'}"
+        raise BadValue("--launch", trainer, right)
+    return framework
 
 
 def launch_of(request: Request, advice: Advice, trainer: str) -> Launch:

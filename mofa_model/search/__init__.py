@@ -5,7 +5,8 @@ May import: estimate, reliability and what stands below; numpy and the standard 
     axes         the axes and the values on each
     constraints  what fixes, lists or bounds an axis, as people write it
     frameworks   what a trainer can run (frameworks.toml)
-    rules        what makes a combination legal; verdict names the reasons
+    bundles      features that a trainer refuses together
+    rules        what makes a shape legal, feature_rules a feature beside it; verdict names the reasons
     space        enumerates legal shapes and their features, and counts the rest
     blocks       cuts them into blocks, and blocks into what strategies share
     local        what one device does, on the distinct local shapes

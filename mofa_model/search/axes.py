@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from mofa_model.schedules import SCHEDULES, Schedule
 from mofa_model.spec import LatentAttention, Transformer
-from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Sharding
+from mofa_model.strategy import ACTIVATIONS, ContextMode, Graphs, Placement, Recompute, Sharding
 
 TENSOR: Final = (1, 2, 4, 8, 16, 32, 64)
 CONTEXT: Final = (2, 4, 8, 16, 32, 64)
@@ -140,6 +140,7 @@ def default_axes(
     gpus_per_node: int,
     precisions: Iterable[str] = ("bf16",),
     module_sets: tuple[frozenset[str], ...] = (),
+    offloads: tuple[frozenset[str], ...] = (frozenset({ACTIVATIONS}),),
     *,
     scores: bool = False,
 ) -> Axes:
@@ -172,7 +173,7 @@ def default_axes(
             ),
         ),
         "recompute": recomputations(model, module_sets, scores=scores),
-        "offload": (False, True),
+        "offload": (frozenset(), *offloads),
         "optimizer": (Placement.DEVICE, Placement.HOST),
         "tensor_overlap": (False, True),
         "data_overlap": (True, False),

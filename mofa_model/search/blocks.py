@@ -20,8 +20,9 @@ from mofa_model.estimate.resident import resident
 from mofa_model.placement import Stages, stages_of
 from mofa_model.schedules import Schedule
 from mofa_model.search.axes import NO_MODULES, Axes, Recomputation, Shard
+from mofa_model.search.feature_rules import shard_group
 from mofa_model.search.local import varied
-from mofa_model.search.rules import Given, Rows, shard_group
+from mofa_model.search.rules import Given, Rows
 from mofa_model.search.space import DEGREES, Features, Shapes
 from mofa_model.strategy import Recompute, Sharding, Strategy
 from mofa_model.units import Numeric

@@ -3,6 +3,8 @@
     tp=8   pp=4,8,16   mbs<=4   vpp=2..8   dp>=64   schedule=1f1b,interleaved   cp-mode=ring
     recompute=none,selective:core_attn,full:2   sharding=distributed,zero3@node   optimizer=device   offload=none   sp=true
 
+`offload=activations` asks for whatever the trainer can offload; names of inputs ask for these.
+
 The words are those of a strategy's text, in its full form or in its short one: every part of a printed strategy is a
 constraint that fixes it, `optimizer=zero2-cpu`, `shard=4`, `tp4`, `zero3`, `sp`, `recompute(layernorm mlp_act)`. A number
 that is fixed or listed need not be one that the search tries by itself.
@@ -18,7 +20,7 @@ from typing import Any, Final
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.schedules import SCHEDULES
 from mofa_model.search.axes import IN_NODE, Axes, Context, Pipeline, Recomputation, Shard
-from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Sharding
+from mofa_model.strategy import ACTIVATIONS, ContextMode, Graphs, Placement, Recompute, Sharding
 from mofa_model.strategy_text import CPU, pair_of, parse_strategy
 
 _FORM: Final = re.compile(r"\s*([a-z_-]+)\s*(<=|>=|=)\s*(\S.*?)\s*", re.IGNORECASE)
@@ -183,6 +185,16 @@ def _kept(attribute: str, kind: Any) -> Callable[[Constraint, tuple[Any, ...]], 
     return narrow
 
 
+def _offloaded(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for word in c.words:
+        if word == ACTIVATIONS:
+            found += [v for v in values if v]
+        else:
+            found.append(parse_strategy(f"offload={word}", field=_FIELD).offload)
+    return tuple(dict.fromkeys(found))
+
+
 def _members(kind: Any) -> Callable[[Constraint, tuple[Any, ...]], tuple[Any, ...]]:
     return lambda c, _: tuple(dict.fromkeys(_member(c, word, kind) for word in c.words))
 
@@ -211,7 +223,7 @@ _APPLY: Final[dict[str, tuple[str, Callable[[Constraint, tuple[Any, ...]], tuple
     "shard": ("sharding", _shared),
     "recompute": ("recompute", _recomputed),
     "sp": ("sp", _TRUTHS),
-    "offload": ("offload", _words({"none": False, "activations": True})),
+    "offload": ("offload", _offloaded),
     "optimizer": ("optimizer", _words(dict(zip(_PLACES, Placement, strict=True)))),
     "graphs": ("graphs", _members(Graphs)),
     "tp-overlap": ("tensor_overlap", _TRUTHS),
@@ -245,4 +257,6 @@ def _shown(value: Any) -> str:
         return value.level.value + {0: "", IN_NODE: "@node"}.get(value.group, f"@{value.group}")
     if isinstance(value, Recomputation):
         return value.mode.value
+    if isinstance(value, frozenset):
+        return "+".join(sorted(value)) or "none"
     return str(getattr(value, "value", value)).lower()

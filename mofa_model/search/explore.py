@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mofa_model.search.axes import IN_NODE, Axes, default_axes
+from mofa_model.search.bundles import bundles
 from mofa_model.search.constraints import Constraint, constrained
 from mofa_model.search.frameworks import Framework, framework
 from mofa_model.search.price import price
@@ -121,6 +122,7 @@ def search(question: Question, advance: Callable[[float], None] = lambda _: None
         per_node,
         recipes,
         question.framework.module_sets,
+        question.framework.offloads(experts=first.workload.model.experts is not None),
         scores=scores,
     )
     full, bounds = constrained(everything, question.constraints)
@@ -131,6 +133,9 @@ def search(question: Question, advance: Callable[[float], None] = lambda _: None
     lean: list[NearMiss] = []
     searched = pruned = 0
     stuck: tuple[str, Reason] | None = None
+    parts = bundles(axes, question.framework)
+    # Who constrains offloading asks for it.
+    asked = {Reason.OFFLOAD_UNPROVEN} if any(c.key == "offload" for c in question.constraints) else set()
     share = 1.0 / max(1, len(axes["nodes"]) * len(question.problems))
     for problem in question.problems if axes.raw else ():
         for nodes in axes["nodes"]:
@@ -139,7 +144,7 @@ def search(question: Question, advance: Callable[[float], None] = lambda _: None
                 workload=here.workload,
                 cluster=here.cluster,
                 framework=question.framework,
-                lifted=question.lifted,
+                lifted=question.lifted | asked,
                 bounds=bounds,
             )
             shapes = shapes_of(axes, given, nodes)
@@ -147,12 +152,14 @@ def search(question: Question, advance: Callable[[float], None] = lambda _: None
             if not len(shapes.index):
                 stuck = shapes.stuck
                 continue
-            features = features_of(axes, given, shapes)
             leaders = Leaders(question.keep, question.score(here, nodes), question.apart)
-            part = share / len(shapes.index)
-            over = price(axes, given, shapes, features, leaders, _scaled(advance, part))
-            rejected += features.rejected + over
-            searched, pruned = searched + leaders.searched, pruned + features.pruned + leaders.pruned
+            part = share / len(shapes.index) / len(parts)
+            for bundle in parts:
+                features = features_of(axes, given, shapes, bundle)
+                over = price(axes, given, shapes, features, leaders, _scaled(advance, part))
+                rejected += features.rejected + over
+                pruned += features.pruned
+            searched, pruned = searched + leaders.searched, pruned + leaders.pruned
             found.setdefault(nodes, []).extend(_candidates(axes, here, nodes, leaders))
             if leaders.missed.index >= 0:
                 almost = _candidate(

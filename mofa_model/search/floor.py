@@ -23,8 +23,9 @@ from mofa_model.estimate.stage import stage_times
 from mofa_model.placement import stages_of
 from mofa_model.schedules import Schedule
 from mofa_model.search.axes import Axes
+from mofa_model.search.feature_rules import dominated
 from mofa_model.search.local import Locals, spread, varied
-from mofa_model.search.rules import Given, dominated
+from mofa_model.search.rules import Given
 from mofa_model.search.space import DEGREES, Features, Shapes
 from mofa_model.strategy import Strategy
 

@@ -11,14 +11,13 @@ from typing import Any, Final
 
 from mofa_model.errors import UnknownName
 from mofa_model.search.axes import Axes
-from mofa_model.strategy import Placement, Recompute
+from mofa_model.strategy import ACTIVATIONS, OFFLOADED, Graphs, Placement, Recompute
 
 ANY: Final = "any"
 _FLAGS: Final = {
     "tensor_overlap": "tensor_overlap",
     "data_overlap": "data_overlap",
     "sp": "sp",
-    "offload": "offload",
 }
 _DEGREES: Final = ("tp", "pp", "ep", "etp", "chunks", "expert_overlap")
 
@@ -41,6 +40,24 @@ class Framework:
     def module_sets(self) -> tuple[frozenset[str], ...]:
         """Sets of modules that selective recomputation has here, where they are not the usual ones."""
         return tuple(frozenset(some) for some in self.given.get("module_sets", ()))
+
+    def offloads(self, *, experts: bool) -> tuple[frozenset[str], ...]:
+        """What it can offload: everything but inputs of layers, or the inputs that it names, without and with experts'."""
+        named = self.given.get("offload", True)
+        if isinstance(named, bool):
+            return (frozenset({ACTIVATIONS}),)
+        plain = frozenset(named)
+        inside = frozenset(self.given.get("offload_experts", ())) if experts else frozenset[str]()
+        return tuple(dict.fromkeys((plain, plain | inside)))
+
+    @property
+    def apart(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of features that it refuses together, in the words of `bundles`."""
+        return tuple((first, second) for first, second in self.given.get("apart", ()))
+
+    def keeps(self, name: str) -> bool:
+        """Whether a restriction of this name holds for it."""
+        return bool(self.given.get(name, False))
 
     def shards_in_pipeline(self, level: str) -> bool:
         """Whether a ZeRO level runs with more than one pipeline stage."""
@@ -68,8 +85,17 @@ class Framework:
             )
         if axis == "pipeline":
             return value.schedule.value in g.get("schedules", (value.schedule.value,))
+        if axis == "offload":
+            named = g.get("offload", True)
+            known = OFFLOADED if named is True else (*(named or ()), *g.get("offload_experts", ()))
+            return bool(value <= set(known))
+        if axis == "graphs":
+            return value is Graphs.NONE or bool(g.get("graphs", True))
         if axis == "sharding":
-            grouped = g.get("shard_groups", True) or value.group == 0
+            groups = g.get("shard_groups", True)
+            grouped = value.group == 0 or (
+                groups if isinstance(groups, bool) else value.level.value in groups
+            )
             return grouped and value.level.value in g.get("sharding", (value.level.value,))
         if axis == "optimizer":
             return value is not Placement.HOST or g.get("optimizer_host", True)

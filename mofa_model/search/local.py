@@ -35,7 +35,7 @@ _TIMES: Final = (
     "expert_overlap",
 )
 """Features that its time depends on; of the layers that are recomputed only whether some or all are."""
-_STORED: Final = ("sequence_parallel", "recompute", "recompute_modules")
+_STORED: Final = ("sequence_parallel", "recompute", "recompute_modules", "offload")
 """Features that its activations depend on."""
 
 Array = NDArray[Any]

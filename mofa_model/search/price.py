@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.estimate.exchange import exposed_time
-from mofa_model.estimate.footprint import room
+from mofa_model.estimate.footprint import host_room, room
 from mofa_model.estimate.live import waiting, with_loss
 from mofa_model.estimate.stage import stage_times
 from mofa_model.estimate.step import pipeline_times, step_terms
@@ -119,7 +119,7 @@ def _fitting(
         rejected[Reason.OUT_OF_MEMORY] += _counted(legal, block) - _counted(fits, block)
         host = _host(given, state, parked)
         if host is not None:
-            roomy = host <= c.host.memory
+            roomy = host <= host_room(c)
             inside = fits & roomy
             rejected[Reason.OUT_OF_HOST_MEMORY] += _counted(fits, block) - _counted(inside, block)
             fits, near = inside, near & roomy
@@ -148,7 +148,7 @@ def _counted(mask: Array, block: Block) -> int:
 
 def _host(given: Given, state: State, parked: Array) -> Array | None:
     """Host memory of a node, [states, rows] or [rows]; None where all have room. [B]"""
-    memory = given.cluster.host.memory
+    memory = host_room(given.cluster)
     if not parked.any():
         return state.host
     alone: Array = np.max(parked, axis=0)

@@ -1,7 +1,7 @@
-"""The rules that make a strategy legal: each names its reason, and is a mask over rows of degrees.
+"""The rules that make a shape legal: each names its reason, and is a mask over rows of degrees.
 
-Shape rules run as soon as the axis they are listed under is known, in the order of the list; the first that holds is the
-reason. Feature rules run afterwards, one axis of features after the other, each beside every shape.
+They run as soon as the axis they are listed under is known, in the order of the list; the first that holds is the reason.
+Rules of features (`feature_rules`) run afterwards, one axis of features after the other, each beside every shape.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from mofa_model.schedules import ONE_F_ONE_B, SCHEDULES
 from mofa_model.schedules.interleaved import USUAL
-from mofa_model.search.axes import IN_NODE, Context, Pipeline, Recomputation, Shard
+from mofa_model.search.axes import Context, Pipeline
 from mofa_model.search.frameworks import Framework
 from mofa_model.search.verdict import Reason
 from mofa_model.spec import Cluster, LatentAttention, Workload
-from mofa_model.strategy import ContextMode, Recompute
+from mofa_model.strategy import ContextMode
 
 Rows = dict[str, NDArray[Any]]
 """Columns of degrees, one entry a row; `pipeline` holds positions on its axis, `schedule` those in `SCHEDULES`."""
@@ -74,9 +74,8 @@ def _gpus(*names: str) -> Rule:
 
 
 def _sequence(r: Rows, g: Given) -> Any:
-    blocks = np.where(
-        r["ring"] & (r["cp"] > 1), 2.0 * r["cp"], r["cp"]
-    )  # two blocks a rank balance causal attention
+    halved = r["ring"] | g.framework.keeps("context_halves")  # two blocks a rank balance causal attention
+    blocks = np.where(halved & (r["cp"] > 1), 2.0 * r["cp"], r["cp"])
     return np.mod(g.workload.training.sequence, blocks) != 0
 
 
@@ -186,87 +185,6 @@ SHAPE_RULES: Final[Mapping[str, tuple[tuple[Reason, Rule], ...]]] = {
     ),
 }
 """Rules of degrees by the axis after which they can be asked."""
-
-
-Found = list[tuple[Reason, Mask]]
-"""Reasons against a value on an axis of features, with the rows they hold for."""
-
-
-def sequence_parallel_bad(value: bool, r: Rows, g: Given) -> Found:
-    """What stands against sequence parallelism, or against none."""
-    tokens = g.workload.training.sequence / r["cp"]
-    if value:
-        return [(Reason.NOT_DIVISIBLE, np.mod(tokens, r["tp"]) != 0)]
-    mixed = g.workload.model.experts is not None
-    return [(Reason.SEQUENCE_PARALLEL_NEEDED, (r["tp"] > 1) & mixed)]
-
-
-def sharding_bad(value: Shard, r: Rows, g: Given) -> Found:
-    """What stands against a ZeRO level and its shard group."""
-    found = []
-    if not g.framework.shards_in_pipeline(value.level.value):
-        found.append((Reason.NOT_IN_FRAMEWORK, r["pp"] > 1))
-    if value.group == IN_NODE:
-        group = shard_group(value, r, g.cluster)
-        found.append((Reason.DUPLICATE, (group <= 1) | (group >= np.maximum(r["ranks"], r["copies"]))))
-        found.append((Reason.NOT_DIVISIBLE, np.mod(r["ranks"], group) != 0))
-    return found
-
-
-def recompute_bad(value: Recomputation, r: Rows, _: Given) -> Found:
-    """What stands against recomputing some layers of a stage: that they are all."""
-    if value.mode is Recompute.FULL and value.layers:
-        return [(Reason.DUPLICATE, value.layers >= r["deepest"])]
-    return []
-
-
-def hops_bad(value: bool, r: Rows, g: Given) -> Found:
-    """What stands against overlapping pipeline hops: a trainer that cannot."""
-    if not value:
-        return []
-    blocked = [at for at, schedule in enumerate(SCHEDULES) if not g.framework.overlaps_hops(schedule.value)]
-    return [(Reason.NOT_IN_FRAMEWORK, np.isin(r["schedule"], blocked) & (r["pp"] > 1))]
-
-
-FEATURE_RULES: Final[Mapping[str, Callable[[Any, Rows, Given], Found]]] = {
-    "sp": sequence_parallel_bad,
-    "sharding": sharding_bad,
-    "recompute": recompute_bad,
-    "pipeline_overlap": hops_bad,
-}
-"""Rules of one value on an axis of features."""
-
-IDLE: Final[Mapping[str, Callable[[Rows], Mask]]] = {
-    "sp": lambda r: r["tp"] == 1,
-    "sharding": lambda r: np.maximum(r["ranks"], r["copies"]) == 1,
-    "tensor_overlap": lambda r: r["tp"] == 1,
-    "data_overlap": lambda r: np.maximum(r["ranks"], r["copies"]) == 1,
-    "pipeline_overlap": lambda r: r["pp"] == 1,
-    "expert_overlap": lambda r: r["ep"] == 1,
-}
-"""Rows on which an axis of features has nothing to act on, so that all its values say the same."""
-
-
-def dominated(axis: str, cluster: Cluster) -> bool:
-    """Whether overlap is proved to be never slower than none on an axis, so that `none` is pruned.
-
-    Overlap leaves at most the whole communication exposed, and slows compute by less than it hides. Memory is the same.
-    """
-    k = cluster.calibration.overlap
-    gentle = bool(np.all(np.asarray(k.slow_down) <= 2.0))
-    return {
-        "tensor_overlap": gentle and bool(np.all(np.asarray(k.tensor_overlapped) <= k.tensor)),
-        "expert_overlap": gentle and bool(np.all(np.asarray(k.expert_overlapped) <= 1.0)),
-        "data_overlap": bool(np.all((np.asarray(k.data_tail) <= 1.0) & (np.asarray(k.gather_tail) <= 1.0))),
-        "pipeline_overlap": True,
-    }.get(axis, False)
-
-
-def shard_group(value: Shard, r: Rows, cluster: Cluster) -> NDArray[Any]:
-    """Data-parallel ranks that share one copy; 0 = all. [1]"""
-    if value.group == IN_NODE:
-        return np.floor(cluster.domain / r["tp"])
-    return np.full(len(r["tp"]), float(value.group))
 
 
 def context_columns(values: tuple[Context, ...], position: NDArray[Any]) -> Rows:

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from mofa_model.equations.memory import expert_data_ranks
 from mofa_model.placement import stages_of
-from mofa_model.search import rules
+from mofa_model.search import feature_rules, rules
 from mofa_model.search.axes import FEATURES, SHAPE, Axes
+from mofa_model.search.bundles import WHOLE, Bundle
 from mofa_model.search.rules import Given, Mask, Rows
 from mofa_model.search.verdict import Reason
 from mofa_model.strategy import Strategy
@@ -119,32 +120,40 @@ def _derived(rows: Rows, given: Given) -> Rows:
     return {"ranks": ranks, "copies": np.asarray(copies), "deepest": deepest}
 
 
-def features_of(axes: Axes, given: Given, shapes: Shapes) -> Features:
-    """Which value of each axis of features each shape can have; counts what is left out."""
+def features_of(axes: Axes, given: Given, shapes: Shapes, bundle: Bundle = WHOLE) -> Features:
+    """Which value of each axis of features each shape can have in a bundle; counts what is left out of it."""
     rows, size = shapes.rows, len(shapes.index)
     alive = np.ones(size, dtype=np.int64)
     left = 1
     for axis in FEATURES:
-        left *= len(axes[axis])
+        left *= bundle.size(axis, axes[axis])
     rejected, pruned = Counter[Reason](), 0
     allowed: dict[str, Mask] = {}
     idle: dict[str, Mask] = {}
     for axis in FEATURES:
         values = axes[axis]
-        left //= len(values)
-        idle[axis] = rules.IDLE[axis](rows) if axis in rules.IDLE else np.zeros(size, dtype=bool)
+        left //= bundle.size(axis, values)
+        idle[axis] = (
+            feature_rules.IDLE[axis](rows) if axis in feature_rules.IDLE else np.zeros(size, dtype=bool)
+        )
         ok = np.ones((len(values), size), dtype=bool)
         for at, value in enumerate(values):
-            rule = rules.FEATURE_RULES.get(axis)
-            for reason, bad in rule(value, rows, given) if rule else ():
+            counted = rejected if bundle.has(axis, at) else Counter[Reason]()
+            rule = feature_rules.FEATURE_RULES.get(axis)
+            found = [*rule(value, rows, given)] if rule else []
+            if at in bundle.barred.get(axis, ()):
+                found.append((Reason.NOT_IN_FRAMEWORK, ~idle[axis]))
+            for reason, bad in found:
                 if reason in given.lifted:
                     continue
-                _count(rejected, reason, alive, ok[at] & bad, left)
+                _count(counted, reason, alive, ok[at] & bad, left)
                 ok[at] &= ~bad
             again = idle[axis] & np.any(ok[:at], axis=0) & ok[at]
-            _count(rejected, Reason.DUPLICATE, alive, again, left)
+            _count(counted, Reason.DUPLICATE, alive, again, left)
             ok[at] &= ~again
-        if rules.dominated(axis, given.cluster) and True in values and False in values:
+        for at in range(len(values)):
+            ok[at] &= bundle.has(axis, at)
+        if feature_rules.dominated(axis, given.cluster) and True in values and False in values:
             worse = ok[values.index(True)] & ok[values.index(False)]
             pruned += int(np.sum(alive[worse])) * left
             ok[values.index(False)] &= ~worse

@@ -18,6 +18,7 @@ class Reason(enum.Enum):
     SCHEDULE_NOT_POSSIBLE = "ScheduleNotPossible"
     EXPERT_TENSOR_PARALLEL = "ExpertTensorParallel"
     SEQUENCE_PARALLEL_NEEDED = "SequenceParallelNeeded"
+    OFFLOAD_UNPROVEN = "OffloadUnproven"
     DUPLICATE = "Duplicate"
     OUT_OF_MEMORY = "OutOfMemory"
     OUT_OF_HOST_MEMORY = "OutOfHostMemory"
@@ -34,6 +35,7 @@ MEANING = {
     Reason.SCHEDULE_NOT_POSSIBLE: "the schedule asks for other numbers of micro-batches or stages",
     Reason.EXPERT_TENSOR_PARALLEL: "experts are split by tp or not at all",
     Reason.SEQUENCE_PARALLEL_NEEDED: "experts beside tensor parallelism need sequence parallelism",
+    Reason.OFFLOAD_UNPROVEN: "activations go to the host only where that is asked for",
     Reason.DUPLICATE: "says the same as another strategy: a feature has nothing to act on",
     Reason.OUT_OF_MEMORY: "the fullest device has not enough memory",
     Reason.OUT_OF_HOST_MEMORY: "a node has not enough main memory",
@@ -45,5 +47,6 @@ LIFTABLE = (
     Reason.SEQUENCE_TOO_SHORT,
     Reason.TOO_FEW_MICRO_BATCHES,
     Reason.EXPERT_TENSOR_PARALLEL,
+    Reason.OFFLOAD_UNPROVEN,
 )
 """Expert rules: defaults that a user may lift. The first and third are the paper's (section 4.1); the others ours."""

@@ -107,6 +107,8 @@ def run(arguments: Namespace) -> int:
 
     if arguments.plots:
         from mofa_model.verbs import advise_pictures
+    if arguments.launch and not arguments.file:
+        _imply_framework(arguments)
     asked = _asked(arguments) if arguments.file else None
     request = _from_flags(arguments) if asked is None else _from_manifest(arguments, asked)
     if arguments.plots:
@@ -117,17 +119,20 @@ def run(arguments: Namespace) -> int:
         from mofa_model.manifest.asked import told
 
         advice = told(asked, advice)
-    launch = None
+    launch, refused = None, None
     if arguments.launch and advice.strategy is not None:
         from mofa_model.manifest.launches import launch_of
 
-        launch = launch_of(request, advice, arguments.launch)
+        try:
+            launch = launch_of(request, advice, arguments.launch)
+        except InputError as error:  # the answer stands, whatever this trainer can be told
+            refused = error
     if arguments.output == "html":
         from mofa_model.page import advice_page, view_of
 
         sys.stdout.write(advice_page(view_of(request, advice, launch.arguments if launch else ())))
     else:
-        document = advise_answer.document(advice, launch)
+        document = advise_answer.document(advice, launch, str(refused or ""))
         tables, records = advise_answer.tables(advice, launch), advise_answer.records(advice)
         output.emit(arguments.output, tables, document=document, records=records)
     if arguments.plots:
@@ -135,7 +140,19 @@ def run(arguments: Namespace) -> int:
             sys.stderr.write(f"drawn: {path}\n")
     if advice.status is Status.NO_RECOMMENDATION:
         raise NoFeasibleStrategy(advice.explanation)
+    if refused is not None:
+        raise refused
     return 0
+
+
+def _imply_framework(a: Namespace) -> None:
+    """A launch is for its own trainer: that is what is searched, where no other is named."""
+    from mofa_model.manifest.launches import framework_for
+
+    framework = problem_options.framework_of(a)
+    chosen = framework_for(a.launch, framework)
+    if chosen != framework:
+        a.framework = chosen
 
 
 def _from_flags(a: Namespace) -> Request:
@@ -188,6 +205,10 @@ def _from_manifest(a: Namespace, asked: Asked) -> Request:
 
     request = request_of(asked)
     changes: dict[str, object] = {"top": _top(a.top), "lifted": tuple(a.lift)}
+    if a.launch:
+        from mofa_model.manifest.launches import framework_for
+
+        changes["framework"] = framework_for(a.launch, request.framework)
     if a.objective:
         changes["objective"] = a.objective
     if a.current:

@@ -37,7 +37,8 @@ def tables(advice: Advice, launch: Launch | None = None) -> list[Table]:
     found.append(_counts(advice))
     if launch is not None:
         rows = tuple((line,) for line in launch.text().rstrip().splitlines())
-        found.append(Table(title=f"Launch with {launch.trainer}", columns=(Column("arguments"),), rows=rows))
+        columns = (Column("arguments", copied=True),)
+        found.append(Table(title=f"Launch with {launch.trainer}", columns=columns, rows=rows))
     return found
 
 
@@ -74,7 +75,7 @@ def records(advice: Advice) -> Table:
     return Table(columns=tuple(map(Column, columns)), rows=tuple(rows))
 
 
-def document(advice: Advice, launch: Launch | None = None) -> dict[str, Any]:
+def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "") -> dict[str, Any]:
     """The answer for machines: SI numbers, strategies as text."""
     told: dict[str, Any] = {
         "status": advice.status.value,
@@ -137,6 +138,8 @@ def document(advice: Advice, launch: Launch | None = None) -> dict[str, Any]:
             "files": launch.files,
             "notes": launch.notes,
         }
+    if unlaunched:
+        told["launch_refused"] = unlaunched
     return told
 
 

@@ -17,6 +17,7 @@ from mofa_model.advice.saves import job_of, replicas_of, score_of, steps_to_fini
 from mofa_model.cli import main
 from mofa_model.errors import BadValue
 from mofa_model.estimate import estimate
+from mofa_model.launch import read
 from mofa_model.presets import cluster, model, precision
 from mofa_model.reliability import ettr
 from mofa_model.search import Problem
@@ -328,9 +329,90 @@ def test_todays_layout_beside_a_manifest_is_read_and_one_that_does_not_fit_is_an
         )
 
 
+BARE = FLAGS[: FLAGS.index("--framework")]
+
+
+@pytest.mark.parametrize("trainer", ["megatron", "nemo", "torchtitan", "deepspeed"])
+def test_a_launch_implies_its_trainer(trainer, capsys):
+    """Everything that some trainer runs was searched before: DualPipe won, and no trainer could be told."""
+    few = ["--model", "mixtral-8x7b", "--constraint", "cp=1", "--constraint", "mbs=1"]
+    assert main(["advise", *BARE, *few, "--launch", trainer, "--json", "--top", "0"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["launch"]["trainer"] == trainer
+    back = read(told["launch"]["arguments"], told["launch"]["files"].get).strategy(64, layers=32)
+    assert (back.tp, back.pp, back.sharding) == (
+        parse_strategy(told["strategy"]).tp,
+        parse_strategy(told["strategy"]).pp,
+        parse_strategy(told["strategy"]).sharding,
+    )
+
+
+def test_a_launch_of_one_family_goes_with_either_name(capsys):
+    few = [
+        "--constraint",
+        "pp=1",
+        "--constraint",
+        "cp=1",
+        "--constraint",
+        "sharding=distributed",
+        "--top",
+        "0",
+    ]
+    for framework, trainer in (("megatron-core", "nemo"), ("nemo", "megatron"), ("Megatron-LM", "megatron")):
+        assert main(["advise", *BARE, *few, "--framework", framework, "--launch", trainer, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["launch"]["trainer"] == trainer
+
+
+def test_a_launch_that_cannot_be_written_costs_no_answer(capsys):
+    words = ["--framework", "deepspeed", "--launch", "deepspeed", "--precision", "fp8-current"]
+    few = ["--constraint", "mbs=1", "--constraint", "cp=1"]
+    assert main(["advise", *BARE, *few, *words]) == 2
+    printed = capsys.readouterr()
+    assert "Recommended" in printed.out
+    assert printed.err.count("\n") == 1
+    assert "deepspeed has no argument for it; constrain precision" in printed.err
+    assert main(["advise", *BARE, *few, *words, "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["strategy"]
+    assert "launch" not in told
+    assert "strategy.precision" in told["launch_refused"]
+
+
+def test_kimi_k2_on_eight_stages_of_four_is_launched(capsys):
+    """61 layers, embedding and head are 63 places for 32 chunks: the last holds the loss alone."""
+    words = ["--model", "kimi-k2", "--gpus", "512", "--global-batch", "8192", "--seq", "4096", "--top", "0"]
+    few = ["--constraint", "pp=8", "--constraint", "vpp=4", "--constraint", "cp=1"]
+    assert main(["advise", *FLAGS, *words, *few, "--launch", "megatron", "--json"]) == 0
+    arguments = json.loads(capsys.readouterr().out)["launch"]["arguments"]
+    layout = arguments[arguments.index("--pipeline-model-parallel-layout") + 1]
+    assert layout == "Et*1|" + "t*2|" * 30 + "L"
+
+
+def test_activations_are_offloaded_only_where_somebody_asks(capsys):
+    few = ["--constraint", "pp=1", "--constraint", "cp=1", "--constraint", "mbs=2", "--top", "9", "--json"]
+
+    def told(*words):
+        assert main(["advise", *FLAGS, *few, *words]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    plain = told()
+    every = [plain["strategy"], *(one["strategy"] for one in plain["alternatives"])]
+    assert all("offload=none" in strategy for strategy in every)
+    assert plain["rejected"]["OffloadUnproven"] > 0
+    lifted = told("--lift", "OffloadUnproven")
+    assert "OffloadUnproven" not in lifted["rejected"]
+    assert lifted["counts"]["searched"] > plain["counts"]["searched"]
+    inputs = "offload=attn_norm+attn_proj+core_attn+mlp_norm+qkv_linear"
+    for asked in ("offload=activations", inputs):
+        assert f",{inputs}," in told("--constraint", asked)["strategy"]
+    assert ",offload=core_attn," in told("--constraint", "offload=core_attn")["strategy"]
+
+
 @pytest.mark.parametrize(
     "words, code, text",
     [
+        (["--launch", "megatron", "--framework", "torchtitan"], 2, "--launch torchtitan"),
+        (["--launch", "nemo", "--framework", "nanotron"], 2, "nanotron"),
         (["--gpus", "12"], 2, "--gpus"),
         (["--model", "llama9"], 2, "--model"),
         (["--constraint", "tp=0"], 2, "constraint.tp"),

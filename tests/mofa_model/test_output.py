@@ -79,6 +79,16 @@ def test_words_of_a_strategy_and_numbers_with_their_units_stay_whole(columns, mo
         assert {*strategy.split(), "28.8 ms", "30.7 ms"} <= {*re.findall(r"[\d.]+ ms|[\w-]+", text)}
 
 
+def test_what_people_copy_is_never_wrapped(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    line = "--offload-modules attn_norm qkv_linear core_attn attn_proj mlp_norm expert_fc1 moe_act \\"
+    table = Table(columns=(Column("arguments", copied=True),), rows=((line,), ("--bf16",)))
+    for stream in (None, Terminal()):
+        output.emit("table", [table], stream=stream)
+        text = capsys.readouterr().out if stream is None else ANSI.sub("", stream.getvalue())
+        assert line in [shown.strip() for shown in text.splitlines()]
+
+
 def test_a_number_is_never_cut_on_a_narrow_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     terminal = Terminal()

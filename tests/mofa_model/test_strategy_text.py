@@ -11,6 +11,7 @@ from mofa_model.launch import read_layout
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B, SCHEDULES
 from mofa_model.strategy import (
     MODULES,
+    OFFLOADED,
     ContextMode,
     Graphs,
     Placement,
@@ -51,7 +52,7 @@ layouts = st.builds(
         sequence_parallel=st.booleans(),
         context_mode=st.sampled_from(ContextMode),
         chunks=degree,
-        offload=st.booleans(),
+        offload=st.frozensets(st.sampled_from(OFFLOADED)),
         optimizer=st.sampled_from(Placement),
         tensor_overlap=st.booleans(),
         data_overlap=st.booleans(),
@@ -100,7 +101,8 @@ def test_both_forms_may_be_mixed_wrapped_and_in_any_order(layout, chance):
 @pytest.mark.parametrize(
     "text, fields",
     [
-        ("tp4 pp4 dp32 mbs2 sp offload zero2-cpu", {"dp": 32, "offload": True, "optimizer": Placement.HOST}),
+        ("tp4 pp4 dp32 mbs2 sp offload zero2-cpu", {"dp": 32, "offload": frozenset({"activations"})}),
+        ("offload(core_attn attn_proj) sp", {"offload": frozenset({"core_attn", "attn_proj"})}),
         ("tp4 vpp10", {"vpp": 10, "schedule": INTERLEAVED}),
         ("tp4 vpp10 1f1b", {"vpp": 10, "schedule": ONE_F_ONE_B}),
         ("vpp=10", {"vpp": 10, "schedule": ONE_F_ONE_B}),

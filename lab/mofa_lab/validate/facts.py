@@ -19,7 +19,7 @@ from mofa_model.spec import (
     Precision,
     Transformer,
 )
-from mofa_model.strategy import ContextMode, Graphs, Recompute, Sharding, Strategy
+from mofa_model.strategy import ACTIVATIONS, ContextMode, Graphs, Recompute, Sharding, Strategy
 
 DEEPEST: Final = 100_000
 """Layers that a model may have, and any degree of a layout: stages are dealt one by one."""
@@ -156,7 +156,7 @@ def strategy_of(record: Record, features: Mapping[str, Any]) -> Strategy:
         context_mode=ContextMode.ALL_TO_ALL if features.get("a2a") else ContextMode.RING,
         recompute=_choice(recompute, "mode", {mode.value: mode for mode in Recompute}, "none"),
         recompute_modules=frozenset(str(module) for module in modules),
-        offload=given.text("offload", "none") != "none",
+        offload=frozenset({ACTIVATIONS} if given.text("offload", "none") != "none" else ()),
         tensor_overlap=features.get("tensor_overlap", False),
         data_overlap=features.get("data_overlap", True),
         # Trainers overlap hops with compute only where a device has other chunks to run meanwhile.

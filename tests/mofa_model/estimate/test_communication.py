@@ -125,7 +125,7 @@ def test_recomputing_a_layer_pays_its_collectives_again():
 
 
 def test_offloaded_activations_are_exposed_where_the_bus_is_slower_than_a_layer():
-    layout = Strategy(offload=True)
+    layout = Strategy(offload=frozenset({"activations"}))
     quick, slow = (estimate(workload(), ideal(1, host_link=bus), layout) for bus in (1e30, SLOW))
     assert float(quick.layer.offload) == 0
     moved = float(slow.layer.offload) + float(quick.layer.forward)

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from mofa_model import presets
 from mofa_model.estimate.footprint import footprint
+from mofa_model.estimate.stored import stored_layers
 from mofa_model.placement import stages_of
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B
 from mofa_model.spec import MemoryConstants, Training, Workload
-from mofa_model.strategy import MODULES, Placement, Recompute, Sharding, Strategy
+from mofa_model.strategy import MODULES, OFFLOADED, Placement, Recompute, Sharding, Strategy
 from mofa_model.units import GIB
 
 NANOTRON = MemoryConstants(
@@ -103,7 +104,7 @@ def test_host_optimizer_and_offloaded_activations_move_to_the_host():
     moved, cluster = priced(
         "llama3.1-405b",
         "h100-80gb-sxm",
-        replace(layout, optimizer=Placement.HOST, offload=True),
+        replace(layout, optimizer=Placement.HOST, offload=frozenset({"activations"})),
         sequence=8192,
         batch=16,
     )
@@ -113,6 +114,88 @@ def test_host_optimizer_and_offloaded_activations_move_to_the_host():
     # 6.7e9 parameters of 16 bytes on 8 devices are 0.86 TB; the activations make it more than the host has.
     assert float(moved.host) > 0.85e12
     assert not bool(moved.fits(cluster))
+
+
+LAYOUT = Strategy(tp=8, sequence_parallel=True, dp=16)
+INPUTS = frozenset({"attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm"})
+
+
+def stored(name, strategy, sequence=8192, **constants):
+    training = Training(sequence=sequence, global_batch=16, precision=presets.precision("bf16"))
+    workload = Workload(model=presets.model(name), training=training)
+    return stored_layers(workload, MemoryConstants(**constants), strategy)
+
+
+def test_offloaded_inputs_leave_the_feed_forward_block_on_the_device():
+    """405B: of 31.75 sbh/t a layer's input, its norm, Q, K, V and the attention's output go, 8.25; 23.5 stay."""
+    unit = 8192 * 16384 / 8
+    layer, _ = stored("llama3.1-405b", replace(LAYOUT, offload=INPUTS))
+    scores = 8192 * 128 / 8 * 4
+    assert float(layer.kept) == pytest.approx(31.75 * unit + scores)
+    assert float(layer.moved) == 8.25 * unit
+
+
+def test_offload_moves_what_each_module_takes():
+    """Mixtral: experts take sorted tokens and the input of their activation function; its output and the router stay."""
+    tokens, h, f = 4096, 4096, 14336
+    one = Strategy(ep=8, dp=8)
+    experts = frozenset({"expert_fc1", "moe_act"})
+    plain, mixture = stored("mixtral-8x7b", replace(one, offload=experts), 4096)
+    routed = tokens * 2 * presets.model("mixtral-8x7b").experts.imbalance
+    assert float(plain.moved) == 0
+    assert float(mixture.moved) == pytest.approx(2 * routed * (h + 2 * f))
+    again = replace(one, offload=experts, recompute=Recompute.SELECTIVE, recompute_modules=frozenset({"moe"}))
+    assert float(stored("mixtral-8x7b", again, 4096)[1].moved) == 0
+    # The norm before attention is fused with its projection, that before experts is not.
+    for name, left in (("attn_norm", 0), ("mlp_norm", 2 * tokens * h), ("qkv_linear", 4 * tokens * h)):
+        _, mixture = stored("mixtral-8x7b", replace(one, offload=frozenset({name})), 4096)
+        assert float(mixture.moved) == left
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    name=st.sampled_from(["llama3.1-8b", "mixtral-8x7b", "deepseek-v3"]),
+    names=st.frozensets(st.sampled_from(OFFLOADED[2:])),
+    more=st.sampled_from(OFFLOADED[2:]),
+    recompute=st.sampled_from([Recompute.NONE, Recompute.SELECTIVE]),
+    modules=st.frozensets(st.sampled_from(MODULES), min_size=1, max_size=3),
+)
+def test_no_offload_moves_more_than_is_kept_and_a_further_input_never_moves_less(
+    name, names, more, recompute, modules
+):
+    base = Strategy(ep=8, dp=8, recompute=recompute, recompute_modules=modules)
+    few = stored(name, replace(base, offload=names))
+    many = stored(name, replace(base, offload=names | {more}))
+    for one, other in zip(few, many, strict=True):
+        if one is not None:
+            assert float(one.moved) <= float(other.moved) * (1 + 1e-12) <= float(other.kept) * (1 + 1e-9)
+
+
+def test_inputs_of_layers_are_offloaded_where_layers_are_recomputed():
+    layout = Strategy(dp=8, recompute=Recompute.FULL)
+    kept, _ = priced("llama3-8b", "h100-80gb-sxm", layout, sequence=8192, batch=8)
+    named = replace(layout, offload=frozenset({"layer_input"}))
+    moved, _ = priced("llama3-8b", "h100-80gb-sxm", named, sequence=8192, batch=8)
+    inputs = 32 * 2 * 8192 * 4096
+    assert float(moved.host) == 8 * inputs
+    # One of 32 comes back for its backward pass.
+    left = [float(np.max(one.activations + one.backward)) for one in (kept, moved)]
+    assert left[0] - left[1] == pytest.approx(inputs * 31 / 32, rel=1e-9)
+    without = replace(layout, recompute=Recompute.NONE)
+    one, _ = priced("llama3-8b", "h100-80gb-sxm", without, sequence=8192, batch=8)
+    other, _ = priced(
+        "llama3-8b", "h100-80gb-sxm", replace(without, offload=named.offload), sequence=8192, batch=8
+    )
+    assert float(one.peak) == float(other.peak)
+
+
+def test_a_fifth_of_a_node_s_memory_is_left_free():
+    layout = Strategy(tp=8, pp=8, sequence_parallel=True, optimizer=Placement.HOST)
+    found, cluster = priced("llama3.1-405b", "h100-80gb-sxm", layout, sequence=8192, batch=16)
+    for share, fits in ((0.79, True), (0.81, False)):
+        host = replace(cluster.host, memory=float(found.host) / share)
+        large = replace(cluster, host=host, device=replace(cluster.device, memory=1e13))
+        assert bool(found.fits(large)) is fits
 
 
 def test_chunked_experts_halve_the_peak_of_a_fully_recomputed_layer():
@@ -228,7 +311,7 @@ def test_a_row_has_the_same_bits_alone_and_in_an_array():
     power = lambda top: 2.0 ** rng.integers(0, top, 64)  # noqa: E731
     family = Strategy(
         tp=power(4), pp=power(4), cp=power(2), dp=power(4), ep=power(3), vpp=power(2), mbs=power(2),
-        sequence_parallel=True, schedule=INTERLEAVED, chunks=power(2), offload=True,
+        sequence_parallel=True, schedule=INTERLEAVED, chunks=power(2), offload=frozenset({"activations"}),
     )  # fmt: skip
     together, _ = priced("deepseek-v3", "h100-80gb-sxm", family, sequence=4096, batch=1024)
     for index in range(64):

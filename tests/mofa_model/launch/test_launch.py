@@ -49,7 +49,7 @@ def test_the_published_layout_of_llama_405b_reads_as_megatron_users_write_it():
         " --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split --context-parallel-size 1"
         " --sequence-parallel --micro-batch-size 1 --global-batch-size 2048 --seq-length 8192"
         " --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --bf16"
-        " --save-interval 120 --async-save"
+        " --save-interval 120 --async-save --use-persistent-ckpt-worker"
     )
 
 
@@ -106,6 +106,12 @@ def test_a_launch_can_be_copied_into_a_shell():
         ("torchtitan", Strategy(dp=2), "optimizer"),
         ("deepspeed", Strategy(pp=2), "pp"),
         ("deepspeed", Strategy(cp=2), "cp-mode"),
+        ("deepspeed", Strategy(offload=frozenset({"layer_input"})), "offload"),
+        ("torchtitan", Strategy(sharding=Sharding.NONE, cp=2), "sharding"),
+        ("megatron", Strategy(offload=frozenset({"activations"})), "offload"),
+        ("megatron", Strategy(tp=2, tensor_overlap=True), "tp-overlap"),
+        ("megatron", Strategy(offload=frozenset({"core_attn"}), recompute=Recompute.FULL), "offload"),
+        ("nemo", Strategy(pp=2, vpp=4, recompute=Recompute.FULL, recompute_layers=2), "recompute"),
     ],
 )
 def test_what_a_trainer_cannot_be_told_is_refused_by_name(trainer, strategy, field):
@@ -152,21 +158,32 @@ def layouts(draw, *, trainer):
     if megatron:
         fields["etp"] = draw(st.sampled_from([1, 2]))
         fields["sharding"] = draw(st.sampled_from(list(Sharding)))
-        fields["sequence_parallel"] = tp > 1 and draw(st.booleans())
-        fields["tensor_overlap"] = fields["sequence_parallel"] and draw(st.booleans())
+        fields["sequence_parallel"] = tp > 1
+        fields["tensor_overlap"] = tp > 1 and draw(st.booleans())
         fields["data_overlap"] = draw(st.booleans())
-        fields["expert_overlap"] = draw(st.booleans())
-        fields["offload"] = draw(st.booleans())
-        fields["graphs"] = draw(st.sampled_from(list(Graphs)))
+        whole = recompute is Recompute.FULL
+        chunks = pp == 1 or vpp > 1
+        fields["expert_overlap"] = chunks and fields["ep"] > 1 and not whole and draw(st.booleans())
+        inputs = ["attn_norm", "qkv_linear", "core_attn", "mlp_norm", "expert_fc1", "moe_act"]
+        fields["offload"] = frozenset() if whole else draw(st.frozensets(st.sampled_from(inputs)))
+        graphs = [Graphs.NONE]
+        if not fields["offload"]:
+            sharded = fields["sharding"] in {Sharding.GRADIENTS, Sharding.WEIGHTS}
+            graphs += [Graphs.FULL] if whole or sharded else [Graphs.FULL, Graphs.PARTIAL]
+        fields["graphs"] = draw(st.sampled_from(graphs))
         if fields["cp"] > 1:
             fields["context_mode"] = draw(st.sampled_from(list(ContextMode)))
         if recompute is Recompute.FULL:
             fields["recompute_layers"] = draw(st.sampled_from([0, 2 * vpp]))
-        if fields["sharding"] is not Sharding.NONE and dp > 1:
-            fields["shard"] = draw(st.sampled_from([0, dp // 2]))
+        ranks = dp * fields["cp"]
+        held = ranks * tp // (fields["ep"] * fields["etp"])  # ranks that hold the same experts
+        if fields["sharding"] is not Sharding.NONE and ranks > 1 and held and held % 2 == 0:
+            fields["shard"] = draw(st.sampled_from([0, ranks // 2]))
     elif trainer == "torchtitan":
         fields["sharding"] = (
-            draw(st.sampled_from([Sharding.GRADIENTS, Sharding.WEIGHTS])) if dp > 1 else Sharding.NONE
+            draw(st.sampled_from([Sharding.GRADIENTS, Sharding.WEIGHTS]))
+            if dp * fields["cp"] > 1
+            else Sharding.NONE
         )
         fields["sequence_parallel"] = tp > 1 and draw(st.booleans())
         fields["tensor_overlap"] = tp > 1 and draw(st.booleans())

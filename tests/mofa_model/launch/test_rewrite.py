@@ -255,3 +255,34 @@ def test_twice_is_once_in_a_line_and_no_line_breaks_it(line):
     except InputError:
         return
     assert rewritten_line(once, MEGATRON) == once
+
+
+DISPATCHED = [
+    "--expert-model-parallel-size",
+    "8",
+    "--moe-token-dispatcher-type",
+    "alltoall",
+    "--moe-grouped-gemm",
+]
+
+
+@pytest.mark.parametrize(
+    "chosen, left",
+    [
+        (["--moe-token-dispatcher-type", "flex", "--moe-enable-deepep"], "flex"),
+        (["--moe-token-dispatcher-type=flex"], "flex"),
+        (["--moe_token_dispatcher_type", "flex"], "flex"),
+        (["--moe-token-dispatcher-type", "allgather"], "alltoall"),
+        ([], "alltoall"),
+    ],
+)
+def test_a_command_that_chose_the_flexible_dispatcher_keeps_it(chosen, left):
+    """DeepEP and its kin refuse any other dispatcher; the default gathers everything everywhere."""
+    words = ["python", "pretrain_gpt.py", *chosen, "--lr", "1e-4"]
+    once = rewritten(words, DISPATCHED)
+    assert rewritten(once, DISPATCHED) == once
+    line = rewritten_line(" ".join(words), DISPATCHED)
+    for text in (" ".join(once), line):
+        assert [word for word in ("flex", "alltoall", "allgather") if word in text] == [left]
+        assert "--expert-model-parallel-size 8" in text
+        assert text.count("dispatcher") == 1

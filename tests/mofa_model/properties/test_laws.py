@@ -147,11 +147,13 @@ def test_memory_never_rises_with_what_shares_it(workload, cluster, family):
 @given(workloads(), clusters(), families())
 def test_recomputing_more_never_makes_a_step_faster(workload, cluster, family):
     none, full = (
-        estimate(workload, cluster, replace(family, recompute=kind, recompute_layers=0.0, offload=False))
+        estimate(
+            workload, cluster, replace(family, recompute=kind, recompute_layers=0.0, offload=frozenset())
+        )
         for kind in (Recompute.NONE, Recompute.FULL)
     )
     near = 1 + ONE_RATIO[family.schedule]
     assert np.all(none.step_time <= full.step_time * near)
     assume(family.recompute is Recompute.SELECTIVE)
-    some = estimate(workload, cluster, replace(family, offload=False))
+    some = estimate(workload, cluster, replace(family, offload=frozenset()))
     assert np.all(none.step_time <= some.step_time * near)

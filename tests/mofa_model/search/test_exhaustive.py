@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from itertools import product
 from math import ceil, floor, prod
 
 import pytest
@@ -67,7 +66,15 @@ def workload(model: Transformer, batch: int) -> Workload:
 FEW = ("recompute=none,selective:layernorm,full:1", "offload=none")
 CASES = [
     # model, GPUs, batch, memory, trainer, constraints that keep the loop short
-    ("dense on 8", DENSE, 8, 8, 20e9, "any", ("recompute=none,full", "mbs<=2", "sharding=distributed,zero3")),
+    (
+        "dense on 8",
+        DENSE,
+        8,
+        8,
+        20e9,
+        "any",
+        ("recompute=none,full", "mbs<=2", "sharding=distributed,zero3", "offload=none,activations"),
+    ),
     ("dense on 64", DENSE, 64, 32, 6e9, "any", (*FEW, "cp<=2", "optimizer=device")),
     ("dense on 64, Megatron", DENSE, 64, 128, 9e9, "megatron", (*FEW, "cp<=2", "optimizer=device")),
     (
@@ -80,6 +87,24 @@ CASES = [
         ("offload=none", "recompute=none", "cp=1", "optimizer=device"),
     ),
     ("mixture on 64", MIXTURE, 64, 64, 5e9, "megatron", ("recompute=none", "cp=1", "mbs<=2")),
+    (
+        "mixture on 16, Megatron, what it refuses together",
+        MIXTURE,
+        16,
+        16,
+        9e9,
+        "megatron",
+        ("recompute=none,selective:moe,full", "offload=none,activations", "cp=1", "mbs=1"),
+    ),
+    (
+        "dense on 16, Megatron, some layers",
+        DENSE,
+        16,
+        16,
+        9e9,
+        "megatron",
+        ("recompute=none,full:1,full:2", "cp<=2", "mbs=1", "sharding=distributed"),
+    ),
     ("latent on 32", LATENT, 32, 32, 6e9, "torchtitan", ("cp=1", "mbs<=4")),
     ("latent on 8", LATENT, 8, 8, 9e9, "any", ("mbs=1", "sharding=zero3", "recompute=full:1", "cp=1")),
 ]
@@ -96,14 +121,16 @@ def test_search_equals_a_nested_loop_over_the_rules(_, model, gpus, batch, memor
         keep=10**6,
     )
     found = search(question)
-    legal, reasons, pruned = brute_force(w, c, trainer, found, gpus)
+    legal, reasons, pruned = brute_force(
+        w, c, trainer, found, gpus, any(one.startswith("offload") for one in limits)
+    )
     fitting, host = {}, 0
     for text, strategy in legal.items():
         priced = estimate(w, c, strategy)
         peak = priced.memory.peak <= c.device.memory * c.calibration.memory.usable
         if not peak:
             reasons["OutOfMemory"] += 1
-        elif priced.memory.host > c.host.memory:
+        elif priced.memory.host > 0.8 * c.host.memory:  # a fifth is left free
             reasons["OutOfHostMemory"] += 1
             host += 1
         else:
@@ -136,7 +163,7 @@ def test_what_a_search_finds_for_torchtitan_its_launch_can_say(layers, deepest):
         launch(one.strategy, "torchtitan", run)
 
 
-def brute_force(w, c, trainer, found, gpus):
+def brute_force(w, c, trainer, found, gpus, asked):
     """Every combination of the axes in nested loops; a combination falls to the first rule that it breaks."""
     reasons, pruned, legal = Counter(), 0, {}
     axes, t = found.axes, framework(trainer).given
@@ -162,33 +189,29 @@ def brute_force(w, c, trainer, found, gpus):
                 dropped += walk(at + 1, new)
         return dropped
 
-    def features(chosen):
-        count = 0
-        allowed = {}
-        remaining = each
-        alive = 1
-        for name in late:
-            remaining //= len(axes[name])
-            good = []
-            idle = is_idle(name, chosen, w, gpus)
-            for value in axes[name]:
-                reason = feature_reason(name, value, chosen, w, c, t, gpus)
-                if reason is None and idle and good:
-                    reason = "Duplicate"
-                if reason:
-                    reasons[reason] += alive * remaining
-                else:
-                    good.append(value)
-            if name.endswith("_overlap") and set(good) == {True, False}:
-                count += alive * remaining  # without overlap it is never faster
-                good = [True]
-            allowed[name] = good
-            alive *= len(good)
-        for values in product(*(allowed[name] for name in late)):
-            combination = {**chosen, **dict(zip(late, values, strict=True)), "nodes": gpus // 8}
-            strategy = strategy_of(combination, c)
+    def features(chosen, at=0):
+        if at == len(late):
+            strategy = strategy_of({**chosen, "nodes": gpus // 8}, c)
             legal[format_strategy(strategy)] = strategy
-        return count
+            return 0
+        name, good, count = late[at], [], 0
+        remaining = prod(len(axes[other]) for other in late[at + 1 :])
+        idle = is_idle(name, chosen, w, gpus)
+        for value in axes[name]:
+            reason = feature_reason(name, value, chosen, w, c, t, gpus)
+            reason = None if reason == "OffloadUnproven" and asked else reason
+            if reason is None and not idle:
+                reason = refused_together(name, value, chosen, t)
+            if reason is None and idle and good:
+                reason = "Duplicate"
+            if reason:
+                reasons[reason] += remaining
+            else:
+                good.append(value)
+        if name.endswith("_overlap") and set(good) == {True, False}:
+            count += remaining  # without overlap it is never faster
+            good = [True]
+        return count + sum(features({**chosen, name: value}, at + 1) for value in good)
 
     pruned = walk(0, {})
     return legal, reasons, pruned
@@ -289,26 +312,61 @@ def is_idle(name, x, w, gpus):
     }.get(name, False)
 
 
-def feature_reason(name, value, x, w, c, t, gpus):
+def sharding_reason(value, x, w, c, t, gpus):
     ranks = dp_of(x, gpus) * x["context"].size
+    if x["pp"] > 1 and value.level.value not in t.get("sharding_pipeline", [value.level.value]):
+        return "NotInFramework"
+    group = floor(c.domain / x["tp"])
+    if value.group and (group <= 1 or group >= max(ranks, copies_of(x, w, gpus))):
+        return "Duplicate"
+    if value.group and ranks % group:
+        return "NotDivisible"
+    experts = t.get("one_shard_group") and value.group and copies_of(x, w, gpus) != ranks
+    alone = t.get("shard_holds_context") and value.group and group % x["context"].size
+    return "NotInFramework" if experts or alone else None
+
+
+def feature_reason(name, value, x, w, c, t, gpus):
     if name == "sp":
         if value and (w.training.sequence / x["context"].size) % x["tp"]:
             return "NotDivisible"
         return "SequenceParallelNeeded" if not value and w.model.experts and x["tp"] > 1 else None
     if name == "sharding":
-        if x["pp"] > 1 and value.level.value not in t.get("sharding_pipeline", [value.level.value]):
-            return "NotInFramework"
-        group = floor(c.domain / x["tp"])
-        if value.group and (group <= 1 or group >= max(ranks, copies_of(x, w, gpus))):
-            return "Duplicate"
-        return "NotDivisible" if value.group and ranks % group else None
+        return sharding_reason(value, x, w, c, t, gpus)
     if name == "recompute" and value.mode is Recompute.FULL and value.layers:
         deepest = -(-w.model.layers // x["pp"])
-        return "Duplicate" if value.layers >= deepest else None
-    if name == "pipeline_overlap" and value and x["pp"] > 1:
-        schedule = x["pipeline"].schedule.value
+        if value.layers >= deepest:
+            return "Duplicate"
+        by_chunk = t.get("recompute_by_chunk") and value.layers % x["pipeline"].virtual
+        return "NotInFramework" if by_chunk else None
+    if name == "offload" and value:
+        return "OffloadUnproven"
+    schedule = x["pipeline"].schedule.value
+    if name == "expert_overlap" and value and t.get("expert_overlap_interleaved"):
+        return "NotInFramework" if x["pp"] > 1 and schedule != "interleaved" else None
+    if name == "pipeline_overlap" and x["pp"] > 1:
+        if not value:
+            two = t.get("overlap_between_two") and x["pp"] == 2 and schedule == "interleaved"
+            return "NotInFramework" if two else None
         return None if schedule in t.get("overlap_hops", [schedule]) else "NotInFramework"
     return None
+
+
+def refused_together(name, value, x, t):
+    """What Megatron refuses beside features that were chosen before."""
+    bad = "apart" in t and apart(name, value, x)
+    return "NotInFramework" if bad else None
+
+
+def apart(name, value, x):
+    again = x.get("recompute")
+    full = again is not None and again.mode is Recompute.FULL
+    experts = again is not None and again.mode is Recompute.SELECTIVE and "moe" in again.modules
+    if name == "tensor_overlap":
+        return value and not x["sp"]
+    if name == "offload":
+        return bool(value) and (full or (experts and "moe_act" in value))
+    return name == "expert_overlap" and value and (full or experts)
 
 
 def test_optimizer_and_levels_are_all_there():

@@ -37,7 +37,9 @@ layouts = st.fixed_dictionaries(
         "sequence_parallel": st.booleans(),
         "sharding": st.sampled_from(list(Sharding)),
         "recompute": st.sampled_from(list(Recompute)),
-        "offload": st.booleans(),
+        "offload": st.sampled_from(
+            [frozenset(), frozenset({"activations"}), frozenset({"core_attn", "moe_act"})]
+        ),
     }
 )
 
@@ -80,7 +82,7 @@ def test_recomputation_and_offload_only_add_time(name, degrees, schedule):
     degrees["dp"] = 64 // (degrees["tp"] * degrees["pp"] * degrees["cp"])
     virtual = 2 if schedule == INTERLEAVED else 1
     s = Strategy(**degrees, schedule=schedule, vpp=virtual)
-    lean = estimate(p.workload, p.cluster, replace(s, recompute=Recompute.NONE, offload=False))
+    lean = estimate(p.workload, p.cluster, replace(s, recompute=Recompute.NONE, offload=frozenset()))
     floor = lean.micro_batches * lean.stage.slowest
     if schedule != ZERO_BUBBLE:
         floor = floor + (lean.stage.all_stages - lean.stage.slowest) / virtual

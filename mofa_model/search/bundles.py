@@ -1,0 +1,84 @@
+"""Features that a trainer refuses together: the axes cut into bundles, in each of which every value goes with every other.
+
+One axis of a pair decides about the other. Its values are sorted by what they rule out; a bundle has the values of one kind on
+every such axis, and lacks what these rule out. So a search walks each bundle as if nothing depended on anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, Final
+
+from mofa_model.search.axes import Axes
+from mofa_model.search.frameworks import Framework
+from mofa_model.strategy import Recompute
+
+EXPERT_INPUTS: Final = frozenset({"expert_fc1", "moe_act"})
+"""Inputs inside experts that can be offloaded."""
+
+_FEATURES: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
+    "no sequence parallelism": ("sp", lambda value: not value),
+    "tensor overlap": ("tensor_overlap", bool),
+    "expert overlap": ("expert_overlap", bool),
+    "full recomputation": ("recompute", lambda value: value.mode is Recompute.FULL),
+    "no full recomputation": ("recompute", lambda value: value.mode is not Recompute.FULL),
+    "recomputed experts": (
+        "recompute",
+        lambda value: value.mode is Recompute.SELECTIVE and "moe" in value.modules,
+    ),
+    "offload": ("offload", bool),
+    "offloaded experts": ("offload", lambda value: bool(value & EXPERT_INPUTS)),
+}
+"""Words of `apart` in frameworks.toml: an axis, and which of its values are meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A part of the space of features."""
+
+    only: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """Positions of the values on axes that decide; an axis that is missing has all."""
+    barred: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """Positions of the values that these rule out, on the other axes."""
+
+    def has(self, axis: str, at: int) -> bool:
+        """Whether a value is in it."""
+        return axis not in self.only or at in self.only[axis]
+
+    def size(self, axis: str, values: tuple[Any, ...]) -> int:
+        """Values of an axis in it. [1]"""
+        return len(self.only.get(axis, values))
+
+
+WHOLE: Final = Bundle()
+"""All features, where a trainer takes them all together."""
+
+
+def bundles(axes: Axes, framework: Framework) -> tuple[Bundle, ...]:
+    """The bundles of a trainer, which share no combination and leave none out."""
+    deciding: dict[str, dict[frozenset[tuple[str, int]], set[int]]] = {}
+    for axis in dict.fromkeys(_FEATURES[first][0] for first, _ in framework.apart):
+        kinds = deciding.setdefault(axis, {})
+        for at, value in enumerate(axes[axis]):
+            kinds.setdefault(_ruled_out(axes, framework, axis, value), set()).add(at)
+    found = []
+    for kinds_of in product(*(kinds.items() for kinds in deciding.values())):
+        only = {axis: frozenset(mine) for axis, (_, mine) in zip(deciding, kinds_of, strict=True)}
+        barred: dict[str, set[int]] = {}
+        for out, _ in kinds_of:
+            for other, at in out:
+                barred.setdefault(other, set()).add(at)
+        found.append(Bundle(only, {other: frozenset(places) for other, places in barred.items()}))
+    return tuple(found)
+
+
+def _ruled_out(axes: Axes, framework: Framework, axis: str, value: Any) -> frozenset[tuple[str, int]]:
+    """Axis and position of every value that goes with none of this one."""
+    out = set()
+    for first, second in framework.apart:
+        (mine, is_first), (other, is_second) = _FEATURES[first], _FEATURES[second]
+        if mine == axis and is_first(value):
+            out |= {(other, at) for at, one in enumerate(axes[other]) if is_second(one)}
+    return frozenset(out)

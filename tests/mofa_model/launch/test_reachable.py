@@ -1,0 +1,138 @@
+"""What a search finds for a trainer its launch can say, and the words say the same again: strategy, flags, strategy, price."""
+
+from dataclasses import replace
+
+import megatron_rules as rules
+import pytest
+
+from mofa_model.estimate import estimate
+from mofa_model.launch import Run, launch, read
+from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
+from mofa_model.search import Problem, Question, framework, parse_constraint, search
+from mofa_model.spec import (
+    Attention,
+    Cluster,
+    Device,
+    Experts,
+    LatentAttention,
+    Link,
+    Precision,
+    Training,
+    Transformer,
+    Workload,
+)
+from mofa_model.strategy import Recompute, Strategy
+
+DENSE = Transformer(
+    name="dense",
+    layers=10,
+    hidden=2048,
+    attention=Attention(heads=16, kv_heads=8, head_dim=128),
+    ffn=8192,
+    gated=True,
+    vocabulary=32000,
+)
+MIXTURE = replace(
+    DENSE, name="mixture", layers=7, experts=Experts(count=8, top_k=2, width=2048, dense_layers=1)
+)
+LATENT = replace(
+    MIXTURE,
+    name="latent",
+    attention=LatentAttention(heads=16, query_rank=512, kv_rank=256, nope_dim=64, rope_dim=32, value_dim=64),
+    prediction_modules=1,
+)
+MODELS = {"dense": DENSE, "mixture": MIXTURE, "latent": LATENT}
+LIMITS = {
+    "megatron": ("offload=none,activations", "mbs<=2", "cp<=2", "recompute=none,selective,full:2,full"),
+    "nemo": ("offload=none,activations", "mbs<=2", "cp<=2", "recompute=none,selective,full:2,full"),
+    "torchtitan": ("mbs<=2", "cp<=2"),
+    "deepspeed": ("offload=none,activations", "mbs<=2", "cp<=2"),
+}
+ASKED = 250
+"""Strategies that are asked of each search, evenly spread from the best to the worst."""
+
+
+def problem_of(model):
+    device = Device(name="test", peak_bf16=400e12, memory=40e9, memory_bandwidth=2e12)
+    cluster = Cluster(device=device, gpus=16, scale_up=Link(bandwidth=300e9), scale_out=Link(bandwidth=25e9))
+    training = Training(sequence=4096, global_batch=32, precision=Precision(name="bf16"))
+    return Problem(workload=Workload(model=model, training=training), cluster=cluster)
+
+
+def as_it_acts(strategy, trainer):
+    """A strategy without what says nothing beside the rest, or what its trainer has no word for."""
+    plain = Strategy()
+    changes = {}
+    if strategy.recompute is not Recompute.SELECTIVE:
+        changes["recompute_modules"] = plain.recompute_modules
+    if strategy.cp == 1:
+        changes["context_mode"] = plain.context_mode
+    if trainer in {"torchtitan", "deepspeed"}:
+        changes |= {"data_overlap": True, "pipeline_overlap": True, "expert_overlap": False}
+        changes |= {"context_mode": plain.context_mode}
+    if strategy.dp * strategy.cp == 1:
+        changes["sharding"] = plain.sharding  # nobody to share with
+    if trainer == "nemo" and strategy.vpp == 1:
+        changes["pipeline_overlap"] = True  # its recipes say so where there is something to say
+    return replace(strategy, **changes)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("trainer", LIMITS)
+def test_what_a_search_finds_for_a_trainer_its_launch_says_and_reads_again(trainer, name):
+    problem = problem_of(MODELS[name])
+    model = problem.workload.model
+    question = Question(
+        problems=(problem,),
+        nodes=(2,),
+        framework=framework(trainer),
+        constraints=tuple(map(parse_constraint, LIMITS[trainer])),
+        keep=10**6,
+    )
+    found = [one.strategy for one in search(question).best[2]]
+    assert len(found) > ASKED
+    experts = model.experts is not None
+    run = Run(
+        sequence=4096,
+        global_batch=32,
+        layers=model.layers,
+        experts=experts,
+        prediction_modules=model.prediction_modules,
+        interval_steps=10,
+    )
+    for strategy in found[:: len(found) // ASKED]:
+        words = launch(strategy, trainer, run)
+        again = read(words.arguments, words.files.get).strategy(16, layers=model.layers)
+        assert as_it_acts(again, trainer) == as_it_acts(strategy, trainer)
+        if trainer == "megatron":
+            priced, back = (estimate(problem.workload, problem.cluster, one) for one in (strategy, again))
+            assert float(priced.step_time) == float(back.step_time)
+            assert float(priced.memory.peak) == float(back.memory.peak)
+            assert float(priced.memory.host) == float(back.memory.host)
+            brought = {
+                "layers": model.layers,
+                "experts": 8 * experts,
+                "predictions": model.prediction_modules,
+            }
+            latent = isinstance(model.attention, LatentAttention)
+            given = rules.started(words.arguments, words.environment, gpus=16, latent=latent, **brought)
+            assert rules.broken(given) == []
+
+
+def test_megatron_reaches_what_the_law_is_about():
+    """A guard: interleaving, uneven stages, copies, offload and overlap of experts are all among what is asked."""
+    problem = problem_of(LATENT)
+    question = Question(
+        problems=(problem,),
+        nodes=(2,),
+        framework=framework("megatron"),
+        constraints=tuple(map(parse_constraint, LIMITS["megatron"])),
+        keep=10**6,
+    )
+    found = [one.strategy for one in search(question).best[2]]
+    found = found[:: len(found) // ASKED]
+    assert {s.schedule for s in found} == {ONE_F_ONE_B, INTERLEAVED}
+    assert {bool(s.offload) for s in found} == {True, False}
+    assert {s.expert_overlap for s in found} == {True, False}
+    assert {s.recompute for s in found} == set(Recompute)
+    assert any(7 % (s.pp * s.vpp) and 9 % (s.pp * s.vpp) for s in found)
