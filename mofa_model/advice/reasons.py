@@ -10,6 +10,7 @@ from mofa_model import units
 from mofa_model.advice.answer import Advice
 from mofa_model.advice.finalists import Priced, priced
 from mofa_model.estimate import StepTime, estimate
+from mofa_model.estimate.footprint import host_room
 from mofa_model.search import MEANING, NearMiss, Ranking
 from mofa_model.spec import Cluster
 from mofa_model.strategy_text import format_strategy
@@ -165,16 +166,30 @@ def why_nothing(ranking: Ranking, limit: float) -> str:
     """One sentence on what stands in the way where no strategy is left."""
     lean = ranking.leanest
     if lean is not None:
-        need, nodes = lean.memory / GIB, lean.candidate.nodes
+        nodes = lean.candidate.nodes
         return (
             f"nothing fits on {nodes} {'node' if nodes == 1 else 'nodes'}: the leanest strategy, "
-            f"{format_strategy(lean.candidate.strategy)}, needs {need:.1f} GiB of the {limit / GIB:.1f} GiB that a device has; "
-            "more nodes or devices with more memory would help"
+            f"{format_strategy(lean.candidate.strategy)}, {_missing(lean, limit)}"
         )
     if ranking.stuck is None:
         return "no strategy is left: the trainer has none of the values that the constraints allow"
     axis, reason = ranking.stuck
     return f"no strategy is legal: {_STUCK[axis]} ({reason.value}: {MEANING[reason]})"
+
+
+def _missing(lean: NearMiss, limit: float) -> str:
+    """What the leanest strategy has too little of: device memory, or where that would do, main memory."""
+    if lean.memory > limit:
+        return (
+            f"needs {lean.memory / GIB:.1f} GiB of the {limit / GIB:.1f} GiB that a device has; "
+            "more nodes or devices with more memory would help"
+        )
+    problem = lean.candidate.problem
+    host = float(estimate(problem.workload, problem.cluster, lean.candidate.strategy).memory.host)
+    return (
+        f"parks {host / GIB:.1f} GiB in main memory, of which it may fill {float(host_room(problem.cluster)) / GIB:.1f} GiB; "
+        "more nodes or more main memory would help"
+    )
 
 
 _STUCK: Final = {

@@ -213,6 +213,11 @@ class _Reader:
         start, end = node["Pos"].get("Offset", 0), node["End"].get("Offset", 0)
         if self._places is not None:
             start, end = self._places[start], self._places[end]
-        while self._line.endswith("\\\n", start, end):  # the line goes on, the word need not
-            end -= 2
+        while self._line.endswith("\\\n", start, end) and not self._escaped(start, end - 2):
+            end -= 2  # the line goes on, the word need not
         return start, end
+
+    def _escaped(self, start: int, at: int) -> bool:
+        """Whether the backslash at a place is one that another one before it stands for."""
+        before = self._line[start:at]
+        return (len(before) - len(before.rstrip("\\"))) % 2 == 1

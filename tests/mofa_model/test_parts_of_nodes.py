@@ -13,6 +13,8 @@ from mofa_model.spec.part import part_of, places
 from mofa_model.verbs import advise, problem_options
 
 JOB = ("--model", "llama3-8b", "--gpu", "h100", "--global-batch", "64", "--seq", "4096")
+SMALL = ("--model", "megatron-1.7b", *JOB[2:])
+"""A model whose states fit on one device."""
 
 
 def run(capsys, *argv):
@@ -90,13 +92,13 @@ def test_a_rack_wide_domain_is_shared_out_and_reaches_across_pods():
 
 
 def test_a_part_is_advised_explained_and_swept(capsys):
-    code, out, _ = run(capsys, "advise", *JOB, "--gpus", "4", "--json")
+    code, out, _ = run(capsys, "advise", *SMALL, "--gpus", "4", "--json")
     told = json.loads(out)
     assert (code, told["status"], told["nodes"], told["gpus"]) == (0, "Recommended", 1, 4)
-    code, out, _ = run(capsys, "explain", *JOB, "--gpus", "4", "--strategy", told["strategy"], "--json")
+    code, out, _ = run(capsys, "explain", *SMALL, "--gpus", "4", "--strategy", told["strategy"], "--json")
     assert code == 0
     assert json.loads(out)["strategy"] == told["strategy"]
-    code, out, _ = run(capsys, "sweep", *JOB, "--vary", "gpus=1..8", "--jobs", "1", "--json")
+    code, out, _ = run(capsys, "sweep", *SMALL, "--vary", "gpus=1..8", "--jobs", "1", "--json")
     rows = json.loads(out)["rows"]
     assert [(row["gpus"], row["status"], row["nodes_used"]) for row in rows] == [
         (gpus, "Recommended", 1) for gpus in ("1", "2", "4", "8")
@@ -114,6 +116,7 @@ def test_what_waits_in_host_memory_has_its_share_of_it_and_no_more(capsys):
     code, _, err = run(capsys, "advise", *words)
     assert code == 3
     assert err.count("\n") == 1
+    assert "GiB in main memory, of which it may fill 64.0 GiB" in err  # 80 less a fifth
 
 
 def test_a_checkpoint_of_a_part_takes_its_share_of_the_way(capsys):

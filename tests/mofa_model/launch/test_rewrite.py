@@ -94,6 +94,7 @@ TP = ["--bf16", "--micro-batch-size", "1"]
         ("bash -c 'torchrun t.py --'\\''bf16'\\'" + "''", "bash -c 'torchrun t.py {}'"),
         ("python `t`\\\n", "python `t` {}\\\n"),
         ("prepare; bash -c 'torchrun t.py --bf16>log'", "prepare; bash -c 'torchrun t.py {} >log'"),
+        ('sh -ec "torchrun t.py \\\\\n"', 'sh -ec "torchrun t.py {} \\\\\n"'),
         ("bash -c torchrun\\ t.py", "bash -c 'torchrun t.py {}'"),
         ("bash -c 'torchrun t.py --a '\\''b c'\\'' --bf16'", "bash -c 'torchrun t.py --a '\\''b c'\\'' {}'"),
         ("bash -euo pipefail -c 'torchrun t.py --bf16' | tee log", "bash -euo pipefail -c 'torchrun t.py {}' | tee log"),
