@@ -100,6 +100,12 @@ def configure(parser: ArgumentParser) -> None:
     output.add_options(parser)
 
 
+_BESIDE: Final = frozenset(
+    {"file", "profile", "objective", "constraint", "lift", "current", "top", "launch", "plots", "output"}
+)
+"""What is asked beside a manifest; all else the manifest says."""
+
+
 def run(arguments: Namespace) -> int:
     """Answer; exit code 3 where nothing can be recommended."""
     from mofa_model.advice import Status, advise
@@ -188,14 +194,16 @@ def _asked(a: Namespace) -> Asked:
     """What a manifest asks."""
     from mofa_model.verbs.advise_file import asked_in
 
+    parser = ArgumentParser()
+    configure(parser)
     given = [
         name
-        for name in ("model", "gpu", "gpus", "nodes", "max_nodes", "seq", "global_batch")
-        if getattr(a, name)
+        for name, usual in vars(parser.parse_args([])).items()
+        if name not in _BESIDE and getattr(a, name) != usual
     ]
     if given:
         raise InputError(
-            f"--{given[0].replace('_', '-')}: stands in the manifest {a.file}; give one or the other"
+            f"--{given[0].replace('_', '-')}: the manifest {a.file} says it; give one or the other"
         )
     return asked_in(a.file, a.profile)
 

@@ -8,6 +8,7 @@ from mofa_model.cli import main
 
 JOB = "--model llama3-8b --gpu h100 --gpus 16 --global-batch 64 --seq 8192"
 RUN = "--nodes 64 --step 10s"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "llama3-405b.yaml"
 MISTAKES = [  # words, what is wrong, its value, what would be right
     ("advize", "verb", "advize", "advise"),
     (f"advise {JOB} --precision fp8", "--precision", "fp8", "fp8-delayed, fp8-current, fp8-tensorwise"),
@@ -33,6 +34,8 @@ MISTAKES = [  # words, what is wrong, its value, what would be right
     (f"advise {JOB} --checkpoint-bandwidth 2", "--checkpoint-bandwidth", "2", "400 Gbit/s"),
     (f"advise {JOB} --checkpoint-size=", "checkpoint-size", "", "give it a value"),
     ("advise nowhere.yaml", "nowhere.yaml", "nowhere.yaml", "o such file"),
+    (f"advise {EXAMPLE} --precision mxfp8", "--precision", "llama3-405b.yaml", "one or the other"),
+    (f"advise {EXAMPLE} --sync", "--sync", "llama3-405b.yaml", "one or the other"),
     ("annotate nowhere.yaml", "nowhere.yaml", "nowhere.yaml", "o such file"),
     (f"explain {JOB} --strategy tp=8,tp=4", "--strategy.tp", "4", "once"),
     (f"explain {JOB} --strategy recompute(attn)", "--strategy.recompute", "attn", "core_attn"),
