@@ -50,9 +50,9 @@ class Part(BaseModel):
             if not rule.holds(self):
                 raise PydanticCustomError("rule", "{right}", {"right": rule.message})
         for name, by in _keyed(type(self)):
-            keys = [getattr(item, by) for item in getattr(self, name)]
+            keys = [tuple(getattr(item, one) for one in by) for item in getattr(self, name)]
             if len(set(keys)) < len(keys):
-                right = f"give each {by} of {to_camel(name)} once"
+                right = f"give each {' and '.join(by)} of {to_camel(name)} once"
                 raise PydanticCustomError("rule", "{right}", {"right": right})
         return self
 
@@ -71,11 +71,11 @@ class Part(BaseModel):
 
 
 @cache
-def _keyed(part: type[Part]) -> tuple[tuple[str, str], ...]:
-    """The lists of a part whose items are found by a key, each with that key."""
+def _keyed(part: type[Part]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The lists of a part whose items are found by a key, each with the fields that make the key."""
     extras = ((name, field.json_schema_extra) for name, field in part.model_fields.items())
     return tuple(
-        (name, str(keys[0]))
+        (name, tuple(str(key) for key in keys))
         for name, extra in extras
         if isinstance(extra, dict) and isinstance(keys := extra.get("x-kubernetes-list-map-keys"), list)
     )

@@ -232,14 +232,18 @@ def test_a_target_is_annotated_as_well_and_one_that_is_gone_stops_nothing(cluste
     assert body["spec"] == {"suspend": True}
 
 
-def test_a_write_that_is_refused_for_good_does_not_stop_the_others(cluster, namespace, train, act):
+def test_where_an_annotation_is_refused_the_others_are_written_and_no_status_says_that_all_is_well(
+    cluster, namespace, train, act
+):
     cluster.apply(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "train", "namespace": namespace}}
     )
     key = Key(CONFIG_MAP, namespace, "train")
     foreign = Annotate(key=key, uid=_read(cluster, key)["metadata"]["uid"], hold=HELD)
-    done = act(lambda api, events: perform(decided(*train, annotate=(foreign,)), api, events))
-    assert (done.outcome, done.writes) == (REFUSED, ("status",))
+    mine = Annotate(key=train[0], uid=train[1], hold=HELD)
+    done = act(lambda api, events: perform(decided(*train, annotate=(foreign, mine)), api, events))
+    assert (done.outcome, done.refused, done.writes) == (REFUSED, True, ("annotations",))
+    assert "status" not in _read(cluster, train[0])
     (failure,) = done.failures
     assert "cannot patch resource" in str(failure)
 

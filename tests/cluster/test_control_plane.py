@@ -156,6 +156,7 @@ def test_kubectl_get_tjob_prints_our_columns(cluster, namespace):
         "ETTR",
         "READY",
         "REASON",
+        "HEALTH",
         "AGE",
     ]
     assert row.split()[:5] == ["llama3-405b", "256", "tp=8,pp=8", "120", "1.1M"]

@@ -1,8 +1,9 @@
 """A decision as writes: annotations first, the status last, then the Events.
 
 The status is the last write because its Ready condition is what people and programs wait for: where it says Recommended,
-the annotations stand. Where they are refused, neither the status nor an Event says so: `decide.job.refused` does. (It is also cheaper: each later write carries the whole object through the API server again, and the
-status is the larger part.) Nothing is remembered between writes: after a crash in between, the next decision compares
+the annotations stand. Where they are refused, neither the status nor an Event says so: `decide.job.refused` does. (It is
+also cheaper: each later write carries the whole object through the API server again, and the status is the larger part.)
+Nothing is remembered between writes: after a crash in between, the next decision compares
 annotations and status with what should stand, finds the one that is missing, and writes that.
 
 Every write carries the uid, so that an object which came later under the same name is left alone. The status subresource

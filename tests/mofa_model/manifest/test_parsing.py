@@ -179,3 +179,19 @@ def test_a_list_that_is_found_by_name_has_each_name_once():
     }
     with pytest.raises(BadValue, match=r"spec.checkpointStorage: .* give each name of tiers once"):
         cluster_profile(body)
+
+
+def test_a_day_may_have_a_row_of_each_witness_and_no_two_of_one():
+    body = {
+        "apiVersion": "mofa.dev/v1alpha1",
+        "kind": "ClusterProfile",
+        "metadata": {"name": "east"},
+        "spec": {"gpu": "h100"},
+    }
+    rows = [
+        {"date": "2026-01-31", "witness": witness, "coveredSeconds": 86_400}
+        for witness in ("Prometheus", "Watch")
+    ]
+    assert len(cluster_profile({**body, "status": {"days": rows}}).status.days) == 2
+    with pytest.raises(BadValue, match="give each date and witness of days once"):
+        cluster_profile({**body, "status": {"days": [*rows, rows[0]]}})

@@ -47,6 +47,8 @@ def test_every_example_of_help_runs(capsys, folder, line):
     words = shlex.split(line)[1:]
     if "--plot" in words:
         pytest.importorskip("matplotlib")
+    if "--prometheus" in words:
+        pytest.importorskip("aiohttp", reason="asking Prometheus needs the extra `operator`")
     if words[0] == "simulate":
         words += ["--runs", "20"]
     code, printed = run(capsys, *words)
