@@ -72,7 +72,7 @@ class KopfWatch:
 
     async def live(self, tell: Tell) -> Never:
         """One life of kopf, from when the kind is served; its own `run_tasks` would cancel every younger task of this loop."""
-        async for _, version in self._api.pages(self.kind, self.place, size=1):
+        async for _, version in self._api.pages(self.kind, self.place, size=1):  # noqa: B007 - it is asked from there
             break
         async with self._api.watch(self.kind, self.place, version):
             pass  # who may list may not always watch, and kopf takes its time to say so
