@@ -129,7 +129,7 @@ def test_every_program_sees_its_words(run, drawn):
 
 @pytest.mark.soak
 @given(drawn=lines())
-@settings(max_examples=4000)
+@settings(max_examples=1500)
 def test_every_program_sees_its_words_in_thousands_of_lines(run, drawn):
     check(run, *drawn)
 
