@@ -171,6 +171,6 @@ def test_no_soup_of_shell_is_changed_beyond_its_layout(run, line):
 
 @pytest.mark.soak
 @given(line=st.lists(st.sampled_from(SOUP), max_size=24).map("".join))
-@settings(max_examples=20_000)
+@settings(max_examples=5_000)
 def test_no_soup_of_shell_is_changed_beyond_its_layout_in_thousands(run, line):
     check_soup(run, line)
