@@ -214,10 +214,6 @@ def test_the_command_line_gives_the_annotations_that_the_operator_wrote(
     del profile["status"]
     every = job(namespace, "h100-east") | {"metadata": {"name": "on-all-nodes"}}
     del every["spec"]["cluster"]["nodes"]
-    every["spec"]["training"]["globalBatchSize"] = (
-        2 * NODES
-    )  # data parallelism is as wide as the nodes are many
-    (tmp_path / "every.yaml").write_text(json.dumps(every))
     files = (EXAMPLES / "llama3-405b.yaml", tmp_path / "every.yaml", EXAMPLES / "jobset.yaml")
     pasts = {"east": lambda name: past_of(name, labels={"nvidia.com/gpu.product": nodes.PRODUCT})}
     try:
@@ -228,7 +224,11 @@ def test_the_command_line_gives_the_annotations_that_the_operator_wrote(
                 found = yaml.load(cluster.kubectl("get", "cprof", "h100-east", "-o", "yaml"))
                 return found if found.get("status", {}).get("failures") else None
 
-            until(learned, PATIENCE)
+            ready = until(learned, PATIENCE)["status"]["nodes"]["ready"]
+            every["spec"]["training"]["globalBatchSize"] = (
+                2 * ready
+            )  # data parallelism is as wide as the pool
+            (tmp_path / "every.yaml").write_text(json.dumps(every))
             live = tmp_path / "live.yaml"
             for file in files:
                 cluster.kubectl("apply", "-n", namespace, "-f", file)
