@@ -47,6 +47,8 @@ MISSING_CONFIG: Final = 15.0
 """When a job whose ConfigMap is missing is looked at again; nothing tells when it appears. [s]"""
 NO_PROMETHEUS: Final = NoHistory(reason=Reason.NOT_CONFIGURED, message="no Prometheus is configured")
 """Why there is no history where nobody can be asked for it."""
+_REFUSALS: Final = 4
+"""Refusals in a row after which a job is told of them: a server that starts refuses for a moment what it allows later. [1]"""
 _PATIENCE: Final = 1.0
 """How long a job waits for a profile that nobody has looked at yet, beyond the settling of its nodes. [s]"""
 
@@ -83,6 +85,7 @@ class Reconciler:
         self._owed = Owed(events)
         self._undone = Undone(settings.loop.backoff, settings.loop.backoff_longest)
         self._patient: set[Key] = set()
+        self._refusals: dict[Key, int] = {}
         self._said: dict[Key, str] = {}
         self._health: dict[Key, str] = {}
 
@@ -165,7 +168,8 @@ class Reconciler:
             if answer is not None:
                 self._intake.concern(self._store.set_taught(key, answer.profile, decision.taught))
             performed = await self._act(decision, started, answer)
-            if performed.refused and answer is not None:
+            self._refusals[key] = self._refusals.get(key, 0) + 1 if performed.refused else 0
+            if self._refusals[key] >= _REFUSALS and answer is not None:
                 why = f"annotations are refused: {performed.failures[0]}"
                 await self._act(refused(now, answer, self._settings.loop, why), started)
             self._check(performed)
@@ -246,5 +250,6 @@ class Reconciler:
         self._owed.forget(key)
         self._undone.forget(key)
         self._patient.discard(key)
+        self._refusals.pop(key, None)
         self._said.pop(key, None)
         self._health.pop(key, None)
