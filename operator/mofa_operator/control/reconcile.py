@@ -168,8 +168,9 @@ class Reconciler:
             if answer is not None:
                 self._intake.concern(self._store.set_taught(key, answer.profile, decision.taught))
             performed = await self._act(decision, started, answer)
-            self._refusals[key] = self._refusals.get(key, 0) + 1 if performed.refused else 0
-            if self._refusals[key] >= _REFUSALS and answer is not None:
+            if performed.outcome != WAITS:
+                self._refusals[key] = self._refusals.get(key, 0) + 1 if performed.refused else 0
+            if performed.refused and self._refusals[key] >= _REFUSALS and answer is not None:
                 why = f"annotations are refused: {performed.failures[0]}"
                 await self._act(refused(now, answer, self._settings.loop, why), started)
             self._check(performed)

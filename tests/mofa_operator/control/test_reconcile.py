@@ -379,8 +379,10 @@ def test_where_annotations_are_refused_the_status_says_so_and_the_answer_is_writ
         why = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no robots"
         parts.api.faults = [Invalid(why)] * 4  # one might be a server that starts
         parts.put(TRAINING_JOB, training_job())
-        while "status" not in parts.api.objects[JOB]:
+        for _ in range(300):
             await parts.work(0.2)
+            if "status" in parts.api.objects[JOB]:
+                break
         status = parts.api.objects[JOB]["status"]
         assert status["readyReason"] == "AnnotationsRefused"
         assert why in status["conditions"][0]["message"]
