@@ -142,7 +142,7 @@ def _failures(view: AdviceView) -> list[ET.Element]:
         return []
     rows = [(name, f"{rate:.3g}", units.format(mean, "s", 3)) for name, rate, mean in view.failures]
     headings = ("recovery class", "failures in 1,000 node-days", "mean recovery")
-    return [el("h2", "Failures that were reckoned with"), table(headings, rows, numbers=(1, 2))]
+    return [el("h2", "Assumed and observed failures"), table(headings, rows, numbers=(1, 2))]
 
 
 def _band(band: Band, show: Callable[[float], str]) -> tuple[str, str]:
