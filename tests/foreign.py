@@ -9,29 +9,22 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from mofa_operator.keys import BATCH_JOB, EXISTING, JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB, VOLCANO_JOB
+from mofa_model import kinds
+from mofa_model.kinds import BATCH_JOB, TRAIN_JOB
 
 TESTS = Path(__file__).parent
-KINDS = tuple(kind for kind in EXISTING if kind != BATCH_JOB)
-"""Those that a cluster does not have by itself."""
-FILES = {
-    JOB_SET: "jobset",
-    TRAIN_JOB: "trainjob",
-    PYTORCH_JOB: "pytorchjob",
-    VOLCANO_JOB: "volcano",
-    RAY_JOB: "rayjob",
-}
-"""Where each one's definition and example are, without their folders."""
+KINDS = tuple(kind for kind in kinds.KINDS if kind != BATCH_JOB)
+"""Those that a cluster does not have by itself; each one's definition and example are files of its word."""
 
 
 def definition(kind):
     """A CustomResourceDefinition for one of them."""
-    return YAML(typ="safe").load((TESTS / "data" / "crds" / f"{FILES[kind]}.yaml").read_text("utf-8"))
+    return YAML(typ="safe").load((TESTS / "data" / "crds" / f"{kind.word}.yaml").read_text("utf-8"))
 
 
 def example(kind, namespace=None):
     """The example of one of them: a job in a namespace."""
-    path = TESTS.parent / "examples" / f"{FILES[kind]}.yaml"
+    path = TESTS.parent / "examples" / f"{kind.word}.yaml"
     found = next(
         one for one in YAML(typ="safe").load_all(path.read_text("utf-8")) if one["kind"] == kind.kind
     )
@@ -52,9 +45,9 @@ def job(kind, namespace, name, **metadata):
     }
 
 
-def install(cluster, *kinds):
+def install(cluster, *some):
     """Have these kinds in a cluster, all of them by default; returns when they are served."""
-    made = [definition(kind) for kind in kinds or KINDS]
+    made = [definition(kind) for kind in some or KINDS]
     cluster.apply(*made)
     names = [f"crd/{one['metadata']['name']}" for one in made]
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)

@@ -9,6 +9,7 @@ import copy
 import itertools
 
 from mofa_model.annotations import PREFIX
+from mofa_model.kinds import JOB_SET
 from mofa_model.manifest.advisor_policy import AdvisorPolicyStatus
 from mofa_model.manifest.cluster_profile import ClusterProfileStatus
 from mofa_model.manifest.status import TrainingJobStatus
@@ -17,14 +18,7 @@ from mofa_operator.decide.job import job
 from mofa_operator.decide.policy import policy as decide_policy
 from mofa_operator.decide.profile import profile as decide_profile
 from mofa_operator.decide.stance import needs_answer
-from mofa_operator.keys import (
-    ADVISOR_POLICY,
-    CLUSTER_PROFILE,
-    JOB_SET,
-    NODE,
-    TRAINING_JOB,
-    Key,
-)
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings

@@ -1,6 +1,7 @@
 """Make what follows from charts/mofa-advisor, and what it takes from elsewhere; --check compares.
 
 crds/, deploy/rules, deploy/grafana ─▶ charts/mofa-advisor/files
+mofa_model/kinds ─▶ templates/_kinds.tpl, the choice of kinds in values.yaml
 values.yaml ─▶ values.schema.json, the table in README.md
 templates ─▶ deploy/manifests, and the parts of deploy/kustomize that differ from them
 """
@@ -19,6 +20,7 @@ from ruamel.yaml import YAML
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "deploy" / "local")]
 
+import chart_kinds  # noqa: E402
 import chart_values  # noqa: E402
 from mofa_local import binaries  # noqa: E402
 
@@ -87,6 +89,15 @@ def copies() -> dict[Path, str]:
     return made
 
 
+def kinds() -> dict[Path, str]:
+    """What the chart says of kinds of jobs."""
+    values = CHART / "values.yaml"
+    return {
+        CHART / "templates" / "_kinds.tpl": chart_kinds.template(),
+        values: chart_kinds.values(values.read_text("utf-8")),
+    }
+
+
 def described() -> dict[Path, str]:
     """The schema of the values, and the README with their table."""
     values = chart_values.read(CHART / "values.yaml")
@@ -132,7 +143,7 @@ def made(steps: tuple[Callable[[], dict[Path, str]], ...]) -> list[Path]:
     return written
 
 
-STEPS = (copies, described, plain, overlays)
+STEPS = (copies, kinds, described, plain, overlays)
 
 
 def stale() -> list[str]:

@@ -1,16 +1,22 @@
-"""Write the tables of docs/metrics.md from the declared metrics and the listed inputs; --check compares."""
+"""Write the tables of docs/metrics.md from the declared metrics and the listed inputs; --check compares.
+
+The labels of pods that kube-state-metrics must let through, there and in deploy/kind/up.sh, are those of mofa_model/kinds.
+"""
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import rules
 
+from mofa_model.kinds import LABELS
 from mofa_operator.metrics.declared import ADVISOR, JOBS, POOLS, Declared, Type
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "metrics.md"
+KIND = ROOT / "deploy" / "kind" / "up.sh"
 TITLES = {"jobs": JOBS, "pools": POOLS, "advisor": ADVISOR}
 
 
@@ -51,7 +57,16 @@ def page(text: str) -> str:
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, rest = text.split(begin)
         text = f"{before}{begin}{made}\n{end}{rest.split(end)[1]}"
-    return text
+    return labelled(text)
+
+
+def labelled(text: str) -> str:
+    """A text with all labels of pods where it names them for kube-state-metrics."""
+    names = [name for one in LABELS for name in (one.job, one.attempt, *one.slot) if name]
+    made, count = re.subn(r"\bpods=\[[^]]*\]", f"pods=[{','.join(names)}]", text)
+    if count != 1:
+        raise SystemExit("metrics: the labels of pods, pods=[…], stand there not once")
+    return made
 
 
 def main() -> int:
@@ -59,16 +74,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Write the tables of docs/metrics.md.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail where the page differs")
     check = parser.parse_args().check
-    text = PAGE.read_text(encoding="utf-8")
-    made = page(text)
-    if check and made != text:
+    stale = []
+    for path, make in ((PAGE, page), (KIND, labelled)):
+        text = path.read_text(encoding="utf-8")
+        made = make(text)
+        if check and made != text:
+            stale.append(str(path.relative_to(ROOT)))
+        elif not check:
+            path.write_text(made, encoding="utf-8")
+    if stale:
         print(
-            "metrics: docs/metrics.md is not what is declared; run `python tools/metrics.py`", file=sys.stderr
+            f"metrics: {', '.join(stale)} is not what is declared; run `python tools/metrics.py`",
+            file=sys.stderr,
         )
-        return 1
-    if not check:
-        PAGE.write_text(made, encoding="utf-8")
-    return 0
+    return bool(stale)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,10 @@ ROOT = Path(__file__).resolve().parent.parent
 JOB = ("--model", "llama3-8b", "--gpu", "h100", "--gpus", "64", "--global-batch", "512", "--seq", "8192")
 
 
+PARTS = ("mofa_model", "operator", "tools", "crds", "charts", "deploy", "docs")
+"""Folders of the tree that a copy has."""
+
+
 class Fails(Exception):
     """A toy that does not work."""
 
@@ -59,13 +63,17 @@ class Copy:
 
     def mofa(self, *arguments: str) -> str:
         """What a command of the copy prints."""
+        return self.python("-m", "mofa_model", *arguments)
+
+    def python(self, *arguments: str) -> str:
+        """What a program of the copy prints."""
         path = os.pathsep.join(str(self.root / part) for part in ("", "operator"))
         done = subprocess.run(
-            [sys.executable, "-m", "mofa_model", *arguments],
+            [sys.executable, *arguments],
             cwd=self.root, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:
-            raise Fails(f"mofa {' '.join(arguments)}: {done.stderr.strip()}")
+            raise Fails(f"{' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
 
     def strategy(self, *more: str) -> str:
@@ -163,7 +171,133 @@ def device(copy: Copy) -> str:
     return f"a step of {step['toy']:.2f} s in place of {step['h100']:.2f} s on H100s"
 
 
-TOYS: dict[str, tuple[int, Callable[[Copy], str]]] = {"device": (1, device), "schedule": (2, schedule)}
+KIND = '''"""ToyJob: workers that are all alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mofa_model.kinds.fence import same
+from mofa_model.kinds.kind import JobKind, PodLabels
+from mofa_model.kinds.observation import Conditioned
+from mofa_model.kinds.patches import replaced
+from mofa_model.kinds.pods import Pods, PodTemplate, total
+from mofa_model.kinds.shape import Count, Shape, glance, read
+
+
+class ToyJobSpec(Shape):
+    """What a ToyJob shall be."""
+
+    workers: Count = 1
+    template: PodTemplate = PodTemplate()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ToyJob(JobKind):
+    """Its workers."""
+
+    def demand(self, spec):
+        """All workers."""
+        found = read(ToyJobSpec, spec)
+        return total([Pods(count=found.workers, template=found.template)])
+
+    def observed(self, body, now):
+        """Its conditions."""
+        return glance(Conditioned, body.get("status")).observation(done="Complete", ready=None)
+
+    def written(self, body, arguments, steps):
+        """The args of its first container."""
+        container = read(ToyJobSpec, body.get("spec")).template.spec.containers[0]
+        return replaced("/spec/template/spec/containers/0", container, arguments)
+
+
+TOY_JOB = ToyJob(
+    "toy.example.org", "v1", "ToyJob", "toyjobs",
+    word="toyjob",
+    setting="ToyJob",
+    title="ToyJob",
+    suspend=("paused",),
+    place="`args` of the first container",
+    changes="template",
+    admits=same("variables.old.template", "variables.new.template", "spec"),
+    labels=PodLabels(job="toy.example.org/job"),
+)
+'''
+TOY_JOB = """\
+apiVersion: toy.example.org/v1
+kind: ToyJob
+metadata:
+  name: llama
+  annotations:
+    advisor.mofa.dev/model: llama3-8b # said by a person
+spec:
+  workers: 4
+  template:
+    spec:
+      nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}
+      containers:
+        - name: trainer
+          command: [torchrun]
+          args: [pretrain_gpt.py, --tensor-model-parallel-size=8, --global-batch-size=512, --seq-length=8192, --bf16]
+          resources: {limits: {nvidia.com/gpu: 8}}
+"""
+WRITES = """
+import sys
+from ruamel.yaml import YAML
+from mofa_model.kinds import job_kind
+body = YAML(typ="safe").load(open(sys.argv[1], encoding="utf-8"))
+kind = job_kind(body["apiVersion"], body["kind"])
+print(kind.written(body, ["--tensor-model-parallel-size", "2"], "100")[-1]["value"])
+"""
+FOLLOWS = {
+    "charts/mofa-advisor/values.schema.json": '"ToyJob"',
+    "deploy/manifests/operator/deployment.yaml": ",ToyJob",
+    "deploy/manifests/rbac.yaml": "resources: [toyjobs]",
+    "deploy/kustomize/overlays/namespaced/roles.yaml": "resources: [toyjobs]",
+    "deploy/manifests/admission-policy.yaml": "name: toyjob ",
+    "deploy/rules/mofa-recording.yaml": "label_toy_example_org_job",
+    "deploy/kind/up.sh": "toy.example.org/job",
+    "docs/metrics.md": "toy.example.org/job",
+    "docs/reference/kinds.md": "| ToyJob |",
+    "docs/reference/settings.md": ",ToyJob",
+}
+"""Generated files in which a toy kind must be found."""
+
+
+def kind(copy: Copy) -> str:
+    """A toy kind of jobs."""
+    copy.write("mofa_model/kinds/toyjob.py", KIND)
+    home = "mofa_model/kinds/__init__.py"
+    copy.change(home, "RAY_JOB, BATCH_JOB)", "RAY_JOB, BATCH_JOB, TOY_JOB)")
+    copy.change(
+        home,
+        "from mofa_model.kinds.trainjob import",
+        "from mofa_model.kinds.toyjob import TOY_JOB\nfrom mofa_model.kinds.trainjob import",
+    )
+    job = copy.root / "job.yaml"
+    job.write_text(TOY_JOB, encoding="utf-8")
+    told = copy.mofa("annotate", str(job))
+    if "# said by a person" not in told or '"nodes":4' not in told.replace(" ", ""):
+        raise Fails(f"it is not advised on four nodes: {told}")
+    if "ToyJob" not in copy.mofa("operator", "--print-settings"):
+        raise Fails("the operator does not watch it")
+    wrote = copy.python("-c", WRITES, str(job))
+    if "--tensor-model-parallel-size', '2'" not in wrote:
+        raise Fails(f"its arguments are not written: {wrote}")
+    for tool in ("rules", "reference", "metrics", "chart"):
+        copy.python(f"tools/{tool}.py")
+        copy.python(f"tools/{tool}.py", "--check")
+    for name, text in FOLLOWS.items():
+        if text not in (copy.root / name).read_text(encoding="utf-8"):
+            raise Fails(f"{name}: {text} is not there")
+    return f"advised on 4 nodes of 8 GPUs; {len(FOLLOWS)} generated files have it"
+
+
+TOYS: dict[str, tuple[int, Callable[[Copy], str]]] = {
+    "device": (1, device),
+    "schedule": (2, schedule),
+    "kind": (2, kind),
+}
 """Each toy with the files that it may touch."""
 
 
@@ -178,7 +312,7 @@ def main(names: list[str]) -> int:
         most, add = TOYS[name]
         with tempfile.TemporaryDirectory() as folder:
             copy = Copy(Path(folder))
-            for part in ("mofa_model", "operator"):
+            for part in PARTS:
                 shutil.copytree(ROOT / part, copy.root / part, ignore=shutil.ignore_patterns("__pycache__"))
             try:
                 said = add(copy)

@@ -4,6 +4,7 @@ crds.md         every field of our kinds, from their CustomResourceDefinitions
 annotations.md  every annotation, from mofa_model/annotations.py
 settings.md     every flag of `mofa operator`, from its settings
 conditions.md   every condition, reason and Event, from operator/mofa_operator/words.py
+kinds.md        every kind of jobs that people already have, from mofa_model/kinds
 """
 
 from __future__ import annotations
@@ -21,19 +22,30 @@ from typing import Any
 from reference_crds import HEAD, crd_page, shown, table
 
 from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX
+from mofa_model.kinds import KINDS
 from mofa_operator import words
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.verbs.flags import flags, owner_of
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
-THEIRS = """\
-On existing jobs (JobSet, TrainJob, PyTorchJob, Volcano Job, RayJob, Job); `paused` counts on a TrainingJob too.
+THEIRS = f"""\
+On [existing jobs](kinds.md) ({", ".join(kind.title for kind in KINDS)}); `paused` counts on a TrainingJob too.
 Where Kueue manages a job, `kueue.x-k8s.io/admission-gated-by: mofa.dev/advisor` takes the place of `gate` ([mode Apply](../apply.md)).
 """
 OURS = """\
 On every job that is advised. In a cluster the field manager is `mofa-advisor`, by server-side apply with force: our
 keys only. All of them go when the mode becomes `Disabled`.
+"""
+EXISTING = """\
+Jobs of these kinds are advised beside TrainingJobs ([who opts in](../manifests.md#existing-kinds-of-jobs)). In settings
+(`--kinds`, `rbac.kinds` of the chart) a kind goes by its word there. Launch arguments are written in [mode Apply](../apply.md).
+"""
+LABELS = """
+## Labels of pods
+
+By these labels, which kube-state-metrics must let through ([metrics](../metrics.md#what-must-be-there)), pods are known as those
+of a job. A TrainJob's pods are those of its JobSet; those of a kind that is not here are not told apart.
 """
 SETTINGS = """\
 A flag counts more than its environment variable, which counts more than the default. `mofa operator --print-settings`
@@ -108,6 +120,36 @@ def annotation_page() -> str:
     ])  # fmt: skip
 
 
+def kinds_page() -> str:
+    """docs/reference/kinds.md."""
+    rows = (
+        (
+            kind.title, f"`{kind.api_version}`", f"`{kind.setting}`", "yes" if kind.by_default else "no",
+            f"`spec.{'.'.join(kind.suspend)}`" if kind.suspend else "cannot wait", kind.place,
+        )
+        for kind in KINDS
+    )  # fmt: skip
+    labels = (
+        (kind.title, f"`{one.job}`", f"`{one.attempt}`" if one.attempt else "", ", ".join(f"`{name}`" for name in one.slot))
+        for kind in KINDS if (one := kind.labels)
+    )  # fmt: skip
+    headings = (
+        "kind",
+        "apiVersion",
+        "in settings",
+        "by default",
+        "waits by",
+        "launch arguments",
+    )
+    return "\n".join([
+        HEAD, "# Kinds of jobs\n",
+        EXISTING,
+        table(headings, rows),
+        LABELS,
+        table(("kind", "job", "attempt", "slot"), labels), "",
+    ])  # fmt: skip
+
+
 def settings_page() -> str:
     """docs/reference/settings.md."""
     text = [
@@ -178,7 +220,7 @@ def _reasons(names: Iterable[str], reasons: Mapping[str, str], advice: Mapping[s
 
 def pages() -> dict[str, str]:
     """Every page by its name."""
-    made = {"crds.md": crd_page(), "annotations.md": annotation_page(), "settings.md": settings_page(), "conditions.md": condition_page()}  # fmt: skip
+    made = {"crds.md": crd_page(), "annotations.md": annotation_page(), "settings.md": settings_page(), "conditions.md": condition_page(), "kinds.md": kinds_page()}  # fmt: skip
     return {name: text.rstrip("\n") + "\n" for name, text in made.items()}
 
 

@@ -13,6 +13,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from mofa_model.kinds import LABELS, PodLabels
+from mofa_operator.observe.promql import node_label
+
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "deploy" / "rules"
 SOURCE = FOLDER / "source"
@@ -39,8 +42,29 @@ def load(path: Path) -> Any:
 
 
 def parameters() -> dict[str, Any]:
-    """The parameters of all rules, by name."""
-    return dict(load(SOURCE / "parameters.yaml"))
+    """The parameters of all rules, by name; `job_pods` is made from mofa_model/kinds."""
+    return {**load(SOURCE / "parameters.yaml"), "job_pods": job_pods()}
+
+
+def job_pods() -> str:
+    """Labels of the pods of every kind of jobs, with job, attempt and slot of a pod."""
+    return "\nor ".join(_job_pods(one) for one in LABELS)
+
+
+def _job_pods(labels: PodLabels) -> str:
+    """Those of one kind; a pod whose place nothing says has its name there."""
+    pods = f'kube_pod_labels{{{node_label(labels.job)}!=""}}'
+    if labels.slot:
+        names = ", ".join(f'"{node_label(name)}"' for name in labels.slot)
+        pods = f'label_join(\n{textwrap.indent(pods, "  ")},\n  "slot", "-",\n  {names}\n)'
+    if labels.attempt:
+        pods = _replaced(pods, "attempt", node_label(labels.attempt), "(.*)")
+    pods = _replaced(pods, "training_job", node_label(labels.job), "(.+)")
+    return pods if labels.slot else _replaced(pods, "slot", "pod", "(.+)")
+
+
+def _replaced(series: str, label: str, source: str, match: str) -> str:
+    return f'label_replace(\n{textwrap.indent(series, "  ")},\n  "{label}", "$1", "{source}", "{match}"\n)'
 
 
 def inputs() -> dict[str, Any]:
@@ -66,7 +90,8 @@ def fill(text: str, values: dict[str, Any]) -> str:
 
     def put(found: re.Match[str]) -> str:
         value = values[found[1]]
-        return str(seconds(value) if found[2] else value)
+        indent = found.start() - text.rfind("\n", 0, found.start()) - 1
+        return str(seconds(value)) if found[2] else str(value).replace("\n", "\n" + " " * indent)
 
     return re.sub(r"<([a-z_]+)(\.seconds)?>", put, text)
 

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from mofa_model.annotations import PREFIX
 from mofa_model.errors import BadValue, InputError
+from mofa_model.kinds import Demand, demand_of
 from mofa_model.launch import Reading, read
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
 from mofa_model.manifest.asked import Asked
 from mofa_model.manifest.documents import Item
-from mofa_model.manifest.existing import Demand, demand_of
 from mofa_model.manifest.inputs import cluster_of
 from mofa_model.manifest.parsing import Object, Profile, is_ours, parse, training_job
 from mofa_model.manifest.surroundings import POLICY, Surroundings, profile_of

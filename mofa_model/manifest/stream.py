@@ -26,10 +26,10 @@ from mofa_model.annotations import (
     settled,
 )
 from mofa_model.errors import InputError
+from mofa_model.kinds import asked_of
 from mofa_model.manifest import jobs
 from mofa_model.manifest.asked import Asked, request_of, told
 from mofa_model.manifest.documents import Documents, Item
-from mofa_model.manifest.existing import asked_of
 from mofa_model.manifest.parsing import Profile, is_ours, training_job
 from mofa_model.manifest.surroundings import Surroundings, refusal, surroundings
 

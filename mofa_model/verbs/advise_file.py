@@ -7,11 +7,11 @@ from typing import Final
 
 from mofa_model import files
 from mofa_model.errors import BadFile
+from mofa_model.kinds import KINDS, job_kind
 from mofa_model.manifest import jobs
 from mofa_model.manifest.asked import Asked
 from mofa_model.manifest.bundled import named_profiles
 from mofa_model.manifest.documents import LARGEST, Documents, Item
-from mofa_model.manifest.existing import KINDS, known
 from mofa_model.manifest.surroundings import POLICY, PROFILE, Surroundings, surroundings
 
 _MANY: Final = "`mofa advise` answers for one job, `mofa annotate` for many"
@@ -35,7 +35,7 @@ def _jobs(items: Sequence[Item], around: Surroundings) -> list[Item]:
     ours = [item for item in items if jobs.is_training_job(item)]
     if ours:
         return ours
-    others = [item for item in items if known(item.kind, item.api_version)]
+    others = [item for item in items if job_kind(item.api_version, item.kind)]
     asking = [item for item in others if jobs.mode_of(item, around) not in {None, "Disabled"}]
     return asking or others
 
@@ -50,7 +50,8 @@ def _nothing(items: Sequence[Item]) -> str:
         )
     if POLICY in kinds:
         return f"holds no job but {_named(items)}: `mofa annotate` takes it beside the manifests of jobs"
-    return f"holds no job but {_named(items) or 'nothing'}; give a TrainingJob, or one of {', '.join(KINDS)}"
+    others = ", ".join(sorted({kind.kind for kind in KINDS}))
+    return f"holds no job but {_named(items) or 'nothing'}; give a TrainingJob, or one of {others}"
 
 
 def _named(items: Sequence[Item]) -> str:

@@ -16,9 +16,9 @@ import aiohttp
 import orjson
 from yarl import URL
 
+from mofa_model.kinds import Kind
 from mofa_operator.bucket import Bucket
 from mofa_operator.credentials import Credentials, Known
-from mofa_operator.keys import Kind
 from mofa_operator.paths import path_of
 from mofa_operator.refusals import ApiError, Busy, Conflict, Gone, Invalid, refusal, wait_of
 from mofa_operator.settings import ApiSettings

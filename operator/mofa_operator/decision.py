@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mofa_model.kinds.patches import Operation
 from mofa_operator.keys import Key
-
-Operation = Mapping[str, Any]
-"""One operation of a JSON patch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

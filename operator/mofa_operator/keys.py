@@ -2,38 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-
-@dataclass(frozen=True, slots=True, order=True)
-class Kind:
-    """A kind of objects, as the API server names it."""
-
-    group: str
-    """API group; empty for the core group."""
-    version: str
-    """Version of the group."""
-    kind: str
-    """The singular, in CamelCase."""
-    plural: str
-    """The resource in URLs."""
-    namespaced: bool = True
-    """Whether its objects live in namespaces."""
-
-    @property
-    def api_version(self) -> str:
-        """As manifests write it."""
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    @property
-    def resource(self) -> str:
-        """As kubectl tells it from others of the same name.
-
-        >>> TRAINING_JOB.resource
-        'trainingjobs.mofa.dev'
-        """
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+from mofa_model.kinds import KINDS, Kind, job_kind
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -58,26 +31,32 @@ CLUSTER_PROFILE: Final = Kind("mofa.dev", "v1alpha1", "ClusterProfile", "cluster
 ADVISOR_POLICY: Final = Kind("mofa.dev", "v1alpha1", "AdvisorPolicy", "advisorpolicies")
 NODE: Final = Kind("", "v1", "Node", "nodes", namespaced=False)
 CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps")
-JOB_SET: Final = Kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
-TRAIN_JOB: Final = Kind("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs")
-PYTORCH_JOB: Final = Kind("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs")
-VOLCANO_JOB: Final = Kind("batch.volcano.sh", "v1alpha1", "Job", "jobs")
-RAY_JOB: Final = Kind("ray.io", "v1", "RayJob", "rayjobs")
-BATCH_JOB: Final = Kind("batch", "v1", "Job", "jobs")
 
-EXISTING: Final = (JOB_SET, TRAIN_JOB, PYTORCH_JOB, VOLCANO_JOB, RAY_JOB, BATCH_JOB)
-"""Kinds of jobs that people already have; nearest to us first."""
 OURS: Final = (TRAINING_JOB, CLUSTER_PROFILE, ADVISOR_POLICY)
 """Kinds that we define."""
-JOBS: Final = (TRAINING_JOB, *EXISTING)
+JOBS: Final = (TRAINING_JOB, *KINDS)
 """Everything that can be advised."""
 
 
-def kind_of(api_version: str, kind: str) -> Kind | None:
-    """The kind that a manifest or a targetRef names; None where it is not one of ours to know.
+def watched(names: Iterable[str]) -> tuple[Kind, ...]:
+    """What decisions rest on before what is decided, so that the first decisions rest on everything; `names` are settings.
 
-    >>> kind_of("jobset.x-k8s.io/v1alpha2", "JobSet") is JOB_SET
-    True
+    >>> [kind.kind for kind in watched(["JobSet"])]
+    ['Node', 'ClusterProfile', 'AdvisorPolicy', 'JobSet', 'TrainingJob']
     """
+    known = {kind.setting: kind for kind in KINDS}
+    return (NODE, CLUSTER_PROFILE, ADVISOR_POLICY, *(known[name] for name in names), TRAINING_JOB)
+
+
+def target_of(namespace: str, ref: Mapping[str, Any]) -> Key | None:
+    """The job of an existing kind that a targetRef names; None where it names none."""
+    kind, name = job_kind(ref.get("apiVersion"), ref.get("kind")), ref.get("name")
+    return Key(kind, namespace, name) if kind is not None and isinstance(name, str) and name else None
+
+
+def kind_of(api_version: str, kind: str) -> Kind | None:
+    """The kind that a manifest or a targetRef names; None where it is none that can be advised."""
     group = api_version.rpartition("/")[0]
-    return next((known for known in JOBS if known.group == group and known.kind == kind), None)
+    if (group, kind) == (TRAINING_JOB.group, TRAINING_JOB.kind):
+        return TRAINING_JOB
+    return job_kind(api_version, kind)

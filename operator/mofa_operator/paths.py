@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from urllib.parse import quote
 
-from mofa_operator.keys import Kind
+from mofa_model.kinds import Kind
 
 
 def path_of(kind: Kind, namespace: str, name: str = "", *, status: bool = False) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mofa_model.kinds import KINDS
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrometheusSettings:
@@ -121,7 +123,7 @@ class OperatorSettings:
 
     namespace: tuple[str, ...] = ()
     """Namespaces to watch; none = all."""
-    kinds: tuple[str, ...] = ("JobSet", "TrainJob", "PyTorchJob", "VolcanoJob", "RayJob")
+    kinds: tuple[str, ...] = tuple(kind.setting for kind in KINDS if kind.by_default)
     """Existing kinds to watch, where the cluster has them."""
     dry_run: bool = False
     """Decide and log, but write nothing."""

@@ -10,7 +10,7 @@ import pytest
 from helm import CHART, SETS, documents, one, template, text
 
 from mofa_model.cli import main
-from mofa_operator.control.kinds import KINDS
+from mofa_model.kinds import KINDS
 from mofa_operator.observe.flavours import Flavour
 from mofa_operator.verbs.flags import flags
 
@@ -86,11 +86,11 @@ def test_by_default_the_chart_asks_for_what_the_operator_does_by_itself(rendered
 
 def test_kinds_and_flavours_of_the_chart_are_those_of_the_operator():
     schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))["properties"]
-    assert schema["rbac"]["properties"]["kinds"]["items"]["enum"] == list(KINDS)
+    assert schema["rbac"]["properties"]["kinds"]["items"]["enum"] == [kind.setting for kind in KINDS]
     assert schema["prometheus"]["properties"]["flavour"]["enum"] == [one.value for one in Flavour]
-    role = one(template({"rbac": {"kinds": list(KINDS)}}), "ClusterRole", "mofa-advisor")
+    role = one(template({"rbac": {"kinds": [kind.setting for kind in KINDS]}}), "ClusterRole", "mofa-advisor")
     allowed = {(rule["apiGroups"][0], rule["resources"][0]) for rule in role["rules"]}
-    assert {(kind.group, kind.plural) for kind in KINDS.values()} <= allowed
+    assert {(kind.group, kind.plural) for kind in KINDS} <= allowed
 
 
 def test_files_that_arguments_name_are_mounted(rendered):

@@ -9,8 +9,9 @@ from foreign import KINDS, install, job
 from ruamel.yaml import YAML
 
 from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX
+from mofa_model.kinds import JOB_SET, VOLCANO_JOB, Kind
 from mofa_operator.act.events import EVENT
-from mofa_operator.keys import CLUSTER_PROFILE, CONFIG_MAP, JOB_SET, NODE, TRAINING_JOB, VOLCANO_JOB, Kind
+from mofa_operator.keys import CLUSTER_PROFILE, CONFIG_MAP, NODE, TRAINING_JOB
 
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")

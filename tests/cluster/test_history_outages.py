@@ -30,7 +30,7 @@ from ruamel.yaml import YAML
 
 from mofa_model.annotations import OUTPUTS, PREFIX
 from mofa_model.cli import main
-from mofa_operator.keys import JOB_SET
+from mofa_model.kinds import JOB_SET
 
 # ------------------------------------------------------------------------------------------- outages
 

@@ -10,7 +10,7 @@ from pools import EXAMPLES, pool, settled
 from ruamel.yaml import YAML
 
 from mofa_model.annotations import PREFIX
-from mofa_operator.keys import JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB, VOLCANO_JOB
+from mofa_model.kinds import JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB, VOLCANO_JOB
 
 QUICK = ("--settle=1", "--settle-longest=1", "--resync=5", "--backoff=0.2")
 NODES = {JOB_SET: 32}

@@ -7,10 +7,10 @@ from door import PATCH, administrator, path
 from foreign import example, install
 
 from mofa_model.annotations import PREFIX
-from mofa_operator.decide.arguments import ARGUMENTS, written
-from mofa_operator.decide.gates import KUEUE, NAME, opened
+from mofa_model.kinds import BATCH_JOB, JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB
+from mofa_model.kinds.patches import ARGUMENTS
+from mofa_operator.decide.gates import KUEUE, NAME, opened, written
 from mofa_operator.decision import Answer
-from mofa_operator.keys import BATCH_JOB, JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB
 
 PLACE = "test-launch-fence"
 KINDS = (JOB_SET, TRAIN_JOB, PYTORCH_JOB, RAY_JOB, BATCH_JOB)

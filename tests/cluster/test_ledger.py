@@ -13,7 +13,7 @@ from mofa_local.blocks import write_block
 from mofa_local.synthetic import DAY
 from pools import pool
 
-from mofa_operator.keys import JOB_SET
+from mofa_model.kinds import JOB_SET
 
 FLAGS = ("--settle=1", "--resync=5", "--backoff=0.2", "--prometheus-interval=1", "--quiet=2")
 KNOWN = 10

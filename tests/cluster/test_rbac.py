@@ -9,21 +9,14 @@ from door import ADVISOR, APPLY, JSON, Door, path, until
 from foreign import KINDS, install, job
 from ruamel.yaml import YAML
 
+from mofa_model import kinds
+from mofa_model.kinds import Kind
 from mofa_operator.act.events import EVENT
-from mofa_operator.keys import (
-    ADVISOR_POLICY,
-    CLUSTER_PROFILE,
-    CONFIG_MAP,
-    EXISTING,
-    NODE,
-    OURS,
-    TRAINING_JOB,
-    Kind,
-)
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, CONFIG_MAP, NODE, OURS, TRAINING_JOB
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
-KNOWN = {(kind.group, kind.plural): kind for kind in (*OURS, *EXISTING, NODE, CONFIG_MAP, EVENT, LEASE)}
+KNOWN = {(kind.group, kind.plural): kind for kind in (*OURS, *kinds.KINDS, NODE, CONFIG_MAP, EVENT, LEASE)}
 HOME, NAME = "mofa-system", "mofa-advisor"
 SPECS = {
     TRAINING_JOB: {

@@ -20,7 +20,7 @@ from pools import EXAMPLES, pool
 from ruamel.yaml import YAML
 
 from mofa_model.annotations import PREFIX
-from mofa_operator.keys import JOB_SET, RAY_JOB
+from mofa_model.kinds import JOB_SET, RAY_JOB
 
 LONGEST = 5.0
 """From the signal to the end. [s]"""

@@ -13,7 +13,8 @@ from operator_objects import small_job
 from pools import pool
 from ruamel.yaml import YAML
 
-from mofa_operator.keys import ADVISOR_POLICY, JOB_SET
+from mofa_model.kinds import JOB_SET
+from mofa_operator.keys import ADVISOR_POLICY
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
 WATCHED = re.compile(r'^mofa_advisor_watch_up\{kind="([^"]+)"\} 1\.0$', re.MULTILINE)

@@ -10,7 +10,7 @@ from mofa_local import LocalStackError
 from mofa_local.control_plane import ControlPlane
 from mofa_local.processes import Processes
 
-from mofa_operator.keys import JOB_SET
+from mofa_model.kinds import JOB_SET
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

@@ -14,9 +14,10 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Final, Self
 
+from mofa_model.kinds import Kind
 from mofa_operator.api import Api
 from mofa_operator.decision import Note
-from mofa_operator.keys import Key, Kind
+from mofa_operator.keys import Key
 from mofa_operator.refusals import ApiError, Busy, Conflict, Refused, Taken
 from mofa_operator.words import MANAGER
 

@@ -12,13 +12,14 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from mofa_model.kinds import KINDS, Kind
 from mofa_operator.act.events import EventPoster
 from mofa_operator.act.release import Released, let_go
 from mofa_operator.api import Api
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.decide.gates import deadline, is_gated
 from mofa_operator.decide.release import overdue
-from mofa_operator.keys import EXISTING, Key, Kind
+from mofa_operator.keys import Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
 from mofa_operator.refusals import ApiError, Gone
@@ -48,7 +49,7 @@ class Gates:
 
     def heed(self, kind: Kind, body: Mapping[str, Any]) -> None:
         """Note an object that was seen, where it waits for us."""
-        if kind in EXISTING and is_gated(body):
+        if kind in KINDS and is_gated(body):
             meta = body["metadata"]
             self._note(Key(kind, meta.get("namespace", ""), meta["name"]), body)
 

@@ -18,12 +18,13 @@ from typing import Any, Final, Never
 import aiohttp
 import kopf
 
+from mofa_model.kinds import Kind
 from mofa_operator.api import Api
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.tasks import Task, end, named
 from mofa_operator.control.watch import Tell
 from mofa_operator.credentials import Credentials, Known
-from mofa_operator.keys import Key, Kind
+from mofa_operator.keys import Key
 from mofa_operator.refusals import Busy
 from mofa_operator.words import MANAGER
 

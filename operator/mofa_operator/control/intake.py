@@ -9,9 +9,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from mofa_model.kinds import KINDS, Kind, job_kind
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.decide.gates import consents, is_gated, is_suspended
-from mofa_operator.keys import ADVISOR_POLICY, EXISTING, NODE, TRAINING_JOB, Key, Kind, kind_of
+from mofa_operator.keys import ADVISOR_POLICY, NODE, TRAINING_JOB, Key
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings
 
@@ -47,8 +48,8 @@ class Intake:
         if kind == TRAINING_JOB:
             meta = body["metadata"]
             body = self._store.target(Key(kind, meta.get("namespace", ""), meta["name"])) or {}
-            kind = kind_of(body.get("apiVersion", ""), body.get("kind", "")) or kind
-        return kind in EXISTING and (is_gated(body) or (consents(body) and is_suspended(kind, body)))
+            kind = job_kind(body.get("apiVersion"), body.get("kind")) or kind
+        return kind in KINDS and (is_gated(body) or (consents(body) and is_suspended(kind, body)))
 
     def gone(self, key: Key, uid: str | None = None) -> None:
         """An object is no more; with its `uid`, one that came after it under the same name stays."""

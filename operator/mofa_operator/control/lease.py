@@ -14,8 +14,8 @@ import socket
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from mofa_model.kinds import Kind
 from mofa_operator.api import Api
-from mofa_operator.keys import Kind
 from mofa_operator.refusals import ApiError
 from mofa_operator.settings import LeaseSettings
 

@@ -11,9 +11,10 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from mofa_model.kinds import Kind
 from mofa_operator.api import Api
 from mofa_operator.control.intake import Intake
-from mofa_operator.keys import CLUSTER_PROFILE, JOBS, NODE, OURS, Key, Kind
+from mofa_operator.keys import CLUSTER_PROFILE, JOBS, NODE, OURS, Key
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store

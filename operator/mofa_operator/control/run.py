@@ -24,7 +24,6 @@ from mofa_operator.control.handlers import KopfWatch
 from mofa_operator.control.health import Health
 from mofa_operator.control.histories import Histories
 from mofa_operator.control.intake import Intake
-from mofa_operator.control.kinds import watched
 from mofa_operator.control.lease import Lease, identity
 from mofa_operator.control.pages import Pages
 from mofa_operator.control.queue import WorkQueue
@@ -38,6 +37,7 @@ from mofa_operator.control.tasks import end, first
 from mofa_operator.control.watches import Watches
 from mofa_operator.control.witnesses import Witnesses
 from mofa_operator.credentials import Credentials
+from mofa_operator.keys import watched
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.history import Known, history
 from mofa_operator.observe.looks import Looks

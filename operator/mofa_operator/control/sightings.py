@@ -13,9 +13,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import Final, TypeAlias
 
 from mofa_model.errors import MofaError
+from mofa_model.kinds import KINDS
 from mofa_operator.control.intake import Intake
 from mofa_operator.decide.outputs import HASH
-from mofa_operator.keys import CLUSTER_PROFILE, EXISTING, TRAINING_JOB, Key
+from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.observe.bodies import part, text
 from mofa_operator.observe.lives import Lives, Look
 from mofa_operator.observe.store import Store
@@ -90,7 +91,7 @@ class Sightings:
     async def _watched(self) -> AsyncIterator[tuple[Key, Watched]]:
         profiles = {key.name: self._store.body(key) or {} for key in self._store.keys(CLUSTER_PROFILE)}
         seen: set[Job] = set()
-        every = self._store.keys(TRAINING_JOB) + self._store.keys(*EXISTING)
+        every = self._store.keys(TRAINING_JOB) + self._store.keys(*KINDS)
         for number, key in enumerate(every):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Never, Protocol, TypeAlias
 
+from mofa_model.kinds import Kind
 from mofa_operator.api import Api
 from mofa_operator.control.intake import Intake
-from mofa_operator.keys import Key, Kind
+from mofa_operator.keys import Key
 from mofa_operator.observe.store import Store
 from mofa_operator.refusals import Busy, Gone
 from mofa_operator.streams import BOOKMARK

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Final, Never
 
+from mofa_model.kinds import Kind
 from mofa_operator.api import Api
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.watch import Life, Watch, known
-from mofa_operator.keys import JOBS, Kind
+from mofa_operator.keys import JOBS
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
 from mofa_operator.refusals import ApiError, Expired, Gone, Refused

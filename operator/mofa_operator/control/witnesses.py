@@ -8,16 +8,19 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from mofa_model.kinds import KINDS, JobKind
 from mofa_operator.control.intake import Intake
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.observe.bodies import part, text
-from mofa_operator.observe.placement import WITNESSED, Pool, Told, told
+from mofa_operator.observe.placement import Pool, Told, told
 from mofa_operator.observe.queries import SMOOTH
 from mofa_operator.observe.store import Store
 from mofa_operator.observe.witness import Witness
 
 _AT_ONCE: Final = 200
 """Jobs that are read before others may use the event loop. [1]"""
+_WITNESSED: Final = tuple(kind for kind in KINDS if kind.by_default)
+"""Kinds whose objects say how their jobs recover."""
 _FEW: Final = 3.0
 """Looks that may be missed before nobody looked. [1]"""
 _PATIENCE: Final = 60.0
@@ -54,11 +57,11 @@ class Witnesses:
     async def look(self) -> None:
         """Look at everything once."""
         jobs: list[Told] = []
-        for number, key in enumerate(self._store.keys(*WITNESSED)):
+        for number, key in enumerate(self._store.keys(*_WITNESSED)):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             body = self._store.body(key)
-            if body is not None:
+            if body is not None and isinstance(key.kind, JobKind):
                 jobs.append(told(key.kind, body, self._store.named(key), self._clock()))
         for name, days in self._witness.look(self._pools(), jobs, self._clock()).items():
             self._intake.concern(self._store.set_watched(name, days))

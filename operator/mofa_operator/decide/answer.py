@@ -13,10 +13,10 @@ from typing import Final
 from mofa_model.advice import Advice, Request, Status, advise, model_version
 from mofa_model.annotations import ASKED, INVALID, PREFIX, hash_of, inputs_hash, of_advice, of_bad_input
 from mofa_model.errors import InputError, MofaError
+from mofa_model.kinds import asked_of
 from mofa_model.launch import Launch
 from mofa_model.manifest.advised import status_of
 from mofa_model.manifest.asked import Asked, request_of
-from mofa_model.manifest.existing import asked_of
 from mofa_model.manifest.failures import seen_in
 from mofa_model.manifest.launches import launch_of, launch_words, trainer_of
 from mofa_model.strategy_text import format_strategy

@@ -9,19 +9,20 @@ Whatever Kueue manages is resumed by Kueue alone, whose quota our own gate would
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from mofa_model.annotations import GATE, PREFIX
+from mofa_model.errors import InputError
+from mofa_model.kinds import JobKind, Kind
+from mofa_model.kinds.patches import INTERVAL, NAME, Operation, pointer, test
+from mofa_model.kinds.shape import at
 from mofa_operator.decide.reading import annotations_of, part, seconds, uid_of
-from mofa_operator.decision import Operation
-from mofa_operator.keys import PYTORCH_JOB, VOLCANO_JOB, Kind
+from mofa_operator.decision import Answer
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import Body
 
 KUEUE: Final = "kueue.x-k8s.io/admission-gated-by"
 """Kueue's list of those whom a job waits for; names can only be taken away."""
-NAME: Final = "mofa.dev/advisor"
-"""Our name in that list, and as the manager of a TrainJob's patch."""
 SUSPEND: Final = "suspend"
 """The only value of our own gate."""
 _QUEUE: Final = "kueue.x-k8s.io/queue-name"
@@ -35,10 +36,7 @@ def is_gated(body: Body) -> bool:
 
 def is_suspended(kind: Kind, body: Body) -> bool:
     """Whether an object is suspended; some kinds never are."""
-    if kind == VOLCANO_JOB:
-        return False
-    spec = part(body, "spec", "runPolicy") if kind == PYTORCH_JOB else part(body, "spec")
-    return spec.get("suspend") is True
+    return bool(path := _suspend(kind)) and at(body, *path) is True
 
 
 def consents(body: Body) -> bool:
@@ -59,10 +57,18 @@ def deadline(body: Body, settings: LoopSettings) -> float:
 
 def guard(kind: Kind, body: Body) -> tuple[Operation, ...]:
     """Tests that this very object still waits, where it does."""
-    meant: tuple[Operation, ...] = ({"op": "test", "path": "/metadata/uid", "value": uid_of(body)},)
-    if not is_suspended(kind, body):
-        return meant
-    return (*meant, {"op": "test", "path": _suspend(kind), "value": True})
+    meant = test("/metadata/uid", uid_of(body))
+    return (meant, test(pointer(*_suspend(kind)), True)) if is_suspended(kind, body) else (meant,)
+
+
+def written(kind: Kind, body: Body, answer: Answer) -> tuple[Operation, ...]:
+    """The patch that writes an answer's arguments; empty where they stand, an `InputError` where they cannot be written."""
+    if not isinstance(kind, JobKind):
+        raise InputError(f"a {kind.kind} of {kind.group} has no launch arguments")
+    if kind.changes and not answer.arguments:
+        raise InputError("training.framework: no trainer is named that could be told this layout")
+    made = kind.written(body, answer.arguments, answer.annotations.get(INTERVAL, ""))
+    return (*guard(kind, body), *made) if made else ()
 
 
 def opened(kind: Kind, body: Body) -> tuple[Operation, ...]:
@@ -75,17 +81,8 @@ def opened(kind: Kind, body: Body) -> tuple[Operation, ...]:
     if stands.get(GATE) == SUSPEND:
         made += _changed(GATE, SUSPEND, "")
         if is_suspended(kind, body) and not _is_kueues(body):
-            made.append({"op": "replace", "path": _suspend(kind), "value": False})
+            made.append({"op": "replace", "path": pointer(*_suspend(kind)), "value": False})
     return (*guard(kind, body), *made)
-
-
-def pointer(*steps: Any) -> str:
-    """A JSON pointer.
-
-    >>> pointer("metadata", "annotations", "a/b~c")
-    '/metadata/annotations/a~1b~0c'
-    """
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
 
 
 def _changed(name: str, before: str, after: str) -> tuple[Operation, ...]:
@@ -93,7 +90,7 @@ def _changed(name: str, before: str, after: str) -> tuple[Operation, ...]:
     change: Operation = (
         {"op": "replace", "path": path, "value": after} if after else {"op": "remove", "path": path}
     )
-    return {"op": "test", "path": path, "value": before}, change
+    return test(path, before), change
 
 
 def _names(annotations: Mapping[str, str]) -> list[str]:
@@ -104,5 +101,6 @@ def _is_kueues(body: Body) -> bool:
     return KUEUE in annotations_of(body) or _QUEUE in part(body, "metadata", "labels")
 
 
-def _suspend(kind: Kind) -> str:
-    return "/spec/runPolicy/suspend" if kind == PYTORCH_JOB else "/spec/suspend"
+def _suspend(kind: Kind) -> tuple[str, ...]:
+    """Where a job says that it waits; empty where it cannot."""
+    return ("spec", *kind.suspend) if isinstance(kind, JobKind) and kind.suspend else ()

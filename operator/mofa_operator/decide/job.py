@@ -22,7 +22,7 @@ from mofa_operator.decide.sight import Sight, residual, sight
 from mofa_operator.decide.stance import Stance, is_paused, stance_of
 from mofa_operator.decide.teaching import taught
 from mofa_operator.decision import Annotate, Answer, Decision, JobFigures, Note
-from mofa_operator.keys import EXISTING, TRAINING_JOB, Key, kind_of
+from mofa_operator.keys import TRAINING_JOB, Key, target_of
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import Body, JobSnapshot
 from mofa_operator.words import Aspect, Happened, Reason
@@ -232,8 +232,7 @@ def _history(profile: Body | None) -> Found:
 def _target(snapshot: JobSnapshot) -> Key | None:
     """The object that targetRef names, where it is of a kind that can be annotated."""
     ref = part(snapshot.body, "spec", "targetRef") if snapshot.key.kind == TRAINING_JOB else {}
-    kind, name = kind_of(text(ref.get("apiVersion")), text(ref.get("kind"))), text(ref.get("name"))
-    return Key(kind, snapshot.key.namespace, name) if kind is not None and kind in EXISTING and name else None
+    return target_of(snapshot.key.namespace, ref)
 
 
 def _target_caveat(snapshot: JobSnapshot) -> str:

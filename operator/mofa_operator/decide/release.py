@@ -15,16 +15,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mofa_model.errors import InputError
+from mofa_model.kinds.patches import Operation
 from mofa_model.manifest import jobs
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.parsing import advisor_policy
 from mofa_model.manifest.surroundings import Surroundings
-from mofa_operator.decide.arguments import written
-from mofa_operator.decide.gates import consents, deadline, is_gated, is_suspended, opened, since
-from mofa_operator.decide.reading import generation_of, is_going, part, sentence, text, uid_of
+from mofa_operator.decide.gates import consents, deadline, is_gated, is_suspended, opened, since, written
+from mofa_operator.decide.reading import generation_of, is_going, part, sentence, uid_of
 from mofa_operator.decide.stance import Stance, is_paused, stance_of
-from mofa_operator.decision import Answer, Decision, Note, Operation, Release
-from mofa_operator.keys import EXISTING, TRAINING_JOB, Key, kind_of
+from mofa_operator.decision import Answer, Decision, Note, Release
+from mofa_operator.keys import TRAINING_JOB, Key, target_of
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import Body, JobSnapshot
 from mofa_operator.words import Happened
@@ -68,11 +68,11 @@ def _subject(snapshot: JobSnapshot) -> tuple[Key, Body] | None:
     """The existing job that is meant: this one, or the one that a TrainingJob's targetRef names."""
     if snapshot.key.kind != TRAINING_JOB:
         return None if is_going(snapshot.body) else (snapshot.key, snapshot.body)
-    ref, target = part(snapshot.body, "spec", "targetRef"), snapshot.target
-    kind, name = kind_of(text(ref.get("apiVersion")), text(ref.get("kind"))), text(ref.get("name"))
-    if target is None or kind not in EXISTING or not name or is_going(target) or is_going(snapshot.body):
+    target = snapshot.target
+    key = target_of(snapshot.key.namespace, part(snapshot.body, "spec", "targetRef"))
+    if target is None or key is None or is_going(target) or is_going(snapshot.body):
         return None
-    return Key(kind, snapshot.key.namespace, name), target
+    return key, target
 
 
 def _wants(snapshot: JobSnapshot) -> bool:

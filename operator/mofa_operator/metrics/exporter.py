@@ -14,8 +14,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from mofa_model.kinds import Kind
 from mofa_operator.decision import JobFigures, ProfileFigures
-from mofa_operator.keys import Key, Kind
+from mofa_operator.keys import Key
 from mofa_operator.metrics.declared import DECISION_BUCKETS, GATE_BUCKETS, TABLE, Declared, Gate, Loop
 from mofa_operator.metrics.series import Counted, Distribution, Row, distribution, job, profile
 

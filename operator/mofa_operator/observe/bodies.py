@@ -15,7 +15,8 @@ from typing import Any, Final
 import orjson
 
 from mofa_model.annotations import INPUTS, PREFIX
-from mofa_operator.keys import OURS, Kind
+from mofa_model.kinds import Kind
+from mofa_operator.keys import OURS
 from mofa_operator.snapshot import FOREIGN
 from mofa_operator.words import MANAGER
 

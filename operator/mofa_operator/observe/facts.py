@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 from mofa_model.errors import SourceUnreachable
+from mofa_model.kinds import PodLabels
 from mofa_operator.observe.answers import Answer, Sample
 from mofa_operator.observe.prometheus import Prometheus
-from mofa_operator.observe.queries import ATTEMPT, FACTS, GANG, GRID, JOB_LABELS, SLOT_LABELS, UID, Pool
+from mofa_operator.observe.queries import FACTS, GANG, GRID, POD_LABELS, UID, Pool
 from mofa_operator.observe.stretches import Stretch, days
 from mofa_operator.snapshot import date_of
 
@@ -229,10 +230,11 @@ async def _pods(ask: _Asking, pool: Pool, span: float, pods: Answer, sampled: fl
         uid = _uid(sample)
         known = more[uid]
         value = {fact: one.value for fact, one in known.items()}
+        labels = next((one for one in POD_LABELS if sample.label(one.job)), POD_LABELS[0])
         found[uid[2]] = Pod(
-            job=_job(sample),
-            attempt=sample.label(ATTEMPT),
-            slot=_slot(sample),
+            job=(sample.label("namespace"), sample.label(labels.job)),
+            attempt=sample.label(labels.attempt),
+            slot=_slot(sample, labels),
             node=known["node"].label("node") if "node" in known else "",
             created=value.get("created"),
             first=None if "first" not in value else round(value["first"]),
@@ -273,16 +275,10 @@ def _uid(sample: Sample) -> tuple[str, ...]:
     return tuple(sample.label(name) for name in UID)
 
 
-def _job(sample: Sample) -> Job:
-    """The job of a pod, or of its restarts."""
-    name = next((sample.label(label) for label in JOB_LABELS if sample.label(label)), "")
-    return sample.label("namespace"), name
-
-
-def _slot(sample: Sample) -> str:
+def _slot(sample: Sample, labels: PodLabels) -> str:
     """The place that a pod fills: a JobSet's indices; else its name, which is stable or ends in five random letters."""
-    indices = [sample.label(label) for label in SLOT_LABELS]
-    if all(indices):
+    indices = [sample.label(label) for label in labels.slot]
+    if indices and all(indices):
         return "/".join(indices)
     stem, _, last = sample.label("pod").rpartition("-")
     return stem if len(last) == 5 and not last.isdigit() else sample.label("pod")

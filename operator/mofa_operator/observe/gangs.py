@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
 
+from mofa_model.kinds.observation import Counter, Observation, Sign
 from mofa_operator.observe.facts import Pod, pods_of, together
 from mofa_operator.observe.incidents import last_of_slots
-from mofa_operator.observe.life import Counter, Observation, Sign
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.promql import any_of, matcher
 from mofa_operator.observe.queries import Pool

@@ -18,56 +18,6 @@ CAUSES: Final = ("", "failure", "eviction", "preemption")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sign:
-    """Something that happened at a known moment."""
-
-    at: float
-    """When, in seconds of the epoch. [s]"""
-    level: str
-    """process, pod or job: what had to be restored at least."""
-    cause: str = ""
-    """failure, eviction or preemption; empty = not said."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Counter:
-    """How often something happened, by an object's own count."""
-
-    value: int
-    """The count. [1]"""
-    level: str
-    """process, pod or job."""
-    exact: bool = True
-    """Whether each one is an incident of its own; a count over pods is not, because one incident takes many."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Observation:
-    """What one look at a job, its pods, its nodes or its step series said; what it did not say is None or empty."""
-
-    counters: Mapping[str, Counter] = field(default_factory=dict)
-    """Counts, by a name that says object and field."""
-    signs: tuple[Sign, ...] = ()
-    """What happened."""
-    nodes_lost: tuple[float, ...] = ()
-    """When nodes of the job stopped being ready. [s]"""
-    suspended: float | None = None
-    """Since when the job is suspended. [s]"""
-    ready: bool | None = None
-    """Whether all of it runs."""
-    drop: str = ""
-    """The least class that a loss of readiness means, where no counter of the object tells; empty = it means nothing."""
-    ended: float | None = None
-    """When it was done, for better or worse. [s]"""
-    step: int | None = None
-    """Last finished step. [1]"""
-    step_at: float | None = None
-    """When that step was finished; None = about now. [s]"""
-    step_seconds: float | None = None
-    """Time of a step. [s]"""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Incident:
     """One interruption."""
 

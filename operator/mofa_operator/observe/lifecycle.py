@@ -10,7 +10,7 @@ happens within `WINDOW` of the first sign is one incident: so counts are lower b
 
 A sign that is seen again falls into the incident that it made; a counter is remembered by its highest value. So a look may
 come twice at any time, and late or in another order as long as the looks at one incident come before those at the next.
-`observe.signs` makes them from objects.
+`mofa_model.kinds` makes them from objects.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from mofa_model.kinds.observation import Counter, Observation, Sign
 from mofa_operator.observe.life import (
     CAUSES,
     CLASSES,
-    Counter,
     Incident,
     Life,
-    Observation,
-    Sign,
     added,
     began,
     summed,

@@ -1,7 +1,7 @@
 """The lives of the jobs that run: each is carried on from look to look, and read again from its job's status after a restart.
 
 Prometheus   steps one by one, throughput, pods          observe.steps, throughput, gangs
-watches      the object behind targetRef, nodes          observe.signs, the store
+watches      the object behind targetRef, nodes          its kind, the store
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from mofa_model.kinds import job_kind
+from mofa_model.kinds.observation import Observation
+from mofa_model.kinds.shape import moment_of
 from mofa_operator.observe.gangs import Gang
-from mofa_operator.observe.life import Life, Observation, running
+from mofa_operator.observe.life import Life, running
 from mofa_operator.observe.lifecycle import seen
 from mofa_operator.observe.presence import Presences, Steps
 from mofa_operator.observe.remembered import from_text, to_text
-from mofa_operator.observe.signs import moment_of, of_job, trained
 from mofa_operator.observe.steps import Path
 from mofa_operator.observe.trainers import RECENT
 from mofa_operator.snapshot import Alive, Body, Running
@@ -60,7 +62,7 @@ class Lives:
         if life is None and target is None and look == Look():
             return None  # it has not begun
         told = [
-            *([] if target is None else [of_job(target, now)]),
+            *_observed(target, now),
             *([look.gang.observation] if look.gang else []),
         ]
         if look.running is None and reported is not None:
@@ -87,12 +89,12 @@ class Lives:
         """Whether a job is there to train, after the look that showed what is `running`."""
         key, gang = _identity(body), look.gang
         life = self._known.get(key, Life(since=now))
-        reports = target is not None and trained(target) != (None, Observation())
+        reports = target is not None and _trained(target) != (None, Observation())
         step = running.step if running is not None and running.step is not None else life.step
         seconds = running.step_seconds if running is not None else life.step_seconds
         return self._presences.after(
             key,
-            [] if target is None else [of_job(target, now)],
+            _observed(target, now),
             Steps(step=step, at=life.step_at, seconds=seconds) if step else Steps(),
             pods=None if gang is None else gang.since,
             trainer=0.0 if look.there is None and reports else look.there,
@@ -184,9 +186,21 @@ def _shown(life: Life, told: Running, now: float) -> Running:
     )
 
 
+def _observed(target: Body | None, now: float) -> list[Observation]:
+    """What the object of a job says of its life."""
+    kind = None if target is None else job_kind(target.get("apiVersion"), target.get("kind"))
+    return [] if target is None or kind is None else [kind.observed(target, now)]
+
+
+def _trained(target: Body) -> tuple[float | None, Observation]:
+    """What a trainer reports to the object of its job: tokens per second, and steps. [1/s]"""
+    kind = job_kind(target.get("apiVersion"), target.get("kind"))
+    return (None, Observation()) if kind is None else kind.reported(target)
+
+
 def _reported(target: Body, now: float) -> tuple[float | None, Observation] | None:
     """What a TrainJob's trainer reports, where it still does."""
-    tokens, steps = trained(target)
+    tokens, steps = _trained(target)
     if tokens is None and steps.step is None:
         return None
     return None if steps.step_at is not None and steps.step_at < now - RECENT else (tokens, steps)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sys import intern
 from typing import Any, Final
 
-from mofa_model.manifest.existing import GPU
+from mofa_model.kinds.pods import GPU
 from mofa_operator.observe.bodies import part, text
 from mofa_operator.snapshot import NodeCount
 

@@ -6,21 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 from mofa_model.errors import InputError
-from mofa_model.manifest.existing import demand_of
+from mofa_model.kinds import JobKind, demand_of
+from mofa_model.kinds.observation import Observation
 from mofa_model.spec.part import places
-from mofa_operator.keys import JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB, VOLCANO_JOB, Kind
 from mofa_operator.observe.bodies import part, text
-from mofa_operator.observe.life import Observation
 from mofa_operator.observe.nodes import NodeFacts
-from mofa_operator.observe.signs import of_job
 from mofa_operator.snapshot import Body
-
-WITNESSED: Final = (JOB_SET, TRAIN_JOB, PYTORCH_JOB, VOLCANO_JOB, RAY_JOB)
-"""Kinds whose objects say how their jobs recover."""
-_IN_PLACE: Final = "currentInPlaceRestartAttempt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +59,7 @@ class Told:
     """Objects that made it, by uid."""
 
 
-def told(kind: Kind, body: Body, named: str | None, now: float) -> Told:
+def told(kind: JobKind, body: Body, named: str | None, now: float) -> Told:
     """What the object of a job says at a moment. `now` in seconds of the epoch. [s]"""
     metadata = part(body, "metadata")
     references = metadata.get("ownerReferences")
@@ -74,11 +68,10 @@ def told(kind: Kind, body: Body, named: str | None, now: float) -> Told:
         gpus, pod, selector = demand.gpus, demand.pod, demand.selector
     except InputError:
         gpus, pod, selector = 0, 0, {}
-    in_place = kind == JOB_SET and _IN_PLACE in part(body, "status")
     return Told(
         uid=text(metadata.get("uid")),
-        observation=of_job(body, now),
-        shows=frozenset({"pod", "job", "process"} if in_place else {"pod", "job"}),
+        observation=kind.observed(body, now),
+        shows=kind.shown(body),
         gpus=gpus,
         pod=pod,
         selector=selector,

@@ -1,6 +1,6 @@
 """Whether a job is there to train, whatever its steps do: its object, its pods or its trainer says so, and none that it is over.
 
-    object    all of it is ready                 observe.signs, from the watch
+    object    all of it is ready                 its kind, from the watch
     pods      every one that lives runs          kube-state-metrics, `Pool.started`
     trainer   its series are there               `Trainer.there`
 
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mofa_operator.observe.life import Observation
+from mofa_model.kinds.observation import Observation
 from mofa_operator.observe.trainers import RECENT
 from mofa_operator.snapshot import Alive
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from mofa_model.kinds import LABELS, PodLabels
 from mofa_operator.observe.promql import any_of, duration, matcher, node_label, selector
 
 GRID: Final = 300
@@ -22,22 +23,17 @@ FINE: Final = 60
 GANG: Final = 600
 """Restarts of one job within this time are one incident: the pods of a gang do not restart at the same second. [s]"""
 
-JOB_LABELS: Final = (
-    "label_jobset_sigs_k8s_io_jobset_name",
-    "label_training_kubeflow_org_job_name",
-    "label_volcano_sh_job_name",
-    "label_ray_io_cluster",
+POD_LABELS: Final = tuple(
+    PodLabels(
+        job=node_label(one.job),
+        attempt=node_label(one.attempt) if one.attempt else "",
+        slot=tuple(node_label(label) for label in one.slot),
+    )
+    for one in LABELS
 )
-"""Labels of pods that say which job they belong to; JobSet first, Trainer v2 makes JobSets."""
+"""Labels of pods as kube-state-metrics has them, a kind of jobs each."""
 EXPORTED: Final = "exported_node"
 """What Prometheus calls the exporter's label `node` where the scrape has put one of its own in its place."""
-ATTEMPT: Final = "label_jobset_sigs_k8s_io_restart_attempt"
-"""Label of a JobSet's pods: how often the whole set was made anew."""
-SLOT_LABELS: Final = (
-    "label_jobset_sigs_k8s_io_job_global_index",
-    "label_batch_kubernetes_io_job_completion_index",
-)
-"""Labels that together name a JobSet's slot."""
 FACTS: Final = ("node", "created", "finished", "evicted", "preempted", "last", "first")
 """What is asked of pods."""
 UID: Final = ("namespace", "pod", "uid")
@@ -158,7 +154,9 @@ class Pool:
 
     def pods(self, span: float) -> str:
         """Pods of training jobs that lived at some time, by the labels that say which job, attempt and slot; their samples."""
-        kept = ", ".join([*UID, *JOB_LABELS, ATTEMPT, *SLOT_LABELS])
+        attempts = [one.attempt for one in POD_LABELS if one.attempt]
+        slots = [label for one in POD_LABELS for label in one.slot]
+        kept = ", ".join([*UID, *(one.job for one in POD_LABELS), *attempts, *slots])
         return f"sum by ({kept}) ({self._over_job_pods('count_over_time', span)})"
 
     def pod_facts(self, span: float, wanted: Iterable[str]) -> str:
@@ -195,7 +193,7 @@ class Pool:
 
     def started(self) -> str:
         """When the containers of each living pod of a training job last started; 0 where none of them runs. [s]"""
-        pods = " or ".join(self.series("kube_pod_labels", matcher(name, "", "!=")) for name in JOB_LABELS)
+        pods = " or ".join(self._job_pods())
         started = f"max by ({_UID}) ({self.series('kube_pod_container_state_started')})"
         over = f"max by ({_UID}) ({self.series('kube_pod_status_phase', _FINISHED)}) == 1"
         living = f"max by ({_UID}) ({pods}) unless on ({_UID}) ({over})"
@@ -210,8 +208,11 @@ class Pool:
         return f"(max by (uid) (changes({counter}[{duration(2 * GRID)}])) > 0)[{_grid(span)}]"
 
     def _over_job_pods(self, function: str, span: float) -> str:
-        one = (self.series("kube_pod_labels", matcher(name, "", "!=")) for name in JOB_LABELS)
-        return " or ".join(f"{function}({series}[{duration(span)}])" for series in one)
+        return " or ".join(f"{function}({series}[{duration(span)}])" for series in self._job_pods())
+
+    def _job_pods(self) -> list[str]:
+        """Labels of the pods of training jobs, a kind of jobs each."""
+        return [self.series("kube_pod_labels", matcher(one.job, "", "!=")) for one in POD_LABELS]
 
 
 def _grid(span: float) -> str:

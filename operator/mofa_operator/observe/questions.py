@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mofa_model.annotations import ASKED
-from mofa_model.manifest.existing import asked_of
+from mofa_model.kinds import asked_of
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.observe.bodies import digest, packed, part
 from mofa_operator.observe.relations import Uses, policy_for

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_model.annotations import PREFIX
-from mofa_operator.keys import ADVISOR_POLICY, EXISTING, TRAINING_JOB, Key, kind_of
+from mofa_operator.keys import ADVISOR_POLICY, TRAINING_JOB, Key, target_of
 from mofa_operator.observe.bodies import part, text
 
 _MODE, _MODEL, _CONFIG = (PREFIX + key for key in ("mode", "model", "config-ref"))
@@ -122,16 +122,12 @@ def _take(index: dict[Any, set[Key]], under: Any, key: Key) -> None:
 
 
 def _training_job(key: Key, body: Mapping[str, Any]) -> Uses:
-    ref = part(body, "spec", "targetRef")
-    kind = kind_of(text(ref.get("apiVersion")), text(ref.get("kind")))
-    name = text(ref.get("name"))
-    target = Key(kind, key.namespace, name) if kind is not None and kind in EXISTING and name else None
     config = part(body, "spec", "model", "configMapRef")
     read = text(config.get("name"))
     return Uses(
         asks=True,
         profile=text(part(body, "spec", "cluster").get("profile")),
-        target=target,
+        target=target_of(key.namespace, part(body, "spec", "targetRef")),
         config_maps=((read, text(config.get("key")) or _CONFIG_KEY),) if read else (),
     )
 

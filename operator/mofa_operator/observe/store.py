@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOBS, NODE, TRAINING_JOB, Key, Kind
+from mofa_model.kinds import Kind
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOBS, NODE, TRAINING_JOB, Key
 from mofa_operator.observe.bodies import kept, older, ours, part, slim, text, theirs, unpacked
 from mofa_operator.observe.measured import Measured
 from mofa_operator.observe.nodes import NodeFacts, Pools, facts_of

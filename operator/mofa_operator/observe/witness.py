@@ -17,13 +17,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from mofa_model.kinds.shape import moment_of
 from mofa_model.units import DAY
 from mofa_operator.observe.history import BUSY
 from mofa_operator.observe.life import CLASSES, Life, interruptions, recoveries
 from mofa_operator.observe.lifecycle import seen
 from mofa_operator.observe.placement import Pool, Told, innermost, place
 from mofa_operator.observe.queries import SMOOTH
-from mofa_operator.observe.signs import moment_of
 from mofa_operator.observe.stretches import Stretch
 from mofa_operator.observe.stretches import days as days_of
 from mofa_operator.snapshot import WATCH, Day, DayClass, date_of

@@ -18,8 +18,8 @@ from itertools import chain
 from typing import Any, Final, get_type_hints
 
 from mofa_model.errors import BadValue, UnknownName
+from mofa_model.kinds import KINDS
 from mofa_operator import settings as declared
-from mofa_operator.control.kinds import KINDS
 from mofa_operator.settings import OperatorSettings
 
 NAMED: Final = ("prometheus", "lease")
@@ -164,9 +164,10 @@ def _check(made: OperatorSettings) -> None:
         raise UnknownName(
             "--prometheus-flavour", made.prometheus.flavour, [flavour.value for flavour in Flavour]
         )
+    known = [kind.setting for kind in KINDS]
     for name in made.kinds:
-        if name not in KINDS:
-            raise UnknownName("--kinds", name, KINDS)
+        if name not in known:
+            raise UnknownName("--kinds", name, known)
     for name in ("metrics_port", "health_port"):
         if getattr(made.serve, name) > 65535:
             raise BadValue(

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mofa_model.errors import InputError
+from mofa_model.kinds import demand_of
 from mofa_model.launch import read_layout
 from mofa_model.launch.shell import line_of, parse, words_of
-from mofa_model.manifest.existing import demand_of
 
 LINE = """# first
 A=1 B=(2 3) torchrun 't'.py "$X y" a\\ b \\

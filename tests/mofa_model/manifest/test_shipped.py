@@ -11,8 +11,8 @@ import pytest
 
 from mofa_model import cli
 from mofa_model.annotations import PREFIX
+from mofa_model.kinds import job_kind
 from mofa_model.manifest.documents import Documents
-from mofa_model.manifest.existing import known
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted([*(ROOT / "examples").glob("*.yaml"), *(ROOT / "deploy" / "kind").glob("*.yaml")])
@@ -24,7 +24,7 @@ def items_of(text):
 
 
 def is_job(item):
-    return item.kind == "TrainingJob" or known(item.kind, item.api_version)
+    return item.kind == "TrainingJob" or job_kind(item.api_version, item.kind)
 
 
 WITH_JOBS = [path for path in FILES if any(map(is_job, items_of(path.read_text("utf-8"))))]

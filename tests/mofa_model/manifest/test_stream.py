@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mofa_model.advice import Advice, Band, Counts, Predicted, Status
 from mofa_model.annotations import OUTPUTS, PREFIX
 from mofa_model.errors import InputError
+from mofa_model.kinds import demand_of
 from mofa_model.manifest.documents import Documents
-from mofa_model.manifest.existing import demand_of
 from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.manifest.stream import Annotator
 from mofa_model.strategy import Strategy

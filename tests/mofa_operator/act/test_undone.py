@@ -3,9 +3,10 @@
 import dataclasses
 import itertools
 
+from mofa_model.kinds import JOB_SET
 from mofa_operator.act.undone import Undone
 from mofa_operator.decision import Annotate, Decision, Note, Release
-from mofa_operator.keys import JOB_SET, TRAINING_JOB, Key
+from mofa_operator.keys import TRAINING_JOB, Key
 
 JOB = Key(TRAINING_JOB, "ns", "a")
 SET = Key(JOB_SET, "ns", "js")

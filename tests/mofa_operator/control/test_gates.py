@@ -8,8 +8,9 @@ from foreign import example
 from json_patch import patched
 from virtual_time import run
 
+from mofa_model.kinds import JOB_SET
 from mofa_operator.control.gates import Gates
-from mofa_operator.keys import JOB_SET, Key
+from mofa_operator.keys import Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
 from mofa_operator.refusals import Busy, Conflict, Refused

@@ -10,10 +10,11 @@ from aiohttp import web
 from mofa_local.ports import free_ports
 from virtual_time import run
 
+from mofa_model.kinds import JOB_SET
 from mofa_operator.control.health import Health
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.serve import Server
-from mofa_operator.keys import CLUSTER_PROFILE, JOB_SET, TRAINING_JOB, Key
+from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.settings import LoopSettings, OperatorSettings, PrometheusSettings, ServeSettings
 

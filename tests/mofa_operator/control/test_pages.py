@@ -7,13 +7,14 @@ import asyncio
 import pytest
 from operator_objects import job_set, profile, training_job
 
+from mofa_model.kinds import JOB_SET
 from mofa_model.page import AdviceView
 from mofa_operator.control import pages
 from mofa_operator.control.decider import NoAnswer, Outdated
 from mofa_operator.control.pages import Pages
 from mofa_operator.decide.answer import answer
 from mofa_operator.decide.view import view
-from mofa_operator.keys import CLUSTER_PROFILE, JOB_SET, TRAINING_JOB, Key
+from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.observe.store import Store
 from mofa_operator.refusals import Busy
 

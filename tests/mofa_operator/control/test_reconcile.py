@@ -11,12 +11,13 @@ import pytest
 from operator_objects import job_set, profile, training_job
 from virtual_time import run
 
+from mofa_model.kinds import JOB_SET
 from mofa_operator.control.decider import NoAnswer, Outdated
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.reconcile import MISSING_CONFIG, Reconciler
 from mofa_operator.decide.answer import answer
-from mofa_operator.keys import CLUSTER_PROFILE, JOB_SET, TRAINING_JOB, Key
+from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
 from mofa_operator.refusals import Busy, Conflict, Gone, Invalid, Refused

@@ -9,11 +9,12 @@ import pytest
 from virtual_time import run
 
 from mofa_model.annotations import PREFIX
+from mofa_model.kinds import JOB_SET
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.resync import GRACE, Resync
 from mofa_operator.decide.gates import KUEUE
-from mofa_operator.keys import CLUSTER_PROFILE, JOB_SET, NODE, TRAINING_JOB, Key
+from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
 from mofa_operator.refusals import Busy, Gone, Refused

@@ -6,10 +6,11 @@ from operator_objects import job_set, policy, profile, training_job
 from virtual_time import run
 
 from mofa_model.errors import SourceUnreachable
+from mofa_model.kinds import JOB_SET
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.sightings import Sightings, watched
-from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOB_SET, TRAINING_JOB, Key
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.observe.lives import Look
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings

@@ -9,11 +9,12 @@ import logging
 
 from virtual_time import run
 
+from mofa_model.kinds import JOB_SET, RAY_JOB, TRAIN_JOB
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.watch import Watch
 from mofa_operator.control.watches import LATE, Watches
-from mofa_operator.keys import JOB_SET, RAY_JOB, TRAIN_JOB, Key
+from mofa_operator.keys import Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
 from mofa_operator.refusals import Busy, Expired, Gone, Refused

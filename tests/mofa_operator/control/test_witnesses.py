@@ -3,10 +3,11 @@
 from operator_objects import H100, NOW, PRODUCT, job_set, node, profile, ref, training_job
 from virtual_time import run
 
+from mofa_model.kinds import JOB_SET
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.witnesses import Witnesses
-from mofa_operator.keys import CLUSTER_PROFILE, JOB_SET, NODE, TRAINING_JOB, Key
+from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import WATCH

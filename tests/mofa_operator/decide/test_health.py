@@ -3,7 +3,8 @@
 import pytest
 from operator_objects import NOW, World, job_set, profile, training_job
 
-from mofa_operator.keys import CLUSTER_PROFILE, JOB_SET, TRAINING_JOB, Key
+from mofa_model.kinds import JOB_SET
+from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import Alive, Running
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from operator_objects import World, job_set, node, policy, profile, ref, training_job
 
 from mofa_model.annotations import INPUTS, PREFIX
-from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOB_SET, NODE, TRAINING_JOB, Key
+from mofa_model.kinds import JOB_SET
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 from mofa_operator.snapshot import ClassHistory, History, NoHistory, Running
 
 EAST = Key(CLUSTER_PROFILE, "", "east")

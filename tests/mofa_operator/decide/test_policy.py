@@ -4,7 +4,8 @@ import pytest
 from operator_objects import World, job_set, key_of, policy, profile
 
 from mofa_model.annotations import PREFIX
-from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOB_SET
+from mofa_model.kinds import JOB_SET
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE
 
 
 def world(*job_sets, **spec):

@@ -11,26 +11,16 @@ from hypothesis import strategies as st
 from json_patch import Unfit, patched
 from operator_objects import NOW, SETTINGS, policy, profile, ref, training_job
 
+from mofa_model import kinds
 from mofa_model.annotations import PREFIX
-from mofa_operator.decide.arguments import ARGUMENTS, INTERVAL
+from mofa_model.kinds import BATCH_JOB, JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB, VOLCANO_JOB
+from mofa_model.kinds.patches import ARGUMENTS, INTERVAL
 from mofa_operator.decide.gates import KUEUE, NAME, deadline, is_gated, is_suspended
 from mofa_operator.decide.job import job
 from mofa_operator.decide.reading import moment
 from mofa_operator.decide.release import overdue
 from mofa_operator.decision import Answer
-from mofa_operator.keys import (
-    ADVISOR_POLICY,
-    BATCH_JOB,
-    CLUSTER_PROFILE,
-    EXISTING,
-    JOB_SET,
-    PYTORCH_JOB,
-    RAY_JOB,
-    TRAIN_JOB,
-    TRAINING_JOB,
-    VOLCANO_JOB,
-    Key,
-)
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.observe.store import Store
 
 MODE, GATE = f"{PREFIX}mode", f"{PREFIX}gate"
@@ -359,4 +349,4 @@ def test_whatever_a_job_looks_like_its_gate_opens_and_what_was_done_is_done(case
     assert again.release is None or (
         decision.release.note.reason != "AppliedBeforeLaunch" and not again.release.free
     )
-    assert kind in EXISTING
+    assert kind in kinds.KINDS

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from mofa_model.kinds import JOB_SET
 from mofa_operator.decision import JobFigures, ProfileFigures
-from mofa_operator.keys import CLUSTER_PROFILE, JOB_SET, TRAINING_JOB, Key
+from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.metrics.declared import TABLE, Type
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.snapshot import Running

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mofa_model.kinds.observation import Counter, Observation, Sign
 from mofa_operator.observe.life import (
-    Counter,
-    Observation,
-    Sign,
     ettr,
     interruptions,
     lost,

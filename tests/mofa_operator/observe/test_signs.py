@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mofa_operator.observe.life import Observation, Sign, interruptions, recoveries
+from mofa_model.kinds import TRAIN_JOB, job_kind
+from mofa_model.kinds.observation import Observation, Sign
+from mofa_operator.observe.life import interruptions, recoveries
 from mofa_operator.observe.lifecycle import seen
-from mofa_operator.observe.signs import of_job, trained
 
 NOON = 1_772_452_800.0
 """2026-03-02T12:00:00Z. [s]"""
@@ -38,6 +39,10 @@ def job_set(restarts=0, ready=1, *, jobs=(), in_place=None, conditions=()):
     }
 
 
+def of_job(body, now):
+    return job_kind(body["apiVersion"], body["kind"]).observed(body, now)
+
+
 def signs(*expected):
     return tuple(Sign(at=NOON + at, level=level, cause=cause) for at, level, cause in expected)
 
@@ -62,9 +67,9 @@ def test_a_train_jobs_trainer_reports_tokens_and_steps():
             {"name": "junk", "value": "NaN"},
         ],
     }
-    tokens, steps = trained({"status": {"trainerStatus": told}})
+    tokens, steps = TRAIN_JOB.reported({"status": {"trainerStatus": told}})
     assert (tokens, steps.step, steps.step_at) == (1.5e6, 120, NOON + 600)
-    assert trained({"status": {}}) == (None, Observation())
+    assert TRAIN_JOB.reported({"status": {}}) == (None, Observation())
 
 
 def live(*looks):
@@ -241,5 +246,5 @@ KINDS = [
 def test_no_object_breaks_the_reading(spec, status, kind):
     body = {**kind, "spec": spec, "status": status}
     life = live((0, of_job(body, NOON)))
-    trained(body)
+    TRAIN_JOB.reported(body)
     assert life.since == NOON

@@ -20,7 +20,8 @@ from operator_objects import (
 )
 
 from mofa_model.annotations import PREFIX
-from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOB_SET, NODE, TRAINING_JOB, Key
+from mofa_model.kinds import JOB_SET
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
 from mofa_operator.snapshot import ClassHistory, History, NoHistory, Running

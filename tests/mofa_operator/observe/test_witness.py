@@ -2,7 +2,7 @@
 
 import pytest
 
-from mofa_operator.keys import JOB_SET, PYTORCH_JOB, TRAIN_JOB
+from mofa_model.kinds import JOB_SET, PYTORCH_JOB, TRAIN_JOB
 from mofa_operator.observe.nodes import NodeFacts
 from mofa_operator.observe.placement import Pool, innermost, place, told
 from mofa_operator.observe.witness import Witness

@@ -10,9 +10,10 @@ pytest.importorskip("aiohttp", reason="the page needs the extra `operator`")
 
 from operator_objects import job_set, profile, training_job
 
+from mofa_model.kinds import JOB_SET
 from mofa_model.page.markup import STYLE
 from mofa_operator.decide.view import view
-from mofa_operator.keys import CLUSTER_PROFILE, JOB_SET, TRAINING_JOB, Key
+from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.observe.store import Store
 from mofa_operator.page.jobs import job_page, jobs_page
 from mofa_operator.page.profiles import profile_page, profiles_page

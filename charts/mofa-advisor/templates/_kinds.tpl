@@ -1,0 +1,119 @@
+{{- /* Made by tools/chart.py from mofa_model/kinds; do not edit. */ -}}
+
+{{- /* Existing kinds by the names of rbac.kinds, as group/plural. */ -}}
+{{- define "mofa.kinds" -}}
+JobSet: jobset.x-k8s.io/jobsets
+TrainJob: trainer.kubeflow.org/trainjobs
+PyTorchJob: kubeflow.org/pytorchjobs
+VolcanoJob: batch.volcano.sh/jobs
+RayJob: ray.io/rayjobs
+Job: batch/jobs
+{{- end }}
+
+{{- /* CEL: resources on which the operator writes annotations. */ -}}
+{{- define "mofa.annotated" -}}
+"mofa.dev/trainingjobs", "jobset.x-k8s.io/jobsets", "trainer.kubeflow.org/trainjobs",
+"kubeflow.org/pytorchjobs", "batch.volcano.sh/jobs", "ray.io/rayjobs", "batch/jobs"
+{{- end }}
+
+{{- /* API groups of existing kinds. */ -}}
+{{- define "mofa.groups" -}}
+jobset.x-k8s.io, trainer.kubeflow.org, kubeflow.org, batch.volcano.sh, ray.io, batch
+{{- end }}
+
+{{- /* Resources of existing kinds. */ -}}
+{{- define "mofa.resources" -}}
+jobsets, trainjobs, pytorchjobs, jobs, rayjobs
+{{- end }}
+
+{{- /* CEL: whether a job waits, as its spec says it: (the spec). */ -}}
+{{- define "mofa.suspended" -}}
+(variables.resource == "pytorchjobs.kubeflow.org" ? {{ . }}.?runPolicy.?suspend : {{ . }}.?suspend).orValue(false) == true
+{{- end }}
+
+{{- /* CEL: nothing of a job differs but that it waits no more. */ -}}
+{{- define "mofa.resumed" -}}
+(variables.resource == "pytorchjobs.kubeflow.org" ? (
+  variables.new.all(k, k == "runPolicy" || (k in variables.old && variables.old[k] == variables.new[k]))
+  && variables.old.all(k, k == "runPolicy" || k in variables.new)
+  && variables.new.runPolicy.all(k, k == "suspend" || (k in variables.old.runPolicy && variables.old.runPolicy[k] == variables.new.runPolicy[k]))
+  && variables.old.runPolicy.all(k, k == "suspend" || k in variables.new.runPolicy)) : (
+  variables.new.all(k, k == "suspend" || (k in variables.old && variables.old[k] == variables.new[k]))
+  && variables.old.all(k, k == "suspend" || k in variables.new)))
+{{- end }}
+
+{{- /* CEL: what may differ in a job that is launched, a variable for each kind. */ -}}
+{{- define "mofa.launches" -}}
+- name: jobset # arguments of a JobSet
+  expression: >-
+    variables.resource == "jobsets.jobset.x-k8s.io"
+    && variables.new.all(k, k == "replicatedJobs" || (k in variables.old && variables.old[k] == variables.new[k]))
+    && variables.old.all(k, k == "replicatedJobs" || k in variables.new)
+    && variables.old.replicatedJobs.map(r, r.name) == variables.new.replicatedJobs.map(r, r.name)
+    && variables.new.replicatedJobs.all(r, variables.old.replicatedJobs.exists(o, o.name == r.name
+      && r.all(k, k == "template" || (k in o && o[k] == r[k]))
+      && o.all(k, k == "template" || k in r)
+      && o.template.?metadata == r.template.?metadata
+      && r.template.spec.all(k, k == "template" || (k in o.template.spec && o.template.spec[k] == r.template.spec[k]))
+      && o.template.spec.all(k, k == "template" || k in r.template.spec)
+      && r.template.spec.template.all(k, k == "metadata" || (k in o.template.spec.template && o.template.spec.template[k] == r.template.spec.template[k]))
+      && o.template.spec.template.all(k, k == "metadata" || k in r.template.spec.template)
+      && r.template.spec.template.?metadata.orValue({}).all(k, k == "annotations" || (k in o.template.spec.template.?metadata.orValue({}) && o.template.spec.template.?metadata.orValue({})[k] == r.template.spec.template.?metadata.orValue({})[k]))
+      && o.template.spec.template.?metadata.orValue({}).all(k, k == "annotations" || k in r.template.spec.template.?metadata.orValue({}))
+      && r.template.spec.template.?metadata.?annotations.orValue({}).all(k, k in variables.told
+        || o.template.spec.template.?metadata.?annotations[?k] == r.template.spec.template.?metadata.?annotations[?k])
+      && o.template.spec.template.?metadata.?annotations.orValue({}).all(k, k in variables.told || r.template.spec.template.?metadata.?annotations[?k].hasValue())))
+- name: trainjob # arguments of a TrainJob
+  expression: >-
+    variables.resource == "trainjobs.trainer.kubeflow.org"
+    && variables.new.all(k, k == "runtimePatches" || (k in variables.old && variables.old[k] == variables.new[k]))
+    && variables.old.all(k, k == "runtimePatches" || k in variables.new)
+    && variables.old.?runtimePatches.orValue([]).filter(p, p.manager != "mofa.dev/advisor")
+      == variables.new.?runtimePatches.orValue([]).filter(p, p.manager != "mofa.dev/advisor")
+    && variables.new.?runtimePatches.orValue([]).filter(p, p.manager == "mofa.dev/advisor").all(p,
+      p.all(k, k in ["manager", "time", "trainingRuntimeSpec"])
+      && p.trainingRuntimeSpec.all(k, k == "template") && p.trainingRuntimeSpec.template.all(k, k == "spec")
+      && p.trainingRuntimeSpec.template.spec.all(k, k == "replicatedJobs")
+      && p.trainingRuntimeSpec.template.spec.replicatedJobs.all(j, j.all(k, k in ["name", "template"])
+        && j.template.all(k, k == "spec") && j.template.spec.all(k, k == "template")
+        && j.template.spec.template.all(k, k == "metadata") && j.template.spec.template.metadata.all(k, k == "annotations")
+        && j.template.spec.template.metadata.annotations.all(k, k in variables.told)))
+- name: pytorchjob # arguments of a PyTorchJob
+  expression: >-
+    variables.resource == "pytorchjobs.kubeflow.org"
+    && variables.new.all(k, k == "pytorchReplicaSpecs" || (k in variables.old && variables.old[k] == variables.new[k]))
+    && variables.old.all(k, k == "pytorchReplicaSpecs" || k in variables.new)
+    && variables.old.pytorchReplicaSpecs.all(role, role in variables.new.pytorchReplicaSpecs)
+    && variables.new.pytorchReplicaSpecs.all(role, role in variables.old.pytorchReplicaSpecs
+      && variables.new.pytorchReplicaSpecs[role].all(k, k == "template" || (k in variables.old.pytorchReplicaSpecs[role] && variables.old.pytorchReplicaSpecs[role][k] == variables.new.pytorchReplicaSpecs[role][k]))
+      && variables.old.pytorchReplicaSpecs[role].all(k, k == "template" || k in variables.new.pytorchReplicaSpecs[role])
+      && [[variables.old.pytorchReplicaSpecs[role].template, variables.new.pytorchReplicaSpecs[role].template]].all(pair,
+        pair[1].all(k, k == "spec" || (k in pair[0] && pair[0][k] == pair[1][k]))
+        && pair[0].all(k, k == "spec" || k in pair[1])
+        && pair[1].spec.all(k, k == "containers" || (k in pair[0].spec && pair[0].spec[k] == pair[1].spec[k]))
+        && pair[0].spec.all(k, k == "containers" || k in pair[1].spec)
+        && pair[0].spec.containers.map(c, c.name) == pair[1].spec.containers.map(c, c.name)
+        && pair[1].spec.containers.all(c, pair[0].spec.containers.exists(o, o.name == c.name
+          && c.all(k, k == "args" || (k in o && o[k] == c[k]))
+          && o.all(k, k == "args" || k in c)
+          && (c.name == "pytorch" || o.?args == c.?args)))))
+- name: rayjob # arguments of a RayJob
+  expression: >-
+    variables.resource == "rayjobs.ray.io"
+    && variables.new.all(k, k == "entrypoint" || (k in variables.old && variables.old[k] == variables.new[k]))
+    && variables.old.all(k, k == "entrypoint" || k in variables.new)
+- name: batch # arguments of a batch Job
+  expression: >-
+    variables.resource == "jobs.batch"
+    && variables.new.all(k, k == "template" || (k in variables.old && variables.old[k] == variables.new[k]))
+    && variables.old.all(k, k == "template" || k in variables.new)
+    && variables.new.template.all(k, k == "metadata" || (k in variables.old.template && variables.old.template[k] == variables.new.template[k]))
+    && variables.old.template.all(k, k == "metadata" || k in variables.new.template)
+    && variables.new.template.?metadata.orValue({}).all(k, k == "annotations" || (k in variables.old.template.?metadata.orValue({}) && variables.old.template.?metadata.orValue({})[k] == variables.new.template.?metadata.orValue({})[k]))
+    && variables.old.template.?metadata.orValue({}).all(k, k == "annotations" || k in variables.new.template.?metadata.orValue({}))
+    && variables.new.template.?metadata.?annotations.orValue({}).all(k, k in variables.told
+      || variables.old.template.?metadata.?annotations[?k] == variables.new.template.?metadata.?annotations[?k])
+    && variables.old.template.?metadata.?annotations.orValue({}).all(k, k in variables.told || variables.new.template.?metadata.?annotations[?k].hasValue())
+- name: arguments # of any kind
+  expression: variables.jobset || variables.trainjob || variables.pytorchjob || variables.rayjob || variables.batch
+{{- end }}

@@ -1,0 +1,69 @@
+"""The Job that every cluster has; not watched unless somebody names it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mofa_model.errors import InputError
+from mofa_model.kinds.fence import same_pods
+from mofa_model.kinds.kind import JobKind
+from mofa_model.kinds.observation import Conditioned, Counter, Observation
+from mofa_model.kinds.patches import Operation, annotated, pod_annotations
+from mofa_model.kinds.pods import Demand, Pods, PodTemplate, total
+from mofa_model.kinds.shape import Body, Count, Shape, Tally, glance, read
+
+
+class BatchJobSpec(Shape):
+    """What a batch Job shall be."""
+
+    parallelism: Count = 1
+    template: PodTemplate | None = None
+
+
+class BatchJobStatus(Conditioned):
+    """What became of a batch Job."""
+
+    ready: Tally = 0
+    succeeded: Tally = 0
+    failed: Tally = 0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BatchJob(JobKind):
+    """Counts pods that failed."""
+
+    def demand(self, spec: Body) -> Demand:
+        """Pods that run at the same time."""
+        found = read(BatchJobSpec, spec)
+        return total([Pods(count=found.parallelism, template=found.template or PodTemplate())])
+
+    def observed(self, body: Body, now: float) -> Observation:
+        """Its conditions, and how many pods run."""
+        del now
+        spec, status = glance(BatchJobSpec, body.get("spec")), glance(BatchJobStatus, body.get("status"))
+        whole = status.ready + status.succeeded >= spec.parallelism
+        return status.observation(
+            done="Complete",
+            ready=whole if body.get("status") else None,
+            counters={"Job.failed": Counter(value=status.failed, level="pod", exact=False)},
+        )
+
+    def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
+        """Annotations of its pod template."""
+        template = read(BatchJobSpec, body.get("spec")).template
+        if template is None:
+            raise InputError("spec.template: is missing")
+        return annotated("/spec/template", template, pod_annotations(arguments, steps))
+
+
+BATCH_JOB = BatchJob(
+    "batch", "v1", "Job", "jobs",
+    word="batch",
+    setting="Job",
+    title="batch Job",
+    by_default=False,
+    place="the annotations of a JobSet",
+    changes="template",
+    admits=same_pods("variables.old.template", "variables.new.template"),
+)  # fmt: skip

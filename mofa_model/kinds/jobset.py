@@ -1,0 +1,134 @@
+"""JobSet, of the Kubernetes project: replicated batch Jobs that start again together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import indent
+
+from mofa_model.errors import InputError
+from mofa_model.kinds.fence import same, same_pods
+from mofa_model.kinds.kind import JobKind, PodLabels
+from mofa_model.kinds.observation import Conditioned, Counter, Observation
+from mofa_model.kinds.patches import Operation, annotated, pod_annotations, pointer, test
+from mofa_model.kinds.pods import Demand, Pods, PodTemplate, total
+from mofa_model.kinds.shape import Body, Count, Many, Shape, Tallies, Tally, Text, glance, read
+
+
+class ChildSpec(Shape):
+    """A batch Job of the set."""
+
+    parallelism: Count = 1
+    template: PodTemplate | None = None
+
+
+class ChildTemplate(Shape):
+    """A batch Job as it is to be made."""
+
+    spec: ChildSpec = ChildSpec()
+
+
+class ReplicatedJob(Shape):
+    """Batch Jobs that are all alike."""
+
+    name: Text = ""
+    replicas: Count = 1
+    template: ChildTemplate = ChildTemplate()
+
+
+class JobSetSpec(Shape):
+    """What a JobSet shall be."""
+
+    replicated_jobs: Many[ReplicatedJob] = ()
+
+
+class ReplicatedJobStatus(Shape):
+    """How many of them are how far."""
+
+    name: Text = ""
+    ready: Tally = 0
+    succeeded: Tally = 0
+    job_restarts: Tallies = 0
+
+
+class JobSetStatus(Conditioned):
+    """What became of a JobSet."""
+
+    restarts: Tally = 0
+    replicated_jobs_status: Many[ReplicatedJobStatus] = ()
+    current_in_place_restart_attempt: Tally = 0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JobSet(JobKind):
+    """Counts its restarts (job), those of its Jobs (pod) and those in place (process)."""
+
+    def demand(self, spec: Body) -> Demand:
+        """All pods of all Jobs."""
+        return total(
+            Pods(
+                count=one.replicas * one.template.spec.parallelism,
+                template=one.template.spec.template or PodTemplate(),
+            )
+            for one in read(JobSetSpec, spec).replicated_jobs
+        )
+
+    def observed(self, body: Body, now: float) -> Observation:
+        """Its conditions and counts."""
+        del now
+        spec, status = glance(JobSetSpec, body.get("spec")), glance(JobSetStatus, body.get("status"))
+        every = status.replicated_jobs_status
+        running = {one.name: one.ready + one.succeeded for one in every}
+        whole = all(running.get(one.name, 0) >= one.replicas for one in spec.replicated_jobs)
+        again = sum(one.job_restarts for one in every)
+        return status.observation(
+            done="Completed",
+            ready=whole if every else None,
+            counters={
+                "JobSet.restarts": Counter(value=status.restarts, level="job"),
+                "JobSet.jobRestarts": Counter(value=again, level="pod", exact=False),
+                "JobSet.inPlace": Counter(value=status.current_in_place_restart_attempt, level="process"),
+            },
+        )
+
+    def shown(self, body: Body) -> frozenset[str]:
+        """Restarts in place only where its controller counts them."""
+        status = glance(JobSetStatus, body.get("status"))
+        in_place = "current_in_place_restart_attempt" in status.model_fields_set
+        return super().shown(body) | ({"process"} if in_place else frozenset())
+
+    def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
+        """Annotations of its pod templates."""
+        wanted, made, found = pod_annotations(arguments, steps), list[Operation](), False
+        for number, one in enumerate(read(JobSetSpec, body.get("spec")).replicated_jobs):
+            if one.template.spec.template is None:
+                continue
+            found, path = True, pointer("spec", "replicatedJobs", number)
+            added = annotated(path + "/template/spec/template", one.template.spec.template, wanted)
+            made += [test(path + "/name", one.name or None), *added] if added else []
+        if not found:
+            raise InputError("spec.replicatedJobs: holds no pod template")
+        return made
+
+
+_JOBS = ("variables.old.replicatedJobs", "variables.new.replicatedJobs")
+JOB_SET = JobSet(
+    "jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets",
+    word="jobset",
+    setting="JobSet",
+    title="JobSet",
+    place="annotations of the pod templates: `advisor.mofa.dev/launch-args`, `advisor.mofa.dev/checkpoint-interval-steps`",
+    changes="replicatedJobs",
+    admits=f"""\
+{_JOBS[0]}.map(r, r.name) == {_JOBS[1]}.map(r, r.name)
+&& {_JOBS[1]}.all(r, {_JOBS[0]}.exists(o, o.name == r.name
+{indent("&& " + same("o", "r", "template"), "  ")}
+  && o.template.?metadata == r.template.?metadata
+{indent("&& " + same("o.template.spec", "r.template.spec", "template"), "  ")}
+{indent("&& " + same_pods("o.template.spec.template", "r.template.spec.template"), "  ")}))""",
+    labels=PodLabels(
+        job="jobset.sigs.k8s.io/jobset-name",
+        attempt="jobset.sigs.k8s.io/restart-attempt",
+        slot=("jobset.sigs.k8s.io/job-global-index", "batch.kubernetes.io/job-completion-index"),
+    ),
+)  # fmt: skip

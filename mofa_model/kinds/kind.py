@@ -1,0 +1,114 @@
+"""A kind of objects, and a kind of jobs: all that is particular to it has its place in one subclass of `JobKind`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mofa_model.errors import InputError
+from mofa_model.kinds.observation import Observation
+from mofa_model.kinds.patches import Operation
+from mofa_model.kinds.pods import Demand
+from mofa_model.kinds.shape import Body
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of objects, as the API server names it."""
+
+    group: str
+    """API group; empty for the core group."""
+    version: str
+    """Version of the group."""
+    kind: str
+    """The singular, in CamelCase."""
+    plural: str
+    """The resource in URLs."""
+    namespaced: bool = True
+    """Whether its objects live in namespaces."""
+
+    def __lt__(self, other: Kind) -> bool:
+        """By names, whatever is known of a kind beside them."""
+        return (self.group, self.version, self.kind) < (other.group, other.version, other.kind)
+
+    @property
+    def api_version(self) -> str:
+        """As manifests write it.
+
+        >>> Kind("batch", "v1", "Job", "jobs").api_version
+        'batch/v1'
+        """
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """As kubectl tells it from others of the same name.
+
+        >>> Kind("batch", "v1", "Job", "jobs").resource
+        'jobs.batch'
+        """
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PodLabels:
+    """Labels of a job's pods, by which kube-state-metrics tells whose they are."""
+
+    job: str
+    """Name of the job."""
+    attempt: str = ""
+    """How often the whole job was made anew; empty = nobody says."""
+    slot: tuple[str, ...] = ()
+    """Together, the place that a pod fills; empty = its name says it."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JobKind(Kind):
+    """A kind of jobs that people already have.
+
+    Reading is total but for numbers of replicas and GPUs that cannot be: those raise an `InputError`.
+    """
+
+    word: str
+    """What it is called in file names, and in the admission policy; lower case."""
+    setting: str
+    """What it is called in settings: `--kinds`, and `rbac.kinds` of the chart."""
+    title: str
+    """What it is called in texts."""
+    by_default: bool = True
+    """Whether it is watched unless somebody says otherwise, as a witness of failures too."""
+    suspend: tuple[str, ...] = ("suspend",)
+    """Where its spec says that it waits; empty = it cannot wait."""
+    place: str
+    """Where launch arguments are written while it waits, for the documents."""
+    changes: str = ""
+    """The field of its spec in which they are; empty = nothing can be changed once it was made."""
+    admits: str = ""
+    """What else must hold there for the admission policy, as CEL over variables.old and variables.new."""
+    labels: PodLabels | None = None
+    """Labels of its own pods; None = pods are those of another kind, or not told apart."""
+
+    def demand(self, spec: Body) -> Demand:
+        """GPUs, launch command and node selector."""
+        raise NotImplementedError
+
+    def observed(self, body: Body, now: float) -> Observation:
+        """What an object says of its life, by what its public API states alone. `now` [s]"""
+        raise NotImplementedError
+
+    def shown(self, body: Body) -> frozenset[str]:
+        """Recovery classes that an object can show."""
+        del body
+        return frozenset({"pod", "job"})
+
+    def reported(self, body: Body) -> tuple[float | None, Observation]:
+        """Tokens per second, and steps, where the trainer reports them to the object's status. [1/s]"""
+        del body
+        return None, Observation()
+
+    def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
+        """The patch that writes arguments, and the checkpoint interval in steps; empty where they stand, an `InputError` where
+        they cannot be written.
+        """
+        del body, arguments, steps
+        raise InputError(f"nothing of a {self.kind} of {self.group} can be changed once it was made")

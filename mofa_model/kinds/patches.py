@@ -1,0 +1,77 @@
+"""How launch arguments are written into a job that waits: as annotations of its pods, or into the command itself."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from mofa_model.annotations import PREFIX
+from mofa_model.errors import InputError
+from mofa_model.kinds.pods import Container, PodTemplate
+from mofa_model.launch import rewritten
+
+Operation: TypeAlias = Mapping[str, Any]
+"""One step of a JSON patch."""
+NAME: Final = "mofa.dev/advisor"
+"""Our name in Kueue's list of those whom a job waits for, and as the manager of a TrainJob's patch."""
+ARGUMENTS: Final = PREFIX + "launch-args"
+"""Annotation of a pod template: the trainer's arguments, as a shell would read them."""
+INTERVAL: Final = PREFIX + "checkpoint-interval-steps"
+"""Annotation of a pod template, the same as on the job."""
+
+
+def pod_annotations(arguments: Sequence[str], steps: str) -> dict[str, str]:
+    """The annotations of pods that tell a trainer its arguments; arguments that name a file beside them are refused."""
+    return {ARGUMENTS: shlex.join(rewritten((), arguments))} | ({INTERVAL: steps} if steps else {})
+
+
+def annotated(path: str, template: PodTemplate, wanted: Mapping[str, str]) -> list[Operation]:
+    """The patch that puts annotations on a pod template; what is on the way to them is made where it is missing."""
+    path += "/metadata"
+    if template.metadata is None:
+        return [test(path, None), {"op": "add", "path": path, "value": {"annotations": dict(wanted)}}]
+    stands, path = template.metadata.annotations, path + "/annotations"
+    if stands is None:
+        return [test(path, None), {"op": "add", "path": path, "value": dict(wanted)}]
+    return [
+        {"op": "add", "path": path + pointer(name), "value": value}
+        for name, value in wanted.items()
+        if stands.get(name) != value
+    ]
+
+
+def replaced(path: str, container: Container, arguments: Sequence[str]) -> list[Operation]:
+    """The patch that replaces the layout in the args of a container, whose command stays."""
+    command, args = _texts(container.command), _texts(container.args)
+    after = rewritten((*command, *args), arguments)
+    if after[: len(command)] != tuple(command):
+        raise InputError(
+            "the layout stands in the container's command: write it into args, where it can be replaced"
+        )
+    wanted = list(after[len(command) :])
+    if wanted == container.args:
+        return []
+    change: Operation = {"op": "add", "path": path + "/args", "value": wanted}
+    return [test(path + "/name", container.name), test(path + "/args", container.args), change]
+
+
+def test(path: str, value: object) -> Operation:
+    """That something is as it was seen; None = that it is missing."""
+    return {"op": "test", "path": path, "value": value}
+
+
+def pointer(*steps: object) -> str:
+    """A JSON pointer.
+
+    >>> pointer("metadata", "annotations", "a/b~c")
+    '/metadata/annotations/a~1b~0c'
+    """
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+
+
+def _texts(line: list[object] | None) -> list[str]:
+    words = [word for word in line or () if isinstance(word, str)]
+    if len(words) != len(line or ()):
+        raise InputError("command and args must be lists of text")
+    return words

@@ -1,0 +1,148 @@
+"""Objects that somebody else wrote, read as the types that a kind declares.
+
+Only what is declared is read. What is not as it should be counts as nothing, but for `Count`: a number of replicas or GPUs
+that cannot be is refused, because an answer would rest on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from mofa_model.errors import InputError
+
+Body: TypeAlias = Mapping[str, Any]
+"""An object as it came: from a manifest, or from the API server."""
+MOST: Final = 10_000_000
+"""No job has as many pods or GPUs. [1]"""
+T = TypeVar("T")
+
+
+class Shape(BaseModel):
+    """A part of an object."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_mapping(cls, value: object) -> object:
+        return mapping(value)
+
+
+S = TypeVar("S", bound=Shape)
+
+
+def read(shape: type[S], value: object) -> S:
+    """A part of an object; an `InputError` where a number in it cannot be."""
+    try:
+        return shape.model_validate(value)
+    except ValidationError as error:
+        raise error.errors()[0]["ctx"]["error"] from None
+
+
+def glance(shape: type[S], value: object) -> S:
+    """The same where nothing may fail: a part with a number that cannot be is as one that is not there."""
+    try:
+        return read(shape, value)
+    except InputError:
+        return shape()
+
+
+def at(value: object, *path: str) -> object:
+    """What stands at the end of a path; None where it does not go so far.
+
+    >>> at({"runPolicy": {"suspend": True}}, "runPolicy", "suspend")
+    True
+    """
+    for step in path:
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+def mapping(value: object) -> dict[Any, Any]:
+    """A mapping; empty where there is none."""
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def text_of(value: object) -> str:
+    """Text; empty where there is none."""
+    return value if isinstance(value, str) else ""
+
+
+def whole(value: object) -> int:
+    """A whole number, also as text; 0 where there is none that could be meant."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < len(str(MOST)):
+        return int(value)
+    return _count(value) if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def devices(value: object) -> int:
+    """A quantity of whole devices; anything else is refused."""
+    return _count(int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value)
+
+
+def moment_of(value: object) -> float | None:
+    """A moment as objects write it, in seconds of the epoch; None where it is none. [s]"""
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
+        raise InputError(f"a number of replicas or GPUs cannot be {value!r}; give a whole number")
+    return value
+
+
+def _tally(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else 0
+
+
+def _tallies(value: object) -> int:
+    return sum(one for one in value if isinstance(one, int)) if isinstance(value, list) else 0
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _line(value: object) -> list[object] | None:
+    return value if isinstance(value, list) else None
+
+
+def _named(value: object) -> dict[str, Any]:
+    return {str(name): one for name, one in mapping(value).items()}
+
+
+def _labels(value: object) -> dict[str, str]:
+    return {str(name): str(one) for name, one in mapping(value).items()}
+
+
+Text: TypeAlias = Annotated[str, PlainValidator(text_of)]
+"""Text."""
+Count: TypeAlias = Annotated[int, PlainValidator(_count)]
+"""A number of replicas or GPUs that an answer rests on. [1]"""
+Whole: TypeAlias = Annotated[int, PlainValidator(whole)]
+"""A number that may be written as text, or be none. [1]"""
+Tally: TypeAlias = Annotated[int, PlainValidator(_tally)]
+"""A number that a controller counted; 0 where it cannot be. [1]"""
+Tallies: TypeAlias = Annotated[int, PlainValidator(_tallies)]
+"""The sum of such a list. [1]"""
+Moment: TypeAlias = Annotated[float | None, PlainValidator(moment_of)]
+"""A moment, in seconds of the epoch. [s]"""
+Line: TypeAlias = Annotated[list[object] | None, PlainValidator(_line)]
+"""Words of a command as they stand; None where there is no list."""
+Labels: TypeAlias = Annotated[dict[str, str], PlainValidator(_labels)]
+"""Labels or annotations."""
+Many: TypeAlias = Annotated[tuple[T, ...], BeforeValidator(_list)]
+"""Items of a list, each in its place."""
+Named: TypeAlias = Annotated[dict[str, T], BeforeValidator(_named)]
+"""Items of a mapping."""

@@ -1,0 +1,220 @@
+"""TrainJob, of Kubeflow Trainer: a job without pods of its own, which its runtime makes as a JobSet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mofa_model.kinds.jobset import JobSetSpec
+from mofa_model.kinds.kind import JobKind
+from mofa_model.kinds.observation import Conditioned, Observation
+from mofa_model.kinds.patches import NAME, Operation, pod_annotations, test
+from mofa_model.kinds.pods import ELSEWHERE, GPU, Demand, PodSpec, Resources, demand, split, torchrun
+from mofa_model.kinds.shape import (
+    Body,
+    Count,
+    Line,
+    Many,
+    Moment,
+    Shape,
+    Tally,
+    Text,
+    Whole,
+    glance,
+    read,
+)
+
+_TRAINER: Final = "node"
+"""The trainer's job in the runtimes of Kubeflow."""
+_TOKENS: Final = (
+    "tokens_per_second",
+    "tokens_per_sec",
+    "train_tokens_per_second",
+    "mofa_train_tokens_per_second",
+)
+_STEP: Final = ("step", "global_step", "train_step", "mofa_train_step")
+_STEP_SECONDS: Final = ("step_seconds", "step_time_seconds", "mofa_train_step_seconds")
+
+
+class TrainerSection(Shape):
+    """What is trained, on how many nodes."""
+
+    num_nodes: Count | None = None
+    num_proc_per_node: Whole = 0
+    resources_per_node: Resources = Resources()
+    command: Line = None
+    args: Line = None
+
+
+class PodOverride(Shape):
+    """How pods of the runtime differ, as older releases have it."""
+
+    spec: PodSpec = PodSpec()
+
+
+class RuntimeTemplate(Shape):
+    """A JobSet as the runtime makes it."""
+
+    spec: JobSetSpec = JobSetSpec()
+
+
+class RuntimeSpec(Shape):
+    """What a runtime makes."""
+
+    template: RuntimeTemplate = RuntimeTemplate()
+
+
+class RuntimePatch(Shape):
+    """How the runtime differs, as newer releases have it."""
+
+    manager: Text = ""
+    training_runtime_spec: object = None
+
+
+class TrainJobSpec(Shape):
+    """What a TrainJob shall be."""
+
+    trainer: TrainerSection = TrainerSection()
+    pod_template_overrides: Many[PodOverride] = ()
+    runtime_patches: Many[RuntimePatch] | None = None
+
+    @property
+    def patched(self) -> Iterator[PodSpec]:
+        """Pods with which it changes its runtime's."""
+        yield from (one.spec for one in self.pod_template_overrides)
+        for patch in self.runtime_patches or ():
+            for job in read(RuntimeSpec, patch.training_runtime_spec).template.spec.replicated_jobs:
+                if job.template.spec.template is not None:
+                    yield job.template.spec.template.spec
+
+
+class ChildStatus(Shape):
+    """How many pods of a job of its JobSet are how far."""
+
+    ready: Tally = 0
+    succeeded: Tally = 0
+    failed: Tally = 0
+    active: Tally = 0
+
+
+class TrainerMetric(Shape):
+    """A number that the trainer reports."""
+
+    name: Text = ""
+    value: object = None
+
+    @property
+    def number(self) -> float:
+        """The number; 0 where it is none."""
+        try:
+            return float(str(self.value))
+        except ValueError:
+            return 0.0
+
+
+class TrainerStatus(Shape):
+    """What the trainer reports."""
+
+    metrics: Many[TrainerMetric] = ()
+    last_updated_time: Moment = None
+
+
+class TrainJobStatus(Conditioned):
+    """What became of a TrainJob."""
+
+    jobs_status: Many[ChildStatus] = ()
+    trainer_status: TrainerStatus = TrainerStatus()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainJob(JobKind):
+    """Its trainer section says it all, its patches say where, and the rest stands in its runtime, which is not read."""
+
+    def demand(self, spec: Body) -> Demand:
+        """Nodes, and GPUs of each."""
+        found = read(TrainJobSpec, spec)
+        trainer = found.trainer
+        selector = {label: value for pod in found.patched for label, value in pod.selector.items()}
+        words = (*split(trainer.command), *split(trainer.args))
+        nodes, processes = torchrun(words) or (0, 0)
+        each = trainer.resources_per_node.gpus or trainer.num_proc_per_node or processes
+        nodes = nodes if trainer.num_nodes is None else trainer.num_nodes
+        if nodes and each:
+            return demand(nodes * each, each, words, selector)
+        field, right = (
+            ("numNodes", "a number of nodes")
+            if not nodes
+            else ("resourcesPerNode", f"{GPU[0]} in its limits (or numProcPerNode)")
+        )
+        unread = (
+            f"spec.trainer.{field}: is missing, and the runtime is not read: give {right}, or {ELSEWHERE}"
+        )
+        return Demand(gpus=0, words=words, selector=selector, unread=unread)
+
+    def observed(self, body: Body, now: float) -> Observation:
+        """Its conditions, and how many pods run."""
+        del now
+        status = glance(TrainJobStatus, body.get("status"))
+        every = status.jobs_status
+        whole = all(
+            one.ready + one.succeeded >= max(1, one.active + one.succeeded + one.failed) for one in every
+        )
+        return status.observation(done="Complete", ready=whole if every else None, drop="pod")
+
+    def reported(self, body: Body) -> tuple[float | None, Observation]:
+        """By the names that trainers use."""
+        status = glance(TrainJobStatus, body.get("status")).trainer_status
+        values = {one.name: one.number for one in status.metrics if 0 < one.number < 1e15}
+
+        def first(names: tuple[str, ...]) -> float | None:
+            return next((values[name] for name in names if name in values), None)
+
+        step, at = first(_STEP), status.last_updated_time
+        return first(_TOKENS), Observation(
+            step=None if step is None or at is None else int(step),
+            step_at=at,
+            step_seconds=first(_STEP_SECONDS),
+        )
+
+    def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
+        """The entry of its runtime patches that is ours: annotations of the trainer's pods."""
+        pods = {"metadata": {"annotations": pod_annotations(arguments, steps)}}
+        trainer = {"name": _TRAINER, "template": {"spec": {"template": pods}}}
+        runtime = {"template": {"spec": {"replicatedJobs": [trainer]}}}
+        wanted = {"manager": NAME, "trainingRuntimeSpec": runtime}
+        path, stands = "/spec/runtimePatches", read(TrainJobSpec, body.get("spec")).runtime_patches
+        if stands is None:
+            return [test(path, None), {"op": "add", "path": path, "value": [wanted]}]
+        number = next((number for number, one in enumerate(stands) if one.manager == NAME), None)
+        if number is None:
+            return [{"op": "add", "path": path + "/-", "value": wanted}]
+        if stands[number].training_runtime_spec == runtime:
+            return []
+        here = f"{path}/{number}"
+        return [test(here + "/manager", NAME), {"op": "replace", "path": here, "value": wanted}]
+
+
+def _patches(which: str, by: str) -> str:
+    return f'variables.{which}.?runtimePatches.orValue([]).filter(p, p.manager {by} "{NAME}")'
+
+
+TRAIN_JOB = TrainJob(
+    "trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs",
+    word="trainjob",
+    setting="TrainJob",
+    title="TrainJob",
+    place="the annotations of a JobSet, on the pods of `node`, in the entry of its `runtimePatches` whose manager is `mofa.dev/advisor`",
+    changes="runtimePatches",
+    admits=f"""\
+{_patches("old", "!=")}
+  == {_patches("new", "!=")}
+&& {_patches("new", "==")}.all(p,
+  p.all(k, k in ["manager", "time", "trainingRuntimeSpec"])
+  && p.trainingRuntimeSpec.all(k, k == "template") && p.trainingRuntimeSpec.template.all(k, k == "spec")
+  && p.trainingRuntimeSpec.template.spec.all(k, k == "replicatedJobs")
+  && p.trainingRuntimeSpec.template.spec.replicatedJobs.all(j, j.all(k, k in ["name", "template"])
+    && j.template.all(k, k == "spec") && j.template.spec.all(k, k == "template")
+    && j.template.spec.template.all(k, k == "metadata") && j.template.spec.template.metadata.all(k, k == "annotations")
+    && j.template.spec.template.metadata.annotations.all(k, k in variables.told)))""",
+)  # fmt: skip

@@ -1,0 +1,102 @@
+"""What the chart says of kinds of jobs, from mofa_model/kinds: templates/_kinds.tpl, and the choice in values.yaml."""
+
+import re
+import textwrap
+from collections.abc import Iterable
+
+from mofa_model.kinds import KINDS, JobKind
+from mofa_model.kinds.fence import same
+
+HEADER = "{{- /* Made by tools/chart.py from mofa_model/kinds; do not edit. */ -}}\n"
+
+
+def template() -> str:
+    """The templates, each with what it is for."""
+    return HEADER + "".join((
+        _define("kinds", "Existing kinds by the names of rbac.kinds, as group/plural.", _settings()),
+        _define("annotated", "CEL: resources on which the operator writes annotations.", _annotated()),
+        _define("groups", "API groups of existing kinds.", _several(kind.group for kind in KINDS)),
+        _define("resources", "Resources of existing kinds.", _several(kind.plural for kind in KINDS)),
+        _define("suspended", "CEL: whether a job waits, as its spec says it: (the spec).", _suspended()),
+        _define("resumed", "CEL: nothing of a job differs but that it waits no more.", _resumed()),
+        _define("launches", "CEL: what may differ in a job that is launched, a variable for each kind.", _launches()),
+    ))  # fmt: skip
+
+
+def values(text: str) -> str:
+    """values.yaml with the kinds that can be chosen, and those that are chosen unless somebody says otherwise."""
+    every = ", ".join(kind.setting for kind in KINDS)
+    chosen = ", ".join(kind.setting for kind in KINDS if kind.by_default)
+    made, count = re.subn(
+        r"(  # -- [^\n]*@enum )[^\n]*\n  kinds: [^\n]*\n", rf"\1{every}\n  kinds: [{chosen}]\n", text
+    )
+    if count != 1:
+        raise SystemExit(f"chart: values.yaml has {count} keys `kinds` with @enum, not one")
+    return made
+
+
+def _define(name: str, about: str, body: str) -> str:
+    return f'\n{{{{- /* {about} */ -}}}}\n{{{{- define "mofa.{name}" -}}}}\n{body}\n{{{{- end }}}}\n'
+
+
+def _settings() -> str:
+    return "\n".join(f"{kind.setting}: {kind.group}/{kind.plural}" for kind in KINDS)
+
+
+def _annotated() -> str:
+    names = ["mofa.dev/trainingjobs", *(f"{kind.group}/{kind.plural}" for kind in KINDS)]
+    return "\n".join(textwrap.wrap(", ".join(f'"{name}"' for name in names), 96))
+
+
+def _several(words: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(words))
+
+
+def _paths() -> dict[tuple[str, ...], list[JobKind]]:
+    """Where kinds say that a job waits; where most say it comes last."""
+    found: dict[tuple[str, ...], list[JobKind]] = {}
+    for kind in KINDS:
+        if kind.suspend:
+            found.setdefault(kind.suspend, []).append(kind)
+    return dict(sorted(found.items(), key=lambda item: len(item[1])))
+
+
+def _chosen(made: list[tuple[list[JobKind], str]]) -> str:
+    """CEL: the expression of the kind at hand; the last one is that of all others."""
+    *some, (_, text) = made
+    for kinds, other in reversed(some):
+        names = [f'"{kind.resource}"' for kind in kinds]
+        which = f"== {names[0]}" if len(names) == 1 else f"in [{', '.join(names)}]"
+        text = f"variables.resource {which} ? {other} : {text}"
+    return text
+
+
+def _suspended() -> str:
+    reads = [(kinds, "{{ . }}" + "".join(f".?{step}" for step in path)) for path, kinds in _paths().items()]
+    return f"({_chosen(reads)}).orValue(false) == true"
+
+
+def _resumed() -> str:
+    made = []
+    for path, kinds in _paths().items():
+        old, new, parts = "variables.old", "variables.new", []
+        for step in path:
+            parts.append(same(old, new, step))
+            old, new = f"{old}.{step}", f"{new}.{step}"
+        made.append((kinds, "(\n" + textwrap.indent("\n&& ".join(parts), "  ") + ")"))
+    return f"({_chosen(made)})"
+
+
+def _launches() -> str:
+    changing = [kind for kind in KINDS if kind.changes]
+    made = []
+    for kind in changing:
+        parts = [
+            f'variables.resource == "{kind.resource}"',
+            same("variables.old", "variables.new", kind.changes),
+            *([kind.admits] if kind.admits else []),
+        ]
+        text = textwrap.indent("\n&& ".join(parts), "    ")
+        made.append(f"- name: {kind.word} # arguments of a {kind.title}\n  expression: >-\n{text}")
+    any_of = " || ".join(f"variables.{kind.word}" for kind in changing)
+    return "\n".join([*made, f"- name: arguments # of any kind\n  expression: {any_of}"])
