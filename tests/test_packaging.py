@@ -120,7 +120,7 @@ def test_without_the_extra_the_command_runs_from_the_wheel(without_extra, tmp_pa
 
 
 def test_without_the_extra_kubernetes_plots_and_the_lab_are_absent(without_extra):
-    program = "from importlib.util import find_spec; print([n for n in ('kopf', 'kubernetes', 'httpx', 'matplotlib', 'mofa_lab') if find_spec(n)])"
+    program = "from importlib.util import find_spec; print([n for n in ('kopf', 'kubernetes', 'aiohttp', 'matplotlib', 'mofa_lab') if find_spec(n)])"
     assert run(without_extra, "-c", program).strip() == "[]"
 
 
