@@ -26,11 +26,14 @@ MOFA = Path(sys.executable).with_name("mofa")
 def until(check: Callable[[], Any], seconds: float = 60.0, what: str = "") -> Any:
     """The first true answer of a check; an error when none comes in time."""
     end = time.monotonic() + seconds
-    while not (found := check()):
-        if time.monotonic() > end:
+    while True:
+        began = time.monotonic()
+        if found := check():
+            return found
+        now = time.monotonic()
+        if now > end:
             raise AssertionError(f"not within {seconds:g} s: {what or check}")
-        time.sleep(0.1)
-    return found
+        time.sleep(min(1.0, max(0.1, 2 * (now - began))))  # a look that costs much is taken less often
 
 
 class Advisor:

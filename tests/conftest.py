@@ -3,6 +3,7 @@
 import os
 
 import pytest
+import workers
 from hypothesis import HealthCheck, settings
 
 from mofa_model.cli import THREADS
@@ -19,28 +20,36 @@ settings.register_profile("same", parent=settings.get_profile("calm"), derandomi
 # Continuous integration answers for a change, so it draws the same examples every time; people's machines search on.
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same" if os.environ.get("CI") else "calm"))
 
-WHOLE = {"tests/dashboards/test_live_panels.py", "tests/test_packaging.py"}
-"""Files whose tests one worker gets."""
+
+def pytest_addoption(parser):
+    parser.addoption("--one-a-file", action="store_true", help="the first test of each file, once: a glance")
+
+
+def pytest_configure(config):
+    """Workers that compute give way to processes that are held to deadlines."""
+    if getattr(config, "workerinput", {}).get("workercount", 0) > workers.CORES and not workers.beside(
+        config
+    ):
+        os.nice(5)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    """As many as cores, and more for what waits where that is asked for."""
+    return workers.CORES + (0 if "not cluster" in (config.option.markexpr or "") else workers.BESIDE)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """One worker gets all of tests/cluster, so that one cluster starts, one all of tests/faults, which have a cluster of
-    their own, and one each of the files that share something big: a whole stack, an environment without the extra. Every
-    other test goes to whoever is free.
+    """Each sort of test has workers of its own."""
+    return workers.Sorts(config, log)
 
-    xdist's own groups (`--dist loadgroup`) would say the same, but 3.8 does nothing of the kind under pytest 9.2.
-    """
-    from xdist.scheduler import LoadScopeScheduling
 
-    class OneCluster(LoadScopeScheduling):
-        def _split_scope(self, nodeid):
-            room, file = "/".join(nodeid.split("/")[:2]), nodeid.partition("::")[0]
-            if room in {"tests/cluster", "tests/faults"}:
-                return room
-            return file if file in WHOLE else nodeid
-
-    return OneCluster(config, log)
+def pytest_ignore_collect(collection_path, config):
+    """A worker beside those of the cores reads nothing that it will not run."""
+    if not workers.beside(config) or not collection_path.is_file():
+        return None
+    return not workers.waits(collection_path.relative_to(config.rootpath).as_posix()) or None
 
 
 AGAIN = 2
@@ -57,4 +66,10 @@ def pytest_collection_modifyitems(config, items):
     if "soak" not in (config.option.markexpr or ""):
         soaking = [item for item in items if item.get_closest_marker("soak")]
         config.hook.pytest_deselected(items=soaking)
-        items[:] = [item for item in items if item not in soaking]
+        gone = set(soaking)
+        items[:] = [item for item in items if item not in gone]
+    if config.option.one_a_file:
+        firsts = {item.path: item for item in reversed(items)}
+        items[:] = [item for item in items if firsts[item.path] is item]
+    if hasattr(config, "workerinput"):
+        items.sort(key=workers.turn)

@@ -54,7 +54,7 @@ def without_extra(wheel):
     python, done = folder / "bin" / "python", folder / "complete"
     if not done.exists():
         run(sys.executable, "-m", "venv", "--clear", folder)
-        run(python, *PIP, "install", "--require-hashes", "-r", LOCK)
+        run(python, *PIP, "install", "--no-compile", "--require-hashes", "-r", LOCK)
         done.touch()
     run(python, *PIP, "install", "--no-deps", "--force-reinstall", wheel)
     return python
@@ -120,7 +120,7 @@ def test_without_the_extra_the_command_runs_from_the_wheel(without_extra, tmp_pa
 
 
 def test_without_the_extra_kubernetes_plots_and_the_lab_are_absent(without_extra):
-    program = "from importlib.util import find_spec; print([n for n in ('kopf', 'kubernetes', 'httpx', 'matplotlib', 'mofa_lab') if find_spec(n)])"
+    program = "from importlib.util import find_spec; print([n for n in ('kopf', 'kubernetes', 'aiohttp', 'matplotlib', 'mofa_lab') if find_spec(n)])"
     assert run(without_extra, "-c", program).strip() == "[]"
 
 
@@ -141,23 +141,48 @@ def test_without_the_extra_a_verb_that_needs_it_says_so_in_one_line(without_extr
     assert f"pip install 'mofa-advisor[{extra}]'" in done.stderr
 
 
-def test_without_the_extra_the_tests_of_the_model_pass(without_extra, tmp_path):
-    environment = os.environ | {"PYTHONSAFEPATH": "1"}  # so that the wheel is tested and not the working tree
+def passed(python, folder, *options):
+    """What pytest says of the model's tests, run against the wheel and not the working tree."""
+    environment = os.environ | {"PYTHONSAFEPATH": "1"}
     environment = {
         name: value for name, value in environment.items() if not name.startswith(("PYTEST_", "COV_"))
     }
-    options = [
+    plain = [
         "-q",
         "-m",
         "not slow",
         "-p",
         "no:cacheprovider",
         "--basetemp",
-        tmp_path / "pytest",
+        folder / "pytest",
         "--rootdir",
         ROOT,
     ]
-    said = run(
-        without_extra, "-m", "pytest", *options, ROOT / "tests" / "mofa_model", cwd=ROOT, env=environment
+    return run(
+        python, "-m", "pytest", *plain, *options, ROOT / "tests" / "mofa_model", cwd=ROOT, env=environment
     )
-    assert " passed" in said
+
+
+def test_without_the_extra_every_module_of_the_model_is_imported(without_extra, tmp_path):
+    program = (
+        "import importlib, pkgutil, mofa_model;"
+        "found = [one.name for one in pkgutil.walk_packages(mofa_model.__path__, 'mofa_model.')"
+        " if not one.name.endswith(('__main__', 'plots'))];"
+        "[importlib.import_module(name) for name in found];"
+        "print(len(found))"
+    )
+    sources = [path for path in (ROOT / "mofa_model").rglob("*.py") if path.name != "__main__.py"]
+    assert (
+        int(run(without_extra, "-c", program, cwd=tmp_path)) == len(sources) - 2
+    )  # the package itself, plots
+
+
+def test_without_the_extra_a_test_of_each_file_of_the_model_passes(without_extra, tmp_path):
+    said = passed(without_extra, tmp_path, "--one-a-file")
+    files = list((ROOT / "tests" / "mofa_model").rglob("test_*.py"))
+    assert int(re.search(r"(\d+) passed", said)[1]) > 0.8 * len(files)
+
+
+@pytest.mark.soak
+def test_without_the_extra_the_tests_of_the_model_pass(without_extra, tmp_path):
+    assert " passed" in passed(without_extra, tmp_path)

@@ -1,6 +1,6 @@
 """The operator: watches a cluster, asks `mofa_model`, and writes the answer down.
 
-May import: mofa_model, kopf, aiohttp, httpx, kubernetes, prometheus_client. Imported by: nothing; found by entry points.
+May import: mofa_model, kopf, aiohttp, kubernetes, prometheus_client. Imported by: nothing; found by entry points.
 
 words       names that others see: conditions, reasons, kinds of events
 keys        kinds of objects, and which object is meant

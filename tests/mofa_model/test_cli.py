@@ -162,7 +162,7 @@ def test_the_traceback_of_an_unexpected_error_is_shown_when_asked_for(foreign, m
 def test_a_verb_that_needs_an_extra_names_it_in_one_line(words, extra, tmp_path):
     """As in an environment without the extras: what they bring cannot be imported."""
     program = (
-        "import sys; brought = ('kopf', 'kubernetes', 'aiohttp', 'httpx', 'prometheus_client', 'matplotlib');"
+        "import sys; brought = ('kopf', 'kubernetes', 'aiohttp', 'prometheus_client', 'matplotlib');"
         "sys.modules.update(dict.fromkeys(brought)); from mofa_model import cli; sys.exit(cli.main(sys.argv[1:]))"
     )
     done = subprocess.run(

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
-import httpx
+import aiohttp
 
 from mofa_model.errors import BadFile, BadValue, InputError, SourceUnreachable
 from mofa_operator.observe.answers import Answer, NotAnAnswer, parsed, refusal
@@ -56,7 +56,7 @@ class Prometheus:
         self._address = _address(settings.url)
         self._gate = asyncio.Semaphore(at_once)
         self._pause = pause
-        self._client: httpx.AsyncClient | None = None
+        self._client: aiohttp.ClientSession | None = None
 
     @property
     def longest(self) -> float:
@@ -69,11 +69,11 @@ class Prometheus:
         return self._address
 
     async def __aenter__(self) -> Self:
-        self._client = httpx.AsyncClient(
-            timeout=self._settings.timeout,
-            follow_redirects=False,
-            trust_env=False,
-            verify=_trust(self._settings) if self._address.startswith("https:") else False,
+        trust = _trust(self._settings) if self._address.startswith("https:") else True
+        self._client = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=trust),
+            timeout=aiohttp.ClientTimeout(),  # an attempt has one limit, in `_attempt`
+            auto_decompress=False,
         )
         return self
 
@@ -84,7 +84,7 @@ class Prometheus:
         trace: TracebackType | None,
     ) -> None:
         if self._client is not None:
-            await self._client.aclose()
+            await self._client.close()
 
     async def query(self, promql: str, at: float | None = None) -> Answer:
         """What a query answers at a moment (missing = now): a vector, a scalar, or the points of a subquery."""
@@ -137,24 +137,24 @@ class Prometheus:
         try:
             async with (
                 asyncio.timeout(self._settings.timeout),
-                self._client.stream("POST", url, content=body, headers=headers) as response,
+                self._client.post(url, data=body, headers=headers, allow_redirects=False) as response,
             ):
-                return response.status_code, await self._read(response)
-        except (TimeoutError, httpx.TimeoutException):
+                return response.status, await self._read(response)
+        except TimeoutError:
             raise _Failed(f"no answer within {self._settings.timeout:g} s", temporary=True) from None
-        except (httpx.TransportError, ssl.SSLError) as error:
-            raise _Failed(_network(error), temporary=True) from None
-        except httpx.HTTPError as error:
+        except aiohttp.InvalidURL as error:
             raise _Failed(type(error).__name__) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise _Failed(_network(error), temporary=True) from None
 
-    async def _read(self, response: httpx.Response) -> bytes:
-        if response.is_redirect:
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        if 300 <= response.status < 400:
             raise _Failed("sends us elsewhere (a redirect), which is refused; configure its final address")
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise _Failed("sends a compressed answer that was not asked for")
         most = self._settings.largest_answer
         found = bytearray()
-        async for part in response.aiter_raw():
+        async for part in response.content.iter_any():
             found += part
             if len(found) > most:
                 raise _Failed(f"answers with more than {most} bytes")
@@ -167,11 +167,9 @@ class Prometheus:
 
 def _network(error: Exception) -> str:
     """What the network did, in words."""
-    if isinstance(error, httpx.ConnectError | ssl.SSLError):
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientSSLError | ssl.SSLError):
         return "certificate refused" if "CERTIFICATE" in str(error) else "cannot be connected to"
-    return "broke off in the middle of its answer" if isinstance(
-        error, httpx.RemoteProtocolError | httpx.ReadError
-    ) else f"connection failed ({type(error).__name__})"  # fmt: skip
+    return "broke off in the middle of its answer"
 
 
 def _address(url: str | None) -> str:

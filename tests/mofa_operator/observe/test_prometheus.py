@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import gzip
 import json
+import ssl
 import threading
 import time
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
 
 import pytest
+from mofa_local.certificates import Authority
 
 from mofa_model.errors import InputError, SourceUnreachable
 from mofa_operator.observe.prometheus import AT_ONCE, Prometheus
@@ -253,6 +255,57 @@ def test_nobody_there():
     with serving() as server:
         pass
     assert told(server) == f"Prometheus at {server.url}: cannot be connected to"
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return Authority("ours")
+
+
+@contextmanager
+def secured(authority, folder):
+    """A server with a certificate, and the file of the authority that signed it."""
+    pair = authority.server(["localhost"], ["127.0.0.1"])
+    for name, text in (("ca", authority.pem), ("crt", pair.certificate), ("key", pair.key)):
+        (folder / name).write_text(text)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / "crt", folder / "key")
+    with serving() as server:
+        server.http.handle_error = lambda *_: None
+        server.http.socket = context.wrap_socket(server.http.socket, server_side=True)
+        server.url = server.url.replace("http:", "https:")
+        yield server
+
+
+def test_a_certificate_is_believed_where_its_authority_is_named_or_nobody_is_to_look(authority, tmp_path):
+    with secured(authority, tmp_path) as server:
+        assert ask(server, ca_file=str(tmp_path / "ca")).number() == 1
+        assert ask(server, insecure_skip_verify=True).number() == 1
+
+
+def test_a_certificate_of_nobody_known_is_refused(authority, tmp_path):
+    with secured(authority, tmp_path) as server:
+        assert told(server) == f"Prometheus at {server.url}: certificate refused"
+        (tmp_path / "other").write_text(Authority("another").pem)
+        assert "certificate refused" in told(server, ca_file=str(tmp_path / "other"))
+
+
+def test_a_file_that_holds_no_authority_is_bad_input(tmp_path):
+    (tmp_path / "ca").write_text("nothing")
+    with serving() as server, pytest.raises(InputError, match="no certificate authority that can be read"):
+        ask(server, url=server.url.replace("http:", "https:"), ca_file=str(tmp_path / "ca"))
+
+
+def test_a_server_that_speaks_no_tls_cannot_be_connected_to():
+    with serving() as server:
+        server.http.handle_error = lambda *_: None
+        secure = server.url.replace("http:", "https:")
+        assert told(server, url=secure) == f"Prometheus at {secure}: cannot be connected to"
+
+
+def test_an_answer_that_is_no_http_breaks_off():
+    with serving(Reply(status=99)) as server:
+        assert "broke off in the middle of its answer" in told(server)
 
 
 # ------------------------------------------------------------------------------------- who asks, and how

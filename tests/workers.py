@@ -1,0 +1,93 @@
+"""Who runs which test: some wait for processes and clocks, the others compute, and each sort has workers of its own.
+
+Workers up to the number of cores take what computes. Those beyond take what waits, each with a cluster of its own; they
+collect nothing else. Without workers beyond, everybody takes everything. A worker takes a whole file, whose tests may share
+something big.
+
+xdist's own groups (`--dist loadgroup`) would keep files together, but they know of no two sorts of workers.
+"""
+
+import os
+
+from xdist.scheduler import LoadScopeScheduling
+
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+BESIDE = 5
+"""Workers beside those of the cores, where there is something to wait for."""
+WAITING = ("tests/cluster", "tests/faults", "tests/dashboards/test_live_panels.py")
+"""Rooms and files whose tests hold real processes to deadlines: they mostly wait."""
+FIRST = (
+    # what waits
+    "tests/dashboards/test_live_panels.py",
+    "tests/faults/test_api_server.py",
+    "tests/cluster/test_operator.py",
+    "tests/faults/test_prometheus.py",
+    "tests/cluster/test_kinds.py",
+    "tests/cluster/test_history_outages.py",
+    "tests/cluster/test_apply.py",
+    "tests/cluster/test_assumptions.py",
+    "tests/cluster/test_late.py",
+    "tests/cluster/test_live.py",
+    "tests/cluster/test_crds.py",
+    "tests/cluster/test_ledger.py",
+    # what computes
+    "tests/test_packaging.py",
+    "tests/mofa_model/launch/test_reachable.py",
+    "tests/chart/test_rendered.py",
+    "tests/mofa_operator/decide/test_answer.py",
+    "tests/mofa_model/manifest/test_shipped.py",
+    "tests/rules/test_rules.py",
+    "tests/mofa_lab/traces/test_generated.py",
+    "tests/test_help.py",
+    "tests/test_readme.py",
+    "tests/mofa_model/search/test_exhaustive.py",
+    "tests/mofa_lab/traces/test_predict.py",
+    "tests/mofa_model/manifest/test_verbs.py",
+)
+"""The longest files, so that none of them starts last."""
+
+
+def waits(nodeid):
+    """Whether a test, a file or a folder belongs to those that wait."""
+    return any(nodeid == one or nodeid.startswith((f"{one}/", f"{one}::")) for one in WAITING)
+
+
+def turn(item):
+    """What takes longest starts first."""
+    file = item.nodeid.partition("::")[0]
+    return FIRST.index(file) if file in FIRST else len(FIRST)
+
+
+def beside(config):
+    """Whether this process is a worker for what waits."""
+    told = getattr(config, "workerinput", None)
+    return told is not None and _beside(told["workerid"], told["workercount"])
+
+
+def _beside(name, count):
+    return CORES <= int(name.removeprefix("gw")) < count
+
+
+class Sorts(LoadScopeScheduling):
+    """Two queues in one: a worker takes the first piece of its own sort, and of the other one when there is no more."""
+
+    def _split_scope(self, nodeid):
+        return nodeid.partition("::")[0]
+
+    def _check_nodes_have_same_collection(self):
+        """They need not: what waits is all that the workers beside collect. The longest stands first."""
+        by_size = sorted(self.registered_collections.items(), key=lambda item: -len(item[1]))
+        self.registered_collections = dict(by_size)
+        return True
+
+    def _assign_work_unit(self, node):
+        name = node.gateway.id
+        beyond, mixed = _beside(name, self.numnodes), self.numnodes <= CORES
+        mine = next((scope for scope in self.workqueue if mixed or waits(scope) == beyond), None)
+        if mine is not None:
+            self.workqueue.move_to_end(mine, last=False)
+            super()._assign_work_unit(node)
+        elif beyond:
+            node.shutdown()
+        else:
+            super()._assign_work_unit(node)
