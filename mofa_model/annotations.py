@@ -56,6 +56,8 @@ OUTPUTS: Final = tuple(
     )
 )
 """Keys that we write, in the order in which they stand in a manifest."""
+RECORD: Final = PREFIX + "run-record"
+"""The operator's own notes on a TrainingJob that runs, for itself after a restart: no interface, and its form may change."""
 
 INVALID: Final = "InvalidInput"
 """Status of a question that cannot be answered."""

@@ -33,6 +33,13 @@ STATUS = {
     CLUSTER_PROFILE: ClusterProfileStatus,
     ADVISOR_POLICY: AdvisorPolicyStatus,
 }
+
+
+def why_ready(status):
+    """The reason of the condition Ready."""
+    return next((one["reason"] for one in status.get("conditions", ()) if one["type"] == "Ready"), None)
+
+
 ONE = {"values": [1]}
 QUICK = {
     "tp": {"values": [8]},

@@ -21,7 +21,7 @@ from typing import Any
 
 from reference_crds import HEAD, crd_page, shown, table
 
-from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX
+from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX, RECORD
 from mofa_model.kinds import KINDS
 from mofa_operator import words
 from mofa_operator.settings import OperatorSettings
@@ -52,9 +52,11 @@ A flag counts more than its environment variable, which counts more than the def
 prints what would be in force, `--kubeconfig FILE` names another cluster. Durations are seconds. The chart has a value for each ([install](../install.md)).
 """
 CONDITIONS = """\
-A condition's `status` is `True`, `False` or `Unknown`; its `message` is one sentence. `kubectl get tjob` shows `Ready` and
-its reason; the rest is in `kubectl describe`. What cannot be judged, because there is no advice, is `Unknown` and repeats
-the reason of `Ready`.
+A condition's `status` is `True`, `False` or `Unknown`; its `message` is one sentence. `True` is good in every one of them, so that
+`kubectl wait --for=condition=Ready` (or any other) works. `kubectl get tjob` shows `Ready` and its reason, `kubectl get cprof` the
+reason of `AssumptionsHold` as VERDICT; the rest is in `kubectl describe`. What cannot be judged, because there is no advice, is
+`Unknown` and repeats the reason of `Ready`. TrainingJobs have the first six, ClusterProfiles `Ready`, `HistoryComplete`,
+`AssumptionsHold` and `NodesExclusive`, AdvisorPolicies `Ready`.
 """
 
 
@@ -102,7 +104,7 @@ def docstrings(owner: type[StrEnum]) -> dict[str, str]:
 
 def annotation_page() -> str:
     """docs/reference/annotations.md."""
-    names = [key.removeprefix(PREFIX) for key in (*INPUTS, *OUTPUTS)]
+    names = [key.removeprefix(PREFIX) for key in (*INPUTS, *OUTPUTS, RECORD)]
     given = told(source()["annotations"], names, "annotations")
 
     def rows(keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:
@@ -116,7 +118,7 @@ def annotation_page() -> str:
         "## Written by people\n", THEIRS,
         table(headings, rows(INPUTS)), "", "## Written by us\n",
         OURS,
-        table(headings, rows(OUTPUTS)), "",
+        table(headings, rows((*OUTPUTS, RECORD))), "",
     ])  # fmt: skip
 
 
@@ -183,7 +185,7 @@ def condition_page() -> str:
     given, reasons = source(), docstrings(words.Reason)
     advice = told(given["reasons"], reasons, "reasons")
     aspects = docstrings(words.Aspect)
-    may = told(given["conditions"], [*aspects, "verdict", "log"], "conditions")
+    may = told(given["conditions"], [*aspects, "log"], "conditions")
     if lost := set(reasons) - {one for own in may.values() for one in own}:
         raise Missing(f"docs/reference/source.toml: no condition has {', '.join(sorted(lost))}")
     text = [
@@ -195,8 +197,6 @@ def condition_page() -> str:
     health = docstrings(words.Health)
     text += ["## Health of a job that runs\n", HEALTH]
     text += [table(("word", "meaning"), ((f"`{word}`", about) for word, about in health.items())), ""]
-    text += ["## Verdicts of a ClusterProfile\n", "In `status.failures[].verdict` and the column VERDICT.\n"]
-    text += [_reasons(may["verdict"], reasons, advice)]
     text += ["## In the log only\n", _reasons(may["log"], reasons, advice)]
     events = docstrings(words.Happened)
     on = told(given["events"], events, "events")

@@ -127,8 +127,9 @@ def _crd(crd: Mapping[str, Any]) -> list[str]:
                 )
             )
             rules += [
-                (f"`{path}`", f"`{rule['rule']}`", f"`{rule['message']}`")
-                for rule in field.get("x-kubernetes-validations", [])
+                (f"`{place}`", f"`{rule['rule']}`", f"`{rule['message']}`")
+                for place, one in ((path, field), (f"{path}[]", field.get("items", {})))
+                for rule in one.get("x-kubernetes-validations", [])
             ]
         text += [
             f"### {names['kind']}: {part}\n",

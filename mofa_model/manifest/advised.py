@@ -1,4 +1,4 @@
-"""An answer as the status of a TrainingJob: whole units, decimals as text, and the strings that columns show."""
+"""An answer as the status of a TrainingJob: whole units, and decimals as text."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ def status_of(advice: Advice, digest: str, now: str, launch: Launch | None = Non
             ],
             **_known(advice),
         },
-        "display": {"nodes": str(advice.nodes)},
     }
     if advice.current is not None:
         status["current"] = _current(advice.current)
@@ -71,12 +70,6 @@ def status_of(advice: Advice, digest: str, now: str, launch: Launch | None = Non
         }
         for other in advice.alternatives[:_ALTERNATIVES]
     ]
-    status["display"] |= {
-        "strategy": summary(advice.strategy),
-        "checkpoint": duration(float(advice.checkpoint_interval_seconds or 0)),
-        "tokens": quantity(predicted.tokens_per_second.target),
-        "ettr": _decimal(predicted.ettr.target, 3),
-    }
     return status
 
 

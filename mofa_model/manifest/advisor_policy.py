@@ -9,17 +9,15 @@ from pydantic import Field
 from mofa_model.manifest.fields import (
     Count,
     Kind,
-    Label,
-    LabelValue,
     Name,
     Part,
-    Text,
     Tokens,
     Version,
     Word,
     Zero,
     keyed,
 )
+from mofa_model.manifest.label_selector import LabelSelector
 from mofa_model.manifest.status import Condition
 from mofa_model.manifest.training_job import (
     Checkpoint,
@@ -60,10 +58,13 @@ class TrainingDefaults(Part):
 class AdvisorPolicySpec(Part):
     """Which existing kinds of jobs are advised in a namespace, and with which defaults."""
 
-    kinds: Annotated[list[KindRef], Field(max_length=16)] = Field(default_factory=list)
+    kinds: Annotated[list[KindRef], Field(max_length=16)] = Field(
+        default_factory=list,
+        json_schema_extra=keyed("apiVersion", "kind"),
+    )
     """Kinds whose jobs are advised without an annotation of their own."""
-    selector: Annotated[dict[Label, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
-    """Labels that a job must have; none = every job of these kinds."""
+    selector: LabelSelector = default(LabelSelector)
+    """Labels that a job must have; none = every job of these kinds. A plain map of labels is read as its matchLabels."""
     mode: Mode = "Annotate"
     """Mode of jobs that have no mode annotation."""
     profile: Name | None = None
@@ -87,8 +88,6 @@ class AdvisorPolicyStatus(Part):
     """Generation of the spec that this status is of."""
     jobs: Zero | None = None
     """Jobs that the policy applies to."""
-    ready_reason: Text = ""
-    """Reason of the Ready condition, for field selectors."""
     conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
         default_factory=list,
         json_schema_extra=keyed("type"),

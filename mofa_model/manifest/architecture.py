@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from mofa_model.manifest.fields import Count, Decimal, Key, Name, Part, Percent, Rule, Word, Zero
+from mofa_model.manifest.fields import AtLeastOne, Count, Key, Name, Part, Percent, Rule, Word, Zero
 
 
 class Latent(Part):
@@ -25,6 +25,8 @@ class Latent(Part):
 class ExpertPart(Part):
     """The mixture of experts."""
 
+    rules = (Rule("self.topK <= self.count", "topK must not exceed count", lambda e: e.top_k <= e.count),)
+
     count: Count
     """Routed experts."""
     top_k: Count
@@ -35,7 +37,7 @@ class ExpertPart(Part):
     """FFN width of the experts that every token passes, together."""
     dense_layers: Zero = 0
     """Leading layers that have a plain FFN instead."""
-    imbalance: Decimal = "1"
+    imbalance: AtLeastOne = "1"
     """Load of the fullest rank against the mean, at least 1."""
     node_limit: Zero = 0
     """Nodes that the experts of one token may lie on; 0 = any."""
@@ -49,6 +51,16 @@ class Architecture(Part):
             "!has(self.latentAttention) || !(has(self.kvHeads) || has(self.headDim))",
             "latentAttention has no kvHeads and no headDim",
             lambda a: a.latent_attention is None or (a.kv_heads is None and a.head_dim is None),
+        ),
+        Rule(
+            "!has(self.kvHeads) || self.heads % self.kvHeads == 0",
+            "kvHeads must divide heads",
+            lambda a: a.kv_heads is None or a.heads % a.kv_heads == 0,
+        ),
+        Rule(
+            "!has(self.experts) || self.experts.denseLayers <= self.layers",
+            "experts.denseLayers must not exceed layers",
+            lambda a: a.experts is None or a.experts.dense_layers <= a.layers,
         ),
     )
 

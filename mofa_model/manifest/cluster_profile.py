@@ -8,6 +8,7 @@ from pydantic import Field
 
 from mofa_model.manifest.failure_history import ClassName, Day, History
 from mofa_model.manifest.fields import (
+    AtLeastOne,
     Count,
     Decimal,
     Devices,
@@ -16,11 +17,13 @@ from mofa_model.manifest.fields import (
     LabelValue,
     Moment,
     Part,
+    Percent,
+    Positive,
     Rate,
     Seconds,
     Signed,
     Size,
-    Text,
+    SomeSeconds,
     Word,
     Zero,
     keyed,
@@ -42,7 +45,7 @@ class Network(Part):
     """Devices that reach each other over the scale-up link: 8 for HGX, 72 for NVL72."""
     leaf_group_nodes: Zero = 0
     """Nodes below one leaf group; 0 = the fabric does not thin out above it."""
-    oversubscription: Decimal = "1"
+    oversubscription: AtLeastOne = "1"
     """How much thinner the fabric is above a leaf group, at least 1."""
     in_network_reduction: bool = False
     """True where switches add up all-reduces (SHARP)."""
@@ -128,15 +131,18 @@ class Failures(Part):
         json_schema_extra=keyed("name"),
     )
     """Recovery classes; those that are missing are assumed as in section 3.4 of the paper."""
-    prior_weight: Decimal = "2"
+    prior_weight: Positive = "2"
     """Failures that the assumptions are worth when they are blended with history."""
-    domains: Annotated[list[FailureDomain], Field(max_length=8)] = Field(default_factory=list)
+    domains: Annotated[list[FailureDomain], Field(max_length=8)] = Field(
+        default_factory=list,
+        json_schema_extra=keyed("name"),
+    )
     """What fails together."""
     queue_seconds: Seconds = 0
     """Mean wait in the scheduler's queue."""
     spare_nodes: Zero | None = None
     """Spare nodes; missing = a broken node is always replaced at once."""
-    repair_seconds: Seconds = 86400
+    repair_seconds: SomeSeconds = 86400
     """Mean repair time of a broken node."""
     start_seconds: Seconds = 0
     """Initialisation of a run, paid once."""
@@ -218,21 +224,17 @@ class Calibration(Part):
     """What it rests on, job by job; a job that is gone stays until it counts for little."""
 
 
-class ProfileDisplay(Part):
-    """Formatted strings that columns show."""
+class AllClasses(Part):
+    """Failures of all recovery classes together, per thousand node-days."""
 
     atomic = True
 
-    nodes: Text = ""
-    """Ready of total."""
-    assumed: Text = ""
-    """Assumed failures per thousand node-days."""
-    observed: Text = ""
-    """Observed failures per thousand node-days."""
-    coverage: Text = ""
-    """Coverage of the history."""
-    verdict: Text = ""
-    """The least favourable verdict."""
+    assumed: Decimal
+    """What is assumed, to three digits."""
+    observed: Decimal | None = None
+    """What was counted, to three digits; missing = nothing was watched yet."""
+    coverage_percent: Percent | None = None
+    """Share of the window for which there is data."""
 
 
 class ClusterProfileStatus(Part):
@@ -247,6 +249,8 @@ class ClusterProfileStatus(Part):
         json_schema_extra=keyed("name"),
     )
     """History by recovery class."""
+    total: AllClasses | None = None
+    """All recovery classes together."""
     days: Annotated[list[Day], Field(max_length=800)] = Field(
         default_factory=list,
         json_schema_extra=keyed("date", "witness"),
@@ -258,12 +262,8 @@ class ClusterProfileStatus(Part):
     """What running jobs taught about predictions."""
     residual: Signed | None = None
     """Observed over predicted throughput, minus one, median of running jobs."""
-    display: ProfileDisplay = default(ProfileDisplay)
-    """Formatted strings that columns show."""
-    ready_reason: Text = ""
-    """Reason of the Ready condition, for field selectors."""
     conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
         default_factory=list,
         json_schema_extra=keyed("type"),
     )
-    """Ready, HistoryComplete."""
+    """Ready, HistoryComplete, AssumptionsHold, NodesExclusive."""

@@ -26,7 +26,7 @@ _HEADER: Final = (
 )
 _AGE: Final = ("AGE", "date", ".metadata.creationTimestamp", 0)
 _READY: Final = ("READY", "string", '.status.conditions[?(@.type=="Ready")].status', 0)
-_REASON: Final = ("REASON", "string", ".status.readyReason", 0)
+_REASON: Final = ("REASON", "string", '.status.conditions[?(@.type=="Ready")].reason', 0)
 
 
 def crds() -> dict[str, dict[str, Any]]:
@@ -44,12 +44,12 @@ def _training_job() -> dict[str, Any]:
         spec=TrainingJobSpec,
         status=TrainingJobStatus,
         columns=[
-            ("NODES", "string", ".status.display.nodes", 0),
-            ("STRATEGY", "string", ".status.display.strategy", 0),
-            ("CKPT", "string", ".status.display.checkpoint", 0),
-            ("TOK/S", "string", ".status.display.tokens", 0),
-            ("OBSERVED", "string", ".status.display.observed", 0),
-            ("ETTR", "string", ".status.display.ettr", 0),
+            ("NODES", "integer", ".status.inputs.nodes", 0),
+            ("STRATEGY", "string", ".status.recommendation.summary", 0),
+            ("CKPT-S", "integer", ".status.recommendation.checkpointIntervalSeconds", 0),
+            ("TOK/S", "integer", ".status.recommendation.predicted.tokensPerSecond.target", 0),
+            ("OBSERVED", "integer", ".status.observed.tokensPerSecond", 0),
+            ("ETTR", "string", ".status.recommendation.predicted.ettr.target", 0),
             _READY,
             _REASON,
             ("HEALTH", "string", ".status.health", 0),
@@ -60,7 +60,7 @@ def _training_job() -> dict[str, Any]:
             ("VERSION", "string", ".status.modelVersion", 1),
             _AGE,
         ],
-        selectable=[".spec.mode", ".spec.cluster.profile", ".status.readyReason", ".status.health"],
+        selectable=[".spec.mode", ".spec.cluster.profile", ".status.health"],
     )
 
 
@@ -73,15 +73,16 @@ def _cluster_profile() -> dict[str, Any]:
         spec=ClusterProfileSpec,
         status=ClusterProfileStatus,
         columns=[
-            ("NODES", "string", ".status.display.nodes", 0),
-            ("ASSUMED", "string", ".status.display.assumed", 0),
-            ("OBSERVED", "string", ".status.display.observed", 0),
-            ("COVERAGE", "string", ".status.display.coverage", 0),
-            ("VERDICT", "string", ".status.display.verdict", 0),
+            ("NODES", "integer", ".status.nodes.total", 0),
+            ("AVAILABLE", "integer", ".status.nodes.ready", 0),
+            ("ASSUMED", "string", ".status.total.assumed", 0),
+            ("OBSERVED", "string", ".status.total.observed", 0),
+            ("COVERAGE", "integer", ".status.total.coveragePercent", 0),
+            ("VERDICT", "string", '.status.conditions[?(@.type=="AssumptionsHold")].reason', 0),
             ("GPU", "string", ".spec.gpu", 1),
             _AGE,
         ],
-        selectable=[".spec.gpu", ".status.readyReason"],
+        selectable=[".spec.gpu"],
     )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mofa_model.manifest.fields import Big, Decimal, Part, Seconds, Zero
+from mofa_model.manifest.fields import Big, Decimal, Part, Seconds, Zero, keyed
 
 ClassName = Literal["process", "pod", "job"]
 Verdict = Literal["Consistent", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData"]
@@ -76,5 +76,8 @@ class Day(Part):
     """Who saw it: Prometheus, or the operator's own watch of nodes and jobs."""
     covered_seconds: Annotated[int, Field(ge=0, le=86_401, examples=[86_400])]
     """Time of the day for which it looked."""
-    classes: Annotated[list[DayClass], Field(max_length=3)] = Field(default_factory=list)
+    classes: Annotated[list[DayClass], Field(max_length=3)] = Field(
+        default_factory=list,
+        json_schema_extra=keyed("name"),
+    )
     """By recovery class."""

@@ -134,18 +134,16 @@ def _class(
         recovery = _two_digits(counted.recovery)
     return RecoveryClass(
         name=base.name,
-        rate=_rate(rate, counted, _weight(base, given, path), blend=assumed.source == "Blend"),
+        rate=_rate(rate, counted, _weight(base, given), blend=assumed.source == "Blend"),
         recovery=RecoveryTime(mean=recovery, law=base.recovery_law.lower(), cv=float(base.recovery_spread)),
         tier=_tier_index(base, tiers),
         queues=base.queues,
     )
 
 
-def _weight(base: FailureClass, given: Failures, path: str) -> float:
+def _weight(base: FailureClass, given: Failures) -> float:
     """Failures that a class's assumption is worth: the prior's weight, shared out by rate. [1]"""
     weight = float(given.prior_weight)
-    if weight <= 0:
-        raise BadValue(f"{path}: priorWeight of the profile", given.prior_weight, "give a number above zero")
     total = sum(float(item.failures_per_thousand_node_days) for item in classes_of(given))
     return weight * float(base.failures_per_thousand_node_days) / total if total > 0 else weight
 

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, StringConstraints, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    StringConstraints,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel, to_snake
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 RULE: str = "rule"
 """Type of the error that a broken rule raises."""
@@ -28,6 +36,26 @@ class Rule(NamedTuple):
     """What to do where it does not hold."""
     holds: Callable[[Any], bool]
     """The same in Python."""
+
+    def as_schema(self) -> dict[str, str]:
+        """As the API server checks it."""
+        return {"rule": self.cel, "message": self.message}
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Among the annotations of a type, it holds for every value of the type."""
+        return core_schema.no_info_after_validator_function(self.kept, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """The type's schema, with the rule."""
+        return handler(schema) | {"x-kubernetes-validations": [self.as_schema()]}
+
+    def kept(self, value: Any) -> Any:
+        """The value, where the rule holds for it."""
+        if not self.holds(value):
+            raise PydanticCustomError("rule", "{right}", {"right": self.message})
+        return value
 
 
 class Part(BaseModel):
@@ -47,12 +75,13 @@ class Part(BaseModel):
     @model_validator(mode="after")
     def _keep_rules(self) -> Part:
         for rule in self.rules:
-            if not rule.holds(self):
-                raise PydanticCustomError("rule", "{right}", {"right": rule.message})
+            rule.kept(self)
         for name, by in _keyed(type(self)):
-            keys = [tuple(getattr(item, one) for one in by) for item in getattr(self, name)]
+            given = getattr(self, name) or ()
+            keys = [tuple(getattr(item, to_snake(one)) for one in by) if by else item for item in given]
             if len(set(keys)) < len(keys):
-                right = f"give each {' and '.join(by)} of {to_camel(name)} once"
+                each = " and ".join(by) or "value"
+                right = f"give each {each} of {to_camel(name)} once"
                 raise PydanticCustomError("rule", "{right}", {"right": right})
         return self
 
@@ -66,24 +95,35 @@ class Part(BaseModel):
         if cls.atomic:
             inner["x-kubernetes-map-type"] = "atomic"
         if cls.rules:
-            inner["x-kubernetes-validations"] = [{"rule": r.cel, "message": r.message} for r in cls.rules]
+            inner["x-kubernetes-validations"] = [rule.as_schema() for rule in cls.rules]
         return made
 
 
 @cache
 def _keyed(part: type[Part]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The lists of a part whose items are found by a key, each with the fields that make the key."""
+    """The lists of a part that hold nothing twice, each with the fields that make an item's key: none where it is a set."""
     extras = ((name, field.json_schema_extra) for name, field in part.model_fields.items())
     return tuple(
         (name, tuple(str(key) for key in keys))
         for name, extra in extras
-        if isinstance(extra, dict) and isinstance(keys := extra.get("x-kubernetes-list-map-keys"), list)
+        if isinstance(extra, dict)
+        and "x-kubernetes-list-type" in extra
+        and isinstance(keys := extra.get("x-kubernetes-list-map-keys", []), list)
     )
 
 
 def keyed(*by: str) -> dict[str, Any]:
     """Schema of a list whose items are found by a key, so that server-side apply merges it."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [*by]}
+
+
+UNIQUE: Final[dict[str, Any]] = {"x-kubernetes-list-type": "set"}
+"""Schema of a list of plain values, each of them once."""
+
+
+def _more_than_nothing(right: str) -> Rule:
+    """A text whose number is more than zero."""
+    return Rule("self.matches('[1-9]')", right, lambda text: any(digit in text for digit in "123456789"))
 
 
 Text: TypeAlias = Annotated[str, StringConstraints(min_length=0, max_length=1024), Field(examples=["…"])]
@@ -142,6 +182,21 @@ Decimal: TypeAlias = Annotated[
     Field(examples=["0.90"]),
 ]
 """A number that may have a fraction, zero or more."""
+Positive: TypeAlias = Annotated[Decimal, _more_than_nothing("give more than 0")]
+"""The same, more than nothing."""
+Fraction: TypeAlias = Annotated[
+    Decimal,
+    Rule(
+        "double(self) > 0.0 && double(self) <= 1.0",
+        "give more than 0 and at most 1",
+        lambda text: 0 < float(text) <= 1,
+    ),
+]
+"""The same, more than nothing and at most the whole."""
+AtLeastOne: TypeAlias = Annotated[
+    Decimal, Rule("double(self) >= 1.0", "give 1 or more", lambda text: float(text) >= 1)
+]
+"""The same, at least one."""
 Signed: TypeAlias = Annotated[
     str,
     StringConstraints(min_length=1, max_length=24, pattern=r"^-?[0-9]{1,12}(\.[0-9]{1,9})?$"),
@@ -152,12 +207,14 @@ Tokens: TypeAlias = Annotated[
     str,
     StringConstraints(min_length=1, max_length=24, pattern=r"^[0-9]{1,18}(\.[0-9]{1,6})?[kKMGBTPE]?$"),
     Field(examples=["15T"]),
+    _more_than_nothing("give more than 0"),
 ]
 """A large whole number with a suffix."""
 Size: TypeAlias = Annotated[
     str,
     StringConstraints(min_length=1, max_length=32, pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})? ?[KMGTPE]?i?B$"),
     Field(examples=["6.4 TB"]),
+    _more_than_nothing("give more than 0 bytes"),
 ]
 """Bytes."""
 Rate: TypeAlias = Annotated[
@@ -166,6 +223,7 @@ Rate: TypeAlias = Annotated[
         min_length=1, max_length=32, pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})? ?[kKMGTPE]?i?(B|bit)/s$"
     ),
     Field(examples=["400 Gbit/s"]),
+    _more_than_nothing("give more than 0 B/s"),
 ]
 """Bytes or bits per second."""
 Fabric: TypeAlias = Annotated[
@@ -193,5 +251,7 @@ Big: TypeAlias = Annotated[int, Field(ge=0, le=9_000_000_000_000_000_000, exampl
 """A whole number that may need 63 bits."""
 Seconds: TypeAlias = Annotated[int, Field(ge=0, le=315_360_000, examples=[600])]
 """Whole seconds, up to ten years."""
+SomeSeconds: TypeAlias = Annotated[int, Field(ge=1, le=315_360_000, examples=[600])]
+"""Whole seconds, at least one."""
 Percent: TypeAlias = Annotated[int, Field(ge=0, le=100, examples=[10])]
 """A share in percent."""

@@ -89,9 +89,8 @@ def _policy(item: Item, around: Surroundings) -> Object[AdvisorPolicySpec] | Non
 def _listed(item: Item, policy: AdvisorPolicySpec) -> bool:
     labels = item.metadata.get("labels")
     own = labels if isinstance(labels, dict) else {}
-    return any((k.api_version, k.kind) == (item.api_version, item.kind) for k in policy.kinds) and all(
-        own.get(key) == value for key, value in policy.selector.items()
-    )
+    listed = any((k.api_version, k.kind) == (item.api_version, item.kind) for k in policy.kinds)
+    return listed and policy.selector.matches(own)
 
 
 def _of_policy(policy: AdvisorPolicySpec) -> dict[str, Any]:

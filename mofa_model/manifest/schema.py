@@ -26,6 +26,7 @@ _KEPT: Final = (
     "x-kubernetes-list-type",
     "x-kubernetes-list-map-keys",
     "x-kubernetes-map-type",
+    "x-kubernetes-preserve-unknown-fields",
 )
 
 

@@ -159,6 +159,8 @@ class CurrentPart(Part):
 class Rejected(Part):
     """Layouts that were left out."""
 
+    atomic = True
+
     reason: Annotated[str, Field(min_length=1, max_length=64, pattern="^[A-Z][A-Za-z0-9]*$")]
     """Why."""
     count: Big
@@ -185,7 +187,9 @@ class Inputs(Part):
 
     nodes: Zero
     """Nodes."""
-    failure: Annotated[list[FailurePart], Field(max_length=3)] = Field(default_factory=list)
+    failure: Annotated[list[FailurePart], Field(max_length=3)] = Field(
+        default_factory=list, json_schema_extra=keyed("name")
+    )
     """Failure rates by recovery class."""
     learned: Decimal | None = None
     """Factor on every step that running jobs of the profile taught, contained in the predictions; missing = none."""
@@ -234,35 +238,20 @@ class Observed(Part):
     """Observed over predicted throughput, minus one."""
     interruptions: Zero | None = None
     """Interruptions so far."""
-    interruptions_by: Annotated[list[Interruption], Field(max_length=12)] = Field(default_factory=list)
+    interruptions_by: Annotated[list[Interruption], Field(max_length=12)] = Field(
+        default_factory=list, json_schema_extra=keyed("name", "cause")
+    )
     """The same by recovery class and cause."""
-    lost: Annotated[list[Lost], Field(max_length=8)] = Field(default_factory=list)
+    lost: Annotated[list[Lost], Field(max_length=8)] = Field(
+        default_factory=list, json_schema_extra=keyed("cause")
+    )
     """Lost time by what it went into."""
     since: Moment | None = None
     """Since when this is counted."""
     time: Moment | None = None
     """When this was written: seldom, and only when it changes much; the metrics have every moment."""
     life: Annotated[str, Field(max_length=8192)] | None = None
-    """The interruptions behind these figures, for the operator to read again after its own restart."""
-
-
-class Display(Part):
-    """Formatted strings that columns show."""
-
-    atomic = True
-
-    nodes: Text = ""
-    """Nodes."""
-    strategy: Text = ""
-    """Layout in short."""
-    checkpoint: Text = ""
-    """Checkpoint interval."""
-    tokens: Text = ""
-    """Predicted tokens per second."""
-    observed: Text = ""
-    """Observed tokens per second."""
-    ettr: Text = ""
-    """Predicted effective training time ratio."""
+    """Deprecated: what version 0.1.0 kept here for itself. It is read once and never written; the annotation run-record has it."""
 
 
 class TrainingJobStatus(Part):
@@ -282,16 +271,14 @@ class TrainingJobStatus(Part):
     """What runs today, beside it; missing where spec.current says nothing."""
     alternatives: Annotated[list[AlternativePart], Field(max_length=5)] = Field(default_factory=list)
     """The next best."""
-    rejected: Annotated[list[Rejected], Field(max_length=16)] = Field(default_factory=list)
+    rejected: Annotated[list[Rejected], Field(max_length=16)] = Field(
+        default_factory=list, json_schema_extra=keyed("reason")
+    )
     """What was left out, by reason."""
     inputs: Inputs | None = None
     """What the advice used."""
     observed: Observed | None = None
     """What the running job does."""
-    display: Display = Field(default_factory=Display)
-    """Formatted strings that columns show."""
-    ready_reason: Text = ""
-    """Reason of the Ready condition, for field selectors."""
     health: Text = ""
     """How the running job does: Healthy, Drifting, Stuck or NotSeen; empty where it does not run, or starts."""
     conditions: Annotated[list[Condition], Field(max_length=16)] = Field(

@@ -8,21 +8,23 @@ from pydantic import Field
 
 from mofa_model.manifest.architecture import Model
 from mofa_model.manifest.fields import (
+    UNIQUE,
     Argument,
     Count,
     Decimal,
     Degree,
     Devices,
+    Fraction,
     Kind,
     Label,
     LabelValue,
     Layout,
     Name,
     Part,
-    Percent,
     Rule,
     Seconds,
     Size,
+    SomeSeconds,
     Tokens,
     Version,
     Word,
@@ -106,7 +108,9 @@ class Range(Part):
         ),
     )
 
-    values: Annotated[list[Degree], Field(min_length=1, max_length=32)] | None = None
+    values: Annotated[list[Degree], Field(min_length=1, max_length=32)] | None = Field(
+        default=None, json_schema_extra=UNIQUE
+    )
     """The only values; one value fixes the axis."""
     min: Degree | None = None
     """The least value."""
@@ -131,28 +135,36 @@ class Constraints(Part):
     """Virtual stages per device."""
     mbs: Range | None = None
     """Sequences in a micro-batch."""
-    schedule: Annotated[list[ScheduleWord], Field(min_length=1, max_length=len(SCHEDULES))] | None = None
+    schedule: Annotated[list[ScheduleWord], Field(min_length=1, max_length=len(SCHEDULES))] | None = Field(
+        default=None, json_schema_extra=UNIQUE
+    )
     """Pipeline schedules."""
     sharding: (
         Annotated[
             list[Literal["replicated", "distributed", "zero2", "zero3"]], Field(min_length=1, max_length=4)
         ]
         | None
-    ) = None
+    ) = Field(default=None, json_schema_extra=UNIQUE)
     """What data-parallel ranks share out."""
     recompute: (
         Annotated[list[Literal["none", "selective", "full"]], Field(min_length=1, max_length=3)] | None
-    ) = None
+    ) = Field(default=None, json_schema_extra=UNIQUE)
     """Activation recomputation."""
-    context_mode: Annotated[list[Literal["ring", "a2a"]], Field(min_length=1, max_length=2)] | None = None
+    context_mode: Annotated[list[Literal["ring", "a2a"]], Field(min_length=1, max_length=2)] | None = Field(
+        default=None, json_schema_extra=UNIQUE
+    )
     """How context parallelism communicates."""
-    optimizer: Annotated[list[Literal["device", "cpu"]], Field(min_length=1, max_length=2)] | None = None
+    optimizer: Annotated[list[Literal["device", "cpu"]], Field(min_length=1, max_length=2)] | None = Field(
+        default=None, json_schema_extra=UNIQUE
+    )
     """Where optimizer states live."""
     sequence_parallel: bool | None = None
     """Whether norms and residuals are sharded over tp."""
-    offload: Annotated[list[Literal["none", "activations"]], Field(min_length=1, max_length=2)] | None = None
+    offload: Annotated[list[Literal["none", "activations"]], Field(min_length=1, max_length=2)] | None = (
+        Field(default=None, json_schema_extra=UNIQUE)
+    )
     """What may wait in host memory between forward and backward."""
-    memory_headroom_percent: Percent = 0
+    memory_headroom_percent: Annotated[int, Field(ge=0, le=99, examples=[10])] = 0
     """Share of the device memory to leave free."""
 
 
@@ -178,7 +190,7 @@ class Checkpoint(Part):
     """Bytes of a checkpoint, where the model's own estimate is wrong."""
     min_interval_seconds: Seconds | None = None
     """The shortest interval to advise."""
-    max_interval_seconds: Seconds | None = None
+    max_interval_seconds: SomeSeconds | None = None
     """The longest interval to advise."""
 
 
@@ -242,7 +254,7 @@ class CurrentLayout(Part):
 class Slo(Part):
     """The objective that burn alerts use."""
 
-    ettr: Decimal
+    ettr: Fraction
     """Least acceptable effective training time ratio, for example "0.90"."""
 
 

@@ -23,7 +23,9 @@ class Answer:
     annotations: Mapping[str, str]
     """All our annotations, computed-at left out."""
     status: Mapping[str, Any]
-    """What the answer decides of a TrainingJob's status, `readyReason` among it and computedTime left out."""
+    """What the answer decides of a TrainingJob's status, computedTime left out."""
+    reason: str = ""
+    """Reason of the condition Ready."""
     figures: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     """Predictions by name, each with lower, target and upper: tokens_per_second, step_seconds, ettr, mfu, memory_bytes."""
     strategy: Mapping[str, str] = field(default_factory=dict)

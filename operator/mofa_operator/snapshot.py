@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from mofa_model.annotations import RECORD
 from mofa_operator.keys import Key
 
 Body = Mapping[str, Any]
@@ -82,8 +83,19 @@ class Running:
     """Lost time by cause. [s]"""
     since: float | None = None
     """Since when this is counted, in seconds of the epoch. [s]"""
-    life: str = ""
+    record: str = ""
     """What is remembered of its interruptions, as text that the operator reads again after its own restart."""
+
+
+def record_of(body: Body) -> str:
+    """The record of a run as it stands on a job: in our annotation, or where version 0.1.0 kept it; empty where there is none."""
+    for path in (("metadata", "annotations", RECORD), ("status", "observed", "life")):
+        found: Any = body
+        for step in path:
+            found = found.get(step) if isinstance(found, Mapping) else None
+        if isinstance(found, str) and found:
+            return found
+    return ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -275,6 +287,8 @@ class ProfileSnapshot:
     """The profile as it stands, status included: its status is the memory of what was learned."""
     nodes: NodeCount
     """Its nodes."""
+    shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Those of them that other profiles select too, by profile, sorted."""
     history: History | NoHistory | None = None
     """Its history; None = not asked yet."""
     watched: tuple[Day, ...] = ()

@@ -24,10 +24,18 @@ class Aspect(StrEnum):
     """The running job can be seen."""
     PREDICTION_ACCURATE = "PredictionAccurate"
     """What is seen agrees with what was predicted."""
+    ASSUMPTIONS_HOLD = "AssumptionsHold"
+    """The failures that were counted agree with those that the ClusterProfile assumes."""
+    NODES_EXCLUSIVE = "NodesExclusive"
+    """No other ClusterProfile selects nodes of this one."""
+
+
+OF_JOBS: Final = tuple(Aspect)[:6]
+"""Conditions of a TrainingJob, Ready before the others."""
 
 
 class Reason(StrEnum):
-    """Reasons of conditions; those of Ready also stand in `status.readyReason` and the column REASON."""
+    """Reasons of conditions; that of Ready also stands in the column REASON."""
 
     # Ready
     RECOMMENDED = "Recommended"
@@ -91,6 +99,10 @@ class Reason(StrEnum):
     NOT_SEEN = "NotSeen"
     """The job is there, but no series of its trainer is, though steps were due: whether it trains, nobody can say."""
     # ClusterProfile
+    NOT_SHARED = "NotShared"
+    """No node belongs to another ClusterProfile as well."""
+    NODES_SHARED = "NodesShared"
+    """Nodes belong to another ClusterProfile as well, so that their failures count in both; the message says which."""
     NO_NODES = "NoNodes"
     """No node matches the selector."""
     NO_READY_NODES = "NoReadyNodes"

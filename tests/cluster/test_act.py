@@ -29,7 +29,6 @@ HELD = {
 }
 STATUS = {
     "inputsHash": "0123",
-    "readyReason": "Recommended",
     "conditions": [
         {
             "type": "Ready",
@@ -270,7 +269,7 @@ def test_a_profile_has_a_status_and_its_events_are_in_default(cluster, act):
     key = Key(CLUSTER_PROFILE, "", name)
     uid = _read(cluster, key)["metadata"]["uid"]
     note = Note(reason="HistoryUnavailable", message="Prometheus did not answer", warning=True)
-    status = {"readyReason": "Consistent", "nodes": {"total": 256, "ready": 250}}
+    status = {"nodes": {"total": 256, "ready": 250}}
     done = act(
         lambda api, events: perform(decided(key, uid, hold=None, status=status, notes=(note,)), api, events)
     )

@@ -49,10 +49,13 @@ def test_two_percent_where_half_a_percent_is_assumed_is_said_everywhere(lived, c
     assert pod["coveragePercent"] >= 99, (
         "the window begins at a multiple of its hundredth, before the history"
     )
-    assert found["status"]["display"] == {
-        "nodes": "40/40", "assumed": "5", "observed": f"{1000 * 46 / exposure:.3g}",
-        "coverage": f"{pod['coveragePercent']} %", "verdict": "HigherThanAssumed",
-    }  # fmt: skip
+    assert found["status"]["total"] == {
+        "assumed": "5",
+        "observed": f"{1000 * 46 / exposure:.3g}",
+        "coveragePercent": pod["coveragePercent"],
+    }
+    holds = condition(found, "AssumptionsHold")
+    assert (holds["status"], holds["reason"]) == ("False", "HigherThanAssumed")
     lower, mean, upper = (float(pod["rate"][end]) for end in ("lower", "mean", "upper"))
     assert lower < mean < upper
     assert mean == pytest.approx((27 + 1.2) / (exposure + 400) * 1000, rel=1e-3), (
@@ -104,7 +107,7 @@ def test_the_command_line_says_the_same_verdicts_and_figures(lived, capsys):
             for end in ("lower", "mean", "upper"):
                 assert 1000 * said[name][end] == pytest.approx(float(row["rate"][end]), rel=1e-3, abs=1e-4)
         verdicts = {one["verdict"] for one in said.values()}
-        assert found["status"]["display"]["verdict"] in verdicts
+        assert condition(found, "AssumptionsHold")["reason"] in verdicts
         assert told["node_days"] == pytest.approx(whole(found)[1], rel=1e-3)
         assert round(100 * told["coverage"]) == rows(found)["pod"]["coveragePercent"]
 
@@ -189,7 +192,7 @@ def test_without_nodes_nothing_is_known_the_advice_is_the_assumption_s_and_marke
     assert not found["status"].get("failures")
     assert "kube_node_status_condition" in condition(asked, "HistoryComplete")["message"]
     assert condition(asked, "ConfidenceSufficient")["reason"] == "PriorDominated"
-    assert asked["status"]["readyReason"] == "PriorDominated"
+    assert condition(asked, "Ready")["reason"] == "PriorDominated"
     assert rates_used(asked) == {"process": 1.5, "pod": 3.0, "job": 0.5}
     assert [reason for reason, _ in world.events(names["no nodes"])] == ["HistoryUnavailable"]
     code, told, said = world.rates(names["no nodes"], capsys)

@@ -177,7 +177,7 @@ def test_install_upgrade_and_uninstall(cluster, home):
     assert read(cluster, "team-a", "life-mofa-advisor", "advisorpolicy")["spec"]["mode"] == "Annotate"
     cluster.kubectl(
         "patch", "clusterprofile", "life", "--subresource=status", "--type=merge", "-p",
-        '{"status": {"readyReason": "Recommended"}}',
+        '{"status": {"residual": "0.1"}}',
     )  # fmt: skip
 
     with pytest.raises(helm.Refused, match="invalid ownership metadata"):  # a second that watches everything
@@ -196,7 +196,7 @@ def test_install_upgrade_and_uninstall(cluster, home):
     assert (
         len(cluster.kubectl("get", "crd", "-o", "name", "-l", "app.kubernetes.io/instance=life").split()) == 3
     )
-    assert read(cluster, None, "life", "clusterprofile")["status"]["readyReason"] == "Recommended"
+    assert read(cluster, None, "life", "clusterprofile")["status"]["residual"] == "0.1"
     cluster.kubectl("delete", "clusterprofile", "life")
 
 

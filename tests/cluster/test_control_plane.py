@@ -107,6 +107,13 @@ def test_the_examples_are_valid_to_the_letter(cluster, namespace, name):
             {"spec__checkpoint": {"minIntervalSeconds": 600, "maxIntervalSeconds": 60}},
             "minIntervalSeconds must not exceed maxIntervalSeconds",
         ),
+        ({"spec__slo": {"ettr": "1.01"}}, "give more than 0 and at most 1"),
+        ({"spec__slo": {"ettr": "0.0"}}, "give more than 0 and at most 1"),
+        ({"spec__training__tokens": "0T"}, "give more than 0"),
+        ({"spec__checkpoint": {"maxIntervalSeconds": 0}}, "greater than or equal to 1"),
+        ({"spec__checkpoint": {"size": "0 GB"}}, "give more than 0 bytes"),
+        ({"spec__constraints": {"memoryHeadroomPercent": 100}}, "less than or equal to 99"),
+        ({"spec__constraints": {"tp": {"values": [8, 8]}}}, "Duplicate value"),
         ({"spec__mode": "Sometimes"}, 'Unsupported value: "Sometimes"'),
         ({"spec__mode": True}, "must be of type string"),
         ({"spec__cluster__nodes": 0}, "greater than or equal to 1"),
@@ -124,23 +131,47 @@ def test_a_job_that_cannot_be_right_is_refused_with_the_reason(cluster, namespac
     assert why in str(refused.value)
 
 
-def test_a_profile_that_cannot_be_right_is_refused_with_the_reason(cluster):
-    with pytest.raises(KubectlFailed, match="gpusPerNode"):
-        cluster.kubectl("create", "-f", "-", input=json.dumps(profile(spec__gpusPerNode=0)))
+@pytest.mark.parametrize(
+    "changes, why",
+    [
+        ({"spec__gpusPerNode": 0}, "gpusPerNode"),
+        ({"spec__network": {"oversubscription": "0.5"}}, "give 1 or more"),
+        ({"spec__failures": {"priorWeight": "0.0"}}, "give more than 0"),
+        ({"spec__failures": {"repairSeconds": 0}}, "greater than or equal to 1"),
+        ({"spec__host": {"memory": "0 TiB"}}, "give more than 0 bytes"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_profile_that_cannot_be_right_is_refused_with_the_reason(cluster, changes, why):
+    with pytest.raises(KubectlFailed, match=why):
+        cluster.kubectl("create", "-f", "-", input=json.dumps(profile(**changes)))
 
 
-def test_kubectl_get_tjob_prints_our_columns(cluster, namespace):
+BAND = ("lower", "target", "upper")
+
+
+def test_kubectl_get_tjob_prints_our_columns_and_kubectl_wait_waits_for_conditions(cluster, namespace):
     cluster.kubectl("create", "-n", namespace, "-f", "-", input=json.dumps(job()))
+    whole, share = dict.fromkeys(BAND, 1_100_000), dict.fromkeys(BAND, "0.9300")
+    now = "2026-01-31T09:30:00Z"
     status = {
-        "readyReason": "Recommended",
-        "display": {
-            "nodes": "256",
-            "strategy": "tp=8,pp=8",
-            "checkpoint": "120",
-            "tokens": "1.1M",
-            "ettr": "0.93",
+        "health": "Drifting",
+        "inputs": {"nodes": 256},
+        "recommendation": {
+            "strategy": dict.fromkeys(("tp", "pp"), 8)
+            | dict.fromkeys(("cp", "ep", "dp", "vpp", "mbs"), 1)
+            | {"text": "tp=8,pp=8"},
+            "summary": "tp8 pp8",
+            "checkpointIntervalSteps": 10,
+            "checkpointIntervalSeconds": 120,
+            "predicted": dict.fromkeys(("stepMilliseconds", "tokensPerSecond", "memoryBytes"), whole)
+            | {"mfu": share, "ettr": share},
         },
-    }
+        "conditions": [
+            {"type": "Ready", "status": "True", "reason": "LowConfidence", "observedGeneration": 1, "lastTransitionTime": now},
+            {"type": "PredictionAccurate", "status": "False", "reason": "Drifting", "lastTransitionTime": now},
+        ],
+    }  # fmt: skip
     cluster.kubectl(
         "patch", "tjob", "llama3-405b", "-n", namespace, "--subresource=status", "--type=merge",
         "-p", json.dumps({"status": status}),
@@ -150,7 +181,7 @@ def test_kubectl_get_tjob_prints_our_columns(cluster, namespace):
         "NAME",
         "NODES",
         "STRATEGY",
-        "CKPT",
+        "CKPT-S",
         "TOK/S",
         "OBSERVED",
         "ETTR",
@@ -159,8 +190,12 @@ def test_kubectl_get_tjob_prints_our_columns(cluster, namespace):
         "HEALTH",
         "AGE",
     ]
-    assert row.split()[:5] == ["llama3-405b", "256", "tp=8,pp=8", "120", "1.1M"]
-    assert "Recommended" in row
+    assert row.split()[:9] == ["llama3-405b", "256", "tp8", "pp8", "120", "1100000", "0.9300", "True", "LowConfidence"]  # fmt: skip
+    cluster.kubectl("wait", "tjob/llama3-405b", "-n", namespace, "--for=condition=Ready", "--timeout=20s")
+    with pytest.raises(KubectlFailed, match="timed out"):
+        cluster.kubectl(
+            "wait", "tjob/llama3-405b", "-n", namespace, "--for=condition=PredictionAccurate", "--timeout=1s"
+        )
 
 
 @pytest.mark.parametrize("field, value", [("spec.mode", "Annotate"), ("spec.cluster.profile", "h100-east")])
@@ -177,10 +212,10 @@ def test_jobs_can_be_selected_by_field(cluster, namespace, field, value):
 
 
 def test_the_status_is_written_through_its_own_door_only(cluster, namespace):
-    spoken = job() | {"status": {"readyReason": "Invented"}}
+    spoken = job() | {"status": {"health": "Invented"}}
     cluster.kubectl("create", "-n", namespace, "-f", "-", input=json.dumps(spoken))
     assert (
-        cluster.kubectl("get", "tjob", "llama3-405b", "-n", namespace, "-o", "jsonpath={.status.readyReason}")
+        cluster.kubectl("get", "tjob", "llama3-405b", "-n", namespace, "-o", "jsonpath={.status.health}")
         == ""
     )
 

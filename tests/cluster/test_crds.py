@@ -53,7 +53,10 @@ def values(schema):
         )
     if schema["type"] == "array":
         return st.lists(
-            values(schema["items"]), min_size=schema.get("minItems", 0), max_size=min(schema["maxItems"], 4)
+            values(schema["items"]),
+            min_size=schema.get("minItems", 0),
+            max_size=min(schema["maxItems"], 4),
+            unique=schema["x-kubernetes-list-type"] == "set",
         )
     if "additionalProperties" in schema:
         return st.dictionaries(MAP_KEY, values(schema["additionalProperties"]), max_size=3)
@@ -224,20 +227,19 @@ def test_kubectl_get_shows_profiles_and_policies(cluster, namespace):
     profile = {"apiVersion": "mofa.dev/v1alpha1", "kind": "ClusterProfile", "metadata": {"name": "columns"}, "spec": {"gpu": "h100"}}  # fmt: skip
     policy = {"apiVersion": "mofa.dev/v1alpha1", "kind": "AdvisorPolicy", "metadata": {"name": "columns", "namespace": namespace}, "spec": {"profile": "columns"}}  # fmt: skip
     cluster.apply(profile, policy)
-    display = {
-        "nodes": "250/256",
-        "assumed": "5.0",
-        "observed": "4.7",
-        "coverage": "98%",
-        "verdict": "Consistent",
+    holds = {"type": "AssumptionsHold", "status": "True", "reason": "Consistent", "lastTransitionTime": "2026-01-31T09:30:00Z"}  # fmt: skip
+    told = {
+        "nodes": {"total": 256, "ready": 250},
+        "total": {"assumed": "5", "observed": "4.7", "coveragePercent": 98},
+        "conditions": [holds],
     }
-    status = json.dumps({"status": {"display": display, "readyReason": "Consistent"}})
+    status = json.dumps({"status": told})
     cluster.kubectl("patch", "cprof", "columns", "--subresource=status", "--type=merge", "-p", status)
     names, row = (
         line.split() for line in cluster.kubectl("get", "cprof", "columns", "-o", "wide").splitlines()
     )
-    assert names == ["NAME", "NODES", "ASSUMED", "OBSERVED", "COVERAGE", "VERDICT", "GPU", "AGE"]
-    assert row[:-1] == ["columns", "250/256", "5.0", "4.7", "98%", "Consistent", "h100"]
+    assert names == ["NAME", "NODES", "AVAILABLE", "ASSUMED", "OBSERVED", "COVERAGE", "VERDICT", "GPU", "AGE"]
+    assert row[:-1] == ["columns", "256", "250", "5", "4.7", "98", "Consistent", "h100"]
     names, row = (line.split() for line in cluster.kubectl("get", "apol", "-n", namespace).splitlines())
     assert (names[:3], row[:3]) == (["NAME", "MODE", "PROFILE"], ["columns", "Annotate", "columns"])
     cluster.kubectl("delete", "cprof", "columns")

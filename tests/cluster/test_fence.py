@@ -117,10 +117,10 @@ def test_the_status_of_our_kinds_is_ours(door, place):
         path(TRAINING_JOB, place, "train", status=True),
         path(CLUSTER_PROFILE, "", "fence", status=True),
     ):
-        status, said = door.ask("PATCH", address, {"status": {"readyReason": "Recommended"}})
+        status, said = door.ask("PATCH", address, {"status": {"health": "Recommended"}})
         assert status == 200, said
         # Through this door nothing but the status goes: the API server leaves the rest as it is.
-        body = {"metadata": {"labels": {"team": "x"}}, "status": {"readyReason": "x"}}
+        body = {"metadata": {"labels": {"team": "x"}}, "status": {"health": "x"}}
         assert door.ask("PATCH", address, body)[1]["metadata"].get("labels") in ({"team": "ml"}, None)
 
 

@@ -54,7 +54,7 @@ def counted(cluster, profile):
 
 
 def reason(cluster, namespace, name="small"):
-    return (read(cluster, namespace, name).get("status") or {}).get("readyReason")
+    return (condition(read(cluster, namespace, name), "Ready") or {}).get("reason")
 
 
 def advised(cluster, namespace, name="small", *, strategy=True):
@@ -90,7 +90,7 @@ def test_an_applied_job_gets_every_annotation_and_a_full_status_in_two_writes_an
         status = found["status"]
         assert status["inputsHash"] == written["inputs-hash"]
         assert status["observedGeneration"] == found["metadata"]["generation"]
-        assert {"recommendation", "display", "conditions", "computedTime", "modelVersion"} <= set(status)
+        assert {"recommendation", "inputs", "conditions", "computedTime", "modelVersion"} <= set(status)
         assert condition(found, "Ready")["status"] == "True"
         settled(running)
         assert running.writes_by_object(before) == {f"trainingjobs/{namespace}/small": 2}
@@ -212,7 +212,7 @@ def test_a_spec_that_cannot_be_right_says_what_would_be(cluster, running, namesp
     with pool(cluster) as profile:
         cluster.apply(job(namespace, profile, model={"preset": "llama9-1t"}))
         found = advised(cluster, namespace, strategy=False)
-        assert found["status"]["readyReason"] == "InvalidInput"
+        assert condition(found, "Ready")["reason"] == "InvalidInput"
         assert ours(found)["status"] == "InvalidInput"
         assert "llama9-1t" in condition(found, "Ready")["message"]
         cluster.apply(job(namespace, profile))
@@ -279,13 +279,13 @@ def test_what_somebody_else_changed_is_put_back_and_said_once(cluster, running, 
         cluster.apply(job(namespace, profile))
         found = advised(cluster, namespace)
         right = ours(found)
-        until(lambda: reason(cluster, namespace) == found["status"]["readyReason"])
+        until(lambda: reason(cluster, namespace) == condition(found, "Ready")["reason"])
         for _ in range(2):  # the same change again is no second Event
             cluster.kubectl("annotate", "--overwrite", *named, "advisor.mofa.dev/strategy=tp=1")
             until(lambda: ours(read(cluster, namespace)) == right, what="the strategy is put back")
         cluster.kubectl("annotate", "--overwrite", *named, "advisor.mofa.dev/inputs-hash=none")
         until(lambda: ours(read(cluster, namespace)) == right, what="the hash is put back")
-        wrong = json.dumps({"status": {"readyReason": "Wrong", "inputsHash": "none"}})
+        wrong = json.dumps({"status": {"health": "Wrong", "inputsHash": "none"}})
         cluster.kubectl("patch", *named, "--subresource=status", "--type=merge", "-p", wrong)
         until(lambda: read(cluster, namespace)["status"] == found["status"], what="the status is put back")
         told = overwritten(cluster, namespace, 2)

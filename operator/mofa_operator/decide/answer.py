@@ -60,7 +60,7 @@ def answer(question: Question) -> Answer:
     reason = _ready_reason(told.outcome, found, weight)
     return replace(
         told,
-        status={**told.status, "readyReason": reason.value},
+        reason=reason.value,
         prior_weight=weight,
         profile=found.profile.name,
     )
@@ -128,7 +128,8 @@ def _invalid(question: Question, message: str, reason: Reason, version: str) -> 
         outcome=INVALID,
         explanation=told[PREFIX + "explanation"],
         annotations=told,
-        status={"inputsHash": digest, "modelVersion": version, "readyReason": reason.value},
+        status={"inputsHash": digest, "modelVersion": version},
+        reason=reason.value,
     )
 
 

@@ -25,7 +25,7 @@ from mofa_operator.decision import Annotate, Answer, Decision, JobFigures, Note
 from mofa_operator.keys import TRAINING_JOB, Key, target_of
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import Body, JobSnapshot
-from mofa_operator.words import Aspect, Happened, Reason
+from mofa_operator.words import OF_JOBS, Aspect, Happened, Reason
 
 _VERDICTS: Final = ("Consistent", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData")
 
@@ -44,7 +44,8 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
         return Decision(key=key, uid=uid_of(body), outcome=stance.value)
     seen = sight(snapshot, answer, settings)
     computed = computed_at(snapshot, answer.digest)
-    annotate, changed = [held(key, body, answer, computed)], overwritten(body, answer, computed)
+    record = seen.record if key.kind == TRAINING_JOB else ""
+    annotate, changed = [held(key, body, answer, computed, record)], overwritten(body, answer, computed)
     target = _target(snapshot)
     if target is not None and snapshot.target is not None and takes(snapshot.target):
         annotate.append(held(target, snapshot.target, answer, computed))
@@ -62,7 +63,7 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
         if writes or status is not None
         else (),
         figures=_figures(snapshot, answer, seen),
-        outcome=text(answer.status.get("readyReason")),
+        outcome=answer.reason,
         digest=answer.digest,
         again=seen.again,
         taught=taught(snapshot, answer, settings),
@@ -77,12 +78,10 @@ def failed(snapshot: JobSnapshot, why: str) -> Decision:
     stands = part(body, "status")
     ready = Found(Aspect.READY, "Unknown", Reason.INTERNAL_ERROR, why)
     others = [
-        standing(body, aspect) or Found(aspect, "Unknown", Reason.INTERNAL_ERROR)
-        for aspect in Aspect
-        if aspect is not Aspect.READY
+        standing(body, aspect) or Found(aspect, "Unknown", Reason.INTERNAL_ERROR) for aspect in OF_JOBS[1:]
     ]
     told = conditions(stands.get("conditions"), [ready, *others], generation_of(body), snapshot.now)
-    status = {**stands, "readyReason": Reason.INTERNAL_ERROR.value, "conditions": told}
+    status = {**stands, "conditions": told}
     return Decision(
         key=key,
         uid=uid_of(body),
@@ -122,11 +121,10 @@ def _cleared(snapshot: JobSnapshot, stance: Stance) -> Decision:
         gone.append(removed(target, snapshot.target))
     status: dict[str, Any] | None = None
     if key.kind == TRAINING_JOB:
-        found = [Found(aspect, "Unknown", Reason.DISABLED) for aspect in Aspect]
+        found = [Found(aspect, "Unknown", Reason.DISABLED) for aspect in OF_JOBS]
         found[0] = Found(Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled")
         generation = generation_of(body)
         status = {
-            "readyReason": Reason.DISABLED.value,
             "conditions": conditions(part(body, "status").get("conditions"), found, generation, snapshot.now),
         } | ({} if generation is None else {"observedGeneration": generation})
     return Decision(
@@ -148,9 +146,7 @@ def _status(
     generation = generation_of(snapshot.body)
     status: dict[str, Any] = {
         **answer.status,
-        "readyReason": str(ready.reason),
         "computedTime": computed,
-        "display": {**part(answer.status, "display"), "observed": seen.column},
         "health": seen.health,
         "conditions": conditions(
             part(snapshot.body, "status").get("conditions"),
@@ -184,7 +180,7 @@ def _judged(inputs: Mapping[str, Any], profile: Body | None) -> dict[str, Any]:
 
 def _found(snapshot: JobSnapshot, answer: Answer) -> list[Found]:
     """What an answer says of the first four aspects."""
-    reason = Reason(text(answer.status.get("readyReason")))
+    reason = Reason(answer.reason)
     advised = reason in {Reason.RECOMMENDED, Reason.LOW_CONFIDENCE, Reason.PRIOR_DOMINATED}
     why = joined([answer.explanation, *_doubts(answer, reason), _target_caveat(snapshot)])
     if advised:

@@ -44,7 +44,7 @@ def _advised(snapshot: JobSnapshot, answer: Answer, material: float) -> tuple[No
     before = _told(snapshot)
     if before.digest == answer.digest:
         return ()
-    if answer.status.get("readyReason") == Reason.PROFILE_MISSING:
+    if answer.reason == Reason.PROFILE_MISSING:
         proposal = (
             f"{answer.explanation}; mofa profile --from-cluster proposes one from the labels of the nodes"
         )
@@ -68,7 +68,8 @@ def _told(snapshot: JobSnapshot) -> _Told:
     """What was advised before: as the status says of a TrainingJob, as its annotations say of an existing job."""
     if snapshot.key.kind == TRAINING_JOB:
         status = part(snapshot.body, "status")
-        if status.get("readyReason") == Reason.ANNOTATIONS_REFUSED:
+        ready = standing(snapshot.body, Aspect.READY)
+        if ready is not None and ready.reason == Reason.ANNOTATIONS_REFUSED:
             return _Told(digest="", strategy="", interval=None)  # it was not said yet
         advised = part(status, "recommendation")
         return _Told(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mofa_model.annotations import PREFIX, removal
+from mofa_model.annotations import PREFIX, RECORD, removal
 from mofa_operator.decide.reading import (
     annotations_of,
     foreign_of,
@@ -37,11 +37,17 @@ def computed_at(snapshot: JobSnapshot, digest: str) -> str:
     return moment(snapshot.now)
 
 
-def held(key: Key, body: Body, answer: Answer, computed: str) -> Annotate | None:
-    """What to write so that an answer stands on an object; None where it does, whole, untouched and with the same hash."""
+def held(key: Key, body: Body, answer: Answer, computed: str, record: str = "") -> Annotate | None:
+    """What to write so that an answer and the record of a run stand on an object; None where both do, the answer whole,
+    untouched and with the same hash. A record that is new is written beside the answer that stands.
+    """
     stands, hold = annotations_of(body), {**answer.annotations, COMPUTED: computed}
     if stands.get(HASH) == answer.digest and not _differing(body, hold):
-        return None
+        if stands.get(RECORD, "") == record:
+            return None
+        hold = {name: stands[name] for name in hold}
+    if record:
+        hold[RECORD] = record
     stale = tuple(name for name in removal(stands) if name not in hold)
     return Annotate(key=key, uid=uid_of(body), hold=hold, drop=stale)
 

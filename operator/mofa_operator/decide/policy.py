@@ -18,7 +18,6 @@ def policy(snapshot: PolicySnapshot) -> Decision:
     ready, generation = _ready(snapshot), generation_of(body)
     status = {
         "jobs": snapshot.jobs,
-        "readyReason": str(ready.reason),
         "conditions": conditions(part(body, "status").get("conditions"), [ready], generation, snapshot.now),
     } | ({} if generation is None else {"observedGeneration": generation})
     silent = is_going(body) or same(body.get("status"), status)

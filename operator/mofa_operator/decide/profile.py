@@ -20,7 +20,7 @@ from mofa_operator.decide import ledger
 from mofa_operator.decide.conditions import Found, conditions, standing
 from mofa_operator.decide.memory import Memory, remembered
 from mofa_operator.decide.past import read
-from mofa_operator.decide.rates import Reports, assessed, columns, contradiction, recoveries, rows
+from mofa_operator.decide.rates import Reports, assessed, contradiction, recoveries, rows, total, verdict
 from mofa_operator.decide.reading import (
     generation_of,
     is_going,
@@ -40,6 +40,8 @@ from mofa_operator.words import Aspect, Happened, Reason
 
 _LEARNED: Final = ("calibration", "residual")
 """What running jobs teach."""
+_NAMED: Final = 3
+"""Shared nodes that are named of each other profile. [1]"""
 
 
 def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
@@ -64,9 +66,10 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         and (stands.state, stands.reason) == (complete.state, complete.reason)
     ):
         complete = stands  # the same finding with other figures is no news
-    status = _common(snapshot, [_ready(spec, snapshot.nodes), complete]) | {
+    holds = verdict(kept, found)
+    status = _common(snapshot, [_ready(spec, snapshot.nodes), complete, holds, _exclusive(snapshot)]) | {
         "failures": rows(kept, found),
-        "display": {"nodes": _nodes(snapshot.nodes), **columns(kept, found)},
+        "total": total(kept, found),
     }
     days, pause = _days(snapshot, reading.days, wait, settings)
     if days:
@@ -149,7 +152,6 @@ def _common(snapshot: ProfileSnapshot, found: list[Found]) -> dict[str, Any]:
     count = snapshot.nodes
     status: dict[str, Any] = {
         "nodes": {"total": count.total, "ready": count.ready, "cordoned": count.cordoned},
-        "readyReason": str(found[0].reason),
         "conditions": conditions(stands.get("conditions"), found, generation, snapshot.now),
     }
     if generation is not None:
@@ -160,14 +162,14 @@ def _common(snapshot: ProfileSnapshot, found: list[Found]) -> dict[str, Any]:
 def _unread(snapshot: ProfileSnapshot, message: str) -> dict[str, Any]:
     """The status where the spec cannot be read: what was learned stays."""
     stands = part(snapshot.body, "status")
-    unknown = Found(Aspect.HISTORY_COMPLETE, "Unknown", Reason.INVALID_INPUT, "the spec cannot be read")
-    found = [
-        Found(Aspect.READY, "False", Reason.INVALID_INPUT, message),
-        standing(snapshot.body, Aspect.HISTORY_COMPLETE) or unknown,
+    learned = [
+        standing(snapshot.body, aspect)
+        or Found(aspect, "Unknown", Reason.INVALID_INPUT, "the spec cannot be read")
+        for aspect in (Aspect.HISTORY_COMPLETE, Aspect.ASSUMPTIONS_HOLD)
     ]
-    kept = {name: stands[name] for name in ("failures", "days", "historyTime") if name in stands}
-    display = {**part(stands, "display"), "nodes": _nodes(snapshot.nodes)}
-    return _common(snapshot, found) | kept | {"display": display}
+    found = [Found(Aspect.READY, "False", Reason.INVALID_INPUT, message), *learned, _exclusive(snapshot)]
+    kept = {name: stands[name] for name in ("failures", "total", "days", "historyTime") if name in stands}
+    return _common(snapshot, found) | kept
 
 
 def _decided(
@@ -187,7 +189,7 @@ def _decided(
         status=None if silent else status,
         notes=notes,
         figures=figures,
-        outcome=text(status["readyReason"]),
+        outcome=text(status["conditions"][0]["reason"]),
         digest=episode,
         again=again,
     )
@@ -245,8 +247,16 @@ def _either(words: list[Any]) -> str:
     return " or ".join(str(word) for word in words[:4])
 
 
-def _nodes(count: NodeCount) -> str:
-    return f"{count.ready}/{count.total}"
+def _exclusive(snapshot: ProfileSnapshot) -> Found:
+    """Whether its nodes are of no other profile."""
+    if not snapshot.shared:
+        return Found(Aspect.NODES_EXCLUSIVE, "True", Reason.NOT_SHARED)
+    which = [
+        f"{', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''} with {other}"
+        for other, names in sorted(snapshot.shared.items())
+    ]
+    message = f"it shares nodes with other ClusterProfiles: {'; '.join(which)}"
+    return Found(Aspect.NODES_EXCLUSIVE, "False", Reason.NODES_SHARED, message)
 
 
 def _figures(

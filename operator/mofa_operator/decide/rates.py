@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.failures import classes_of
 from mofa_model.reliability.observed import TOTAL, Observed, RateReport, assess
 from mofa_model.reliability.rates import Verdict
+from mofa_operator.decide.conditions import Found, State, standing
 from mofa_operator.decide.memory import Memory
 from mofa_operator.decide.reading import items, part, text
 from mofa_operator.decision import Note
 from mofa_operator.snapshot import Body
-from mofa_operator.words import Happened
+from mofa_operator.words import Aspect, Happened
 
 _WORST_FIRST: Final = (Verdict.HIGHER, Verdict.LOWER, Verdict.INSUFFICIENT, Verdict.CONSISTENT)
 Reports: TypeAlias = tuple[RateReport, ...]
@@ -71,22 +73,38 @@ def rows(memory: Memory | None, found: Reports) -> list[dict[str, Any]]:
     return [_row(report.name, memory, report) for report in found if report.name in memory.failures]
 
 
-def columns(memory: Memory | None, found: Reports) -> dict[str, str]:
-    """What the columns show of it; where only some classes could be counted, which ones."""
-    classes = [report for report in found if report.name != TOTAL]
-    observed, coverage = "", ""
+def total(memory: Memory | None, found: Reports) -> dict[str, Any]:
+    """`status.total`: all classes together, of which only some may have been counted."""
+    told: dict[str, Any] = {"assumed": _three(sum(one.assumed for one in found if one.name != TOTAL))}
     if memory is not None:
-        some = f" ({', '.join(memory.failures)})" if len(memory.failures) < len(classes) else ""
-        exposed = {name: days for name, days in memory.exposure.items() if days > 0}
-        rates = (memory.failures[name] / days for name, days in exposed.items())
-        observed = f"{1000 * sum(rates):.3g}{some}"
-        coverage = f"{memory.coverage} %"
-    return {
-        "assumed": f"{1000 * sum(report.assumed for report in classes):.3g}",
-        "observed": observed,
-        "coverage": coverage,
-        "verdict": next(v for v in _WORST_FIRST if any(report.verdict is v for report in found)).value,
-    }
+        told |= {"observed": _three(_observed(memory)), "coveragePercent": memory.coverage}
+    return told
+
+
+def verdict(memory: Memory | None, found: Reports) -> Found:
+    """Whether the assumptions hold: the least favourable verdict of all classes and of their total."""
+    worst = next(one for one in _WORST_FIRST if any(report.verdict is one for report in found))
+    state: State = "False"
+    if worst in {Verdict.CONSISTENT, Verdict.INSUFFICIENT}:
+        state = "True" if worst is Verdict.CONSISTENT else "Unknown"
+    together = total(memory, found)
+    message = f"{together['assumed']} failures in a thousand node-days are assumed"
+    if memory is not None:
+        classes = [report.name for report in found if report.name != TOTAL]
+        some = f" of class {', '.join(memory.failures)}" if len(memory.failures) < len(classes) else ""
+        message += f", {together['observed']}{some} were seen; {memory.coverage} % of the window covered"
+    return Found(Aspect.ASSUMPTIONS_HOLD, state, worst.value, message)
+
+
+def _observed(memory: Memory) -> float:
+    """Counted failures of all classes. [1/d]"""
+    exposed = {name: days for name, days in memory.exposure.items() if days > 0}
+    return sum(memory.failures[name] / days for name, days in exposed.items())
+
+
+def _three(per_node_day: float) -> str:
+    """Failures in a thousand node-days, to three digits and without an exponent."""
+    return f"{Decimal(f'{1000 * per_node_day:.3g}'):f}"[:24]
 
 
 def recoveries(spec: ClusterProfileSpec, memory: Memory | None) -> dict[str, tuple[float, float, float]]:
@@ -106,11 +124,11 @@ def contradiction(body: Body, memory: Memory | None, found: Reports) -> tuple[st
     """An assumption that history contradicts and did not before: what it is, once, and the Event that says so."""
     if memory is None:
         return None
-    status = part(body, "status")
-    before: Mapping[str, str] = {
-        **{text(row.get("name")): text(row.get("verdict")) for row in items(status.get("failures"))},
-        TOTAL: text(part(status, "display").get("verdict")),
-    }
+    told = standing(body, Aspect.ASSUMPTIONS_HOLD)
+    rows_before = items(part(body, "status").get("failures"))
+    before = {text(row.get("name")): text(row.get("verdict")) for row in rows_before}
+    worst = next((one.value for one in _WORST_FIRST if one.value in before.values()), "")
+    before[TOTAL] = worst if told is None else str(told.reason)
     fresh = [
         report
         for report in found

@@ -20,7 +20,7 @@ from mofa_operator.decide.learned import drifts
 from mofa_operator.decide.reading import digits, items, moment, moved, part, seconds, text
 from mofa_operator.decision import Answer
 from mofa_operator.settings import LoopSettings
-from mofa_operator.snapshot import JobSnapshot, Running
+from mofa_operator.snapshot import JobSnapshot, Running, record_of
 from mofa_operator.words import Aspect, Reason
 
 _FIGURES: Final = (
@@ -42,6 +42,8 @@ class Sight:
 
     observed: Mapping[str, Any]
     """`status.observed`; empty where nothing was ever seen."""
+    record: str
+    """What the operator notes of the run for itself, written when that is; empty where nothing was ever seen."""
     found: tuple[Found, Found]
     """Whether it can be seen, and whether that is what was predicted."""
     due: float | None = None
@@ -54,25 +56,22 @@ class Sight:
         """The column HEALTH."""
         return health(self.found[1])
 
-    @property
-    def column(self) -> str:
-        """The column OBSERVED."""
-        tokens = self.observed.get("tokensPerSecond")
-        return quantity(float(tokens)) if isinstance(tokens, int) else ""
-
 
 def sight(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> Sight:
     """What to show, given what stands."""
-    stands = part(snapshot.body, "status", "observed")
+    stands = {k: v for k, v in part(snapshot.body, "status", "observed").items() if k != "life"}
+    record = record_of(snapshot.body)
     step_due = due(snapshot, answer, settings)
     if not snapshot.looked or snapshot.running is None:
-        return Sight(observed=stands, found=_unseen(snapshot, step_due), due=_told(snapshot, step_due))
+        found = _unseen(snapshot, step_due)
+        return Sight(observed=stands, record=record, found=found, due=_told(snapshot, step_due))
     fresh = _written(snapshot.running, residual(snapshot.running, answer), snapshot.now)
     wait = _wait(stands, fresh, snapshot.now, settings)
     shown = fresh if wait == 0 else stands
     available, accurate = _found(shown, snapshot, answer)
     return Sight(
         observed=shown,
+        record=snapshot.running.record if wait == 0 else record,
         found=(available, _stuck(snapshot, step_due) or accurate),
         due=_told(snapshot, step_due),
         again=wait or None,
@@ -250,7 +249,6 @@ def _written(running: Running, off: float | None, now: float) -> dict[str, Any]:
         ][:8],
         "since": None if since is None else moment(since),
         "time": moment(now),
-        "life": running.life or None,
     }
     return {name: value for name, value in told.items() if value is not None}
 

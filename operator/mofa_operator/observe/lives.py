@@ -6,9 +6,9 @@ watches      the object behind targetRef, nodes          its kind, the store
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from mofa_model.kinds import job_kind
 from mofa_model.kinds.observation import Observation
@@ -20,7 +20,7 @@ from mofa_operator.observe.presence import Presences, Steps
 from mofa_operator.observe.remembered import from_text, to_text
 from mofa_operator.observe.steps import Path
 from mofa_operator.observe.trainers import RECENT
-from mofa_operator.snapshot import Alive, Body, Running
+from mofa_operator.snapshot import Alive, Body, Running, record_of
 
 TRAIN_JOB_STATUS: Final = "TrainJobStatus"
 """Source of what a TrainJob's trainer reports to its status."""
@@ -58,7 +58,7 @@ class Lives:
         """What a job does, after one more look at it; None where it does not run."""
         key = _identity(body)
         reported = None if target is None else _reported(target, now)
-        life = self._known.get(key) or from_text(_written(body)) or _joined(look, now)
+        life = self._known.get(key) or from_text(record_of(body)) or _joined(look, now)
         if life is None and target is None and look == Look():
             return None  # it has not begun
         told = [
@@ -182,7 +182,7 @@ def _shown(life: Life, told: Running, now: float) -> Running:
         step_seconds=each,
         step=told.step if told.step is not None else lived.step,
         ettr=told.ettr if early else lived.ettr,
-        life=to_text(life),
+        record=to_text(life),
     )
 
 
@@ -204,12 +204,6 @@ def _reported(target: Body, now: float) -> tuple[float | None, Observation] | No
     if tokens is None and steps.step is None:
         return None
     return None if steps.step_at is not None and steps.step_at < now - RECENT else (tokens, steps)
-
-
-def _written(body: Body) -> Any:
-    status = body.get("status")
-    observed = status.get("observed") if isinstance(status, Mapping) else None
-    return observed.get("life") if isinstance(observed, Mapping) else None
 
 
 def _identity(body: Body) -> tuple[str, str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from sys import intern
 from typing import Any, Final
@@ -111,11 +111,15 @@ class Pools:
             self._nodes[name] = facts
         return frozenset() if before == facts else frozenset(self._changed(before, facts))
 
-    def select(self, profile: str, selector: Mapping[str, Any] | None) -> None:
-        """Take in what a profile selects, or its end."""
+    def select(self, profile: str, selector: Mapping[str, Any] | None) -> frozenset[str]:
+        """Take in what a profile selects, or its end: the result is the profiles that shared nodes with it, or now do."""
+        if self._selectors.get(profile) == selector:
+            return frozenset()
+        before = self.shared(profile)
         self._selectors.pop(profile, None)
         if selector is not None:
             self._selectors[profile] = selector
+        return frozenset(before) | frozenset(self.shared(profile))
 
     def profiles(self) -> list[str]:
         """Names of the profiles that there are."""
@@ -133,9 +137,25 @@ class Pools:
         """The nodes of a profile."""
         return count(self._selectors.get(profile, {}), self._nodes.items())
 
-    def _changed(self, before: NodeFacts | None, after: NodeFacts | None) -> Iterator[str]:
-        for profile, selector in self._selectors.items():
-            old = None if before is None else before.counts_as(selector)
-            new = None if after is None else after.counts_as(selector)
-            if old != new:
-                yield profile
+    def shared(self, profile: str) -> dict[str, tuple[str, ...]]:
+        """Nodes of a profile that other profiles select too, by profile."""
+        if profile not in self._selectors:
+            return {}
+        members = [(name, self._nodes[name]) for name in self.count(profile).names]
+        found = {
+            other: tuple(name for name, facts in members if facts.counts_as(selector) is not None)
+            for other, selector in self._selectors.items()
+            if other != profile
+        }
+        return {other: names for other, names in found.items() if names}
+
+    def _changed(self, before: NodeFacts | None, after: NodeFacts | None) -> set[str]:
+        """Profiles that count a node otherwise than before; where it came to one or left one, all that have or had it."""
+        old, new = ({} if facts is None else self._of(facts) for facts in (before, after))
+        changed = {name for name in {*old, *new} if old.get(name) != new.get(name)}
+        return changed if old.keys() == new.keys() else {*old, *new}
+
+    def _of(self, facts: NodeFacts) -> dict[str, tuple[Any, ...]]:
+        """Profiles that a node belongs to, and as what."""
+        found = ((name, facts.counts_as(selector)) for name, selector in self._selectors.items())
+        return {name: counted for name, counted in found if counted is not None}

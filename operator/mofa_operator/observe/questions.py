@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from mofa_model.annotations import ASKED
 from mofa_model.kinds import asked_of
+from mofa_model.manifest.label_selector import read_selector
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.observe.bodies import digest, packed, part
 from mofa_operator.observe.relations import Uses, policy_for
@@ -53,14 +54,14 @@ def existing_question(
 ) -> Question:
     """What an existing job asks; `profiles` are all that it could mean, `policies` those of its namespace."""
     policy = policy_for(key, body, policies)
-    selector = part(policy, "spec", "selector")
+    chosen_by = read_selector(part(policy, "spec").get("selector")).keys()
     labels, annotations = part(body, "metadata", "labels"), part(body, "metadata", "annotations")
     return Question(
         job={
             "apiVersion": body.get("apiVersion"),
             "kind": key.kind.kind,
             "metadata": {
-                "labels": {name: labels[name] for name in selector if name in labels},
+                "labels": {name: labels[name] for name in sorted(chosen_by) if name in labels},
                 "annotations": {name: annotations[name] for name in ASKED if name in annotations},
             },
             "spec": asked_of(body.get("spec")),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_model.annotations import PREFIX
+from mofa_model.manifest.label_selector import read_selector
 from mofa_operator.keys import ADVISOR_POLICY, TRAINING_JOB, Key, target_of
 from mofa_operator.observe.bodies import part, text
 
@@ -153,9 +154,8 @@ def _lists(policy: Mapping[str, Any], key: Key, labels: Mapping[str, Any]) -> bo
     """Whether a policy lists a job's kind, and its selector matches the job's labels."""
     kinds = part(policy, "spec").get("kinds")
     wanted = (key.kind.api_version, key.kind.kind)
-    return any((part(k).get("apiVersion"), part(k).get("kind")) == wanted for k in _list(kinds)) and all(
-        labels.get(name) == value for name, value in part(policy, "spec", "selector").items()
-    )
+    listed = any((part(k).get("apiVersion"), part(k).get("kind")) == wanted for k in _list(kinds))
+    return listed and read_selector(part(policy, "spec").get("selector")).matches(labels)
 
 
 def _list(value: Any) -> list[Any]:

@@ -93,9 +93,9 @@ class Store:
         if kind == ADVISOR_POLICY:
             return self._put_policy(key, None) | {key}
         if kind == CLUSTER_PROFILE:
-            self._pools.select(name, None)
+            beside = _profiles(self._pools.select(name, None))
             self._measured.forget_profile(name)
-            return self._relations.of_profile(name) | self._policies_with(name) | {key}
+            return self._relations.of_profile(name) | self._policies_with(name) | beside | {key}
         concerned = self._relations.unlink(key) | set(self._relations.owners(key))
         return frozenset({key, *(k for k in concerned if k in self._entries)})
 
@@ -189,6 +189,7 @@ class Store:
                 key=key,
                 body=body,
                 nodes=self.nodes(key.name),
+                shared=self._pools.shared(key.name),
                 history=self._measured.history(key.name),
                 watched=self._measured.watched(key.name),
                 taught=self._measured.taught(key.name),
@@ -250,7 +251,7 @@ class Store:
         own: frozenset[Key] = frozenset({key}) if told or (entry and entry.ours != fresh.ours) else _NONE
         if kind == CLUSTER_PROFILE:
             own |= self._policies_with(key.name) if entry is None else _NONE
-            self._pools.select(key.name, part(body, "spec", "nodeSelector"))
+            own |= _profiles(self._pools.select(key.name, part(body, "spec", "nodeSelector")))
             changed = entry is None or entry.relevance != fresh.relevance
             return own | self._relations.of_profile(key.name) if changed else own
         if kind == ADVISOR_POLICY:

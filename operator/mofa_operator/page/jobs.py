@@ -8,6 +8,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from mofa_model.annotations import PREFIX
+from mofa_model.manifest.advised import duration, quantity
 from mofa_model.page import AdviceView, advice_sections
 from mofa_model.page.figures import band
 from mofa_model.page.markup import Node, el, page, table, text
@@ -73,21 +74,28 @@ def job_page(body: Mapping[str, Any], view: AdviceView | str | None) -> str:
 
 def _row(body: Mapping[str, Any]) -> Sequence[Node]:
     namespace, name = _name(body)
-    display = mapping(mapping(body.get("status")).get("display"))
     own = _annotations(body)
+    status = mapping(body.get("status")) if body.get("kind") == TRAINING_JOB.kind else {}
+    advised = mapping(status.get("recommendation"))
+    predicted = mapping(advised.get("predicted"))
+    tokens, ettr = (mapping(predicted.get(name)).get("target") for name in ("tokensPerSecond", "ettr"))
+    seen, interval = (
+        mapping(status.get("observed")).get("tokensPerSecond"),
+        advised.get("checkpointIntervalSeconds"),
+    )
     kind = kind_of(str(body.get("apiVersion", "")), str(body.get("kind", "")))
     resource = kind.resource if kind is not None else "unknown"
     address = "/jobs/" + "/".join(quote(part, safe="") for part in (resource, namespace, name))
-    strategy = display.get("strategy") or own.get("strategy", "")
+    strategy = advised.get("summary") or own.get("strategy", "")
     return (
         el("a", f"{namespace}/{name}", href=address),
         _health_shown(body),
         el("code", str(strategy)) if strategy else "-",
-        str(display.get("nodes") or "-"),
-        str(display.get("checkpoint") or "-"),
-        str(display.get("tokens") or own.get("predicted-tokens-per-second") or "-"),
-        str(display.get("observed") or "-"),
-        str(display.get("ettr") or own.get("predicted-ettr") or "-"),
+        str(mapping(status.get("inputs")).get("nodes") or "-"),
+        "-" if interval is None else duration(float(interval)),
+        str(own.get("predicted-tokens-per-second") or "-") if tokens is None else quantity(float(tokens)),
+        "-" if seen is None else quantity(float(seen)),
+        str(own.get("predicted-ettr") or "-") if ettr is None else f"{float(ettr):.3f}",
         _mood(body),
     )
 
@@ -127,6 +135,13 @@ def _observed(status: Mapping[str, Any]) -> list[ET.Element]:
     return found
 
 
+def condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
+    """One condition of an object; empty where it does not stand."""
+    given = status.get("conditions")
+    stand = [mapping(one) for one in given] if isinstance(given, list) else []
+    return next((one for one in stand if one.get("type") == type_), {})
+
+
 def conditions(status: Mapping[str, Any]) -> list[ET.Element]:
     """The conditions of an object, each with its reason."""
     given = status.get("conditions")
@@ -151,7 +166,7 @@ def _foot(body: Mapping[str, Any]) -> str:
 
 def _state(body: Mapping[str, Any]) -> str:
     ours = body.get("kind") == TRAINING_JOB.kind
-    reason = mapping(body.get("status")).get("readyReason") if ours else None
+    reason = condition(mapping(body.get("status")), "Ready").get("reason") if ours else None
     return str(reason or _annotations(body).get("status") or "Pending")
 
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 from mofa_model.page.figures import band
 from mofa_model.page.markup import Node, el, page, table, text
-from mofa_operator.page.jobs import LINKS, REFRESH, conditions, mapping
+from mofa_operator.page.jobs import LINKS, REFRESH, condition, conditions, mapping
 
 _HEADINGS: Final = ("profile", "nodes", "assumed", "observed", "coverage", "verdict")
 _CLASSES: Final = (
@@ -21,12 +21,16 @@ def profiles_page(bodies: Iterable[Mapping[str, Any]]) -> str:
     """The list of profiles."""
     rows: list[tuple[Node, ...]] = []
     for body in sorted(bodies, key=_name):
-        shown = mapping(mapping(body.get("status")).get("display"))
-        verdict = str(shown.get("verdict") or "-")
+        status = mapping(body.get("status"))
+        nodes, total = mapping(status.get("nodes")), mapping(status.get("total"))
+        coverage = total.get("coveragePercent")
+        verdict = str(condition(status, "AssumptionsHold").get("reason") or "-")
         rows.append(
             (
                 el("a", _name(body), href=f"/profiles/{quote(_name(body), safe='')}"),
-                *(str(shown.get(key) or "-") for key in ("nodes", "assumed", "observed", "coverage")),
+                f"{nodes['ready']}/{nodes['total']}" if {"ready", "total"} <= nodes.keys() else "-",
+                *(str(total.get(key) or "-") for key in ("assumed", "observed")),
+                "-" if coverage is None else f"{coverage} %",
                 el("span", verdict, class_=_mood(verdict)),
             )
         )

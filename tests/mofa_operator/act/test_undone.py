@@ -60,7 +60,7 @@ def test_news_never_wait():
     fought(undone, 20.0)
     assert undone.wait(decided(), 20.0) > 0
     assert undone.wait(decided({**RIGHT, "advisor.mofa.dev/strategy": "tp=4"}), 20.0) == 0.0
-    assert undone.wait(decided(RIGHT, {"readyReason": "Drifting"}), 20.0) == 0.0
+    assert undone.wait(decided(RIGHT, {"health": "Drifting"}), 20.0) == 0.0
     assert undone.wait(dataclasses.replace(decided(), key=SET), 20.0) == 0.0
     later = Decision(key=JOB, uid="2", annotate=(Annotate(key=JOB, uid="2", hold=RIGHT),))
     assert undone.wait(later, 20.0) == 0.0, "another object of the same name"

@@ -8,7 +8,7 @@ import itertools
 import time
 
 import pytest
-from operator_objects import job_set, profile, training_job
+from operator_objects import job_set, profile, training_job, why_ready
 from virtual_time import run
 
 from mofa_model.kinds import JOB_SET
@@ -235,7 +235,7 @@ def test_of_a_write_that_was_lost_and_then_overtaken_nothing_is_told():
 
         parts.api.when_lost = overtake
         await parts.work(30.0)
-        assert parts.api.objects[JOB]["status"]["readyReason"] == "Disabled"
+        assert why_ready(parts.api.objects[JOB]["status"]) == "Disabled"
         assert parts.events.posted == []
 
     run(main())
@@ -277,10 +277,10 @@ def test_a_model_that_fails_is_said_in_the_status_and_what_was_advised_stands():
         parts.api.edit(128)
         await parts.work(0.6)
         now = parts.api.objects[JOB]["status"]
-        assert now["readyReason"] == "InternalError"
+        assert why_ready(now) == "InternalError"
         assert now["recommendation"] == stood["recommendation"]
         await parts.work(10.0)
-        assert parts.api.objects[JOB]["status"]["readyReason"] != "InternalError"
+        assert why_ready(parts.api.objects[JOB]["status"]) != "InternalError"
 
     run(main())
 
@@ -308,10 +308,10 @@ def test_a_config_map_that_comes_later_is_found():
         parts.put(CLUSTER_PROFILE, profile())
         parts.put(TRAINING_JOB, training_job(model={"configMapRef": {"name": "model", "key": "config.json"}}))
         await parts.work(5.0)
-        assert parts.api.objects[JOB]["status"]["readyReason"] == "InvalidInput"
+        assert why_ready(parts.api.objects[JOB]["status"]) == "InvalidInput"
         parts.api.config_maps["model"] = {"data": {"config.json": LLAMA}}
         await parts.work(2 * MISSING_CONFIG)
-        assert parts.api.objects[JOB]["status"]["readyReason"] != "InvalidInput"
+        assert why_ready(parts.api.objects[JOB]["status"]) != "InvalidInput"
 
     run(main())
 
@@ -396,12 +396,12 @@ def test_where_annotations_are_refused_the_status_says_so_and_the_answer_is_writ
         parts.put(TRAINING_JOB, training_job())
         await parts.work(10.0)
         status = parts.api.objects[JOB]["status"]
-        assert status["readyReason"] == "AnnotationsRefused"
+        assert why_ready(status) == "AnnotationsRefused"
         assert why in status["conditions"][0]["message"]
         assert "annotations" not in [what for name, what in parts.api.writes if name == "a"]
         assert parts.events.posted == [("a", "AnnotationsRefused")]
         await parts.work(30.0)
-        assert parts.api.objects[JOB]["status"]["readyReason"] != "AnnotationsRefused"
+        assert why_ready(parts.api.objects[JOB]["status"]) != "AnnotationsRefused"
         assert parts.api.objects[JOB]["metadata"]["annotations"]
         assert parts.events.posted == [("a", "AnnotationsRefused"), ("a", "Recommended")]
 

@@ -80,32 +80,32 @@ class TestOutcomes:
 
     def test_rates_that_nobody_counted_are_said_to_be_assumptions(self):
         found = answer(asked(profile(), training_job()))
-        assert (found.status["readyReason"], found.prior_weight) == ("PriorDominated", 1.0)
+        assert (found.reason, found.prior_weight) == ("PriorDominated", 1.0)
 
     def test_the_prior_weighs_two_failures_against_those_that_were_counted(self):
         remembered = [{"name": "pod", "failures": 6, "exposureNodeDays": "2000"}]
         found = answer(asked(profile(failures=remembered), training_job()))
         assert found.prior_weight == 2 / (2 + 6)
-        assert found.status["readyReason"] == "Recommended"
+        assert found.reason == "Recommended"
 
     def test_who_asks_for_assumptions_is_not_told_that_they_are_assumptions(self):
         assumed = training_job(failureAssumptions={"source": "Assumed"})
-        assert answer(asked(profile(), assumed)).status["readyReason"] == "Recommended"
+        assert answer(asked(profile(), assumed)).reason == "Recommended"
 
     def test_fewer_ready_nodes_than_asked_are_still_advised_with_low_confidence(self):
         found = answer(asked(profile(ready=1), training_job()))
-        assert (found.outcome, found.status["readyReason"]) == ("LowConfidence", "LowConfidence")
+        assert (found.outcome, found.reason) == ("LowConfidence", "LowConfidence")
         assert "fewer nodes are ready than are asked for" in found.caveats
 
     def test_a_profile_that_does_not_exist_is_named_with_where_to_look(self):
         found = answer(asked(training_job()))
-        assert (found.outcome, found.status["readyReason"]) == ("InvalidInput", "ProfileMissing")
+        assert (found.outcome, found.reason) == ("InvalidInput", "ProfileMissing")
         assert "'east'" in found.explanation
         assert "kubectl get cprof" in found.explanation
 
     def test_bundled_profiles_are_for_the_command_line_alone(self):
         named = training_job(cluster={"profile": "h100-east", "nodes": 2})
-        assert answer(asked(profile(), named)).status["readyReason"] == "ProfileMissing"
+        assert answer(asked(profile(), named)).reason == "ProfileMissing"
 
     @pytest.mark.parametrize("pools", [(), ("north", "south")])
     def test_no_bundled_profile_is_assumed_for_a_job_that_names_none(self, pools):
@@ -119,13 +119,13 @@ class TestOutcomes:
 
     def test_an_invalid_spec_names_the_field(self):
         found = answer(asked(profile(), training_job(model={"preset": "llama-99"})))
-        assert (found.outcome, found.status["readyReason"]) == ("InvalidInput", "InvalidInput")
+        assert (found.outcome, found.reason) == ("InvalidInput", "InvalidInput")
         assert found.explanation.startswith("spec.model.preset")
 
     def test_what_does_not_fit_is_an_answer_with_its_reasons(self):
         large = training_job(nodes=1, model={"preset": "llama3.1-405b"})
         found = answer(asked(profile(), large))
-        assert (found.outcome, found.status["readyReason"]) == ("NoRecommendation", "NoFeasibleLayout")
+        assert (found.outcome, found.reason) == ("NoRecommendation", "NoFeasibleLayout")
         assert any(row["reason"] == "OutOfMemory" for row in found.status["rejected"])
 
     @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from operator_objects import (
     ref,
     remembered,
     training_job,
+    why_ready,
 )
 
 from mofa_model.annotations import OUTPUTS, PREFIX
@@ -24,7 +25,7 @@ from mofa_operator.decide.job import failed, job, refused
 from mofa_operator.decide.stance import needs_answer
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.snapshot import Running
-from mofa_operator.words import Aspect
+from mofa_operator.words import OF_JOBS
 
 EAST = Key(CLUSTER_PROFILE, "", "east")
 JOB = Key(TRAINING_JOB, "ns", "a")
@@ -64,7 +65,7 @@ class TestFirstAdvice:
     def test_all_six_conditions_are_set_on_the_first_visit(self, world):
         advised(world, training_job())
         found = world.status(JOB)["conditions"]
-        assert [one["type"] for one in found] == [aspect.value for aspect in Aspect]
+        assert [one["type"] for one in found] == list(OF_JOBS)
         assert {one["observedGeneration"] for one in found} == {1}
         assert world.condition(JOB, "Ready") == ("True", "Recommended")
         assert world.condition(JOB, "ModelValid") == ("True", "Understood")
@@ -75,8 +76,8 @@ class TestFirstAdvice:
     def test_columns_and_inputs_are_filled(self, world):
         advised(world, training_job())
         status = world.status(JOB)
-        assert status["readyReason"] == "Recommended"
-        assert status["display"]["nodes"] == "2"
+        assert why_ready(status) == "Recommended"
+        assert status["inputs"]["nodes"] == 2
         assert status["observedGeneration"] == 1
         verdicts = {row["name"]: row.get("verdict") for row in status["inputs"]["failure"]}
         assert verdicts == {"process": None, "pod": "HigherThanAssumed", "job": None}
@@ -141,7 +142,7 @@ class TestOutcomes:
         advised(world, training_job(**spec))
         assert world.ours(JOB)["status"] == status
         assert world.condition(JOB, "Ready") == (ready, reason)
-        assert world.status(JOB)["readyReason"] == reason
+        assert why_ready(world.status(JOB)) == reason
         assert [note.reason for note in world.notes] == [event]
 
     def test_an_invalid_model_is_said_where_it_is(self, world):
@@ -316,7 +317,7 @@ class TestRefused:
         snapshot = world.store.snapshot(JOB, NOW)
         told = answer(snapshot.question)
         decision = refused(snapshot, told, SETTINGS, self.WHY)
-        assert decision.status["readyReason"] == decision.outcome == "AnnotationsRefused"
+        assert why_ready(decision.status) == decision.outcome == "AnnotationsRefused"
         ready = decision.status["conditions"][0]
         assert (ready["type"], ready["status"]) == ("Ready", "False")
         assert "ValidatingAdmissionPolicy 'p'" in ready["message"]
@@ -419,7 +420,7 @@ class TestLeaving:
         world.edit(JOB, lambda body: body["spec"].update(mode="Disabled"))
         world.rest()
         assert world.ours(JOB) == {}
-        assert set(world.status(JOB)) == {"readyReason", "conditions", "observedGeneration"}
+        assert set(world.status(JOB)) == {"conditions", "observedGeneration"}
         assert world.condition(JOB, "Ready") == ("False", "Disabled")
         assert len(world.status(JOB)["conditions"]) == 6
 
@@ -568,7 +569,7 @@ class TestObserved:
         assert seen["tokensPerSecond"] == round(float(f"{self.predicted[1]:.3g}"))
         assert (seen["stepMilliseconds"], seen["ettr"], seen["interruptions"]) == (464, "0.988", 2)
         assert seen["interruptionsBy"] == [{"name": "pod", "cause": "Failure", "count": 2}]
-        assert running.status(JOB)["display"]["observed"].endswith("k")
+        assert running.status(JOB)["observed"]["tokensPerSecond"] > 0
         assert running.condition(JOB, "ObservationAvailable") == ("True", "Observed")
         assert running.condition(JOB, "PredictionAccurate") == ("True", "WithinBand")
 
@@ -611,6 +612,27 @@ class TestObserved:
         assert running.decide(JOB, store).is_silent
         store.set_running(JOB, None)
         assert not running.decide(JOB, store).is_silent
+
+    def test_the_record_of_a_run_is_written_with_what_is_seen_and_with_nothing_else(self, running):
+        self.see(running, 1.0, record="first")
+        told = running.ours(JOB)
+        assert told["run-record"] == "first"
+        assert "life" not in running.status(JOB)["observed"]
+        self.see(running, 1.01, after=3600, record="second")
+        assert running.ours(JOB) == told, "a figure that hardly moved writes nothing"
+        self.see(running, 0.9, after=1, record="third")
+        assert running.ours(JOB) == told | {"run-record": "third"}
+        assert running.decide(JOB, running.restarted()).is_silent
+        running.edit(JOB, lambda body: body["spec"].update(mode="Disabled"))
+        assert running.rest().ours(JOB) == {}
+
+    def test_what_0_1_0_remembered_moves_to_the_annotation(self, running):
+        self.see(running, 1.0)
+        observed = running.status(JOB)["observed"]
+        running.edit(JOB, lambda body: body["status"]["observed"].update(life="remembered"))
+        running.rest()
+        assert running.ours(JOB)["run-record"] == "remembered"
+        assert running.status(JOB)["observed"] == observed
 
     def test_nonsense_is_not_shown(self, running):
         seen = Running(

@@ -77,7 +77,7 @@ EVENTS = st.one_of(
     st.tuples(st.just("opt in"), st.sampled_from(["", "llama3.1-8b", "nobody-knows-1b"])),
     st.tuples(st.just("policy"), st.sampled_from(["none", "east", "nowhere", "selective"])),
     st.tuples(st.just("tamper"), st.sampled_from([*JOBS, SET]), st.sampled_from(["status", "strategy", "inputs-hash"])),
-    st.tuples(st.just("spoil"), st.sampled_from([*JOBS, EAST]), st.sampled_from(["conditions", "inputsHash", "display"])),
+    st.tuples(st.just("spoil"), st.sampled_from([*JOBS, EAST]), st.sampled_from(["conditions", "inputsHash", "total"])),
     st.tuples(st.just("delete"), st.sampled_from([*JOBS, SET, EAST])),
     st.tuples(st.just("create"), st.sampled_from([*JOBS, SET, EAST])),
     st.tuples(st.just("assume"), st.sampled_from([("1.5", "3", "0.5"), ("6", "12", "2"), ("0", "0", "0")])),
@@ -224,7 +224,8 @@ def test_every_job_that_asks_has_an_outcome_and_every_other_nothing_of_ours(even
     for key in everything(world):
         decision = world.decide(key)
         if key.kind == CLUSTER_PROFILE:
-            assert {one["type"] for one in world.status(key)["conditions"]} == {"Ready", "HistoryComplete"}
+            told = {one["type"] for one in world.status(key)["conditions"]}
+            assert told == {"Ready", "HistoryComplete", "AssumptionsHold", "NodesExclusive"}
         elif decision.outcome in {"Disabled", "NotAsked"}:
             assert world.ours(key) == {}
         elif decision.outcome not in {"Paused", "Owned"}:

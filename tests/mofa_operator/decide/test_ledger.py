@@ -303,7 +303,10 @@ class TestProfile:
         row = pool.rows["job"]
         assert (row["failures"], float(row["exposureNodeDays"])) == (2, 0.0)
         assert (row["verdict"], row["priorWeightPercent"]) == ("InsufficientData", 100)
-        assert pool.status["display"]["observed"] == "0 (pod, job)"
+        assert pool.status["total"]["observed"] == "0"
+        (holds,) = [one for one in pool.status["conditions"] if one["type"] == "AssumptionsHold"]
+        assert holds["status"] == "Unknown"
+        assert "0 of class pod, job were seen" in holds["message"]
 
     def test_a_day_that_has_not_come_is_no_day(self):
         assert ledger.merged((day(NOW + 9 * DAY, pod=1),), (), (), WINDOW, NOW) == ()

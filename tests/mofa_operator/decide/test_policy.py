@@ -1,7 +1,7 @@
 """What a policy's status says: whether it was understood, and how many jobs it applies to."""
 
 import pytest
-from operator_objects import World, job_set, key_of, policy, profile
+from operator_objects import World, job_set, key_of, policy, profile, why_ready
 
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET
@@ -24,7 +24,7 @@ def test_a_policy_counts_the_jobs_that_it_opts_in():
     found = world(job_set("a", labels={"x": "y"}), job_set("b"), selector={"x": "y"})
     assert found.status(POLICY)["jobs"] == 1
     assert found.condition(POLICY, "Ready") == ("True", "Active")
-    assert found.status(POLICY)["readyReason"] == "Active"
+    assert why_ready(found.status(POLICY)) == "Active"
     found.put(JOB_SET, job_set("c", labels={"x": "y"}))
     assert found.rest().status(POLICY)["jobs"] == 2
     found.drop(key_of(JOB_SET, job_set("a")))

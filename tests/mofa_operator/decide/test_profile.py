@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from operator_objects import NOW, SETTINGS, World, counted, profile
+from operator_objects import NOW, SETTINGS, World, counted, profile, why_ready
 
 from mofa_operator.decide.profile import profile as decide
 from mofa_operator.keys import CLUSTER_PROFILE, Key
@@ -75,6 +75,10 @@ class Pool:
         (found,) = [one for one in self.status["conditions"] if one["type"] == aspect]
         return found["status"], found["reason"]
 
+    def message(self, aspect):
+        (found,) = [one for one in self.status["conditions"] if one["type"] == aspect]
+        return found["message"]
+
     def reasons(self):
         return [note.reason for note in self.notes]
 
@@ -85,18 +89,30 @@ def applied(body, decision):
     return by_the_server(body, decision)
 
 
+class TestShared:
+    def test_nodes_of_two_profiles_are_a_condition_that_says_which(self):
+        pool = Pool()
+        pool.look(None)
+        assert pool.condition("NodesExclusive") == ("True", "NotShared")
+        others = {"west": ("a", "b", "c", "d", "e"), "all": ("a",)}
+        found = decide(replace(pool.snapshot(None), shared=others), SETTINGS).status["conditions"]
+        (shared,) = [one for one in found if one["type"] == "NodesExclusive"]
+        assert (shared["status"], shared["reason"]) == ("False", "NodesShared")
+        assert shared["message"] == (
+            "it shares nodes with other ClusterProfiles: a with all; a, b, c and 2 more with west"
+        )
+        assert next(one for one in found if one["type"] == "Ready")["status"] == "True", (
+            "it is used all the same"
+        )
+
+
 class TestVerdicts:
     def test_two_percent_where_half_a_percent_is_assumed_is_higher_than_assumed(self):
         """20 failures in 1,000 node-days where 5 are expected: 6, 12 and 2 where 1.5, 3 and 0.5 are."""
         pool = Pool()
         pool.look(history(6, 12, 2))
-        assert pool.status["display"] == {
-            "nodes": "254/256",
-            "assumed": "5",
-            "observed": "20",
-            "coverage": "100 %",
-            "verdict": "HigherThanAssumed",
-        }
+        assert pool.status["total"] == {"assumed": "5", "observed": "20", "coveragePercent": 100}
+        assert pool.condition("AssumptionsHold") == ("False", "HigherThanAssumed")
         assert pool.row("pod")["verdict"] == "HigherThanAssumed"
         (note,) = pool.notes
         assert (note.reason, note.warning) == ("AssumptionContradicted", True)
@@ -112,15 +128,15 @@ class TestVerdicts:
     def test_what_was_expected_is_consistent(self):
         pool = Pool()
         pool.look(history(44, 85, 15, node_days=30720.0, coverage=0.97))
-        assert pool.status["display"]["verdict"] == "Consistent"
-        assert pool.status["display"]["observed"] == "4.69"
+        assert pool.condition("AssumptionsHold")[1] == "Consistent"
+        assert pool.status["total"]["observed"] == "4.69"
         assert pool.condition("HistoryComplete") == ("True", "Complete")
         assert pool.notes == []
 
     def test_far_fewer_are_lower_than_assumed_which_is_no_warning(self):
         pool = Pool()
         pool.look(history(5, 5, 2, node_days=10000.0))
-        assert pool.status["display"]["verdict"] == "LowerThanAssumed"
+        assert pool.condition("AssumptionsHold")[1] == "LowerThanAssumed"
         assert [note.warning for note in pool.notes] == [False]
 
     def test_the_posterior_is_the_blend_that_advice_uses(self):
@@ -137,7 +153,7 @@ class TestVerdicts:
         pool.look(history(6, 12, 2))
         pool.look(history(6, 12, 2), after=3600)
         pool.look(history(6, 12, 2, node_days=4000.0), after=60)
-        assert pool.status["display"]["verdict"] == "Consistent"
+        assert pool.condition("AssumptionsHold")[1] == "Consistent"
         pool.look(history(6, 12, 2), after=60)
         assert pool.reasons() == ["AssumptionContradicted"] * 2
 
@@ -147,7 +163,7 @@ class TestVerdicts:
         body = profile(rates=("6", "12", "2"))
         pool.body = {**pool.body, "spec": body["spec"]}
         pool.look(None)
-        assert pool.status["display"]["verdict"] == "Consistent"
+        assert pool.condition("AssumptionsHold")[1] == "Consistent"
         assert pool.row("pod")["assumed"] == "12.0000"
         assert pool.row("pod")["failures"] == 12
 
@@ -158,7 +174,7 @@ class TestMissingIsNeverZero:
         pool.look(None)
         assert "failures" not in pool.status or pool.status["failures"] == []
         assert pool.condition("HistoryComplete") == ("Unknown", "HistoryUnavailable")
-        assert pool.status["display"]["observed"] == ""
+        assert "observed" not in pool.status["total"]
         figures = decide(pool.snapshot(None), SETTINGS).figures
         assert (figures.exposure, figures.coverage, figures.recovery) == (None, None, {})
         assert figures.rates["total"][1] == pytest.approx(0.005)
@@ -195,7 +211,7 @@ class TestMissingIsNeverZero:
         assert pool.row("pod")["failures"] == 0
         assert float(pool.row("pod")["rate"]["mean"]) == pytest.approx(1000 * 1.2 / 500, abs=1e-4)
         assert pool.row("pod")["priorWeightPercent"] == 100
-        assert pool.status["display"]["verdict"] == "InsufficientData"
+        assert pool.condition("AssumptionsHold")[1] == "InsufficientData"
 
     def test_half_of_the_window_is_incomplete_with_its_coverage(self):
         pool = Pool()
@@ -209,8 +225,9 @@ class TestMissingIsNeverZero:
         pool = Pool()
         pool.look(history(None, 30, None, node_days=10000.0, missing=("kube_pod_labels of training pods",)))
         assert [row["name"] for row in pool.status["failures"]] == ["pod"]
-        assert pool.status["display"]["observed"] == "3 (pod)"
-        assert pool.status["display"]["verdict"] == "InsufficientData"
+        assert pool.status["total"]["observed"] == "3"
+        assert "3 of class pod were seen" in pool.message("AssumptionsHold")
+        assert pool.condition("AssumptionsHold")[1] == "InsufficientData"
         assert pool.condition("HistoryComplete") == ("False", "SeriesMissing")
         figures = decide(pool.snapshot(None), SETTINGS).figures
         assert figures.verdicts["process"] == "InsufficientData"
@@ -274,7 +291,7 @@ class TestMemory:
         pool = Pool()
         pool.look(history(2, 3, 0))
         pool.look(history(6, 12, 2), after=60)
-        assert pool.status["display"]["verdict"] == "HigherThanAssumed"
+        assert pool.condition("AssumptionsHold")[1] == "HigherThanAssumed"
 
     def test_a_server_that_forgot_does_not_make_the_profile_forget(self):
         """A new disk: three days of thirty are left, a tenth of what is remembered."""
@@ -324,7 +341,7 @@ class TestMemory:
         pool = Pool(profile(failures=counted()))
         pool.look(None)
         assert pool.row("pod")["failures"] == 85
-        assert pool.status["display"]["coverage"] == "97 %"
+        assert pool.status["total"]["coveragePercent"] == 97
 
 
 class TestNodes:
@@ -333,7 +350,7 @@ class TestNodes:
         pool.look(None)
         pool.look(None, after=1, nodes=replace(NODES, ready=253))
         assert pool.status["nodes"] == {"total": 256, "ready": 253, "cordoned": 1}
-        assert pool.status["display"]["nodes"] == "253/256"
+        assert (pool.status["nodes"]["ready"], pool.status["nodes"]["total"]) == (253, 256)
 
     @pytest.mark.parametrize(
         "nodes, spec, ready, words",
@@ -353,7 +370,7 @@ class TestNodes:
         pool = Pool(profile(ready=None, **spec), nodes)
         pool.look(None)
         assert pool.condition("Ready") == ready
-        assert pool.status["readyReason"] == ready[1]
+        assert pool.condition("Ready")[1] == ready[1]
         assert words in pool.status["conditions"][0]["message"]
 
     def test_a_spec_that_cannot_be_read_keeps_what_was_learned(self):
@@ -388,7 +405,7 @@ def test_history_flows_through_the_profile_into_the_hash_of_a_job():
     after = world.ours(job)
     assert after["inputs-hash"] != before["inputs-hash"]
     assert int(after["checkpoint-interval-seconds"]) < int(before["checkpoint-interval-seconds"])
-    assert world.status(job)["readyReason"] == "Recommended"
+    assert why_ready(world.status(job)) == "Recommended"
     assert [note.reason for note in world.notes] == [
         "Recommended",
         "AssumptionContradicted",

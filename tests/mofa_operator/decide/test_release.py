@@ -29,7 +29,8 @@ ADVICE = Answer(
     outcome="Recommended",
     explanation="tp=8 on 128 GPUs",
     annotations={f"{PREFIX}status": "Recommended", f"{PREFIX}inputs-hash": "d", INTERVAL: "100"},
-    status={"readyReason": "Recommended"},
+    status={},
+    reason="Recommended",
     strategy={"tp": "8", "pp": "2"},
     arguments=("--tensor-model-parallel-size", "8", "--pipeline-model-parallel-size", "2"),
 )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mofa_model.annotations import RECORD
 from mofa_operator.observe.facts import Pod
 from mofa_operator.observe.gangs import gang
 from mofa_operator.observe.life import ettr, interruptions, lost, recoveries
@@ -116,7 +117,8 @@ def test_restarts_that_nobody_dates_are_counted_between_two_looks():
     }
 
 
-def test_after_a_restart_of_the_operator_a_life_goes_on_from_the_status_of_its_job():
+@pytest.mark.parametrize("version", ["this", "0.1.0"])
+def test_after_a_restart_of_the_operator_a_life_goes_on_from_what_stands_on_its_job(version):
     training = Training((203.0, 40.0))
 
     def after(lives, body, now):
@@ -132,11 +134,15 @@ def test_after_a_restart_of_the_operator_a_life_goes_on_from_the_status_of_its_j
     for now in range(15, 301, 15):
         told = after(lives, DAY, float(now))
     again = Lives(lambda _: "")
-    body = DAY | {"status": {"observed": {"life": told.life}}}
+    body = (
+        DAY | {"status": {"observed": {"life": told.record}}}
+        if version == "0.1.0"
+        else {"metadata": DAY["metadata"] | {"annotations": {RECORD: told.record}}}
+    )
     for now in range(315, 601, 15):
         told = after(again, body, float(now))
     assert told.interruptions == {("pod", "failure"): 1}
-    assert from_text(told.life).since < 15.0
+    assert from_text(told.record).since < 15.0
     assert told.ettr == pytest.approx((600 - 42) / 600, abs=0.03)
 
 
@@ -156,7 +162,7 @@ def test_a_job_that_ran_before_us_brings_the_time_that_its_series_still_know():
     life = from_text(
         Lives(lambda _: "")
         .after(DAY, None, Look(running=told, path=((9990.0, 5000, 9995.0),)), 11_000.0)
-        .life
+        .record
     )
     assert (life.since, life.effective, life.step) == (1000.0, 9000.0, 5000)
     assert interruptions(life) == {}

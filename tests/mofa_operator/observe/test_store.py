@@ -119,6 +119,21 @@ class TestWhoIsConcerned:
         store.put(TRAINING_JOB, body)
         assert store.put(TRAINING_JOB, changed(body, "3", "metadata", "annotations", value={})) == {JOB}
 
+    def test_a_node_of_two_profiles_concerns_both_and_so_does_the_end_of_one(self):
+        store, west = Store(), Key(CLUSTER_PROFILE, "", "west")
+        store.put(NODE, node("n1", rack="a"))
+        store.put(NODE, node("n2", rack="b"))
+        assert store.put(CLUSTER_PROFILE, profile()) == {EAST}
+        narrow = profile("west", nodeSelector={"rack": "a"})
+        assert store.put(CLUSTER_PROFILE, narrow) == {EAST, west}
+        assert store.snapshot(EAST, 0.0).shared == {"west": ("n1",)}
+        assert store.snapshot(west, 0.0).shared == {"east": ("n1",)}
+        assert store.put(NODE, node("n2", rack="a")) == {EAST, west}
+        assert store.snapshot(EAST, 0.0).shared == {"west": ("n1", "n2")}
+        assert store.put(CLUSTER_PROFILE, changed(narrow, "2", "metadata", "generation", value=2)) == {west}
+        assert store.drop(CLUSTER_PROFILE, "", "west") == {EAST, west}
+        assert store.snapshot(EAST, 0.0).shared == {}
+
     def test_a_profile_concerns_the_jobs_that_name_it_also_before_it_exists(self):
         store = Store()
         store.put(TRAINING_JOB, training_job("a"))
@@ -134,8 +149,7 @@ class TestWhoIsConcerned:
             (("status", "nodes"), {"total": 4, "ready": 3}, {EAST, JOB}),
             (("status", "calibration"), {"stepTimeRatio": "1.1", "jobs": 2}, {EAST, JOB}),
             (("status", "nodes"), {"total": 9, "ready": 4}, {EAST}),
-            (("status", "display"), {"nodes": "4/4"}, {EAST}),
-            (("status", "readyReason"), "NodesAsStated", {EAST}),
+            (("status", "total"), {"assumed": "5"}, {EAST}),
         ],
     )
     def test_of_a_profiles_status_jobs_hear_what_answers_depend_on(self, store, path, value, told):
@@ -274,7 +288,7 @@ class TestQuestions:
 
     def test_what_is_shown_of_a_profile_makes_no_new_question(self):
         told = profile()
-        told["status"] |= {"display": {"nodes": "4/4"}, "conditions": [{"type": "Ready"}], "readyReason": "x"}
+        told["status"] |= {"total": {"assumed": "5"}, "conditions": [{"type": "Ready"}]}
         told["spec"]["prometheus"] = {"windowSeconds": 3600}
         assert self.bytes_of(profile(), training_job()) == self.bytes_of(told, training_job())
 

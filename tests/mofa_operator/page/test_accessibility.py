@@ -33,7 +33,6 @@ def pages():
     job = store.body(Key(TRAINING_JOB, "ns", "a"))
     band = {"lower": 90, "target": 100, "upper": 110}
     job["status"] = {
-        "readyReason": "Recommended",
         "recommendation": {"predicted": {"tokensPerSecond": band}},
         "observed": {"tokensPerSecond": 95, "interruptions": 1},
         "conditions": [{"type": "Ready", "status": "True", "reason": "Recommended", "message": "fine"}],

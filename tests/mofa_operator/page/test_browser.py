@@ -18,7 +18,7 @@ BODY = {
     "kind": "TrainingJob",
     "metadata": {"namespace": "ml", "name": MARKUP, "annotations": {"advisor.mofa.dev/explanation": MARKUP}},
     "status": {
-        "readyReason": "Recommended",
+        "conditions": [{"type": "Ready", "status": "True", "reason": "Recommended"}],
         "recommendation": {"predicted": {"tokensPerSecond": {"lower": 90, "target": 100, "upper": 110}}},
         "observed": {"tokensPerSecond": 95},
     },

@@ -28,13 +28,14 @@ JOB = {
         },
     },
     "status": {
-        "readyReason": "Recommended",
-        "display": {"nodes": "16", "strategy": "tp8 dp16", "tokens": "412k", "ettr": "0.950"},
+        "inputs": {"nodes": 16},
         "recommendation": {
+            "summary": "tp8 dp16",
+            "checkpointIntervalSeconds": 1260,
             "predicted": {
                 "tokensPerSecond": {"lower": 380000, "target": 412000, "upper": 450000},
                 "ettr": BAND,
-            }
+            },
         },
         "observed": {"tokensPerSecond": 350000, "interruptions": 2, "since": "2026-11-01T00:00:00Z"},
         "conditions": [{"type": "Ready", "status": "True", "reason": "Recommended", "message": "fine"}],
@@ -43,7 +44,9 @@ JOB = {
 PROFILE = {
     "metadata": {"name": "h100-east"},
     "status": {
-        "display": {"nodes": "254/256", "assumed": "5.0", "observed": "20.1", "verdict": "HigherThanAssumed"},
+        "nodes": {"total": 256, "ready": 254},
+        "total": {"assumed": "5.0", "observed": "20.1"},
+        "conditions": [{"type": "AssumptionsHold", "status": "False", "reason": "HigherThanAssumed"}],
         "failures": [
             {
                 "name": "pod",
@@ -73,7 +76,7 @@ def test_a_job_that_hangs_is_first_and_is_never_just_recommended():
     def job(name, health="", reason="Recommended"):
         return JOB | {
             "metadata": {"namespace": "ml", "name": name},
-            "status": {"readyReason": reason, "health": health},
+            "status": {"conditions": [{"type": "Ready", "reason": reason}], "health": health},
         }
 
     jobs = [
