@@ -1,96 +1,56 @@
-"""What is chosen: the parallel layout and the features that trade time for memory.
+"""What is chosen: the parallel layout and the features that trade time for memory; and its axes, one row each.
 
 Degrees (tp, pp, …) are numbers or arrays; categories (schedule, sharding, …) are Python values. So one `Strategy` is
 either a single layout or a *family* of layouts that differ in degrees alone, and every equation takes both.
 
     strategy_text.parse_strategy("tp=8,pp=8,dp=32,vpp=2,sp=true,recompute=selective,optimizer=distributed")
+
+A field that people choose belongs to one row of `AXES`; `dp` follows from the others.
 """
 
 from __future__ import annotations
 
-import enum
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
 
 import numpy as np
 
+from mofa_model.axes import feature_rules, rules, tried
+from mofa_model.axes.axis import Axis, Scope, degree, ones, switch
+from mofa_model.axes.choices import (
+    ACTIVATIONS,
+    EXPERT_INPUTS,
+    LAYER_INPUT,
+    MODULES,
+    NO_MODULES,
+    OFFLOADED,
+    ContextMode,
+    Graphs,
+    Placement,
+    Recompute,
+    Sharding,
+)
+from mofa_model.axes.frameworks import Framework
+from mofa_model.axes.words import Choice, Number, Offloaded, Optimizer, Recomputed
 from mofa_model.errors import BadValue
-from mofa_model.schedules import ONE_F_ONE_B, Schedule
+from mofa_model.schedules import ONE_F_ONE_B, SCHEDULES, Schedule
 from mofa_model.spec.checks import not_negative, whole
 from mofa_model.units import Numeric
 
-
-class Sharding(enum.Enum):
-    """What data-parallel ranks share out among themselves; each level includes the one before."""
-
-    NONE = "replicated"
-    OPTIMIZER = "distributed"  # ZeRO-1
-    GRADIENTS = "zero2"
-    WEIGHTS = "zero3"  # FSDP
-
-
-class Recompute(enum.Enum):
-    """Which activations are computed again in the backward pass."""
-
-    NONE = "none"
-    SELECTIVE = "selective"  # the modules named in `recompute_modules`
-    FULL = "full"  # whole layers; `recompute_layers` of each stage, 0 = all
-
-
-class ContextMode(enum.Enum):
-    """How context-parallel ranks see each other's keys and values."""
-
-    RING = "ring"
-    ALL_TO_ALL = "a2a"
-
-
-class Placement(enum.Enum):
-    """Where optimizer states live and are updated."""
-
-    DEVICE = "device"
-    HOST = "cpu"
-
-
-class Graphs(enum.Enum):
-    """How much of an iteration is captured in CUDA graphs."""
-
-    NONE = "none"
-    PARTIAL = "partial"
-    FULL = "full"
-
-
-MODULES = (
-    "core_attn",
-    "layernorm",
-    "mlp",
-    "mlp_act",
-    "moe",
-    "moe_act",
-    "mla_up_proj",
-    "per_op",
-    "all_but_attention_output",
-)
-"""Modules that selective recomputation can name."""
-
-ACTIVATIONS = "activations"
-"""Offloading of everything but the inputs of layers."""
-LAYER_INPUT = "layer_input"
-"""Offloading of the inputs of layers that are recomputed."""
-OFFLOADED = (
-    ACTIVATIONS,
-    LAYER_INPUT,
-    "attn_norm",
-    "qkv_linear",
-    "core_attn",
-    "attn_proj",
-    "mlp_norm",
-    "expert_fc1",
-    "moe_act",
-)
-"""What offloading can name: all activations, inputs of layers, or inputs of modules."""
-
-DEGREES = ("tp", "pp", "cp", "dp", "ep", "etp", "vpp", "mbs", "shard", "recompute_layers", "chunks")
-"""Fields that may be arrays."""
+__all__ = [
+    "ACTIVATIONS",
+    "AXES",
+    "DEGREES",
+    "LAYER_INPUT",
+    "MODULES",
+    "OFFLOADED",
+    "ContextMode",
+    "Graphs",
+    "Placement",
+    "Recompute",
+    "Sharding",
+    "Strategy",
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,20 +81,20 @@ class Strategy:
     """ZeRO level."""
     sequence_parallel: bool = False
     """Norms and residuals sharded over tp as well."""
-    context_mode: ContextMode = ContextMode.RING
-    """How context parallelism communicates."""
     recompute: Recompute = Recompute.NONE
     """Activation recomputation."""
-    recompute_modules: frozenset[str] = frozenset({"core_attn"})
+    recompute_modules: frozenset[str] = NO_MODULES
     """What selective recomputation names."""
     recompute_layers: Numeric = 0
     """Layers per stage under full recomputation; 0 = all."""
+    context_mode: ContextMode = ContextMode.RING
+    """How context parallelism communicates."""
     chunks: Numeric = 1
     """MemFine: chunks in which experts run and are recomputed; 1 = whole."""
-    offload: frozenset[str] = frozenset()
-    """Activations that wait in host memory between forward and backward, of `OFFLOADED`."""
     optimizer: Placement = Placement.DEVICE
     """Home of the optimizer states."""
+    offload: frozenset[str] = frozenset()
+    """Activations that wait in host memory between forward and backward, of `OFFLOADED`."""
     tensor_overlap: bool = False
     """Tensor-parallel collectives overlap GEMMs, Eq. (20)."""
     data_overlap: bool = True
@@ -147,9 +107,8 @@ class Strategy:
     """CUDA graphs."""
 
     def __post_init__(self) -> None:
-        whole(tp=self.tp, pp=self.pp, cp=self.cp, dp=self.dp, ep=self.ep, etp=self.etp)
-        whole(vpp=self.vpp, mbs=self.mbs, chunks=self.chunks)
-        not_negative(shard=self.shard, recompute_layers=self.recompute_layers)
+        whole(**{name: getattr(self, name) for name in DEGREES if name not in _FROM_ZERO})
+        not_negative(**{name: getattr(self, name) for name in _FROM_ZERO})
         unknown = self.recompute_modules - set(MODULES)
         if unknown:
             raise BadValue("recompute", ", ".join(sorted(unknown)), f"modules: {', '.join(MODULES)}")
@@ -179,3 +138,134 @@ class Strategy:
             n: v if np.ndim(v := getattr(self, n)) == 0 else np.broadcast_to(v, shape)[index] for n in DEGREES
         }
         return replace(self, **picked)
+
+
+DEGREES: Final = tuple(field.name for field in fields(Strategy) if field.type == "Numeric")
+"""Fields that may be arrays."""
+_FROM_ZERO: Final = tuple(
+    field.name for field in fields(Strategy) if field.name in DEGREES and field.default == 0
+)
+
+AXES: Final = (
+    degree(
+        "tp", tried.of_all(*tried.TENSOR), 2, about="Tensor-parallel size.", example="tp=4,8", feature="tp", local=True,
+        rules=rules.TENSOR, stuck="no tensor-parallel size is left",
+    ),
+    Axis(
+        name="context", fields=("context_mode", "cp"), scope=Scope.SHAPE, tried=tried.contexts, complexity=6,
+        words=(
+            Number(key="cp", field="cp", about="Context-parallel size."),
+            Choice(key="cp-mode", field="context_mode", about="How context parallelism communicates.", choices=ContextMode),
+        ),
+        values=f"none; ring and all-to-all of {', '.join(map(str, tried.CONTEXT))}", example="cp<=4`, `cp-mode=ring",
+        had=Framework.splits, local=True, rules=rules.CONTEXT, columns=rules.context_columns,
+        stuck="no context-parallel size is left",
+    ),
+    degree(
+        "pp", tried.stage_counts, 3, about="Pipeline stages.", example="pp=8..32", feature="pp", rules=rules.STAGES,
+        values="every number up to layers + 2 that divides the devices",
+        stuck="no number of pipeline stages goes with the devices",
+    ),
+    degree(
+        "mbs", tried.of_all(*tried.BATCH), 4, about="Sequences in a micro-batch.", example="mbs=3", local=True,
+        rules=rules.BATCH,
+        stuck="the global batch goes with no number of data-parallel ranks and micro-batches",
+    ),
+    Axis(
+        name="pipeline", fields=("schedule", "vpp"), scope=Scope.SHAPE, tried=tried.pipelines, complexity=8,
+        words=(
+            Number(key="vpp", field="vpp", about="Virtual stages per device."),
+            Choice(key="schedule", field="schedule", about="Pipeline schedules.", choices=SCHEDULES),
+        ),
+        values="1F1B; interleaved with 2, 4, 8 virtual stages and whatever up to 16 divides layers or layers + 2;"
+        " zero-bubble (ZB-H1); DualPipe",
+        example="schedule=1f1b`, `vpp=2,4", had=Framework.runs, rules=rules.PIPELINE, columns=rules.pipeline_columns,
+        stuck="no pipeline schedule goes with layers, stages and micro-batches",
+    ),
+    degree(
+        "ep", tried.expert_groups, 5, about="Expert-parallel size.", example="ep=64", feature="ep", local=True,
+        values="divisors of the experts; 1 in a dense model", stuck="no expert-parallel size is left",
+    ),
+    degree(
+        "etp", tried.of_experts(*tried.EXPERT_TENSOR), 7, about="Tensor-parallel size inside an expert.", example="etp=1",
+        feature="etp", local=True, rules=rules.EXPERTS, stuck="experts go with no layout of the devices",
+    ),
+    degree(
+        "chunks", tried.of_experts(*tried.CHUNKS), 15, example="chunks=1", feature="chunks", assumed=False, local=True,
+        stuck="no number of chunks is left",
+    ),
+    switch(
+        "sp", "sp", Scope.WORK, tried.of_all(False, True), 9, field="sequence_parallel", example="sp=true", feature="sp",
+        about="Whether norms and residuals are sharded over tp.",
+        apart={"no sequence parallelism": lambda value: not value},
+        bad=feature_rules.sequence_parallel_bad, idle=ones("tp"),
+    ),
+    Axis(
+        name="sharding", fields=("sharding", "shard"), scope=Scope.STATE, tried=tried.shards, complexity=10,
+        words=(Optimizer(key="optimizer", field="sharding"), Number(key="shard", field="shard", least=0)),
+        limits=(
+            Choice(key="sharding", field="sharding", about="What data-parallel ranks share out.", choices=Sharding),
+            Number(key="shard", field="shard", least=0),
+        ),
+        values="replicated; ZeRO-1, -2, -3, each over all data-parallel ranks or over those of a scale-up domain",
+        example="sharding=distributed,zero3@node", had=Framework.shards,
+        bad=feature_rules.sharding_bad, idle=feature_rules.alone,
+    ),
+    Axis(
+        name="recompute", fields=("recompute", "recompute_modules", "recompute_layers"), scope=Scope.WORK,
+        tried=tried.recomputations, complexity=16,
+        words=(Recomputed(key="recompute", field="recompute", about="Activation recomputation."),),
+        values="none; sets of modules;"
+        f" whole layers: {', '.join(map(str, tried.RECOMPUTED))} of a stage, or all",
+        example="recompute=none,full:2", had=Framework.recomputes,
+        apart={
+            "full recomputation": lambda value: value.mode is Recompute.FULL,
+            "no full recomputation": lambda value: value.mode is not Recompute.FULL,
+            "recomputed experts": lambda value: value.mode is Recompute.SELECTIVE and "moe" in value.modules,
+        },
+        bad=feature_rules.recompute_bad,
+    ),
+    Axis(
+        name="offload", fields=("offload",), scope=Scope.WORK, tried=tried.offloads, complexity=18,
+        words=(
+            Offloaded(
+                key="offload", field="offload", about="What may wait in host memory between forward and backward.",
+            ),
+        ),
+        values="none, and what the trainer can offload: by default all activations but the inputs of layers",
+        example="offload=activations`, `offload=core_attn+moe_act", had=Framework.moves,
+        apart={"offload": bool, "offloaded experts": lambda value: bool(value & EXPERT_INPUTS)},
+        bad=feature_rules.offload_bad,
+    ),
+    Axis(
+        name="optimizer", fields=("optimizer",), scope=Scope.STATE, tried=tried.of_all(*Placement), complexity=17,
+        limits=(Choice(key="optimizer", field="optimizer", about="Where optimizer states live.", choices=Placement),),
+        values="states on the device, on the host", example="optimizer=device",
+        off=Placement.DEVICE, feature="optimizer_host",
+    ),
+    switch(
+        "tensor_overlap", "tp-overlap", Scope.LAYER, tried.of_all(False, True), 13, example="tp-overlap=false",
+        feature="tensor_overlap", apart={"tensor overlap": bool},
+        idle=ones("tp"), better=feature_rules.tensor_better,
+    ),
+    switch(
+        "data_overlap", "dp-overlap", Scope.STEP, tried.of_all(True, False), 12, example="dp-overlap=true",
+        feature="data_overlap", idle=feature_rules.alone, better=feature_rules.data_better,
+    ),
+    switch(
+        "pipeline_overlap", "pp-overlap", Scope.PIPELINE, tried.of_all(True, False), 11, example="pp-overlap=false",
+        bad=feature_rules.hops_bad, idle=ones("pp"), better=lambda _: True,
+    ),
+    switch(
+        "expert_overlap", "ep-overlap", Scope.LAYER, tried.of_experts(False, True), 14, example="ep-overlap=true",
+        feature="expert_overlap", apart={"expert overlap": bool},
+        bad=feature_rules.experts_bad, idle=ones("ep"), better=feature_rules.experts_better,
+    ),
+    Axis(
+        name="graphs", fields=("graphs",), scope=Scope.STAGE, tried=tried.of_all(Graphs.NONE), complexity=19,
+        words=(Choice(key="graphs", field="graphs", choices=Graphs),),
+        values="none; the others only where they are asked for", example="graphs=none,partial,full",
+        off=Graphs.NONE, feature="graphs",
+    ),
+)  # fmt: skip
+"""One row an axis, in the order in which the search asks them: degrees and schedule first, then the features."""

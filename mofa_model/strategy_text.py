@@ -21,48 +21,41 @@ Reading takes both forms, mixed too, with commas or spaces between; keys come in
 
 from __future__ import annotations
 
-import enum
 import re
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from typing import Any, Final, TypeVar
+from collections.abc import Iterator
+from typing import Any, Final
 
+from mofa_model.axes.choices import ACTIVATIONS, Recompute
+from mofa_model.axes.words import SWITCHED_OFF, Number, Word
 from mofa_model.errors import BadValue, DoesNotFit, UnknownName
-from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B, SCHEDULES, Schedule
-from mofa_model.strategy import (
-    ACTIVATIONS,
-    MODULES,
-    OFFLOADED,
-    ContextMode,
-    Graphs,
-    Placement,
-    Recompute,
-    Sharding,
-    Strategy,
-)
+from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
+from mofa_model.spec.checks import field_names
+from mofa_model.strategy import AXES, Strategy
 from mofa_model.units import Numeric
 
 _LONGEST: Final = 1000
-CPU: Final = "-cpu"
-"""Ending of an optimizer's word where its states live in host memory."""
 _PART: Final = re.compile(r"[^\s,()]+(?:\([^()]*\))?|[()]")
-_SWITCHED_OFF: Final = "no-"
-_PLAIN: Final = Strategy()
-_Choice = TypeVar("_Choice", bound=enum.Enum | Schedule)
+_ALWAYS: Final = ("tp", "pp", "cp", "ep", "dp", "vpp", "mbs", "sp", "recompute", "offload", "optimizer")
+"""Keys that the full form writes even where they say the default."""
 
-_DEGREES: Final = ("tp", "pp", "cp", "ep", "dp", "vpp", "mbs")
-_FLAGS: Final = {
-    "tp-overlap": "tensor_overlap",
-    "dp-overlap": "data_overlap",
-    "pp-overlap": "pipeline_overlap",
-    "ep-overlap": "expert_overlap",
+
+def _place(word: Word) -> tuple[int, int, int]:
+    """Where a key stands in the text: those that are always written, then numbers, choices and switches."""
+    always = _ALWAYS.index(word.key) if word.key in _ALWAYS else len(_ALWAYS)
+    return always, word.place, field_names(Strategy).index(word.field)
+
+
+_WORDS: Final[dict[str, Word]] = {
+    word.key: word
+    for word in sorted(
+        [Number(key="dp", field="dp"), *(word for axis in AXES for word in axis.words)], key=_place
+    )
 }
-_CHOICES: Final[dict[str, tuple[str, Iterable[enum.Enum | Schedule]]]] = {
-    "schedule": ("schedule", SCHEDULES),
-    "cp-mode": ("context_mode", ContextMode),
-    "graphs": ("graphs", Graphs),
-}
-_FURTHER: Final = {"etp": 1, "shard": 0, "chunks": 1}
+"""Every key, in the order of the text."""
+_DEFAULT: Final = {key: word.write(Strategy()) for key, word in _WORDS.items()}
+"""What the default says under each key."""
+_ALONE: Final = {short: (key, full) for key, word in _WORDS.items() for short, full in word.alone().items()}
+"""Words of the short form that stand alone, with key and word of the full one."""
 
 
 def parse_strategy(text: object, gpus: Numeric | None = None, *, field: str = "strategy") -> Strategy:
@@ -75,7 +68,7 @@ def parse_strategy(text: object, gpus: Numeric | None = None, *, field: str = "s
     """
     values: dict[str, Any] = {}
     for key, word in pairs_of(text, field).items():
-        values |= _READERS[key](f"{field}.{key}", word)
+        values |= _WORDS[key].read(f"{field}.{key}", word)
     if gpus is not None:
         values["dp"] = _data_parallel(values, gpus, field)
     return Strategy(**values)
@@ -87,21 +80,8 @@ def format_strategy(strategy: Strategy) -> str:
     >>> format_strategy(Strategy(tp=8, pp=4, dp=2, sequence_parallel=True))
     'tp=8,pp=4,cp=1,ep=1,dp=2,vpp=1,mbs=1,sp=true,recompute=none,offload=none,optimizer=distributed'
     """
-    words = {key: str(int(getattr(strategy, key))) for key in _DEGREES}
-    words["sp"] = _flag(given=strategy.sequence_parallel)
-    words["recompute"] = _recompute_text(strategy)
-    words["offload"] = "+".join(sorted(strategy.offload)) or "none"
-    words["optimizer"] = strategy.sharding.value + (CPU if strategy.optimizer is Placement.HOST else "")
-    for key in _FURTHER:
-        if getattr(strategy, key) != getattr(_PLAIN, key):
-            words[key] = str(int(getattr(strategy, key)))
-    for key, (name, _) in _CHOICES.items():
-        if getattr(strategy, name) != getattr(_PLAIN, name):
-            words[key] = getattr(strategy, name).value
-    for key, name in _FLAGS.items():
-        if getattr(strategy, name) is not getattr(_PLAIN, name):
-            words[key] = _flag(given=getattr(strategy, name))
-    return ",".join(f"{key}={word}" for key, word in words.items())
+    said = {key: word.write(strategy) for key, word in _WORDS.items()}
+    return ",".join(f"{key}={text}" for key, text in said.items() if key in _ALWAYS or text != _DEFAULT[key])
 
 
 def pair_of(part: str) -> tuple[str, str] | None:
@@ -113,11 +93,11 @@ def pair_of(part: str) -> tuple[str, str] | None:
     key, equals, word = part.lower().partition("=")
     if equals:
         return key.replace("_", "-"), word
-    if key in _WORDS:
-        return _WORDS[key]
+    if key in _ALONE:
+        return _ALONE[key]
     if numbered := re.fullmatch(r"([a-z]+)(\d+)", key):
         name, number = numbered.groups()
-        return (name, number) if name in _DEGREES or name in _FURTHER else None
+        return (name, number) if isinstance(_WORDS.get(name), Number) else None
     if key.startswith("recompute:"):
         return "recompute", key.removeprefix("recompute:")
     if listed := re.fullmatch(r"(recompute|offload)\((.*)\)", key, re.DOTALL):
@@ -139,8 +119,8 @@ def pairs_of(text: object, field: str = "strategy") -> dict[str, str]:
     for part in _PART.findall(re.sub(r"\s*=\s*", "=", text)):
         pair = pair_of(part)
         key, word = pair or (part.lower(), "")
-        if key not in _READERS:
-            raise UnknownName(field, key, [*_READERS, *_WORDS])
+        if key not in _WORDS:
+            raise UnknownName(field, key, [*_WORDS, *_ALONE])
         if not word:
             raise BadValue(field, part, "write each part like tp=8, or as a table does: tp8, sp, zero2")
         if key in found:
@@ -164,109 +144,6 @@ def _data_parallel(values: dict[str, Any], gpus: Numeric, field: str) -> int:
     return left
 
 
-def _number(field: str, word: str, least: int = 1) -> int:
-    if not (word.isascii() and word.isdigit() and len(word) <= 9) or int(word) < least:
-        raise BadValue(field, word, f"give a whole number of {least} or more")
-    return int(word)
-
-
-def _choice(field: str, word: str, choices: Iterable[_Choice]) -> _Choice:
-    for choice in choices:
-        if word == choice.value:
-            return choice
-    raise BadValue(field, word, f"one of {', '.join(choice.value for choice in choices)}")
-
-
-def _truth(field: str, word: str) -> bool:
-    if word not in {"true", "false"}:
-        raise BadValue(field, word, "true or false")
-    return word == "true"
-
-
-def _flag(*, given: bool) -> str:
-    return "true" if given else "false"
-
-
-def _read_recompute(field: str, word: str) -> dict[str, Any]:
-    mode_word, colon, detail = word.partition(":")
-    mode = _choice(field, mode_word, Recompute)
-    if not colon:
-        return {"recompute": mode}
-    if mode is Recompute.SELECTIVE:
-        modules = frozenset(detail.split("+"))
-        unknown = modules - set(MODULES)
-        if unknown:
-            raise BadValue(field, "+".join(sorted(unknown)), f"modules: {', '.join(MODULES)}")
-        return {"recompute": mode, "recompute_modules": modules}
-    if mode is Recompute.FULL:
-        return {"recompute": mode, "recompute_layers": _number(field, detail)}
-    raise BadValue(field, word, "none takes nothing after it")
-
-
-def _recompute_text(strategy: Strategy) -> str:
-    mode = strategy.recompute.value
-    if strategy.recompute is Recompute.SELECTIVE and strategy.recompute_modules != _PLAIN.recompute_modules:
-        return f"{mode}:{'+'.join(sorted(strategy.recompute_modules))}"
-    if strategy.recompute is Recompute.FULL and strategy.recompute_layers:
-        return f"{mode}:{int(strategy.recompute_layers)}"
-    return mode
-
-
-def _read_offload(field: str, word: str) -> dict[str, Any]:
-    names = frozenset() if word == "none" else frozenset(word.split("+"))
-    if names - set(OFFLOADED):
-        raise BadValue(field, word, f"none, or of {', '.join(OFFLOADED)} with + between them")
-    return {"offload": names}
-
-
-def _read_optimizer(field: str, word: str) -> dict[str, Any]:
-    host = word.endswith(CPU)
-    return {
-        "sharding": _choice(field, word.removesuffix(CPU), Sharding),
-        "optimizer": Placement.HOST if host else Placement.DEVICE,
-    }
-
-
-def _read_number(name: str, least: int, field: str, word: str) -> dict[str, Any]:
-    return {name: _number(field, word, least)}
-
-
-def _read_choice(name: str, choices: Iterable[enum.Enum | Schedule], field: str, word: str) -> dict[str, Any]:
-    return {name: _choice(field, word, choices)}
-
-
-def _read_flag(name: str, field: str, word: str) -> dict[str, Any]:
-    return {name: _truth(field, word)}
-
-
-_READERS: Final[dict[str, Callable[[str, str], dict[str, Any]]]] = {
-    **{key: partial(_read_number, key, 1) for key in _DEGREES},
-    "sp": partial(_read_flag, "sequence_parallel"),
-    "recompute": _read_recompute,
-    "offload": _read_offload,
-    "optimizer": _read_optimizer,
-    **{key: partial(_read_number, key, least) for key, least in _FURTHER.items()},
-    **{key: partial(_read_choice, name, choices) for key, (name, choices) in _CHOICES.items()},
-    **{key: partial(_read_flag, name) for key, name in _FLAGS.items()},
-}
-"""What reads each key's word, in the order of the text."""
-
-
-_WORDS: Final[dict[str, tuple[str, str]]] = {
-    **{level.value + place: ("optimizer", level.value + place) for level in Sharding for place in ("", CPU)},
-    **{
-        choice.value: (key, choice.value)
-        for key, (_, choices) in _CHOICES.items()
-        for choice in choices
-        if choice is not Graphs.NONE
-    },
-    **{name: (name, "true") for name in ("sp", *_FLAGS)},
-    **{_SWITCHED_OFF + name: (name, "false") for name in ("sp", *_FLAGS)},
-    "offload": ("offload", ACTIVATIONS),
-}
-"""Words of the short form that stand alone, with key and word of the full one."""
-
-
 def short_strategy(strategy: Strategy) -> str:
     """A strategy in as few words as a table has room for: what is off or follows is left out.
 
@@ -277,18 +154,18 @@ def short_strategy(strategy: Strategy) -> str:
     pairs["schedule"] = strategy.schedule.value
     if strategy.schedule == (INTERLEAVED if strategy.vpp > 1 else ONE_F_ONE_B):
         del pairs["schedule"]
-    return " ".join(word for key in _READERS if key in pairs for word in _short(key, pairs[key]))
+    return " ".join(word for key in _WORDS if key in pairs for word in _short(key, pairs[key]))
 
 
 def _short(key: str, value: str) -> Iterator[str]:
     """The word of the short form, where there is one."""
-    if value == "none" or (key in _DEGREES and value == "1" and key != "mbs"):
+    if value == "none" or (key in _ALWAYS and value == "1" and key != "mbs"):
         return
     if value.isdigit():
         yield key + value
     elif value in {"true", "false"}:
         if value == "true" or key != "sp":
-            yield key if value == "true" else _SWITCHED_OFF + key
+            yield key if value == "true" else SWITCHED_OFF + key
     elif key == "recompute":
         mode, _, modules = value.partition(":")
         selective = mode == Recompute.SELECTIVE.value

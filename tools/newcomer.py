@@ -171,6 +171,65 @@ def device(copy: Copy) -> str:
     return f"a step of {step['toy']:.2f} s in place of {step['h100']:.2f} s on H100s"
 
 
+FIELD = """    fused_norms: bool = False
+    \"\"\"Norms are computed inside the matrix products before them.\"\"\"
+    tensor_overlap: bool = False
+"""
+ROW = """    switch(
+        "fused_norms", "fused-norms", Scope.LAYER, tried.of_all(False, True), 21, example="fused-norms=true",
+        about="Whether norms run inside the matrix products before them.", feature="fused_norms", assumed=False,
+        idle=ones("tp"), better=lambda _: True,
+    ),
+    switch(
+        "tensor_overlap", "tp-overlap","""
+MANIFEST = """
+apiVersion: mofa.dev/v1alpha1
+kind: TrainingJob
+metadata: {name: toy, namespace: default}
+spec:
+  model: {preset: llama3-8b}
+  training: {sequenceLength: 8192, globalBatchSize: 512}
+  cluster: {profile: h100-east, nodes: 8}
+  constraints: {tp: {values: [2]}, fusedNorms: LIMIT}
+"""
+
+
+def axis(copy: Copy) -> str:
+    """A toy axis."""
+    copy.change("mofa_model/strategy.py", "    tensor_overlap: bool = False\n", FIELD)
+    copy.change("mofa_model/strategy.py", '    switch(\n        "tensor_overlap", "tp-overlap",', ROW)
+    copy.change(
+        "mofa_model/estimate/layer.py",
+        "    elementwise = (first.elementwise + second.elementwise) * scale\n",
+        "    elementwise = (first.elementwise + second.elementwise) * scale * (0.5 if s.fused_norms else 1.0)\n",
+    )
+    narrow = ("--constraint", "tp=2")
+    chosen, without = copy.strategy(*narrow), copy.strategy(*narrow, "--constraint", "fused-norms=false")
+    if "fused-norms=true" not in chosen or "fused-norms" in without:
+        raise Fails(
+            f"the search does not choose it, or a constraint does not keep it off: {chosen}, {without}"
+        )
+    if "fused-norms" in copy.strategy("--constraint", "tp=1"):
+        raise Fails("it is chosen where it has nothing to act on")
+    if "fused-norms" in copy.strategy(*narrow, "--framework", "megatron"):
+        raise Fails("it is chosen for a trainer that does not have it")
+    step = {
+        text: json.loads(copy.mofa("explain", *JOB, "--strategy", text, "-o", "json"))["summary"][
+            "step_seconds"
+        ]
+        for text in (chosen, chosen.replace("fused-norms=true", "fused-norms=false"))
+    }
+    with_it, other = step.values()
+    if with_it >= other:
+        raise Fails(f"it costs as much as without: {step}")
+    for limit in ("true", "false"):
+        (copy.root / "toy.yaml").write_text(MANIFEST.replace("LIMIT", limit), encoding="utf-8")
+        found = json.loads(copy.mofa("advise", "toy.yaml", "-o", "json"))["strategy"]
+        if ("fused-norms=true" in found) != (limit == "true"):
+            raise Fails(f"a manifest that says {limit} gets {found}")
+    return f"advised {chosen}; a step of {with_it:.3f} s in place of {other:.3f} s without it"
+
+
 KIND = '''"""ToyJob: workers that are all alike."""
 
 from __future__ import annotations
@@ -296,6 +355,7 @@ def kind(copy: Copy) -> str:
 TOYS: dict[str, tuple[int, Callable[[Copy], str]]] = {
     "device": (1, device),
     "schedule": (2, schedule),
+    "axis": (2, axis),
     "kind": (2, kind),
 }
 """Each toy with the files that it may touch."""

@@ -5,6 +5,7 @@ annotations.md  every annotation, from mofa_model/annotations.py
 settings.md     every flag of `mofa operator`, from its settings
 conditions.md   every condition, reason and Event, from operator/mofa_operator/words.py
 kinds.md        every kind of jobs that people already have, from mofa_model/kinds
+axes.md         every axis of the search, from the rows of mofa_model/strategy.py
 """
 
 from __future__ import annotations
@@ -19,10 +20,18 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from pydantic.alias_generators import to_camel
 from reference_crds import HEAD, crd_page, shown, table
 
+from mofa_model import presets
 from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX, RECORD
+from mofa_model.axes.axis import Axis
+from mofa_model.axes.tried import Asked
+from mofa_model.axes.words import Choice
 from mofa_model.kinds import KINDS
+from mofa_model.search import framework, frameworks
+from mofa_model.search.axes import QUESTION
+from mofa_model.strategy import AXES
 from mofa_operator import words
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.verbs.flags import flags, owner_of
@@ -63,6 +72,13 @@ reason of `AssumptionsHold` as VERDICT; the rest is in `kubectl describe`. What 
 HEALTH = """\
 In `status.health` (a field selector), the column HEALTH and on the page, where jobs of other kinds have it too. It follows from
 the reason of `PredictionAccurate`. It is empty where a job waits, is suspended, has ended, or starts and its first step is not due yet.
+"""
+
+
+AXIS = """\
+What the search tries by itself, the plainest value first: of two strategies with one score the plainer wins. A constraint may
+name values that are not tried by themselves. A strategy says its values under the keys of the fourth column; a manifest limits
+them in `spec.constraints`, under the names of the fifth.
 """
 
 
@@ -218,9 +234,52 @@ def _reasons(names: Iterable[str], reasons: Mapping[str, str], advice: Mapping[s
     return table(("reason", "meaning", "what to do"), rows) + "\n"
 
 
+def axis_page() -> str:
+    """docs/reference/axes.md."""
+    rows = (
+        (
+            f"`{axis.name}`",
+            _tried(axis),
+            f"`{axis.example}`",
+            ", ".join(f"`{word.key}`" for word in axis.words),
+            ", ".join(f"`{to_camel(word.field)}`" for word in axis.keys if word.about),
+            ", ".join(name for name in frameworks() if _lacks(name, axis)),
+        )
+        for axis in (*QUESTION, *AXES)
+    )
+    headings = (
+        "axis",
+        "values",
+        "constraint",
+        "in a strategy",
+        "in a manifest",
+        "trainers without some of it",
+    )
+    return "\n".join([HEAD, "# Axes\n", AXIS, table(headings, rows), ""])
+
+
+def _asked(model: str) -> Asked:
+    return Asked(model=presets.model(model), nodes=(1,), gpus_per_node=8)
+
+
+def _tried(axis: Axis) -> str:
+    """The values that are tried, the plainest first."""
+    if axis.values:
+        return axis.values
+    values, dense = (axis.tried(_asked(model)) for model in ("deepseek-v3", "llama3-8b"))
+    said = [{True: "on", False: "off"}[v] if isinstance(v, bool) else str(v) for v in values]
+    return ", ".join(said) + ("" if dense == values else f"; {said[0]} in a dense model")
+
+
+def _lacks(name: str, axis: Axis) -> bool:
+    named = [one.choices for one in axis.words if isinstance(one, Choice) and len(axis.fields) == 1]
+    values = (*axis.tried(_asked("deepseek-v3")), *(value for some in named for value in some))
+    return not all(axis.had_by(framework(name), value) for value in values)
+
+
 def pages() -> dict[str, str]:
     """Every page by its name."""
-    made = {"crds.md": crd_page(), "annotations.md": annotation_page(), "settings.md": settings_page(), "conditions.md": condition_page(), "kinds.md": kinds_page()}  # fmt: skip
+    made = {"crds.md": crd_page(), "annotations.md": annotation_page(), "settings.md": settings_page(), "conditions.md": condition_page(), "kinds.md": kinds_page(), "axes.md": axis_page()}  # fmt: skip
     return {name: text.rstrip("\n") + "\n" for name, text in made.items()}
 
 

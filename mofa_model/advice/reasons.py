@@ -13,6 +13,7 @@ from mofa_model.estimate import StepTime, estimate
 from mofa_model.estimate.footprint import host_room
 from mofa_model.search import MEANING, NearMiss, Ranking
 from mofa_model.spec import Cluster
+from mofa_model.strategy import AXES
 from mofa_model.strategy_text import format_strategy
 from mofa_model.units import GIB, Ratio
 
@@ -174,7 +175,8 @@ def why_nothing(ranking: Ranking, limit: float) -> str:
     if ranking.stuck is None:
         return "no strategy is left: the trainer has none of the values that the constraints allow"
     axis, reason = ranking.stuck
-    return f"no strategy is legal: {_STUCK[axis]} ({reason.value}: {MEANING[reason]})"
+    told = next(one.stuck for one in AXES if one.name == axis) or f"no value of {axis} is left"
+    return f"no strategy is legal: {told} ({reason.value}: {MEANING[reason]})"
 
 
 def _missing(lean: NearMiss, limit: float) -> str:
@@ -190,16 +192,3 @@ def _missing(lean: NearMiss, limit: float) -> str:
         f"parks {host / GIB:.1f} GiB in main memory, of which it may fill {float(host_room(problem.cluster)) / GIB:.1f} GiB; "
         "more nodes or more main memory would help"
     )
-
-
-_STUCK: Final = {
-    "tp": "no tensor-parallel size is left",
-    "context": "no context-parallel size is left",
-    "pp": "no number of pipeline stages goes with the devices",
-    "mbs": "the global batch goes with no number of data-parallel ranks and micro-batches",
-    "pipeline": "no pipeline schedule goes with layers, stages and micro-batches",
-    "ep": "no expert-parallel size is left",
-    "etp": "experts go with no layout of the devices",
-    "chunks": "no number of chunks is left",
-}
-"""The axis at which the last shapes fell, as a sentence names it."""

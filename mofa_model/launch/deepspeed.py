@@ -65,7 +65,6 @@ def _refuse(strategy: Strategy, run: Run) -> None:
         "pp": (strategy.pp != 1, int(strategy.pp)),  # stages are made in code, by PipelineModule
         "schedule": (strategy.schedule != ONE_F_ONE_B, strategy.schedule.value),
         "etp": (strategy.etp != 1, int(strategy.etp)),
-        "chunks": (strategy.chunks != 1, int(strategy.chunks)),
         "graphs": (strategy.graphs is not Graphs.NONE, strategy.graphs.value),
         "cp-mode": (strategy.cp > 1 and strategy.context_mode is ContextMode.RING, "ring"),
         "recompute": (strategy.recompute is Recompute.SELECTIVE, "selective"),

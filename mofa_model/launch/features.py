@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from mofa_model.axes.choices import EXPERT_INPUTS
 from mofa_model.errors import BadValue
 from mofa_model.launch.answer import Run
-from mofa_model.launch.refusals import EXPERT_INPUTS
 from mofa_model.launch.table import table
 from mofa_model.schedules import INTERLEAVED
 from mofa_model.strategy import (

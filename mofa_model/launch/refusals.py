@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from mofa_model.axes.choices import EXPERT_INPUTS
 from mofa_model.errors import BadValue
 from mofa_model.launch.answer import Run
 from mofa_model.launch.table import table, unsupported
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
 from mofa_model.strategy import Graphs, Recompute, Sharding, Strategy
 
-EXPERT_INPUTS = frozenset({"expert_fc1", "moe_act"})
-"""Inputs inside experts that can be offloaded."""
 FULLY_SHARDED = frozenset({Sharding.GRADIENTS, Sharding.WEIGHTS})
 """ZeRO levels that Megatron-FSDP does; the one below is the distributed optimizer's."""
 
@@ -54,8 +53,6 @@ def _unknown(s: Strategy, trainer: str) -> None:
     """What there is no word for."""
     if s.schedule not in {ONE_F_ONE_B, INTERLEAVED}:
         raise unsupported(trainer, "schedule", s.schedule.value)
-    if s.chunks != 1:
-        raise unsupported(trainer, "chunks", int(s.chunks))
     modules = s.recompute_modules if s.recompute is Recompute.SELECTIVE else frozenset[str]()
     unknown = modules - set(table("megatron").choices("recompute-modules"))
     if unknown:

@@ -69,9 +69,8 @@ def _option(name: str, values: tuple[object, ...]) -> list[str]:
 def _refuse(strategy: Strategy) -> None:
     if strategy.sharding is Sharding.OPTIMIZER:
         raise unsupported(TRAINER, "optimizer", "distributed")
-    if strategy.chunks != 1 or strategy.etp != 1:
-        field = "chunks" if strategy.chunks != 1 else "etp"
-        raise unsupported(TRAINER, field, getattr(strategy, field))
+    if strategy.etp != 1:
+        raise unsupported(TRAINER, "etp", strategy.etp)
     if strategy.offload:
         raise unsupported(TRAINER, "offload", "+".join(sorted(strategy.offload)))
     if strategy.sharding is Sharding.NONE and strategy.cp > 1:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from mofa_model.axes.frameworks import framework
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.launch import deepspeed, megatron, nemo, torchtitan
 from mofa_model.launch.answer import Launch, Reading, Run
 from mofa_model.launch.shell import words_of
-from mofa_model.launch.table import table
-from mofa_model.strategy import Strategy
+from mofa_model.launch.table import table, unsupported
+from mofa_model.strategy import AXES, Strategy
 from mofa_model.strategy_text import parse_strategy
 
 _WRITERS: Final[Mapping[str, Callable[[Strategy, Run], Launch]]] = {
@@ -37,6 +38,10 @@ def launch(strategy: Strategy, trainer: str, run: Run) -> Launch:
         raise UnknownName("launch", trainer, TRAINERS)
     if len(strategy) > 1:
         raise BadValue("strategy", f"{len(strategy)} layouts", "give one")
+    for axis in AXES:
+        value = getattr(strategy, axis.fields[0])
+        if not axis.assumed and not axis.had_by(framework(trainer), value):
+            raise unsupported(trainer, axis.words[0].key, value)
     return _WRITERS[trainer](strategy, run)
 
 

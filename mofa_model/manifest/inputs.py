@@ -22,7 +22,7 @@ from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.failures import Seen, reliability_of, seen_in
 from mofa_model.manifest.models import model_of
 from mofa_model.manifest.parsing import Profile
-from mofa_model.manifest.training_job import ClusterPart, Constraints, Range, TrainingJobSpec
+from mofa_model.manifest.training_job import LIMITS, ClusterPart, Constraints, Range, TrainingJobSpec
 from mofa_model.search import Problem, framework
 from mofa_model.spec import Cluster, Training, Workload
 from mofa_model.spec.part import part_of, part_of_storage
@@ -31,15 +31,6 @@ from mofa_model.strategy import Strategy
 _FP8: Final = "fp8-delayed"
 _LONGEST: Final = 1000
 """Characters of a layout as text. [1]"""
-_DEGREES: Final = ("tp", "pp", "cp", "ep", "etp", "vpp", "mbs")
-_WORDS: Final = {
-    "schedule": "schedule",
-    "sharding": "sharding",
-    "recompute": "recompute",
-    "context_mode": "cp-mode",
-    "optimizer": "optimizer",
-    "offload": "offload",
-}
 
 
 def to_inputs(
@@ -183,23 +174,24 @@ def _constraints(given: Constraints) -> tuple[str, ...]:
     >>> _constraints(Constraints.model_validate({"tp": {"values": [8, 4]}, "pp": {"max": 16}}))
     ('tp=4,8', 'pp<=16')
     """
-    texts = []
-    for axis in _DEGREES:
-        bound: Range | None = getattr(given, axis)
-        if bound is None:
-            continue
-        if bound.values:
-            texts.append(f"{axis}={','.join(str(value) for value in sorted(set(bound.values)))}")
-        elif bound.min is not None and bound.max is not None:
-            texts.append(f"{axis}={bound.min}..{bound.max}")
-        elif bound.min is not None or bound.max is not None:
-            texts.append(f"{axis}>={bound.min}" if bound.max is None else f"{axis}<={bound.max}")
-    for name, key in _WORDS.items():
-        if allowed := getattr(given, name):
-            texts.append(f"{key}={','.join(sorted(set(allowed)))}")
-    if given.sequence_parallel is not None:
-        texts.append(f"sp={'true' if given.sequence_parallel else 'false'}")
-    return tuple(texts)
+    return tuple(
+        f"{word.key}{_said(bound)}"
+        for word in LIMITS
+        if (bound := getattr(given, word.field)) not in (None, Range())
+    )
+
+
+def _said(bound: Range | list[str] | bool) -> str:
+    """What a limit says, with its sign."""
+    if isinstance(bound, bool):
+        return f"={'true' if bound else 'false'}"
+    if isinstance(bound, list):
+        return f"={','.join(sorted(set(bound)))}"
+    if bound.values:
+        return f"={','.join(str(value) for value in sorted(set(bound.values)))}"
+    if bound.min is not None and bound.max is not None:
+        return f"={bound.min}..{bound.max}"
+    return f">={bound.min}" if bound.max is None else f"<={bound.max}"
 
 
 def _current(spec: TrainingJobSpec, gpus: int, layers: int, path: str) -> Strategy | Unplaced | None:

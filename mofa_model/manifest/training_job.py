@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
+from mofa_model.axes.words import Switch
+from mofa_model.axes.words import Word as AxisWord
 from mofa_model.manifest.architecture import Model
 from mofa_model.manifest.fields import (
     UNIQUE,
@@ -29,12 +31,8 @@ from mofa_model.manifest.fields import (
     Version,
     Word,
 )
-from mofa_model.schedules import SCHEDULES
-
-if TYPE_CHECKING:
-    ScheduleWord = str
-else:
-    ScheduleWord = Literal[tuple(schedule.value for schedule in SCHEDULES)]
+from mofa_model.spec.checks import field_names
+from mofa_model.strategy import AXES, Strategy
 
 Mode = Literal["Disabled", "Annotate", "Apply"]
 Objective = Literal["Time", "Throughput", "Cost"]
@@ -118,54 +116,41 @@ class Range(Part):
     """The largest value."""
 
 
-class Constraints(Part):
+class _Headroom(Part):
     """What the search may choose; a missing axis is free."""
 
-    tp: Range | None = None
-    """Tensor-parallel size."""
-    pp: Range | None = None
-    """Pipeline stages."""
-    cp: Range | None = None
-    """Context-parallel size."""
-    ep: Range | None = None
-    """Expert-parallel size."""
-    etp: Range | None = None
-    """Tensor-parallel size inside an expert."""
-    vpp: Range | None = None
-    """Virtual stages per device."""
-    mbs: Range | None = None
-    """Sequences in a micro-batch."""
-    schedule: Annotated[list[ScheduleWord], Field(min_length=1, max_length=len(SCHEDULES))] | None = Field(
-        default=None, json_schema_extra=UNIQUE
-    )
-    """Pipeline schedules."""
-    sharding: (
-        Annotated[
-            list[Literal["replicated", "distributed", "zero2", "zero3"]], Field(min_length=1, max_length=4)
-        ]
-        | None
-    ) = Field(default=None, json_schema_extra=UNIQUE)
-    """What data-parallel ranks share out."""
-    recompute: (
-        Annotated[list[Literal["none", "selective", "full"]], Field(min_length=1, max_length=3)] | None
-    ) = Field(default=None, json_schema_extra=UNIQUE)
-    """Activation recomputation."""
-    context_mode: Annotated[list[Literal["ring", "a2a"]], Field(min_length=1, max_length=2)] | None = Field(
-        default=None, json_schema_extra=UNIQUE
-    )
-    """How context parallelism communicates."""
-    optimizer: Annotated[list[Literal["device", "cpu"]], Field(min_length=1, max_length=2)] | None = Field(
-        default=None, json_schema_extra=UNIQUE
-    )
-    """Where optimizer states live."""
-    sequence_parallel: bool | None = None
-    """Whether norms and residuals are sharded over tp."""
-    offload: Annotated[list[Literal["none", "activations"]], Field(min_length=1, max_length=2)] | None = (
-        Field(default=None, json_schema_extra=UNIQUE)
-    )
-    """What may wait in host memory between forward and backward."""
     memory_headroom_percent: Annotated[int, Field(ge=0, le=99, examples=[10])] = 0
     """Share of the device memory to leave free."""
+
+
+LIMITS: Final = tuple(
+    sorted(
+        (word for axis in AXES for word in axis.keys if word.about),
+        key=lambda word: (word.place, field_names(Strategy).index(word.field)),
+    )
+)
+"""What manifests can say of the axes: numbers, then lists of words, then truths."""
+
+
+def _limit(word: AxisWord) -> tuple[Any, Any]:
+    """Type and field of a limit."""
+    kind: Any = bool if word.place == Switch.place else Range
+    extra: Any = None
+    if words := word.listed():
+        kind = Annotated[list[Literal[words]], Field(min_length=1, max_length=len(words))]  # type: ignore[valid-type]
+        extra = UNIQUE
+    return kind | None, Field(default=None, description=word.about, json_schema_extra=extra)
+
+
+if TYPE_CHECKING:
+    Constraints = _Headroom
+else:
+    Constraints = create_model(
+        "Constraints",
+        __base__=_Headroom,
+        __doc__=_Headroom.__doc__,
+        **{word.field: _limit(word) for word in LIMITS},
+    )
 
 
 class Checkpoint(Part):

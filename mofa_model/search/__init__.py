@@ -2,11 +2,9 @@
 
 May import: estimate, reliability and what stands below; numpy and the standard library. Imported by: advice, verbs.
 
-    axes         the axes and the values on each
+    axes         the values on every axis of one search
     constraints  what fixes, lists or bounds an axis, as people write it
-    frameworks   what a trainer can run (frameworks.toml)
     bundles      features that a trainer refuses together
-    rules        what makes a shape legal, feature_rules a feature beside it; verdict names the reasons
     space        enumerates legal shapes and their features, and counts the rest
     blocks       cuts them into blocks, and blocks into what strategies share
     local        what one device does, on the distinct local shapes
@@ -17,11 +15,11 @@ May import: estimate, reliability and what stands below; numpy and the standard 
 A strategy that is not chosen is counted once: raw = searched + pruned + rejected.
 """
 
+from mofa_model.axes.frameworks import Framework, framework, frameworks
+from mofa_model.axes.verdict import LIFTABLE, MEANING, Reason
 from mofa_model.search.constraints import Constraint, parse_constraint
 from mofa_model.search.explore import Candidate, NearMiss, Problem, Question, Ranking, search
-from mofa_model.search.frameworks import Framework, framework, frameworks
 from mofa_model.search.rank import Score
-from mofa_model.search.verdict import LIFTABLE, MEANING, Reason
 
 __all__ = [
     "LIFTABLE",

@@ -7,22 +7,24 @@ work    sequence parallelism, recomputation and offload: what a micro-batch does
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.axes.axis import Axis, Scope
+from mofa_model.axes.choices import NO_MODULES, Recomputation, Shard
+from mofa_model.axes.feature_rules import shard_group
+from mofa_model.axes.rules import Given, Rows
 from mofa_model.estimate.exchange import traffic
 from mofa_model.estimate.resident import resident
 from mofa_model.placement import Stages, stages_of
 from mofa_model.schedules import Schedule
-from mofa_model.search.axes import NO_MODULES, Axes, Recomputation, Shard
-from mofa_model.search.feature_rules import shard_group
+from mofa_model.search.axes import OVERLAPS, Axes, within
 from mofa_model.search.local import varied
-from mofa_model.search.rules import Given, Rows
 from mofa_model.search.space import DEGREES, Features, Shapes
 from mofa_model.strategy import Recompute, Sharding, Strategy
 from mofa_model.units import Numeric
@@ -157,25 +159,30 @@ def _block(
     )
 
 
-_OVERLAPS: Final = ("tensor_overlap", "expert_overlap", "graphs", "pipeline_overlap", "data_overlap")
-
-
 def _overlaps(axes: Axes, allowed: dict[str, Array], idle: dict[str, Array]) -> Iterator[Overlap]:
     """Every choice on the axes of overlap."""
-    for chosen in product(*(list(_choices(axes, name, allowed[name], idle[name])) for name in _OVERLAPS)):
+    for chosen in product(
+        *(list(_choices(axes, axis, allowed[axis.name], idle[axis.name])) for axis in OVERLAPS)
+    ):
         yield Overlap(
-            {name: value for name, (value, _, _) in zip(_OVERLAPS, chosen, strict=True)},
+            {name: value for fields, _, _ in chosen for name, value in fields.items()},
             np.logical_and.reduce([ok for _, ok, _ in chosen]),
             sum((offset for _, _, offset in chosen[1:]), chosen[0][2]),
         )
 
 
-def _choices(axes: Axes, name: str, allowed: Array, idle: Array) -> Iterator[tuple[Any, Array, Array]]:
+def _choices(
+    axes: Axes, axis: Axis, allowed: Array, idle: Array
+) -> Iterator[tuple[dict[str, Any], Array, Array]]:
     """Values of an axis; rows on which it has nothing to act on go with the first of them."""
-    stride, own = axes.strides()[name], np.argmax(allowed, axis=0)
+    stride, own = axes.strides()[axis.name], np.argmax(allowed, axis=0)
     tried = [at for at in range(len(allowed)) if np.any(allowed[at] & ~idle)] or [int(own[0])]
     for at in tried:
-        yield axes[name][at], np.where(idle, at == tried[0], allowed[at]), np.where(idle, own, at) * stride
+        yield (
+            axis.chosen(axes[axis.name][at]),
+            np.where(idle, at == tried[0], allowed[at]),
+            np.where(idle, own, at) * stride,
+        )
 
 
 def states_of(axes: Axes, given: Given, block: Block) -> list[State]:
@@ -189,12 +196,13 @@ def _state(axes: Axes, given: Given, block: Block, level: Sharding) -> State:
     strides, base = axes.strides(), varied(block.layout, sharding=level)
     rows, offsets, legal, replicas = [], [], [], []
     shards = [(at, shard) for at, shard in enumerate(axes["sharding"]) if shard.level is level]
-    for (at, shard), (place, optimizer) in product(shards, enumerate(axes["optimizer"])):
+    others = [_beside(axes, block, axis) for axis in within(Scope.STATE) if axis.name != "sharding"]
+    for (at, shard), *more in product(shards, *others):
         group = shard_group(shard, block.rows, c)
-        s = varied(base, shard=group, optimizer=optimizer)
+        s = varied(base, shard=group, **_fields(more))
         rows.append((resident(w, c, s, stages), traffic(w, c, s, stages, micro_batches=m)))
-        offsets.append(at * strides["sharding"] + place * strides["optimizer"])
-        legal.append(block.allowed["sharding"][at] & block.allowed["optimizer"][place])
+        offsets.append(at * strides["sharding"] + sum(one.offset for one in more))
+        legal.append(np.logical_and.reduce([block.allowed["sharding"][at], *(one.ok for one in more)]))
         replicas.append(_replicas(shard, group, block.rows))
     shape = stages.count.shape
     parks = any(np.any(held.parked) for held, _ in rows)
@@ -227,25 +235,47 @@ def _replicas(shard: Shard, group: Array, rows: Rows) -> Array:
 
 def works_of(axes: Axes, block: Block) -> Iterator[Work]:
     """Every kind of work that some row of a block can have."""
-    strides, every = axes.strides(), np.ones(len(block.index), dtype=bool)
-    recomputed = [
-        (block.allowed["recompute"][at], at * strides["recompute"], again)
-        for at, again in enumerate(axes["recompute"])
-        if not _partial(again)
+    features = [
+        _recomputed(axes, block, axis) if axis.name == "recompute" else _beside(axes, block, axis)
+        for axis in within(Scope.WORK)
     ]
-    if block.layers is not None:
-        recomputed = [(every, 0, Recomputation(Recompute.FULL, NO_MODULES, 0))]
-    for (s, sp), (fits, offset, again), (o, offload) in product(
-        enumerate(axes["sp"]), recomputed, enumerate(axes["offload"])
-    ):
-        ok = block.allowed["sp"][s] & fits & block.allowed["offload"][o]
+    for chosen in product(*features):
+        ok = np.logical_and.reduce([one.ok for one in chosen])
         if ok.any():
-            strategy = varied(
-                block.layout,
-                sequence_parallel=sp,
-                recompute=again.mode,
-                recompute_modules=again.modules,
-                recompute_layers=float(again.layers) if block.layers is None else block.layers,
-                offload=offload,
-            )
-            yield Work(strategy, ok, s * strides["sp"] + offset + o * strides["offload"])
+            yield Work(varied(block.layout, **_fields(chosen)), ok, sum(one.offset for one in chosen))
+
+
+def _recomputed(axes: Axes, block: Block, axis: Axis) -> list[_Feature]:
+    """What is computed again; numbers of layers are a column of a block of their own."""
+    values = _beside(axes, block, axis)
+    if block.layers is not None:
+        fields = axis.chosen(Recomputation(Recompute.FULL, NO_MODULES, 0)) | {
+            "recompute_layers": block.layers
+        }
+        return [_Feature(fields, np.ones(len(block.index), dtype=bool), 0)]
+    return [one for one, again in zip(values, axes[axis.name], strict=True) if not _partial(again)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Feature:
+    """A value on an axis of features."""
+
+    fields: dict[str, Any]
+    """Fields of `Strategy`."""
+    ok: Array
+    """Rows that can have it."""
+    offset: int
+    """Its part of the raw index."""
+
+
+def _beside(axes: Axes, block: Block, axis: Axis) -> list[_Feature]:
+    """Every value of an axis of features beside the rows of a block."""
+    name, stride = axis.name, axes.strides()[axis.name]
+    return [
+        _Feature(axis.chosen(value), block.allowed[name][at], at * stride)
+        for at, value in enumerate(axes[name])
+    ]
+
+
+def _fields(chosen: Iterable[_Feature]) -> dict[str, Any]:
+    return {name: value for one in chosen for name, value in one.fields.items()}

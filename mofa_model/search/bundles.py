@@ -11,25 +11,11 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final
 
-from mofa_model.search.axes import Axes
-from mofa_model.search.frameworks import Framework
-from mofa_model.strategy import Recompute
-
-EXPERT_INPUTS: Final = frozenset({"expert_fc1", "moe_act"})
-"""Inputs inside experts that can be offloaded."""
+from mofa_model.axes.frameworks import Framework
+from mofa_model.search.axes import FEATURES, Axes
 
 _FEATURES: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
-    "no sequence parallelism": ("sp", lambda value: not value),
-    "tensor overlap": ("tensor_overlap", bool),
-    "expert overlap": ("expert_overlap", bool),
-    "full recomputation": ("recompute", lambda value: value.mode is Recompute.FULL),
-    "no full recomputation": ("recompute", lambda value: value.mode is not Recompute.FULL),
-    "recomputed experts": (
-        "recompute",
-        lambda value: value.mode is Recompute.SELECTIVE and "moe" in value.modules,
-    ),
-    "offload": ("offload", bool),
-    "offloaded experts": ("offload", lambda value: bool(value & EXPERT_INPUTS)),
+    word: (axis.name, meant) for axis in FEATURES for word, meant in axis.apart.items()
 }
 """Words of `apart` in frameworks.toml: an axis, and which of its values are meant."""
 

@@ -15,13 +15,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
+from mofa_model.axes.choices import (
+    ACTIVATIONS,
+    IN_NODE,
+    Context,
+    ContextMode,
+    Pipeline,
+    Placement,
+    Recomputation,
+    Recompute,
+    Shard,
+    Sharding,
+)
+from mofa_model.axes.words import CPU, Choice, Number, Switch, Word, member
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.schedules import SCHEDULES
-from mofa_model.search.axes import IN_NODE, Axes, Context, Pipeline, Recomputation, Shard
-from mofa_model.strategy import ACTIVATIONS, ContextMode, Graphs, Placement, Recompute, Sharding
-from mofa_model.strategy_text import CPU, pair_of, parse_strategy
+from mofa_model.search.axes import EVERY, Axes
+from mofa_model.strategy_text import pair_of, parse_strategy
 
 _FORM: Final = re.compile(r"\s*([a-z_-]+)\s*(<=|>=|=)\s*(\S.*?)\s*", re.IGNORECASE)
 _FIELD: Final = "constraint"
@@ -66,12 +79,12 @@ def parse_constraint(text: str) -> Constraint:
         key, sign, rest = word[0], "=", word[1]
     else:
         key, sign, rest = match.group(1).lower().replace("_", "-"), match.group(2), match.group(3).lower()
-    if key not in _APPLY and key not in DERIVED:
-        raise UnknownName(_FIELD, key, [*_APPLY, *DERIVED])
+    if key not in _KEYS and key not in DERIVED:
+        raise UnknownName(_FIELD, key, [*_KEYS, *DERIVED])
     span = re.fullmatch(r"(\d+)\.\.(\d+)", rest)
     if sign == "=" and span is None:
         return Constraint(key, tuple(word.strip() for word in rest.split(",")))
-    if key not in _NUMBERS and key not in DERIVED:
+    if key not in DERIVED and not (isinstance(said := _KEYS[key][1], Number) and said.least):
         raise BadValue(f"{_FIELD}.{key}", text, "list its values after an equals sign")
     if span is not None:
         return Constraint(key, (), _whole(key, span.group(1)), _whole(key, span.group(2)))
@@ -92,7 +105,8 @@ def constrained(
             bounds[name] = (max(low, float(min(listed))), min(high, float(max(listed))))
             continue
         for one in _apart(constraint):
-            axis, narrow = _APPLY[one.key]
+            axis, said = _KEYS[one.key]
+            narrow: _Narrow = _NARROW.get(one.key) or partial(_kept, said)
             left = narrow(one, values[axis])
             if not left:
                 right = f"it leaves no value; there are {', '.join(_shown(v) for v in values[axis])}"
@@ -119,12 +133,10 @@ def _apart(c: Constraint) -> tuple[Constraint, ...]:
     return Constraint("sharding", levels), Constraint("optimizer", places)
 
 
+_Narrow = Callable[[Constraint, tuple[Any, ...]], tuple[Any, ...]]
+
 DERIVED: Final = {"dp": "dp", "micro-batches": "micro_batches"}
 """Numbers that follow from axes and can be bounded; a list bounds from its least to its most."""
-
-
-def _plain_numbers(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    return c.numbers() if c.words else tuple(v for v in values if c.admits(v))
 
 
 def _sizes(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -175,7 +187,7 @@ def _recomputed(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _kept(attribute: str, kind: Any) -> Callable[[Constraint, tuple[Any, ...]], tuple[Any, ...]]:
+def _with(attribute: str, kind: Any) -> _Narrow:
     def narrow(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
         wanted = [_member(c, word, kind) for word in c.words]
         plain = [v for v in values if attribute == "mode" and v.size == 1]
@@ -195,50 +207,38 @@ def _offloaded(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _members(kind: Any) -> Callable[[Constraint, tuple[Any, ...]], tuple[Any, ...]]:
-    return lambda c, _: tuple(dict.fromkeys(_member(c, word, kind) for word in c.words))
+def _kept(word: Word, c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values of a plain axis that a constraint leaves, or that it names beside those that are tried."""
+    if isinstance(word, Switch):
+        for said in c.words:
+            if said not in _TRUTHS:
+                raise BadValue(f"{_FIELD}.{c.key}", said, f"one of {', '.join(_TRUTHS)}")
+        return tuple(v for v in values if v in [_TRUTHS[said] for said in c.words])
+    if isinstance(word, Choice):
+        named = [_member(c, said, word.choices) for said in c.words]
+        return tuple(v for v in word.choices if v in named)
+    return c.numbers() if c.words else tuple(v for v in values if c.admits(v))
 
 
-def _words(meaning: Mapping[str, Any]) -> Callable[[Constraint, tuple[Any, ...]], tuple[Any, ...]]:
-    def narrow(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        for word in c.words:
-            if word not in meaning:
-                raise BadValue(f"{_FIELD}.{c.key}", word, f"one of {', '.join(meaning)}")
-        wanted = [meaning[word] for word in c.words]
-        return tuple(v for v in values if v in wanted)
-
-    return narrow
-
-
-_PLACES: Final = ("device", "cpu")
-_TRUTHS: Final = _words({"true": True, "false": False})
-_NUMBERS: Final = ("nodes", "tp", "cp", "pp", "mbs", "vpp", "ep", "etp", "chunks")
-_APPLY: Final[dict[str, tuple[str, Callable[[Constraint, tuple[Any, ...]], tuple[Any, ...]]]]] = {
-    **{name: (name, _plain_numbers) for name in _NUMBERS if name not in {"cp", "vpp"}},
-    "cp": ("context", _sizes),
-    "cp-mode": ("context", _kept("mode", ContextMode)),
-    "vpp": ("pipeline", _virtual),
-    "schedule": ("pipeline", _kept("schedule", SCHEDULES)),
-    "sharding": ("sharding", _shards),
-    "shard": ("sharding", _shared),
-    "recompute": ("recompute", _recomputed),
-    "sp": ("sp", _TRUTHS),
-    "offload": ("offload", _offloaded),
-    "optimizer": ("optimizer", _words(dict(zip(_PLACES, Placement, strict=True)))),
-    "graphs": ("graphs", _members(Graphs)),
-    "tp-overlap": ("tensor_overlap", _TRUTHS),
-    "dp-overlap": ("data_overlap", _TRUTHS),
-    "pp-overlap": ("pipeline_overlap", _TRUTHS),
-    "ep-overlap": ("expert_overlap", _TRUTHS),
+_PLACES: Final = tuple(one.value for one in Placement)
+_TRUTHS: Final = {"true": True, "false": False}
+_KEYS: Final = {word.key: (axis.name, word) for axis in EVERY for word in axis.keys}
+"""Axis and word of each key."""
+_NARROW: Final[Mapping[str, _Narrow]] = {
+    "cp": _sizes,
+    "cp-mode": _with("mode", ContextMode),
+    "vpp": _virtual,
+    "schedule": _with("schedule", SCHEDULES),
+    "sharding": _shards,
+    "shard": _shared,
+    "recompute": _recomputed,
+    "offload": _offloaded,
 }
-"""How each key narrows which axis."""
+"""How keys narrow an axis whose values are no plain numbers, choices or truths."""
 
 
 def _member(c: Constraint, word: str, kind: Any) -> Any:
-    for member in kind:
-        if member.value == word:
-            return member
-    raise BadValue(f"{_FIELD}.{c.key}", word, f"one of {', '.join(m.value for m in kind)}")
+    return member(f"{_FIELD}.{c.key}", word, kind)
 
 
 def _whole(key: str, word: str) -> int:

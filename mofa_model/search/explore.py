@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from mofa_model.search.axes import IN_NODE, Axes, default_axes
+from mofa_model.axes.choices import IN_NODE
+from mofa_model.axes.frameworks import Framework, framework
+from mofa_model.axes.rules import Given
+from mofa_model.axes.tried import Asked
+from mofa_model.axes.verdict import Reason
+from mofa_model.search.axes import Axes, default_axes
 from mofa_model.search.bundles import bundles
 from mofa_model.search.constraints import Constraint, constrained
-from mofa_model.search.frameworks import Framework, framework
 from mofa_model.search.price import price
 from mofa_model.search.rank import Leaders, Score, by_step_time
-from mofa_model.search.rules import Given
 from mofa_model.search.space import features_of, shapes_of
-from mofa_model.search.verdict import Reason
 from mofa_model.spec import Cluster, Workload
-from mofa_model.strategy import Strategy
+from mofa_model.strategy import AXES, Strategy
 from mofa_model.units import Bytes, Seconds
 
 KEEP = 64
@@ -116,17 +118,17 @@ def search(question: Question, advance: Callable[[float], None] = lambda _: None
     per_node = int(first.cluster.gpus_per_node)
     recipes = [p.workload.training.precision.name for p in question.problems]
     scores = bool(np.any(np.asarray(first.cluster.calibration.memory.score) > 0))
-    everything = default_axes(
-        first.workload.model,
-        question.nodes,
-        per_node,
-        recipes,
-        question.framework.module_sets,
-        question.framework.offloads(experts=first.workload.model.experts is not None),
+    asked = Asked(
+        model=first.workload.model,
+        nodes=tuple(question.nodes),
+        gpus_per_node=per_node,
+        precisions=tuple(recipes),
+        module_sets=question.framework.module_sets,
+        offloads=question.framework.offloads(experts=first.workload.model.experts is not None),
         scores=scores,
     )
-    full, bounds = constrained(everything, question.constraints)
-    axes = question.framework.shortened(full)
+    full, bounds = constrained(default_axes(asked), question.constraints)
+    axes = full.had_by(question.framework)
     rejected = Counter({Reason.NOT_IN_FRAMEWORK: full.raw - axes.raw})
     found: dict[int, list[Candidate]] = {}
     misses: list[tuple[int, float, NearMiss]] = []
@@ -135,7 +137,7 @@ def search(question: Question, advance: Callable[[float], None] = lambda _: None
     stuck: tuple[str, Reason] | None = None
     parts = bundles(axes, question.framework)
     # Who constrains offloading asks for it.
-    asked = {Reason.OFFLOAD_UNPROVEN} if any(c.key == "offload" for c in question.constraints) else set()
+    wanted = {Reason.OFFLOAD_UNPROVEN} if any(c.key == "offload" for c in question.constraints) else set()
     share = 1.0 / max(1, len(axes["nodes"]) * len(question.problems))
     for problem in question.problems if axes.raw else ():
         for nodes in axes["nodes"]:
@@ -144,7 +146,7 @@ def search(question: Question, advance: Callable[[float], None] = lambda _: None
                 workload=here.workload,
                 cluster=here.cluster,
                 framework=question.framework,
-                lifted=question.lifted | asked,
+                lifted=question.lifted | wanted,
                 bounds=bounds,
             )
             shapes = shapes_of(axes, given, nodes)
@@ -204,33 +206,8 @@ def _candidate(axes: Axes, problem: Problem, nodes: int, score: float, step: flo
 
 def strategy_of(chosen: Mapping[str, Any], cluster: Cluster) -> Strategy:
     """The strategy that a combination of axis values means."""
+    made = {name: part for axis in AXES for name, part in axis.chosen(chosen[axis.name]).items()}
+    if made["shard"] == IN_NODE:
+        made["shard"] = int(np.floor(cluster.domain / made["tp"]))
     gpus = chosen["nodes"] * int(cluster.gpus_per_node)
-    tp, context, pipeline, shard = chosen["tp"], chosen["context"], chosen["pipeline"], chosen["sharding"]
-    again = chosen["recompute"]
-    group = int(np.floor(cluster.domain / tp)) if shard.group == IN_NODE else shard.group
-    return Strategy(
-        tp=tp,
-        pp=chosen["pp"],
-        cp=context.size,
-        dp=gpus // (tp * chosen["pp"] * context.size),
-        ep=chosen["ep"],
-        etp=chosen["etp"],
-        vpp=pipeline.virtual,
-        mbs=chosen["mbs"],
-        chunks=chosen["chunks"],
-        shard=group,
-        schedule=pipeline.schedule,
-        sharding=shard.level,
-        sequence_parallel=chosen["sp"],
-        context_mode=context.mode,
-        recompute=again.mode,
-        recompute_modules=again.modules,
-        recompute_layers=again.layers,
-        offload=chosen["offload"],
-        optimizer=chosen["optimizer"],
-        tensor_overlap=chosen["tensor_overlap"],
-        data_overlap=chosen["data_overlap"],
-        pipeline_overlap=chosen["pipeline_overlap"],
-        expert_overlap=chosen["expert_overlap"],
-        graphs=chosen["graphs"],
-    )
+    return Strategy(dp=gpus // (made["tp"] * made["pp"] * made["cp"]), **made)

@@ -19,14 +19,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.axes.axis import Axis, Scope
+from mofa_model.axes.rules import Given
 from mofa_model.estimate.stage import stage_times
 from mofa_model.placement import stages_of
 from mofa_model.schedules import Schedule
-from mofa_model.search.axes import Axes
-from mofa_model.search.feature_rules import dominated
+from mofa_model.search.axes import Axes, within
 from mofa_model.search.local import Locals, spread, varied
-from mofa_model.search.rules import Given
-from mofa_model.search.space import DEGREES, Features, Shapes
+from mofa_model.search.space import DEGREES, Features, Shapes, dominated
 from mofa_model.strategy import Strategy
 
 BLOCK: Final = 2048
@@ -35,6 +35,9 @@ FIRST: Final = 512
 """Shapes in the first block of a schedule: enough to find a step time that most others cannot beat."""
 SLACK: Final = 1.0 - 1e-9
 """Rounding that a floor may be too high by."""
+
+_TIMED: Final = within(Scope.LAYER, Scope.STAGE)
+"""Features that change a stage's time and nothing else."""
 
 Array = NDArray[Any]
 
@@ -89,11 +92,15 @@ def _floors(
     layout = varied(Strategy(schedule=schedule), **{name: rows[name][members] for name in DEGREES})
     stages = stages_of(w.model, layout, c.calibration.placement, 1)
     m, virtual, position = rows["micro_batches"][members], rows["vpp"][members], local.position[members]
-    choices = [_best(axes, given, name) for name in ("tensor_overlap", "expert_overlap", "graphs")]
+    choices = [_best(axes, given, axis) for axis in _TIMED]
     lowest = np.full(len(members), np.inf)
     for (at, sp), *flags in product(enumerate(axes["sp"]), *choices):
-        tensor, expert, graphs = flags
-        s = varied(layout, sequence_parallel=sp, tensor_overlap=tensor, expert_overlap=expert, graphs=graphs)
+        chosen = {
+            name: v
+            for axis, value in zip(_TIMED, flags, strict=True)
+            for name, v in axis.chosen(value).items()
+        }
+        s = varied(layout, sequence_parallel=sp, **chosen)
         stage = stage_times(w, c, s, stages, *spread(local.times(s), position))
         fill = schedule.fill(slowest=stage.slowest, total=stage.all_stages, virtual=virtual)
         time = m * stage.slowest + fill
@@ -101,6 +108,7 @@ def _floors(
     return lowest * SLACK
 
 
-def _best(axes: Axes, given: Given, name: str) -> tuple[Any, ...]:
+def _best(axes: Axes, given: Given, axis: Axis) -> tuple[Any, ...]:
     """Values of an axis of overlap that the least time can have."""
-    return (True,) if dominated(name, given.cluster) and True in axes[name] else tuple(axes[name])
+    values = axes[axis.name]
+    return (True,) if dominated(axis, given.cluster) and True in values else values

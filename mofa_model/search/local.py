@@ -13,29 +13,23 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.axes.axis import Scope
+from mofa_model.axes.rules import Rows
 from mofa_model.estimate.layer import LayerTime, layer_times
 from mofa_model.estimate.stage import head_time
 from mofa_model.estimate.stored import StoredLayer, stored_layers
 from mofa_model.placement import distinct
-from mofa_model.search.rules import Rows
+from mofa_model.search.axes import SHAPE, within
 from mofa_model.spec import Cluster, Workload
 from mofa_model.spec.checks import field_names
-from mofa_model.strategy import ContextMode, Strategy
+from mofa_model.strategy import DEGREES, ContextMode, Strategy
 from mofa_model.units import Seconds
 
-LOCAL: Final = ("tp", "cp", "mbs", "ep", "etp", "chunks")
+LOCAL: Final = tuple(name for axis in SHAPE if axis.local for name in axis.fields if name in DEGREES)
 """Degrees that the work of one device on a layer depends on."""
-_TIMES: Final = (
-    "sequence_parallel",
-    "recompute",
-    "recompute_modules",
-    "recompute_layers",
-    "offload",
-    "tensor_overlap",
-    "expert_overlap",
-)
+_TIMES: Final = tuple(name for axis in within(Scope.WORK, Scope.LAYER) for name in axis.fields)
 """Features that its time depends on; of the layers that are recomputed only whether some or all are."""
-_STORED: Final = ("sequence_parallel", "recompute", "recompute_modules", "offload")
+_STORED: Final = tuple(name for axis in within(Scope.WORK) for name in axis.fields if name not in DEGREES)
 """Features that its activations depend on."""
 
 Array = NDArray[Any]

@@ -14,25 +14,29 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.axes.axis import Scope
+from mofa_model.axes.rules import Given
+from mofa_model.axes.verdict import Reason
 from mofa_model.estimate.exchange import exposed_time
 from mofa_model.estimate.footprint import host_room, room
 from mofa_model.estimate.live import waiting, with_loss
 from mofa_model.estimate.stage import stage_times
 from mofa_model.estimate.step import pipeline_times, step_terms
 from mofa_model.placement import Stages
-from mofa_model.search.axes import Axes
+from mofa_model.search.axes import Axes, within
 from mofa_model.search.blocks import Block, State, Work, blocks_of, states_of, works_of
 from mofa_model.search.floor import parts_of
 from mofa_model.search.local import Locals, spread, varied
 from mofa_model.search.rank import Leaders
-from mofa_model.search.rules import Given
 from mofa_model.search.space import DEGREES, Features, Shapes
-from mofa_model.search.verdict import Reason
 from mofa_model.spec import Cluster
 from mofa_model.strategy import Sharding, Strategy
 
 NEAR: Final = 1.15
 """Strategies that would fit with 15 % more memory are priced as well, to say what more memory would give."""
+
+_OF_STEP: Final = tuple(name for axis in within(Scope.STEP) for name in axis.fields)
+"""Features that change what a step adds to its pipeline."""
 
 Array = NDArray[Any]
 
@@ -204,7 +208,13 @@ def _time(
                 block.index[columns[hopeful]] + (work.offset + overlap.offset[columns[hopeful]]),
             )
             for fit in fitting:
-                _step(c, varied(fit.state.level, data_overlap=s.data_overlap), fit, here, leaders)
+                _step(
+                    c,
+                    varied(fit.state.level, **{name: getattr(s, name) for name in _OF_STEP}),
+                    fit,
+                    here,
+                    leaders,
+                )
 
 
 def _step(cluster: Cluster, level: Strategy, fit: _Fit, at: _Timed, leaders: Leaders) -> None:

@@ -16,17 +16,19 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.axes.axis import Axis
+from mofa_model.axes.rules import Given, Mask, Rows
+from mofa_model.axes.verdict import Reason
 from mofa_model.equations.memory import expert_data_ranks
 from mofa_model.placement import stages_of
-from mofa_model.search import feature_rules, rules
 from mofa_model.search.axes import FEATURES, SHAPE, Axes
 from mofa_model.search.bundles import WHOLE, Bundle
-from mofa_model.search.rules import Given, Mask, Rows
-from mofa_model.search.verdict import Reason
+from mofa_model.spec import Cluster
+from mofa_model.strategy import DEGREES as ARRAYS
 from mofa_model.strategy import Strategy
 from mofa_model.units import Numeric
 
-DEGREES: Final = ("tp", "pp", "cp", "dp", "ep", "etp", "vpp", "mbs", "chunks")
+DEGREES: Final = ("dp", *(name for axis in SHAPE for name in axis.fields if name in ARRAYS))
 """Columns that are degrees of a `Strategy`."""
 
 
@@ -71,39 +73,37 @@ def shapes_of(axes: Axes, given: Given, nodes: int) -> Shapes:
     rows: Rows = {"gpus": np.full(1, float(nodes * given.cluster.gpus_per_node))}
     index = np.full(1, start, dtype=np.int64)
     for axis in SHAPE:
-        values = axes[axis]
+        values = axes[axis.name]
         left //= len(values)
         size = len(index)
         position = np.tile(np.arange(len(values)), size)
         rows = {name: np.repeat(column, len(values)) for name, column in rows.items()}
-        index = np.repeat(index, len(values)) + position * strides[axis]
+        index = np.repeat(index, len(values)) + position * strides[axis.name]
         rows |= _columns(axis, values, position, rows, given)
         good = np.ones(len(index), dtype=bool)
         fallen = Counter[Reason]()
-        for reason, rule in rules.SHAPE_RULES.get(axis, ()):
+        for reason, rule in axis.rules:
             if reason not in given.lifted:
                 bad = good & rule(rows, given)
                 fallen[reason] += int(np.count_nonzero(bad))
                 good &= ~bad
         rejected += Counter({reason: count * left for reason, count in fallen.items()})
         if not good.any():
-            return Shapes({}, index[:0], rejected, (axis, fallen.most_common(1)[0][0]))
+            return Shapes({}, index[:0], rejected, (axis.name, fallen.most_common(1)[0][0]))
         if not good.all():
             rows = {name: column[good] for name, column in rows.items()}
             index = index[good]
     return Shapes(rows | _derived(rows, given), index, rejected)
 
 
-def _columns(axis: str, values: tuple[Any, ...], position: NDArray[Any], rows: Rows, given: Given) -> Rows:
+def _columns(axis: Axis, values: tuple[Any, ...], position: NDArray[Any], rows: Rows, given: Given) -> Rows:
     """Columns that become known with an axis."""
-    if axis == "context":
-        return rules.context_columns(values, position)
-    if axis == "pipeline":
-        return {"pipeline": position} | rules.pipeline_columns(values, position)
-    columns: Rows = {axis: np.array(values, dtype=float)[position]}
-    if axis == "pp":
+    if axis.columns is not None:
+        return axis.columns(values, position)
+    columns: Rows = {axis.name: np.array(values, dtype=float)[position]}
+    if axis.name == "pp":
         columns["dp"] = rows["gpus"] / (rows["tp"] * rows["cp"] * columns["pp"])
-    if axis == "mbs":
+    if axis.name == "mbs":
         columns["micro_batches"] = given.workload.training.global_batch / (rows["dp"] * columns["mbs"])
     return columns
 
@@ -126,40 +126,42 @@ def features_of(axes: Axes, given: Given, shapes: Shapes, bundle: Bundle = WHOLE
     alive = np.ones(size, dtype=np.int64)
     left = 1
     for axis in FEATURES:
-        left *= bundle.size(axis, axes[axis])
+        left *= bundle.size(axis.name, axes[axis.name])
     rejected, pruned = Counter[Reason](), 0
     allowed: dict[str, Mask] = {}
     idle: dict[str, Mask] = {}
     for axis in FEATURES:
-        values = axes[axis]
-        left //= bundle.size(axis, values)
-        idle[axis] = (
-            feature_rules.IDLE[axis](rows) if axis in feature_rules.IDLE else np.zeros(size, dtype=bool)
-        )
+        name, values = axis.name, axes[axis.name]
+        left //= bundle.size(name, values)
+        idle[name] = np.zeros(size, dtype=bool) if axis.idle is None else axis.idle(rows)
         ok = np.ones((len(values), size), dtype=bool)
         for at, value in enumerate(values):
-            counted = rejected if bundle.has(axis, at) else Counter[Reason]()
-            rule = feature_rules.FEATURE_RULES.get(axis)
-            found = [*rule(value, rows, given)] if rule else []
-            if at in bundle.barred.get(axis, ()):
-                found.append((Reason.NOT_IN_FRAMEWORK, ~idle[axis]))
+            counted = rejected if bundle.has(name, at) else Counter[Reason]()
+            found = [] if axis.bad is None else [*axis.bad(value, rows, given)]
+            if at in bundle.barred.get(name, ()):
+                found.append((Reason.NOT_IN_FRAMEWORK, ~idle[name]))
             for reason, bad in found:
                 if reason in given.lifted:
                     continue
                 _count(counted, reason, alive, ok[at] & bad, left)
                 ok[at] &= ~bad
-            again = idle[axis] & np.any(ok[:at], axis=0) & ok[at]
+            again = idle[name] & np.any(ok[:at], axis=0) & ok[at]
             _count(counted, Reason.DUPLICATE, alive, again, left)
             ok[at] &= ~again
         for at in range(len(values)):
-            ok[at] &= bundle.has(axis, at)
-        if feature_rules.dominated(axis, given.cluster) and True in values and False in values:
+            ok[at] &= bundle.has(name, at)
+        if dominated(axis, given.cluster) and True in values and False in values:
             worse = ok[values.index(True)] & ok[values.index(False)]
             pruned += int(np.sum(alive[worse])) * left
             ok[values.index(False)] &= ~worse
         alive = alive * np.sum(ok, axis=0)
-        allowed[axis] = ok
+        allowed[name] = ok
     return Features(allowed, idle, rejected, pruned, alive)
+
+
+def dominated(axis: Axis, cluster: Cluster) -> bool:
+    """Whether a switch that is on is proved to be never slower than off, so that off is pruned."""
+    return axis.better is not None and axis.better(cluster.calibration.overlap)
 
 
 def _count(rejected: Counter[Reason], reason: Reason, alive: NDArray[np.int64], bad: Mask, left: int) -> None:

@@ -35,26 +35,6 @@ FLAGS: Final = (
     "checkpoint_bandwidth",
 )
 """Options of the job that can vary."""
-AXES: Final = (
-    "tp",
-    "pp",
-    "cp",
-    "ep",
-    "etp",
-    "vpp",
-    "mbs",
-    "chunks",
-    "schedule",
-    "sharding",
-    "recompute",
-    "optimizer",
-)
-AXES_TOO: Final = (
-    *AXES,
-    *("offload", "sp", "graphs", "cp_mode", "shard", "dp"),
-    *("tp_overlap", "dp_overlap", "pp_overlap", "ep_overlap"),
-)
-"""Axes of the strategy that can vary: they change the given one, or constrain the search."""
 INTERVAL: Final = "interval"
 """Steps between checkpoints, in place of the best number."""
 GROUPS: Final = ("compute", "host", "links", "overlap", "memory")
@@ -79,8 +59,8 @@ def parse_vary(text: str, known: Sequence[str] = ()) -> tuple[str, tuple[str, ..
     field = name.strip().lower().replace("-", "_")
     if not equals or not rest.strip():
         raise BadValue("--vary", text, "write FIELD=VALUES, for example gpus=64..8192 or mbs=1,2,4")
-    if field not in (known or (*FLAGS, *AXES_TOO, INTERVAL, *_constants())):
-        raise UnknownName("--vary", field, known or (*FLAGS, *AXES_TOO, INTERVAL, *_constants()))
+    if field not in (known or (*FLAGS, *keys(), INTERVAL, *_constants())):
+        raise UnknownName("--vary", field, known or (*FLAGS, *keys(), INTERVAL, *_constants()))
     match = _RANGE.fullmatch(rest.strip())
     if match is None:
         return field, tuple(part.strip() for part in rest.split(","))
@@ -92,6 +72,13 @@ def parse_vary(text: str, known: Sequence[str] = ()) -> tuple[str, tuple[str, ..
     while len(values) <= MOST and (following := values[-1] * by if sign == "x" else values[-1] + by) <= high:
         values.append(following)
     return field, tuple(f"{value:.12g}" for value in values)
+
+
+def keys() -> tuple[str, ...]:
+    """Keys of the strategy that can vary: they change the given one, or constrain the search."""
+    from mofa_model.strategy import AXES
+
+    return (*(word.key.replace("-", "_") for axis in AXES for word in axis.keys), "dp")
 
 
 def _constants() -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 from mofa_model import units
 from mofa_model.errors import BadValue, MofaError
 from mofa_model.verbs import problem_options
-from mofa_model.verbs.sweep_fields import AXES_TOO, FLAGS, INTERVAL, PER_GPU, Point, number, steps, typed
+from mofa_model.verbs.sweep_fields import FLAGS, INTERVAL, PER_GPU, Point, keys, number, steps, typed
 
 Row = dict[str, Any]
 
@@ -38,7 +38,7 @@ def _figures(a: Namespace, point: Point) -> Row:
     from mofa_model.advice import Status, advise
     from mofa_model.strategy_text import format_strategy
 
-    axes = {name: value for name, value in point.items() if name in AXES_TOO}
+    axes = {name: value for name, value in point.items() if name in keys()}
     for name, value in point.items():
         if name in FLAGS:
             setattr(a, name, typed(name, value))

@@ -9,17 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mofa_model.axes.choices import IN_NODE, Context, Pipeline, Shard
+from mofa_model.axes.tried import Asked
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.presets import cluster, model, precision
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
 from mofa_model.search import Problem, Question, framework, frameworks, parse_constraint, search
-from mofa_model.search.axes import IN_NODE, Context, Pipeline, Shard, default_axes, node_counts
+from mofa_model.search.axes import default_axes, node_counts
 from mofa_model.search.constraints import constrained
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy import ContextMode, Placement, Recompute, Sharding, Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
 
-AXES = default_axes(model("llama3-8b"), [8], 8)
+AXES = default_axes(Asked(model=model("llama3-8b"), nodes=(8,), gpus_per_node=8))
 
 
 def left(*texts):
@@ -143,7 +145,7 @@ def test_a_constraint_that_leaves_nothing_is_refused_with_what_there_is():
 def test_every_trainer_is_known_by_its_names_and_shortens_axes():
     whole = AXES.raw
     for name in frameworks():
-        shortened = framework(name).shortened(AXES)
+        shortened = AXES.had_by(framework(name))
         assert 0 < shortened.raw <= whole
         assert framework(name).given["source"]
     assert framework("Megatron-Core").name == "megatron"

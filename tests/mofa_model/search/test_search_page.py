@@ -1,33 +1,25 @@
-"""docs/search.md says what the code does: every axis, every value, every reason, every trainer."""
+"""docs/search.md and its table of axes say what the code does: every axis, every reason, every trainer."""
 
 from pathlib import Path
 
-from mofa_model.presets import model
+from mofa_model.axes.rules import SHORTEST
 from mofa_model.search import LIFTABLE, Reason, frameworks
-from mofa_model.search.axes import (
-    BATCH,
-    CHUNKS,
-    CONTEXT,
-    EXPERT_TENSOR,
-    RECOMPUTED,
-    SIMPLICITY,
-    TENSOR,
-    default_axes,
-)
-from mofa_model.search.rules import SHORTEST
+from mofa_model.search.axes import EVERY
 
-PAGE = (Path(__file__).parents[3] / "docs" / "search.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "search.md").read_text(encoding="utf-8")
 
 
-def test_every_axis_is_listed_and_no_other_exists():
-    assert set(default_axes(model("deepseek-v3"), [1], 8).values) == set(SIMPLICITY)
-    for axis in SIMPLICITY:
-        assert f"`{axis}`" in PAGE
+def test_every_axis_is_listed_with_its_values_and_a_constraint():
+    table = (DOCS / "reference" / "axes.md").read_text(encoding="utf-8")
+    for axis in EVERY:
+        assert f"| `{axis.name}` |" in table
+        assert axis.example
+        assert f"`{axis.example}`" in table
+    assert "reference/axes.md" in PAGE
 
 
-def test_every_list_of_values_is_the_one_in_the_code():
-    for values in (TENSOR, CONTEXT, BATCH, EXPERT_TENSOR, CHUNKS, RECOMPUTED):
-        assert ", ".join(str(value) for value in values) in PAGE
+def test_the_shortest_sequence_of_a_rank_is_the_one_in_the_code():
     assert f"{SHORTEST} tokens" in PAGE
 
 

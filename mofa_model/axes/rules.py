@@ -1,6 +1,6 @@
 """The rules that make a shape legal: each names its reason, and is a mask over rows of degrees.
 
-They run as soon as the axis they are listed under is known, in the order of the list; the first that holds is the reason.
+They run as soon as the axis that lists them is known, in the order of the list; the first that holds is the reason.
 Rules of features (`feature_rules`) run afterwards, one axis of features after the other, each beside every shape.
 """
 
@@ -13,13 +13,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.axes.choices import Context, ContextMode, Pipeline
+from mofa_model.axes.frameworks import Framework
+from mofa_model.axes.verdict import Reason
 from mofa_model.schedules import ONE_F_ONE_B, SCHEDULES
 from mofa_model.schedules.interleaved import USUAL
-from mofa_model.search.axes import Context, Pipeline
-from mofa_model.search.frameworks import Framework
-from mofa_model.search.verdict import Reason
 from mofa_model.spec import Cluster, LatentAttention, Workload
-from mofa_model.strategy import ContextMode
 
 Rows = dict[str, NDArray[Any]]
 """Columns of degrees, one entry a row; `pipeline` holds positions on its axis, `schedule` those in `SCHEDULES`."""
@@ -49,6 +48,9 @@ class Given:
 
 
 Rule = Callable[[Rows, Given], Any]
+"""Rows of degrees that are not legal."""
+Found = list[tuple[Reason, Mask]]
+"""Reasons against a value on an axis of features, with the rows they hold for."""
 
 
 def _heads(r: Rows, g: Given) -> Any:
@@ -149,42 +151,39 @@ def _bounded(name: str) -> Rule:
     return bad
 
 
-SHAPE_RULES: Final[Mapping[str, tuple[tuple[Reason, Rule], ...]]] = {
-    "tp": (
-        (Reason.TENSOR_PARALLEL_CROSSES_NODE, lambda r, g: r["tp"] > g.cluster.domain),
-        (Reason.NOT_DIVISIBLE, _gpus("tp")),
-        (Reason.NOT_DIVISIBLE, _heads),
-        (Reason.NOT_DIVISIBLE, _widths),
-    ),
-    "context": (
-        (Reason.NOT_DIVISIBLE, _gpus("tp", "cp")),
-        (Reason.NOT_DIVISIBLE, _sequence),
-        (Reason.NOT_DIVISIBLE, _context_heads),
-        (Reason.SEQUENCE_TOO_SHORT, _sequence_short),
-    ),
-    "pp": (
-        (Reason.MORE_STAGES_THAN_LAYERS, _too_deep),
-        (Reason.NOT_DIVISIBLE, _gpus("tp", "cp", "pp")),
-        (Reason.CONSTRAINT, _bounded("dp")),
-    ),
-    "mbs": (
-        (Reason.NOT_DIVISIBLE, _batch),
-        (Reason.TOO_FEW_MICRO_BATCHES, lambda r, _: r["micro_batches"] < r["pp"]),
-        (Reason.CONSTRAINT, _bounded("micro_batches")),
-    ),
-    "pipeline": (
-        (Reason.DUPLICATE, _one_stage),
-        (Reason.MORE_STAGES_THAN_LAYERS, _virtual_deep),
-        (Reason.NOT_DIVISIBLE, _layers),
-        (Reason.SCHEDULE_NOT_POSSIBLE, _schedule),
-    ),
-    "etp": (
-        (Reason.EXPERT_TENSOR_PARALLEL, lambda r, _: (r["etp"] != 1) & (r["etp"] != r["tp"])),
-        (Reason.NOT_DIVISIBLE, _expert_width),
-        (Reason.NOT_DIVISIBLE, _expert_groups),
-    ),
-}
-"""Rules of degrees by the axis after which they can be asked."""
+TENSOR: Final = (
+    (Reason.TENSOR_PARALLEL_CROSSES_NODE, lambda r, g: r["tp"] > g.cluster.domain),
+    (Reason.NOT_DIVISIBLE, _gpus("tp")),
+    (Reason.NOT_DIVISIBLE, _heads),
+    (Reason.NOT_DIVISIBLE, _widths),
+)
+CONTEXT: Final = (
+    (Reason.NOT_DIVISIBLE, _gpus("tp", "cp")),
+    (Reason.NOT_DIVISIBLE, _sequence),
+    (Reason.NOT_DIVISIBLE, _context_heads),
+    (Reason.SEQUENCE_TOO_SHORT, _sequence_short),
+)
+STAGES: Final = (
+    (Reason.MORE_STAGES_THAN_LAYERS, _too_deep),
+    (Reason.NOT_DIVISIBLE, _gpus("tp", "cp", "pp")),
+    (Reason.CONSTRAINT, _bounded("dp")),
+)
+BATCH: Final = (
+    (Reason.NOT_DIVISIBLE, _batch),
+    (Reason.TOO_FEW_MICRO_BATCHES, lambda r, _: r["micro_batches"] < r["pp"]),
+    (Reason.CONSTRAINT, _bounded("micro_batches")),
+)
+PIPELINE: Final = (
+    (Reason.DUPLICATE, _one_stage),
+    (Reason.MORE_STAGES_THAN_LAYERS, _virtual_deep),
+    (Reason.NOT_DIVISIBLE, _layers),
+    (Reason.SCHEDULE_NOT_POSSIBLE, _schedule),
+)
+EXPERTS: Final = (
+    (Reason.EXPERT_TENSOR_PARALLEL, lambda r, _: (r["etp"] != 1) & (r["etp"] != r["tp"])),
+    (Reason.NOT_DIVISIBLE, _expert_width),
+    (Reason.NOT_DIVISIBLE, _expert_groups),
+)
 
 
 def context_columns(values: tuple[Context, ...], position: NDArray[Any]) -> Rows:
@@ -199,4 +198,9 @@ def pipeline_columns(values: tuple[Pipeline, ...], position: NDArray[Any]) -> Ro
     schedules = np.array([SCHEDULES.index(v.schedule) for v in values])[position]
     virtual = np.array([float(v.virtual) for v in values])[position]
     plain = next((i for i, v in enumerate(values) if v.schedule == ONE_F_ONE_B), 0)
-    return {"schedule": schedules, "vpp": virtual, "plain": np.full(len(position), plain)}
+    return {
+        "pipeline": position,
+        "schedule": schedules,
+        "vpp": virtual,
+        "plain": np.full(len(position), plain),
+    }

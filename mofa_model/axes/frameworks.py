@@ -9,17 +9,18 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
+from mofa_model.axes.choices import (
+    ACTIVATIONS,
+    OFFLOADED,
+    Context,
+    Pipeline,
+    Recomputation,
+    Recompute,
+    Shard,
+)
 from mofa_model.errors import UnknownName
-from mofa_model.search.axes import Axes
-from mofa_model.strategy import ACTIVATIONS, OFFLOADED, Graphs, Placement, Recompute
 
 ANY: Final = "any"
-_FLAGS: Final = {
-    "tensor_overlap": "tensor_overlap",
-    "data_overlap": "data_overlap",
-    "sp": "sp",
-}
-_DEGREES: Final = ("tp", "pp", "ep", "etp", "chunks", "expert_overlap")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,52 +68,40 @@ class Framework:
         """Whether pipeline hops overlap compute under a schedule."""
         return schedule in self.given.get("overlap_hops", (schedule,))
 
-    def shortened(self, axes: Axes) -> Axes:
-        """The axes with the values that this trainer has."""
-        return Axes(
-            {name: tuple(v for v in values if self._has(name, v)) for name, values in axes.values.items()}
+    def runs(self, value: Pipeline) -> bool:
+        """Whether it has a schedule."""
+        return value.schedule.value in self.given.get("schedules", (value.schedule.value,))
+
+    def splits(self, value: Context) -> bool:
+        """Whether it has a mode of context parallelism."""
+        mode = value.mode.value
+        return value.size == 1 or bool(
+            self.given.get("cp", True) and mode in self.given.get("context", (mode,))
         )
 
-    def _has(self, axis: str, value: Any) -> bool:
-        g = self.given
-        if axis in _DEGREES:
-            return bool(g.get(axis, True)) or value in {1, False}
-        if axis in _FLAGS:
-            return bool(g.get(axis, True)) or not value
-        if axis == "context":
-            return value.size == 1 or (
-                g.get("cp", True) and value.mode.value in g.get("context", (value.mode.value,))
-            )
-        if axis == "pipeline":
-            return value.schedule.value in g.get("schedules", (value.schedule.value,))
-        if axis == "offload":
-            named = g.get("offload", True)
-            known = OFFLOADED if named is True else (*(named or ()), *g.get("offload_experts", ()))
-            return bool(value <= set(known))
-        if axis == "graphs":
-            return value is Graphs.NONE or bool(g.get("graphs", True))
-        if axis == "sharding":
-            groups = g.get("shard_groups", True)
-            grouped = value.group == 0 or (
-                groups if isinstance(groups, bool) else value.level.value in groups
-            )
-            return grouped and value.level.value in g.get("sharding", (value.level.value,))
-        if axis == "optimizer":
-            return value is not Placement.HOST or g.get("optimizer_host", True)
-        if axis == "recompute":
-            return self._recomputes(value)
-        return True
+    def shards(self, value: Shard) -> bool:
+        """Whether it has a ZeRO level, and its groups."""
+        level, groups = value.level.value, self.given.get("shard_groups", True)
+        grouped = value.group == 0 or (groups if isinstance(groups, bool) else level in groups)
+        return grouped and level in self.given.get("sharding", (level,))
 
-    def _recomputes(self, value: Any) -> bool:
+    def recomputes(self, value: Recomputation) -> bool:
+        """Whether it has a mode of recomputation, for these modules or layers."""
         g = self.given
         known = value.mode is not Recompute.SELECTIVE or value.modules <= set(g.get("modules", value.modules))
         whole = value.layers == 0 or g.get("recompute_layers", True)
         return value.mode.value in g.get("recompute", (value.mode.value,)) and known and whole
 
+    def moves(self, value: frozenset[str]) -> bool:
+        """Whether it can offload all of these."""
+        named = self.given.get("offload", True)
+        known = OFFLOADED if named is True else (*(named or ()), *self.given.get("offload_experts", ()))
+        return value <= set(known)
+
 
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
-    text = resources.files("mofa_model.search").joinpath("frameworks.toml").read_text(encoding="utf-8")
+    text = resources.files("mofa_model.axes").joinpath("frameworks.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.axes.choices import IN_NODE, Recomputation, Recompute, Shard
+from mofa_model.axes.rules import Found, Given, Mask, Rows
+from mofa_model.axes.verdict import Reason
 from mofa_model.schedules import INTERLEAVED, SCHEDULES
-from mofa_model.search.axes import IN_NODE, Recomputation, Shard
-from mofa_model.search.rules import Given, Mask, Rows
-from mofa_model.search.verdict import Reason
-from mofa_model.spec import Cluster
-from mofa_model.strategy import Recompute
-
-Found = list[tuple[Reason, Mask]]
-"""Reasons against a value on an axis of features, with the rows they hold for."""
+from mofa_model.spec import Cluster, OverlapConstants
 
 
 def sequence_parallel_bad(value: bool, r: Rows, g: Given) -> Found:
@@ -88,40 +83,32 @@ def hops_bad(value: bool, r: Rows, g: Given) -> Found:
     return [(Reason.NOT_IN_FRAMEWORK, np.isin(r["schedule"], blocked) & (r["pp"] > 1))]
 
 
-FEATURE_RULES: Final[Mapping[str, Callable[[Any, Rows, Given], Found]]] = {
-    "sp": sequence_parallel_bad,
-    "sharding": sharding_bad,
-    "recompute": recompute_bad,
-    "offload": offload_bad,
-    "pipeline_overlap": hops_bad,
-    "expert_overlap": experts_bad,
-}
-"""Rules of one value on an axis of features."""
-
-IDLE: Final[Mapping[str, Callable[[Rows], Mask]]] = {
-    "sp": lambda r: r["tp"] == 1,
-    "sharding": lambda r: np.maximum(r["ranks"], r["copies"]) == 1,
-    "tensor_overlap": lambda r: r["tp"] == 1,
-    "data_overlap": lambda r: np.maximum(r["ranks"], r["copies"]) == 1,
-    "pipeline_overlap": lambda r: r["pp"] == 1,
-    "expert_overlap": lambda r: r["ep"] == 1,
-}
-"""Rows on which an axis of features has nothing to act on, so that all its values say the same."""
+def alone(r: Rows) -> Mask:
+    """Rows on which nobody shares anything: one data-parallel rank, of experts too."""
+    found: Mask = np.maximum(r["ranks"], r["copies"]) == 1
+    return found
 
 
-def dominated(axis: str, cluster: Cluster) -> bool:
-    """Whether overlap is proved to be never slower than none on an axis, so that `none` is pruned.
+def tensor_better(k: OverlapConstants) -> bool:
+    """Whether overlap of tensor parallelism is never slower than none.
 
     Overlap leaves at most the whole communication exposed, and slows compute by less than it hides. Memory is the same.
     """
-    k = cluster.calibration.overlap
-    gentle = bool(np.all(np.asarray(k.slow_down) <= 2.0))
-    return {
-        "tensor_overlap": gentle and bool(np.all(np.asarray(k.tensor_overlapped) <= k.tensor)),
-        "expert_overlap": gentle and bool(np.all(np.asarray(k.expert_overlapped) <= 1.0)),
-        "data_overlap": bool(np.all((np.asarray(k.data_tail) <= 1.0) & (np.asarray(k.gather_tail) <= 1.0))),
-        "pipeline_overlap": True,
-    }.get(axis, False)
+    return _gentle(k) and bool(np.all(np.asarray(k.tensor_overlapped) <= k.tensor))
+
+
+def experts_better(k: OverlapConstants) -> bool:
+    """The same of the exchange of experts."""
+    return _gentle(k) and bool(np.all(np.asarray(k.expert_overlapped) <= 1.0))
+
+
+def data_better(k: OverlapConstants) -> bool:
+    """The same of gradients and parameters, which hide behind no slower compute."""
+    return bool(np.all((np.asarray(k.data_tail) <= 1.0) & (np.asarray(k.gather_tail) <= 1.0)))
+
+
+def _gentle(k: OverlapConstants) -> bool:
+    return bool(np.all(np.asarray(k.slow_down) <= 2.0))
 
 
 def shard_group(value: Shard, r: Rows, cluster: Cluster) -> NDArray[Any]:

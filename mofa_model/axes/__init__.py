@@ -1,0 +1,11 @@
+"""What an axis of the strategy is made of. The axes themselves are the rows of `strategy.AXES`, beside their fields.
+
+May import: schedules, spec and what stands below. Imported by: strategy and what stands above it.
+
+    axis           the type of a row: its values, words, rules, and what of a step it changes
+    choices        the values that are no plain numbers
+    tried          which values the search tries by itself
+    words          a key of strategy texts, constraints and manifests
+    rules          what makes a shape legal, feature_rules a feature beside it; verdict names the reasons
+    frameworks     what a trainer can run (frameworks.toml)
+"""

@@ -1,0 +1,125 @@
+"""Which values the search tries by itself on an axis. Their order is the order of simplicity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mofa_model.axes.choices import (
+    ACTIVATIONS,
+    IN_NODE,
+    NO_MODULES,
+    Context,
+    ContextMode,
+    Pipeline,
+    Recomputation,
+    Recompute,
+    Shard,
+    Sharding,
+)
+from mofa_model.schedules import SCHEDULES
+from mofa_model.spec import LatentAttention, Transformer
+
+TENSOR: Final = (1, 2, 4, 8, 16, 32, 64)
+CONTEXT: Final = (2, 4, 8, 16, 32, 64)
+BATCH: Final = (1, 2, 4, 8, 16, 32)
+EXPERT_TENSOR: Final = (1, 2, 4, 8)
+CHUNKS: Final = (1, 2, 4, 8)
+RECOMPUTED: Final = (1, 2, 3, 4, 6, 8, 12, 16)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What the values of an axis may depend on."""
+
+    model: Transformer
+    """The model."""
+    nodes: tuple[int, ...]
+    """Node counts that may be used."""
+    gpus_per_node: int
+    """Devices that share a host."""
+    precisions: tuple[str, ...] = ("bf16",)
+    """Recipes that may be used."""
+    module_sets: tuple[frozenset[str], ...] = ()
+    """Sets of modules that a trainer recomputes, where they are its own."""
+    offloads: tuple[frozenset[str], ...] = (frozenset({ACTIVATIONS}),)
+    """What a trainer can offload."""
+    scores: bool = False
+    """Whether attention keeps its scores: then its core is one more module that can be computed again."""
+
+
+Tried = Callable[[Asked], tuple[Any, ...]]
+
+
+def of_all(*values: Any) -> Tried:
+    """The same values for every model."""
+    return lambda _: values
+
+
+def of_experts(*values: Any) -> Tried:
+    """Values that need experts; the first one alone in a model without."""
+    return lambda asked: values[:1] if asked.model.experts is None else values
+
+
+def contexts(_: Asked) -> tuple[Context, ...]:
+    """None, and every size in both modes."""
+    alone = Context(ContextMode.RING, 1)
+    return (alone, *(Context(mode, size) for mode in ContextMode for size in CONTEXT))
+
+
+def stage_counts(asked: Asked) -> tuple[int, ...]:
+    """Every number up to layers + 2 that divides the devices."""
+    deepest, per_node = int(asked.model.layers) + 2, asked.gpus_per_node
+    return tuple(p for p in range(1, deepest + 1) if any((n * per_node) % p == 0 for n in asked.nodes))
+
+
+def pipelines(asked: Asked) -> tuple[Pipeline, ...]:
+    """Every schedule with its numbers of virtual stages."""
+    layers = int(asked.model.layers)
+    return tuple(Pipeline(s, v) for s in SCHEDULES for v in s.virtual_stages(layers))
+
+
+def expert_groups(asked: Asked) -> tuple[int, ...]:
+    """The divisors of the experts."""
+    return (1,) if asked.model.experts is None else divisors(int(asked.model.experts.count))
+
+
+def shards(_: Asked) -> tuple[Shard, ...]:
+    """Every level, over all ranks and over those of a scale-up domain."""
+    levels = [level for level in Sharding if level is not Sharding.NONE]
+    return (Shard(Sharding.NONE, 0), *(Shard(level, group) for level in levels for group in (0, IN_NODE)))
+
+
+def recomputations(asked: Asked) -> tuple[Recomputation, ...]:
+    """None, sets of modules (a trainer's own, or those that make sense for the model), and whole layers."""
+    sets = asked.module_sets or tuple(frozenset(some) for some in _module_sets(asked))
+    return (
+        Recomputation(Recompute.NONE, NO_MODULES, 0),
+        *(Recomputation(Recompute.SELECTIVE, modules, 0) for modules in sets),
+        *(Recomputation(Recompute.FULL, NO_MODULES, n) for n in RECOMPUTED),
+        Recomputation(Recompute.FULL, NO_MODULES, 0),
+    )
+
+
+def _module_sets(asked: Asked) -> list[list[str]]:
+    """Fused attention computes its core again by itself, so the core is a module only where attention keeps its scores."""
+    activation, whole = ("mlp_act", "mlp") if asked.model.experts is None else ("moe_act", "moe")
+    sets = [["layernorm"], [activation], ["layernorm", activation], [whole], ["layernorm", whole]]
+    if isinstance(asked.model.attention, LatentAttention):
+        sets += [["mla_up_proj"], ["layernorm", "mla_up_proj", activation]]
+    return [["core_attn"], *sets, ["core_attn", "layernorm", activation]] if asked.scores else sets
+
+
+def offloads(asked: Asked) -> tuple[frozenset[str], ...]:
+    """Nothing, and what the trainer can offload."""
+    return (frozenset(), *asked.offloads)
+
+
+def divisors(number: int) -> tuple[int, ...]:
+    """All divisors, smallest first.
+
+    >>> divisors(12)
+    (1, 2, 3, 4, 6, 12)
+    """
+    return tuple(d for d in range(1, number + 1) if number % d == 0)
