@@ -108,9 +108,9 @@ class GPipe(Schedule):
         """All of them, Eq. (5). [1]"""
         return microbatches + 0 * position
 
-    def time(self, *, slowest, total, microbatches, stages, hop=0.0, **rest):
+    def time(self, flow):
         """Fill, work and drain, Eq. (9). [s]"""
-        return microbatches * slowest + (total - slowest) + 2 * (stages - 1) * hop
+        return flow.microbatches * flow.slowest + (flow.total - flow.slowest) + 2 * (flow.stages - 1) * flow.hop
 
 
 GPIPE = GPipe()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from mofa_model.estimate.footprint import Footprint, footprint
 from mofa_model.estimate.layer import LayerTime, layer_times
 from mofa_model.estimate.stage import HeadTime, StageTime, head_time, stage_times
 from mofa_model.placement import Stages, axes_of, stages_of
+from mofa_model.schedules import Flow
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Strategy
 from mofa_model.units import Count, Numeric, Ratio, Seconds
@@ -139,18 +139,18 @@ def pipeline_times(
     workload: Workload, cluster: Cluster, strategy: Strategy, stage: StageTime, micro_batches: Count
 ) -> tuple[Seconds, Seconds]:
     """All micro-batches through the pipeline without hops, and what exposed hops add, Eqs. (9), (23). [s]"""
-    shape: dict[str, Any] = {
-        "slowest": stage.slowest,
-        "total": stage.all_stages,
-        "microbatches": micro_batches,
-        "stages": strategy.pp,
-        "virtual": strategy.vpp,
-        "forward": stage.forward_share,
-        "weight": stage.weight_share,
-    }
-    pipeline, hop = strategy.schedule.time(**shape), hop_time(workload, cluster, strategy)
-    blocking = not strategy.pipeline_overlap
-    return pipeline, strategy.schedule.exposed_hops(pipeline, hop=hop, blocking=blocking, **shape)
+    flow = Flow(
+        slowest=stage.slowest,
+        total=stage.all_stages,
+        microbatches=micro_batches,
+        stages=strategy.pp,
+        virtual=strategy.vpp,
+        forward=stage.forward_share,
+        weight=stage.weight_share,
+    )
+    pipeline, hop = strategy.schedule.time(flow), hop_time(workload, cluster, strategy)
+    met = replace(flow, hop=hop, blocking=not strategy.pipeline_overlap)
+    return pipeline, strategy.schedule.exposed_hops(pipeline, met)
 
 
 def step_terms(

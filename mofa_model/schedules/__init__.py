@@ -10,10 +10,10 @@ from typing import Final
 from mofa_model.schedules.dualpipe import DUALPIPE
 from mofa_model.schedules.interleaved import INTERLEAVED
 from mofa_model.schedules.one_f_one_b import ONE_F_ONE_B
-from mofa_model.schedules.schedule import Schedule
+from mofa_model.schedules.schedule import Flow, Schedule
 from mofa_model.schedules.zero_bubble import ZERO_BUBBLE
 
 SCHEDULES: Final = (ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE, DUALPIPE)
 """All of them, the simplest first: of two strategies that take the same time the one with the simpler schedule wins."""
 
-__all__ = ["DUALPIPE", "INTERLEAVED", "ONE_F_ONE_B", "SCHEDULES", "ZERO_BUBBLE", "Schedule"]
+__all__ = ["DUALPIPE", "INTERLEAVED", "ONE_F_ONE_B", "SCHEDULES", "ZERO_BUBBLE", "Flow", "Schedule"]

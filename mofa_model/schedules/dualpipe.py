@@ -12,11 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mofa_model.equations.pipeline import THIRD
 from mofa_model.errors import BadValue
 from mofa_model.schedules.order import Kind, Operation, Order, Step, at_least_one, order
-from mofa_model.schedules.schedule import Schedule
-from mofa_model.units import Count, Ratio, Seconds
+from mofa_model.schedules.schedule import Flow, Schedule
+from mofa_model.units import Count, Seconds
 
 
 @dataclass(frozen=True)
@@ -49,20 +48,7 @@ class DualPipe(Schedule):
         del microbatches, virtual
         return stages + 1 + 0 * position  # takes the shape of the positions
 
-    def time(
-        self,
-        *,
-        slowest: Seconds,
-        total: Seconds,
-        microbatches: Count,
-        stages: Count,
-        virtual: Count = 1.0,
-        hop: Seconds = 0.0,
-        blocking: bool = False,
-        forward: Ratio = THIRD,
-        weight: Ratio = THIRD,
-        pair: Ratio = 1.0,
-    ) -> Seconds:
+    def time(self, flow: Flow) -> Seconds:
         """Time of DualPipe, Ours (DeepSeek-V3 gives the bubble of the case F = I >= W, tau = 0). [s]
 
         With q = p/2 - 1 and X = x C for a pair: (p + 1) C + (m - p - 1) X on the middle devices, and the bubble
@@ -70,16 +56,16 @@ class DualPipe(Schedule):
         B = I + W. Exact while a pair takes at least as long as either half, and a hop at most half of F, I and W. Blocking: an
         upper bound, as for ZB-H1. It takes m >= 2 p, as the order does.
 
-        >>> round(float(DualPipe().time(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0)), 9)
+        >>> round(float(DualPipe().time(Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0))), 9)
         26.0
         """
-        del virtual
-        C, S, m, p, tau, f, w, x = slowest, total, microbatches, stages, hop, forward, weight, pair
+        C, S, m, p, tau = flow.slowest, flow.total, flow.microbatches, flow.stages, flow.hop
+        f, w, x = flow.forward, flow.weight, flow.pair
         mean = (S - C) / np.maximum(p - 1, 1)
         F, W, X = f * mean, w * mean, x * mean
         I = mean - F - W
         single, paired = C, x * C
-        if blocking:
+        if flow.blocking:
             F, I, X, single, paired = F + tau, I + tau, X + 2 * tau, C + 2 * tau, paired + 2 * tau
             tau = 0.0 * tau
         q = p / 2 - 1

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 
-from mofa_model.equations.pipeline import THIRD, cooldown_time, exposed_hops, steady_time, warmup_time
+from mofa_model.equations.pipeline import cooldown_time, exposed_hops, steady_time, warmup_time
 from mofa_model.errors import BadValue
 from mofa_model.schedules.order import Kind, Operation, Order, Step, at_least_one, order
-from mofa_model.schedules.schedule import Schedule
-from mofa_model.units import Count, Ratio, Seconds
+from mofa_model.schedules.schedule import Flow, Schedule
+from mofa_model.units import Count, Seconds
 
-_OF_HOPS: Final = frozenset({"slowest", "microbatches", "stages", "virtual", "hop", "blocking", "forward"})
+_OF_HOPS: Final = ("slowest", "microbatches", "stages", "virtual", "hop", "blocking", "forward")
 
 
 @dataclass(frozen=True)
@@ -55,51 +55,30 @@ class OneFOneB(Schedule):
         below = p - i - 1
         return np.where(v > 1, np.minimum(m * v, (v - 1) * p + 2 * below + 1), np.minimum(m, below + 1))
 
-    def time(
-        self,
-        *,
-        slowest: Seconds,
-        total: Seconds,
-        microbatches: Count,
-        stages: Count,
-        virtual: Count = 1.0,
-        hop: Seconds = 0.0,
-        blocking: bool = False,
-        forward: Ratio = THIRD,
-        weight: Ratio = THIRD,
-        pair: Ratio = 1.0,
-    ) -> Seconds:
+    def time(self, flow: Flow) -> Seconds:
         """Warm-up, steady phase, cool-down and exposed hops, Eq. (9). [s]
 
         Departs from the paper: stages may differ, and no half bubble (the reading of the paper's tables).
 
-        >>> round(float(OneFOneB().time(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0)), 9)
+        >>> round(float(OneFOneB().time(Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0))), 9)
         33.0
         """
-        del weight, pair  # a backward is one piece here, and nothing is paired
+        slowest, total, virtual, forward = flow.slowest, flow.total, flow.virtual, flow.forward
         return (
             warmup_time(slowest=slowest, total=total, virtual=virtual, forward=forward)
-            + steady_time(slowest=slowest, microbatches=microbatches)
+            + steady_time(slowest=slowest, microbatches=flow.microbatches)
             + cooldown_time(slowest=slowest, total=total, virtual=virtual, forward=forward)
-            + exposed_hops(
-                slowest=slowest,
-                microbatches=microbatches,
-                stages=stages,
-                virtual=virtual,
-                hop=hop,
-                blocking=blocking,
-                forward=forward,
-            )
+            + self.exposed_hops(0.0, flow)
         )
 
-    def exposed_hops(self, pipeline: Seconds, **shape: Any) -> Seconds:
+    def exposed_hops(self, pipeline: Seconds, flow: Flow) -> Seconds:
         """The term of Eq. (9) itself, without the rounding of a difference. [s]"""
         del pipeline
-        return exposed_hops(**{name: value for name, value in shape.items() if name in _OF_HOPS})
+        return exposed_hops(**{name: getattr(flow, name) for name in _OF_HOPS})
 
-    def fill(self, *, slowest: Seconds, total: Seconds, virtual: Count) -> Seconds:
+    def fill(self, flow: Flow) -> Seconds:
         """Warm-up and cool-down without hops, (sum C - max C) / v, Eqs. (10), (12). [s]"""
-        return (total - slowest) / virtual
+        return (flow.total - flow.slowest) / flow.virtual
 
 
 def _alternating(i: int, p: int, m: int, v: int) -> Iterator[Step]:

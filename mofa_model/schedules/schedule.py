@@ -27,6 +27,32 @@ from mofa_model.schedules.order import Order
 from mofa_model.units import Count, Ratio, Seconds
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flow:
+    """What goes through a pipeline, and what stands in its way."""
+
+    slowest: Seconds
+    """Time of a micro-batch on the slowest device, max C_i. [s]"""
+    total: Seconds
+    """The sum over devices. [s]"""
+    microbatches: Count
+    """Micro-batches. [1]"""
+    stages: Count
+    """Devices in a row. [1]"""
+    virtual: Count = 1.0
+    """Virtual stages per device. [1]"""
+    hop: Seconds = 0.0
+    """Time between neighbours. [s]"""
+    blocking: bool = False
+    """Whether a hop holds the sender as well."""
+    forward: Ratio = THIRD
+    """Share F / C. [1]"""
+    weight: Ratio = THIRD
+    """Share W / C. [1]"""
+    pair: Ratio = 1.0
+    """Share of their sum that an overlapped forward and backward takes. [1]"""
+
+
 @dataclass(frozen=True)
 class Schedule(ABC):
     """One pipeline schedule. Two of one class are equal, so that a strategy can be sent to another process."""
@@ -49,33 +75,16 @@ class Schedule(ABC):
         """Most chunks whose activations the stage at a position holds at one time, Eq. (5). [1]"""
 
     @abstractmethod
-    def time(
-        self,
-        *,
-        slowest: Seconds,
-        total: Seconds,
-        microbatches: Count,
-        stages: Count,
-        virtual: Count = 1.0,
-        hop: Seconds = 0.0,
-        blocking: bool = False,
-        forward: Ratio = THIRD,
-        weight: Ratio = THIRD,
-        pair: Ratio = 1.0,
-    ) -> Seconds:
-        """Time of all micro-batches through the pipeline, Eq. (9). [s]
+    def time(self, flow: Flow) -> Seconds:
+        """Time of all micro-batches through the pipeline, Eq. (9). [s]"""
 
-        `slowest` is max C_i over devices [s], `total` their sum [s], `hop` the time between neighbours [s], `forward` and
-        `weight` the shares F / C and W / C, `pair` the share of their sum that an overlapped forward and backward takes.
-        """
+    def exposed_hops(self, pipeline: Seconds, flow: Flow) -> Seconds:
+        """What hops add to the pipeline's time without them, Eq. (23). [s]"""
+        return self.time(flow) - pipeline
 
-    def exposed_hops(self, pipeline: Seconds, **shape: Any) -> Seconds:
-        """What hops add to the pipeline's time without them, Eq. (23); `shape` is what `time` takes. [s]"""
-        return self.time(**shape) - pipeline
-
-    def fill(self, *, slowest: Seconds, total: Seconds, virtual: Count) -> Seconds:
+    def fill(self, flow: Flow) -> Seconds:
         """Time beside m max C that no hop and no choice of features can take away, Ours; 0 where none is proved. [s]"""
-        del slowest, total, virtual
+        del flow
         return 0.0
 
     def possible(self, *, microbatches: Count, stages: Count) -> Any:

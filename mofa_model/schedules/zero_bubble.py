@@ -11,10 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from mofa_model.equations.pipeline import THIRD
 from mofa_model.schedules.order import Kind, Operation, Order, Step, at_least_one, order
-from mofa_model.schedules.schedule import Schedule
-from mofa_model.units import Count, Ratio, Seconds
+from mofa_model.schedules.schedule import Flow, Schedule
+from mofa_model.units import Count, Seconds
 
 
 @dataclass(frozen=True)
@@ -44,36 +43,23 @@ class ZeroBubble(Schedule):
         del virtual
         return np.minimum(microbatches, stages) + 0 * position  # takes the shape of the positions
 
-    def time(
-        self,
-        *,
-        slowest: Seconds,
-        total: Seconds,
-        microbatches: Count,
-        stages: Count,
-        virtual: Count = 1.0,
-        hop: Seconds = 0.0,
-        blocking: bool = False,
-        forward: Ratio = THIRD,
-        weight: Ratio = THIRD,
-        pair: Ratio = 1.0,
-    ) -> Seconds:
+    def time(self, flow: Flow) -> Seconds:
         """Time of ZB-H1, Ours (Qi et al. give the first of three paths, for F = I = W). [s]
 
         For m > p: m C + (p - 1) max(F + I - W + 4 tau, F + 3 tau, I + 2 tau), and further round trips where 2 tau > W;
         exact up to there, and near it beyond.
         Blocking: each forward and each input gradient carries its hop, which is an upper bound, since the ends send one way.
 
-        >>> round(float(ZeroBubble().time(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0)), 9)
+        >>> round(float(ZeroBubble().time(Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0))), 9)
         27.0
         """
-        del virtual, pair
-        C, S, m, p, tau, f, w = slowest, total, microbatches, stages, hop, forward, weight
+        C, S, m, p, tau = flow.slowest, flow.total, flow.microbatches, flow.stages, flow.hop
+        f, w = flow.forward, flow.weight
         others = np.maximum(p - 1, 1)
         mean = (S - C) / others
         F, W = f * mean, w * mean
         I = mean - F - W
-        if blocking:
+        if flow.blocking:
             sends = np.where(p > 1, tau, 0.0)
             C, F, I, tau = C + 2 * sends, F + sends, I + sends, 0.0 * tau
         n, k = p - 1, np.minimum(m - 1, p - 1)

@@ -23,7 +23,7 @@ from mofa_model.axes.axis import Axis, Scope
 from mofa_model.axes.rules import Given
 from mofa_model.estimate.stage import stage_times
 from mofa_model.placement import stages_of
-from mofa_model.schedules import Schedule
+from mofa_model.schedules import Flow, Schedule
 from mofa_model.search.axes import Axes, within
 from mofa_model.search.local import Locals, spread, varied
 from mofa_model.search.space import DEGREES, Features, Shapes, dominated
@@ -91,7 +91,7 @@ def _floors(
     w, c, rows = given.workload, given.cluster, shapes.rows
     layout = varied(Strategy(schedule=schedule), **{name: rows[name][members] for name in DEGREES})
     stages = stages_of(w.model, layout, c.calibration.placement, 1)
-    m, virtual, position = rows["micro_batches"][members], rows["vpp"][members], local.position[members]
+    m, position = rows["micro_batches"][members], local.position[members]
     choices = [_best(axes, given, axis) for axis in _TIMED]
     lowest = np.full(len(members), np.inf)
     for (at, sp), *flags in product(enumerate(axes["sp"]), *choices):
@@ -102,8 +102,14 @@ def _floors(
         }
         s = varied(layout, sequence_parallel=sp, **chosen)
         stage = stage_times(w, c, s, stages, *spread(local.times(s), position))
-        fill = schedule.fill(slowest=stage.slowest, total=stage.all_stages, virtual=virtual)
-        time = m * stage.slowest + fill
+        flow = Flow(
+            slowest=stage.slowest,
+            total=stage.all_stages,
+            microbatches=m,
+            stages=layout.pp,
+            virtual=layout.vpp,
+        )
+        time = m * stage.slowest + schedule.fill(flow)
         lowest = np.minimum(lowest, np.where(features.allowed["sp"][at][members], time, np.inf))
     return lowest * SLACK
 

@@ -14,7 +14,7 @@ from mofa_lab.validate import paper_equations as paper
 from mofa_lab.validate.record import Record
 from mofa_model.equations.parameters import attention_parameters, ffn_parameters, forward_flops_per_token
 from mofa_model.equations.pipeline import exposed_hops
-from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
+from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B, Flow
 from mofa_model.spec import Attention, Transformer
 from mofa_model.units import Bytes, Count, FlopPerSecond, Seconds
 
@@ -209,13 +209,10 @@ def physical_pipeline(dense: Dense, run: Layout, *, layer: Seconds, head: Second
     """Pipeline time of the schedule itself, the head on the last stage. [s]"""
     stage = dense.model.layers / run.p * layer
     schedule = INTERLEAVED if run.v > 1 else ONE_F_ONE_B
-    work = schedule.time(
-        slowest=stage + head,
-        total=run.p * stage + head,
-        microbatches=run.m,
-        stages=run.p,
-        virtual=run.v,
+    flow = Flow(
+        slowest=stage + head, total=run.p * stage + head, microbatches=run.m, stages=run.p, virtual=run.v
     )
+    work = schedule.time(flow)
     # Eq. (23) hides the hops of the steady phase however long they are, as if stages had all the time of the world.
     return work + exposed_hops(slowest=np.inf, microbatches=run.m, stages=run.p, virtual=run.v, hop=hop)
 

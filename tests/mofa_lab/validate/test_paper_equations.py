@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mofa_lab.validate import paper_equations as paper
-from mofa_model.schedules import ONE_F_ONE_B
+from mofa_model.schedules import ONE_F_ONE_B, Flow
 
 
 def test_a_step_of_10_s_with_1e17_forward_flop_on_100_devices_is_300_tflops_each():
@@ -69,4 +69,4 @@ def test_reading_p_with_one_virtual_stage_beats_1f1b_without_communication():
         layer=1.0, layers=1.0, head=0.0, hop=0.0, microbatches=8.0, stages=8.0, virtual=1.0, tensor=8.0
     )
     assert time == 11.5
-    assert ONE_F_ONE_B.time(slowest=1.0, total=8.0, microbatches=8.0, stages=8.0) == 15.0
+    assert ONE_F_ONE_B.time(Flow(slowest=1.0, total=8.0, microbatches=8.0, stages=8.0)) == 15.0

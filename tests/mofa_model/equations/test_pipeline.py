@@ -13,7 +13,7 @@ from mofa_model.equations.pipeline import (
     steady_time,
     warmup_time,
 )
-from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES, ZERO_BUBBLE
+from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES, ZERO_BUBBLE, Flow
 from mofa_model.schedules.replay import StageTimes, replay
 
 CLOSE = 1e-12
@@ -42,16 +42,18 @@ def both(layout, f, i, w, hop, pair, *, blocking=False):
     schedule, p, m, v = layout
     C = f + i + w
     closed = schedule.time(
-        slowest=C,
-        total=p * C,
-        microbatches=m,
-        stages=p,
-        virtual=v,
-        hop=hop,
-        blocking=blocking,
-        forward=f / C,
-        weight=w / C,
-        pair=pair,
+        Flow(
+            slowest=C,
+            total=p * C,
+            microbatches=m,
+            stages=p,
+            virtual=v,
+            hop=hop,
+            blocking=blocking,
+            forward=f / C,
+            weight=w / C,
+            pair=pair,
+        )
     )
     times = StageTimes(forward=f / v, input_gradient=i / v, weight_gradient=w / v, hop=hop, pair=pair)
     order = schedule.order(p, m, v)
@@ -117,12 +119,14 @@ def test_1f1b_is_exact_when_the_last_stage_is_a_slowest_one(p, m, data, f):
 
 def uneven(C, m, f, hop):
     closed = ONE_F_ONE_B.time(
-        slowest=C.max(),
-        total=C.sum(),
-        microbatches=m,
-        stages=len(C),
-        hop=hop,
-        forward=f,
+        Flow(
+            slowest=C.max(),
+            total=C.sum(),
+            microbatches=m,
+            stages=len(C),
+            hop=hop,
+            forward=f,
+        )
     )
     times = StageTimes(forward=f * C, input_gradient=(1 - f) * C, weight_gradient=0.0, hop=hop)
     return float(closed), float(replay(ONE_F_ONE_B.order(len(C), m), times).makespan)
@@ -147,7 +151,7 @@ def test_zero_bubble_leaves_a_third_of_the_1f1b_bubble():
     """p = 8, F = I = W = 1: 7 x (F + I - W) = 7 instead of 7 x 3 = 21."""
     common = {"slowest": 3.0, "total": 24.0, "microbatches": 32.0, "stages": 8.0}
     bubbles = [
-        float(bubble_time(s.time(**common), slowest=3.0, microbatches=32.0))
+        float(bubble_time(s.time(Flow(**common)), slowest=3.0, microbatches=32.0))
         for s in (ONE_F_ONE_B, ZERO_BUBBLE)
     ]
     assert bubbles == pytest.approx([21.0, 7.0], rel=CLOSE)
@@ -168,7 +172,7 @@ def test_dualpipe_has_the_published_bubble_when_forward_is_as_long_as_input_grad
 
 def test_time_falls_with_virtual_stages_when_hops_are_free():
     v = np.array([1.0, 2.0, 4.0, 8.0])
-    t = INTERLEAVED.time(slowest=3.0, total=24.0, microbatches=16.0, stages=8.0, virtual=v)
+    t = INTERLEAVED.time(Flow(slowest=3.0, total=24.0, microbatches=16.0, stages=8.0, virtual=v))
     assert t.tolist() == pytest.approx([69.0, 58.5, 53.25, 50.625])
 
 
@@ -199,10 +203,10 @@ def families(draw):
 @given(st.integers(0, 2**32 - 1))
 def test_an_array_gives_bit_for_bit_what_its_rows_give(schedule, blocking, seed):
     family = families(np.random.default_rng(seed))
-    together = schedule.time(**family, blocking=blocking)
+    together = schedule.time(Flow(**family, blocking=blocking))
     for n in range(0, 40, 13):
         row = {name: float(value[n]) for name, value in family.items()}
-        assert schedule.time(**row, blocking=blocking) == together[n]
+        assert schedule.time(Flow(**row, blocking=blocking)) == together[n]
 
 
 @pytest.mark.parametrize("blocking", [False, True])
@@ -211,7 +215,7 @@ def test_an_array_gives_bit_for_bit_what_its_rows_give(schedule, blocking, seed)
 def test_another_unit_of_time_rescales_the_pipeline_exactly(schedule, blocking, seed):
     family = families(np.random.default_rng(seed))
     other = family | {name: family[name] / 1024 for name in ("slowest", "total", "hop")}
-    ours, theirs = (schedule.time(**f, blocking=blocking) for f in (family, other))
+    ours, theirs = (schedule.time(Flow(**f, blocking=blocking)) for f in (family, other))
     assert (ours == 1024 * theirs).all()
 
 
@@ -220,5 +224,5 @@ def test_a_longer_hop_never_helps(layout, blocking, a, b):
     short, long = sorted((a, b))
     schedule, p, m, v = layout
     given_times = {"slowest": 3.0, "total": 3.0 * p, "microbatches": m, "stages": p, "virtual": v}
-    times = [schedule.time(**given_times, hop=h, blocking=blocking) for h in (short, long)]
+    times = [schedule.time(Flow(**given_times, hop=h, blocking=blocking)) for h in (short, long)]
     assert times[0] <= times[1]
