@@ -58,9 +58,7 @@ class Observation:
     """Time of a step. [s]"""
 
 
-class StatusCondition(Shape):
-    """A condition of an object."""
-
+class _Condition(Shape):
     type: Text = ""
     status: Text = ""
     last_transition_time: Moment = None
@@ -69,7 +67,7 @@ class StatusCondition(Shape):
 class Conditioned(Shape):
     """A status with conditions."""
 
-    conditions: Many[StatusCondition] = ()
+    conditions: Many[_Condition] = ()
 
     def since(self, kind: str) -> float | None:
         """Since when a condition is true; None = it is not. [s]"""
