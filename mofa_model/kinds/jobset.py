@@ -9,7 +9,7 @@ from textwrap import indent
 from mofa_model.errors import InputError
 from mofa_model.kinds.fence import same, same_pods
 from mofa_model.kinds.kind import JobKind, PodLabels
-from mofa_model.kinds.observation import Conditioned, Counter, Observation
+from mofa_model.kinds.observation import ATTEMPTS, Conditioned, Counter, Observation
 from mofa_model.kinds.patches import Operation, annotated, pod_annotations, pointer, test
 from mofa_model.kinds.pods import Demand, PodTemplate, total
 from mofa_model.kinds.shape import Body, Count, Many, Shape, Tallies, Tally, Text, glance, read, under
@@ -62,7 +62,7 @@ class JobSet(JobKind):
             done="Completed",
             ready=whole if every else None,
             counters={
-                "JobSet.restarts": Counter(value=status.restarts, level="job"),
+                ATTEMPTS: Counter(value=status.restarts, level="job"),
                 "JobSet.jobRestarts": Counter(value=again, level="pod", exact=False),
                 "JobSet.inPlace": Counter(value=status.current_in_place_restart_attempt, level="process"),
             },

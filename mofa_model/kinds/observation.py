@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from mofa_model.kinds.shape import Many, Moment, Shape, Text
+
+ATTEMPTS: Final = "JobSet.restarts"
+"""The counter of attempts, which a JobSet tells, and labels of its pods as well: one incident is in both."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

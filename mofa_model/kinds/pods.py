@@ -13,7 +13,7 @@ from typing import Annotated, Final, TypeAlias
 from pydantic import Field, PlainValidator
 
 from mofa_model.errors import InputError
-from mofa_model.kinds.shape import MOST, Labels, Line, Many, Shape, Text, at, count, under, whole
+from mofa_model.kinds.shape import MOST, Labels, Line, Many, Shape, Text, at, count_of, under, whole
 from mofa_model.launch.shell import words_of
 
 GPU: Final = ("nvidia.com/gpu", "amd.com/gpu")
@@ -29,7 +29,7 @@ def _devices(resources: object) -> int:
     """GPUs among the limits, else among the requests; 0 where nobody names any. [1]"""
     asked = (at(resources, section, name) for section in ("limits", "requests") for name in GPU)
     value = next((one for one in asked if one is not None), 0)
-    return count(int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value)
+    return count_of(int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value)
 
 
 Devices: TypeAlias = Annotated[int, PlainValidator(_devices)]
@@ -65,7 +65,8 @@ class PodSpec(Shape):
 
     >>> rule = {"key": "pool", "operator": "In", "values": ["east"]}
     >>> required = {_REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}}
-    >>> read(PodSpec, {"nodeSelector": {"zone": "a"}, "affinity": {"nodeAffinity": required}}).selector
+    >>> given = {"nodeSelector": {"zone": "a"}, "affinity": {"nodeAffinity": required}}
+    >>> PodSpec.model_validate(given).selector
     {'pool': 'east', 'zone': 'a'}
     """
 

@@ -91,10 +91,10 @@ def whole(value: object) -> int:
     """A whole number, also as text; 0 where there is none that could be meant."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < len(str(MOST)):
         return int(value)
-    return count(value) if isinstance(value, int) and not isinstance(value, bool) else 0
+    return count_of(value) if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-def count(value: object) -> int:
+def count_of(value: object) -> int:
     """A number of replicas or GPUs; anything else is refused."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
         raise InputError(f"a number of replicas or GPUs cannot be {value!r}; give a whole number")
@@ -145,7 +145,7 @@ def _labels(value: object) -> dict[str, str]:
 
 Text: TypeAlias = Annotated[str, PlainValidator(text_of)]
 """Text."""
-Count: TypeAlias = Annotated[int, PlainValidator(count)]
+Count: TypeAlias = Annotated[int, PlainValidator(count_of)]
 """A number of replicas or GPUs that an answer rests on. [1]"""
 Whole: TypeAlias = Annotated[int, PlainValidator(whole)]
 """A number that may be written as text, or be none. [1]"""
