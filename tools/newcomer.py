@@ -240,7 +240,7 @@ from mofa_model.kinds.fence import same
 from mofa_model.kinds.kind import JobKind, PodLabels
 from mofa_model.kinds.observation import Conditioned
 from mofa_model.kinds.patches import replaced
-from mofa_model.kinds.pods import Pods, PodTemplate, total
+from mofa_model.kinds.pods import PodTemplate, total
 from mofa_model.kinds.shape import Count, Shape, glance, read
 
 
@@ -258,7 +258,7 @@ class ToyJob(JobKind):
     def demand(self, spec):
         """All workers."""
         found = read(ToyJobSpec, spec)
-        return total([Pods(count=found.workers, template=found.template)])
+        return total([(found.workers, found.template)])
 
     def observed(self, body, now):
         """Its conditions."""

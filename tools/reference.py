@@ -143,7 +143,7 @@ def kinds_page() -> str:
     rows = (
         (
             kind.title, f"`{kind.api_version}`", f"`{kind.setting}`", "yes" if kind.by_default else "no",
-            f"`spec.{'.'.join(kind.suspend)}`" if kind.suspend else "cannot wait", kind.place,
+            f"`{'.'.join(kind.suspend)}`" if kind.suspend else "cannot wait", kind.place,
         )
         for kind in KINDS
     )  # fmt: skip
@@ -156,7 +156,7 @@ def kinds_page() -> str:
         "apiVersion",
         "in settings",
         "by default",
-        "waits by",
+        "waits by, in `spec`",
         "launch arguments",
     )
     return "\n".join([

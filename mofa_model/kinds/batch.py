@@ -10,20 +10,16 @@ from mofa_model.kinds.fence import same_pods
 from mofa_model.kinds.kind import JobKind
 from mofa_model.kinds.observation import Conditioned, Counter, Observation
 from mofa_model.kinds.patches import Operation, annotated, pod_annotations
-from mofa_model.kinds.pods import Demand, Pods, PodTemplate, total
+from mofa_model.kinds.pods import Demand, PodTemplate, total
 from mofa_model.kinds.shape import Body, Count, Shape, Tally, glance, read
 
 
-class BatchJobSpec(Shape):
-    """What a batch Job shall be."""
-
+class _Spec(Shape):
     parallelism: Count = 1
     template: PodTemplate | None = None
 
 
-class BatchJobStatus(Conditioned):
-    """What became of a batch Job."""
-
+class _Status(Conditioned):
     ready: Tally = 0
     succeeded: Tally = 0
     failed: Tally = 0
@@ -35,13 +31,13 @@ class BatchJob(JobKind):
 
     def demand(self, spec: Body) -> Demand:
         """Pods that run at the same time."""
-        found = read(BatchJobSpec, spec)
-        return total([Pods(count=found.parallelism, template=found.template or PodTemplate())])
+        found = read(_Spec, spec)
+        return total([(found.parallelism, found.template)])
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its conditions, and how many pods run."""
         del now
-        spec, status = glance(BatchJobSpec, body.get("spec")), glance(BatchJobStatus, body.get("status"))
+        spec, status = glance(_Spec, body.get("spec")), glance(_Status, body.get("status"))
         whole = status.ready + status.succeeded >= spec.parallelism
         return status.observation(
             done="Complete",
@@ -51,7 +47,7 @@ class BatchJob(JobKind):
 
     def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """Annotations of its pod template."""
-        template = read(BatchJobSpec, body.get("spec")).template
+        template = read(_Spec, body.get("spec")).template
         if template is None:
             raise InputError("spec.template: is missing")
         return annotated("/spec/template", template, pod_annotations(arguments, steps))

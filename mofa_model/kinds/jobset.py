@@ -9,23 +9,10 @@ from textwrap import indent
 from mofa_model.errors import InputError
 from mofa_model.kinds.fence import same, same_pods
 from mofa_model.kinds.kind import JobKind, PodLabels
-from mofa_model.kinds.observation import Conditioned, Counter, Observation
+from mofa_model.kinds.observation import ATTEMPTS, Conditioned, Counter, Observation
 from mofa_model.kinds.patches import Operation, annotated, pod_annotations, pointer, test
-from mofa_model.kinds.pods import Demand, Pods, PodTemplate, total
-from mofa_model.kinds.shape import Body, Count, Many, Shape, Tallies, Tally, Text, glance, read
-
-
-class ChildSpec(Shape):
-    """A batch Job of the set."""
-
-    parallelism: Count = 1
-    template: PodTemplate | None = None
-
-
-class ChildTemplate(Shape):
-    """A batch Job as it is to be made."""
-
-    spec: ChildSpec = ChildSpec()
+from mofa_model.kinds.pods import Demand, PodTemplate, total
+from mofa_model.kinds.shape import Body, Count, Many, Shape, Tallies, Tally, Text, glance, read, under
 
 
 class ReplicatedJob(Shape):
@@ -33,29 +20,24 @@ class ReplicatedJob(Shape):
 
     name: Text = ""
     replicas: Count = 1
-    template: ChildTemplate = ChildTemplate()
+    parallelism: Count = under(1, "template", "spec", "parallelism")
+    pods: PodTemplate | None = under(None, "template", "spec", "template")
 
 
-class JobSetSpec(Shape):
-    """What a JobSet shall be."""
-
+class _Spec(Shape):
     replicated_jobs: Many[ReplicatedJob] = ()
 
 
-class ReplicatedJobStatus(Shape):
-    """How many of them are how far."""
-
+class _Replicated(Shape):
     name: Text = ""
     ready: Tally = 0
     succeeded: Tally = 0
     job_restarts: Tallies = 0
 
 
-class JobSetStatus(Conditioned):
-    """What became of a JobSet."""
-
+class _Status(Conditioned):
     restarts: Tally = 0
-    replicated_jobs_status: Many[ReplicatedJobStatus] = ()
+    replicated_jobs_status: Many[_Replicated] = ()
     current_in_place_restart_attempt: Tally = 0
 
 
@@ -65,18 +47,13 @@ class JobSet(JobKind):
 
     def demand(self, spec: Body) -> Demand:
         """All pods of all Jobs."""
-        return total(
-            Pods(
-                count=one.replicas * one.template.spec.parallelism,
-                template=one.template.spec.template or PodTemplate(),
-            )
-            for one in read(JobSetSpec, spec).replicated_jobs
-        )
+        every = read(_Spec, spec).replicated_jobs
+        return total((one.replicas * one.parallelism, one.pods) for one in every)
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its conditions and counts."""
         del now
-        spec, status = glance(JobSetSpec, body.get("spec")), glance(JobSetStatus, body.get("status"))
+        spec, status = glance(_Spec, body.get("spec")), glance(_Status, body.get("status"))
         every = status.replicated_jobs_status
         running = {one.name: one.ready + one.succeeded for one in every}
         whole = all(running.get(one.name, 0) >= one.replicas for one in spec.replicated_jobs)
@@ -85,7 +62,7 @@ class JobSet(JobKind):
             done="Completed",
             ready=whole if every else None,
             counters={
-                "JobSet.restarts": Counter(value=status.restarts, level="job"),
+                ATTEMPTS: Counter(value=status.restarts, level="job"),
                 "JobSet.jobRestarts": Counter(value=again, level="pod", exact=False),
                 "JobSet.inPlace": Counter(value=status.current_in_place_restart_attempt, level="process"),
             },
@@ -93,18 +70,17 @@ class JobSet(JobKind):
 
     def shown(self, body: Body) -> frozenset[str]:
         """Restarts in place only where its controller counts them."""
-        status = glance(JobSetStatus, body.get("status"))
-        in_place = "current_in_place_restart_attempt" in status.model_fields_set
-        return super().shown(body) | ({"process"} if in_place else frozenset())
+        counted = "current_in_place_restart_attempt" in glance(_Status, body.get("status")).model_fields_set
+        return super().shown(body) | ({"process"} if counted else frozenset())
 
     def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """Annotations of its pod templates."""
         wanted, made, found = pod_annotations(arguments, steps), list[Operation](), False
-        for number, one in enumerate(read(JobSetSpec, body.get("spec")).replicated_jobs):
-            if one.template.spec.template is None:
+        for number, one in enumerate(read(_Spec, body.get("spec")).replicated_jobs):
+            if one.pods is None:
                 continue
             found, path = True, pointer("spec", "replicatedJobs", number)
-            added = annotated(path + "/template/spec/template", one.template.spec.template, wanted)
+            added = annotated(path + "/template/spec/template", one.pods, wanted)
             made += [test(path + "/name", one.name or None), *added] if added else []
         if not found:
             raise InputError("spec.replicatedJobs: holds no pod template")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from mofa_model.kinds.shape import Many, Moment, Shape, Text
+
+ATTEMPTS: Final = "JobSet.restarts"
+"""The counter of attempts, which a JobSet tells, and labels of its pods as well: one incident is in both."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,9 +62,7 @@ class Observation:
     """Time of a step. [s]"""
 
 
-class StatusCondition(Shape):
-    """A condition of an object."""
-
+class _Condition(Shape):
     type: Text = ""
     status: Text = ""
     last_transition_time: Moment = None
@@ -69,7 +71,7 @@ class StatusCondition(Shape):
 class Conditioned(Shape):
     """A status with conditions."""
 
-    conditions: Many[StatusCondition] = ()
+    conditions: Many[_Condition] = ()
 
     def since(self, kind: str) -> float | None:
         """Since when a condition is true; None = it is not. [s]"""

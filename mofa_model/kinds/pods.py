@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, PlainValidator
 
 from mofa_model.errors import InputError
-from mofa_model.kinds.shape import MOST, Labels, Line, Many, Named, Shape, Text, devices, whole
+from mofa_model.kinds.shape import MOST, Labels, Line, Many, Shape, Text, at, count_of, under, whole
 from mofa_model.launch.shell import words_of
 
 GPU: Final = ("nvidia.com/gpu", "amd.com/gpu")
@@ -21,20 +21,19 @@ GPU: Final = ("nvidia.com/gpu", "amd.com/gpu")
 ELSEWHERE: Final = "say cluster.nodes in the spec behind the annotation advisor.mofa.dev/config-ref"
 """What helps where an object does not say how many GPUs it has."""
 _TORCHRUN: Final = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _NODES, _PROCESSES = "--nnodes", "--nproc-per-node"
 
 
-class Resources(Shape):
-    """What a container asks for."""
+def _devices(resources: object) -> int:
+    """GPUs among the limits, else among the requests; 0 where nobody names any. [1]"""
+    asked = (at(resources, section, name) for section in ("limits", "requests") for name in GPU)
+    value = next((one for one in asked if one is not None), 0)
+    return count_of(int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value)
 
-    limits: Named[object] = Field(default_factory=dict)
-    requests: Named[object] = Field(default_factory=dict)
 
-    @property
-    def gpus(self) -> int:
-        """GPUs; 0 where none are asked for. [1]"""
-        asked = (section[name] for section in (self.limits, self.requests) for name in GPU if name in section)
-        return next((devices(value) for value in asked if value is not None), 0)
+Devices: TypeAlias = Annotated[int, PlainValidator(_devices)]
+"""GPUs of a section of resources. [1]"""
 
 
 class Container(Shape):
@@ -43,7 +42,7 @@ class Container(Shape):
     name: Text = ""
     command: Line = None
     args: Line = None
-    resources: Resources = Resources()
+    gpus: Devices = under(0, "resources")
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -51,56 +50,34 @@ class Container(Shape):
         return (*split(self.command), *split(self.args))
 
 
-class LabelRule(Shape):
-    """What the label of a node must be."""
-
+class _Rule(Shape):
     key: Text = ""
     operator: Text = ""
     values: Line = None
 
 
-class NodeTerm(Shape):
-    """One way in which a node can be right."""
-
-    match_expressions: Many[LabelRule] = ()
-
-
-class NodeTerms(Shape):
-    """Ways in which a node can be right, of which one must hold."""
-
-    node_selector_terms: Many[NodeTerm] = ()
-
-
-class NodeAffinity(Shape):
-    """Which nodes a pod wants."""
-
-    required: NodeTerms = Field(default=NodeTerms(), alias="requiredDuringSchedulingIgnoredDuringExecution")
-
-
-class Affinity(Shape):
-    """Where a pod wants to be."""
-
-    node_affinity: NodeAffinity = NodeAffinity()
+class _Term(Shape):
+    match_expressions: Many[_Rule] = ()
 
 
 class PodSpec(Shape):
     """A pod.
 
     >>> rule = {"key": "pool", "operator": "In", "values": ["east"]}
-    >>> required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}}
-    >>> PodSpec.model_validate({"nodeSelector": {"zone": "a"}, "affinity": {"nodeAffinity": required}}).selector
+    >>> required = {_REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}}
+    >>> given = {"nodeSelector": {"zone": "a"}, "affinity": {"nodeAffinity": required}}
+    >>> PodSpec.model_validate(given).selector
     {'pool': 'east', 'zone': 'a'}
     """
 
     containers: Many[Container] = ()
     node_selector: Labels = Field(default_factory=dict)
-    affinity: Affinity = Affinity()
+    terms: Many[_Term] = under((), "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
 
     @property
     def selector(self) -> dict[str, str]:
         """Labels that its nodes must have: its node selector, and what its affinity requires without a choice."""
-        terms = self.affinity.node_affinity.required.node_selector_terms
-        rules = terms[0].match_expressions if len(terms) == 1 else ()
+        rules = self.terms[0].match_expressions if len(self.terms) == 1 else ()
         required = {
             rule.key: str(rule.values[0])
             for rule in rules
@@ -109,27 +86,15 @@ class PodSpec(Shape):
         return required | self.node_selector
 
 
-class PodMetadata(Shape):
-    """What is said of a pod."""
-
+class _Metadata(Shape):
     annotations: Labels | None = None
 
 
 class PodTemplate(Shape):
     """A pod as it is to be made."""
 
-    metadata: PodMetadata | None = None
+    metadata: _Metadata | None = None
     spec: PodSpec = PodSpec()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pods:
-    """Pods of one template."""
-
-    count: int
-    """How many. [1]"""
-    template: PodTemplate
-    """The template."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,20 +113,20 @@ class Demand:
     """Why the GPUs cannot be read, and what would help; empty where they can."""
 
 
-def total(every: Iterable[Pods]) -> Demand:
-    """What pods ask for together."""
+def total(every: Iterable[tuple[int, PodTemplate | None]]) -> Demand:
+    """What pods ask for together: how many there are of each template."""
     gpus = 0
     sizes: set[int] = set()
     words: tuple[str, ...] = ()
     lines: list[tuple[str, ...]] = []
     selector: Mapping[str, str] = {}
-    for pods in every:
-        spec = pods.template.spec
-        asking = [one for one in spec.containers if one.resources.gpus]
+    for number, template in every:
+        spec = (template or PodTemplate()).spec
+        asking = [one for one in spec.containers if one.gpus]
         if asking:
-            each = sum(one.resources.gpus for one in asking)
-            gpus += pods.count * each
-            sizes |= {each} if pods.count else set()
+            each = sum(one.gpus for one in asking)
+            gpus += number * each
+            sizes |= {each} if number else set()
             words = words or next((one.words for one in asking if one.words), ())
             selector = selector or spec.selector
         else:

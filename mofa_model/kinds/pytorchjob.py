@@ -7,44 +7,34 @@ from dataclasses import dataclass
 from textwrap import indent
 from typing import Final
 
-from pydantic import Field
-
 from mofa_model.errors import InputError
 from mofa_model.kinds.fence import same
 from mofa_model.kinds.kind import JobKind, PodLabels
 from mofa_model.kinds.observation import Conditioned, Observation, Sign
 from mofa_model.kinds.patches import Operation, pointer, replaced
-from mofa_model.kinds.pods import Demand, Pods, PodTemplate, total
-from mofa_model.kinds.shape import Body, Count, Named, Shape, Tally, glance, read
+from mofa_model.kinds.pods import Demand, PodTemplate, total
+from mofa_model.kinds.shape import Body, Count, Named, Shape, Tally, glance, read, under
 
 _CONTAINER: Final = "pytorch"
 """The trainer's container in a PyTorchJob."""
 
 
-class ReplicaSpec(Shape):
-    """Pods of one role."""
-
+class _Role(Shape):
     replicas: Count = 1
     template: PodTemplate = PodTemplate()
 
 
-class PyTorchJobSpec(Shape):
-    """What a PyTorchJob shall be."""
-
-    pytorch_replica_specs: Named[ReplicaSpec] = Field(default_factory=dict)
+class _Spec(Shape):
+    roles: Named[_Role] = under({}, "pytorchReplicaSpecs")
 
 
-class ReplicaStatus(Shape):
-    """How many pods of a role are how far."""
-
+class _Pods(Shape):
     active: Tally = 0
     succeeded: Tally = 0
 
 
-class PyTorchJobStatus(Conditioned):
-    """What became of a PyTorchJob."""
-
-    replica_statuses: Named[ReplicaStatus] = Field(default_factory=dict)
+class _Status(Conditioned):
+    roles: Named[_Pods] = under({}, "replicaStatuses")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,19 +43,18 @@ class PyTorchJob(JobKind):
 
     def demand(self, spec: Body) -> Demand:
         """The pods of all roles."""
-        roles = read(PyTorchJobSpec, spec).pytorch_replica_specs.values()
-        return total(Pods(count=one.replicas, template=one.template) for one in roles)
+        return total((one.replicas, one.template) for one in read(_Spec, spec).roles.values())
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its conditions, and how many pods run."""
         del now
-        spec, status = glance(PyTorchJobSpec, body.get("spec")), glance(PyTorchJobStatus, body.get("status"))
-        wanted = sum(one.replicas for one in spec.pytorch_replica_specs.values())
-        running = sum(one.active + one.succeeded for one in status.replica_statuses.values())
+        spec, status = glance(_Spec, body.get("spec")), glance(_Status, body.get("status"))
+        wanted = sum(one.replicas for one in spec.roles.values())
+        running = sum(one.active + one.succeeded for one in status.roles.values())
         again = status.since("Restarting")
         return status.observation(
             done="Succeeded",
-            ready=running >= wanted if status.replica_statuses else None,
+            ready=running >= wanted if status.roles else None,
             drop="pod",
             signs=() if again is None else (Sign(at=again, level="pod"),),
         )
@@ -74,7 +63,7 @@ class PyTorchJob(JobKind):
         """The args of its containers called pytorch."""
         del steps
         made, found = list[Operation](), False
-        for role, replica in read(PyTorchJobSpec, body.get("spec")).pytorch_replica_specs.items():
+        for role, replica in read(_Spec, body.get("spec")).roles.items():
             for number, container in enumerate(replica.template.spec.containers):
                 if container.name == _CONTAINER:
                     found = True

@@ -2,68 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.kind import JobKind, PodLabels
 from mofa_model.kinds.observation import Counter, Observation, Sign
 from mofa_model.kinds.patches import Operation, test
-from mofa_model.kinds.pods import Demand, Pods, PodTemplate, split, total
-from mofa_model.kinds.shape import Body, Count, Many, Moment, Shape, Tally, Text, glance, read
+from mofa_model.kinds.pods import Demand, PodTemplate, split, total
+from mofa_model.kinds.shape import Body, Count, Many, Moment, Shape, Tally, Text, glance, read, under
 from mofa_model.launch import rewritten_line
 
 
-class RayHead(Shape):
-    """The pod that the others follow."""
-
-    template: PodTemplate = PodTemplate()
-
-
-class RayWorkers(Shape):
-    """Workers that are all alike."""
-
+class _Workers(Shape):
     replicas: Count = 1
     num_of_hosts: Count = 1
     template: PodTemplate = PodTemplate()
 
 
-class RayClusterSpec(Shape):
-    """The pods of a RayJob."""
-
-    head_group_spec: RayHead = RayHead()
-    worker_group_specs: Many[RayWorkers] = ()
-
-    @property
-    def pods(self) -> Iterator[Pods]:
-        """The head, and the workers."""
-        yield Pods(count=1, template=self.head_group_spec.template)
-        for group in self.worker_group_specs:
-            yield Pods(count=group.replicas * group.num_of_hosts, template=group.template)
-
-
-class RayJobSpec(Shape):
-    """What a RayJob shall be."""
-
+class _Spec(Shape):
     entrypoint: Text = ""
-    ray_cluster_spec: RayClusterSpec = RayClusterSpec()
+    head: PodTemplate = under(PodTemplate(), "rayClusterSpec", "headGroupSpec", "template")
+    workers: Many[_Workers] = under((), "rayClusterSpec", "workerGroupSpecs")
 
 
-class RayClusterStatus(Shape):
-    """How many workers there are."""
-
-    ready_worker_replicas: Tally = 0
-    desired_worker_replicas: Tally = 0
-
-
-class RayJobStatus(Shape):
-    """What became of a RayJob."""
-
+class _Status(Shape):
     job_deployment_status: Text = ""
     job_status: Text = ""
     end_time: Moment = None
     failed: Tally = 0
-    ray_cluster_status: RayClusterStatus = RayClusterStatus()
+    ready: Tally = under(0, "rayClusterStatus", "readyWorkerReplicas")
+    desired: Tally = under(0, "rayClusterStatus", "desiredWorkerReplicas")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,16 +41,16 @@ class RayJob(JobKind):
 
     def demand(self, spec: Body) -> Demand:
         """The pods of its cluster, and the words of its entrypoint."""
-        found = read(RayJobSpec, spec)
-        demand = total(found.ray_cluster_spec.pods)
+        found = read(_Spec, spec)
+        workers = [(one.replicas * one.num_of_hosts, one.template) for one in found.workers]
+        demand = total([(1, found.head), *workers])
         return replace(demand, words=split([found.entrypoint])) if found.entrypoint else demand
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its deployment, and how many workers are ready."""
-        status = glance(RayJobStatus, body.get("status"))
-        phase, cluster = status.job_deployment_status, status.ray_cluster_status
+        status = glance(_Status, body.get("status"))
+        phase, whole = status.job_deployment_status, status.ready >= status.desired
         ended = status.end_time if phase in {"Complete", "Failed"} else None
-        whole = cluster.ready_worker_replicas >= cluster.desired_worker_replicas
         return Observation(
             counters={"RayJob.failed": Counter(value=status.failed, level="job")},
             signs=(Sign(at=ended, level="job"),) if ended is not None and phase == "Failed" else (),
@@ -94,7 +63,7 @@ class RayJob(JobKind):
     def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """Its entrypoint."""
         del steps
-        stands, path = read(RayJobSpec, body.get("spec")).entrypoint, "/spec/entrypoint"
+        stands, path = read(_Spec, body.get("spec")).entrypoint, "/spec/entrypoint"
         if not stands.strip():
             raise InputError("spec.entrypoint: is missing; there is nothing to add the arguments to")
         after = rewritten_line(stands, arguments)

@@ -10,7 +10,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, ValidationError, model_validator
+from pydantic import (
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from mofa_model.errors import InputError
@@ -34,6 +43,11 @@ class Shape(BaseModel):
 
 
 S = TypeVar("S", bound=Shape)
+
+
+def under(default: object, *path: str) -> Any:
+    """A field that stands further down: at the end of a path."""
+    return Field(default=default, validation_alias=AliasPath(*path))
 
 
 def read(shape: type[S], value: object) -> S:
@@ -77,12 +91,14 @@ def whole(value: object) -> int:
     """A whole number, also as text; 0 where there is none that could be meant."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < len(str(MOST)):
         return int(value)
-    return _count(value) if isinstance(value, int) and not isinstance(value, bool) else 0
+    return count_of(value) if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-def devices(value: object) -> int:
-    """A quantity of whole devices; anything else is refused."""
-    return _count(int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value)
+def count_of(value: object) -> int:
+    """A number of replicas or GPUs; anything else is refused."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
+        raise InputError(f"a number of replicas or GPUs cannot be {value!r}; give a whole number")
+    return value
 
 
 def moment_of(value: object) -> float | None:
@@ -96,18 +112,19 @@ def moment_of(value: object) -> float | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
-        raise InputError(f"a number of replicas or GPUs cannot be {value!r}; give a whole number")
-    return value
-
-
 def _tally(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else 0
 
 
 def _tallies(value: object) -> int:
     return sum(one for one in value if isinstance(one, int)) if isinstance(value, list) else 0
+
+
+def _number(value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        return 0.0
 
 
 def _list(value: object) -> list[Any]:
@@ -128,7 +145,7 @@ def _labels(value: object) -> dict[str, str]:
 
 Text: TypeAlias = Annotated[str, PlainValidator(text_of)]
 """Text."""
-Count: TypeAlias = Annotated[int, PlainValidator(_count)]
+Count: TypeAlias = Annotated[int, PlainValidator(count_of)]
 """A number of replicas or GPUs that an answer rests on. [1]"""
 Whole: TypeAlias = Annotated[int, PlainValidator(whole)]
 """A number that may be written as text, or be none. [1]"""
@@ -136,6 +153,8 @@ Tally: TypeAlias = Annotated[int, PlainValidator(_tally)]
 """A number that a controller counted; 0 where it cannot be. [1]"""
 Tallies: TypeAlias = Annotated[int, PlainValidator(_tallies)]
 """The sum of such a list. [1]"""
+Number: TypeAlias = Annotated[float, PlainValidator(_number)]
+"""A number as text; 0 where it is none. [1]"""
 Moment: TypeAlias = Annotated[float | None, PlainValidator(moment_of)]
 """A moment, in seconds of the epoch. [s]"""
 Line: TypeAlias = Annotated[list[object] | None, PlainValidator(_line)]

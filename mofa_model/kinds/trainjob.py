@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mofa_model.kinds.jobset import JobSetSpec
+from mofa_model.kinds.jobset import ReplicatedJob
 from mofa_model.kinds.kind import JobKind
 from mofa_model.kinds.observation import Conditioned, Observation
 from mofa_model.kinds.patches import NAME, Operation, pod_annotations, test
-from mofa_model.kinds.pods import ELSEWHERE, GPU, Demand, PodSpec, Resources, demand, split, torchrun
+from mofa_model.kinds.pods import ELSEWHERE, GPU, Demand, Devices, PodSpec, demand, split, torchrun
 from mofa_model.kinds.shape import (
     Body,
     Count,
     Line,
     Many,
     Moment,
+    Number,
     Shape,
     Tally,
     Text,
     Whole,
     glance,
     read,
+    under,
 )
 
 _TRAINER: Final = "node"
@@ -37,94 +39,46 @@ _STEP: Final = ("step", "global_step", "train_step", "mofa_train_step")
 _STEP_SECONDS: Final = ("step_seconds", "step_time_seconds", "mofa_train_step_seconds")
 
 
-class TrainerSection(Shape):
-    """What is trained, on how many nodes."""
-
-    num_nodes: Count | None = None
-    num_proc_per_node: Whole = 0
-    resources_per_node: Resources = Resources()
-    command: Line = None
-    args: Line = None
-
-
-class PodOverride(Shape):
+class _Override(Shape):
     """How pods of the runtime differ, as older releases have it."""
 
     spec: PodSpec = PodSpec()
 
 
-class RuntimeTemplate(Shape):
-    """A JobSet as the runtime makes it."""
-
-    spec: JobSetSpec = JobSetSpec()
-
-
-class RuntimeSpec(Shape):
-    """What a runtime makes."""
-
-    template: RuntimeTemplate = RuntimeTemplate()
-
-
-class RuntimePatch(Shape):
+class _Patch(Shape):
     """How the runtime differs, as newer releases have it."""
 
     manager: Text = ""
     training_runtime_spec: object = None
+    jobs: Many[ReplicatedJob] = under((), "trainingRuntimeSpec", "template", "spec", "replicatedJobs")
 
 
-class TrainJobSpec(Shape):
-    """What a TrainJob shall be."""
-
-    trainer: TrainerSection = TrainerSection()
-    pod_template_overrides: Many[PodOverride] = ()
-    runtime_patches: Many[RuntimePatch] | None = None
-
-    @property
-    def patched(self) -> Iterator[PodSpec]:
-        """Pods with which it changes its runtime's."""
-        yield from (one.spec for one in self.pod_template_overrides)
-        for patch in self.runtime_patches or ():
-            for job in read(RuntimeSpec, patch.training_runtime_spec).template.spec.replicated_jobs:
-                if job.template.spec.template is not None:
-                    yield job.template.spec.template.spec
+class _Spec(Shape):
+    nodes: Count | None = under(None, "trainer", "numNodes")
+    processes: Whole = under(0, "trainer", "numProcPerNode")
+    gpus: Devices = under(0, "trainer", "resourcesPerNode")
+    command: Line = under(None, "trainer", "command")
+    args: Line = under(None, "trainer", "args")
+    pod_template_overrides: Many[_Override] = ()
+    runtime_patches: Many[_Patch] | None = None
 
 
-class ChildStatus(Shape):
-    """How many pods of a job of its JobSet are how far."""
-
+class _Child(Shape):
     ready: Tally = 0
     succeeded: Tally = 0
     failed: Tally = 0
     active: Tally = 0
 
 
-class TrainerMetric(Shape):
-    """A number that the trainer reports."""
-
+class _Metric(Shape):
     name: Text = ""
-    value: object = None
-
-    @property
-    def number(self) -> float:
-        """The number; 0 where it is none."""
-        try:
-            return float(str(self.value))
-        except ValueError:
-            return 0.0
+    value: Number = 0.0
 
 
-class TrainerStatus(Shape):
-    """What the trainer reports."""
-
-    metrics: Many[TrainerMetric] = ()
-    last_updated_time: Moment = None
-
-
-class TrainJobStatus(Conditioned):
-    """What became of a TrainJob."""
-
-    jobs_status: Many[ChildStatus] = ()
-    trainer_status: TrainerStatus = TrainerStatus()
+class _Status(Conditioned):
+    jobs_status: Many[_Child] = ()
+    metrics: Many[_Metric] = under((), "trainerStatus", "metrics")
+    last_updated_time: Moment = under(None, "trainerStatus", "lastUpdatedTime")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -133,13 +87,14 @@ class TrainJob(JobKind):
 
     def demand(self, spec: Body) -> Demand:
         """Nodes, and GPUs of each."""
-        found = read(TrainJobSpec, spec)
-        trainer = found.trainer
-        selector = {label: value for pod in found.patched for label, value in pod.selector.items()}
-        words = (*split(trainer.command), *split(trainer.args))
+        found = read(_Spec, spec)
+        patched = [job.pods.spec for patch in found.runtime_patches or () for job in patch.jobs if job.pods]
+        pods = [*(one.spec for one in found.pod_template_overrides), *patched]
+        selector = {label: value for pod in pods for label, value in pod.selector.items()}
+        words = (*split(found.command), *split(found.args))
         nodes, processes = torchrun(words) or (0, 0)
-        each = trainer.resources_per_node.gpus or trainer.num_proc_per_node or processes
-        nodes = nodes if trainer.num_nodes is None else trainer.num_nodes
+        each = found.gpus or found.processes or processes
+        nodes = nodes if found.nodes is None else found.nodes
         if nodes and each:
             return demand(nodes * each, each, words, selector)
         field, right = (
@@ -155,7 +110,7 @@ class TrainJob(JobKind):
     def observed(self, body: Body, now: float) -> Observation:
         """Its conditions, and how many pods run."""
         del now
-        status = glance(TrainJobStatus, body.get("status"))
+        status = glance(_Status, body.get("status"))
         every = status.jobs_status
         whole = all(
             one.ready + one.succeeded >= max(1, one.active + one.succeeded + one.failed) for one in every
@@ -164,8 +119,8 @@ class TrainJob(JobKind):
 
     def reported(self, body: Body) -> tuple[float | None, Observation]:
         """By the names that trainers use."""
-        status = glance(TrainJobStatus, body.get("status")).trainer_status
-        values = {one.name: one.number for one in status.metrics if 0 < one.number < 1e15}
+        status = glance(_Status, body.get("status"))
+        values = {one.name: one.value for one in status.metrics if 0 < one.value < 1e15}
 
         def first(names: tuple[str, ...]) -> float | None:
             return next((values[name] for name in names if name in values), None)
@@ -183,7 +138,7 @@ class TrainJob(JobKind):
         trainer = {"name": _TRAINER, "template": {"spec": {"template": pods}}}
         runtime = {"template": {"spec": {"replicatedJobs": [trainer]}}}
         wanted = {"manager": NAME, "trainingRuntimeSpec": runtime}
-        path, stands = "/spec/runtimePatches", read(TrainJobSpec, body.get("spec")).runtime_patches
+        path, stands = "/spec/runtimePatches", read(_Spec, body.get("spec")).runtime_patches
         if stands is None:
             return [test(path, None), {"op": "add", "path": path, "value": [wanted]}]
         number = next((number for number, one in enumerate(stands) if one.manager == NAME), None)

@@ -6,34 +6,22 @@ from dataclasses import dataclass
 
 from mofa_model.kinds.kind import JobKind, PodLabels
 from mofa_model.kinds.observation import Counter, Observation, Sign
-from mofa_model.kinds.pods import Demand, Pods, PodTemplate, total
-from mofa_model.kinds.shape import Body, Count, Many, Moment, Shape, Tally, Text, glance, read
+from mofa_model.kinds.pods import Demand, PodTemplate, total
+from mofa_model.kinds.shape import Body, Count, Many, Moment, Shape, Tally, Text, glance, read, under
 
 
-class VolcanoTask(Shape):
-    """Pods that are all alike."""
-
+class _Task(Shape):
     replicas: Count = 1
     template: PodTemplate = PodTemplate()
 
 
-class VolcanoJobSpec(Shape):
-    """What a Volcano Job shall be."""
-
-    tasks: Many[VolcanoTask] = ()
+class _Spec(Shape):
+    tasks: Many[_Task] = ()
 
 
-class VolcanoPhase(Shape):
-    """How far a Volcano Job is."""
-
-    phase: Text = ""
-    last_transition_time: Moment = None
-
-
-class VolcanoJobStatus(Shape):
-    """What became of a Volcano Job."""
-
-    state: VolcanoPhase = VolcanoPhase()
+class _Status(Shape):
+    phase: Text = under("", "state", "phase")
+    since: Moment = under(None, "state", "lastTransitionTime")
     running: Tally = 0
     succeeded: Tally = 0
     retry_count: Tally = 0
@@ -45,13 +33,12 @@ class VolcanoJob(JobKind):
 
     def demand(self, spec: Body) -> Demand:
         """The pods of all tasks."""
-        tasks = read(VolcanoJobSpec, spec).tasks
-        return total(Pods(count=one.replicas, template=one.template) for one in tasks)
+        return total((one.replicas, one.template) for one in read(_Spec, spec).tasks)
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its phase, and how many pods run."""
-        spec, status = glance(VolcanoJobSpec, body.get("spec")), glance(VolcanoJobStatus, body.get("status"))
-        phase, at = status.state.phase, status.state.last_transition_time or now
+        spec, status = glance(_Spec, body.get("spec")), glance(_Status, body.get("status"))
+        phase, at = status.phase, status.since or now
         wanted = sum(one.replicas for one in spec.tasks)
         return Observation(
             counters={"Volcano.retryCount": Counter(value=status.retry_count, level="job")},

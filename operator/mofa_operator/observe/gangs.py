@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from mofa_model.kinds.observation import Counter, Observation, Sign
+from mofa_model.kinds.observation import ATTEMPTS, Counter, Observation, Sign
 from mofa_operator.observe.facts import Pod, pods_of, together
 from mofa_operator.observe.incidents import last_of_slots
 from mofa_operator.observe.prometheus import Prometheus
@@ -130,7 +130,7 @@ def _counters(
     found: dict[str, Counter] = {}
     numbers = [int(attempt) for attempt in attempts if attempt.isdecimal()]
     if numbers:
-        found["JobSet.restarts"] = Counter(value=max(numbers), level="job")
+        found[ATTEMPTS] = Counter(value=max(numbers), level="job")
     untimed = [pod.restarts or 0 for uid, pod in pods.items() if uid not in ends]
     if any(untimed):
         found["Pod.restarts"] = Counter(value=sum(untimed), level="process", exact=False)

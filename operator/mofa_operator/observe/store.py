@@ -296,6 +296,5 @@ def _profiles(names: Iterable[str]) -> frozenset[Key]:
 
 
 def _key(kind: Kind, body: Mapping[str, Any]) -> Key:
-    metadata = part(body, "metadata")
-    namespace = text(metadata.get("namespace")) if kind.namespaced else ""
-    return Key(kind, namespace, text(metadata.get("name")))
+    meta = part(body, "metadata")
+    return Key(kind, text(meta.get("namespace")) if kind.namespaced else "", text(meta.get("name")))
