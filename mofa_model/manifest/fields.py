@@ -6,6 +6,7 @@ A fraction is text (`"0.90"`), as the API conventions of Kubernetes have it, and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeAlias
@@ -230,6 +231,11 @@ Fabric: TypeAlias = Annotated[
     str,
     StringConstraints(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?$"),
     Field(examples=["ndr", "400 Gbit/s"]),
+    Rule(
+        "!self.matches('^[0.]+ ?[A-Za-z]+/s$')",
+        "give more than 0 B/s",
+        lambda text: re.fullmatch(r"[0.]+ ?[A-Za-z]+/s", text) is None,
+    ),
 ]
 """A fabric preset, or a bandwidth."""
 Moment: TypeAlias = Annotated[

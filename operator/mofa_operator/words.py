@@ -30,7 +30,7 @@ class Aspect(StrEnum):
     """No other ClusterProfile selects nodes of this one."""
 
 
-OF_JOBS: Final = tuple(Aspect)[:6]
+OF_JOBS: Final = tuple(one for one in Aspect if one not in {Aspect.ASSUMPTIONS_HOLD, Aspect.NODES_EXCLUSIVE})
 """Conditions of a TrainingJob, Ready before the others."""
 
 

@@ -138,6 +138,7 @@ def test_a_job_that_cannot_be_right_is_refused_with_the_reason(cluster, namespac
         ({"spec__network": {"oversubscription": "0.5"}}, "give 1 or more"),
         ({"spec__failures": {"priorWeight": "0.0"}}, "give more than 0"),
         ({"spec__failures": {"repairSeconds": 0}}, "greater than or equal to 1"),
+        ({"spec__network": {"scaleOut": "0.0 Gbit/s"}}, "give more than 0 B/s"),
         ({"spec__host": {"memory": "0 TiB"}}, "give more than 0 bytes"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

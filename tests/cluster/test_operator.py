@@ -219,6 +219,22 @@ def test_a_spec_that_cannot_be_right_says_what_would_be(cluster, running, namesp
         assert ours(advised(cluster, namespace))["status"] != "InvalidInput"
 
 
+def test_two_profiles_of_the_same_nodes_say_so_and_no_longer_when_one_goes(cluster, running):
+    def exclusive(name):
+        return condition(read(cluster, None, name, "clusterprofile"), "NodesExclusive")
+
+    with pool(cluster) as one:
+        cluster.kubectl("wait", f"cprof/{one}", "--for=condition=NodesExclusive", "--timeout=60s")
+        other = read(cluster, None, one, "clusterprofile")
+        cluster.apply({**other, "metadata": {"name": f"{one}-too"}})
+        for name, beside in ((one, f"{one}-too"), (f"{one}-too", one)):
+            until(lambda name=name: exclusive(name).get("status") == "False", what="both say so")
+            assert exclusive(name)["reason"] == "NodesShared"
+            assert f"with {beside}" in exclusive(name)["message"]
+        cluster.kubectl("delete", "cprof", f"{one}-too")
+        cluster.kubectl("wait", f"cprof/{one}", "--for=condition=NodesExclusive", "--timeout=60s")
+
+
 def test_disabled_takes_away_everything_of_ours_and_nothing_else(cluster, running, namespace):
     with pool(cluster) as profile:
         cluster.apply(job(namespace, profile))
