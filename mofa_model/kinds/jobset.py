@@ -13,6 +13,7 @@ from mofa_model.kinds.observation import Conditioned, Counter, Observation
 from mofa_model.kinds.patches import Operation, annotated, pod_annotations, pointer, test
 from mofa_model.kinds.pods import Demand, Pods, PodTemplate, total
 from mofa_model.kinds.shape import Body, Count, Many, Shape, Tallies, Tally, Text, glance, read
+from mofa_model.spec.recovery_classes import RecoveryClass
 
 
 class ChildSpec(Shape):
@@ -85,17 +86,19 @@ class JobSet(JobKind):
             done="Completed",
             ready=whole if every else None,
             counters={
-                "JobSet.restarts": Counter(value=status.restarts, level="job"),
-                "JobSet.jobRestarts": Counter(value=again, level="pod", exact=False),
-                "JobSet.inPlace": Counter(value=status.current_in_place_restart_attempt, level="process"),
+                "JobSet.restarts": Counter(value=status.restarts, level=RecoveryClass.JOB),
+                "JobSet.jobRestarts": Counter(value=again, level=RecoveryClass.POD, exact=False),
+                "JobSet.inPlace": Counter(
+                    value=status.current_in_place_restart_attempt, level=RecoveryClass.PROCESS
+                ),
             },
         )
 
-    def shown(self, body: Body) -> frozenset[str]:
+    def shown(self, body: Body) -> frozenset[RecoveryClass]:
         """Restarts in place only where its controller counts them."""
         status = glance(JobSetStatus, body.get("status"))
         in_place = "current_in_place_restart_attempt" in status.model_fields_set
-        return super().shown(body) | ({"process"} if in_place else frozenset())
+        return super().shown(body) | ({RecoveryClass.PROCESS} if in_place else frozenset())
 
     def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """Annotations of its pod templates."""

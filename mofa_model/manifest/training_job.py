@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from mofa_model.manifest.architecture import Model
 from mofa_model.manifest.fields import (
@@ -30,6 +30,7 @@ from mofa_model.manifest.fields import (
     Word,
 )
 from mofa_model.schedules import SCHEDULES
+from mofa_model.spec.recovery_classes import RecoveryClass
 
 if TYPE_CHECKING:
     ScheduleWord = str
@@ -203,15 +204,18 @@ class ClassAssumption(Part):
     """Mean time to recover."""
 
 
-class PerClass(Part):
-    """Assumptions by recovery class; the classes partition recoveries."""
-
-    process: ClassAssumption | None = None
-    """Processes restart in their pods."""
-    pod: ClassAssumption | None = None
-    """Pods are replaced."""
-    job: ClassAssumption | None = None
-    """The whole job is started again."""
+if TYPE_CHECKING:
+    PerClass = Part
+else:
+    PerClass = create_model(
+        "PerClass",
+        __base__=Part,
+        __doc__="Assumptions by recovery class; the classes partition recoveries.",
+        **{
+            one.value: (ClassAssumption | None, Field(default=None, description=one.told))
+            for one in RecoveryClass
+        },
+    )
 
 
 class FailureAssumptions(Part):
