@@ -18,7 +18,7 @@ import numpy as np
 
 from mofa_model.reliability import Job, best_checkpointing, ettr, paper
 from mofa_model.reliability.model import failure_rate, mean_recovery
-from mofa_model.spec.reliability import RecoveryClass, Reliability, paper_classes
+from mofa_model.spec.reliability import FailureMode, Reliability, paper_classes
 
 
 def best_of(work: Callable[[], object], repeats: int = 7) -> float:
@@ -30,7 +30,7 @@ def best_of(work: Callable[[], object], repeats: int = 7) -> float:
     return min(times)
 
 
-def spread(classes: tuple[RecoveryClass, ...]) -> tuple[RecoveryClass, ...]:
+def spread(classes: tuple[FailureMode, ...]) -> tuple[FailureMode, ...]:
     from dataclasses import replace
 
     return tuple(replace(one, tier=tier) for tier, one in enumerate(classes))

@@ -67,13 +67,17 @@ class Copy:
 
     def python(self, *arguments: str) -> str:
         """What a program of the copy prints."""
-        path = os.pathsep.join(str(self.root / part) for part in ("", "operator"))
+        return self.run(sys.executable, *arguments)
+
+    def run(self, *command: str) -> str:
+        """What any program prints, run in the copy."""
+        path = os.pathsep.join(str(self.root / part) for part in ("", "operator", "deploy/local"))
         done = subprocess.run(
-            [sys.executable, *arguments],
+            command,
             cwd=self.root, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:
-            raise Fails(f"{' '.join(arguments)}: {done.stderr.strip()}")
+            raise Fails(f"{' '.join(command)[:200]}: {done.stdout.strip()} {done.stderr.strip()}")
         return done.stdout
 
     def strategy(self, *more: str) -> str:
@@ -352,11 +356,172 @@ def kind(copy: Copy) -> str:
     return f"advised on 4 nodes of 8 GPUs; {len(FOLLOWS)} generated files have it"
 
 
+OBSERVED = """
+import json
+
+from mofa_model.kinds import JOB_SET
+from mofa_operator.decide.profile import profile
+from mofa_operator.keys import CLUSTER_PROFILE, Key
+from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.observe.nodes import NodeFacts
+from mofa_operator.observe.placement import Pool, told
+from mofa_operator.observe.witness import Witness
+from mofa_operator.settings import LoopSettings
+from mofa_operator.snapshot import NoHistory, NodeCount, ProfileSnapshot
+
+GPUS = {"containers": [{"name": "train", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}
+
+
+def job_set(rank_restarts):
+    template = {"spec": {"template": {"spec": GPUS}}}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"namespace": "ml", "name": "llama", "uid": "1"},
+        "spec": {"replicatedJobs": [{"name": "w", "replicas": 2, "template": template}]},
+        "status": {
+            "restarts": 0,
+            "rankRestarts": rank_restarts,
+            "replicatedJobsStatus": [{"name": "w", "ready": 2, "succeeded": 0, "jobRestarts": [0, 0]}],
+        },
+    }
+
+
+node = NodeFacts(labels={}, ready=True, cordoned=False, gpus=8)
+pool, witness = Pool(uid="1", selector={}, nodes={"a": node, "b": node}), Witness(gap=3600.0)
+for look in range(200):
+    now = 1_795_003_200.0 + 60 * look
+    days = witness.look({"toy": pool}, [told(JOB_SET, job_set(look // 50), "toy", now)], now)["toy"]
+body = {
+    "apiVersion": "mofa.dev/v1alpha1",
+    "kind": "ClusterProfile",
+    "metadata": {"name": "toy", "uid": "1", "generation": 1},
+    "spec": {"gpu": "h100"},
+}
+snapshot = ProfileSnapshot(
+    key=Key(kind=CLUSTER_PROFILE, namespace="", name="toy"),
+    body=body,
+    nodes=NodeCount(total=2, ready=2, gpus={8: 2}, names=("a", "b")),
+    history=NoHistory(reason="NotConfigured", message="no Prometheus"),
+    watched=days,
+    now=now,
+)
+decision, exporter = profile(snapshot, LoopSettings()), Exporter()
+exporter.show(decision.figures)
+body["status"] = {"failures": decision.status["failures"], "days": decision.status["days"]}
+print(json.dumps({"profile": body, "metrics": exporter.page()[0].decode()}))
+"""
+"""A watch sees a JobSet restart its ranks three times in 200 minutes; prints what the profile and /metrics then say."""
+
+
+def recovery_class(copy: Copy) -> str:
+    """A toy recovery class, that a field of JobSets counts."""
+    kind = "mofa_model/kinds/jobset.py"
+    copy.change(
+        "mofa_model/spec/recovery_classes.py",
+        "    PROCESS = ",
+        '    RANK = "rank", "Ranks restart in their processes.", 0.0, 30.0, True\n    PROCESS = ',
+    )
+    field, count = "    restarts: Tally = 0\n", '                "JobSet.restarts": '
+    counter = '"JobSet.rank": Counter(value=status.rank_restarts, level=RecoveryClass.RANK)'
+    copy.change(kind, field, f"{field}    rank_restarts: Tally = 0\n")
+    copy.change(kind, count, f"                {counter},\n{count}")
+    copy.change(kind, "super().shown(body) | ", "super().shown(body) | {RecoveryClass.RANK} | ")
+    told = json.loads(copy.python("-c", OBSERVED))
+    known = told["profile"]["status"]["failures"]
+    counted = {row["name"]: row["failures"] for row in known}
+    if counted != {"rank": 3, "pod": 0, "job": 0}:
+        raise Fails(f"a watch of three restarts counts {counted}")
+    if 'mofa_pool_failures_per_node_day{bound="mean",class="rank",pool="toy"}' not in told["metrics"]:
+        raise Fails("it is not among the metrics")
+    copy.python("-m", "mofa_model.manifest.crds", "made")
+    schemas = (copy.root / "made" / "mofa.dev_clusterprofiles.yaml").read_text(encoding="utf-8")
+    if schemas.count("- rank\n") != schemas.count("- process\n"):
+        raise Fails("the schema of a profile does not know it everywhere")
+    ettr = []
+    for rows in (known, [row for row in known if row["name"] != "rank"]):
+        told["profile"]["status"]["failures"] = rows
+        (copy.root / "toy.yaml").write_text(json.dumps(told["profile"]), encoding="utf-8")
+        job = ("--nodes", "2", "--step", "20 s", "--model", "llama3-8b", "--profile", "toy.yaml")
+        ettr.append(json.loads(copy.mofa("ettr", *job, "-o", "json"))["ettr"]["target"])
+    if not ettr[0] < ettr[1]:
+        raise Fails(f"its failures cost nothing: {ettr}")
+    return f"3 seen by the watch; an ETTR of {ettr[0]:.4f} in place of {ettr[1]:.4f}; in metrics and schema"
+
+
+EXPORTED = """
+from mofa_operator.decision import ProfileFigures
+from mofa_operator.keys import CLUSTER_PROFILE, Key
+from mofa_operator.metrics.exporter import Exporter
+
+exporter, key = Exporter(), Key(kind=CLUSTER_PROFILE, namespace="", name="toy")
+for ready in (8, 5):
+    exporter.show(ProfileFigures(key=key, total=8, ready=ready, members=()))
+    print(*(line for line in exporter.page()[0].decode().splitlines() if line.startswith("mofa_pool_toy")))
+"""
+
+
+def metric(copy: Copy) -> str:
+    """A toy metric of a pool."""
+    after = '    _gauge("mofa_pool_member", '
+    toy = '_gauge("mofa_pool_toy_nodes", ("pool",), "1", "Nodes that are away.", lambda f: f.total - f.ready)'
+    copy.change("operator/mofa_operator/metrics/declared.py", after, f"    {toy},\n{after}")
+    shown = copy.python("-c", EXPORTED).splitlines()
+    if shown != ['mofa_pool_toy_nodes{pool="toy"} 0.0', 'mofa_pool_toy_nodes{pool="toy"} 3.0']:
+        raise Fails(f"with 8 and 5 of 8 nodes ready it says {shown}")
+    return f"{shown[0]} becomes {shown[1].split()[-1]} when three nodes go"
+
+
+ALERT = """
+  - alert: MofaPoolEmpty
+    severity: warning
+    for: 5m
+    expr: max by (cluster, pool) (mofa_pool_ready_nodes) == 0
+    summary: 'Pool {{ $labels.pool }} has no ready node'
+    description: >-
+      No node of the pool is ready.
+"""
+ALERT_TEST = """
+rule_files: [deploy/rules/mofa-alerts.yaml]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      - {series: 'mofa_pool_ready_nodes{pool="toy"}', values: '2x5 0x20'}
+    alert_rule_test:
+      - {eval_time: 8m, alertname: MofaPoolEmpty, exp_alerts: []}
+      - eval_time: 12m
+        alertname: MofaPoolEmpty
+        exp_alerts:
+          - exp_labels: {severity: warning, pool: toy}
+            exp_annotations:
+              summary: Pool toy has no ready node
+              description: No node of the pool is ready.
+              runbook: docs/runbooks/MofaPoolEmpty.md
+"""
+
+
+def alert(copy: Copy) -> str:
+    """A toy alert; its promtool test is only here."""
+    name = "deploy/rules/source/alerts.yaml"
+    copy.write(name, (copy.root / name).read_text(encoding="utf-8") + ALERT)
+    copy.python("tools/rules.py")
+    (copy.root / "toy.test.yaml").write_text(ALERT_TEST, encoding="utf-8")
+    promtool = copy.python("-c", "from mofa_local import binaries; print(binaries.path('promtool'))").strip()
+    made = ("deploy/rules/mofa-recording.yaml", "deploy/rules/mofa-alerts.yaml")
+    copy.run(promtool, "check", "rules", "--lint=all", "--lint-fatal", *made)
+    copy.run(promtool, "test", "rules", "toy.test.yaml")
+    return "it is silent for five minutes without nodes, and then fires"
+
+
 TOYS: dict[str, tuple[int, Callable[[Copy], str]]] = {
     "device": (1, device),
     "schedule": (2, schedule),
     "axis": (2, axis),
     "kind": (2, kind),
+    "recovery-class": (2, recovery_class),
+    "metric": (1, metric),
+    "alert": (1, alert),
 }
 """Each toy with the files that it may touch."""
 

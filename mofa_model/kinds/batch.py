@@ -12,6 +12,7 @@ from mofa_model.kinds.observation import Conditioned, Counter, Observation
 from mofa_model.kinds.patches import Operation, annotated, pod_annotations
 from mofa_model.kinds.pods import Demand, PodTemplate, total
 from mofa_model.kinds.shape import Body, Count, Shape, Tally, glance, read
+from mofa_model.spec.recovery_classes import RecoveryClass
 
 
 class _Spec(Shape):
@@ -42,7 +43,7 @@ class BatchJob(JobKind):
         return status.observation(
             done="Complete",
             ready=whole if body.get("status") else None,
-            counters={"Job.failed": Counter(value=status.failed, level="pod", exact=False)},
+            counters={"Job.failed": Counter(value=status.failed, level=RecoveryClass.POD, exact=False)},
         )
 
     def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:

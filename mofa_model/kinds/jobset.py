@@ -13,6 +13,7 @@ from mofa_model.kinds.observation import ATTEMPTS, Conditioned, Counter, Observa
 from mofa_model.kinds.patches import Operation, annotated, pod_annotations, pointer, test
 from mofa_model.kinds.pods import Demand, PodTemplate, total
 from mofa_model.kinds.shape import Body, Count, Many, Shape, Tallies, Tally, Text, glance, read, under
+from mofa_model.spec.recovery_classes import RecoveryClass
 
 
 class ReplicatedJob(Shape):
@@ -62,16 +63,18 @@ class JobSet(JobKind):
             done="Completed",
             ready=whole if every else None,
             counters={
-                ATTEMPTS: Counter(value=status.restarts, level="job"),
-                "JobSet.jobRestarts": Counter(value=again, level="pod", exact=False),
-                "JobSet.inPlace": Counter(value=status.current_in_place_restart_attempt, level="process"),
+                ATTEMPTS: Counter(value=status.restarts, level=RecoveryClass.JOB),
+                "JobSet.jobRestarts": Counter(value=again, level=RecoveryClass.POD, exact=False),
+                "JobSet.inPlace": Counter(
+                    value=status.current_in_place_restart_attempt, level=RecoveryClass.PROCESS
+                ),
             },
         )
 
-    def shown(self, body: Body) -> frozenset[str]:
+    def shown(self, body: Body) -> frozenset[RecoveryClass]:
         """Restarts in place only where its controller counts them."""
         counted = "current_in_place_restart_attempt" in glance(_Status, body.get("status")).model_fields_set
-        return super().shown(body) | ({"process"} if counted else frozenset())
+        return super().shown(body) | ({RecoveryClass.PROCESS} if counted else frozenset())
 
     def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """Annotations of its pod templates."""

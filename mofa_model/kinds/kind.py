@@ -10,6 +10,7 @@ from mofa_model.kinds.observation import Observation
 from mofa_model.kinds.patches import Operation
 from mofa_model.kinds.pods import Demand
 from mofa_model.kinds.shape import Body
+from mofa_model.spec.recovery_classes import RecoveryClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +97,10 @@ class JobKind(Kind):
         """What an object says of its life, by what its public API states alone. `now` [s]"""
         raise NotImplementedError
 
-    def shown(self, body: Body) -> frozenset[str]:
+    def shown(self, body: Body) -> frozenset[RecoveryClass]:
         """Recovery classes that an object can show."""
         del body
-        return frozenset({"pod", "job"})
+        return frozenset({RecoveryClass.POD, RecoveryClass.JOB})
 
     def reported(self, body: Body) -> tuple[float | None, Observation]:
         """Tokens per second, and steps, where the trainer reports them to the object's status. [1/s]"""

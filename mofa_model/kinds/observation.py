@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mofa_model.kinds.shape import Many, Moment, Shape, Text
+from mofa_model.spec.recovery_classes import RecoveryClass
 
 ATTEMPTS: Final = "JobSet.restarts"
 """The counter of attempts, which a JobSet tells, and labels of its pods as well: one incident is in both."""
@@ -18,8 +19,8 @@ class Sign:
 
     at: float
     """When, in seconds of the epoch. [s]"""
-    level: str
-    """process, pod or job: what had to be restored at least."""
+    level: RecoveryClass
+    """What had to be restored at least."""
     cause: str = ""
     """failure, eviction or preemption; empty = not said."""
 
@@ -30,8 +31,8 @@ class Counter:
 
     value: int
     """The count. [1]"""
-    level: str
-    """process, pod or job."""
+    level: RecoveryClass
+    """What it restored."""
     exact: bool = True
     """Whether each one is an incident of its own; a count over pods is not, because one incident takes many."""
 
@@ -50,8 +51,8 @@ class Observation:
     """Since when the job is suspended. [s]"""
     ready: bool | None = None
     """Whether all of it runs."""
-    drop: str = ""
-    """The least class that a loss of readiness means, where no counter of the object tells; empty = it means nothing."""
+    drop: RecoveryClass | None = None
+    """The least class that a loss of readiness means, where no counter of the object tells; None = it means nothing."""
     ended: float | None = None
     """When it was done, for better or worse. [s]"""
     step: int | None = None
@@ -89,7 +90,7 @@ class Conditioned(Shape):
         done: str,
         *,
         ready: bool | None,
-        drop: str = "",
+        drop: RecoveryClass | None = None,
         signs: Sequence[Sign] = (),
         counters: Mapping[str, Counter] | None = None,
     ) -> Observation:
@@ -97,7 +98,7 @@ class Conditioned(Shape):
         failed = self.since("Failed")
         return Observation(
             counters=counters or {},
-            signs=(*signs, *(() if failed is None else (Sign(at=failed, level="job"),))),
+            signs=(*signs, *(() if failed is None else (Sign(at=failed, level=RecoveryClass.JOB),))),
             suspended=self.since("Suspended"),
             ready=ready,
             drop=drop,

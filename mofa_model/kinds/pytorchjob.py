@@ -14,6 +14,7 @@ from mofa_model.kinds.observation import Conditioned, Observation, Sign
 from mofa_model.kinds.patches import Operation, pointer, replaced
 from mofa_model.kinds.pods import Demand, PodTemplate, total
 from mofa_model.kinds.shape import Body, Count, Named, Shape, Tally, glance, read, under
+from mofa_model.spec.recovery_classes import RecoveryClass
 
 _CONTAINER: Final = "pytorch"
 """The trainer's container in a PyTorchJob."""
@@ -55,8 +56,8 @@ class PyTorchJob(JobKind):
         return status.observation(
             done="Succeeded",
             ready=running >= wanted if status.roles else None,
-            drop="pod",
-            signs=() if again is None else (Sign(at=again, level="pod"),),
+            drop=RecoveryClass.POD,
+            signs=() if again is None else (Sign(at=again, level=RecoveryClass.POD),),
         )
 
     def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:

@@ -12,6 +12,7 @@ from mofa_model.kinds.patches import Operation, test
 from mofa_model.kinds.pods import Demand, PodTemplate, split, total
 from mofa_model.kinds.shape import Body, Count, Many, Moment, Shape, Tally, Text, glance, read, under
 from mofa_model.launch import rewritten_line
+from mofa_model.spec.recovery_classes import RecoveryClass
 
 
 class _Workers(Shape):
@@ -52,11 +53,13 @@ class RayJob(JobKind):
         phase, whole = status.job_deployment_status, status.ready >= status.desired
         ended = status.end_time if phase in {"Complete", "Failed"} else None
         return Observation(
-            counters={"RayJob.failed": Counter(value=status.failed, level="job")},
-            signs=(Sign(at=ended, level="job"),) if ended is not None and phase == "Failed" else (),
+            counters={"RayJob.failed": Counter(value=status.failed, level=RecoveryClass.JOB)},
+            signs=(Sign(at=ended, level=RecoveryClass.JOB),)
+            if ended is not None and phase == "Failed"
+            else (),
             suspended=now if phase in {"Suspending", "Suspended"} else None,
             ready=whole and status.job_status == "RUNNING" if phase else None,
-            drop="pod",
+            drop=RecoveryClass.POD,
             ended=ended,
         )
 

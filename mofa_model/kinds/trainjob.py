@@ -26,6 +26,7 @@ from mofa_model.kinds.shape import (
     read,
     under,
 )
+from mofa_model.spec.recovery_classes import RecoveryClass
 
 _TRAINER: Final = "node"
 """The trainer's job in the runtimes of Kubeflow."""
@@ -115,7 +116,7 @@ class TrainJob(JobKind):
         whole = all(
             one.ready + one.succeeded >= max(1, one.active + one.succeeded + one.failed) for one in every
         )
-        return status.observation(done="Complete", ready=whole if every else None, drop="pod")
+        return status.observation(done="Complete", ready=whole if every else None, drop=RecoveryClass.POD)
 
     def reported(self, body: Body) -> tuple[float | None, Observation]:
         """By the names that trainers use."""

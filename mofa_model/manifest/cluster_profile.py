@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mofa_model.manifest.failure_history import ClassName, Day, History
+from mofa_model.manifest.failure_history import MOST, ClassName, DayPart, HistoryRow
 from mofa_model.manifest.fields import (
     AtLeastOne,
     Count,
@@ -30,6 +30,7 @@ from mofa_model.manifest.fields import (
 )
 from mofa_model.manifest.status import Condition
 from mofa_model.manifest.training_job import default
+from mofa_model.spec.evidence import FailureEvidence
 
 Tier = Literal["Local", "Peer", "Remote"]
 
@@ -95,7 +96,7 @@ class FailureClass(Part):
     """What is assumed of one recovery class."""
 
     name: ClassName
-    """process, pod or job: they partition recoveries."""
+    """Recovery class: they partition recoveries."""
     failures_per_thousand_node_days: Decimal
     """Assumed failures that need this class."""
     recovery_seconds: Seconds
@@ -126,7 +127,7 @@ class FailureDomain(Part):
 class Failures(Part):
     """What is assumed of failures and recoveries."""
 
-    classes: Annotated[list[FailureClass], Field(max_length=3)] = Field(
+    classes: Annotated[list[FailureClass], Field(max_length=MOST)] = Field(
         default_factory=list,
         json_schema_extra=keyed("name"),
     )
@@ -244,14 +245,14 @@ class ClusterProfileStatus(Part):
     """Generation of the spec that this status is of."""
     nodes: Nodes | None = None
     """The pool's nodes."""
-    failures: Annotated[list[History], Field(max_length=3)] = Field(
+    failures: Annotated[list[HistoryRow], Field(max_length=MOST)] = Field(
         default_factory=list,
         json_schema_extra=keyed("name"),
     )
     """History by recovery class."""
     total: AllClasses | None = None
     """All recovery classes together."""
-    days: Annotated[list[Day], Field(max_length=800)] = Field(
+    days: Annotated[list[DayPart], Field(max_length=800)] = Field(
         default_factory=list,
         json_schema_extra=keyed("date", "witness"),
     )
@@ -267,3 +268,7 @@ class ClusterProfileStatus(Part):
         json_schema_extra=keyed("type"),
     )
     """Ready, HistoryComplete, AssumptionsHold, NodesExclusive."""
+
+    def evidence(self) -> dict[str, FailureEvidence]:
+        """What was counted, by recovery class."""
+        return {row.name: row.evidence for row in self.failures}

@@ -1,18 +1,33 @@
-"""What a profile has learned of failures: counts by recovery class, and the days that they rest on."""
+"""What a profile has learned of failures: counts by recovery class, and the days that they rest on, as its status has them.
+
+The edge for evidence: `evidence_in` reads rows of a status, `row_of` writes one. Everything between is `FailureEvidence`.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
 from mofa_model.manifest.fields import Big, Decimal, Part, Seconds, Zero, keyed
+from mofa_model.spec.evidence import FailureEvidence
+from mofa_model.spec.recovery_classes import RecoveryClass
 
-ClassName = Literal["process", "pod", "job"]
+_DIGITS: Final = 4
+"""Of node-days, in a day's row. [1]"""
+MOST: Final = len(RecoveryClass)
+"""Rows of a list by recovery class. [1]"""
+
+if TYPE_CHECKING:
+    ClassName: TypeAlias = str
+else:
+    ClassName = Literal[tuple(one.value for one in RecoveryClass)]
 Verdict = Literal["Consistent", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData"]
 
 
-class Interval(Part):
+class RateBounds(Part):
     """A rate with its credible interval, in failures per thousand node-days."""
 
     lower: Decimal
@@ -23,11 +38,11 @@ class Interval(Part):
     """Upper bound."""
 
 
-class History(Part):
+class HistoryRow(Part):
     """What was counted for one recovery class."""
 
     name: ClassName
-    """process, pod or job."""
+    """Recovery class."""
     failures: Zero
     """Failures counted."""
     exposure_node_days: Decimal
@@ -38,7 +53,7 @@ class History(Part):
     """Share of the window for which there is data."""
     recovery_seconds: Seconds | None = None
     """Mean recovery time seen; missing = none was seen."""
-    rate: Interval | None = None
+    rate: RateBounds | None = None
     """Posterior of the rate, in failures per thousand node-days."""
     assumed: Decimal | None = None
     """The assumption, in failures per thousand node-days."""
@@ -47,12 +62,17 @@ class History(Part):
     verdict: Verdict | None = None
     """What the history says of the assumption."""
 
+    @property
+    def evidence(self) -> FailureEvidence:
+        """What it comes to."""
+        return _evidence(self.exposure_node_days, self.failures, None, self.recovery_seconds)
 
-class DayClass(Part):
+
+class DayRow(Part):
     """What one witness says of one recovery class on one day."""
 
     name: ClassName
-    """process, pod or job; a class that the witness cannot see is missing."""
+    """Recovery class; one that the witness cannot see is missing."""
     failures: Zero
     """Failures counted."""
     exposure_node_days: Decimal
@@ -63,7 +83,7 @@ class DayClass(Part):
     """Their time together."""
 
 
-class Day(Part):
+class DayPart(Part):
     """What one witness says of one day."""
 
     atomic = True
@@ -76,8 +96,65 @@ class Day(Part):
     """Who saw it: Prometheus, or the operator's own watch of nodes and jobs."""
     covered_seconds: Annotated[int, Field(ge=0, le=86_401, examples=[86_400])]
     """Time of the day for which it looked."""
-    classes: Annotated[list[DayClass], Field(max_length=3)] = Field(
+    classes: Annotated[list[DayRow], Field(max_length=MOST)] = Field(
         default_factory=list,
         json_schema_extra=keyed("name"),
     )
     """By recovery class."""
+
+
+def number(value: Any) -> float:
+    """A number as a status writes it, zero or more; zero where it is none."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+    return found if math.isfinite(found) and 0 <= found < 1e12 else 0.0
+
+
+def evidence_in(rows: Any) -> dict[str, FailureEvidence]:
+    """The evidence in rows of a status, by recovery class; what cannot be read says nothing."""
+    listed = rows if isinstance(rows, list) else []
+    told = {str(row.get("name")): row for row in listed if isinstance(row, Mapping)}
+    keys = ("exposureNodeDays", "failures", "recoveries", "recoverySeconds")
+    return {
+        one.value: _evidence(*(row.get(key) for key in keys))
+        for one in RecoveryClass
+        if (row := told.get(one)) is not None
+    }
+
+
+def as_written(evidence: FailureEvidence) -> FailureEvidence:
+    """Evidence to the digits that a day's row keeps, so that what is read back is what was written."""
+    return FailureEvidence(
+        node_days=round(evidence.node_days, _DIGITS),
+        failures=evidence.failures,
+        recoveries=evidence.recoveries,
+        recovery_seconds=float(round(evidence.recovery_seconds)) if evidence.recoveries else 0.0,
+    )
+
+
+def row_of(name: str, evidence: FailureEvidence) -> dict[str, Any]:
+    """The row of a day that says it."""
+    row: dict[str, Any] = {
+        "name": name,
+        "failures": evidence.failures,
+        "exposureNodeDays": f"{evidence.node_days:.{_DIGITS}f}".rstrip("0").rstrip("."),
+    }
+    if evidence.recoveries:
+        row |= {"recoveries": evidence.recoveries, "recoverySeconds": round(evidence.recovery_seconds)}
+    return row
+
+
+def _evidence(node_days: Any, failures: Any, recoveries: Any, seconds: Any) -> FailureEvidence:
+    """A row of a day says how many recoveries it timed, and their time together; a row of the whole history has their mean,
+    which counts for as many as there were failures.
+    """
+    count = int(number(failures))
+    timed, time = int(number(recoveries)), number(seconds)
+    if recoveries is None and seconds is not None:
+        timed = max(1, count)
+        time = float(timed * int(time))
+    return FailureEvidence(
+        node_days=number(node_days), failures=count, recoveries=timed, recovery_seconds=time
+    )

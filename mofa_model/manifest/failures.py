@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from mofa_model import units
 from mofa_model.errors import BadValue
 from mofa_model.manifest.cluster_profile import (
     ClusterProfileSpec,
-    ClusterProfileStatus,
     FailureClass,
     Failures,
     StorageTier,
@@ -19,51 +16,27 @@ from mofa_model.manifest.cluster_profile import (
 from mofa_model.manifest.training_job import ClassAssumption, FailureAssumptions
 from mofa_model.reliability.rates import JEFFREYS
 from mofa_model.spec import Cluster
+from mofa_model.spec.evidence import ByClass, FailureEvidence
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.spec.reliability import (
-    PAPER_SHARES,
+    PAPER_RATE,
     CheckpointTier,
     Domain,
+    FailureMode,
     FailureRate,
-    RecoveryClass,
     RecoveryTime,
     Reliability,
 )
 from mofa_model.units import DAY
 
-PAPER_RATE: Final = 5.0
-"""Failures of a thousand node-days where nobody assumes anything: section 5 of the paper. [1/(1000 d)]"""
 SHARED_STORAGE: Final = StorageTier.model_validate({"name": "Remote", "nodeBandwidth": "2 GB/s"})
 """Where checkpoints go when a profile names no storage. Ours: a shared file system over a 25 Gbit/s link of each node."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
-    """What was counted for one recovery class."""
-
-    failures: int
-    """Failures. [1]"""
-    node_seconds: float
-    """Node-time watched. [node s]"""
-    recovery: float | None = None
-    """Mean time to recover; None = none was seen. [s]"""
-
-
-def seen_in(status: ClusterProfileStatus) -> dict[str, Seen]:
-    """The history that a profile's status remembers."""
-    return {
-        item.name: Seen(
-            failures=item.failures,
-            node_seconds=float(item.exposure_node_days) * DAY,
-            recovery=None if item.recovery_seconds is None else float(item.recovery_seconds),
-        )
-        for item in status.failures
-    }
 
 
 def reliability_of(
     assumed: FailureAssumptions,
     profile: ClusterProfileSpec,
-    seen: Mapping[str, Seen],
+    seen: ByClass,
     *,
     cluster: Cluster,
     asynchronous: bool,
@@ -101,13 +74,13 @@ def classes_of(given: Failures) -> list[FailureClass]:
     paper = [
         FailureClass.model_validate(
             {
-                "name": name,
-                "failuresPerThousandNodeDays": f"{share * PAPER_RATE:g}",
-                "recoverySeconds": round(mean),
+                "name": one.value,
+                "failuresPerThousandNodeDays": f"{one.share * 1000 * PAPER_RATE:g}",
+                "recoverySeconds": round(one.seconds),
                 "recoveryLaw": "Deterministic",
             }
         )
-        for name, share, mean in PAPER_SHARES
+        for one in RecoveryClass
     ]
     return [named.get(item.name, item) for item in paper]
 
@@ -116,10 +89,10 @@ def _class(
     base: FailureClass,
     assumed: FailureAssumptions,
     given: Failures,
-    seen: Mapping[str, Seen],
+    seen: ByClass,
     tiers: list[str],
     path: str,
-) -> RecoveryClass:
+) -> FailureMode:
     own: ClassAssumption = getattr(assumed.per_class, base.name) or ClassAssumption()
     rate = float(own.failures_per_thousand_node_days or base.failures_per_thousand_node_days)
     counted = seen.get(base.name) if assumed.source != "Assumed" else None
@@ -130,9 +103,9 @@ def _class(
             f"the profile has no history of class {base.name}; write Blend or Assumed",
         )
     recovery = float(base.recovery_seconds if own.recovery_seconds is None else own.recovery_seconds)
-    if counted is not None and counted.recovery is not None:
-        recovery = _two_digits(counted.recovery)
-    return RecoveryClass(
+    if counted is not None and counted.mean_recovery is not None:
+        recovery = _two_digits(counted.mean_recovery)
+    return FailureMode(
         name=base.name,
         rate=_rate(rate, counted, _weight(base, given), blend=assumed.source == "Blend"),
         recovery=RecoveryTime(mean=recovery, law=base.recovery_law.lower(), cv=float(base.recovery_spread)),
@@ -148,17 +121,18 @@ def _weight(base: FailureClass, given: Failures) -> float:
     return weight * float(base.failures_per_thousand_node_days) / total if total > 0 else weight
 
 
-def _rate(per_thousand: float, seen: Seen | None, weight: float, *, blend: bool) -> FailureRate:
+def _rate(per_thousand: float, seen: FailureEvidence | None, weight: float, *, blend: bool) -> FailureRate:
     """A Gamma posterior whose mean in a node-day has two significant digits: assumption, history, or both."""
     per_node_second = per_thousand / 1000 / DAY
-    if seen is None or seen.node_seconds <= 0:
+    exposed = 0.0 if seen is None else seen.node_days * DAY
+    if seen is None or exposed <= 0:
         if per_node_second == 0 or weight == 0:
             return FailureRate.assumed(0.0)
         failures, exposure = weight, weight / per_node_second
     elif blend and per_node_second > 0 and weight > 0:
-        failures, exposure = weight + seen.failures, weight / per_node_second + seen.node_seconds
+        failures, exposure = weight + seen.failures, weight / per_node_second + exposed
     else:
-        failures, exposure = JEFFREYS + seen.failures, seen.node_seconds
+        failures, exposure = JEFFREYS + seen.failures, exposed
     rounded = _two_digits(failures / exposure * DAY) / DAY
     return FailureRate(failures=failures, exposure=failures / rounded)
 
@@ -168,10 +142,10 @@ def _two_digits(value: float) -> float:
 
 
 def _tier_index(base: FailureClass, tiers: list[str]) -> int:
-    """The nearest tier that survives: as stated, or the nearest for processes and the farthest for the others. [1]"""
+    """The nearest tier that survives: as stated, or the nearest where the pods stay and the farthest where they go. [1]"""
     if base.tier is not None and base.tier in tiers:
         return tiers.index(base.tier)
-    return 0 if base.name == "process" else len(tiers) - 1
+    return 0 if RecoveryClass(base.name).keeps_pods else len(tiers) - 1
 
 
 def _tier(given: StorageTier, cluster: Cluster, asynchronous: bool) -> CheckpointTier:

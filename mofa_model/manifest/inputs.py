@@ -10,7 +10,6 @@ hashes are equal questions.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -19,12 +18,13 @@ from mofa_model.advice import Request, Unplaced
 from mofa_model.errors import BadValue, DoesNotFit, InputError, UnknownName
 from mofa_model.launch import read_layout
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
-from mofa_model.manifest.failures import Seen, reliability_of, seen_in
+from mofa_model.manifest.failures import reliability_of
 from mofa_model.manifest.models import model_of
 from mofa_model.manifest.parsing import Profile
 from mofa_model.manifest.training_job import LIMITS, ClusterPart, Constraints, Range, TrainingJobSpec
 from mofa_model.search import Problem, framework
 from mofa_model.spec import Cluster, Training, Workload
+from mofa_model.spec.evidence import ByClass
 from mofa_model.spec.part import part_of, part_of_storage
 from mofa_model.strategy import Strategy
 
@@ -38,7 +38,7 @@ def to_inputs(
     profile: Profile,
     *,
     ready: int | None = None,
-    history: Mapping[str, Seen] | None = None,
+    history: ByClass | None = None,
     config: str | None = None,
     path: str = "spec",
 ) -> Request:
@@ -78,7 +78,7 @@ def to_inputs(
             reliability_of(
                 spec.failure_assumptions,
                 profile.spec,
-                seen_in(profile.status) if history is None else history,
+                profile.status.evidence() if history is None else history,
                 cluster=whole,
                 asynchronous=limits.mode == "Async",
                 path=f"{path}.failureAssumptions",

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from mofa_model.manifest.failure_history import MOST, ClassName, Verdict
 from mofa_model.manifest.fields import (
     Argument,
     Big,
@@ -21,8 +22,6 @@ from mofa_model.manifest.fields import (
     Zero,
     keyed,
 )
-
-Verdict = Literal["Consistent", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData"]
 
 
 class Condition(Part):
@@ -170,7 +169,7 @@ class Rejected(Part):
 class FailurePart(Part):
     """A failure rate that the advice used."""
 
-    name: Literal["process", "pod", "job"]
+    name: ClassName
     """Recovery class."""
     failures_per_thousand_node_days: Decimal
     """The rate."""
@@ -187,7 +186,7 @@ class Inputs(Part):
 
     nodes: Zero
     """Nodes."""
-    failure: Annotated[list[FailurePart], Field(max_length=3)] = Field(
+    failure: Annotated[list[FailurePart], Field(max_length=MOST)] = Field(
         default_factory=list, json_schema_extra=keyed("name")
     )
     """Failure rates by recovery class."""
@@ -200,7 +199,7 @@ class Inputs(Part):
 class Interruption(Part):
     """Interruptions of one kind."""
 
-    name: Literal["process", "pod", "job"]
+    name: ClassName
     """Recovery class."""
     cause: Literal["Failure", "Preemption", "Eviction", "Unknown"]
     """What brought it about; only failures count as failures."""
@@ -238,7 +237,7 @@ class Observed(Part):
     """Observed over predicted throughput, minus one."""
     interruptions: Zero | None = None
     """Interruptions so far."""
-    interruptions_by: Annotated[list[Interruption], Field(max_length=12)] = Field(
+    interruptions_by: Annotated[list[Interruption], Field(max_length=4 * MOST)] = Field(
         default_factory=list, json_schema_extra=keyed("name", "cause")
     )
     """The same by recovery class and cause."""

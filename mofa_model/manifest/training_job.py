@@ -32,6 +32,7 @@ from mofa_model.manifest.fields import (
     Word,
 )
 from mofa_model.spec.checks import field_names
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.strategy import AXES, Strategy
 
 Mode = Literal["Disabled", "Annotate", "Apply"]
@@ -188,15 +189,18 @@ class ClassAssumption(Part):
     """Mean time to recover."""
 
 
-class PerClass(Part):
-    """Assumptions by recovery class; the classes partition recoveries."""
-
-    process: ClassAssumption | None = None
-    """Processes restart in their pods."""
-    pod: ClassAssumption | None = None
-    """Pods are replaced."""
-    job: ClassAssumption | None = None
-    """The whole job is started again."""
+if TYPE_CHECKING:
+    PerClass = Part
+else:
+    PerClass = create_model(
+        "PerClass",
+        __base__=Part,
+        __doc__="Assumptions by recovery class; the classes partition recoveries.",
+        **{
+            one.value: (ClassAssumption | None, Field(default=None, description=one.told))
+            for one in RecoveryClass
+        },
+    )
 
 
 class FailureAssumptions(Part):

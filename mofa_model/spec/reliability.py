@@ -1,8 +1,8 @@
 """How the machines fail and come back: rates, recoveries, checkpoint storage, spares.
 
 Rates are per node and second, and never bare points: a rate is a Gamma posterior that carries its exposure.
-The classes process, pod and job partition the recoveries, as in section 3.4 of the paper; a rack or switch whose loss
-stops the job is a `Domain`, whose failures are recovered like a class of their own.
+A `FailureMode` is what is known of one recovery class (`recovery_classes`); a rack or switch whose loss stops the job is a
+`Domain`, whose failures are recovered like a class of their own.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from dataclasses import dataclass
 
 from mofa_model.errors import BadValue
 from mofa_model.spec.checks import not_negative, positive, share, whole
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY, BytesPerSecond, Seconds
 
 RECOVERY_LAWS = ("deterministic", "exponential", "lognormal")
 FAILURE_LAWS = ("exponential", "weibull", "mixture")
 PRIOR_WEIGHT = 2.0
 """Failures that an assumed rate is worth: published fleets differ tenfold, which is the 90 % interval of Gamma(2)."""
+
+PAPER_RATE = 0.005
+"""Failures per node-day where nobody assumes anything: section 5 of the paper. [1/d]"""
 
 _NEVER = 1e-305
 """An assumed rate at or below this is zero: its exposure would not be finite. [1/d]"""
@@ -75,13 +79,13 @@ class RecoveryTime:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RecoveryClass:
-    """One way to come back: how often it is needed, how long it takes, which checkpoint it can read."""
+class FailureMode:
+    """Failures that are recovered alike: how often they come, how long recovery takes, which checkpoint it can read."""
 
     name: str
-    """process, pod or job."""
+    """A recovery class, or what a caller calls it."""
     rate: FailureRate
-    """Failures that need this class, per node."""
+    """How often, per node."""
     recovery: RecoveryTime
     """Time to recover, without queueing."""
     tier: int = 0
@@ -176,8 +180,8 @@ class FailureLaw:
 class Reliability:
     """All that is known of how a pool fails and recovers."""
 
-    classes: tuple[RecoveryClass, ...]
-    """Recovery classes; they partition the recoveries."""
+    classes: tuple[FailureMode, ...]
+    """By recovery class; they partition the recoveries."""
     tiers: tuple[CheckpointTier, ...] = ()
     """Checkpoint tiers, nearest first; empty = save times are given by the caller, one tier."""
     slowdown: float = 0.0
@@ -211,21 +215,20 @@ class Reliability:
                 raise BadValue(f"{name}.tier", tier, f"there are {top} tiers, counted from 0")
 
 
-PAPER_SHARES = (("process", 0.3, 141.0), ("pod", 0.6, 262.0), ("job", 0.1, 307.0))
-"""Class, share and recovery time of section 3.4 of the paper. [1, s]"""
-
-
-def paper_classes(per_node_day: float = 0.005, weight: float = PRIOR_WEIGHT) -> tuple[RecoveryClass, ...]:
+def paper_classes(per_node_day: float = PAPER_RATE, weight: float = PRIOR_WEIGHT) -> tuple[FailureMode, ...]:
     """The classes of section 3.4 of the paper, 3:6:1 with 141, 262 and 307 s, at an assumed total rate.
 
     >>> [round(c.rate.mean * 86400, 4) for c in paper_classes()]
     [0.0015, 0.003, 0.0005]
     """
     return tuple(
-        RecoveryClass(
-            name=name,
-            rate=FailureRate.assumed(part * per_node_day, part * weight if math.isfinite(weight) else weight),
-            recovery=RecoveryTime(mean=mean, law="deterministic"),
+        FailureMode(
+            name=one.value,
+            rate=FailureRate.assumed(
+                one.share * per_node_day, one.share * weight if math.isfinite(weight) else weight
+            ),
+            recovery=RecoveryTime(mean=one.seconds, law="deterministic"),
         )
-        for name, part, mean in PAPER_SHARES
+        for one in RecoveryClass
+        if one.share
     )

@@ -11,19 +11,19 @@ from mofa_model import units
 from mofa_model.errors import BadValue
 from mofa_model.reliability import checkpoint
 from mofa_model.reliability.model import Job
+from mofa_model.reliability.rates import JEFFREYS
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.spec.reliability import (
-    PAPER_SHARES,
+    PAPER_RATE,
     PRIOR_WEIGHT,
     CheckpointTier,
+    FailureMode,
     FailureRate,
-    RecoveryClass,
     RecoveryTime,
     Reliability,
 )
 from mofa_model.verbs import job_text, problem_options
 
-RATE: Final = 0.005
-"""Failures per node-day when none is given: the paper's assumption. [1/d]"""
 _OF_PROFILE: Final = ("rate", "failures", "node_days", "classes", "mttr", "domains", "queue", "spares")
 """Options that a profile replaces."""
 _BOUNDS: Final = {
@@ -36,8 +36,8 @@ _BOUNDS: Final = {
     "shards": (1, 1e9),
     "gpus_per_node": (1, 1e6),
 }
-JEFFREYS: Final = 0.5
-"""Failures that Jeffreys' prior adds to counts. [1]"""
+_KEEPING: Final = {one.value for one in RecoveryClass if one.keeps_pods}
+"""Classes that wait in no queue."""
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def add_options(parser: ArgumentParser) -> None:
         "--rate",
         type=float,
         metavar="R",
-        help=f"assumed failures per node-day (default: {RATE}, the paper's)",
+        help=f"assumed failures per node-day (default: {PAPER_RATE}, the paper's)",
     )
     fail.add_argument(
         "--prior-weight", type=float, default=PRIOR_WEIGHT, metavar="W",
@@ -70,7 +70,7 @@ def add_options(parser: ArgumentParser) -> None:
     fail.add_argument(
         "--class", dest="classes", action="append", default=[], metavar="NAME:SHARE:MEAN[:LAW[:CV[:TIER]]]",
         help="a recovery class, its share of failures, its recovery time; may be repeated"
-        " (default: the paper's process:0.3:141s, pod:0.6:262s, job:0.1:307s)",
+        f" (default: the paper's {', '.join(f'{c}:{c.share:g}:{c.seconds:g}s' for c in RecoveryClass if c.share)})",
     )  # fmt: skip
     fail.add_argument(
         "--mttr", metavar="TIME", help="one recovery time for all failures, in place of classes"
@@ -190,13 +190,15 @@ def rate_of(arguments: Namespace) -> FailureRate:
     if (arguments.failures is None) != (arguments.node_days is None):
         raise BadValue("--failures", arguments.failures, "give --failures and --node-days together")
     if arguments.failures is None:
-        return FailureRate.assumed(RATE if arguments.rate is None else arguments.rate, arguments.prior_weight)
+        return FailureRate.assumed(
+            PAPER_RATE if arguments.rate is None else arguments.rate, arguments.prior_weight
+        )
     if arguments.rate is not None:
         raise BadValue("--rate", arguments.rate, "give --rate, or --failures and --node-days")
     return FailureRate(failures=arguments.failures + JEFFREYS, exposure=arguments.node_days * units.DAY)
 
 
-def _classes(arguments: Namespace, tiers: int) -> tuple[RecoveryClass, ...]:
+def _classes(arguments: Namespace, tiers: int) -> tuple[FailureMode, ...]:
     total = rate_of(arguments)
     if arguments.mttr is not None and arguments.classes:
         raise BadValue("--mttr", arguments.mttr, "give --mttr or --class, not both")
@@ -207,8 +209,8 @@ def _classes(arguments: Namespace, tiers: int) -> tuple[RecoveryClass, ...]:
         given = [job_text.class_of(text) for text in arguments.classes]
     else:
         given = [
-            (name, part, RecoveryTime(mean=mean, law="deterministic"), min(i, tiers - 1))
-            for i, (name, part, mean) in enumerate(PAPER_SHARES)
+            (one.value, one.share, RecoveryTime(mean=one.seconds, law="deterministic"), min(i, tiers - 1))
+            for i, one in enumerate(RecoveryClass)
         ]
     shares = [part for _, part, _, _ in given]
     if abs(sum(shares) - 1) > 1e-6:
@@ -216,8 +218,8 @@ def _classes(arguments: Namespace, tiers: int) -> tuple[RecoveryClass, ...]:
             "--class", ", ".join(f"{part:g}" for part in shares), "shares of the classes must add to one"
         )
     return tuple(
-        RecoveryClass(
-            name=name, rate=_part(total, part), recovery=recovery, tier=tier, queues=name != "process"
+        FailureMode(
+            name=name, rate=_part(total, part), recovery=recovery, tier=tier, queues=name not in _KEEPING
         )
         for name, part, recovery, tier in given
     )
@@ -260,7 +262,10 @@ def size_of(text: str) -> float:
 
 def _size(arguments: Namespace) -> float:
     if (arguments.checkpoint_size is None) == (arguments.model is None):
-        raise BadValue("--storage", arguments.storage[0], "give --checkpoint-size or --model with it")
+        field, given = (
+            ("--storage", arguments.storage[0]) if arguments.storage else ("--profile", arguments.profile)
+        )
+        raise BadValue(field, given, "give --checkpoint-size or --model with it")
     if arguments.checkpoint_size is not None:
         return size_of(arguments.checkpoint_size)
     from mofa_model import presets

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mofa_model.manifest.bundled import named_profile
-from mofa_model.manifest.failures import reliability_of, seen_in
+from mofa_model.manifest.failures import reliability_of
 from mofa_model.manifest.inputs import cluster_of
 from mofa_model.manifest.training_job import FailureAssumptions
 from mofa_model.spec.reliability import Reliability
@@ -15,7 +15,7 @@ def reliability(name: str, nodes: int) -> Reliability:
     return reliability_of(
         FailureAssumptions(),
         profile.spec,
-        seen_in(profile.status),
+        profile.status.evidence(),
         cluster=cluster_of(profile.spec, nodes),
         asynchronous=True,
         path="profile",

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from mofa_model import files
 from mofa_model.errors import BadValue, InputError
+from mofa_model.spec.recovery_classes import RecoveryClass, listed
 
 _EXAMPLES: Final = """\
 examples:
@@ -20,7 +21,6 @@ GROUP: Final = "mofa.sources"
 """Entry-point group of live sources: `pools` is a function () -> pools, each with product, gpus_per_node, nodes, ready."""
 _TIERS: Final = ("Local", "Peer", "Remote")
 _LABEL: Final = "nvidia.com/gpu.product"
-_CLASSES: Final = ("process", "pod", "job")
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -55,7 +55,7 @@ def configure(parser: ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--class", dest="classes", action="append", default=[], metavar="NAME=RATE:SECONDS",
-        help="process, pod or job: failures in a thousand node-days and mean recovery; repeat",
+        help=f"{listed()}: failures in a thousand node-days and mean recovery; repeat",
     )  # fmt: skip
     parser.add_argument(
         "--label", action="append", default=[], metavar="KEY=VALUE", help="node selector; repeat"
@@ -177,8 +177,8 @@ def _tier(text: str) -> dict[str, str]:
 
 def _class(text: str) -> dict[str, Any]:
     name, words = _pair(text, "--class")
-    if name not in _CLASSES:
-        raise BadValue("--class", name, f"one of {', '.join(_CLASSES)}")
+    if name not in list(RecoveryClass):
+        raise BadValue("--class", name, f"one of {', '.join(RecoveryClass)}")
     rate, seconds = (*_parts(words, 2, "--class"), "")[:2]
     if not seconds.isdecimal():
         raise BadValue("--class", text, "write NAME=RATE:SECONDS, for example pod=3.0:262")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import output
 from mofa_model.errors import BadValue
-from mofa_model.spec.reliability import PAPER_SHARES, RecoveryTime
+from mofa_model.spec.recovery_classes import RecoveryClass
+from mofa_model.spec.reliability import PAPER_RATE, RecoveryTime
 from mofa_model.tables import Column, Table
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 CONTRADICTED: Final = 5
 """Exit code of --check when an assumption does not stand."""
-ASSUMED: Final = 0.005
-"""Failures per node-day where nobody assumes anything: section 5 of the paper. [1/d]"""
 GROUP: Final = "mofa.sources"
 """Entry-point group of live sources: `prometheus` is a function (url, profile) -> Observed, `profile` one from a name to the
 manifest of a ClusterProfile."""
@@ -67,12 +66,12 @@ def configure(parser: ArgumentParser) -> None:
         "--assumed",
         type=float,
         metavar="R",
-        help=f"failures per node-day (default: as --profile assumes, else {ASSUMED:g})",
+        help=f"failures per node-day (default: as --profile assumes, else {PAPER_RATE:g})",
     )
     held.add_argument(
         "--shares",
         metavar="CLASS=P[,…]",
-        help="class shares (default: the paper's process=0.3,pod=0.6,job=0.1)",
+        help=f"class shares (default: the paper's {','.join(f'{c}={c.share:g}' for c in RecoveryClass if c.share)})",
     )
     held.add_argument(
         "--prior-weight",
@@ -187,7 +186,7 @@ def _held(
     """Assumed failures per node-day and recovery times by class, and the failures that they are worth: of the command line,
     the profile, or the paper. A profile's weight is shared out by rate, so that classes not counted keep theirs.
     """
-    paper = {name: RecoveryTime(mean=mean, cv=1.0) for name, _, mean in PAPER_SHARES}
+    paper = {one.value: RecoveryTime(mean=one.seconds, cv=1.0) for one in RecoveryClass}
     given = arguments.prior_weight
     if arguments.profile is None or arguments.assumed is not None or arguments.shares is not None:
         return _assumed(arguments, observed), paper, given or 0.0
@@ -210,13 +209,13 @@ def _held(
 
 
 def _assumed(arguments: Namespace, observed: Observed) -> dict[str, float]:
-    assumed = ASSUMED if arguments.assumed is None else arguments.assumed
+    assumed = PAPER_RATE if arguments.assumed is None else arguments.assumed
     if set(observed.failures) == {"all"}:
         return {"all": assumed}
     shares = (
         _pairs(arguments.shares, "--shares")
         if arguments.shares
-        else {name: part for name, part, _ in PAPER_SHARES}
+        else {one.value: one.share for one in RecoveryClass if one.share}
     )
     if abs(sum(shares.values()) - 1) > 1e-6:
         raise BadValue("--shares", arguments.shares, "shares of the classes must add to one")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from mofa_model.annotations import RECORD
+from mofa_model.manifest.failure_history import evidence_in, number
+from mofa_model.spec.evidence import ByClass
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.keys import Key
 
 Body = Mapping[str, Any]
@@ -22,8 +24,6 @@ PROMETHEUS: Final = "Prometheus"
 """The witness that sees pods and samples, as far back as its server keeps them."""
 WATCH: Final = "Watch"
 """The witness that sees objects come and change while the operator runs."""
-CLASSES: Final = ("process", "pod", "job")
-"""Recovery classes, the one that restores least first."""
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
@@ -34,15 +34,6 @@ def date_of(at: float) -> str:
     '1970-01-02'
     """
     return datetime.fromtimestamp(at, UTC).date().isoformat()
-
-
-def number(value: Any) -> float:
-    """A number as a status writes it, zero or more; zero where it is none."""
-    try:
-        found = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return 0.0
-    return found if math.isfinite(found) and 0 <= found < 1e12 else 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,9 +66,9 @@ class Running:
     """Effective training time ratio since `since`. [1]"""
     checkpoint_interval: float | None = None
     """Interval that is really used. [s]"""
-    interruptions: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Interruptions by class (process, pod, job) and cause (failure, preemption, eviction). [1]"""
-    recoveries: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    interruptions: Mapping[tuple[RecoveryClass, str], int] = field(default_factory=dict)
+    """Interruptions by recovery class and cause (failure, preemption, eviction). [1]"""
+    recoveries: Mapping[RecoveryClass, tuple[float, ...]] = field(default_factory=dict)
     """Finished recovery times by class. [s]"""
     lost: Mapping[str, float] = field(default_factory=dict)
     """Lost time by cause. [s]"""
@@ -176,30 +167,6 @@ class NodeCount:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ClassHistory:
-    """What history says of one recovery class."""
-
-    failures: int
-    """Failures in the window. [1]"""
-    recovery: float | None = None
-    """Mean recovery time seen; None = none was. [s]"""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DayClass:
-    """What one witness says of one recovery class on one day."""
-
-    exposure: float
-    """Node-days in which a failure would have been seen. [node d]"""
-    failures: int = 0
-    """Failures. [1]"""
-    recoveries: int = 0
-    """Recoveries whose time was seen. [1]"""
-    recovery_seconds: float = 0.0
-    """Their time together. [s]"""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Day:
     """What one witness says of a pool on one day in UTC."""
 
@@ -209,33 +176,22 @@ class Day:
     """Prometheus or Watch."""
     covered: float
     """Time for which it looked. [s]"""
-    classes: Mapping[str, DayClass]
-    """By recovery class; one that it cannot see has no entry, for unknown is not zero."""
+    classes: ByClass
+    """What it saw."""
 
     @classmethod
     def read(cls, row: Any) -> Day | None:
         """A day as a status writes it; None where it is none."""
         if not isinstance(row, Mapping) or row.get("witness") not in (PROMETHEUS, WATCH):
             return None
-        date, rows = row.get("date"), row.get("classes")
+        date = row.get("date")
         if not isinstance(date, str) or not _DATE.fullmatch(date):
             return None
-        listed = rows if isinstance(rows, list) else []
-        told = {str(one.get("name")): one for one in listed if isinstance(one, Mapping)}
         return cls(
             date=date,
             witness=row["witness"],
             covered=number(row.get("coveredSeconds")),
-            classes={
-                name: DayClass(
-                    exposure=number(told[name].get("exposureNodeDays")),
-                    failures=int(number(told[name].get("failures"))),
-                    recoveries=int(number(told[name].get("recoveries"))),
-                    recovery_seconds=number(told[name].get("recoverySeconds")),
-                )
-                for name in CLASSES
-                if name in told
-            },
+            classes=evidence_in(row.get("classes")),
         )
 
 
@@ -243,12 +199,10 @@ class Day:
 class History:
     """What Prometheus said of a pool."""
 
-    classes: Mapping[str, ClassHistory]
-    """By recovery class: process, pod, job."""
+    classes: ByClass
+    """What it counted."""
     node_days: float
     """Node-days in which a failure would have been seen. [node d]"""
-    possible_node_days: float
-    """Node-days of the whole window for the nodes that were there. [node d]"""
     window: float
     """Length of the window. [s]"""
     coverage: float
@@ -264,7 +218,9 @@ class History:
     at: float = 0.0
     """The moment it is of, in seconds of the epoch. [s]"""
     days: tuple[Day, ...] = ()
-    """The same, split by day: counts and exposures of the days add up to it."""
+    """The same, split by day: the evidence of the days adds up to it."""
+    recoveries: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """The recovery times behind it, one by one, by class. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -98,13 +98,13 @@ def profile(days=30, selector=LABELS, **matchers):
 def look(url, body=None, now=END, known=None):
     async def ask():
         async with Prometheus(PrometheusSettings(url=url)) as prometheus:
-            return await history.seen(prometheus, body or profile(), now, known)
+            return await history.asked(prometheus, body or profile(), now, known)
 
     return asyncio.run(ask())
 
 
 def failures(found):
-    return {name: one.failures for name, one in found.history.classes.items()}
+    return {name: one.failures for name, one in found.classes.items()}
 
 
 # ------------------------------------------------------------------------------------- against the truth
@@ -112,38 +112,32 @@ def failures(found):
 
 def test_every_incident_of_thirty_days_is_counted_once_and_in_its_class(found):
     assert failures(found) == truth(PAST).failures == COUNTS
-    for name, count in found.incidents.counts.items():
-        assert count.lower <= COUNTS[name] <= count.upper
-    assert found.incidents.counts["process"].upper == 5 * COUNTS["process"], "five pods restart in each gang"
-    assert dict(found.history.by_node) == truth(PAST).failures_by_node
-    assert found.history.missing == ()
-    assert found.history.warnings == ()
+    assert dict(found.by_node) == truth(PAST).failures_by_node
+    assert found.missing == ()
+    assert found.warnings == ()
 
 
 def test_exposure_is_the_time_with_a_training_pod_and_coverage_that_of_the_samples(found):
-    found = found.history
     assert found.node_days == pytest.approx(10 * 30, rel=0.01), "ten of twelve nodes trained for thirty days"
     assert sum(found.node_days_by_node.values()) == pytest.approx(truth(PAST).node_days, rel=1e-6)
-    assert found.possible_node_days == pytest.approx(12 * found.window / DAY, rel=0.01)
     assert found.coverage == pytest.approx(30 * DAY / found.window, abs=1e-3)
 
 
 def test_recovery_times_are_those_of_the_step_series(found):
-    found = found.history
     for name, mean in truth(PAST).recovery.items():
-        assert found.classes[name].recovery == pytest.approx(mean, rel=0.04)
+        assert found.classes[name].mean_recovery == pytest.approx(mean, rel=0.04)
 
 
 def test_the_days_of_a_history_add_up_to_it_and_are_those_of_the_truth(found):
     """Every incident is on its day, but for the few within ten minutes of a midnight."""
-    days = found.history.days
+    days = found.days
     for name, count in COUNTS.items():
         assert sum(day.classes[name].failures for day in days) == count
-        exposure = sum(day.classes[name].exposure for day in days)
-        assert exposure == pytest.approx(found.history.node_days, rel=1e-9)
+        exposure = sum(day.classes[name].node_days for day in days)
+        assert exposure == pytest.approx(found.node_days, rel=1e-9)
         times = sum(day.classes[name].recovery_seconds for day in days)
         number = sum(day.classes[name].recoveries for day in days)
-        assert times / number == pytest.approx(found.history.classes[name].recovery, rel=1e-9)
+        assert times / number == pytest.approx(found.classes[name].mean_recovery, rel=1e-9)
     assert [day.covered for day in days[1:-1]] == [pytest.approx(DAY, abs=600)] * (len(days) - 2)
     assert misplaced(days, ((one.at, one.level) for one in PAST.incidents)) <= 4
 
@@ -152,7 +146,7 @@ def test_a_gap_within_a_long_stretch_lies_on_its_own_days(serve):
     """Sixty hours without a server, two weeks ago: stretches are seven days long there."""
     gap = Gap(at=END - 15 * DAY, until=END - 15 * DAY + 60 * HOUR, server=True)
     past = dataclasses.replace(PAST, gaps=(gap,))
-    days = {day.date: day for day in look(serve(past)).history.days}
+    days = {day.date: day for day in look(serve(past)).days}
     start = END - 15 * DAY
     for date in {date_of(at) for at in range(start - 3 * DAY, gap.until + 3 * DAY, HOUR)}:
         hours = sum(date_of(at) == date for at in range(start, gap.until, HOUR))
@@ -163,7 +157,7 @@ def test_a_gap_within_a_long_stretch_lies_on_its_own_days(serve):
 
 def test_failures_of_nodes_lie_on_their_days_where_nodes_are_the_evidence(serve):
     found = look(serve(dataclasses.replace(PAST, missing=frozenset({"kube_pod_labels"}))))
-    days = found.history.days
+    days = found.days
     assert sum(day.classes["pod"].failures for day in days) == truth(PAST).node_failures > 4
     assert misplaced(days, ((one.at, "pod") for one in PAST.incidents if one.repair is not None)) <= 2
 
@@ -178,14 +172,14 @@ def misplaced(days, moments):
 def test_two_replicas_of_the_exporter_count_nothing_twice(serve):
     found = look(serve(dataclasses.replace(PAST, replicas=2)))
     assert failures(found) == COUNTS
-    assert dict(found.history.by_node) == truth(PAST).failures_by_node
-    assert found.history.node_days == pytest.approx(300, rel=0.01)
+    assert dict(found.by_node) == truth(PAST).failures_by_node
+    assert found.node_days == pytest.approx(300, rel=0.01)
 
 
 def test_samples_an_hour_apart_are_too_coarse_for_time_but_not_for_counts(serve):
     found = look(serve(dataclasses.replace(PAST, pod_step=HOUR)))
     assert failures(found) == COUNTS
-    assert found.history.node_days == pytest.approx(300, rel=0.02)
+    assert found.node_days == pytest.approx(300, rel=0.02)
 
 
 @pytest.mark.parametrize("server", [False, True], ids=["exporter-down", "prometheus-down"])
@@ -194,17 +188,16 @@ def test_a_gap_is_neither_a_failure_nor_exposure(serve, server):
         start=END - 20 * DAY, end=END, nodes=node_names(4), labels=LABELS, jobs=(Job(name="a", nodes=3),)
     )
     gap = Gap(at=END - 12 * DAY, until=END - 10 * DAY, server=server)
-    found = look(serve(dataclasses.replace(quiet, gaps=(gap,))), profile(days=20)).history
+    found = look(serve(dataclasses.replace(quiet, gaps=(gap,))), profile(days=20))
     assert {name: one.failures for name, one in found.classes.items()} == {"process": 0, "pod": 0, "job": 0}
     assert found.coverage == pytest.approx(18 * DAY / found.window, abs=2e-3)
     assert found.node_days == pytest.approx(3 * 18, rel=0.01)
-    assert found.possible_node_days == pytest.approx(4 * found.window / DAY, rel=0.01)
 
 
 def test_a_node_that_was_cordoned_before_it_went_down_did_not_fail(serve):
     planned = Planned(at=END - 3 * DAY, until=END - 2 * DAY, node="gpu-001", down=True)
     past = Past(start=END - 9 * DAY, end=END, nodes=node_names(3), labels=LABELS, jobs=(), planned=(planned,))
-    found = look(serve(past), profile(days=9)).history
+    found = look(serve(past), profile(days=9))
     assert found.classes["pod"].failures == 0
     assert found.node_days == pytest.approx(3 * 9 - 1, rel=0.01), (
         "while it is cordoned, a failure would not be seen"
@@ -225,7 +218,7 @@ def test_a_failure_at_the_seam_of_two_stretches_is_counted_once(serve):
         )  # fmt: skip
         found = look(serve(past), profile(days=9))
         assert failures(found) == {"process": 2, "pod": 1, "job": 0}, shift
-        assert found.history.by_node == {"gpu-001": 1}, shift
+        assert found.by_node == {"gpu-001": 1}, shift
 
 
 def test_only_the_cluster_of_the_matchers_counts_and_several_are_not_mixed(serve):
@@ -264,14 +257,14 @@ def test_without_restart_counters_the_process_class_is_unknown_not_zero(serve):
     name = "kube_pod_container_status_restarts_total"
     found = look(serve(dataclasses.replace(PAST, missing=frozenset({name}))))
     assert failures(found) == {"pod": 85, "job": 15}
-    assert found.history.missing == (name,)
+    assert found.missing == (name,)
 
 
 def test_without_labels_of_pods_the_failures_of_nodes_are_the_evidence(serve):
     found = look(serve(dataclasses.replace(PAST, missing=frozenset({"kube_pod_labels"}))))
     assert failures(found) == {"pod": truth(PAST).node_failures}
-    assert found.history.node_days == pytest.approx(truth(PAST).node_days, rel=1e-3)
-    assert found.history.missing == ("kube_pod_labels of training pods",)
+    assert found.node_days == pytest.approx(truth(PAST).node_days, rel=1e-3)
+    assert found.missing == ("kube_pod_labels of training pods",)
 
 
 def test_an_unreachable_server_is_no_history_and_no_exception():

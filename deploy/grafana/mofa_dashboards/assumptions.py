@@ -21,8 +21,7 @@ from mofa_dashboards.parts import (
     rows,
     states,
 )  # fmt: skip
-
-CLASSES = ("process", "pod", "job")
+from mofa_model.spec.recovery_classes import RecoveryClass
 
 
 def assumptions(parameters: dict[str, Any]) -> Dashboard:
@@ -61,7 +60,7 @@ def assumptions(parameters: dict[str, Any]) -> Dashboard:
             }, hide=["Value #G"]))  # of the verdict only the name says something
     )  # fmt: skip
     made = made.with_row(Row("Failures per node and day"))
-    for name in CLASSES:
+    for name in RecoveryClass:
         of = f'{THIS_POOL}, class="{name}"'
         made = made.with_panel(band(lines(
             f"Class {name}", f"Learned rate of class {name} with its interval, and what the profile assumes.",

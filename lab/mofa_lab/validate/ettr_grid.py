@@ -21,11 +21,11 @@ from mofa_lab.validate.simulated import simulate_ettr
 from mofa_model.reliability import model, paper
 from mofa_model.reliability.model import Job
 from mofa_model.simulator.scenario import Cause, Scenario
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.spec.reliability import (
-    PAPER_SHARES,
     FailureLaw,
+    FailureMode,
     FailureRate,
-    RecoveryClass,
     RecoveryTime,
     Reliability,
 )
@@ -157,14 +157,16 @@ def _regime(number: int, nodes: int, rate: int, save: int, mode: int, tiers: int
     job_rate = NODES[nodes] * RATES[rate] / 86400
     far = FACTORS[number % len(FACTORS)] * float(young_interval(cost, job_rate))
     steps = max(1, round(far / every[-1] / STEP))
-    recoveries = [RecoveryTime(mean=mean, cv=1.0) for _, _, mean in PAPER_SHARES]
-    parts = list(zip(PAPER_SHARES, recoveries, READS[tiers], strict=True))
+    parts = list(zip([one for one in RecoveryClass if one.share], READS[tiers], strict=True))
     slowdown = 0.02 if mode else 0.0
     classes = tuple(
-        RecoveryClass(
-            name=name, rate=FailureRate.assumed(part * RATES[rate], np.inf), recovery=recovery, tier=tier
+        FailureMode(
+            name=one.value,
+            rate=FailureRate.assumed(one.share * RATES[rate], np.inf),
+            recovery=RecoveryTime(mean=one.seconds, cv=1.0),
+            tier=tier,
         )
-        for (name, part, _), recovery, tier in parts
+        for one, tier in parts
     )
     return Regime(
         number=number,
@@ -187,8 +189,13 @@ def _regime(number: int, nodes: int, rate: int, save: int, mode: int, tiers: int
         scenario=Scenario(
             rate=job_rate,
             causes=tuple(
-                Cause(name=name, share=part, recoveries=(recovery,), tier=tier)
-                for (name, part, _), recovery, tier in parts
+                Cause(
+                    name=one.value,
+                    share=one.share,
+                    recoveries=(RecoveryTime(mean=one.seconds, cv=1.0),),
+                    tier=tier,
+                )
+                for one, tier in parts
             ),
             work=steps * STEP,
             every=every,

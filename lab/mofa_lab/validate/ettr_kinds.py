@@ -19,7 +19,7 @@ from mofa_model.reliability import (
     recovery,
     renewal,
 )
-from mofa_model.spec.reliability import FailureLaw, FailureRate, RecoveryClass, RecoveryTime, Reliability
+from mofa_model.spec.reliability import FailureLaw, FailureMode, FailureRate, RecoveryTime, Reliability
 from mofa_model.units import DAY, HOUR, MINUTE
 
 LAWS: Final = {"det": "deterministic", "deterministic": "deterministic", "exp": "exponential"}
@@ -103,7 +103,7 @@ def _recovery(case: Record) -> RecoveryTime:
 def _simulated_job(case: Record) -> model.Job:
     rate = _job_rate(case)
     classes = tuple(
-        RecoveryClass(
+        FailureMode(
             name=f"class-{i}",
             rate=FailureRate.assumed(one.number("p") * rate * DAY, float("inf")),
             recovery=_recovery(one.inner("recovery")),

@@ -17,7 +17,6 @@ from mofa_model.kinds import asked_of
 from mofa_model.launch import Launch
 from mofa_model.manifest.advised import status_of
 from mofa_model.manifest.asked import Asked, request_of
-from mofa_model.manifest.failures import seen_in
 from mofa_model.manifest.launches import launch_of, launch_words, trainer_of
 from mofa_model.strategy_text import format_strategy
 from mofa_operator.decide.asked import NoProfile, asked, example
@@ -136,7 +135,7 @@ def _invalid(question: Question, message: str, reason: Reason, version: str) -> 
 def _prior_weight(found: Asked) -> float:
     """Share of the failures behind the rates, over all classes, that is assumption. [1]"""
     source = found.spec.failure_assumptions.source
-    counted = sum(seen.failures for seen in seen_in(found.profile.status).values())
+    counted = sum(seen.failures for seen in found.profile.status.evidence().values())
     if source == "Live":
         return 0.0
     weight = float(found.profile.spec.failures.prior_weight)

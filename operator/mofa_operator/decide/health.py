@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from mofa_model.manifest.failure_history import number
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.decide.conditions import Found
 from mofa_operator.decide.reading import items, part
 from mofa_operator.decision import Answer
 from mofa_operator.settings import LoopSettings
-from mofa_operator.snapshot import Alive, JobSnapshot, number
+from mofa_operator.snapshot import Alive, JobSnapshot
 from mofa_operator.words import Health, Reason
 
 STARTS: Final = 3.0
@@ -65,4 +67,5 @@ def _step_seconds(alive: Alive, answer: Answer) -> float:
 def _restart(answer: Answer) -> float:
     """Mean time to recover a whole job, as the advice counts with it; 0 where it does not say. [s]"""
     rates: list[Mapping[str, Any]] = items(part(answer.status, "inputs").get("failure"))
-    return max((number(one.get("recoverySeconds")) for one in rates if one.get("name") == "job"), default=0.0)
+    times = (number(one.get("recoverySeconds")) for one in rates if one.get("name") == RecoveryClass.JOB)
+    return max(times, default=0.0)

@@ -11,13 +11,16 @@ saw more exposure, where that of Prometheus, which sees pods, counts double.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from mofa_operator.decide.memory import Memory, node_days
+from mofa_model.manifest.failure_history import as_written, row_of
+from mofa_model.spec.evidence import FailureEvidence, together
+from mofa_model.spec.recovery_classes import RecoveryClass
+from mofa_operator.decide.memory import PoolEvidence, rounded
 from mofa_operator.decide.reading import items
-from mofa_operator.snapshot import CLASSES, PROMETHEUS, Day, DayClass, date_of
+from mofa_operator.snapshot import PROMETHEUS, Day, date_of
 
 MOST: Final = 400
 """Days that are kept of each witness: the longest window, and some. [1]"""
@@ -47,32 +50,15 @@ def merged(
     return tuple(day for day in found if day.covered or any(one.failures for one in day.classes.values()))
 
 
-def memory(days: Iterable[Day], window: float) -> Memory | None:
+def memory(days: Iterable[Day], window: float) -> PoolEvidence | None:
     """What a ledger comes to; None where it holds nothing. `window` in [s]."""
-    exposure: defaultdict[str, float] = defaultdict(float)
-    failures: defaultdict[str, int] = defaultdict(int)
-    times: defaultdict[str, list[float]] = defaultdict(list)
-    number_of: defaultdict[str, int] = defaultdict(int)
+    whole: dict[str, FailureEvidence] = {}
     covered = 0.0
     for entries in _by_date(days).values():
-        seen = {name: day for name in CLASSES if (day := counts(entries, name)) is not None}
+        seen = {name.value: day for name in RecoveryClass if (day := counts(entries, name)) is not None}
         covered += max((day.covered for day in seen.values()), default=0.0)
-        for name, day in seen.items():
-            one = day.classes[name]
-            exposure[name] += one.exposure
-            failures[name] += one.failures
-            number_of[name] += one.recoveries
-            times[name].append(one.recovery_seconds)
-    if not exposure:
-        return None
-    classes = [name for name in CLASSES if name in exposure]
-    return Memory(
-        failures={name: failures[name] for name in classes},
-        recovery={name: round(sum(times[name]) / number_of[name]) for name in classes if number_of[name]},
-        exposure={name: node_days(exposure[name]) for name in classes},
-        window=round(window),
-        coverage=min(100, round(100 * covered / window)),
-    )
+        whole = together(whole, {name: day.classes[name] for name, day in seen.items()})
+    return rounded(whole, window, 100 * covered / window) if whole else None
 
 
 def counts(entries: Iterable[Day], name: str) -> Day | None:
@@ -80,8 +66,8 @@ def counts(entries: Iterable[Day], name: str) -> Day | None:
 
     def weight(day: Day) -> tuple[bool, float, bool]:
         is_server = day.witness == PROMETHEUS
-        saw_jobs = any(other != "pod" for other in day.classes)
-        return saw_jobs, day.classes[name].exposure * (2 if is_server else 1), is_server
+        saw_jobs = any(other != RecoveryClass.POD for other in day.classes)
+        return saw_jobs, day.classes[name].node_days * (2 if is_server else 1), is_server
 
     return max((day for day in entries if name in day.classes), key=weight, default=None)
 
@@ -119,7 +105,7 @@ def written(days: Iterable[Day]) -> list[dict[str, Any]]:
             "date": day.date,
             "witness": day.witness,
             "coveredSeconds": round(day.covered),
-            "classes": [_row(name, day.classes[name]) for name in CLASSES if name in day.classes],
+            "classes": [row_of(name, day.classes[name]) for name in RecoveryClass if name in day.classes],
         }
         for day in days
     ]
@@ -131,20 +117,10 @@ def _takes_place(known: Day, fresh: Day) -> bool:
     return fresh.covered >= known.covered and sees_all
 
 
-def _row(name: str, one: DayClass) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "name": name,
-        "failures": one.failures,
-        "exposureNodeDays": f"{one.exposure:.4f}".rstrip("0").rstrip("."),
-    }
-    if one.recoveries:
-        row |= {"recoveries": one.recoveries, "recoverySeconds": round(one.recovery_seconds)}
-    return row
-
-
 def _rounded(day: Day) -> Day:
     """A day as the status would write it."""
-    return Day.read(written([day])[0]) or day
+    known = {name.value: as_written(day.classes[name]) for name in RecoveryClass if name in day.classes}
+    return replace(day, covered=float(round(day.covered)), classes=known)
 
 
 def _by_date(days: Iterable[Day]) -> dict[str, list[Day]]:

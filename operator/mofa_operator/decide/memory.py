@@ -1,28 +1,25 @@
-"""What a profile remembers of its failures: counts and exposure by recovery class, as `status.failures` has them."""
+"""What a profile remembers of its failures: the sum of its ledger by recovery class, as `status.failures` has it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from mofa_model.manifest.failure_history import evidence_in, number
+from mofa_model.spec.evidence import ByClass, FailureEvidence
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.decide.reading import items, moved, part
-from mofa_operator.snapshot import CLASSES, History, number
 
 _COARSE: Final = 10.0
 """Node-days from which on tenths are enough. [node d]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Memory:
-    """Counts and exposure, rounded as the status writes them, so that what is read back is what was written."""
+class PoolEvidence:
+    """What was seen of a pool in a window, rounded as the status writes it, so that what is read back is what was written."""
 
-    failures: Mapping[str, int]
-    """Failures by recovery class. [1]"""
-    recovery: Mapping[str, int]
-    """Mean recovery time by class, where one was seen. [s]"""
-    exposure: Mapping[str, float]
-    """Exposure by class. [node d]"""
+    classes: ByClass
+    """What was seen."""
     window: int
     """How far back. [s]"""
     coverage: int
@@ -31,55 +28,52 @@ class Memory:
     @property
     def total(self) -> int:
         """Failures of all classes. [1]"""
-        return sum(self.failures.values())
+        return sum(one.failures for one in self.classes.values())
 
     @property
     def node_days(self) -> float:
         """The largest exposure of any class. [node d]"""
-        return max(self.exposure.values(), default=0.0)
+        return max((one.node_days for one in self.classes.values()), default=0.0)
 
-    def differs(self, other: Memory, least: float) -> bool:
-        """Whether another memory differs in any figure by a share of `least` or more."""
-        pairs: list[tuple[float | None, float | None]] = [
-            (self.coverage, other.coverage),
-            *((self.exposure.get(name), other.exposure.get(name)) for name in CLASSES),
-            *((self.failures.get(name), other.failures.get(name)) for name in CLASSES),
-            *((self.recovery.get(name), other.recovery.get(name)) for name in CLASSES),
-        ]
+    def differs(self, other: PoolEvidence, least: float) -> bool:
+        """Whether other evidence differs in any figure by a share of `least` or more."""
+        pairs: list[tuple[float | None, float | None]] = [(self.coverage, other.coverage)]
+        for name in RecoveryClass:
+            pairs += zip(_figures(self.classes.get(name)), _figures(other.classes.get(name)), strict=True)
         return any(moved(before, after, least) for before, after in pairs)
 
 
-def remembered(status: Any) -> Memory | None:
+def _figures(one: FailureEvidence | None) -> tuple[float | None, ...]:
+    return (None,) * 3 if one is None else (one.node_days, one.failures, one.mean_recovery)
+
+
+def remembered(status: Any) -> PoolEvidence | None:
     """What stands in a status; None where nothing was counted yet."""
-    rows = {str(row.get("name")): row for row in items(part(status).get("failures"))}
-    known = {name: rows[name] for name in CLASSES if name in rows}
-    exposure: dict[str, float] = {name: number(row.get("exposureNodeDays")) for name, row in known.items()}
-    if not known or max(exposure.values()) <= 0:
+    rows = items(part(status).get("failures"))
+    known = evidence_in(rows)
+    if not any(one.node_days for one in known.values()):
         return None
-    first = next(iter(known.values()))
-    return Memory(
-        failures={name: int(number(row.get("failures"))) for name, row in known.items()},
-        recovery={
-            name: int(number(row["recoverySeconds"]))
-            for name, row in known.items()
-            if row.get("recoverySeconds") is not None
-        },
-        exposure=exposure,
+    first = {str(row.get("name")): row for row in rows}[next(iter(known))]
+    return PoolEvidence(
+        classes=known,
         window=int(number(first.get("windowSeconds"))),
         coverage=int(min(100, number(first.get("coveragePercent", 100)))),
     )
 
 
-def rounded(history: History) -> Memory:
-    """A whole reading as the status would write it."""
-    counted = {name: history.classes[name] for name in CLASSES if name in history.classes}
-    return Memory(
-        failures={name: one.failures for name, one in counted.items()},
-        recovery={name: round(one.recovery) for name, one in counted.items() if one.recovery is not None},
-        exposure=dict.fromkeys(counted, node_days(history.node_days)),
-        window=round(history.window),
-        coverage=round(100 * history.coverage),
+def rounded(classes: ByClass, window: float, percent: float) -> PoolEvidence:
+    """Evidence as the status would write it; `window` in [s], `percent` of it is covered. [%]"""
+    return PoolEvidence(
+        classes={name.value: _rounded(classes[name]) for name in RecoveryClass if name in classes},
+        window=round(window),
+        coverage=min(100, round(percent)),
     )
+
+
+def _rounded(one: FailureEvidence) -> FailureEvidence:
+    mean = one.mean_recovery
+    time = 0.0 if mean is None else float(one.recoveries * round(mean))
+    return replace(one, node_days=node_days(one.node_days), recovery_seconds=time)
 
 
 def node_days(value: float) -> float:

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.decide import ledger
 from mofa_operator.decide.conditions import Found, standing
-from mofa_operator.decide.memory import Memory, rounded
+from mofa_operator.decide.memory import PoolEvidence, rounded
 from mofa_operator.decide.reading import joined, part
-from mofa_operator.snapshot import COVERED, WATCH, Day, DayClass, History, NoHistory, ProfileSnapshot
+from mofa_operator.snapshot import COVERED, WATCH, Day, History, NoHistory, ProfileSnapshot
 from mofa_operator.words import Aspect, Reason
 
 _HALF: Final = 0.5
@@ -32,7 +33,7 @@ _DAY: Final = 86400.0
 class Reading:
     """What this look says, judged."""
 
-    memory: Memory | None
+    memory: PoolEvidence | None
     """What may be remembered of it; None where nothing may."""
     found: Found
     """The condition HistoryComplete."""
@@ -42,7 +43,7 @@ class Reading:
     """Whether Prometheus said something that could be used."""
 
 
-def read(snapshot: ProfileSnapshot, before: Memory | None, window: float) -> Reading:
+def read(snapshot: ProfileSnapshot, before: PoolEvidence | None, window: float) -> Reading:
     """What is known of a pool's past, beside what was remembered before; `window` is how far back it counts. [s]"""
     return _Look(snapshot, before, window).reading()
 
@@ -50,7 +51,7 @@ def read(snapshot: ProfileSnapshot, before: Memory | None, window: float) -> Rea
 class _Look:
     """One look, and all that it rests on."""
 
-    def __init__(self, snapshot: ProfileSnapshot, before: Memory | None, window: float) -> None:
+    def __init__(self, snapshot: ProfileSnapshot, before: PoolEvidence | None, window: float) -> None:
         self._snapshot = snapshot
         self._before = before
         self._window = window
@@ -58,7 +59,7 @@ class _Look:
         self._watched = snapshot.watched if window >= _LEAST else ()
 
     @cached_property
-    def _known(self) -> Memory | None:
+    def _known(self) -> PoolEvidence | None:
         """What the ledger of before came to; few looks need it."""
         return ledger.memory(self._stored, self._window)
 
@@ -79,7 +80,7 @@ class _Look:
         if wrong := _nonsense(history):
             return self._without(Reason.HISTORY_UNAVAILABLE, f"what Prometheus answered cannot be: {wrong}")
         if not history.days or self._window < _LEAST:
-            return self._judged(history, rounded(history), self._stored)
+            return self._judged(history, _whole(history), self._stored)
         days = ledger.merged(
             self._stored,
             history.days,
@@ -88,9 +89,9 @@ class _Look:
             self._snapshot.now,
         )
         whole = ledger.memory(days, history.window)
-        return self._judged(history, whole or rounded(history), days)
+        return self._judged(history, whole or _whole(history), days)
 
-    def _judged(self, history: History, fresh: Memory, days: tuple[Day, ...]) -> Reading:
+    def _judged(self, history: History, fresh: PoolEvidence, days: tuple[Day, ...]) -> Reading:
         """A reading that makes sense."""
         before = self._before
         covered = (
@@ -98,7 +99,7 @@ class _Look:
         )
         more = joined(str(warning) for warning in history.warnings[:2])
         forgotten = self._is_thin(fresh)
-        lost = [] if before is None else [name for name in before.failures if name not in fresh.failures]
+        lost = [] if before is None else [name for name in before.classes if name not in fresh.classes]
         is_bare = not history.classes or history.node_days <= 0
         if history.missing:
             message = f"there is no series {', '.join(sorted(history.missing)[:8])}"
@@ -123,7 +124,7 @@ class _Look:
         return self._with(fresh, days, "True", Reason.COMPLETE, [covered, more])
 
     def _with(
-        self, fresh: Memory, days: tuple[Day, ...], state: Any, reason: Reason, words: list[str]
+        self, fresh: PoolEvidence, days: tuple[Day, ...], state: Any, reason: Reason, words: list[str]
     ) -> Reading:
         """A reading that may be remembered."""
         found = Found(Aspect.HISTORY_COMPLETE, state, reason, joined(words))
@@ -149,12 +150,12 @@ class _Look:
             return reading
         words = [
             "no Prometheus is configured",
-            f"seen by the watch alone since {min(dates)}: class {', '.join(told.failures)}",
+            f"seen by the watch alone since {min(dates)}: class {', '.join(told.classes)}",
             f"{told.coverage} % of {told.window / _DAY:.3g} days are covered, {_amount(told.node_days)}",
         ]
         return self._with(told, reading.days, "False", Reason.HISTORY_INCOMPLETE, words)
 
-    def _of_ledger(self, days: tuple[Day, ...]) -> Memory | None:
+    def _of_ledger(self, days: tuple[Day, ...]) -> PoolEvidence | None:
         """What the ledger says without a reading; None where what was remembered before says more.
 
         The watch's first hours say nothing until something fails: exposure alone is news once it is worth keeping.
@@ -163,18 +164,23 @@ class _Look:
         if told is None or told.node_days <= 0 or self._is_thin(told):
             return None
         if self._before is not None:
-            of_ledger = set() if self._known is None else set(self._known.failures)
-            lost = set(self._before.failures) - set(told.failures) - of_ledger
+            of_ledger = set() if self._known is None else set(self._known.classes)
+            lost = set(self._before.classes) - set(told.classes) - of_ledger
             return None if lost else told
         is_due = ledger.due(self._stored, days, self._snapshot.now)
         return told if told.total or is_due else None
 
-    def _is_thin(self, fresh: Memory) -> bool:
+    def _is_thin(self, fresh: PoolEvidence) -> bool:
         """Whether much more is remembered than a memory and the ledger of before hold, and the window is not covered."""
         before = self._before
         if before is None or fresh.coverage >= COVERED or fresh.node_days >= _HALF * before.node_days:
             return False
         return self._known is None or self._known.node_days < _HALF * before.node_days
+
+
+def _whole(history: History) -> PoolEvidence:
+    """A reading without its days."""
+    return rounded(history.classes, history.window, 100 * history.coverage)
 
 
 def _amount(node_days: float) -> str:
@@ -191,9 +197,9 @@ def _nonsense(history: History) -> str:
     }
     numbers |= {f"{name} failures": (one.failures, 1e7) for name, one in history.classes.items()}
     numbers |= {
-        f"{name} recovery": (one.recovery, 315_360_000.0)
+        f"{name} recovery": (one.mean_recovery, 315_360_000.0)
         for name, one in history.classes.items()
-        if one.recovery is not None
+        if one.mean_recovery is not None
     }
     for day in history.days:
         numbers[f"seconds of {day.date}"] = (day.covered, _DAY + 1.0)
@@ -205,10 +211,10 @@ def _nonsense(history: History) -> str:
     return ", ".join(wrong[:3])
 
 
-def _figures(one: DayClass) -> Mapping[str, tuple[float, float]]:
+def _figures(one: FailureEvidence) -> Mapping[str, tuple[float, float]]:
     """What is said of a class on a day, and the most that it can be."""
     return {
-        "node-days": (one.exposure, 1e9),
+        "node-days": (one.node_days, 1e9),
         "failures": (one.failures, 1e7),
         "recovery": (one.recovery_seconds, 1e11),
     }

@@ -18,7 +18,7 @@ from mofa_model.manifest.inputs import cluster_of
 from mofa_model.manifest.parsing import parse
 from mofa_operator.decide import ledger
 from mofa_operator.decide.conditions import Found, conditions, standing
-from mofa_operator.decide.memory import Memory, remembered
+from mofa_operator.decide.memory import PoolEvidence, remembered
 from mofa_operator.decide.past import read
 from mofa_operator.decide.rates import Reports, assessed, contradiction, recoveries, rows, total, verdict
 from mofa_operator.decide.reading import (
@@ -94,8 +94,8 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
 
 def _wait(
     spec: ClusterProfileSpec,
-    before: Memory | None,
-    fresh: Memory | None,
+    before: PoolEvidence | None,
+    fresh: PoolEvidence | None,
     snapshot: ProfileSnapshot,
     settings: LoopSettings,
 ) -> float | None:
@@ -260,7 +260,11 @@ def _exclusive(snapshot: ProfileSnapshot) -> Found:
 
 
 def _figures(
-    snapshot: ProfileSnapshot, spec: ClusterProfileSpec, memory: Memory | None, found: Reports, taught: str
+    snapshot: ProfileSnapshot,
+    spec: ClusterProfileSpec,
+    memory: PoolEvidence | None,
+    found: Reports,
+    taught: str,
 ) -> ProfileFigures:
     """What is exported: of the newest reading, whether or not it is written yet."""
     return ProfileFigures(

@@ -10,8 +10,9 @@ from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.failures import classes_of
 from mofa_model.reliability.observed import TOTAL, Observed, RateReport, assess
 from mofa_model.reliability.rates import Verdict
+from mofa_model.spec.evidence import ByClass, FailureEvidence
 from mofa_operator.decide.conditions import Found, State, standing
-from mofa_operator.decide.memory import Memory
+from mofa_operator.decide.memory import PoolEvidence
 from mofa_operator.decide.reading import items, part, text
 from mofa_operator.decision import Note
 from mofa_operator.snapshot import Body
@@ -24,7 +25,7 @@ _NINETY: Final = 1.645
 """Standard deviations on either side that hold 90 % of a normal law. [1]"""
 
 
-def assessed(spec: ClusterProfileSpec, memory: Memory | None) -> Reports:
+def assessed(spec: ClusterProfileSpec, memory: PoolEvidence | None) -> Reports:
     """The check of a profile's assumptions against what is remembered, for one who looks all the time. []
 
     The posterior blends as advice does: the assumptions are worth `priorWeight` failures in all, shared out by rate. A class
@@ -34,9 +35,10 @@ def assessed(spec: ClusterProfileSpec, memory: Memory | None) -> Reports:
         one.name: float(one.failures_per_thousand_node_days) / 1000 for one in classes_of(spec.failures)
     }
     weight, whole = float(spec.failures.prior_weight), sum(assumed.values())
-    counted = {} if memory is None else memory.failures
-    exposure = {name: 0.0 if memory is None else memory.exposure.get(name, 0.0) for name in assumed}
-    failures = {name: counted.get(name, 0) if exposure[name] > 0 else 0 for name in assumed}
+    counted: ByClass = {} if memory is None else memory.classes
+    nothing = FailureEvidence()
+    exposure = {name: counted.get(name, nothing).node_days for name in assumed}
+    failures = {name: counted[name].failures if exposure[name] > 0 else 0 for name in assumed}
     together = Observed(failures=failures, node_days=total_exposure(assumed, exposure))
     all_classes = assess(together, assumed, prior_weight=weight, live=True).rates
     if len(set(exposure.values())) == 1:
@@ -66,14 +68,14 @@ def total_exposure(assumed: Mapping[str, float], exposure: Mapping[str, float]) 
     return sum(rate * exposure[name] for name, rate in assumed.items()) / whole
 
 
-def rows(memory: Memory | None, found: Reports) -> list[dict[str, Any]]:
+def rows(memory: PoolEvidence | None, found: Reports) -> list[dict[str, Any]]:
     """`status.failures`; empty where nothing was counted, for nothing counted is not a count of nothing."""
     if memory is None:
         return []
-    return [_row(report.name, memory, report) for report in found if report.name in memory.failures]
+    return [_row(report.name, memory, report) for report in found if report.name in memory.classes]
 
 
-def total(memory: Memory | None, found: Reports) -> dict[str, Any]:
+def total(memory: PoolEvidence | None, found: Reports) -> dict[str, Any]:
     """`status.total`: all classes together, of which only some may have been counted."""
     told: dict[str, Any] = {"assumed": _three(sum(one.assumed for one in found if one.name != TOTAL))}
     if memory is not None:
@@ -81,7 +83,7 @@ def total(memory: Memory | None, found: Reports) -> dict[str, Any]:
     return told
 
 
-def verdict(memory: Memory | None, found: Reports) -> Found:
+def verdict(memory: PoolEvidence | None, found: Reports) -> Found:
     """Whether the assumptions hold: the least favourable verdict of all classes and of their total."""
     worst = next(one for one in _WORST_FIRST if any(report.verdict is one for report in found))
     state: State = "False"
@@ -91,15 +93,14 @@ def verdict(memory: Memory | None, found: Reports) -> Found:
     message = f"{together['assumed']} failures in a thousand node-days are assumed"
     if memory is not None:
         classes = [report.name for report in found if report.name != TOTAL]
-        some = f" of class {', '.join(memory.failures)}" if len(memory.failures) < len(classes) else ""
+        some = f" of class {', '.join(memory.classes)}" if len(memory.classes) < len(classes) else ""
         message += f", {together['observed']}{some} were seen; {memory.coverage} % of the window covered"
     return Found(Aspect.ASSUMPTIONS_HOLD, state, worst.value, message)
 
 
-def _observed(memory: Memory) -> float:
+def _observed(memory: PoolEvidence) -> float:
     """Counted failures of all classes. [1/d]"""
-    exposed = {name: days for name, days in memory.exposure.items() if days > 0}
-    return sum(memory.failures[name] / days for name, days in exposed.items())
+    return sum(one.failures / one.node_days for one in memory.classes.values() if one.node_days > 0)
 
 
 def _three(per_node_day: float) -> str:
@@ -107,20 +108,23 @@ def _three(per_node_day: float) -> str:
     return f"{Decimal(f'{1000 * per_node_day:.3g}'):f}"[:24]
 
 
-def recoveries(spec: ClusterProfileSpec, memory: Memory | None) -> dict[str, tuple[float, float, float]]:
+def recoveries(
+    spec: ClusterProfileSpec, memory: PoolEvidence | None
+) -> dict[str, tuple[float, float, float]]:
     """Mean recovery times that were seen, with the 90 % bounds that the assumed spread gives the mean of so many. Ours. [s]"""
     if memory is None:
         return {}
     told: dict[str, tuple[float, float, float]] = {}
     for one in classes_of(spec.failures):
-        mean, count = memory.recovery.get(one.name), memory.failures.get(one.name, 0)
-        if mean is not None:
-            half = _NINETY * float(one.recovery_spread) * mean / max(1.0, float(count)) ** 0.5
+        seen = memory.classes.get(one.name)
+        mean = None if seen is None else seen.mean_recovery
+        if seen is not None and mean is not None:
+            half = _NINETY * float(one.recovery_spread) * mean / max(1.0, float(seen.failures)) ** 0.5
             told[one.name] = (max(0.0, mean - half), float(mean), mean + half)
     return told
 
 
-def contradiction(body: Body, memory: Memory | None, found: Reports) -> tuple[str, Note] | None:
+def contradiction(body: Body, memory: PoolEvidence | None, found: Reports) -> tuple[str, Note] | None:
     """An assumption that history contradicts and did not before: what it is, once, and the Event that says so."""
     if memory is None:
         return None
@@ -146,7 +150,7 @@ def contradiction(body: Body, memory: Memory | None, found: Reports) -> tuple[st
     return f"{report.name}-{report.verdict.value}-{1000 * report.assumed:.3g}", note
 
 
-def _contradicted(report: RateReport, memory: Memory) -> str:
+def _contradicted(report: RateReport, memory: PoolEvidence) -> str:
     """What is assumed, what is seen, and how much was watched."""
     which = "failures" if report.name == TOTAL else f"failures of class {report.name}"
     low, high = report.exact_lower or 0.0, report.exact_upper or 0.0
@@ -160,19 +164,20 @@ def _contradicted(report: RateReport, memory: Memory) -> str:
     )
 
 
-def _row(name: str, memory: Memory, report: RateReport) -> dict[str, Any]:
+def _row(name: str, memory: PoolEvidence, report: RateReport) -> dict[str, Any]:
+    seen = memory.classes[name]
     row: dict[str, Any] = {
         "name": name,
-        "failures": memory.failures.get(name, 0),
-        "exposureNodeDays": str(memory.exposure[name]),
+        "failures": seen.failures,
+        "exposureNodeDays": str(seen.node_days),
         "windowSeconds": memory.window,
         "coveragePercent": memory.coverage,
         "assumed": _decimal(1000 * report.assumed),
         "priorWeightPercent": round(100 * min(1.0, max(0.0, report.prior_weight))),
         "verdict": report.verdict.value,
     }
-    if name in memory.recovery:
-        row["recoverySeconds"] = memory.recovery[name]
+    if seen.mean_recovery is not None:
+        row["recoverySeconds"] = round(seen.mean_recovery)
     if report.lower is not None and report.mean is not None and report.upper is not None:
         ends = zip(("lower", "mean", "upper"), (report.lower, report.mean, report.upper), strict=True)
         row["rate"] = {end: _decimal(1000 * rate) for end, rate in ends}

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_model.manifest.advised import quantity
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.decide.conditions import Found, State, standing
 from mofa_operator.decide.health import due, has_stepped, health
 from mofa_operator.decide.learned import drifts
@@ -241,7 +242,7 @@ def _written(running: Running, off: float | None, now: float) -> dict[str, Any]:
         "interruptionsBy": [
             {"name": name, "cause": cause.capitalize(), "count": count}
             for (name, cause), count in sorted(counts.items())
-        ][:12],
+        ][: 4 * len(RecoveryClass)],
         "lost": [
             {"cause": _camel(cause), "seconds": round(lost)}
             for cause, lost in sorted(running.lost.items())

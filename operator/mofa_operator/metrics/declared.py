@@ -1,10 +1,17 @@
-"""Every metric that we export, in one table; docs/metrics.md is written from it, and rules and dashboards are held to it."""
+"""Every metric that we export, in one table, with what it reads; docs/metrics.md is written from it, and rules and dashboards are held to it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from mofa_model.spec.recovery_classes import RecoveryClass
+from mofa_operator.decision import JobFigures
+
+if TYPE_CHECKING:
+    from mofa_operator.metrics.series import Counted, Distribution
 
 
 class Type(StrEnum):
@@ -38,6 +45,10 @@ class Gate(StrEnum):
     """The longest wait was over, and the job let go without advice."""
 
 
+Value: TypeAlias = "float | Distribution | Mapping[Any, float | Distribution | None] | None"
+"""What a metric reads: a number or a histogram, or those by its own labels (one, or a tuple of several); None = no series."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Declared:
     """One metric."""
@@ -54,6 +65,8 @@ class Declared:
     """Its unit; 1 for pure numbers."""
     buckets: tuple[float, ...] = ()
     """Upper edges of a histogram's buckets, without the last, which is infinite."""
+    read: Callable[..., Value] | None = None
+    """What it reads: of a pool from its figures, of a job from its figures and what was counted; the operator counts its own."""
 
     @property
     def family(self) -> str:
@@ -75,62 +88,106 @@ AXES: Final = ("tp", "pp", "cp", "ep", "dp", "vpp", "mbs")
 """Axes of a strategy that are labels of its info series."""
 RECOVERY_BUCKETS: Final = (15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 3840.0, 7680.0)
 DECISION_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_ENDS: Final = ("lower", "mean", "upper")
 GATE_BUCKETS: Final = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
 
-def _gauge(name: str, labels: tuple[str, ...], unit: str, text: str) -> Declared:
-    return Declared(name=name, type=Type.GAUGE, labels=labels, unit=unit, help=text)
+def _gauge(
+    name: str, labels: tuple[str, ...], unit: str, text: str, read: Callable[..., Value] | None = None
+) -> Declared:
+    return Declared(name=name, type=Type.GAUGE, labels=labels, unit=unit, help=text, read=read)
 
 
-def _counter(name: str, labels: tuple[str, ...], unit: str, text: str) -> Declared:
-    return Declared(name=name, type=Type.COUNTER, labels=labels, unit=unit, help=text)
+def _counter(
+    name: str, labels: tuple[str, ...], unit: str, text: str, read: Callable[..., Value] | None = None
+) -> Declared:
+    return Declared(name=name, type=Type.COUNTER, labels=labels, unit=unit, help=text, read=read)
 
 
-def _info(name: str, labels: tuple[str, ...], text: str) -> Declared:
-    return Declared(name=name, type=Type.INFO, labels=labels, unit="1", help=text)
+def _info(
+    name: str, labels: tuple[str, ...], text: str, read: Callable[..., Value] | None = None
+) -> Declared:
+    return Declared(name=name, type=Type.INFO, labels=labels, unit="1", help=text, read=read)
 
 
-def _histogram(name: str, labels: tuple[str, ...], buckets: tuple[float, ...], text: str) -> Declared:
-    return Declared(name=name, type=Type.HISTOGRAM, labels=labels, unit="s", buckets=buckets, help=text)
+def _histogram(
+    name: str,
+    labels: tuple[str, ...],
+    buckets: tuple[float, ...],
+    text: str,
+    read: Callable[..., Value] | None = None,
+) -> Declared:
+    return Declared(
+        name=name, type=Type.HISTOGRAM, labels=labels, unit="s", buckets=buckets, help=text, read=read
+    )
+
+
+def _by_class(bands: Mapping[str, tuple[float, float, float]]) -> Value:
+    """A sample for each class and bound."""
+    return {
+        (name, end): value for name, band in bands.items() for end, value in zip(_ENDS, band, strict=True)
+    }
+
+
+def _predicted(name: str) -> Callable[..., Value]:
+    """A prediction with its bounds, where there is one."""
+
+    def read(figures: JobFigures, _: Counted) -> Value:
+        band = figures.predicted.get(name)
+        return None if band is None else dict(zip(("lower", "target", "upper"), band, strict=True))
+
+    return read
+
+
+def _seen(name: str) -> Callable[..., Value]:
+    """What a job does while it runs."""
+    return lambda figures, _: getattr(figures.running, name, None)
+
+
+def _strategy(figures: JobFigures, _: Counted) -> Value:
+    """The advised strategy, all of it in the labels."""
+    if not figures.strategy:
+        return None
+    return {(figures.profile, *(figures.strategy.get(axis, "") for axis in AXES)): 1.0}
 
 
 BOUND: Final = (*JOB, "bound")
 CLASS: Final = ("pool", "class")
 
 JOBS: Final = (
-    _gauge("mofa_job_predicted_tokens_per_second", BOUND, "1/s", "Tokens per second that the advised strategy should reach while it runs; bound is lower, target or upper."),
-    _gauge("mofa_job_predicted_step_seconds", BOUND, "s", "Time that an optimizer step of the advised strategy should take; bound is lower, target or upper."),
-    _gauge("mofa_job_predicted_ettr_ratio", BOUND, "1", "Effective training time ratio that the advice expects; bound is lower, target or upper."),
-    _gauge("mofa_job_predicted_mfu_ratio", BOUND, "1", "Model FLOPs utilisation that the advice expects; bound is lower, target or upper."),
-    _gauge("mofa_job_predicted_memory_bytes", BOUND, "B", "Peak device memory of the fullest stage that the advice expects; bound is lower, target or upper."),
-    _gauge("mofa_job_observed_tokens_per_second", (*JOB, "source"), "1/s", "Tokens per second of the whole job, as its throughput source says; source names it."),
-    _gauge("mofa_job_observed_step_seconds", JOB, "s", "Time of an optimizer step, as observed."),
-    _gauge("mofa_job_observed_step", JOB, "1", "Last finished optimizer step that was seen of a running job."),
-    _gauge("mofa_job_last_step_timestamp_seconds", JOB, "s", "When the last finished step of a running job was last seen to change, in seconds of the epoch."),
-    _gauge("mofa_job_step_due_timestamp_seconds", JOB, "s", "Until when the next step of a job that is there is due, the first one included, in seconds of the epoch; after that it is stuck. Only where the trainer's series are seen."),
-    _gauge("mofa_job_observed_ettr_ratio", JOB, "1", "Effective training time ratio since the job was first seen."),
-    _gauge("mofa_job_ettr_objective_ratio", JOB, "1", "Least acceptable effective training time ratio: spec.slo.ettr of the TrainingJob."),
-    _gauge("mofa_job_throughput_residual_ratio", JOB, "1", "Observed over predicted tokens per second of the layout that runs, minus one."),
-    _gauge("mofa_job_checkpoint_interval_seconds", (*JOB, "source"), "s", "Time between checkpoints; source is recommended or observed."),
-    _counter("mofa_job_interruptions_total", (*JOB, "class", "cause"), "1", "Interruptions seen, by recovery class (process, pod, job) and cause (failure, preemption, eviction)."),
-    _histogram("mofa_job_recovery_seconds", (*JOB, "class"), RECOVERY_BUCKETS, "Time of finished recoveries, by recovery class."),
-    _counter("mofa_job_lost_seconds_total", (*JOB, "cause"), "s", "Time of the job that made no progress, by cause."),
-    _info("mofa_job_strategy_info", (*JOB, "pool", *AXES), "The advised strategy, axis by axis, and the ClusterProfile that it is for."),
+    _gauge("mofa_job_predicted_tokens_per_second", BOUND, "1/s", "Tokens per second that the advised strategy should reach while it runs; bound is lower, target or upper.", _predicted("tokens_per_second")),
+    _gauge("mofa_job_predicted_step_seconds", BOUND, "s", "Time that an optimizer step of the advised strategy should take; bound is lower, target or upper.", _predicted("step_seconds")),
+    _gauge("mofa_job_predicted_ettr_ratio", BOUND, "1", "Effective training time ratio that the advice expects; bound is lower, target or upper.", _predicted("ettr")),
+    _gauge("mofa_job_predicted_mfu_ratio", BOUND, "1", "Model FLOPs utilisation that the advice expects; bound is lower, target or upper.", _predicted("mfu")),
+    _gauge("mofa_job_predicted_memory_bytes", BOUND, "B", "Peak device memory of the fullest stage that the advice expects; bound is lower, target or upper.", _predicted("memory_bytes")),
+    _gauge("mofa_job_observed_tokens_per_second", (*JOB, "source"), "1/s", "Tokens per second of the whole job, as its throughput source says; source names it.", lambda f, _: f.running and {f.running.source: f.running.tokens_per_second}),
+    _gauge("mofa_job_observed_step_seconds", JOB, "s", "Time of an optimizer step, as observed.", _seen("step_seconds")),
+    _gauge("mofa_job_observed_step", JOB, "1", "Last finished optimizer step that was seen of a running job.", lambda f, c: f.running and c.last_step),
+    _gauge("mofa_job_last_step_timestamp_seconds", JOB, "s", "When the last finished step of a running job was last seen to change, in seconds of the epoch.", lambda f, c: f.running and c.moved),
+    _gauge("mofa_job_step_due_timestamp_seconds", JOB, "s", "Until when the next step of a job that is there is due, the first one included, in seconds of the epoch; after that it is stuck. Only where the trainer's series are seen.", lambda f, _: f.step_due),
+    _gauge("mofa_job_observed_ettr_ratio", JOB, "1", "Effective training time ratio since the job was first seen.", _seen("ettr")),
+    _gauge("mofa_job_ettr_objective_ratio", JOB, "1", "Least acceptable effective training time ratio: spec.slo.ettr of the TrainingJob.", lambda f, _: f.objective_ettr),
+    _gauge("mofa_job_throughput_residual_ratio", JOB, "1", "Observed over predicted tokens per second of the layout that runs, minus one.", lambda f, _: f.residual),
+    _gauge("mofa_job_checkpoint_interval_seconds", (*JOB, "source"), "s", "Time between checkpoints; source is recommended or observed.", lambda f, _: {"recommended": f.checkpoint_interval, "observed": getattr(f.running, "checkpoint_interval", None)}),
+    _counter("mofa_job_interruptions_total", (*JOB, "class", "cause"), "1", f"Interruptions seen, by recovery class ({', '.join(RecoveryClass)}) and cause (failure, preemption, eviction).", lambda _, c: c.interruptions),
+    _histogram("mofa_job_recovery_seconds", (*JOB, "class"), RECOVERY_BUCKETS, "Time of finished recoveries, by recovery class.", lambda _, c: c.recoveries),
+    _counter("mofa_job_lost_seconds_total", (*JOB, "cause"), "s", "Time of the job that made no progress, by cause.", lambda _, c: c.lost),
+    _info("mofa_job_strategy_info", (*JOB, "pool", *AXES), "The advised strategy, axis by axis, and the ClusterProfile that it is for.", _strategy),
 )  # fmt: skip
 """Of one job each; they go when the job goes."""
 
 POOLS: Final = (
-    _gauge("mofa_pool_nodes", ("pool",), "1", "Nodes that match the profile's selector."),
-    _gauge("mofa_pool_ready_nodes", ("pool",), "1", "Nodes of the profile that are ready and not cordoned."),
-    _gauge("mofa_pool_member", ("pool", "node"), "1", "1 for every node of the profile: the series that rules and dashboards join on."),
-    _gauge("mofa_pool_assumed_failures_per_node_day", CLASS, "1/d", "Failures per node and day that the profile assumes, by recovery class."),
-    _gauge("mofa_pool_failures_per_node_day", (*CLASS, "bound"), "1/d", "Failures per node and day after history and assumption are blended; bound is lower, mean or upper."),
-    _gauge("mofa_pool_exposure_node_days", ("pool",), "d", "Node-days of history in which a failure would have been seen."),
-    _gauge("mofa_pool_verdict", (*CLASS, "verdict"), "1", "1 for the verdict that history gives on the assumption: Consistent, HigherThanAssumed, LowerThanAssumed or InsufficientData."),
-    _gauge("mofa_pool_recovery_seconds", (*CLASS, "bound"), "s", "Recovery time by recovery class; bound is lower, mean or upper."),
-    _gauge("mofa_pool_history_coverage_ratio", ("pool",), "1", "Share of the history window for which there is data."),
-    _gauge("mofa_pool_prior_weight_ratio", CLASS, "1", "Share of the failure rate that is assumption and not history, by recovery class."),
-    _gauge("mofa_pool_calibration_ratio", ("pool",), "1", "Observed over predicted step time that running jobs of the profile taught."),
+    _gauge("mofa_pool_nodes", ("pool",), "1", "Nodes that match the profile's selector.", lambda f: f.total),
+    _gauge("mofa_pool_ready_nodes", ("pool",), "1", "Nodes of the profile that are ready and not cordoned.", lambda f: f.ready),
+    _gauge("mofa_pool_member", ("pool", "node"), "1", "1 for every node of the profile: the series that rules and dashboards join on.", lambda f: dict.fromkeys(f.members, 1.0)),
+    _gauge("mofa_pool_assumed_failures_per_node_day", CLASS, "1/d", "Failures per node and day that the profile assumes, by recovery class.", lambda f: f.assumed),
+    _gauge("mofa_pool_failures_per_node_day", (*CLASS, "bound"), "1/d", "Failures per node and day after history and assumption are blended; bound is lower, mean or upper.", lambda f: _by_class(f.rates)),
+    _gauge("mofa_pool_exposure_node_days", ("pool",), "d", "Node-days of history in which a failure would have been seen.", lambda f: f.exposure),
+    _gauge("mofa_pool_verdict", (*CLASS, "verdict"), "1", "1 for the verdict that history gives on the assumption: Consistent, HigherThanAssumed, LowerThanAssumed or InsufficientData.", lambda f: dict.fromkeys(f.verdicts.items(), 1.0)),
+    _gauge("mofa_pool_recovery_seconds", (*CLASS, "bound"), "s", "Recovery time by recovery class; bound is lower, mean or upper.", lambda f: _by_class(f.recovery)),
+    _gauge("mofa_pool_history_coverage_ratio", ("pool",), "1", "Share of the history window for which there is data.", lambda f: f.coverage),
+    _gauge("mofa_pool_prior_weight_ratio", CLASS, "1", "Share of the failure rate that is assumption and not history, by recovery class.", lambda f: f.prior_weight),
+    _gauge("mofa_pool_calibration_ratio", ("pool",), "1", "Observed over predicted step time that running jobs of the profile taught.", lambda f: f.calibration),
 )  # fmt: skip
 """Of one ClusterProfile each; pool is its name."""
 

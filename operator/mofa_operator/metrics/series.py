@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, TypeVar
 
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.decision import JobFigures, ProfileFigures
-from mofa_operator.metrics.declared import AXES, RECOVERY_BUCKETS
+from mofa_operator.metrics.declared import JOBS, POOLS, RECOVERY_BUCKETS, Value
 from mofa_operator.snapshot import Running
 
 Row = tuple[str, tuple[str, ...], float]
@@ -16,19 +17,8 @@ Row = tuple[str, tuple[str, ...], float]
 
 Name = TypeVar("Name")
 
-CLASSES: Final = ("process", "pod", "job")
-"""Recovery classes."""
 FAILURE: Final = "failure"
 """The cause that every job is counted for, whether or not it came to it."""
-
-PREDICTED: Final = {
-    "tokens_per_second": "mofa_job_predicted_tokens_per_second",
-    "step_seconds": "mofa_job_predicted_step_seconds",
-    "ettr": "mofa_job_predicted_ettr_ratio",
-    "mfu": "mofa_job_predicted_mfu_ratio",
-    "memory_bytes": "mofa_job_predicted_memory_bytes",
-}
-"""Metric of each prediction."""
 
 
 class Distribution:
@@ -59,13 +49,13 @@ class Counted:
     __slots__ = ("interruptions", "last_step", "lost", "moved", "recent", "recoveries")
 
     def __init__(self) -> None:
-        self.interruptions: dict[tuple[str, str], float] = {}
+        self.interruptions: dict[tuple[RecoveryClass, str], float] = {}
         """By class and cause."""
         self.lost: dict[str, float] = {}
         """Seconds by cause."""
-        self.recoveries: dict[str, Distribution] = {}
+        self.recoveries: dict[RecoveryClass, Distribution] = {}
         """By class."""
-        self.recent: dict[str, tuple[float, ...]] = {}
+        self.recent: dict[RecoveryClass, tuple[float, ...]] = {}
         """The last recovery times that were seen, by class."""
         self.last_step: int | None = None
         """Last finished step that was seen."""
@@ -74,9 +64,9 @@ class Counted:
 
     def take(self, running: Running, now: float) -> None:
         """Count what was seen at `now`; from the first look on there are zeros, so that the first failure is an increase."""
-        for name in CLASSES:
-            self.interruptions.setdefault((name, FAILURE), 0.0)
-            self.recoveries.setdefault(name, Distribution(RECOVERY_BUCKETS))
+        for one in RecoveryClass:
+            self.interruptions.setdefault((one, FAILURE), 0.0)
+            self.recoveries.setdefault(one, Distribution(RECOVERY_BUCKETS))
         self.lost.setdefault(FAILURE, 0.0)
         _raise_to(self.interruptions, running.interruptions)
         _raise_to(self.lost, running.lost)
@@ -114,59 +104,27 @@ def _raise_to(held: dict[Name, float], seen: Mapping[Name, float]) -> None:
 def job(figures: JobFigures, counted: Counted) -> Iterator[Row]:
     """Series of one job."""
     this = (figures.key.namespace, figures.key.name, figures.key.kind.kind)
-    for name, band in figures.predicted.items():
-        if name in PREDICTED:
-            yield from _band(PREDICTED[name], this, band, ("lower", "target", "upper"))
-    yield from _one(
-        "mofa_job_checkpoint_interval_seconds", (*this, "recommended"), figures.checkpoint_interval
-    )
-    yield from _one("mofa_job_ettr_objective_ratio", this, figures.objective_ettr)
-    yield from _one("mofa_job_throughput_residual_ratio", this, figures.residual)
-    yield from _one("mofa_job_step_due_timestamp_seconds", this, figures.step_due)
-    if figures.strategy:
-        axes = tuple(figures.strategy.get(axis, "") for axis in AXES)
-        yield "mofa_job_strategy_info", (*this, figures.profile, *axes), 1.0
-    for (name, cause), value in list(counted.interruptions.items()):
-        yield "mofa_job_interruptions_total", (*this, name, cause), value
-    for cause, value in list(counted.lost.items()):
-        yield "mofa_job_lost_seconds_total", (*this, cause), value
-    for name, recoveries in list(counted.recoveries.items()):
-        yield from distribution("mofa_job_recovery_seconds", (*this, name), recoveries)
-    if isinstance(figures.running, Running):
-        yield from _running(this, figures.running, counted)
-
-
-def _running(this: tuple[str, ...], running: Running, counted: Counted) -> Iterator[Row]:
-    """Series that a job has while it runs."""
-    observed = (*this, running.source)
-    yield from _one("mofa_job_observed_tokens_per_second", observed, running.tokens_per_second)
-    yield from _one("mofa_job_observed_step_seconds", this, running.step_seconds)
-    yield from _one("mofa_job_observed_step", this, counted.last_step)
-    yield from _one("mofa_job_last_step_timestamp_seconds", this, counted.moved)
-    yield from _one("mofa_job_observed_ettr_ratio", this, running.ettr)
-    yield from _one("mofa_job_checkpoint_interval_seconds", (*this, "observed"), running.checkpoint_interval)
+    for declared in JOBS:
+        if declared.read is not None:
+            yield from _rows(declared.name, this, declared.read(figures, counted))
 
 
 def profile(figures: ProfileFigures) -> Iterator[Row]:
     """Series of one ClusterProfile."""
-    pool = figures.key.name
-    yield "mofa_pool_nodes", (pool,), figures.total
-    yield "mofa_pool_ready_nodes", (pool,), figures.ready
-    for node in figures.members:
-        yield "mofa_pool_member", (pool, node), 1.0
-    for name, assumed in figures.assumed.items():
-        yield from _one("mofa_pool_assumed_failures_per_node_day", (pool, name), assumed)
-    for name, band in figures.rates.items():
-        yield from _band("mofa_pool_failures_per_node_day", (pool, name), band, ("lower", "mean", "upper"))
-    yield from _one("mofa_pool_exposure_node_days", (pool,), figures.exposure)
-    for name, verdict in figures.verdicts.items():
-        yield "mofa_pool_verdict", (pool, name, verdict), 1.0
-    for name, band in figures.recovery.items():
-        yield from _band("mofa_pool_recovery_seconds", (pool, name), band, ("lower", "mean", "upper"))
-    yield from _one("mofa_pool_history_coverage_ratio", (pool,), figures.coverage)
-    for name, weight in figures.prior_weight.items():
-        yield from _one("mofa_pool_prior_weight_ratio", (pool, name), weight)
-    yield from _one("mofa_pool_calibration_ratio", (pool,), figures.calibration)
+    for declared in POOLS:
+        if declared.read is not None:
+            yield from _rows(declared.name, (figures.key.name,), declared.read(figures))
+
+
+def _rows(name: str, labels: tuple[str, ...], value: Value) -> Iterator[Row]:
+    """What a metric reads as samples; a number that is none has no sample."""
+    if isinstance(value, Mapping):
+        for key, inner in list(value.items()):
+            yield from _rows(name, (*labels, *(key if isinstance(key, tuple) else (key,))), inner)
+    elif isinstance(value, Distribution):
+        yield from distribution(name, labels, value)
+    elif value is not None and math.isfinite(value):
+        yield name, labels, value
 
 
 def distribution(name: str, labels: tuple[str, ...], held: Distribution) -> Iterator[Row]:
@@ -177,17 +135,3 @@ def distribution(name: str, labels: tuple[str, ...], held: Distribution) -> Iter
         yield f"{name}_bucket", (*labels, "+Inf" if edge == math.inf else str(edge)), sofar
     yield f"{name}_count", labels, sofar
     yield f"{name}_sum", labels, held.total
-
-
-def _one(name: str, labels: tuple[str, ...], value: float | None) -> Iterator[Row]:
-    """One sample, where there is a finite number."""
-    if value is not None and math.isfinite(value):
-        yield name, labels, value
-
-
-def _band(
-    name: str, labels: tuple[str, ...], band: Iterable[float], bounds: tuple[str, ...]
-) -> Iterator[Row]:
-    """A sample for each bound."""
-    for bound, value in zip(bounds, band, strict=True):
-        yield from _one(name, (*labels, bound), value)

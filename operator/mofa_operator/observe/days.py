@@ -1,6 +1,6 @@
 """A history day by day: what the stretches and counts of a window say of each day in UTC. Pure.
 
-Exposure of a stretch is spread over its days as they were covered. A count goes to the day of its moment; one without a
+Exposure of a stretch is spread over its days as they were covered. A failure goes to the day of its moment; one without a
 moment goes to the last day, so that the days always add up to the whole.
 """
 
@@ -10,10 +10,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.units import DAY
 from mofa_operator.observe.facts import Facts
 from mofa_operator.observe.stretches import days as days_of
-from mofa_operator.snapshot import PROMETHEUS, Day, DayClass, date_of
+from mofa_operator.snapshot import PROMETHEUS, Day, date_of
 
 Timed: TypeAlias = Mapping[str, Sequence[tuple[float, float]]]
 """When recoveries began and how long they took, by class. [s, s]"""
@@ -22,11 +23,10 @@ Timed: TypeAlias = Mapping[str, Sequence[tuple[float, float]]]
 def days(
     found: Sequence[Facts],
     exposures: Sequence[float],
-    counts: Mapping[str, int],
-    moments: Mapping[str, Sequence[float]],
+    failed: Mapping[str, Sequence[float | None]],
     recovered: Timed,
 ) -> tuple[Day, ...]:
-    """The days of some stretches; `exposures` is the node-time of each [node s], `counts` are failures by class. []"""
+    """The days of some stretches; `exposures` is the node-time of each [node s], `failed` the moments of failures by class. [s]"""
     covered: defaultdict[str, float] = defaultdict(float)
     exposed: defaultdict[str, float] = defaultdict(float)
     for one, exposure in zip(found, exposures, strict=True):
@@ -41,31 +41,18 @@ def days(
         date = date_of(at)
         return date if date in covered else last
 
-    failed: defaultdict[tuple[str, str], int] = defaultdict(int)
-    times: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-    for name, count in counts.items():
-        known = sorted(moments.get(name, ()))[:count]
-        for at in known:
-            failed[on(at), name] += 1
-        failed[last, name] += count - len(known)
-        for at, took in recovered.get(name, ()):
-            times[on(at), name].append(took)
-    return tuple(
-        Day(
-            date=date,
-            witness=PROMETHEUS,
-            covered=covered[date],
-            classes={
-                name: DayClass(
-                    exposure=exposed[date] / DAY,
-                    failures=failed[date, name],
-                    recoveries=len(times[date, name]),
-                    recovery_seconds=sum(times[date, name]),
-                )
-                for name in counts
-            },
-        )
+    made = {
+        date: dict.fromkeys(failed, FailureEvidence(node_days=exposed[date] / DAY))
         for date in sorted(covered)
+    }
+    for name, moments in failed.items():
+        for at in moments:
+            made[last if at is None else on(at)][name] += FailureEvidence(failures=1)
+        for at, took in recovered.get(name, ()):
+            made[on(at)][name] += FailureEvidence(recoveries=1, recovery_seconds=took)
+    return tuple(
+        Day(date=date, witness=PROMETHEUS, covered=covered[date], classes=classes)
+        for date, classes in made.items()
     )
 
 

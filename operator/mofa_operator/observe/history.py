@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from mofa_model.errors import InputError, SourceUnreachable
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.parsing import cluster_profile
+from mofa_model.spec.evidence import FailureEvidence
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY
 from mofa_operator.observe.days import days, node_failures
 from mofa_operator.observe.facts import Facts, facts, together
@@ -29,7 +29,7 @@ from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.queries import Pool
 from mofa_operator.observe.stalls import Edges, edges, timed
 from mofa_operator.observe.stretches import SETTLED, Memory, Stretch, stretches
-from mofa_operator.snapshot import Body, ClassHistory, History, NoHistory
+from mofa_operator.snapshot import Body, History, NoHistory
 from mofa_operator.words import Reason
 
 BUSY: Final = 0.1
@@ -41,33 +41,20 @@ Known: TypeAlias = Memory[tuple[Facts, list[Edges]]]
 """What was found out about stretches that are over; keep one for as long as the operator runs."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
-    """A history, and what it was made of."""
-
-    history: History
-    """The history."""
-    incidents: Incidents
-    """Counts with their bounds and moments."""
-    recoveries: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Recovery times that were seen, by class. [s]"""
-
-
 async def history(
     prometheus: Prometheus, profile: Body, now: float, known: Known | None = None, names: Names | None = None
 ) -> History | NoHistory:
     """The history of a ClusterProfile's pool up to now; it never raises for what a server or a profile may do."""
     try:
-        found = await seen(prometheus, profile, now, known, names)
+        return await asked(prometheus, profile, now, known, names)
     except (SourceUnreachable, InputError) as error:
         return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=str(error))
-    return found if isinstance(found, NoHistory) else found.history
 
 
-async def seen(
+async def asked(
     prometheus: Prometheus, profile: Body, now: float, known: Known | None = None, names: Names | None = None
-) -> Seen | NoHistory:
-    """As `history`, with what it was made of; `names` are of the API server's nodes. Raises SourceUnreachable and InputError."""
+) -> History | NoHistory:
+    """As `history`; raises SourceUnreachable and InputError. `names` are of the API server's nodes."""
     spec, pool = _pool(profile)
     by_cluster = (await prometheus.query(pool.clusters(), now)).by("cluster")
     if (
@@ -144,7 +131,7 @@ def _absent(nodes: frozenset[str], there: set[str]) -> str:
     return f"{gone} nodes of the pool are gone; they are not counted as failures" if gone else ""
 
 
-def _concluded(found: list[Facts], stalls: list[Edges], nodes: frozenset[str], absent: str) -> Seen:
+def _concluded(found: list[Facts], stalls: list[Edges], nodes: frozenset[str], absent: str) -> History:
     """The history from facts; `absent` is what is said of nodes that are not there."""
     ready, failed = Counter[str](), Counter[str]()
     for one in found:
@@ -156,24 +143,28 @@ def _concluded(found: list[Facts], stalls: list[Edges], nodes: frozenset[str], a
     coverage = min(1.0, sum(one.covered for one in found) / window)
     jobs = incidents(found, nodes)
     recovered = timed(jobs, stalls)
-    times = {name: tuple(took for _, took in every) for name, every in recovered.items()}
     rests_on_jobs = busy >= BUSY * sum(ready.values()) > 0
+    moments: dict[str, list[float | None]]
     if rests_on_jobs:
-        classes = {
-            name: ClassHistory(failures=count.failures, recovery=_mean(times.get(name, ())))
-            for name, count in jobs.counts.items()
-        }
-    else:
-        classes = {"pod": ClassHistory(failures=failed.total())}
+        moments = {name: [at for _, at in every] for name, every in jobs.by_class.items()}
+    else:  # the loss of a node replaces its pods
+        moments, recovered = {RecoveryClass.POD.value: [*node_failures(found)]}, {}
     exposure = (busy if rests_on_jobs else sum(ready.values())) / DAY
-    present = sum(sum(one.present.values()) for one in found) / DAY
+    times = {name: tuple(took for _, took in recovered.get(name, ())) for name in moments}
     told = list(dict.fromkeys(text for one in found for text in one.warnings))
     if absent:
         told.append(absent)
-    made = History(
-        classes=classes,
+    return History(
+        classes={
+            name: FailureEvidence(
+                node_days=exposure,
+                failures=len(every),
+                recoveries=len(times[name]),
+                recovery_seconds=sum(times[name]),
+            )
+            for name, every in moments.items()
+        },
         node_days=exposure,
-        possible_node_days=max(exposure, present / coverage),
         window=window,
         coverage=coverage,
         by_node=dict(failed),
@@ -184,14 +175,11 @@ def _concluded(found: list[Facts], stalls: list[Edges], nodes: frozenset[str], a
         days=days(
             found,
             at_work if rests_on_jobs else [sum(one.ready.values()) for one in found],
-            {name: one.failures for name, one in classes.items()},
-            {name: [at for _, at in count.moments] for name, count in jobs.counts.items()}
-            if rests_on_jobs
-            else {"pod": node_failures(found)},
-            recovered if rests_on_jobs else {},
+            moments,
+            recovered,
         ),
+        recoveries={name: every for name, every in times.items() if every},
     )
-    return Seen(history=made, incidents=jobs, recoveries=times if rests_on_jobs else {})
 
 
 def _busy(one: Facts, nodes: frozenset[str]) -> float:
@@ -203,14 +191,10 @@ def _busy(one: Facts, nodes: frozenset[str]) -> float:
     return sum(min(seconds, one.covered) for seconds in on_node.values())
 
 
-def _mean(times: Sequence[float]) -> float | None:
-    return sum(times) / len(times) if times else None
-
-
 def _missing(jobs: Incidents, *, rests_on_jobs: bool) -> list[str]:
     """Series without which a class is unknown."""
     if not jobs.placed:
         return ["kube_pod_info"]
     if not rests_on_jobs and not jobs.pods:
         return ["kube_pod_labels of training pods"]
-    return [] if "process" in jobs.counts else ["kube_pod_container_status_restarts_total"]
+    return [] if RecoveryClass.PROCESS in jobs.by_class else ["kube_pod_container_status_restarts_total"]

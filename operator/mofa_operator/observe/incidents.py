@@ -6,58 +6,39 @@
               where a pod or job incident is near: that one made them restart
 
 The classes partition recoveries. A node failure is a cause of a pod or job incident and no fourth class; a pod that was
-evicted or preempted made room, and what replaces it is no failure. With each count come two bounds that need no clock: the
-lower takes the busiest slot of a job, as if all others had only followed it; the upper takes all slots, as if none had.
+evicted or preempted made room, and what replaces it is no failure.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.observe.facts import Facts, Job, Pod
 from mofa_operator.observe.queries import GANG, GRID
 
-CLASSES: Final = ("process", "pod", "job")
+PROCESS: Final = RecoveryClass.PROCESS
+POD: Final = RecoveryClass.POD
+JOB: Final = RecoveryClass.JOB
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Count:
-    """Incidents of one class."""
-
-    failures: int = 0
-    """The count. [1]"""
-    lower: int = 0
-    """At least this many. [1]"""
-    upper: int = 0
-    """At most this many. [1]"""
-    moments: tuple[tuple[Job, float], ...] = ()
-    """Whose and when, where that is known: within ten minutes for process, to the second for the others. [(…, s)]"""
-
-    def __add__(self, other: Count) -> Count:
-        return Count(
-            failures=self.failures + other.failures,
-            lower=self.lower + other.lower,
-            upper=self.upper + other.upper,
-            moments=self.moments + other.moments,
-        )
+Times: TypeAlias = tuple[float | None, ...]
+"""When each incident was: within ten minutes for process, to the second for others; None = not known. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Incidents:
     """What happened to the jobs of a pool."""
 
-    counts: Mapping[str, Count]
-    """By class; process is left out where no restarts are to be seen."""
+    by_class: Mapping[str, tuple[tuple[Job, float | None], ...]]
+    """Whose each incident was, and when; process is left out where no restarts are to be seen. [(…, s)]"""
     pods: int
     """Pods of training jobs that were on the pool's nodes. [1]"""
     placed: bool
     """Whether it is known which node each pod was on."""
-    by_job: Mapping[Job, Mapping[str, int]] = field(default_factory=dict)
-    """Incidents of each job, by class. [1]"""
 
 
 def incidents(stretches: Sequence[Facts], nodes: frozenset[str]) -> Incidents:
@@ -74,18 +55,18 @@ def incidents(stretches: Sequence[Facts], nodes: frozenset[str]) -> Incidents:
     jobs: defaultdict[Job, list[Pod]] = defaultdict(list)
     for pod in here.values():
         jobs[pod.job].append(pod)
-    seen = not here or any(pod.restarts is not None for pod in here.values())
-    total = {name: Count() for name in CLASSES if name != "process" or seen}
-    by_job: dict[Job, dict[str, int]] = {}
+    classes: tuple[RecoveryClass, ...] = (PROCESS, POD, JOB)
+    if here and all(pod.restarts is None for pod in here.values()):
+        classes = (POD, JOB)
+    found: dict[str, list[tuple[Job, float | None]]] = {name.value: [] for name in classes}
     for job, pods in sorted(jobs.items()):
-        found = _of_job(job, pods, [] if coarse else restarted[job], start, coarse=coarse)
-        by_job[job] = {name: count.failures for name, count in found.items()}
-        total = {name: total[name] + found[name] for name in total}
+        times = _of_job(pods, [] if coarse else restarted[job], start, coarse=coarse)
+        for name in classes:
+            found[name] += [(job, at) for at in times[name]]
     return Incidents(
-        counts=total,
+        by_class={name: tuple(every) for name, every in found.items()},
         pods=len(here),
         placed=not every or any(pod.node for pod in every.values()),
-        by_job=by_job,
     )
 
 
@@ -107,38 +88,33 @@ def last_of_slots(pods: Iterable[Pod]) -> list[Pod]:
 
 
 def _of_job(
-    job: Job, pods: list[Pod], restarted: list[float], start: float, *, coarse: bool
-) -> dict[str, Count]:
+    pods: list[Pod], restarted: list[float], start: float, *, coarse: bool
+) -> dict[RecoveryClass, Times]:
     attempts: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
         attempts[pod.attempt].append(pod)
-    again = _attempts(job, attempts)
-    inside = Count()
+    again = _attempts(attempts)
+    inside: Times = ()
     for attempt, living in attempts.items():
-        replaced, whole = _replaced(job, living, numbered=attempt.isdigit())
+        replaced, whole = _replaced(living, numbered=attempt.isdigit())
         inside, again = inside + replaced, again + whole
-    near = [at for _, at in (*inside.moments, *again.moments)]
-    return {
-        "process": _restarts(job, pods, restarted, start, near, coarse=coarse),
-        "pod": inside,
-        "job": again,
-    }
+    near = [at for at in (*inside, *again) if at is not None]
+    return {PROCESS: _restarts(pods, restarted, start, near, coarse=coarse), POD: inside, JOB: again}
 
 
-def _attempts(job: Job, attempts: Mapping[str, list[Pod]]) -> Count:
+def _attempts(attempts: Mapping[str, list[Pod]]) -> Times:
     """Job incidents: by how much the attempt grew, less what only made room."""
     numbers = sorted(int(attempt) for attempt in attempts if attempt.isdigit())
-    found = Count()
+    found: Times = ()
     for before, after in pairwise(numbers):
         if any(pod.made_room for pod in last_of_slots(attempts[str(before)])):
             continue
         born = [pod.created for pod in attempts[str(after)] if pod.created is not None]
-        more = after - before
-        found += Count(failures=more, lower=more, upper=more, moments=((job, min(born)),) if born else ())
+        found += _known([min(born)] if born else [], after - before)
     return found
 
 
-def _replaced(job: Job, pods: list[Pod], *, numbered: bool) -> tuple[Count, Count]:
+def _replaced(pods: list[Pod], *, numbered: bool) -> tuple[Times, Times]:
     """Pod incidents of one attempt; and job incidents, where the kind does not number attempts."""
     slots: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
@@ -147,13 +123,9 @@ def _replaced(job: Job, pods: list[Pod], *, numbered: bool) -> tuple[Count, Coun
     for slot, living in slots.items():
         living.sort(key=lambda pod: pod.created or 0.0)
         new += [(after.created, slot) for before, after in pairwise(living) if not before.made_room]
-    by_slot: defaultdict[str, int] = defaultdict(int)
-    for _, slot in new:
-        by_slot[slot] += 1
-    lower = max(by_slot.values(), default=0)
     timed = sorted((at, slot) for at, slot in new if at is not None)
-    if len(timed) < len(new):
-        return Count(failures=lower, lower=lower, upper=len(new)), Count()
+    if len(timed) < len(new):  # without times the busiest slot counts, as if all others had only followed it
+        return _known([], max(Counter(slot for _, slot in new).values())), ()
     one: list[tuple[float, str]] = []
     every: list[list[tuple[float, str]]] = []
     for at, slot in timed:
@@ -163,26 +135,12 @@ def _replaced(job: Job, pods: list[Pod], *, numbered: bool) -> tuple[Count, Coun
         one.append((at, slot))
     whole = [g for g in every if not numbered and len(slots) > 1 and {slot for _, slot in g} == set(slots)]
     parts = [group for group in every if group not in whole]
-    rest = sum(len(group) for group in parts)
-    return (
-        Count(
-            failures=len(parts),
-            lower=max(0, lower - len(whole)),
-            upper=rest,
-            moments=tuple((job, group[0][0]) for group in parts),
-        ),
-        Count(
-            failures=len(whole),
-            lower=len(whole),
-            upper=len(whole),
-            moments=tuple((job, group[0][0]) for group in whole),
-        ),
-    )
+    return tuple(group[0][0] for group in parts), tuple(group[0][0] for group in whole)
 
 
 def _restarts(
-    job: Job, pods: list[Pod], restarted: list[float], start: float, near: list[float], *, coarse: bool
-) -> Count:
+    pods: list[Pod], restarted: list[float], start: float, near: list[float], *, coarse: bool
+) -> Times:
     """Process incidents: restarts of containers, a gang's counted once.
 
     The counter of a pod that was born in the window counts from zero, else from its first sample. Where samples are too
@@ -197,9 +155,8 @@ def _restarts(
         slots[pod.slot] += pod.restarts - (0 if young else pod.first)
         if young:
             unseen[pod.attempt] = max(unseen[pod.attempt], pod.first)
-    lower, upper = max(slots.values(), default=0), sum(slots.values())
     if coarse:
-        return Count(failures=lower, lower=lower, upper=upper)
+        return _known([], max(slots.values(), default=0))
     runs: list[list[float]] = []
     for at in sorted(restarted):
         if runs and at - runs[-1][-1] <= GANG:
@@ -207,9 +164,10 @@ def _restarts(
         else:
             runs.append([at])
     own = [run for run in runs if not any(run[0] - 2 * GANG <= at <= run[-1] + GANG for at in near)]
-    return Count(
-        failures=min(upper, len(own) + sum(unseen.values())),
-        lower=min(lower, len(own) + sum(unseen.values())),
-        upper=upper,
-        moments=tuple((job, run[0] - GRID / 2) for run in own),
-    )
+    most = min(sum(slots.values()), len(own) + sum(unseen.values()))
+    return _known([run[0] - GRID / 2 for run in own], most)
+
+
+def _known(moments: Sequence[float], count: int) -> Times:
+    """So many incidents, at these moments as far as they are known."""
+    return (*moments[:count], *[None] * (count - len(moments)))

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from mofa_model.spec.evidence import FailureEvidence
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.snapshot import Running
 
-CLASSES: Final = ("process", "pod", "job")
-"""Recovery classes, the one that restores least first."""
 CAUSES: Final = ("", "failure", "eviction", "preemption")
 """Causes, what says least first; what nobody gave a cause is counted as a failure."""
 
@@ -25,7 +25,7 @@ class Incident:
     """When it began, or the earliest that it can have. [s]"""
     high: float
     """The same, or the latest. [s]"""
-    level: str
+    level: RecoveryClass
     """The class that recovered it, as far as is known."""
     cause: str = ""
     """Its cause; empty = not said."""
@@ -47,9 +47,9 @@ class Incident:
 class Totals:
     """Sums over incidents that are no longer kept one by one."""
 
-    counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    counts: Mapping[tuple[RecoveryClass, str], int] = field(default_factory=dict)
     """Interruptions by class and cause. [1]"""
-    recoveries: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    recoveries: Mapping[RecoveryClass, tuple[int, float]] = field(default_factory=dict)
     """Finished recoveries by class: how many, and their time together. [1, s]"""
     lost: Mapping[str, float] = field(default_factory=dict)
     """Lost time by cause. [s]"""
@@ -61,7 +61,7 @@ class Life:
 
     since: float
     """When it was first looked at. [s]"""
-    earlier: Mapping[str, int] = field(default_factory=dict)
+    earlier: Mapping[RecoveryClass, int] = field(default_factory=dict)
     """Restarts by class that its own counts had then: before our time, and so in no other figure. [1]"""
     marks: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     """Highest value of each counter, and when it was last looked at. [1, s]"""
@@ -93,14 +93,22 @@ class Life:
     """When it was done. [s]"""
 
 
-def interruptions(life: Life) -> dict[tuple[str, str], int]:
+def interruptions(life: Life) -> dict[tuple[RecoveryClass, str], int]:
     """Interruptions by class and cause. [1]"""
     return dict(_totals(life).counts)
 
 
-def recoveries(life: Life) -> dict[str, tuple[int, float]]:
-    """Finished recoveries by class: how many, and their time together. [1, s]"""
-    return dict(_totals(life).recoveries)
+def evidence(life: Life) -> dict[RecoveryClass, FailureEvidence]:
+    """Failures and finished recoveries by class; what made room was none. Exposure is not a job's to know."""
+    totals = _totals(life)
+    return {
+        name: FailureEvidence(
+            failures=totals.counts.get((name, "failure"), 0),
+            recoveries=totals.recoveries.get(name, (0, 0.0))[0],
+            recovery_seconds=totals.recoveries.get(name, (0, 0.0))[1],
+        )
+        for name in RecoveryClass
+    }
 
 
 def lost(life: Life, now: float) -> dict[str, float]:
@@ -130,7 +138,7 @@ def ettr(life: Life, now: float) -> float | None:
 
 def running(life: Life, now: float, **told: Any) -> Running:
     """The snapshot's part of it; `told` are its other fields: source, tokens_per_second, checkpoint_interval."""
-    finished: dict[str, tuple[float, ...]] = {}
+    finished: dict[RecoveryClass, tuple[float, ...]] = {}
     for one in life.incidents:
         if one.recovery is not None:
             finished[one.level] = (*finished.get(one.level, ()), one.recovery)
@@ -158,7 +166,7 @@ def summed(totals: Totals, one: Incident) -> Totals:
 
 def added(
     totals: Totals,
-    level: str,
+    level: RecoveryClass,
     cause: str,
     *,
     count: int = 1,

@@ -19,9 +19,9 @@ from dataclasses import replace
 from typing import Final
 
 from mofa_model.kinds.observation import Counter, Observation, Sign
+from mofa_model.spec.recovery_classes import RecoveryClass, costlier
 from mofa_operator.observe.life import (
     CAUSES,
-    CLASSES,
     Incident,
     Life,
     added,
@@ -43,17 +43,17 @@ def seen(life: Life | None, observation: Observation, now: float) -> Life:
     """After one more look, at `now` in seconds of the epoch; None = the first look.
 
     >>> from mofa_operator.observe.life import interruptions
-    >>> look = lambda restarts: Observation(counters={"JobSet.restarts": Counter(value=restarts, level="job")})
+    >>> look = lambda restarts: Observation(counters={"JobSet.restarts": Counter(value=restarts, level=RecoveryClass.JOB)})
     >>> life = seen(seen(None, look(0), 0.0), look(1), 60.0)
     >>> interruptions(seen(life, look(1), 120.0))
-    {('job', 'failure'): 1}
+    {(<RecoveryClass.JOB: 'job'>, 'failure'): 1}
     """
     life = Life(since=now) if life is None else life
     life = replace(life, nodes_lost=_lately((*life.nodes_lost, *observation.nodes_lost), now))
     for sign in observation.signs:
         life = _signed(life, sign)
     if observation.suspended is not None and life.has_run:
-        life = _signed(life, Sign(at=observation.suspended, level="job", cause="eviction"))
+        life = _signed(life, Sign(at=observation.suspended, level=RecoveryClass.JOB, cause="eviction"))
     for name, counter in sorted(observation.counters.items()):
         life = _counted(life, name, counter, now)
     life = _progressed(life, observation, now)
@@ -86,7 +86,7 @@ def _counted(life: Life, name: str, counter: Counter, now: float) -> Life:
     return replace(life, marks={**life.marks, name: (counter.value, max(looked, now))})
 
 
-def _with(life: Life, level: str, cause: str, low: float, high: float, claim: str = "") -> Life:
+def _with(life: Life, level: RecoveryClass, cause: str, low: float, high: float, claim: str = "") -> Life:
     """With evidence of an incident between two moments: part of one that is known, or a new one."""
     fitting = [
         one for one in life.incidents if not (claim and claim in one.claims) and _same(life, one, low, high)
@@ -119,10 +119,10 @@ def _same(life: Life, one: Incident, low: float, high: float) -> bool:
 
 
 def _merged(
-    life: Life, one: Incident, level: str, cause: str, low: float, high: float, claim: str
+    life: Life, one: Incident, level: RecoveryClass, cause: str, low: float, high: float, claim: str
 ) -> Incident:
     """The incident with more evidence; a known moment replaces an interval."""
-    level, cause = max(level, one.level, key=CLASSES.index), max(cause, one.cause, key=CAUSES.index)
+    level, cause = costlier(level, one.level), max(cause, one.cause, key=CAUSES.index)
     claims = (*one.claims, claim) if claim else one.claims
     if low == high and one.low < one.high:
         if one.recovered is None:
@@ -139,10 +139,10 @@ def _merged(
     return replace(one, low=low, high=high, level=level, cause=cause, claims=claims)
 
 
-def _fresh(life: Life, level: str, cause: str, low: float, high: float, claim: str) -> Incident:
+def _fresh(life: Life, level: RecoveryClass, cause: str, low: float, high: float, claim: str) -> Incident:
     """A new incident; a node that was lost shortly before is its cause."""
     if (lost := _node_lost(life, high)) is not None:
-        level, cause = max(level, "pod", key=CLASSES.index), max(cause, "failure", key=CAUSES.index)
+        level, cause = costlier(level, RecoveryClass.POD), max(cause, "failure", key=CAUSES.index)
         if life.step_at is None:  # nothing else says when training stopped
             low = high = lost
     claims = (claim,) if claim else ()
@@ -182,7 +182,7 @@ def _progressed(life: Life, observation: Observation, now: float) -> Life:
     gained = max(0, step - life.top)
     top, before = max(life.top, step), life.step_at
     fell = step < life.step  # training goes on, from an earlier step
-    life = _with(life, "process", "", life.step_at, at) if fell else _still_alive(life, at)
+    life = _with(life, RecoveryClass.PROCESS, "", life.step_at, at) if fell else _still_alive(life, at)
     life = _recovered(life, at, gained * each, back, each, fell=fell)
     effective = life.effective + gained * each
     return replace(
@@ -199,7 +199,7 @@ def _step_seconds(life: Life, step: int, at: float) -> float:
     return min(known, shown) if known else shown
 
 
-def _made_ready(life: Life, now: float, *, ready: bool, drop: str) -> Life:
+def _made_ready(life: Life, now: float, *, ready: bool, drop: RecoveryClass | None) -> Life:
     """With readiness: its loss may be an incident, its return ends one only where no steps are seen."""
     if drop and not ready and life.has_run and not life.unready and life.ended is None:
         life = _with(life, drop, "", now, now)

@@ -12,6 +12,7 @@ from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, demand_of
 from mofa_model.kinds.observation import Observation
 from mofa_model.spec.part import places
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.observe.bodies import part, text
 from mofa_operator.observe.nodes import NodeFacts
 from mofa_operator.snapshot import Body
@@ -45,7 +46,7 @@ class Told:
     """Which object."""
     observation: Observation
     """What happens to it."""
-    shows: frozenset[str]
+    shows: frozenset[RecoveryClass]
     """Recovery classes that its kind's object can show."""
     gpus: int
     """GPUs of its pods; 0 = not known. [1]"""

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from mofa_operator.observe.life import CAUSES, CLASSES, Incident, Life, Totals
+from mofa_model.spec.recovery_classes import RecoveryClass
+from mofa_operator.observe.life import CAUSES, Incident, Life, Totals
 
 VERSION: Final = 1
 """Of the text's form."""
@@ -69,7 +70,7 @@ def from_text(text: object) -> Life | None:
 
 def _written(one: Incident) -> dict[str, Any]:
     """An incident; what is as usual is left out."""
-    usual = Incident(low=one.low, high=one.low, level="process")
+    usual = Incident(low=one.low, high=one.low, level=RecoveryClass.PROCESS)
     return {"low": one.low} | {
         name: list(value) if isinstance(value, tuple) else value
         for name in _INCIDENT
@@ -80,17 +81,17 @@ def _written(one: Incident) -> dict[str, Any]:
 def _read(told: Mapping[str, Any]) -> Life:
     return Life(
         **{name: _checked(name, told[name]) for name in _PLAIN if name in told},
-        earlier={_known(level, CLASSES): int(n) for level, n in told.get("earlier", {}).items()},
+        earlier={RecoveryClass(level): int(n) for level, n in told.get("earlier", {}).items()},
         marks={str(name): (int(n), float(at)) for name, (n, at) in told.get("marks", {}).items()},
         nodes_lost=tuple(float(at) for at in told.get("nodes", ())),
         incidents=tuple(_incident(one) for one in told.get("incidents", ())),
         older=Totals(
             counts={_pair(pair): int(n) for pair, n in told.get("counts", {}).items()},
             recoveries={
-                _known(level, CLASSES): (int(n), float(time))
+                RecoveryClass(level): (int(n), float(time))
                 for level, (n, time) in told.get("recoveries", {}).items()
             },
-            lost={_known(cause, CAUSES): float(time) for cause, time in told.get("lost", {}).items()},
+            lost={_cause(cause): float(time) for cause, time in told.get("lost", {}).items()},
         ),
     )
 
@@ -103,8 +104,8 @@ def _incident(told: Mapping[str, Any]) -> Incident:
     }
     return Incident(
         **{"high": known["low"], **known},
-        level=_known(told.get("level", "process"), CLASSES),
-        cause=_known(told.get("cause", ""), CAUSES),
+        level=RecoveryClass(told.get("level", RecoveryClass.PROCESS)),
+        cause=_cause(told.get("cause", "")),
     )
 
 
@@ -116,12 +117,12 @@ def _checked(name: str, value: Any) -> Any:
     return int(value) if name in ("step", "top", "redone") else float(value)
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _pair(text: str) -> tuple[RecoveryClass, str]:
     level, _, cause = text.partition(" ")
-    return _known(level, CLASSES), _known(cause, CAUSES)
+    return RecoveryClass(level), _cause(cause)
 
 
-def _known(text: str, names: tuple[str, ...]) -> str:
-    if text not in names:
+def _cause(text: str) -> str:
+    if text not in CAUSES:
         raise ValueError(text)
     return text

@@ -36,10 +36,9 @@ def observed(url: str, profile: str) -> Observed:
 
 async def _observed(settings: PrometheusSettings, body: Mapping[str, Any]) -> Observed:
     async with Prometheus(settings) as prometheus:
-        found = await history.seen(prometheus, body, time.time())
-    if isinstance(found, NoHistory):
-        raise SourceUnreachable(f"Prometheus at {prometheus.address}: {found.message}")
-    told = found.history
+        told = await history.asked(prometheus, body, time.time())
+    if isinstance(told, NoHistory):
+        raise SourceUnreachable(f"Prometheus at {prometheus.address}: {told.message}")
     exposed = {node: days for node, days in told.node_days_by_node.items() if days > 0}
     return Observed(
         failures={name: one.failures for name, one in told.classes.items()},
@@ -47,7 +46,7 @@ async def _observed(settings: PrometheusSettings, body: Mapping[str, Any]) -> Ob
         possible=told.node_days / told.coverage if told.coverage > 0 else None,
         by_node={node: count for node, count in told.by_node.items() if node in exposed},
         node_days_by_node=exposed,
-        recoveries={name: times for name, times in found.recoveries.items() if name in told.classes},
+        recoveries=dict(told.recoveries),
         notes=tuple(_notes(told)),
     )
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.observe.facts import Job
 from mofa_operator.observe.incidents import Incidents
 from mofa_operator.observe.prometheus import Prometheus
@@ -76,7 +77,10 @@ def timed(found: Incidents, seen: Iterable[Edges]) -> dict[str, tuple[tuple[floa
     stalls = _stalls(seen)
     times: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     moments = [
-        (at, job, name) for name, count in found.counts.items() for job, at in count.moments if job in stalls
+        (at, job, name)
+        for name, every in found.by_class.items()
+        for job, at in every
+        if at is not None and job in stalls
     ]
     for at, job, name in sorted(moments):
         near = [(abs(at - a), a, b, step) for a, b, step in stalls[job] if a - GANG <= at <= b + GANG]
@@ -84,11 +88,12 @@ def timed(found: Incidents, seen: Iterable[Edges]) -> dict[str, tuple[tuple[floa
             _, a, b, step = min(near)
             stalls[job].remove((a, b, step))
             times[name].append((a, b - a - step / 2))
-    process = found.counts.get("process")
-    if process is not None and process.failures and not process.moments:
+    process = found.by_class.get(RecoveryClass.PROCESS, ())
+    if all(at is None for _, at in process):
+        counted = Counter(job for job, _ in process)
         for job, left in stalls.items():
-            if len(left) <= found.by_job.get(job, {}).get("process", 0):
-                times["process"] += [(a, b - a - step / 2) for a, b, step in left]
+            if len(left) <= counted[job]:
+                times[RecoveryClass.PROCESS.value] += [(a, b - a - step / 2) for a, b, step in left]
     return {name: tuple((at, max(1.0, took)) for at, took in every) for name, every in times.items()}
 
 

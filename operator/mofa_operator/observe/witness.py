@@ -18,15 +18,17 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from mofa_model.kinds.shape import moment_of
+from mofa_model.spec.evidence import FailureEvidence, together
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY
 from mofa_operator.observe.history import BUSY
-from mofa_operator.observe.life import CLASSES, Life, interruptions, recoveries
+from mofa_operator.observe.life import Life, evidence
 from mofa_operator.observe.lifecycle import seen
 from mofa_operator.observe.placement import Pool, Told, innermost, place
 from mofa_operator.observe.queries import SMOOTH
 from mofa_operator.observe.stretches import Stretch
 from mofa_operator.observe.stretches import days as days_of
-from mofa_operator.snapshot import WATCH, Day, DayClass, date_of
+from mofa_operator.snapshot import WATCH, Day, date_of
 
 _KEPT: Final = 3
 """Days that are held until the status has them. [1]"""
@@ -49,25 +51,21 @@ class _Tally:
     """Nodes that went down unplanned. [1]"""
     exposure: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Node-time under jobs that can show a class. [node s]"""
-    failures: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    """Incidents by class. [1]"""
-    recoveries: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    """Recoveries by class. [1]"""
-    took: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """Their time. [s]"""
+    changes: defaultdict[str, FailureEvidence] = field(default_factory=lambda: defaultdict(FailureEvidence))
+    """What jobs added, by class: less than nothing where an incident of before turned out to be of another class."""
 
-    def classes(self) -> dict[str, DayClass]:
+    def classes(self) -> dict[str, FailureEvidence]:
         """What it comes to."""
         if not self.ready:
             return {}
-        if self.busy < BUSY * self.ready:
-            return {"pod": DayClass(exposure=self.ready / DAY, failures=self.lost)}
+        if self.busy < BUSY * self.ready:  # the loss of a node replaces its pods
+            return {RecoveryClass.POD.value: FailureEvidence(node_days=self.ready / DAY, failures=self.lost)}
         return {
-            name: DayClass(
-                exposure=exposure / DAY,
-                failures=max(0, self.failures[name]),
-                recoveries=max(0, self.recoveries[name]),
-                recovery_seconds=max(0.0, self.took[name]),
+            name: FailureEvidence(
+                node_days=exposure / DAY,
+                failures=max(0, self.changes[name].failures),
+                recoveries=max(0, self.changes[name].recoveries),
+                recovery_seconds=max(0.0, self.changes[name].recovery_seconds),
             )
             for name, exposure in self.exposure.items()
         }
@@ -163,15 +161,12 @@ class _Past:
         classes = tally.classes()
         if stood is None:
             return Day(date=date, witness=WATCH, covered=tally.covered, classes=classes)
-        for name, before in stood.classes.items():
-            more = classes.get(name, DayClass(exposure=0.0))
-            classes[name] = DayClass(
-                exposure=before.exposure + more.exposure,
-                failures=before.failures + more.failures,
-                recoveries=before.recoveries + more.recoveries,
-                recovery_seconds=before.recovery_seconds + more.recovery_seconds,
-            )
-        return Day(date=date, witness=WATCH, covered=stood.covered + tally.covered, classes=classes)
+        return Day(
+            date=date,
+            witness=WATCH,
+            covered=stood.covered + tally.covered,
+            classes=together(stood.classes, classes),
+        )
 
     def _exposed(self, ready: int, now: float) -> None:
         """Time since the last look, in the state that was found then."""
@@ -203,21 +198,15 @@ class _Past:
 
     def _changed(self, job: Told, before: Life, life: Life, now: float) -> None:
         """What a look added to a job's life; what it took for another class counts as that one from now on."""
-        counted = [interruptions(one) for one in (before, life)]
-        timed = [recoveries(one) for one in (before, life)]
-        for name in CLASSES:
-            if name not in job.shows:
-                continue
-            more = counted[1].get((name, "failure"), 0) - counted[0].get((name, "failure"), 0)
-            first, then = (one.get(name, (0, 0.0)) for one in timed)
-            tally = self._tally(now)
-            tally.recoveries[name] += then[0] - first[0]
-            tally.took[name] += then[1] - first[1]
-            tally.failures[name] += more
-            if tally.failures[name] < 0:  # begun yesterday as one class, recovered today as another
-                over, tally.failures[name] = tally.failures[name], 0
+        first, then = evidence(before), evidence(life)
+        for name in job.shows:
+            changes = self._tally(now).changes
+            changes[name] += then[name] - first[name]
+            if changes[name].failures < 0:  # begun yesterday as one class, recovered today as another
+                over = FailureEvidence(failures=changes[name].failures)
+                changes[name] -= over
                 for date in sorted(self._tallies, reverse=True)[1:2]:
-                    self._tallies[date].failures[name] += over
+                    self._tallies[date].changes[name] += over
 
     def _tally(self, at: float) -> _Tally:
         return self._tallies.setdefault(date_of(at), _Tally())

@@ -9,10 +9,10 @@ from mofa_model.advice import Unplaced
 from mofa_model.annotations import inputs_hash
 from mofa_model.errors import BadValue, InputError, UnknownName
 from mofa_model.manifest.bundled import bundled_profiles, bundled_text
-from mofa_model.manifest.failures import Seen
 from mofa_model.manifest.inputs import to_inputs
 from mofa_model.manifest.parsing import cluster_profile, parse
 from mofa_model.manifest.training_job import TrainingJobSpec
+from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.units import DAY
 
 SPEC = {
@@ -109,7 +109,7 @@ def test_without_a_profile_of_failures_the_paper_speaks():
 def test_history_and_assumption_are_blended_by_their_weights():
     # pod: the prior is worth 2 x 0.6 failures at 3 in a thousand node-days, so 400 node-days of it;
     # with 10 failures in 1600 node-days that makes 11.2 in 2000, which is 5.6 in a thousand.
-    seen = {"pod": Seen(failures=10, node_seconds=1600 * DAY, recovery=301.4)}
+    seen = {"pod": FailureEvidence(failures=10, node_days=1600.0, recoveries=1, recovery_seconds=301.4)}
     question = ask(history=seen)
     assert rates(question) == pytest.approx({"process": 1.5, "pod": 5.6, "job": 0.5})
     assert question.reliability.classes[1].recovery.mean == 300

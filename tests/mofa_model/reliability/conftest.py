@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mofa_model.reliability import Job
-from mofa_model.spec.reliability import FailureRate, RecoveryClass, RecoveryTime, Reliability, paper_classes
+from mofa_model.spec.reliability import FailureMode, FailureRate, RecoveryTime, Reliability, paper_classes
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def plain_job():
     def make(rate, recovery=300.0, blocking=30.0, background=0.0, step=10.0, **more):
         known = FailureRate(failures=0.0, exposure=1.0, exactly=rate)
         back = RecoveryTime(mean=recovery, law="deterministic")
-        one = RecoveryClass(name="job", rate=known, recovery=back)
+        one = FailureMode(name="job", rate=known, recovery=back)
         return Job(
             nodes=1,
             step_time=step,

@@ -11,8 +11,8 @@ from mofa_model.errors import BadValue
 from mofa_model.reliability import Job, best_checkpointing, ettr, ettr_band, finish_time, recommend
 from mofa_model.spec.reliability import (
     FailureLaw,
+    FailureMode,
     FailureRate,
-    RecoveryClass,
     RecoveryTime,
     Reliability,
     paper_classes,
@@ -71,7 +71,7 @@ def test_three_tiers(tiered_job, rate, law):
 def test_no_input_gives_nan_or_less_than_zero(
     rate, blocking, background, slowdown, recovery, law, step, nodes
 ):
-    one = RecoveryClass(
+    one = FailureMode(
         name="job",
         rate=FailureRate.assumed(rate),
         recovery=RecoveryTime(mean=recovery, law=law, cv=2.0),

@@ -115,6 +115,11 @@ def test_the_band_narrows_with_counts(capsys):
     assert narrow["upper"] - narrow["lower"] < (wide["upper"] - wide["lower"]) / 5
 
 
+def test_a_profile_without_the_size_of_a_checkpoint_is_refused_in_one_line(capsys):
+    assert main(["ettr", "--profile", "h100-east", "--nodes", "256", "--step", "10s"]) == 2
+    assert "--profile: 'h100-east' cannot be right; give --checkpoint-size" in capsys.readouterr().err
+
+
 def test_a_profile_gives_rates_and_storage(capsys):
     words = ["ettr", "--profile", "h100-east", "--nodes", "256", "--step", "10s"]
     told = answer(capsys, *words, "--model", "llama3.1-405b")

@@ -9,8 +9,9 @@ from operator_objects import World, job_set, node, policy, profile, ref, trainin
 
 from mofa_model.annotations import INPUTS, PREFIX
 from mofa_model.kinds import JOB_SET
+from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
-from mofa_operator.snapshot import ClassHistory, History, NoHistory, Running
+from mofa_operator.snapshot import History, NoHistory, Running
 
 EAST = Key(CLUSTER_PROFILE, "", "east")
 POLICY = Key(ADVISOR_POLICY, "ns", "p")
@@ -26,14 +27,19 @@ def histories(draw):
         reason = draw(st.sampled_from(["HistoryUnavailable", "SeriesMissing", "NotConfigured", "?"]))
         return NoHistory(reason=reason, message=draw(st.sampled_from(["timed out", "refused", "503"])))
     names = draw(st.sampled_from([("process", "pod", "job"), ("pod",), ()]))
-    classes = {
-        name: ClassHistory(failures=draw(COUNTS), recovery=draw(st.sampled_from([None, 0.4, 300.0])))
-        for name in names
-    }
+    exposure = draw(st.sampled_from([0.0, 0.04, 1000.0, 1030.0, 8000.0, float("nan")]))
+    classes = {}
+    for name in names:
+        recovery = draw(st.sampled_from([None, 0.4, 300.0]))
+        classes[name] = FailureEvidence(
+            node_days=exposure,
+            failures=draw(COUNTS),
+            recoveries=int(recovery is not None),
+            recovery_seconds=recovery or 0.0,
+        )
     return History(
         classes=classes,
-        node_days=draw(st.sampled_from([0.0, 0.04, 1000.0, 1030.0, 8000.0, float("nan")])),
-        possible_node_days=1e5,
+        node_days=exposure,
         window=30 * 86400.0,
         coverage=draw(st.sampled_from([0.0, 0.3, 0.89, 0.95, 1.0])),
         missing=draw(st.sampled_from([(), ("kube_pod_info",)])),

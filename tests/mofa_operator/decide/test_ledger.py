@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 from operator_objects import NOW, SETTINGS, applied, counted, profile
 
 from mofa_model.manifest.parsing import cluster_profile
+from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.decide import ledger
 from mofa_operator.decide.memory import remembered
 from mofa_operator.decide.profile import profile as decide
 from mofa_operator.decide.rates import assessed
 from mofa_operator.keys import CLUSTER_PROFILE, Key
 from mofa_operator.snapshot import (
-    ClassHistory,
     Day,
-    DayClass,
     History,
     NodeCount,
     NoHistory,
@@ -45,7 +44,8 @@ def day(at, covered=DAY, witness="Prometheus", nodes=NODES, **failures):
         witness=witness,
         covered=covered,
         classes={
-            name: DayClass(exposure=nodes * covered / DAY, failures=count) for name, count in failures.items()
+            name: FailureEvidence(node_days=nodes * covered / DAY, failures=count)
+            for name, count in failures.items()
         },
     )
 
@@ -63,7 +63,7 @@ def told(moments, since, until, witness="Prometheus"):
 
 def failures(days, window=WINDOW):
     memory = ledger.memory(days, window)
-    return {} if memory is None else dict(memory.failures)
+    return {} if memory is None else {name: one.failures for name, one in memory.classes.items()}
 
 
 pasts = st.lists(
@@ -132,8 +132,12 @@ class TestRetention:
             now = MIDNIGHT + 3600.0 * hour
             kept = ledger.trimmed(ledger.merged(kept, told(past, now - 15 * DAY, now), (), WINDOW, now), now)
         memory = ledger.memory(kept, WINDOW)
-        assert memory.failures == {"process": 0, "pod": 2 * 31, "job": 0}
-        assert memory.exposure["pod"] == pytest.approx(31 * NODES, rel=0.002)
+        assert {name: one.failures for name, one in memory.classes.items()} == {
+            "process": 0,
+            "pod": 2 * 31,
+            "job": 0,
+        }
+        assert memory.classes["pod"].node_days == pytest.approx(31 * NODES, rel=0.002)
         assert memory.coverage == 100
 
     def test_without_the_ledger_half_of_that_would_be_gone(self):
@@ -216,11 +220,10 @@ class Pool:
 def history(days, **more):
     """A reading whose days add up to it."""
     counts = {name: sum(one.classes[name].failures for one in days) for name in days[0].classes}
-    exposure = sum(next(iter(one.classes.values())).exposure for one in days)
+    exposure = sum(next(iter(one.classes.values())).node_days for one in days)
     return History(
-        classes={name: ClassHistory(failures=count) for name, count in counts.items()},
+        classes={name: FailureEvidence(node_days=exposure, failures=count) for name, count in counts.items()},
         node_days=exposure,
-        possible_node_days=max(exposure, NODES * 30.0),
         window=WINDOW,
         coverage=min(1.0, sum(one.covered for one in days) / WINDOW),
         days=days,
@@ -257,7 +260,7 @@ class TestProfile:
 
     def test_what_an_older_version_learned_stands_until_the_ledger_holds_half_of_it(self):
         pool = Pool(profile(failures=counted()))
-        assert remembered(pool.status).failures["pod"] == 85
+        assert remembered(pool.status).classes["pod"].failures == 85
         exposure = remembered(pool.status).node_days
         pool.look(history(told([], NOW - DAY, NOW)))
         assert pool.rows["pod"]["failures"] == 85
@@ -298,7 +301,10 @@ class TestProfile:
     def test_failures_without_exposure_are_kept_and_judge_nothing(self):
         """Two seconds of one node are less than what a status can write: a rate over that would be none."""
         pool = Pool()
-        classes = {"pod": DayClass(exposure=0.4), "job": DayClass(exposure=2 / 86400, failures=2)}
+        classes = {
+            "pod": FailureEvidence(node_days=0.4),
+            "job": FailureEvidence(node_days=2 / 86400, failures=2),
+        }
         pool.look(ALONE, [Day(date=date_of(NOW), witness="Watch", covered=2.0, classes=classes)])
         row = pool.rows["job"]
         assert (row["failures"], float(row["exposureNodeDays"])) == (2, 0.0)
@@ -330,9 +336,9 @@ class TestProfile:
                         witness="Watch",
                         covered=DAY,
                         classes={
-                            "process": DayClass(exposure=1000.0, failures=3),
-                            "pod": DayClass(exposure=2000.0, failures=6),
-                            "job": DayClass(exposure=4000.0, failures=1),
+                            "process": FailureEvidence(node_days=1000.0, failures=3),
+                            "pod": FailureEvidence(node_days=2000.0, failures=6),
+                            "job": FailureEvidence(node_days=4000.0, failures=1),
                         },
                     )
                 ]
@@ -349,7 +355,7 @@ class TestProfile:
 def test_thirty_days_of_two_witnesses_stay_under_sixteen_kibibytes():
     """The worst: every class of every day failed and recovered, and the classes of a day are shared between the witnesses."""
     full = {
-        name: DayClass(exposure=1234.5678, failures=12, recoveries=11, recovery_seconds=123456.0)
+        name: FailureEvidence(node_days=1234.5678, failures=12, recoveries=11, recovery_seconds=123456.0)
         for name in CLASSES
     }
     some = {name: full[name] for name in ("process", "pod")}

@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 from operator_objects import NOW, SETTINGS, World, counted, profile, why_ready
 
+from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.decide.profile import profile as decide
 from mofa_operator.keys import CLUSTER_PROFILE, Key
-from mofa_operator.snapshot import ClassHistory, History, NodeCount, NoHistory, ProfileSnapshot
+from mofa_operator.snapshot import History, NodeCount, NoHistory, ProfileSnapshot
 
 EAST = Key(CLUSTER_PROFILE, "", "east")
 H100 = "NVIDIA-H100-80GB-HBM3"
@@ -24,12 +25,16 @@ def history(process, pod, job, *, node_days=1000.0, coverage=1.0, recovery=None,
     counts = {"process": process, "pod": pod, "job": job}
     return History(
         classes={
-            name: ClassHistory(failures=count, recovery=recovery)
+            name: FailureEvidence(
+                node_days=node_days,
+                failures=count,
+                recoveries=int(recovery is not None),
+                recovery_seconds=recovery or 0.0,
+            )
             for name, count in counts.items()
             if count is not None
         },
         node_days=node_days,
-        possible_node_days=node_days / max(coverage, 0.01),
         window=30 * 86400.0,
         coverage=coverage,
         **more,

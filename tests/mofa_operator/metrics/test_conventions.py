@@ -88,3 +88,7 @@ def test_promtool_finds_nothing_to_say_but_the_one_exception():
         check=False,
     )
     assert (done.stdout + done.stderr).decode().splitlines() == [EXCEPTION]
+
+
+def test_every_metric_of_a_job_or_a_pool_says_what_it_reads():
+    assert [one.name for one in (*JOBS, *POOLS) if one.read is None] == []

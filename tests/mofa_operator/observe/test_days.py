@@ -44,9 +44,10 @@ class TestLaw:
             found.append(facts(start, start + 3600 * span, covered=share * 3600 * span))
             start += 3600 * span
         exposures = [3.0 * one.covered for one in found]
-        moments = {name: [START + DAY * one for one in at] for name in counts}
+        known = [START + DAY * one for one in at]
+        failed = {name: [*known[:count], *[None] * (count - len(known))] for name, count in counts.items()}
         recovered = {name: [(START + DAY * one, 60.0) for one in at] for name in counts}
-        made = days(found, exposures, counts, moments, recovered)
+        made = days(found, exposures, failed, recovered)
         if not any(one.covered for one in found):
             assert made == ()
             return
@@ -54,16 +55,16 @@ class TestLaw:
         assert [one.date for one in made] == sorted({one.date for one in made})
         for name, count in counts.items():
             assert sum(one.classes[name].failures for one in made) == count
-            exposure = sum(one.classes[name].exposure for one in made)
+            exposure = sum(one.classes[name].node_days for one in made)
             assert exposure == pytest.approx(sum(exposures) / DAY)
             assert sum(one.classes[name].recoveries for one in made) == len(at)
             assert sum(one.classes[name].recovery_seconds for one in made) == pytest.approx(60.0 * len(at))
 
 
 def test_a_count_goes_to_the_day_of_its_moment_and_one_without_to_the_last():
-    made = days([facts(START, START + 3 * DAY)], [6 * DAY], {"pod": 3}, {"pod": [START + 5.0]}, {})
+    made = days([facts(START, START + 3 * DAY)], [6 * DAY], {"pod": [START + 5.0, None, None]}, {})
     assert [one.classes["pod"].failures for one in made] == [1, 0, 2]
-    assert [one.classes["pod"].exposure for one in made] == [2.0, 2.0, 2.0]
+    assert [one.classes["pod"].node_days for one in made] == [2.0, 2.0, 2.0]
 
 
 def test_exposure_lies_on_the_days_that_were_covered():
@@ -71,8 +72,8 @@ def test_exposure_lies_on_the_days_that_were_covered():
     known = {date_of(START + n * DAY): DAY for n in (4, 5, 6)}
     one = facts(START, START + 7 * DAY, covered=3 * DAY, covered_on=known)
     assert shares(one) == dict.fromkeys(known, pytest.approx(1 / 3))
-    made = days([one], [9 * DAY], {"pod": 0}, {}, {})
-    assert [(day.date, day.covered, day.classes["pod"].exposure) for day in made] == [
+    made = days([one], [9 * DAY], {"pod": []}, {})
+    assert [(day.date, day.covered, day.classes["pod"].node_days) for day in made] == [
         (date, pytest.approx(DAY), pytest.approx(3.0)) for date in known
     ]
 

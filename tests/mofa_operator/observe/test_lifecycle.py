@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from timed import recoveries
 
 from mofa_model.kinds.observation import Counter, Observation, Sign
 from mofa_operator.observe.life import (
@@ -14,7 +15,6 @@ from mofa_operator.observe.life import (
     interruptions,
     lost,
     open_since,
-    recoveries,
     running,
 )
 from mofa_operator.observe.lifecycle import KEPT, seen

@@ -1,11 +1,12 @@
 """Lives carried from look to look: steps as samples show them, pods as kube-state-metrics does, and a restart in between."""
 
 import pytest
+from timed import recoveries
 
 from mofa_model.annotations import RECORD
 from mofa_operator.observe.facts import Pod
 from mofa_operator.observe.gangs import gang
-from mofa_operator.observe.life import ettr, interruptions, lost, recoveries
+from mofa_operator.observe.life import ettr, interruptions, lost
 from mofa_operator.observe.lives import Lives, Look, carried
 from mofa_operator.observe.remembered import from_text
 from mofa_operator.observe.steps import path_of

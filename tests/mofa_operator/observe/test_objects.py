@@ -3,10 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from timed import recoveries
 
 from mofa_model.kinds import TRAIN_JOB, job_kind
 from mofa_model.kinds.observation import Observation, Sign
-from mofa_operator.observe.life import interruptions, recoveries
+from mofa_operator.observe.life import interruptions
 from mofa_operator.observe.lifecycle import seen
 
 NOON = 1_772_452_800.0

@@ -21,10 +21,11 @@ from operator_objects import (
 
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET
+from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
-from mofa_operator.snapshot import ClassHistory, History, NoHistory, Running
+from mofa_operator.snapshot import History, NoHistory, Running
 
 EAST = Key(CLUSTER_PROFILE, "", "east")
 JOB = Key(TRAINING_JOB, "ns", "a")
@@ -315,18 +316,16 @@ class TestQuestions:
 class TestObservations:
     def test_history_is_news_only_where_it_says_something_new(self, store):
         seen = History(
-            classes={"pod": ClassHistory(failures=1)},
+            classes={"pod": FailureEvidence(node_days=9, failures=1)},
             node_days=9,
-            possible_node_days=9,
             window=9,
             coverage=1,
             at=1,
         )
         assert store.set_history("east", seen) == {EAST}
         later = History(
-            classes={"pod": ClassHistory(failures=1)},
+            classes={"pod": FailureEvidence(node_days=9, failures=1)},
             node_days=9,
-            possible_node_days=9,
             window=9,
             coverage=1,
             at=2,

@@ -3,10 +3,10 @@
 import pytest
 
 from mofa_model.kinds import JOB_SET, PYTORCH_JOB, TRAIN_JOB
+from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.observe.nodes import NodeFacts
 from mofa_operator.observe.placement import Pool, innermost, place, told
 from mofa_operator.observe.witness import Witness
-from mofa_operator.snapshot import DayClass
 
 DAY, MINUTE = 86400.0, 60.0
 NOON = 1_700_000_000.0 // DAY * DAY + DAY / 2
@@ -95,7 +95,7 @@ class TestJobs:
         site.hours(1, up(), job_set())
         (day,) = site.hours(1, up(), job_set(2))
         assert counts(day) == {"pod": 0, "job": 2}
-        assert day.classes["job"].exposure == pytest.approx(2 * 2 / 24)
+        assert day.classes["job"].node_days == pytest.approx(2 * 2 / 24)
         assert day.covered == pytest.approx(7200.0)
         assert "process" not in day.classes, "a JobSet without in-place restarts does not show them"
 
@@ -130,7 +130,7 @@ class TestJobs:
         site.hours(1, up(), *both)
         (day,) = site.look(up(), train_job(), job_set(1, owner="9"))
         assert counts(day) == {"pod": 0, "job": 1}
-        assert day.classes["job"].exposure == pytest.approx(2 * 61 / 1440)
+        assert day.classes["job"].node_days == pytest.approx(2 * 61 / 1440)
 
     def test_a_suspension_is_no_failure_and_no_exposure(self):
         site = Site()
@@ -142,7 +142,7 @@ class TestJobs:
         )
         (day,) = site.hours(1, up(), held)
         assert counts(day) == {"pod": 0, "job": 0}
-        assert day.classes["job"].exposure == pytest.approx(2 * 61 / 1440, rel=0.02)
+        assert day.classes["job"].node_days == pytest.approx(2 * 61 / 1440, rel=0.02)
 
     def test_a_job_on_other_nodes_is_none_of_this_pool(self):
         other = job_set(5)
@@ -152,7 +152,7 @@ class TestJobs:
         site.look(up(), other)
         (day,) = site.hours(1, up(), other)
         assert counts(day) == {"pod": 0}, "nodes alone"
-        assert day.classes["pod"].exposure == pytest.approx(4 / 24)
+        assert day.classes["pod"].node_days == pytest.approx(4 / 24)
 
 
 class TestNodes:
@@ -161,7 +161,9 @@ class TestNodes:
         site.look()
         site.hours(1)
         (day,) = site.hours(0.5, up(n1=node(ready=False)))
-        assert day.classes == {"pod": DayClass(exposure=pytest.approx((4 * 61 + 3 * 29) / 1440), failures=1)}
+        assert day.classes == {
+            "pod": FailureEvidence(node_days=pytest.approx((4 * 61 + 3 * 29) / 1440), failures=1)
+        }
 
     def test_a_node_that_is_soon_back_was_flapping(self):
         site = Site()
@@ -229,7 +231,7 @@ class TestTime:
         (after,) = site.hours(1, up(), job_set(2))
         assert counts(after) == {"pod": 0, "job": 2}
         assert after.covered == pytest.approx(3660 + 3600)
-        assert after.classes["job"].exposure == pytest.approx(0.0847 + 2 / 24)
+        assert after.classes["job"].node_days == pytest.approx(0.0847 + 2 / 24)
         (after,) = site.look(up(), job_set(3))
         assert counts(after)["job"] == 3
 

@@ -1,0 +1,65 @@
+"""Evidence of failures: what was counted, in how much exposure, and how long recoveries took. One type on the whole way.
+
+    a witness counts ─▶ the ledger's days ─▶ their sum in `status.failures` ─▶ posterior and advice
+
+It adds up: evidence of two times, or of two pools, is the sum, and `FailureEvidence()` is the evidence of nobody having looked.
+So a mean is never carried, only its count and its sum. Sums of whole numbers and of binary fractions are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailureEvidence:
+    """What was seen of one recovery class."""
+
+    node_days: float = 0.0
+    """Exposure: node-days in which a failure would have been seen. [node d]"""
+    failures: int = 0
+    """Failures. [1]"""
+    recoveries: int = 0
+    """Recoveries whose time was seen. [1]"""
+    recovery_seconds: float = 0.0
+    """Their time together. [s]"""
+
+    def __add__(self, other: FailureEvidence) -> FailureEvidence:
+        """Evidence of both."""
+        return FailureEvidence(
+            node_days=self.node_days + other.node_days,
+            failures=self.failures + other.failures,
+            recoveries=self.recoveries + other.recoveries,
+            recovery_seconds=self.recovery_seconds + other.recovery_seconds,
+        )
+
+    def __sub__(self, other: FailureEvidence) -> FailureEvidence:
+        """What came on top of other evidence."""
+        return FailureEvidence(
+            node_days=self.node_days - other.node_days,
+            failures=self.failures - other.failures,
+            recoveries=self.recoveries - other.recoveries,
+            recovery_seconds=self.recovery_seconds - other.recovery_seconds,
+        )
+
+    @property
+    def mean_recovery(self) -> float | None:
+        """Mean recovery time; None where none was seen. [s]
+
+        >>> (FailureEvidence(recoveries=1, recovery_seconds=60.0) + FailureEvidence(recoveries=2, recovery_seconds=30.0)).mean_recovery
+        30.0
+        """
+        return self.recovery_seconds / self.recoveries if self.recoveries else None
+
+
+ByClass: TypeAlias = Mapping[str, FailureEvidence]
+"""Evidence by recovery class; a class that nobody can see has no entry, for unknown is not zero."""
+
+
+def together(one: ByClass, other: ByClass) -> dict[str, FailureEvidence]:
+    """Evidence of both by class, in the order in which the classes come."""
+    names = dict.fromkeys((*one, *other))
+    nothing = FailureEvidence()
+    return {name: one.get(name, nothing) + other.get(name, nothing) for name in names}
