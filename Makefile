@@ -89,7 +89,7 @@ bench: $(STAMP) ## strategies per second, and the other figures we claim
 validate: $(STAMP) ## write docs/validation.md: predicted against measured, for every run we ship
 	$(BIN)/mofa fit lab/data/cases/throughput.json lab/data/cases/sweep.json --report docs
 
-soak: $(STAMP) ## the long tests: the whole grid of the reliability model, fifty kills and every fault of the operator, ten minutes of silence
+soak: $(STAMP) ## the long tests: whole grids, the whole of the model against the wheel, fifty kills and every fault of the operator, ten minutes of silence
 	$(PYTEST) -n $(JOBS) -m soak
 
 test-kind: $(STAMP) ## the cluster tests on kind instead of the local control plane
