@@ -6,10 +6,10 @@ STAMP  := $(VENV)/.set-up-from-lock
 BIN    := $(VENV)/bin
 CODE   := $(wildcard mofa_model operator/mofa_operator lab/mofa_lab deploy/local/mofa_local)
 PYTEST := $(BIN)/python -m pytest
-JOBS   ?= 2
+JOBS   ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo studies test test-unit check format rules dashboards reference verify bench validate soak up down test-kind clean
+.PHONY: help setup lock demo studies test test-unit nightly coverage check format rules dashboards reference verify bench validate soak up down test-kind clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,12 @@ test: $(STAMP) ## every test that needs no container engine
 
 test-unit: $(STAMP) ## the quick tier: unit, property, golden
 	$(PYTEST) -n $(JOBS) -m "not slow and not cluster"
+
+nightly: $(STAMP) ## what Hypothesis tests, with new examples and many of them; what fails is kept in .hypothesis
+	HYPOTHESIS_PROFILE=nightly $(PYTEST) -n $(JOBS) -m "hypothesis and not cluster"
+
+coverage: $(STAMP) ## the quick tier once more, and which lines of the product it reached
+	$(PYTEST) -n $(JOBS) -m "not slow and not cluster" --cov=mofa_model --cov=mofa_operator --cov=mofa_lab --cov-report=term:skip-covered --cov-report=xml:build/coverage.xml
 
 check: $(STAMP) ## lint, format, types, layers
 	$(BIN)/ruff check .
@@ -83,8 +89,8 @@ bench: $(STAMP) ## strategies per second, and the other figures we claim
 validate: $(STAMP) ## write docs/validation.md: predicted against measured, for every run we ship
 	$(BIN)/mofa fit lab/data/cases/throughput.json lab/data/cases/sweep.json --report docs
 
-soak: $(STAMP) ## the long tests: the whole grid of the reliability model, fifty kills and every fault of the operator, ten minutes of silence
-	$(BIN)/python -m pytest -m soak -n 2
+soak: $(STAMP) ## the long tests: whole grids, the whole of the model against the wheel, fifty kills and every fault of the operator, ten minutes of silence
+	$(PYTEST) -n $(JOBS) -m soak
 
 test-kind: $(STAMP) ## the cluster tests on kind instead of the local control plane
 	@if PYTHONPATH=deploy/local $(BIN)/python -m mofa_local.kind; then MOFA_CLUSTER=kind $(PYTEST) tests/cluster; \

@@ -390,3 +390,25 @@ time.sleep(600)
         assert len(pids) == 2
         child.send_signal(signal.SIGKILL)
     eventually(lambda: all(gone(pid) for pid in pids))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "nodes",
+        "crd",
+        "namespaces default",
+        "sa mofa-advisor -n mofa-system",
+        "trainingjobs.mofa.dev -A",
+        "roles -A",
+    ],
+)
+def test_what_is_answered_in_the_place_of_kubectl_is_what_it_prints(cluster, words):
+    asked = ["get", *words.split(), "-o", "json"]
+    printed = json.loads(
+        cluster.kubectl(*asked, as_=cluster.kubeconfig)
+    )  # with a kubeconfig it is kubectl itself
+    if printed["kind"] == "List":
+        del printed["metadata"]
+    assert cluster._got(asked) is not None
+    assert json.loads(cluster.kubectl(*asked)) == printed

@@ -17,6 +17,8 @@ from mofa_local.cluster import Cluster
 from mofa_local.gang import KINDS
 from operator_objects import small_job
 
+from mofa_operator.metrics.declared import TABLE, Type
+
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 GRAFANA = Path(__file__).resolve().parents[2] / "deploy" / "grafana"
@@ -188,6 +190,32 @@ def test_a_panel_has_data(live, board, panel):
         left,
         what=f"{panel['title']}: {[one['expr'] for one in panel['targets']]}",
     )
+
+
+ELSEWHERE = {
+    "mofa_advisor_gate_wait_seconds": "cluster/test_apply.py",
+    "mofa_advisor_queue_depth": "cluster/test_watches.py",
+    "mofa_advisor_queue_oldest_age_seconds": "cluster/test_watches.py",
+    "mofa_advisor_jobs_without_series": "mofa_operator/metrics/test_exporter.py",
+    "mofa_advisor_series_dropped_total": "mofa_operator/metrics/test_exporter.py",
+    "mofa_advisor_watch_resync_differences_total": "mofa_operator/control/test_resync.py",
+}
+"""Metrics that stay at zero while all is well, and the tests in which they move."""
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_metric_that_rests_here_moves_elsewhere(name):
+    assert name in {declared.name for declared in TABLE}
+    assert name in (Path(__file__).resolve().parents[1] / ELSEWHERE[name]).read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "declared", [one for one in TABLE if one.name not in ELSEWHERE], ids=lambda declared: declared.name
+)
+def test_every_metric_that_is_declared_moves(live, declared):
+    name = f"{declared.name}_count" if declared.type is Type.HISTOGRAM else declared.name
+    found = live.asked("query", query=f"max(max_over_time({name}[1h])) != 0")["result"]
+    assert found, f"{name} was never other than 0"
 
 
 def test_an_assumption_that_does_not_hold_is_on_its_way_to_an_alert(live):

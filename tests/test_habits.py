@@ -1,0 +1,59 @@
+"""Habits that nobody has to remember: actions are pinned, every Python that we promise is tested, a change has its sentence."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def tool():
+    spec = importlib.util.spec_from_file_location("tool_changelog", ROOT / "tools" / "changelog.py")
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_every_action_is_pinned_by_commit_and_says_its_version(path):
+    used = re.findall(r"uses: (.*)", path.read_text("utf-8"))
+    assert [one for one in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", one)] == []
+
+
+def test_one_commit_of_an_action_is_one_version_everywhere():
+    pins = {
+        pin for path in WORKFLOWS for pin in re.findall(r"@([0-9a-f]{40}) # (\S+)", path.read_text("utf-8"))
+    }
+    assert len(pins) == len({commit for commit, _ in pins})
+
+
+def test_all_that_is_tested_is_tested_on_every_python_from_the_oldest_to_that_after_the_image_s():
+    jobs = YAML(typ="safe").load(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]
+    assert jobs["test"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
+    assert jobs["test"]["steps"][-1]["run"] == "bash .ci/run"
+    assert 'requires-python = ">=3.11"' in (ROOT / "pyproject.toml").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "changed, messages, wanting",
+    [
+        (["mofa_model/units.py", "docs/log.md"], "Units are read faster", ["mofa_model/units.py"]),
+        (["mofa_model/units.py", "changelog.d/units.md"], "", []),
+        (["crds/trainingjob.yaml"], "Names\n\nChangelog: none\n", []),
+        (["tests/test_docs.py", "Makefile"], "", []),
+    ],
+)
+def test_what_users_meet_wants_a_sentence(changed, messages, wanting):
+    assert tool().missing(changed, messages) == wanting
+
+
+def test_commit_hooks_are_the_programs_of_make_check():
+    (own,) = YAML(typ="safe").load(ROOT / ".pre-commit-config.yaml")["repos"]
+    asked = (ROOT / "Makefile").read_text("utf-8")
+    for hook in own["hooks"]:
+        program = hook["entry"].split()[0].replace(".venv/bin", "$(BIN)")
+        assert f"{program} " in asked
