@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
+from operator import and_
 from typing import Any
 
 import numpy as np
@@ -202,7 +204,7 @@ def _state(axes: Axes, given: Given, block: Block, level: Sharding) -> State:
         s = varied(base, shard=group, **_fields(more))
         rows.append((resident(w, c, s, stages), traffic(w, c, s, stages, micro_batches=m)))
         offsets.append(at * strides["sharding"] + sum(one.offset for one in more))
-        legal.append(np.logical_and.reduce([block.allowed["sharding"][at], *(one.ok for one in more)]))
+        legal.append(reduce(and_, (one.ok for one in more), block.allowed["sharding"][at]))
         replicas.append(_replicas(shard, group, block.rows))
     shape = stages.count.shape
     parks = any(np.any(held.parked) for held, _ in rows)
@@ -240,7 +242,7 @@ def works_of(axes: Axes, block: Block) -> Iterator[Work]:
         for axis in within(Scope.WORK)
     ]
     for chosen in product(*features):
-        ok = np.logical_and.reduce([one.ok for one in chosen])
+        ok = reduce(and_, (one.ok for one in chosen))
         if ok.any():
             yield Work(varied(block.layout, **_fields(chosen)), ok, sum(one.offset for one in chosen))
 
