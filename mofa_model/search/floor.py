@@ -13,7 +13,9 @@ with C the slowest device's time for a micro-batch and S the sum over devices. O
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
+from operator import and_
 from typing import Any, Final
 
 import numpy as np
@@ -36,8 +38,12 @@ FIRST: Final = 512
 SLACK: Final = 1.0 - 1e-9
 """Rounding that a floor may be too high by."""
 
-_TIMED: Final = within(Scope.LAYER, Scope.STAGE)
-"""Features that change a stage's time and nothing else."""
+_ADDED: Final = ("recompute", "offload")
+"""Work that is only added to a micro-batch's."""
+_TIMED: Final = tuple(
+    axis for axis in within(Scope.WORK, Scope.LAYER, Scope.STAGE) if axis.name not in _ADDED
+)
+"""Features that can make a stage faster."""
 
 Array = NDArray[Any]
 
@@ -87,20 +93,15 @@ def _floors(
     schedule: Schedule,
     members: Array,
 ) -> Array:
-    """The floor of every member, the least over sequence parallelism, overlap and graphs. [s]"""
+    """The floor of every member, the least over whatever can make it faster. [s]"""
     w, c, rows = given.workload, given.cluster, shapes.rows
     layout = varied(Strategy(schedule=schedule), **{name: rows[name][members] for name in DEGREES})
     stages = stages_of(w.model, layout, c.calibration.placement, 1)
     m, position = rows["micro_batches"][members], local.position[members]
-    choices = [_best(axes, given, axis) for axis in _TIMED]
+    choices = [_choices(axes, given, features, axis, members) for axis in _TIMED]
     lowest = np.full(len(members), np.inf)
-    for (at, sp), *flags in product(enumerate(axes["sp"]), *choices):
-        chosen = {
-            name: v
-            for axis, value in zip(_TIMED, flags, strict=True)
-            for name, v in axis.chosen(value).items()
-        }
-        s = varied(layout, sequence_parallel=sp, **chosen)
+    for chosen in product(*choices):
+        s = varied(layout, **{name: value for fields, _ in chosen for name, value in fields.items()})
         stage = stage_times(w, c, s, stages, *spread(local.times(s), position))
         flow = Flow(
             slowest=stage.slowest,
@@ -110,11 +111,18 @@ def _floors(
             virtual=layout.vpp,
         )
         time = m * stage.slowest + schedule.fill(flow)
-        lowest = np.minimum(lowest, np.where(features.allowed["sp"][at][members], time, np.inf))
+        legal = reduce(and_, (ok for _, ok in chosen))
+        lowest = np.minimum(lowest, np.where(legal, time, np.inf))
     return lowest * SLACK
 
 
-def _best(axes: Axes, given: Given, axis: Axis) -> tuple[Any, ...]:
-    """Values of an axis of overlap that the least time can have."""
+def _choices(
+    axes: Axes, given: Given, features: Features, axis: Axis, members: Array
+) -> list[tuple[dict[str, Any], Any]]:
+    """Fields and rows of every value that the least time can have."""
     values = axes[axis.name]
-    return (True,) if dominated(axis, given.cluster) and True in values else values
+    if axis.scope is Scope.WORK:
+        legal = features.allowed[axis.name]
+        return [(axis.chosen(value), ok[members]) for value, ok in zip(values, legal, strict=True)]
+    best = (True,) if dominated(axis, given.cluster) and True in values else values
+    return [(axis.chosen(value), True) for value in best]
