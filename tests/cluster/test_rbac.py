@@ -170,7 +170,7 @@ def operate(door, user, kind, verb, place):
     if action == "get":
         return door.ask("GET", item, user=user)[0]
     if action == "patch":
-        change = {"status": {"health": "Recommended"}} if part else {}
+        change = {"status": {"observedGeneration": 1}} if part else {}
         marked = metadata if part else metadata | {"annotations": {"advisor.mofa.dev/status": "Recommended"}}
         body = {**identity, "metadata": marked, **change}
         return door.ask("PATCH", item, body, content=APPLY, user=user, force="true")[0]
