@@ -422,7 +422,7 @@ def recovery_class(copy: Copy) -> str:
         "    PROCESS = ",
         '    RANK = "rank", "Ranks restart in their processes.", 0.0, 30.0, True\n    PROCESS = ',
     )
-    field, count = "    restarts: Tally = 0\n", '                "JobSet.restarts": '
+    field, count = "    restarts: Tally = 0\n", '                "JobSet.inPlace": '
     counter = '"JobSet.rank": Counter(value=status.rank_restarts, level=RecoveryClass.RANK)'
     copy.change(kind, field, f"{field}    rank_restarts: Tally = 0\n")
     copy.change(kind, count, f"                {counter},\n{count}")
