@@ -25,8 +25,8 @@ from mofa_local.prometheus import Prometheus as Server  # noqa: E402
 from mofa_local.series import Series, sampled  # noqa: E402
 from mofa_local.synthetic import Job, draw  # noqa: E402
 
-from mofa_operator.observe.looks import Looks  # noqa: E402
 from mofa_operator.observe.prometheus import Prometheus  # noqa: E402
+from mofa_operator.observe.telemetry import TelemetryReader  # noqa: E402
 from mofa_operator.observe.throughput import Watched  # noqa: E402
 from mofa_operator.settings import PrometheusSettings  # noqa: E402
 
@@ -46,7 +46,7 @@ async def look(server: Server, jobs: int) -> float:
     watched = [Watched(namespace="research", name=f"job-{number}") for number in range(jobs)]
     times = []
     async with Prometheus(PrometheusSettings(url=server.url)) as prometheus:
-        looks = Looks(prometheus)
+        looks = TelemetryReader(prometheus)
         for _ in range(1 + TURNS):
             began = time.perf_counter()
             found = await looks(watched, time.time())

@@ -364,8 +364,8 @@ from mofa_operator.decide.profile import profile
 from mofa_operator.keys import CLUSTER_PROFILE, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.nodes import NodeFacts
-from mofa_operator.observe.placement import Pool, told
-from mofa_operator.observe.witness import Witness
+from mofa_operator.observe.placement import WatchedPool, told
+from mofa_operator.observe.pool_watch import PoolWatch
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import NoHistory, NodeCount, ProfileSnapshot
 
@@ -388,7 +388,7 @@ def job_set(rank_restarts):
 
 
 node = NodeFacts(labels={}, ready=True, cordoned=False, gpus=8)
-pool, witness = Pool(uid="1", selector={}, nodes={"a": node, "b": node}), Witness(gap=3600.0)
+pool, witness = WatchedPool(uid="1", selector={}, nodes={"a": node, "b": node}), PoolWatch(gap=3600.0)
 for look in range(200):
     now = 1_795_003_200.0 + 60 * look
     days = witness.look({"toy": pool}, [told(JOB_SET, job_set(look // 50), "toy", now)], now)["toy"]
@@ -422,7 +422,7 @@ def recovery_class(copy: Copy) -> str:
         "    PROCESS = ",
         '    RANK = "rank", "Ranks restart in their processes.", 0.0, 30.0, True\n    PROCESS = ',
     )
-    field, count = "    restarts: Tally = 0\n", '                "JobSet.restarts": '
+    field, count = "    restarts: Tally = 0\n", '                "JobSet.inPlace": '
     counter = '"JobSet.rank": Counter(value=status.rank_restarts, level=RecoveryClass.RANK)'
     copy.change(kind, field, f"{field}    rank_restarts: Tally = 0\n")
     copy.change(kind, count, f"                {counter},\n{count}")
@@ -477,7 +477,7 @@ ALERT = """
     severity: warning
     for: 5m
     expr: max by (cluster, pool) (mofa_pool_ready_nodes) == 0
-    summary: 'Pool {{ $labels.pool }} has no ready node'
+    summary: 'WatchedPool {{ $labels.pool }} has no ready node'
     description: >-
       No node of the pool is ready.
 """
@@ -495,7 +495,7 @@ tests:
         exp_alerts:
           - exp_labels: {severity: warning, pool: toy}
             exp_annotations:
-              summary: Pool toy has no ready node
+              summary: WatchedPool toy has no ready node
               description: No node of the pool is ready.
               runbook: docs/runbooks/MofaPoolEmpty.md
 """

@@ -17,7 +17,7 @@ from mofa_model.units import Ratio, Seconds
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Share:
+class ClassShare:
     """A class's share of failures."""
 
     mean: Ratio
@@ -54,7 +54,7 @@ class Dispersion:
     """Nodes by failures: name, failures, chance that any node of the fleet shows as many."""
 
 
-def class_shares(counts: dict[str, float], level: Ratio = LEVEL) -> dict[str, Share]:
+def class_shares(counts: dict[str, float], level: Ratio = LEVEL) -> dict[str, ClassShare]:
     """Posterior shares of classes, Dirichlet with 1/2 for each. Source: Dirichlet-multinomial conjugacy. [1]
 
     >>> round(class_shares({"process": 30, "pod": 60, "job": 10})["pod"].mean, 3)
@@ -66,12 +66,12 @@ def class_shares(counts: dict[str, float], level: Ratio = LEVEL) -> dict[str, Sh
     total = sum(counts.values()) + 0.5 * len(counts)
     ends = (1 - level) / 2, (1 + level) / 2
 
-    def one(count: float) -> Share:
+    def one(count: float) -> ClassShare:
         a, b = count + 0.5, total - count - 0.5
         if b <= 0:
-            return Share(mean=1.0, low=1.0, high=1.0)
+            return ClassShare(mean=1.0, low=1.0, high=1.0)
         low, high = (float(betaincinv(a, b, end)) for end in ends)
-        return Share(mean=a / total, low=low, high=high)
+        return ClassShare(mean=a / total, low=low, high=high)
 
     return {name: one(count) for name, count in counts.items()}
 

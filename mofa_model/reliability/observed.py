@@ -1,6 +1,6 @@
 """What was observed of a pool, whatever it came from, and what it says of the assumptions.
 
-`Observed` is what a source hands over: counts on a command line, a CSV file, a live server (entry-point group
+`ObservedFailures` is what a source hands over: counts on a command line, a CSV file, a live server (entry-point group
 `mofa.sources`), the operator's history. `assess` turns it into one report.
 """
 
@@ -20,7 +20,7 @@ TOTAL = "total"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Observed:
+class ObservedFailures:
     """Failures and exposure of a pool over a window."""
 
     failures: dict[str, int]
@@ -96,7 +96,7 @@ class Assessment:
     """Exposure over the node-days of the window, where known. [1]"""
     rates: tuple[RateReport, ...]
     """One for each class, and the total."""
-    shares: dict[str, fleet.Share]
+    shares: dict[str, fleet.ClassShare]
     """Class shares of the failures."""
     recoveries: dict[str, fleet.RecoveryPosterior]
     """Recovery times, for classes with any."""
@@ -114,7 +114,7 @@ class Assessment:
 
 
 def assess(
-    observed: Observed,
+    observed: ObservedFailures,
     assumed: dict[str, float],
     *,
     prior_weight: float = 0.0,
@@ -129,7 +129,7 @@ def assess(
     by the e-value, for a panel that looks all the time; else by the exact mid-p test. Without exposure nothing is judged:
     failures that nobody could have seen are no evidence.
 
-    >>> found = assess(Observed(failures={"pod": 419}, node_days=110592.0), {"pod": 0.005})
+    >>> found = assess(ObservedFailures(failures={"pod": 419}, node_days=110592.0), {"pod": 0.005})
     >>> found.rates[0].verdict.value, round(found.rates[0].mean, 6)
     ('LowerThanAssumed', 0.003793)
     """

@@ -35,7 +35,7 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TimelineStretch:
     """A stretch of a timeline in one phase."""
 
     start: float
@@ -84,11 +84,11 @@ def simulate_runs(
     )
 
 
-def timeline(scenario: Scenario, *, duration: float, seed: int) -> tuple[Stretch, ...]:
+def timeline(scenario: Scenario, *, duration: float, seed: int) -> tuple[TimelineStretch, ...]:
     """One run as stretches of time; neighbours in the same phase are not merged. Ours. []"""
     positive(duration=duration)
     fleet = Fleet(scenario, 1, np.random.default_rng(seed))
-    stretches: list[Stretch] = []
+    stretches: list[TimelineStretch] = []
 
     def watch(now: Fleet, step: NDArray[Any], fails: NDArray[Any]) -> None:
         start = float(now.now[0])
@@ -96,7 +96,7 @@ def timeline(scenario: Scenario, *, duration: float, seed: int) -> tuple[Stretch
         merged = bool(stretches) and stretches[-1].phase == phase and not stretches[-1].failure
         start = stretches.pop().start if merged else start
         stretches.append(
-            Stretch(
+            TimelineStretch(
                 start, float(now.now[0] + step[0]), phase, int(now.position[0]), "failure" if fails[0] else ""
             )
         )
@@ -106,7 +106,7 @@ def timeline(scenario: Scenario, *, duration: float, seed: int) -> tuple[Stretch
         if len(failed):
             last = stretches.pop()
             cause = scenario.causes[int(fleet.cause[0])].name
-            stretches.append(Stretch(last.start, last.end, last.phase, last.saved, cause))
+            stretches.append(TimelineStretch(last.start, last.end, last.phase, last.saved, cause))
         if len(stretches) > MOST_STRETCHES:
             raise BadValue(
                 "duration", duration, f"a timeline holds at most {MOST_STRETCHES} stretches; shorten it"

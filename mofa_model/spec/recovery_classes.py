@@ -2,7 +2,7 @@
 
 Assumptions, manifests, simulator, observation, metrics and dashboards go over `RecoveryClass`. The classes partition the
 recoveries, as in section 3.4 of the paper, and stand in order of cost: an incident that shows in several is of the last.
-A new class is a member here; a reader of `mofa_operator.observe.signs` says by which field of a job's object it is seen.
+A new class is a member here; a kind of jobs in `mofa_model.kinds` says by which field of its objects it is seen.
 """
 
 from __future__ import annotations

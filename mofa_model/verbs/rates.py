@@ -15,12 +15,12 @@ from mofa_model.tables import Column, Table
 
 if TYPE_CHECKING:
     from mofa_model.manifest.parsing import Profile
-    from mofa_model.reliability.observed import Assessment, Observed
+    from mofa_model.reliability.observed import Assessment, ObservedFailures
 
 CONTRADICTED: Final = 5
 """Exit code of --check when an assumption does not stand."""
 GROUP: Final = "mofa.sources"
-"""Entry-point group of live sources: `prometheus` is a function (url, profile) -> Observed, `profile` one from a name to the
+"""Entry-point group of live sources: `prometheus` is a function (url, profile) -> ObservedFailures, `profile` one from a name to the
 manifest of a ClusterProfile."""
 
 _EXAMPLES: Final = """\
@@ -126,8 +126,8 @@ def _check(arguments: Namespace) -> None:
             raise BadValue(f"--{name.replace('_', '-')}", value, "give a finite number that is zero or more")
 
 
-def _observed(arguments: Namespace) -> Observed:
-    from mofa_model.reliability.observed import Observed
+def _observed(arguments: Namespace) -> ObservedFailures:
+    from mofa_model.reliability.observed import ObservedFailures
     from mofa_model.verbs import rates_files
 
     ways = [arguments.prometheus, arguments.events, arguments.count, arguments.failures]
@@ -145,17 +145,17 @@ def _observed(arguments: Namespace) -> Observed:
     for name, value in counts.items():
         if value != round(value):
             raise BadValue("--count", f"{name}={value}", "give whole numbers of failures")
-    return Observed(
+    return ObservedFailures(
         failures={name: round(value) for name, value in counts.items()},
         node_days=arguments.node_days,
         possible=arguments.possible_node_days,
     )
 
 
-def _live(url: str, profile: str | None) -> Observed:
+def _live(url: str, profile: str | None) -> ObservedFailures:
     if profile is None:
         raise BadValue("--profile", None, "name the pool's profile with --prometheus")
-    found: Observed = _source("prometheus")(url, profile)
+    found: ObservedFailures = _source("prometheus")(url, profile)
     return found
 
 
@@ -181,7 +181,7 @@ def _profile(name: str) -> Profile:
 
 
 def _held(
-    arguments: Namespace, observed: Observed
+    arguments: Namespace, observed: ObservedFailures
 ) -> tuple[dict[str, float], dict[str, RecoveryTime], float]:
     """Assumed failures per node-day and recovery times by class, and the failures that they are worth: of the command line,
     the profile, or the paper. A profile's weight is shared out by rate, so that classes not counted keep theirs.
@@ -208,7 +208,7 @@ def _held(
     return counted, paper | times, weight if given is not None else weight * share
 
 
-def _assumed(arguments: Namespace, observed: Observed) -> dict[str, float]:
+def _assumed(arguments: Namespace, observed: ObservedFailures) -> dict[str, float]:
     assumed = PAPER_RATE if arguments.assumed is None else arguments.assumed
     if set(observed.failures) == {"all"}:
         return {"all": assumed}

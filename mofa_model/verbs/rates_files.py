@@ -10,11 +10,13 @@ from datetime import UTC, datetime
 
 from mofa_model.errors import BadFile, BadValue
 from mofa_model.files import read_text
-from mofa_model.reliability.observed import Observed
+from mofa_model.reliability.observed import ObservedFailures
 from mofa_model.units import DAY
 
 
-def read(events: str, exposure: str | None, node_days: float | None, possible: float | None) -> Observed:
+def read(
+    events: str, exposure: str | None, node_days: float | None, possible: float | None
+) -> ObservedFailures:
     """What the files say was observed."""
     if (exposure is None) == (node_days is None):
         raise BadValue(
@@ -39,7 +41,7 @@ def read(events: str, exposure: str | None, node_days: float | None, possible: f
             kind = still if row.get("open", "").lower() in {"yes", "true", "1"} else done
             kind[name] = (*kind.get(name, ()), lasted)
     start, window = _window(times, by_node)
-    return Observed(
+    return ObservedFailures(
         failures=failures,
         node_days=sum(by_node.values()) if node_days is None else node_days,
         possible=whole,

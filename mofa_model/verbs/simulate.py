@@ -12,7 +12,7 @@ from mofa_model.verbs import job_options, job_text
 
 if TYPE_CHECKING:
     from mofa_model.reliability.model import Job
-    from mofa_model.simulator.runs import Runs, Stretch
+    from mofa_model.simulator.runs import Runs, TimelineStretch
     from mofa_model.simulator.scenario import Scenario
 
 _EXAMPLES: Final = """\
@@ -130,7 +130,7 @@ def _every(text: str | None, tiers: int) -> tuple[int, ...] | None:
 
 
 def _document(
-    found: Runs, exact: float, steps: int, every: tuple[int, ...], line: tuple[Stretch, ...]
+    found: Runs, exact: float, steps: int, every: tuple[int, ...], line: tuple[TimelineStretch, ...]
 ) -> dict[str, Any]:
     import numpy as np
 
@@ -156,7 +156,7 @@ def _document(
     }
 
 
-def _merged(line: tuple[Stretch, ...]) -> list[dict[str, Any]]:
+def _merged(line: tuple[TimelineStretch, ...]) -> list[dict[str, Any]]:
     """Stretches from failure to failure: recovering, then training with its saves."""
     told: list[dict[str, Any]] = []
     for stretch in line:

@@ -173,7 +173,7 @@ class Decision:
     again: float | None = None
     """Look again after this time, without an event. [s]"""
     taught: Any = None
-    """What a running job says of its profile: a `decide.learned.Evidence`, or None."""
+    """What a running job says of its profile: a `decide.learned.JobEvidence`, or None."""
 
     @property
     def is_silent(self) -> bool:

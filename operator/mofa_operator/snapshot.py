@@ -250,6 +250,6 @@ class ProfileSnapshot:
     watched: tuple[Day, ...] = ()
     """What the watch has seen of it lately."""
     taught: tuple[Any, ...] = ()
-    """What its running jobs say of it: `decide.learned.Evidence`."""
+    """What its running jobs say of it: `decide.learned.JobEvidence`."""
     now: float
     """The moment, in seconds of the epoch. [s]"""

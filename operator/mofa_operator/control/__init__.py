@@ -9,8 +9,8 @@ intake       where news come in        queue        which objects wait to be loo
 reconcile    the loop over one object  decider      answers from worker processes (worker: what runs in them)
 gates        the bound on waits in mode Apply
 rounds       something for every object, again and again
-histories    what history says of a profile         sightings    what running jobs do
-witnesses    what the watch sees of every pool
+histories    what history says of a profile
+job_observer what running jobs do      pool_observer    what the watch sees of every pool
 config_maps  texts that jobs name      kinds        which kinds are looked at
 lease        election of one of several operators
 stop         the end, in order or by force          tasks        tasks of the event loop

@@ -24,27 +24,27 @@ from mofa_operator.control.handlers import KopfWatch
 from mofa_operator.control.health import Health
 from mofa_operator.control.histories import Histories
 from mofa_operator.control.intake import Intake
+from mofa_operator.control.job_observer import JobObserver
 from mofa_operator.control.lease import Lease, identity
 from mofa_operator.control.pages import Pages
+from mofa_operator.control.pool_observer import PoolObserver
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.reconcile import Reconciler
 from mofa_operator.control.resync import Resync
 from mofa_operator.control.rounds import Rounds
 from mofa_operator.control.serve import Server
-from mofa_operator.control.sightings import Sightings
 from mofa_operator.control.stop import Stop
 from mofa_operator.control.tasks import end, first
 from mofa_operator.control.watches import Watches
-from mofa_operator.control.witnesses import Witnesses
 from mofa_operator.credentials import Credentials
 from mofa_operator.keys import watched
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.history import Known, history
-from mofa_operator.observe.looks import Looks
 from mofa_operator.observe.names import Lately
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
+from mofa_operator.observe.telemetry import TelemetryReader
 from mofa_operator.page.server import routes
 from mofa_operator.refusals import ApiError
 from mofa_operator.settings import OperatorSettings
@@ -120,13 +120,13 @@ class Operator:
         self._intake = Intake(self._store, self._queue, settings.loop, self._gates.heed)
         self.decider = Decider(workers=settings.loop.workers, bytes_of=question_bytes)
         self._rounds = None if prometheus is None else self._histories(prometheus)
-        self._sightings = Sightings(
+        self._job_observer = JobObserver(
             store=self._store,
             intake=self._intake,
-            ask=None if prometheus is None else Looks(prometheus),
+            ask=None if prometheus is None else TelemetryReader(prometheus),
             interval=settings.prometheus.interval,
         )
-        self._witnesses = Witnesses(
+        self._pool_observer = PoolObserver(
             store=self._store, intake=self._intake, interval=settings.prometheus.interval
         )
         kinds = watched(settings.kinds)
@@ -221,8 +221,8 @@ class Operator:
                 asyncio.create_task(self._watches.run(), name="watches"),
                 asyncio.create_task(self._resync.run(), name="resync"),
                 asyncio.create_task(self._gates.run(), name="gates"),
-                asyncio.create_task(self._sightings.run(), name="sightings"),
-                asyncio.create_task(self._witnesses.run(), name="witnesses"),
+                asyncio.create_task(self._job_observer.run(), name="job-observer"),
+                asyncio.create_task(self._pool_observer.run(), name="pool-observer"),
             ]
             if self._rounds is not None:
                 parts.append(asyncio.create_task(self._rounds.run(), name="history"))

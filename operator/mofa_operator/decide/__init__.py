@@ -11,13 +11,13 @@ May import: snapshot, decision, settings, keys, words, mofa_model. Imported by: 
       outputs       annotations: what should stand, what should go
       release       mode Apply: arguments for a job that waits, and our gate        with_release(…), overdue(…)
         gates, arguments
-      sight         what a running job does, as it is shown
+      observation   what a running job does, as it is shown
       news          the one Event that a decision may be worth
       teaching      what a running job teaches its profile; learned makes one factor of it
     profile     ProfileSnapshot to Decision                                             profile(snapshot, settings)
-      past          what this look says of the past, judged
+      history       what this look says of the past, judged
         ledger      days and witnesses, and what they come to
-        memory      what a profile remembers
+        pool_evidence   what a profile remembers
       rates         posterior, verdicts, columns
     conditions  conditions of our objects
     reading     parts of foreign objects, moments, and whether two states are the same

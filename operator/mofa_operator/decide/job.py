@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from mofa_operator.decide.conditions import Found, conditions, standing
 from mofa_operator.decide.news import news
+from mofa_operator.decide.observation import ObservedStatus, observed_status, residual
 from mofa_operator.decide.outputs import computed_at, held, overwritten, removed, takes
 from mofa_operator.decide.reading import generation_of, items, joined, part, same, sentence, text, uid_of
 from mofa_operator.decide.release import with_release
-from mofa_operator.decide.sight import Sight, residual, sight
 from mofa_operator.decide.stance import Stance, is_paused, stance_of
 from mofa_operator.decide.teaching import taught
 from mofa_operator.decision import Annotate, Answer, Decision, JobFigures, Note
@@ -42,7 +42,7 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
         return _cleared(snapshot, stance)
     if stance is not Stance.ADVISE or answer is None:
         return Decision(key=key, uid=uid_of(body), outcome=stance.value)
-    seen = sight(snapshot, answer, settings)
+    seen = observed_status(snapshot, answer, settings)
     computed = computed_at(snapshot, answer.digest)
     record = seen.record if key.kind == TRAINING_JOB else ""
     annotate, changed = [held(key, body, answer, computed, record)], overwritten(body, answer, computed)
@@ -93,7 +93,7 @@ def failed(snapshot: JobSnapshot, why: str) -> Decision:
 def refused(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings, why: str) -> Decision:
     """What to do where the API server does not take the annotations: the status has the answer, and Ready says why not they."""
     key, body, status = snapshot.key, snapshot.body, None
-    seen = sight(snapshot, answer, settings)
+    seen = observed_status(snapshot, answer, settings)
     figures = _figures(snapshot, answer, seen)
     if key.kind == TRAINING_JOB:
         status = _status(snapshot, answer, seen, computed_at(snapshot, answer.digest), why)
@@ -137,7 +137,7 @@ def _cleared(snapshot: JobSnapshot, stance: Stance) -> Decision:
 
 
 def _status(
-    snapshot: JobSnapshot, answer: Answer, seen: Sight, computed: str, refusal: str = ""
+    snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus, computed: str, refusal: str = ""
 ) -> dict[str, Any]:
     """The whole status of an advised TrainingJob; `refusal` says why its annotations do not stand."""
     ready, *others = _found(snapshot, answer)
@@ -246,7 +246,7 @@ def _target_caveat(snapshot: JobSnapshot) -> str:
     return f"targetRef: {name} is paused" if is_paused(snapshot.target) else ""
 
 
-def _figures(snapshot: JobSnapshot, answer: Answer, seen: Sight) -> JobFigures:
+def _figures(snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus) -> JobFigures:
     """What is exported."""
     return JobFigures(
         key=snapshot.key,

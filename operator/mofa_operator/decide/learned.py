@@ -42,7 +42,7 @@ MOST: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sample:
+class JobSample:
     """What one job says."""
 
     log_ratio: float
@@ -68,19 +68,19 @@ class Learned:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Evidence:
+class JobEvidence:
     """What is remembered of one job."""
 
     job: str
     """Which one: namespace/name and uid."""
     log_ratio: float
-    """As of `Sample`, the latest median. [1]"""
+    """As of `JobSample`, the latest median. [1]"""
     at: float
     """When, in seconds of the epoch. [s]"""
 
 
 def learned(
-    samples: Sequence[Sample],
+    samples: Sequence[JobSample],
     *,
     prior_sd: float = PRIOR_SD,
     job_sd: float = JOB_SD,
@@ -92,13 +92,13 @@ def learned(
     The next job is predicted at 0.896 of the model's throughput, and its residual is −5 % where it was −15 %; one job alone
     makes it −9 %, and after two half-lives the three weigh 0.75 and −10 % is left.
 
-    >>> three = [Sample(log_ratio=math.log(1 / 0.85))] * 3
+    >>> three = [JobSample(log_ratio=math.log(1 / 0.85))] * 3
     >>> factor = learned(three)
     >>> round(factor.ratio, 3), round(factor.lower, 3), round(factor.upper, 3), factor.jobs
     (1.116, 1.038, 1.201, 3)
     >>> round(0.85 * factor.ratio - 1, 3), round(0.85 * learned(three[:1]).ratio - 1, 3)
     (-0.051, -0.091)
-    >>> old = [Sample(log_ratio=math.log(1 / 0.85), age=2 * HALF_LIFE)] * 3
+    >>> old = [JobSample(log_ratio=math.log(1 / 0.85), age=2 * HALF_LIFE)] * 3
     >>> round(0.85 * learned(old).ratio - 1, 3)
     -0.101
     """
@@ -130,11 +130,13 @@ def ratio_of(observed: float, predicted: float, applied: float = 1.0) -> float:
     return math.log(observed / predicted * applied)
 
 
-def remembered(evidence: Sequence[Evidence], new: Evidence, *, most: int = MOST) -> tuple[Evidence, ...]:
+def remembered(
+    evidence: Sequence[JobEvidence], new: JobEvidence, *, most: int = MOST
+) -> tuple[JobEvidence, ...]:
     """Evidence with that of one job replaced or added; the oldest goes where there are more than `most`.
 
-    >>> first = Evidence(job="a/x", log_ratio=0.1, at=1.0)
-    >>> [one.log_ratio for one in remembered([first], Evidence(job="a/x", log_ratio=0.2, at=2.0))]
+    >>> first = JobEvidence(job="a/x", log_ratio=0.1, at=1.0)
+    >>> [one.log_ratio for one in remembered([first], JobEvidence(job="a/x", log_ratio=0.2, at=2.0))]
     [0.2]
     """
     standing = next((one for one in evidence if one.job == new.job), new)
@@ -143,9 +145,9 @@ def remembered(evidence: Sequence[Evidence], new: Evidence, *, most: int = MOST)
     return tuple(sorted((*others, latest), key=lambda one: (one.at, one.job))[-most:])
 
 
-def samples_of(evidence: Sequence[Evidence], now: float) -> list[Sample]:
+def samples_of(evidence: Sequence[JobEvidence], now: float) -> list[JobSample]:
     """Evidence as samples of an age."""
-    return [Sample(log_ratio=one.log_ratio, age=max(0.0, now - one.at)) for one in evidence]
+    return [JobSample(log_ratio=one.log_ratio, age=max(0.0, now - one.at)) for one in evidence]
 
 
 def drifts(
@@ -173,7 +175,7 @@ def drifts(
 
 
 def _weights(
-    samples: Sequence[Sample], clipped: Sequence[float], job_sd: float, half_life: float
+    samples: Sequence[JobSample], clipped: Sequence[float], job_sd: float, half_life: float
 ) -> list[float]:
     """Weights by age, and by distance from the median of the jobs where that has a meaning, from three on."""
     aged = [one.weight * math.exp2(-max(0.0, one.age) / half_life) for one in samples]

@@ -10,8 +10,8 @@ from typing import Final
 
 from mofa_model.annotations import INVALID, PREFIX
 from mofa_operator.decide.conditions import standing
+from mofa_operator.decide.observation import ObservedStatus
 from mofa_operator.decide.reading import annotations_of, moment, moved, part, sentence, text
-from mofa_operator.decide.sight import Sight
 from mofa_operator.decision import Answer, Note
 from mofa_operator.keys import TRAINING_JOB
 from mofa_operator.snapshot import JobSnapshot
@@ -31,7 +31,7 @@ class _Told:
 
 
 def news(
-    snapshot: JobSnapshot, answer: Answer, seen: Sight, changed: Mapping[str, str], material: float
+    snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus, changed: Mapping[str, str], material: float
 ) -> tuple[Note, ...]:
     """The Event of a decision, if any; `changed` are keys that somebody overwrote, and who; `material` is the least relative
     change of an interval that counts. [1]
@@ -97,7 +97,7 @@ def _change(before: _Told, answer: Answer, material: float) -> str:
     return ", ".join(words)
 
 
-def _drift(snapshot: JobSnapshot, seen: Sight) -> tuple[Note, ...]:
+def _drift(snapshot: JobSnapshot, seen: ObservedStatus) -> tuple[Note, ...]:
     """A job that begins to differ from its prediction: one Event for each time that it does."""
     accurate = seen.found[1]
     before = standing(snapshot.body, Aspect.PREDICTION_ACCURATE)

@@ -18,8 +18,8 @@ from mofa_model.manifest.inputs import cluster_of
 from mofa_model.manifest.parsing import parse
 from mofa_operator.decide import ledger
 from mofa_operator.decide.conditions import Found, conditions, standing
-from mofa_operator.decide.memory import PoolEvidence, remembered
-from mofa_operator.decide.past import read
+from mofa_operator.decide.history import read
+from mofa_operator.decide.pool_evidence import PoolEvidence, remembered
 from mofa_operator.decide.rates import Reports, assessed, contradiction, recoveries, rows, total, verdict
 from mofa_operator.decide.reading import (
     generation_of,

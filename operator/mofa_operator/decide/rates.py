@@ -8,11 +8,11 @@ from typing import Any, Final, TypeAlias
 
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.failures import classes_of
-from mofa_model.reliability.observed import TOTAL, Observed, RateReport, assess
+from mofa_model.reliability.observed import TOTAL, ObservedFailures, RateReport, assess
 from mofa_model.reliability.rates import Verdict
 from mofa_model.spec.evidence import ByClass, FailureEvidence
 from mofa_operator.decide.conditions import Found, State, standing
-from mofa_operator.decide.memory import PoolEvidence
+from mofa_operator.decide.pool_evidence import PoolEvidence
 from mofa_operator.decide.reading import items, part, text
 from mofa_operator.decision import Note
 from mofa_operator.snapshot import Body
@@ -39,13 +39,13 @@ def assessed(spec: ClusterProfileSpec, memory: PoolEvidence | None) -> Reports:
     nothing = FailureEvidence()
     exposure = {name: counted.get(name, nothing).node_days for name in assumed}
     failures = {name: counted[name].failures if exposure[name] > 0 else 0 for name in assumed}
-    together = Observed(failures=failures, node_days=total_exposure(assumed, exposure))
+    together = ObservedFailures(failures=failures, node_days=total_exposure(assumed, exposure))
     all_classes = assess(together, assumed, prior_weight=weight, live=True).rates
     if len(set(exposure.values())) == 1:
         return all_classes
     found: list[RateReport] = []
     for name, rate in assumed.items():
-        seen = Observed(failures={name: failures[name]}, node_days=exposure[name])
+        seen = ObservedFailures(failures={name: failures[name]}, node_days=exposure[name])
         share = weight * rate / max(whole, 1e-300)
         found += assess(seen, {name: rate}, prior_weight=share, live=True).rates
     if len(counted) < len(assumed):

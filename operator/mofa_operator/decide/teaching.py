@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
-from mofa_operator.decide.learned import HALF_LIFE, Evidence, learned, ratio_of, remembered, samples_of
+from mofa_operator.decide.learned import HALF_LIFE, JobEvidence, learned, ratio_of, remembered, samples_of
+from mofa_operator.decide.observation import predicted_tokens, seen_tokens
 from mofa_operator.decide.reading import items, moment, part, seconds, text, uid_of
-from mofa_operator.decide.sight import predicted_tokens, seen_tokens
 from mofa_operator.decision import Answer
 from mofa_operator.keys import TRAINING_JOB
 from mofa_operator.settings import LoopSettings
@@ -35,7 +35,7 @@ AGAIN: Final = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Calibration:
+class TaughtCalibration:
     """What a profile learned."""
 
     written: Mapping[str, Any]
@@ -46,7 +46,7 @@ class Calibration:
     """Look again after this. [s]"""
 
 
-def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> Evidence | None:
+def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> JobEvidence | None:
     """What a job says of its profile; None where nothing is predicted of what it runs, or it has not run for `quiet` seconds yet."""
     running, predicted = snapshot.running, predicted_tokens(answer)
     seen = seen_tokens(running)
@@ -56,12 +56,12 @@ def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> Evi
         return None
     applied = _number(part(answer.status, "inputs").get("learned")) or 1.0
     job = f"{snapshot.key.namespace}/{snapshot.key.name} {uid_of(snapshot.body)}".strip()
-    return Evidence(job=job, log_ratio=ratio_of(1 / seen, 1 / predicted, applied), at=snapshot.now)
+    return JobEvidence(job=job, log_ratio=ratio_of(1 / seen, 1 / predicted, applied), at=snapshot.now)
 
 
 def calibration(
-    status: Mapping[str, Any], live: Iterable[Evidence], now: float, settings: LoopSettings
-) -> Calibration:
+    status: Mapping[str, Any], live: Iterable[JobEvidence], now: float, settings: LoopSettings
+) -> TaughtCalibration:
     """What to remember, given what stands in a profile's status and what its running jobs say now."""
     stands, current = part(status, "calibration"), list(live)
     before = [one for one in _evidence(stands) if now - one.at < WORTHLESS]
@@ -70,7 +70,7 @@ def calibration(
         evidence = remembered(evidence, one)
     if not evidence:  # a ratio without any was set by somebody, and is left alone
         left = {} if items(stands.get("evidence")) else stands
-        return Calibration(written=left, residual=text(status.get("residual")) if left else "")
+        return TaughtCalibration(written=left, residual=text(status.get("residual")) if left else "")
     found = learned(samples_of(evidence, now))
     ratio = _number(stands.get("stepTimeRatio"))
     moved = ratio is None or abs(found.ratio / ratio - 1) >= STEP
@@ -78,11 +78,11 @@ def calibration(
     wait = 0.0 if since is None else max(0.0, min(settings.quiet, since + settings.quiet - now))
     residual = text(status.get("residual"))
     if not moved and not _renewed(before, evidence, len(items(stands.get("evidence")))):
-        return Calibration(written=stands, residual=residual, again=AGAIN)
+        return TaughtCalibration(written=stands, residual=residual, again=AGAIN)
     if wait > 0:
-        return Calibration(written=stands, residual=residual, again=wait)
+        return TaughtCalibration(written=stands, residual=residual, again=wait)
     used = found.ratio if moved or ratio is None else ratio
-    return Calibration(
+    return TaughtCalibration(
         written={
             "stepTimeRatio": f"{used:.2f}",
             "lower": f"{found.lower:.3f}",
@@ -99,7 +99,7 @@ def calibration(
     )
 
 
-def _renewed(before: list[Evidence], after: tuple[Evidence, ...], stood: int) -> bool:
+def _renewed(before: list[JobEvidence], after: tuple[JobEvidence, ...], stood: int) -> bool:
     """Whether evidence came, went, or stands for longer than it should while its job runs."""
     known = {one.job: one for one in before}
     if stood != len(before) or known.keys() != {one.job for one in after}:
@@ -110,14 +110,14 @@ def _renewed(before: list[Evidence], after: tuple[Evidence, ...], stood: int) ->
     )
 
 
-def _evidence(stands: Mapping[str, Any]) -> list[Evidence]:
+def _evidence(stands: Mapping[str, Any]) -> list[JobEvidence]:
     """What stands; what cannot be read taught nothing."""
     rows = (
         (row, _number(row.get("stepTimeRatio")), seconds(row.get("time")))
         for row in items(stands.get("evidence"))
     )
     return [
-        Evidence(job=text(row.get("job")), log_ratio=math.log(ratio), at=at)
+        JobEvidence(job=text(row.get("job")), log_ratio=math.log(ratio), at=at)
         for row, ratio, at in rows
         if ratio and at is not None
     ]

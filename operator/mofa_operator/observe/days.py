@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.units import DAY
-from mofa_operator.observe.facts import Facts
+from mofa_operator.observe.facts import StretchFacts
 from mofa_operator.observe.stretches import days as days_of
 from mofa_operator.snapshot import PROMETHEUS, Day, date_of
 
@@ -21,7 +21,7 @@ Timed: TypeAlias = Mapping[str, Sequence[tuple[float, float]]]
 
 
 def days(
-    found: Sequence[Facts],
+    found: Sequence[StretchFacts],
     exposures: Sequence[float],
     failed: Mapping[str, Sequence[float | None]],
     recovered: Timed,
@@ -56,7 +56,7 @@ def days(
     )
 
 
-def shares(one: Facts) -> dict[str, float]:
+def shares(one: StretchFacts) -> dict[str, float]:
     """The share that each day has in the covered time of a stretch; none where nothing was covered. [1]"""
     known = one.covered_on or {date_of(part.start): part.span for part in days_of(one.stretch)}
     whole = sum(known.values())
@@ -65,7 +65,7 @@ def shares(one: Facts) -> dict[str, float]:
     return {date: seconds / whole for date, seconds in known.items() if seconds}
 
 
-def node_failures(found: Sequence[Facts]) -> list[float]:
+def node_failures(found: Sequence[StretchFacts]) -> list[float]:
     """A moment, to the day, of each failure of a node. [s]"""
     moments: list[float] = []
     for one in found:

@@ -67,7 +67,7 @@ class Pod:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
+class StretchFacts:
     """One stretch of time."""
 
     stretch: Stretch
@@ -96,7 +96,7 @@ class Facts:
     """Failures of nodes by day, where the stretch has several. [1]"""
 
 
-async def facts(prometheus: Prometheus, pool: Pool, stretch: Stretch) -> Facts:
+async def facts(prometheus: Prometheus, pool: Pool, stretch: Stretch) -> StretchFacts:
     """Ask for one stretch."""
     span = stretch.span
     ask = _Asking(prometheus, stretch.end)
@@ -121,7 +121,7 @@ async def facts(prometheus: Prometheus, pool: Pool, stretch: Stretch) -> Facts:
     living = await _pods(ask, pool, span, pods, sampled) if pods.samples else {}
     covered_on, failures_on = await _by_day(prometheus, pool, stretch, covered, failures)
     presence = {node: GRID * n for node, n in known.items() if node in nodes}
-    return Facts(
+    return StretchFacts(
         stretch=stretch,
         covered=covered,
         nodes=nodes,

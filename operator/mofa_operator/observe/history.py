@@ -22,7 +22,7 @@ from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY
 from mofa_operator.observe.days import days, node_failures
-from mofa_operator.observe.facts import Facts, facts, together
+from mofa_operator.observe.facts import StretchFacts, facts, together
 from mofa_operator.observe.incidents import Incidents, incidents
 from mofa_operator.observe.names import Names, misnamed, unknown
 from mofa_operator.observe.prometheus import Prometheus
@@ -37,7 +37,7 @@ BUSY: Final = 0.1
 _AT_ONCE: Final = 3
 """Stretches that are asked for at the same time. [1]"""
 
-Known: TypeAlias = Memory[tuple[Facts, list[Edges]]]
+Known: TypeAlias = Memory[tuple[StretchFacts, list[Edges]]]
 """What was found out about stretches that are over; keep one for as long as the operator runs."""
 
 
@@ -93,7 +93,7 @@ def _pool(profile: Body) -> tuple[ClusterProfileSpec, Pool]:
 
 async def _look(
     prometheus: Prometheus, pool: Pool, stretch: Stretch, now: float, known: Known, gate: asyncio.Semaphore
-) -> tuple[Facts, list[Edges]]:
+) -> tuple[StretchFacts, list[Edges]]:
     """One stretch; from memory, where it is over and was looked at before."""
     key = (prometheus.address, pool, stretch)
     found = known.get(key)
@@ -131,7 +131,7 @@ def _absent(nodes: frozenset[str], there: set[str]) -> str:
     return f"{gone} nodes of the pool are gone; they are not counted as failures" if gone else ""
 
 
-def _concluded(found: list[Facts], stalls: list[Edges], nodes: frozenset[str], absent: str) -> History:
+def _concluded(found: list[StretchFacts], stalls: list[Edges], nodes: frozenset[str], absent: str) -> History:
     """The history from facts; `absent` is what is said of nodes that are not there."""
     ready, failed = Counter[str](), Counter[str]()
     for one in found:
@@ -182,7 +182,7 @@ def _concluded(found: list[Facts], stalls: list[Edges], nodes: frozenset[str], a
     )
 
 
-def _busy(one: Facts, nodes: frozenset[str]) -> float:
+def _busy(one: StretchFacts, nodes: frozenset[str]) -> float:
     """Node-time with a training pod on the node. [node s]"""
     on_node = Counter[str]()
     for pod in one.pods.values():

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Final, TypeAlias
 
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.observe.facts import Facts, Job, Pod
+from mofa_operator.observe.facts import Job, Pod, StretchFacts
 from mofa_operator.observe.queries import GANG, GRID
 
 PROCESS: Final = RecoveryClass.PROCESS
@@ -41,7 +41,7 @@ class Incidents:
     """Whether it is known which node each pod was on."""
 
 
-def incidents(stretches: Sequence[Facts], nodes: frozenset[str]) -> Incidents:
+def incidents(stretches: Sequence[StretchFacts], nodes: frozenset[str]) -> Incidents:
     """Incidents of all jobs that had pods on these nodes."""
     every = merged(stretches)
     here = {uid: pod for uid, pod in every.items() if pod.node in nodes}
@@ -70,7 +70,7 @@ def incidents(stretches: Sequence[Facts], nodes: frozenset[str]) -> Incidents:
     )
 
 
-def merged(stretches: Iterable[Facts]) -> dict[str, Pod]:
+def merged(stretches: Iterable[StretchFacts]) -> dict[str, Pod]:
     """Pods by uid over all stretches."""
     found: dict[str, Pod] = {}
     for one in stretches:

@@ -19,7 +19,7 @@ from mofa_operator.snapshot import Body
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pool:
+class WatchedPool:
     """A ClusterProfile's nodes."""
 
     uid: str
@@ -97,7 +97,7 @@ def innermost(jobs: Iterable[Told]) -> list[Told]:
     return found
 
 
-def place(job: Told, pools: Mapping[str, Pool]) -> tuple[str, float] | None:
+def place(job: Told, pools: Mapping[str, WatchedPool]) -> tuple[str, float] | None:
     """The pool on whose nodes a job runs, and on how many; None where that is not known.
 
     It is the one that is named, else the only one, else the only one whose nodes its pods select; a job whose pods ask for

@@ -1,7 +1,7 @@
-"""A life as a short text and back, without loss: it is kept in a status, so that a restart of the operator forgets nothing.
+"""A record as a short text and back, without loss: it is kept in a status, so that a restart of the operator forgets nothing.
 
 The text is JSON, a few hundred bytes for a quiet job and at most `LARGEST` for any. A text that is not ours, or of another
-version, is no life: counting begins anew.
+version, is no record: counting begins anew.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.observe.life import CAUSES, Incident, Life, Totals
+from mofa_operator.observe.run_record import CAUSES, Incident, RunRecord, Totals
 
 VERSION: Final = 1
 """Of the text's form."""
@@ -21,38 +21,38 @@ LARGEST: Final = 8192
 
 _PLAIN: Final = tuple(
     one.name
-    for one in fields(Life)
+    for one in fields(RunRecord)
     if one.name not in ("earlier", "marks", "incidents", "older", "nodes_lost")
 )
 _INCIDENT: Final = tuple(one.name for one in fields(Incident))
 
 
-def to_text(life: Life) -> str:
-    """A life as text.
+def to_text(record: RunRecord) -> str:
+    """A record as text.
 
-    >>> to_text(Life(since=5.0, step=3))
+    >>> to_text(RunRecord(since=5.0, step=3))
     '{"v":1,"since":5.0,"step":3}'
     """
-    empty = Life(since=life.since)
-    plain = {name: getattr(life, name) for name in _PLAIN if getattr(life, name) != getattr(empty, name)}
-    told: dict[str, Any] = {"v": VERSION, "since": life.since, **plain}
-    if life.earlier:
-        told["earlier"] = dict(life.earlier)
-    if life.marks:
-        told["marks"] = {name: list(mark) for name, mark in sorted(life.marks.items())}
-    if life.nodes_lost:
-        told["nodes"] = list(life.nodes_lost)
-    if life.incidents:
-        told["incidents"] = [_written(one) for one in life.incidents]
-    if life.older != Totals():
-        told["counts"] = {f"{level} {cause}": n for (level, cause), n in sorted(life.older.counts.items())}
-        told["recoveries"] = {level: list(sums) for level, sums in sorted(life.older.recoveries.items())}
-        told["lost"] = dict(sorted(life.older.lost.items()))
+    empty = RunRecord(since=record.since)
+    plain = {name: getattr(record, name) for name in _PLAIN if getattr(record, name) != getattr(empty, name)}
+    told: dict[str, Any] = {"v": VERSION, "since": record.since, **plain}
+    if record.earlier:
+        told["earlier"] = dict(record.earlier)
+    if record.marks:
+        told["marks"] = {name: list(mark) for name, mark in sorted(record.marks.items())}
+    if record.nodes_lost:
+        told["nodes"] = list(record.nodes_lost)
+    if record.incidents:
+        told["incidents"] = [_written(one) for one in record.incidents]
+    if record.older != Totals():
+        told["counts"] = {f"{level} {cause}": n for (level, cause), n in sorted(record.older.counts.items())}
+        told["recoveries"] = {level: list(sums) for level, sums in sorted(record.older.recoveries.items())}
+        told["lost"] = dict(sorted(record.older.lost.items()))
     return json.dumps(told, separators=(",", ":"))
 
 
-def from_text(text: object) -> Life | None:
-    """The life that a text holds; None where it holds none.
+def from_text(text: object) -> RunRecord | None:
+    """The record that a text holds; None where it holds none.
 
     >>> from_text('{"v":1,"since":5.0,"step":3}').step
     3
@@ -78,8 +78,8 @@ def _written(one: Incident) -> dict[str, Any]:
     }
 
 
-def _read(told: Mapping[str, Any]) -> Life:
-    return Life(
+def _read(told: Mapping[str, Any]) -> RunRecord:
+    return RunRecord(
         **{name: _checked(name, told[name]) for name in _PLAIN if name in told},
         earlier={RecoveryClass(level): int(n) for level, n in told.get("earlier", {}).items()},
         marks={str(name): (int(n), float(at)) for name, (n, at) in told.get("marks", {}).items()},

@@ -1,4 +1,4 @@
-"""`mofa rates --prometheus URL --profile P`: a pool's history as the core's `Observed`, without an operator.
+"""`mofa rates --prometheus URL --profile P`: a pool's history as the core's `ObservedFailures`, without an operator.
 
 The profile is the name of a bundled one, a file, or, where a kubeconfig is at hand, the live object of that name. The flavour and
 credentials come from the operator's environment variables (MOFA_PROMETHEUS_FLAVOUR, …_BEARER_TOKEN_FILE, …).
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from mofa_model.errors import BadFile, BadValue, MofaError, SourceUnreachable
 from mofa_model.manifest.bundled import bundled_profiles, manifests_of
-from mofa_model.reliability.observed import Observed
+from mofa_model.reliability.observed import ObservedFailures
 from mofa_operator.api import Api
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.observe import history
@@ -29,18 +29,18 @@ PATIENCE: Final = 120.0
 """Longest wait for one query: somebody sits before it, and asks once. [s]"""
 
 
-def observed(url: str, profile: str) -> Observed:
+def observed(url: str, profile: str) -> ObservedFailures:
     """What Prometheus saw of a profile's pool; raises SourceUnreachable where it says nothing."""
     return asyncio.run(_observed(_settings(url), manifest(profile)))
 
 
-async def _observed(settings: PrometheusSettings, body: Mapping[str, Any]) -> Observed:
+async def _observed(settings: PrometheusSettings, body: Mapping[str, Any]) -> ObservedFailures:
     async with Prometheus(settings) as prometheus:
         told = await history.asked(prometheus, body, time.time())
     if isinstance(told, NoHistory):
         raise SourceUnreachable(f"Prometheus at {prometheus.address}: {told.message}")
     exposed = {node: days for node, days in told.node_days_by_node.items() if days > 0}
-    return Observed(
+    return ObservedFailures(
         failures={name: one.failures for name, one in told.classes.items()},
         node_days=told.node_days,
         possible=told.node_days / told.coverage if told.coverage > 0 else None,

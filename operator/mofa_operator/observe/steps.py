@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from mofa_operator.observe.answers import Answer
 from mofa_operator.observe.facts import together
 from mofa_operator.observe.prometheus import Prometheus
-from mofa_operator.observe.throughput import Exporter, Job, Watched, exporters
+from mofa_operator.observe.throughput import Job, TrainerExporter, Watched, exporters
 from mofa_operator.observe.trainers import TRAINERS
 
 Point: TypeAlias = tuple[float, float]
@@ -37,7 +37,7 @@ async def paths(prometheus: Prometheus, jobs: Iterable[Watched], now: float, spa
 
 
 async def _of_exporter(
-    prometheus: Prometheus, exporter: Exporter, now: float, span: float
+    prometheus: Prometheus, exporter: TrainerExporter, now: float, span: float
 ) -> dict[Job, Path]:
     trainer, pool = TRAINERS[exporter.preset], exporter.pool
     look, span = grid(span, len(exporter.jobs))
@@ -59,7 +59,7 @@ def grid(span: float, jobs: int) -> tuple[float, float]:
     return look, min(span, max(look, look * POINTS / jobs))
 
 
-def _points(answer: Answer, exporter: Exporter) -> dict[Job, tuple[Point, ...]]:
+def _points(answer: Answer, exporter: TrainerExporter) -> dict[Job, tuple[Point, ...]]:
     return {exporter.job_of(sample): sample.points for sample in answer.samples}
 
 

@@ -72,7 +72,7 @@ class Watched:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Exporter:
+class TrainerExporter:
     """An exporter as some jobs have it."""
 
     preset: str
@@ -115,7 +115,7 @@ async def present(prometheus: Prometheus, jobs: Iterable[Watched], now: float) -
     return {job: since for answer in answers for job, since in answer.items()}
 
 
-async def _there(prometheus: Prometheus, exporter: Exporter, now: float) -> dict[Job, float]:
+async def _there(prometheus: Prometheus, exporter: TrainerExporter, now: float) -> dict[Job, float]:
     answer = await prometheus.query(TRAINERS[exporter.preset].there(exporter.pool), now)
     return {job: since for job, since in _by_job(answer, exporter).items() if job in exporter.wanted}
 
@@ -126,7 +126,7 @@ async def _answered(prometheus: Prometheus, job: Watched, now: float) -> dict[Jo
     return {} if _one(await prometheus.query(query, now), job) is None else {job.job: 0.0}
 
 
-def exporters(jobs: Iterable[Watched]) -> list[Exporter]:
+def exporters(jobs: Iterable[Watched]) -> list[TrainerExporter]:
     """Jobs by exporter and matchers; where its series do not name jobs, the matchers must name one. Jobs with own queries left out."""
     groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[Watched]] = {}
     for job in jobs:
@@ -135,7 +135,7 @@ def exporters(jobs: Iterable[Watched]) -> list[Exporter]:
         if not job.has_own_queries:
             groups.setdefault((job.preset, tuple(sorted(job.matchers.items()))), []).append(job)
     return [
-        Exporter(
+        TrainerExporter(
             preset=preset,
             pool=Pool(matchers=tuple(matcher(name, value) for name, value in labels), members=(), labels=()),
             jobs=tuple(many),
@@ -146,7 +146,7 @@ def exporters(jobs: Iterable[Watched]) -> list[Exporter]:
 
 
 async def _of_exporter(
-    prometheus: Prometheus, exporter: Exporter, now: float, window: float
+    prometheus: Prometheus, exporter: TrainerExporter, now: float, window: float
 ) -> dict[Job, Running]:
     """Jobs of one exporter."""
     trainer, pool = TRAINERS[exporter.preset], exporter.pool
@@ -171,7 +171,7 @@ async def _of_exporter(
     }
 
 
-def _by_job(answer: Answer, exporter: Exporter) -> dict[Job, float]:
+def _by_job(answer: Answer, exporter: TrainerExporter) -> dict[Job, float]:
     if not TRAINERS[exporter.preset].names:
         largest = max((sample.value for sample in answer.samples), default=None)
         return {} if largest is None else {exporter.jobs[0].job: largest}

@@ -42,7 +42,7 @@ _COUNTERS: Final = {
 
 
 @dataclass(slots=True, eq=False)
-class Exporter(Collector):
+class LogExporter(Collector):
     """The series of one job; `progress` is replaced as a whole, so that a scrape never sees half of a line."""
 
     namespace: str
@@ -81,7 +81,7 @@ class Exporter(Collector):
 class Served:
     """A server of an exporter's series; a context, which ends it."""
 
-    def __init__(self, exporter: Exporter, address: str, port: int) -> None:
+    def __init__(self, exporter: LogExporter, address: str, port: int) -> None:
         registry = CollectorRegistry()
         registry.register(exporter)
         try:

@@ -83,14 +83,14 @@ def run(arguments: Namespace) -> int:
 
 
 def _serve(arguments: Namespace, reader: Reader, job: Job) -> int:
-    from mofa_operator.trainer.serve import Exporter, Served
+    from mofa_operator.trainer.serve import LogExporter, Served
 
     poll, stale = (
         units.parse(getattr(arguments, name), "s", field=f"--{name}") for name in ("poll", "stale")
     )
     if not 0 < poll <= units.HOUR:
         raise BadValue("--poll", arguments.poll, "give a time of more than nothing, and at most an hour")
-    exporter = Exporter(namespace=job.namespace, job=job.name, stale=stale)
+    exporter = LogExporter(namespace=job.namespace, job=job.name, stale=stale)
     progress = Progress()
     with _ended_by_sigterm(), Served(exporter, arguments.address, arguments.port) as served:
         _tell(f"serving {served.url} for {job.namespace}/{job.name}")

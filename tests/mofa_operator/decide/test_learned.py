@@ -11,8 +11,8 @@ from mofa_operator.decide.learned import (
     HALF_LIFE,
     MOST,
     PRIOR_SD,
-    Evidence,
-    Sample,
+    JobEvidence,
+    JobSample,
     drifts,
     learned,
     ratio_of,
@@ -25,7 +25,7 @@ SLOW = math.log(1 / 0.85)
 
 
 def jobs(*log_ratios, age=0.0):
-    return [Sample(log_ratio=x, age=age) for x in log_ratios]
+    return [JobSample(log_ratio=x, age=age) for x in log_ratios]
 
 
 def residual(factor):
@@ -78,7 +78,7 @@ def test_the_factor_settles_where_the_truth_is_as_jobs_come():
     evidence, factor = (), 1.0
     for n in range(MOST):
         predicted = 10.0 * factor
-        new = Evidence(job=f"a/job-{n}", log_ratio=ratio_of(12.0, predicted, applied=factor), at=float(n))
+        new = JobEvidence(job=f"a/job-{n}", log_ratio=ratio_of(12.0, predicted, applied=factor), at=float(n))
         evidence = remembered(evidence, new)
         factor = learned(samples_of(evidence, float(n))).ratio
     assert factor == pytest.approx(1.2, rel=0.02)
@@ -87,16 +87,16 @@ def test_the_factor_settles_where_the_truth_is_as_jobs_come():
 def test_a_job_counts_once_with_its_latest_word():
     evidence = ()
     for at, x in ((1.0, 0.3), (2.0, 0.1), (3.0, 0.2)):
-        evidence = remembered(evidence, Evidence(job="a/x", log_ratio=x, at=at))
+        evidence = remembered(evidence, JobEvidence(job="a/x", log_ratio=x, at=at))
     assert [one.log_ratio for one in evidence] == [0.2]
-    stale = remembered(evidence, Evidence(job="a/x", log_ratio=0.9, at=1.5))
+    stale = remembered(evidence, JobEvidence(job="a/x", log_ratio=0.9, at=1.5))
     assert stale == evidence
 
 
 def test_the_oldest_evidence_goes_first():
     evidence = ()
     for n in range(MOST + 4):
-        evidence = remembered(evidence, Evidence(job=f"a/{n}", log_ratio=0.0, at=float(n)))
+        evidence = remembered(evidence, JobEvidence(job=f"a/{n}", log_ratio=0.0, at=float(n)))
     assert len(evidence) == MOST
     assert evidence[0].job == "a/4"
 
@@ -116,7 +116,7 @@ def test_drift_does_not_flicker():
 
 SAMPLES = st.lists(
     st.builds(
-        Sample,
+        JobSample,
         log_ratio=st.floats(-5, 5),
         age=st.floats(0, 1e9),
         weight=st.floats(0, 1),
@@ -135,7 +135,7 @@ def test_the_factor_lies_between_one_and_the_farthest_job_and_inside_its_bounds(
 
 @given(SAMPLES)
 def test_faster_is_the_mirror_of_slower(samples):
-    mirrored = [Sample(log_ratio=-one.log_ratio, age=one.age, weight=one.weight) for one in samples]
+    mirrored = [JobSample(log_ratio=-one.log_ratio, age=one.age, weight=one.weight) for one in samples]
     assert learned(mirrored).ratio == pytest.approx(1 / learned(samples).ratio, rel=1e-9)
 
 
@@ -148,5 +148,5 @@ def test_the_order_of_jobs_does_not_matter(samples, random):
 
 @given(SAMPLES)
 def test_time_in_other_units_gives_the_same_factor(samples):
-    doubled = [Sample(log_ratio=one.log_ratio, age=one.age * 2, weight=one.weight) for one in samples]
+    doubled = [JobSample(log_ratio=one.log_ratio, age=one.age * 2, weight=one.weight) for one in samples]
     assert learned(doubled, half_life=2 * HALF_LIFE) == learned(samples)

@@ -15,7 +15,7 @@ from operator_objects import NOW, SETTINGS, applied, counted, profile
 from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.decide import ledger
-from mofa_operator.decide.memory import remembered
+from mofa_operator.decide.pool_evidence import remembered
 from mofa_operator.decide.profile import profile as decide
 from mofa_operator.decide.rates import assessed
 from mofa_operator.keys import CLUSTER_PROFILE, Key

@@ -6,7 +6,7 @@ import pytest
 from operator_objects import NOW, SETTINGS, World, key_of, profile, training_job
 
 from mofa_model.manifest.cluster_profile import ClusterProfileStatus
-from mofa_operator.decide.learned import HALF_LIFE, Evidence
+from mofa_operator.decide.learned import HALF_LIFE, JobEvidence
 from mofa_operator.decide.teaching import OLD, WORTHLESS, calibration
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.snapshot import Running
@@ -16,7 +16,7 @@ SLOW = 1 / 0.85
 
 
 def job(name, at=NOW, ratio=SLOW):
-    return Evidence(job=f"ns/{name} 1", log_ratio=math.log(ratio), at=at)
+    return JobEvidence(job=f"ns/{name} 1", log_ratio=math.log(ratio), at=at)
 
 
 def stand(*evidence, now=NOW):

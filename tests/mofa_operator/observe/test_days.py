@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mofa_operator.observe.days import days, node_failures, shares
-from mofa_operator.observe.facts import Facts
+from mofa_operator.observe.facts import StretchFacts
 from mofa_operator.observe.stretches import Stretch
 from mofa_operator.snapshot import date_of
 
@@ -14,7 +14,7 @@ START = 1_700_000_000.0 // DAY * DAY
 
 
 def facts(start, end, covered=None, failures=None, **more):
-    return Facts(
+    return StretchFacts(
         stretch=Stretch(start, end),
         covered=end - start if covered is None else covered,
         nodes=frozenset({"a"}),

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from mofa_operator.observe.facts import Facts, Pod
+from mofa_operator.observe.facts import Pod, StretchFacts
 from mofa_operator.observe.incidents import incidents
 from mofa_operator.observe.stalls import Edges, timed
 from mofa_operator.observe.stretches import Memory, Stretch, stretches
@@ -21,7 +21,7 @@ def pod(slot=0, attempt=0, at=START - DAY, node="a", first=0, restarts=0, **more
 
 
 def count(*pods, restarted=(), sampled=60.0):
-    stretch = Facts(
+    stretch = StretchFacts(
         stretch=Stretch(START, START + DAY),
         covered=DAY,
         nodes=NODES,

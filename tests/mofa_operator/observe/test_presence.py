@@ -7,13 +7,13 @@ import pytest
 from mofa_operator.observe.answers import Answer, Sample
 from mofa_operator.observe.facts import Pod
 from mofa_operator.observe.gangs import gang
-from mofa_operator.observe.lives import Lives, Look
+from mofa_operator.observe.run_records import RunRecords, Telemetry
 from mofa_operator.observe.throughput import Watched, present
 from mofa_operator.snapshot import Running
 
 JOB = ("ml", "llama")
 BODY = {"metadata": {"namespace": "ml", "name": "llama", "uid": "1"}}
-NONE = Look()
+NONE = Telemetry()
 
 
 def job_set(ready, **status):
@@ -27,7 +27,7 @@ class Watching:
     """Looks at one job."""
 
     def __init__(self):
-        self.lives = Lives(lambda _: "")
+        self.lives = RunRecords(lambda _: "")
 
     def look(self, now, look=NONE, target=None):
         running = self.lives.after(BODY, target, look, now)
@@ -47,8 +47,8 @@ def test_each_of_object_pods_and_trainer_says_that_a_job_is_there_and_only_the_t
     pods = {"a": Pod(job=JOB, attempt="0", slot="0"), "b": Pod(job=JOB, attempt="0", slot="1")}
     whole = gang(pods, {}, {"a": 700.0, "b": 800.0})
     by_object = Watching().look(1000.0, target=job_set(2))
-    by_pods = Watching().look(1000.0, Look(gang=whole))
-    by_trainer = Watching().look(1000.0, Look(there=900.0))
+    by_pods = Watching().look(1000.0, Telemetry(gang=whole))
+    by_trainer = Watching().look(1000.0, Telemetry(there=900.0))
     assert (by_object.since, by_object.watched) == (1000.0, False)
     assert (by_pods.since, by_pods.watched) == (800.0, False)
     assert (by_trainer.since, by_trainer.watched) == (900.0, True)
@@ -58,16 +58,16 @@ def test_each_of_object_pods_and_trainer_says_that_a_job_is_there_and_only_the_t
 @pytest.mark.parametrize("over", ["Suspended", "Completed", "Failed"])
 def test_an_object_that_is_suspended_or_over_says_more_than_series_that_are_still_there(over):
     said = [{"type": over, "status": "True", "lastTransitionTime": "1970-01-01T00:10:00Z"}]
-    assert Watching().look(1000.0, Look(there=0.0), job_set(2, conditions=said)) is None
+    assert Watching().look(1000.0, Telemetry(there=0.0), job_set(2, conditions=said)) is None
 
 
 def test_a_job_that_starts_again_and_again_is_still_in_its_first_start():
     job = Watching()
-    assert job.look(0.0, Look(there=0.0)).since == 0.0
+    assert job.look(0.0, Telemetry(there=0.0)).since == 0.0
     for now in range(300, 3600, 300):  # down for five minutes, up for five, and its exporter begins anew
-        job.look(float(now), Look(there=float(now)) if now % 600 else NONE)
-    assert job.look(3600.0, Look(there=3590.0)).since == 0.0
-    assert job.look(8000.0, Look(there=7990.0)).since == 7990.0, "long gone: another start"
+        job.look(float(now), Telemetry(there=float(now)) if now % 600 else NONE)
+    assert job.look(3600.0, Telemetry(there=3590.0)).since == 0.0
+    assert job.look(8000.0, Telemetry(there=7990.0)).since == 7990.0, "long gone: another start"
 
 
 def test_a_resumed_job_starts_anew():
@@ -81,15 +81,15 @@ def test_a_resumed_job_starts_anew():
 def test_the_last_step_is_dated_by_its_series_else_when_it_was_first_seen():
     dated, plain = Watching(), Watching()
     path = ((90.0, 6, 95.0), (95.0, 7, 100.0))
-    assert dated.look(100.0, Look(there=0.0, running=running(7), path=path)).step_at == 95.0
-    assert plain.look(100.0, Look(there=0.0, running=running(7))).step_at == 100.0
-    assert plain.look(160.0, Look(there=0.0, running=running(7))).step_at == 100.0
-    stood = plain.look(1000.0, Look(there=0.0))
+    assert dated.look(100.0, Telemetry(there=0.0, running=running(7), path=path)).step_at == 95.0
+    assert plain.look(100.0, Telemetry(there=0.0, running=running(7))).step_at == 100.0
+    assert plain.look(160.0, Telemetry(there=0.0, running=running(7))).step_at == 100.0
+    stood = plain.look(1000.0, Telemetry(there=0.0))
     assert (stood.step_at, stood.at) == (100.0, 1000.0)
 
 
 def test_step_nought_is_no_step():
-    flat = Look(there=10.0, path=((10.0, 0, 15.0),))
+    flat = Telemetry(there=10.0, path=((10.0, 0, 15.0),))
     assert Watching().look(1000.0, flat).step_at is None
 
 

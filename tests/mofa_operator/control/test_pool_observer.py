@@ -5,8 +5,8 @@ from virtual_time import run
 
 from mofa_model.kinds import JOB_SET
 from mofa_operator.control.intake import Intake
+from mofa_operator.control.pool_observer import PoolObserver
 from mofa_operator.control.queue import WorkQueue
-from mofa_operator.control.witnesses import Witnesses
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings
@@ -27,14 +27,14 @@ def test_a_job_set_that_nobody_opted_in_is_witnessed_for_its_pool():
     async def main():
         store, queue, now = Store(), WorkQueue(backoff=1.0, longest=1.0), [NOW]
         intake = Intake(store, queue, LoopSettings())
-        witnesses = Witnesses(store=store, intake=intake, interval=60.0, clock=lambda: now[0])
+        observer = PoolObserver(store=store, intake=intake, interval=60.0, clock=lambda: now[0])
         store.put(CLUSTER_PROFILE, profile(nodeSelector={PRODUCT: H100}))
         for name in "abcd":
             store.put(NODE, node(name))
         body = job_set()
         for restarts in (0, 0, 2):
             store.put(JOB_SET, with_status(body, restarts))
-            await witnesses.look()
+            await observer.look()
             now[0] += 60.0
         (day,) = store.snapshot(EAST, now[0]).watched
         assert (day.witness, day.covered) == (WATCH, 120.0)

@@ -8,10 +8,10 @@ from virtual_time import run
 from mofa_model.errors import SourceUnreachable
 from mofa_model.kinds import JOB_SET
 from mofa_operator.control.intake import Intake
+from mofa_operator.control.job_observer import JobObserver, watched
 from mofa_operator.control.queue import WorkQueue
-from mofa_operator.control.sightings import Sightings, watched
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
-from mofa_operator.observe.lives import Look
+from mofa_operator.observe.run_records import Telemetry
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import Running
@@ -40,7 +40,7 @@ def test_what_was_seen_stands_while_prometheus_is_away_and_goes_when_the_job_sta
         intake = Intake(store, queue, LoopSettings())
         store.put(CLUSTER_PROFILE, profile())
         store.put(TRAINING_JOB, training_job())
-        look = Look(running=Running(source="mofa", tokens_per_second=1000.0))
+        look = Telemetry(running=Running(source="mofa", tokens_per_second=1000.0))
         answers = iter([{JOB_ID: look}, None, None, {}])
 
         async def ask(jobs, now):
@@ -50,10 +50,10 @@ def test_what_was_seen_stands_while_prometheus_is_away_and_goes_when_the_job_sta
                 raise SourceUnreachable("connection refused")
             return answer
 
-        sightings = Sightings(store=store, intake=intake, ask=ask, interval=60.0)
+        observer = JobObserver(store=store, intake=intake, ask=ask, interval=60.0)
         running, queued = [], []
         for _ in range(4):
-            await sightings.look()
+            await observer.look()
             running.append(store.snapshot(JOB, 0.0).running)
             queued.append(len(queue))
             if len(queue):
@@ -98,10 +98,10 @@ def test_a_job_of_another_kind_is_looked_at_once_it_is_advised_unless_a_training
 
         async def ask(jobs, now):
             asked.extend((one.job, dict(one.matchers), one.gang) for one in jobs)
-            return {("ns", "alone"): Look(running=Running(source="mofa", tokens_per_second=1000.0))}
+            return {("ns", "alone"): Telemetry(running=Running(source="mofa", tokens_per_second=1000.0))}
 
         intake = Intake(store, WorkQueue(backoff=1.0, longest=1.0), LoopSettings())
-        await Sightings(store=store, intake=intake, ask=ask, interval=60.0).look()
+        await JobObserver(store=store, intake=intake, ask=ask, interval=60.0).look()
         assert sorted(asked) == [
             (
                 ("ns", "a"),

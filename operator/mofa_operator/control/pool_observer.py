@@ -12,10 +12,10 @@ from mofa_model.kinds import KINDS, JobKind
 from mofa_operator.control.intake import Intake
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.observe.bodies import part, text
-from mofa_operator.observe.placement import Pool, Told, told
+from mofa_operator.observe.placement import Told, WatchedPool, told
+from mofa_operator.observe.pool_watch import PoolWatch
 from mofa_operator.observe.queries import SMOOTH
 from mofa_operator.observe.store import Store
-from mofa_operator.observe.witness import Witness
 
 _AT_ONCE: Final = 200
 """Jobs that are read before others may use the event loop. [1]"""
@@ -32,7 +32,7 @@ _AWAY: Final = 5
 _log = logging.getLogger(__name__)
 
 
-class Witnesses:
+class PoolObserver:
     """Looks at pools and jobs, as often as at history."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Witnesses:
         self._store = store
         self._intake = intake
         self._interval = interval
-        self._witness = Witness(max(_FEW * interval, _PATIENCE), min(SMOOTH, _AWAY * interval))
+        self._witness = PoolWatch(max(_FEW * interval, _PATIENCE), min(SMOOTH, _AWAY * interval))
 
     async def run(self) -> None:
         """Look, until cancelled."""
@@ -66,12 +66,12 @@ class Witnesses:
         for name, days in self._witness.look(self._pools(), jobs, self._clock()).items():
             self._intake.concern(self._store.set_watched(name, days))
 
-    def _pools(self) -> dict[str, Pool]:
-        found: dict[str, Pool] = {}
+    def _pools(self) -> dict[str, WatchedPool]:
+        found: dict[str, WatchedPool] = {}
         for key in self._store.keys(CLUSTER_PROFILE):
             body = self._store.body(key) or {}
             names = self._store.nodes(key.name).names
-            found[key.name] = Pool(
+            found[key.name] = WatchedPool(
                 uid=text(part(body, "metadata").get("uid")),
                 selector=part(body, "spec", "nodeSelector"),
                 nodes={name: facts for name in names if (facts := self._store.node(name)) is not None},

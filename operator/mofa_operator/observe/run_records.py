@@ -1,4 +1,4 @@
-"""The lives of the jobs that run: each is carried on from look to look, and read again from its job's status after a restart.
+"""The records of the jobs that run: each is carried on from look to look, and read again from its job's status after a restart.
 
 Prometheus   steps one by one, throughput, pods          observe.steps, throughput, gangs
 watches      the object behind targetRef, nodes          its kind, the store
@@ -14,10 +14,10 @@ from mofa_model.kinds import job_kind
 from mofa_model.kinds.observation import Observation
 from mofa_model.kinds.shape import moment_of
 from mofa_operator.observe.gangs import Gang
-from mofa_operator.observe.life import Life, running
-from mofa_operator.observe.lifecycle import seen
+from mofa_operator.observe.interruptions import seen
 from mofa_operator.observe.presence import Presences, Steps
 from mofa_operator.observe.remembered import from_text, to_text
+from mofa_operator.observe.run_record import RunRecord, running
 from mofa_operator.observe.steps import Path
 from mofa_operator.observe.trainers import RECENT
 from mofa_operator.snapshot import Alive, Body, Running, record_of
@@ -31,7 +31,7 @@ _STEPS: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
+class Telemetry:
     """What one look at a job brought; what it did not is None or empty."""
 
     running: Running | None = None
@@ -44,22 +44,22 @@ class Look:
     """Since when its trainer's series are there, 0 where that is not said; None = they are not. [s]"""
 
 
-class Lives:
+class RunRecords:
     """What is remembered of every job that is looked at."""
 
     def __init__(self, lost: Callable[[str], str]) -> None:
         """`lost` says since when a node is not ready; empty where it is."""
         self._lost = lost
-        self._known: dict[tuple[str, str, str], Life] = {}
+        self._known: dict[tuple[str, str, str], RunRecord] = {}
         self._walked: dict[tuple[str, str, str], float] = {}
         self._presences = Presences()
 
-    def after(self, body: Body, target: Body | None, look: Look, now: float) -> Running | None:
+    def after(self, body: Body, target: Body | None, look: Telemetry, now: float) -> Running | None:
         """What a job does, after one more look at it; None where it does not run."""
         key = _identity(body)
         reported = None if target is None else _reported(target, now)
-        life = self._known.get(key) or from_text(record_of(body)) or _joined(look, now)
-        if life is None and target is None and look == Look():
+        record = self._known.get(key) or from_text(record_of(body)) or _joined(look, now)
+        if record is None and target is None and look == Telemetry():
             return None  # it has not begun
         told = [
             *_observed(target, now),
@@ -73,29 +73,29 @@ class Lives:
             if look.gang is None
             else [at for node in look.gang.nodes if (at := moment_of(self._lost(node)))]
         )
-        life = carried(
-            life, told, self._new(key, look.path), now, step_seconds=each, nodes_lost=tuple(sorted(lost))
+        record = carried(
+            record, told, self._new(key, look.path), now, step_seconds=each, nodes_lost=tuple(sorted(lost))
         )
-        self._known[key] = life
+        self._known[key] = record
         if look.running is not None:
-            return _shown(life, look.running, now)
+            return _shown(record, look.running, now)
         if reported is not None:
-            return _shown(life, Running(source=TRAIN_JOB_STATUS, tokens_per_second=reported[0]), now)
+            return _shown(record, Running(source=TRAIN_JOB_STATUS, tokens_per_second=reported[0]), now)
         return None
 
     def alive(
-        self, body: Body, target: Body | None, look: Look, running: Running | None, now: float
+        self, body: Body, target: Body | None, look: Telemetry, running: Running | None, now: float
     ) -> Alive | None:
         """Whether a job is there to train, after the look that showed what is `running`."""
         key, gang = _identity(body), look.gang
-        life = self._known.get(key, Life(since=now))
+        record = self._known.get(key, RunRecord(since=now))
         reports = target is not None and _trained(target) != (None, Observation())
-        step = running.step if running is not None and running.step is not None else life.step
-        seconds = running.step_seconds if running is not None else life.step_seconds
+        step = running.step if running is not None and running.step is not None else record.step
+        seconds = running.step_seconds if running is not None else record.step_seconds
         return self._presences.after(
             key,
             _observed(target, now),
-            Steps(step=step, at=life.step_at, seconds=seconds) if step else Steps(),
+            Steps(step=step, at=record.step_at, seconds=seconds) if step else Steps(),
             pods=None if gang is None else gang.since,
             trainer=0.0 if look.there is None and reports else look.there,
             now=now,
@@ -104,7 +104,7 @@ class Lives:
     def keep(self, bodies: Iterable[Body]) -> None:
         """Forget all others."""
         there = {_identity(body) for body in bodies}
-        self._known = {key: life for key, life in self._known.items() if key in there}
+        self._known = {key: record for key, record in self._known.items() if key in there}
         self._walked = {key: at for key, at in self._walked.items() if key in there}
         self._presences.keep(there)
 
@@ -117,45 +117,45 @@ class Lives:
 
 
 def carried(
-    life: Life | None,
+    record: RunRecord | None,
     told: Iterable[Observation],
     path: Path,
     now: float,
     *,
     step_seconds: float | None = None,
     nodes_lost: tuple[float, ...] = (),
-) -> Life:
-    """A life after what was told of it, in the order in which it happened."""
+) -> RunRecord:
+    """A record after what was told of it, in the order in which it happened."""
     observations = list(told)
     signs = sorted({sign for one in observations for sign in one.signs}, key=lambda sign: sign.at)
     rest = list(path)
 
-    def stepped(life: Life | None, until: float) -> Life | None:
+    def stepped(record: RunRecord | None, until: float) -> RunRecord | None:
         while rest and rest[0][0] <= until:
             at, step, _ = rest.pop(0)
-            if life is None or life.step != step:
+            if record is None or record.step != step:
                 one = Observation(step=step, step_at=at, step_seconds=step_seconds)
-                life = seen(life, one, at)
-        return life
+                record = seen(record, one, at)
+        return record
 
     if nodes_lost:
-        life = seen(life, Observation(nodes_lost=nodes_lost), now) if life is not None else life
+        record = seen(record, Observation(nodes_lost=nodes_lost), now) if record is not None else record
     for sign in signs:
-        life = stepped(life, sign.at)
-        life = life if life is None else seen(life, Observation(signs=(sign,)), now)
-    life = stepped(life, float("inf"))
+        record = stepped(record, sign.at)
+        record = record if record is None else seen(record, Observation(signs=(sign,)), now)
+    record = stepped(record, float("inf"))
     for one in observations or [Observation()]:
-        life = seen(life, replace(one, signs=()), now)
-    return life if life is not None else Life(since=now)
+        record = seen(record, replace(one, signs=()), now)
+    return record if record is not None else RunRecord(since=now)
 
 
-def _joined(look: Look, now: float) -> Life | None:
-    """The life of a job that ran before we looked: its time so far, and what of it its series say was effective."""
+def _joined(look: Telemetry, now: float) -> RunRecord | None:
+    """The record of a job that ran before we looked: its time so far, and what of it its series say was effective."""
     told = look.running
     if told is None or told.since is None or told.ettr is None or told.since > now - _JOINED:
         return None
     step, at = (look.path[-1][1], look.path[-1][0]) if look.path else (told.step, now)
-    return Life(
+    return RunRecord(
         since=told.since,
         effective=told.ettr * (now - told.since),
         step=step,
@@ -166,28 +166,28 @@ def _joined(look: Look, now: float) -> Life | None:
     )
 
 
-def _shown(life: Life, told: Running, now: float) -> Running:
-    """What is shown of a running job: rates from its series, everything that is counted from its life."""
+def _shown(record: RunRecord, told: Running, now: float) -> Running:
+    """What is shown of a running job: rates from its series, everything that is counted from its record."""
     lived = running(
-        life,
+        record,
         now,
         source=told.source,
         tokens_per_second=told.tokens_per_second,
         checkpoint_interval=told.checkpoint_interval,
     )
     each = told.step_seconds or lived.step_seconds
-    early = life.step_at is None or each is None or now - life.since < _STEPS * each
+    early = record.step_at is None or each is None or now - record.since < _STEPS * each
     return replace(
         lived,
         step_seconds=each,
         step=told.step if told.step is not None else lived.step,
         ettr=told.ettr if early else lived.ettr,
-        record=to_text(life),
+        record=to_text(record),
     )
 
 
 def _observed(target: Body | None, now: float) -> list[Observation]:
-    """What the object of a job says of its life."""
+    """What the object of a job says of its record."""
     kind = None if target is None else job_kind(target.get("apiVersion"), target.get("kind"))
     return [] if target is None or kind is None else [kind.observed(target, now)]
 

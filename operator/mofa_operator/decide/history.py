@@ -18,7 +18,7 @@ from typing import Any, Final
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.decide import ledger
 from mofa_operator.decide.conditions import Found, standing
-from mofa_operator.decide.memory import PoolEvidence, rounded
+from mofa_operator.decide.pool_evidence import PoolEvidence, rounded
 from mofa_operator.decide.reading import joined, part
 from mofa_operator.snapshot import COVERED, WATCH, Day, History, NoHistory, ProfileSnapshot
 from mofa_operator.words import Aspect, Reason
@@ -30,7 +30,7 @@ _DAY: Final = 86400.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class HistoryReading:
     """What this look says, judged."""
 
     memory: PoolEvidence | None
@@ -43,7 +43,7 @@ class Reading:
     """Whether Prometheus said something that could be used."""
 
 
-def read(snapshot: ProfileSnapshot, before: PoolEvidence | None, window: float) -> Reading:
+def read(snapshot: ProfileSnapshot, before: PoolEvidence | None, window: float) -> HistoryReading:
     """What is known of a pool's past, beside what was remembered before; `window` is how far back it counts. [s]"""
     return _Look(snapshot, before, window).reading()
 
@@ -63,7 +63,7 @@ class _Look:
         """What the ledger of before came to; few looks need it."""
         return ledger.memory(self._stored, self._window)
 
-    def reading(self) -> Reading:
+    def reading(self) -> HistoryReading:
         """The reading."""
         history = self._snapshot.history
         if history is None:
@@ -71,7 +71,7 @@ class _Look:
                 Aspect.HISTORY_COMPLETE, "Unknown", Reason.HISTORY_UNAVAILABLE, "it was not asked for yet"
             )
             stands = standing(self._snapshot.body, Aspect.HISTORY_COMPLETE)
-            return Reading(memory=None, found=stands or unread, days=self._stored)
+            return HistoryReading(memory=None, found=stands or unread, days=self._stored)
         if isinstance(history, NoHistory):
             known = {reason.value: reason for reason in Reason}
             reason = known.get(history.reason, Reason.HISTORY_UNAVAILABLE)
@@ -91,7 +91,7 @@ class _Look:
         whole = ledger.memory(days, history.window)
         return self._judged(history, whole or _whole(history), days)
 
-    def _judged(self, history: History, fresh: PoolEvidence, days: tuple[Day, ...]) -> Reading:
+    def _judged(self, history: History, fresh: PoolEvidence, days: tuple[Day, ...]) -> HistoryReading:
         """A reading that makes sense."""
         before = self._before
         covered = (
@@ -125,12 +125,12 @@ class _Look:
 
     def _with(
         self, fresh: PoolEvidence, days: tuple[Day, ...], state: Any, reason: Reason, words: list[str]
-    ) -> Reading:
+    ) -> HistoryReading:
         """A reading that may be remembered."""
         found = Found(Aspect.HISTORY_COMPLETE, state, reason, joined(words))
-        return Reading(memory=fresh, found=found, days=days, usable=True)
+        return HistoryReading(memory=fresh, found=found, days=days, usable=True)
 
-    def _without(self, reason: Reason, message: str, days: tuple[Day, ...] | None = None) -> Reading:
+    def _without(self, reason: Reason, message: str, days: tuple[Day, ...] | None = None) -> HistoryReading:
         """A reading that says nothing itself: what is remembered is what was before, and what the watch has seen since."""
         before = self._before
         kept = (
@@ -141,9 +141,9 @@ class _Look:
         if days is None:
             days = ledger.merged(self._stored, (), self._watched, self._window, self._snapshot.now)
         found = Found(Aspect.HISTORY_COMPLETE, "False", reason, joined([message, kept]))
-        return Reading(memory=self._of_ledger(days), found=found, days=days)
+        return HistoryReading(memory=self._of_ledger(days), found=found, days=days)
 
-    def _alone(self, reading: Reading) -> Reading:
+    def _alone(self, reading: HistoryReading) -> HistoryReading:
         """As it stands where nobody can be asked: what the watch has seen is all there is, and is said to be."""
         told, dates = reading.memory, [day.date for day in reading.days if day.witness == WATCH]
         if told is None or not dates:

@@ -38,7 +38,7 @@ _CAMEL_TOKENS: Final = "tokensPerSecond"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sight:
+class ObservedStatus:
     """What is shown of a running job."""
 
     observed: Mapping[str, Any]
@@ -58,19 +58,19 @@ class Sight:
         return health(self.found[1])
 
 
-def sight(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> Sight:
+def observed_status(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> ObservedStatus:
     """What to show, given what stands."""
     stands = {k: v for k, v in part(snapshot.body, "status", "observed").items() if k != "life"}
     record = record_of(snapshot.body)
     step_due = due(snapshot, answer, settings)
     if not snapshot.looked or snapshot.running is None:
         found = _unseen(snapshot, step_due)
-        return Sight(observed=stands, record=record, found=found, due=_told(snapshot, step_due))
+        return ObservedStatus(observed=stands, record=record, found=found, due=_told(snapshot, step_due))
     fresh = _written(snapshot.running, residual(snapshot.running, answer), snapshot.now)
     wait = _wait(stands, fresh, snapshot.now, settings)
     shown = fresh if wait == 0 else stands
     available, accurate = _found(shown, snapshot, answer)
-    return Sight(
+    return ObservedStatus(
         observed=shown,
         record=snapshot.running.record if wait == 0 else record,
         found=(available, _stuck(snapshot, step_due) or accurate),

@@ -1,7 +1,7 @@
 """The watch as a witness: what the operator itself saw of each pool, day by day in UTC, without any other server.
 
     nodes      time for which they were ready and not cordoned; those that went down unplanned
-    jobs       node-time under running jobs; incidents and recoveries by class, from their objects (`observe.lifecycle`)
+    jobs       node-time under running jobs; incidents and recoveries by class, from their objects (`observe.interruptions`)
 
 Where training jobs filled a tenth of the ready node-time or more, their incidents are the evidence and their node-time the
 exposure; else nodes that went down are class pod over all ready node-time, and the other classes stay unknown: the rule of
@@ -22,10 +22,10 @@ from mofa_model.spec.evidence import FailureEvidence, together
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY
 from mofa_operator.observe.history import BUSY
-from mofa_operator.observe.life import Life, evidence
-from mofa_operator.observe.lifecycle import seen
-from mofa_operator.observe.placement import Pool, Told, innermost, place
+from mofa_operator.observe.interruptions import seen
+from mofa_operator.observe.placement import Told, WatchedPool, innermost, place
 from mofa_operator.observe.queries import SMOOTH
+from mofa_operator.observe.run_record import RunRecord, evidence
 from mofa_operator.observe.stretches import Stretch
 from mofa_operator.observe.stretches import days as days_of
 from mofa_operator.snapshot import WATCH, Day, date_of
@@ -33,8 +33,8 @@ from mofa_operator.snapshot import WATCH, Day, date_of
 _KEPT: Final = 3
 """Days that are held until the status has them. [1]"""
 
-_Change: TypeAlias = tuple[Told, float, Life | None, Life]
-"""A job, its nodes, its life before this look and after it."""
+_Change: TypeAlias = tuple[Told, float, RunRecord | None, RunRecord]
+"""A job, its nodes, its record before this look and after it."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class _Tally:
         }
 
 
-class Witness:
+class PoolWatch:
     """What was seen of every pool."""
 
     def __init__(self, gap: float, flap: float = SMOOTH) -> None:
@@ -81,24 +81,26 @@ class Witness:
         self._gap = gap
         self._flap = flap
         self._looked: float | None = None
-        self._lives: dict[str, Life] = {}
+        self._records: dict[str, RunRecord] = {}
         self._pools: dict[str, _Past] = {}
 
-    def look(self, pools: Mapping[str, Pool], jobs: Iterable[Told], now: float) -> dict[str, tuple[Day, ...]]:
+    def look(
+        self, pools: Mapping[str, WatchedPool], jobs: Iterable[Told], now: float
+    ) -> dict[str, tuple[Day, ...]]:
         """The last days of every pool, after one more look. `now` in seconds of the epoch. [s]"""
         if self._looked is not None and not 0 <= now - self._looked <= self._gap:
-            self._lives = {}
+            self._records = {}
             for past in self._pools.values():
                 past.pause()
         self._looked = now
         changes: defaultdict[str, list[_Change]] = defaultdict(list)
-        lives: dict[str, Life] = {}
+        records: dict[str, RunRecord] = {}
         for job in innermost(jobs):
-            before = self._lives.get(job.uid)
-            lives[job.uid] = life = seen(before, job.observation, now)
+            before = self._records.get(job.uid)
+            records[job.uid] = record = seen(before, job.observation, now)
             if (found := place(job, pools)) is not None:
-                changes[found[0]].append((job, found[1], before, life))
-        self._lives = lives
+                changes[found[0]].append((job, found[1], before, record))
+        self._records = records
         known, self._pools = self._pools, {}
         for name, pool in pools.items():
             stands = known.get(name)
@@ -111,7 +113,7 @@ class Witness:
 class _Past:
     """One pool's last days."""
 
-    def __init__(self, pool: Pool, now: float, flap: float) -> None:
+    def __init__(self, pool: WatchedPool, now: float, flap: float) -> None:
         """The day goes on that the profile's status holds."""
         self.uid = pool.uid
         self._flap = flap
@@ -132,7 +134,7 @@ class _Past:
         self._up = None
         self._down = {}
 
-    def look(self, pool: Pool, jobs: Iterable[_Change], now: float) -> None:
+    def look(self, pool: WatchedPool, jobs: Iterable[_Change], now: float) -> None:
         """One more look."""
         up = frozenset(name for name, facts in pool.nodes.items() if facts.ready and not facts.cordoned)
         if self._up is not None:
@@ -140,11 +142,14 @@ class _Past:
             self._went_down(pool, self._up - up, now)
             self._stayed_down(up, now)
         self._busy, self._showing = 0.0, {}
-        for job, nodes, before, life in jobs:
-            is_new = before is not None and (before.incidents, before.older) != (life.incidents, life.older)
-            if self._up is not None and before is not None and is_new and life.has_run:
-                self._changed(job, before, life, now)
-            if life.has_run and life.ended is None and job.observation.suspended is None:
+        for job, nodes, before, record in jobs:
+            is_new = before is not None and (before.incidents, before.older) != (
+                record.incidents,
+                record.older,
+            )
+            if self._up is not None and before is not None and is_new and record.has_run:
+                self._changed(job, before, record, now)
+            if record.has_run and record.ended is None and job.observation.suspended is None:
                 self._busy += nodes
                 for name in job.shows:
                     self._showing[name] = self._showing.get(name, 0.0) + nodes
@@ -180,7 +185,7 @@ class _Past:
             for name, nodes in self._showing.items():
                 tally.exposure[name] += part.span * min(nodes, ready)
 
-    def _went_down(self, pool: Pool, gone: Iterable[str], now: float) -> None:
+    def _went_down(self, pool: WatchedPool, gone: Iterable[str], now: float) -> None:
         """Nodes that are there, not ready and not cordoned: nobody planned that."""
         for name in gone:
             facts = pool.nodes.get(name)
@@ -196,9 +201,9 @@ class _Past:
                 del self._down[name]
                 self._tally(now).lost += 1
 
-    def _changed(self, job: Told, before: Life, life: Life, now: float) -> None:
-        """What a look added to a job's life; what it took for another class counts as that one from now on."""
-        first, then = evidence(before), evidence(life)
+    def _changed(self, job: Told, before: RunRecord, record: RunRecord, now: float) -> None:
+        """What a look added to a job's record; what it took for another class counts as that one from now on."""
+        first, then = evidence(before), evidence(record)
         for name in job.shows:
             changes = self._tally(now).changes
             changes[name] += then[name] - first[name]

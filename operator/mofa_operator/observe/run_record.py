@@ -1,6 +1,6 @@
 """What is remembered of a running job, and the figures in it: interruptions, recoveries, lost time, effective time.
 
-Everything here is a value; `observe.lifecycle` makes the next one from what is observed.
+Everything here is a value; `observe.interruptions` makes the next one from what is observed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Totals:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Life:
+class RunRecord:
     """All that is remembered of a job."""
 
     since: float
@@ -93,14 +93,14 @@ class Life:
     """When it was done. [s]"""
 
 
-def interruptions(life: Life) -> dict[tuple[RecoveryClass, str], int]:
+def interruptions(record: RunRecord) -> dict[tuple[RecoveryClass, str], int]:
     """Interruptions by class and cause. [1]"""
-    return dict(_totals(life).counts)
+    return dict(_totals(record).counts)
 
 
-def evidence(life: Life) -> dict[RecoveryClass, FailureEvidence]:
+def evidence(record: RunRecord) -> dict[RecoveryClass, FailureEvidence]:
     """Failures and finished recoveries by class; what made room was none. Exposure is not a job's to know."""
-    totals = _totals(life)
+    totals = _totals(record)
     return {
         name: FailureEvidence(
             failures=totals.counts.get((name, "failure"), 0),
@@ -111,45 +111,45 @@ def evidence(life: Life) -> dict[RecoveryClass, FailureEvidence]:
     }
 
 
-def lost(life: Life, now: float) -> dict[str, float]:
+def lost(record: RunRecord, now: float) -> dict[str, float]:
     """Lost time by cause, that of a recovery that still lasts included. [s]"""
-    sums = dict(_totals(life).lost)
-    if (since := open_since(life)) is not None:
-        cause = next(one.cause for one in life.incidents if one.recovered is None) or "failure"
-        sums[cause] = sums.get(cause, 0.0) + max(0.0, (life.ended or now) - since)
+    sums = dict(_totals(record).lost)
+    if (since := open_since(record)) is not None:
+        cause = next(one.cause for one in record.incidents if one.recovered is None) or "failure"
+        sums[cause] = sums.get(cause, 0.0) + max(0.0, (record.ended or now) - since)
     return sums
 
 
-def open_since(life: Life) -> float | None:
+def open_since(record: RunRecord) -> float | None:
     """Since when training stands still; None = it does not, as far as is known. [s]"""
-    open_ones = [one for one in life.incidents if one.recovered is None]
-    if not open_ones or (life.step_at is None and not life.unready):
+    open_ones = [one for one in record.incidents if one.recovered is None]
+    if not open_ones or (record.step_at is None and not record.unready):
         return None
     return min(began(one) for one in open_ones)
 
 
-def ettr(life: Life, now: float) -> float | None:
+def ettr(record: RunRecord, now: float) -> float | None:
     """Effective training time ratio since it was first looked at, Ours. A lower bound where we joined late. [1]"""
-    lasted = (life.ended or now) - life.since
-    if life.step_at is None or lasted <= 0 or life.effective == 0:
+    lasted = (record.ended or now) - record.since
+    if record.step_at is None or lasted <= 0 or record.effective == 0:
         return None
-    return min(1.0, life.effective / lasted)
+    return min(1.0, record.effective / lasted)
 
 
-def running(life: Life, now: float, **told: Any) -> Running:
+def running(record: RunRecord, now: float, **told: Any) -> Running:
     """The snapshot's part of it; `told` are its other fields: source, tokens_per_second, checkpoint_interval."""
     finished: dict[RecoveryClass, tuple[float, ...]] = {}
-    for one in life.incidents:
+    for one in record.incidents:
         if one.recovery is not None:
             finished[one.level] = (*finished.get(one.level, ()), one.recovery)
     return Running(
-        step_seconds=life.step_seconds,
-        step=life.step,
-        ettr=ettr(life, now),
-        interruptions=interruptions(life),
+        step_seconds=record.step_seconds,
+        step=record.step,
+        ettr=ettr(record, now),
+        interruptions=interruptions(record),
         recoveries=finished,
-        lost=lost(life, now),
-        since=life.since,
+        lost=lost(record, now),
+        since=record.since,
         **told,
     )
 
@@ -184,8 +184,8 @@ def added(
     return Totals(counts=counts, recoveries=times, lost=losses)
 
 
-def _totals(life: Life) -> Totals:
-    totals = life.older
-    for one in life.incidents:
+def _totals(record: RunRecord) -> Totals:
+    totals = record.older
+    for one in record.incidents:
         totals = summed(totals, one)
     return totals

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from timed import recoveries
 
 from mofa_model.kinds.observation import Counter, Observation, Sign
-from mofa_operator.observe.life import (
+from mofa_operator.observe.interruptions import KEPT, seen
+from mofa_operator.observe.remembered import LARGEST, from_text, to_text
+from mofa_operator.observe.run_record import (
     ettr,
     interruptions,
     lost,
     open_since,
     running,
 )
-from mofa_operator.observe.lifecycle import KEPT, seen
-from mofa_operator.observe.remembered import LARGEST, from_text, to_text
 
 STEP = 10.0
 """Time of a step. [s]"""

@@ -10,8 +10,8 @@ from typing import Final
 
 from mofa_model.errors import SourceUnreachable
 from mofa_operator.observe.gangs import Gang, gangs
-from mofa_operator.observe.lives import Look
 from mofa_operator.observe.prometheus import Prometheus
+from mofa_operator.observe.run_records import Telemetry
 from mofa_operator.observe.steps import paths
 from mofa_operator.observe.throughput import Job, Watched, present, running
 from mofa_operator.observe.trainers import RECENT
@@ -20,7 +20,7 @@ BACK: Final = 120.0
 """How far every look goes back at least, beyond the time since the last one: samples come late. [s]"""
 
 
-class Looks:
+class TelemetryReader:
     """Looks again and again; each goes back to the one before."""
 
     def __init__(self, prometheus: Prometheus) -> None:
@@ -30,7 +30,7 @@ class Looks:
         self.doubt = ""
         """Why the last look saw no pods; empty where it did."""
 
-    async def __call__(self, jobs: Iterable[Watched], now: float) -> dict[Job, Look]:
+    async def __call__(self, jobs: Iterable[Watched], now: float) -> dict[Job, Telemetry]:
         """What there is to see; a job of which nothing is seen has no entry. Raises `SourceUnreachable`."""
         every = list(jobs)
         span = RECENT if self._last is None else min(RECENT, now - self._last + BACK)
@@ -40,7 +40,7 @@ class Looks:
         self._last = now
         manned = await self._pods(every, now)
         return {
-            one.job: Look(
+            one.job: Telemetry(
                 running=told.get(one.job),
                 path=walked.get(one.job, ()),
                 gang=manned.get((one.job, one.gang)),

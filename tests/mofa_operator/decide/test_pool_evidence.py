@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mofa_operator.decide.ledger import memory, stored, written
-from mofa_operator.decide.memory import remembered
+from mofa_operator.decide.pool_evidence import remembered
 
 STATUS = json.loads((Path(__file__).parents[2] / "data" / "profile-status-0.1.0.json").read_text("utf-8"))
 """As the operator of version 0.1.0 wrote it, with four of its days."""

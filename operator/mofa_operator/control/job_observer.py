@@ -18,13 +18,13 @@ from mofa_operator.control.intake import Intake
 from mofa_operator.decide.outputs import HASH
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.observe.bodies import part, text
-from mofa_operator.observe.lives import Lives, Look
+from mofa_operator.observe.run_records import RunRecords, Telemetry
 from mofa_operator.observe.store import Store
 from mofa_operator.observe.throughput import Job, Watched
 from mofa_operator.observe.trainers import TRAINERS
 from mofa_operator.snapshot import Body, JobSnapshot
 
-Asked: TypeAlias = Callable[[Iterable[Watched], float], Awaitable[Mapping[Job, Look]]]
+Asked: TypeAlias = Callable[[Iterable[Watched], float], Awaitable[Mapping[Job, Telemetry]]]
 """What is to be seen of the jobs at a moment."""
 _PRESET: Final = "mofa"
 _NOTHING: Final[Body] = {}
@@ -34,7 +34,7 @@ _AT_ONCE: Final = 200
 _log = logging.getLogger(__name__)
 
 
-class Sightings:
+class JobObserver:
     """Looks at running jobs again and again."""
 
     def __init__(self, *, store: Store, intake: Intake, ask: Asked | None, interval: float) -> None:
@@ -43,7 +43,7 @@ class Sightings:
         self._intake = intake
         self._ask = ask
         self._interval = interval
-        self._lives = Lives(self._lost)
+        self._records = RunRecords(self._lost)
         self._said = ""
 
     async def run(self) -> None:
@@ -77,11 +77,11 @@ class Sightings:
                 continue
             there.append(body)
             target = self._store.target(key) if key.kind == TRAINING_JOB else body
-            look = found.get(job, Look())
-            running = self._lives.after(body, target, look, now)
-            alive = self._lives.alive(body, target, look, running, now)
+            look = found.get(job, Telemetry())
+            running = self._records.after(body, target, look, now)
+            alive = self._records.alive(body, target, look, running, now)
             self._intake.concern(self._store.set_running(key, running, alive))
-        self._lives.keep(there)
+        self._records.keep(there)
 
     def _lost(self, node: str) -> str:
         """Since when a node is not ready; empty where it is, or not known."""

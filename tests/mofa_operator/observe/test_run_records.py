@@ -1,4 +1,4 @@
-"""Lives carried from look to look: steps as samples show them, pods as kube-state-metrics does, and a restart in between."""
+"""Records carried from look to look: steps as samples show them, pods as kube-state-metrics does, and a restart in between."""
 
 import pytest
 from timed import recoveries
@@ -6,9 +6,9 @@ from timed import recoveries
 from mofa_model.annotations import RECORD
 from mofa_operator.observe.facts import Pod
 from mofa_operator.observe.gangs import gang
-from mofa_operator.observe.life import ettr, interruptions, lost
-from mofa_operator.observe.lives import Lives, Look, carried
 from mofa_operator.observe.remembered import from_text
+from mofa_operator.observe.run_record import ettr, interruptions, lost
+from mofa_operator.observe.run_records import RunRecords, Telemetry, carried
 from mofa_operator.observe.steps import path_of
 from mofa_operator.snapshot import Running
 
@@ -124,17 +124,17 @@ def test_after_a_restart_of_the_operator_a_life_goes_on_from_what_stands_on_its_
 
     def after(lives, body, now):
         pods, ends = TRUTH["pod"](203.0, now)
-        look = Look(
+        look = Telemetry(
             running=Running(source="mofa", step_seconds=STEP),
             path=training.path(max(0.0, now - 60.0), now),
             gang=gang(pods, ends),
         )
         return lives.after(body, None, look, now)
 
-    lives, told = Lives(lambda _: ""), None
+    lives, told = RunRecords(lambda _: ""), None
     for now in range(15, 301, 15):
         told = after(lives, DAY, float(now))
-    again = Lives(lambda _: "")
+    again = RunRecords(lambda _: "")
     body = (
         DAY | {"status": {"observed": {"life": told.record}}}
         if version == "0.1.0"
@@ -148,11 +148,11 @@ def test_after_a_restart_of_the_operator_a_life_goes_on_from_what_stands_on_its_
 
 
 def test_a_first_look_that_is_coarser_than_the_next_ones_makes_no_interruption():
-    training, lives = Training(), Lives(lambda _: "")
+    training, lives = Training(), RunRecords(lambda _: "")
     for now in range(300, 361, 5):
         path = training.path(0.0 if now == 300 else now - 60.0, float(now), 20.0 if now == 300 else 1.0)
         told = lives.after(
-            DAY, None, Look(running=Running(source="mofa", step_seconds=STEP), path=path), float(now)
+            DAY, None, Telemetry(running=Running(source="mofa", step_seconds=STEP), path=path), float(now)
         )
     assert told.interruptions == {}
     assert told.step == training.step(360.0)
@@ -161,8 +161,8 @@ def test_a_first_look_that_is_coarser_than_the_next_ones_makes_no_interruption()
 def test_a_job_that_ran_before_us_brings_the_time_that_its_series_still_know():
     told = Running(source="mofa", step_seconds=STEP, step=5000, ettr=0.9, since=1000.0)
     life = from_text(
-        Lives(lambda _: "")
-        .after(DAY, None, Look(running=told, path=((9990.0, 5000, 9995.0),)), 11_000.0)
+        RunRecords(lambda _: "")
+        .after(DAY, None, Telemetry(running=told, path=((9990.0, 5000, 9995.0),)), 11_000.0)
         .record
     )
     assert (life.since, life.effective, life.step) == (1000.0, 9000.0, 5000)
@@ -176,7 +176,7 @@ def test_what_a_train_jobs_trainer_reports_needs_no_prometheus():
         "kind": "TrainJob",
         "status": {"trainerStatus": {"lastUpdatedTime": "1970-01-01T00:01:40Z", "metrics": metrics}},
     }
-    lives = Lives(lambda _: "")
-    found = lives.after(DAY, target, Look(), 110.0)
+    lives = RunRecords(lambda _: "")
+    found = lives.after(DAY, target, Telemetry(), 110.0)
     assert (found.source, found.tokens_per_second, found.step) == ("TrainJobStatus", 1000.0, 7)
-    assert lives.after(DAY, target, Look(), 5000.0) is None, "it has long been silent"
+    assert lives.after(DAY, target, Telemetry(), 5000.0) is None, "it has long been silent"

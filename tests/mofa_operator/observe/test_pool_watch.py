@@ -5,8 +5,8 @@ import pytest
 from mofa_model.kinds import JOB_SET, PYTORCH_JOB, TRAIN_JOB
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.observe.nodes import NodeFacts
-from mofa_operator.observe.placement import Pool, innermost, place, told
-from mofa_operator.observe.witness import Witness
+from mofa_operator.observe.placement import WatchedPool, innermost, place, told
+from mofa_operator.observe.pool_watch import PoolWatch
 
 DAY, MINUTE = 86400.0, 60.0
 NOON = 1_700_000_000.0 // DAY * DAY + DAY / 2
@@ -69,11 +69,11 @@ class Site:
         self.restart()
 
     def restart(self):
-        self.witness = Witness(180.0)
+        self.witness = PoolWatch(180.0)
 
     def look(self, nodes=None, *jobs, after=MINUTE):
         self.now += after
-        pool = Pool(uid="p", selector=EAST, nodes=nodes or up(), days=self.days)
+        pool = WatchedPool(uid="p", selector=EAST, nodes=nodes or up(), days=self.days)
         said = [told(KINDS[body["kind"]], body, None, self.now) for body in jobs]
         return self.witness.look({"east": pool}, said, self.now)["east"]
 
@@ -240,14 +240,14 @@ class TestTime:
         site.look()
         site.hours(1)
         site.now += MINUTE
-        again = Pool(uid="q", selector=EAST, nodes=up())
+        again = WatchedPool(uid="q", selector=EAST, nodes=up())
         assert site.witness.look({"east": again}, [], site.now)["east"] == ()
 
 
 class TestPlacement:
     POOLS = {  # noqa: RUF012 - read only
-        "east": Pool(uid="p", selector=EAST, nodes=up()),
-        "west": Pool(uid="q", selector={"pool": "west"}, nodes=up()),
+        "east": WatchedPool(uid="p", selector=EAST, nodes=up()),
+        "west": WatchedPool(uid="q", selector={"pool": "west"}, nodes=up()),
     }
 
     def test_a_job_runs_where_its_pods_select_nodes(self):
