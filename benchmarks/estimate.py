@@ -23,7 +23,7 @@ import numpy as np
 from mofa_model import presets
 from mofa_model.estimate import estimate
 from mofa_model.schedules import INTERLEAVED
-from mofa_model.search import Problem, Question, search
+from mofa_model.search import SearchCase, SearchQuestion, search
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy import ContextMode, Recompute, Sharding, Strategy
 
@@ -107,7 +107,9 @@ def main() -> int:
     workload, cluster = Workload(model=model, training=training), presets.cluster("h100", 1024)
     family = block()
     one = family.row(0)
-    question = Question(problems=(Problem(workload=workload, cluster=cluster),), nodes=(128,), apart=True)
+    question = SearchQuestion(
+        problems=(SearchCase(workload=workload, cluster=cluster),), nodes=(128,), apart=True
+    )
     legal = _legal(question)
     peer = Peer()
     times: dict[str, list[float]] = {"block": [], "scalar": [], "search": [], "llm-analysis": []}
@@ -136,7 +138,7 @@ def main() -> int:
     return 0 if good else 1
 
 
-def _legal(question: Question) -> int:
+def _legal(question: SearchQuestion) -> int:
     """Strategies whose memory is asked for. [1]"""
     found = search(question)
     return found.searched + sum(n for r, n in found.rejected.items() if r.value.startswith("OutOf"))

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final
 
-from mofa_model.advice import Advice, Band, Current, Request
+from mofa_model.advice import Advice, Current, PredictedFigure, Request
 from mofa_model.schedules import Schedule
 from mofa_model.spec.reliability import FailureRate
 from mofa_model.strategy_text import format_strategy
@@ -210,7 +210,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-def _band(band: Band) -> list[float]:
+def _band(band: PredictedFigure) -> list[float]:
     return [_number(band.lower), _number(band.target), _number(band.upper)]
 
 

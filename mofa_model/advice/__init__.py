@@ -14,12 +14,12 @@ May import: search, schedule, estimate, reliability, bands, presets and what sta
 from mofa_model.advice.answer import (
     Advice,
     Alternative,
-    Band,
     Counts,
     Current,
     FailureInput,
     Frontier,
     Predicted,
+    PredictedFigure,
     Status,
 )
 from mofa_model.advice.compose import advise, model_version
@@ -29,12 +29,12 @@ __all__ = [
     "OBJECTIVES",
     "Advice",
     "Alternative",
-    "Band",
     "Counts",
     "Current",
     "FailureInput",
     "Frontier",
     "Predicted",
+    "PredictedFigure",
     "Request",
     "Status",
     "Unplaced",

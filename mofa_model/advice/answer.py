@@ -20,7 +20,7 @@ class Status(enum.Enum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Band:
+class PredictedFigure:
     """A prediction with its bounds, lower <= target <= upper."""
 
     lower: float
@@ -35,17 +35,17 @@ class Band:
 class Predicted:
     """What a strategy is expected to do."""
 
-    step_seconds: Band
+    step_seconds: PredictedFigure
     """One optimizer step. [s]"""
-    tokens_per_second: Band
+    tokens_per_second: PredictedFigure
     """The whole job, while it runs. [1/s]"""
-    mfu: Band
+    mfu: PredictedFigure
     """Model FLOPs utilisation. [1]"""
-    memory_bytes: Band
+    memory_bytes: PredictedFigure
     """Peak device memory of the fullest stage. [B]"""
-    ettr: Band
+    ettr: PredictedFigure
     """Effective training time ratio at the interval beside it. [1]"""
-    duration_seconds: Band
+    duration_seconds: PredictedFigure
     """Wall time to finish the tokens, failures included; zeros where no number of tokens is stated. [s]"""
 
 

@@ -24,10 +24,10 @@ from mofa_model.estimate.footprint import room
 from mofa_model.reliability import Interval
 from mofa_model.search import (
     Candidate,
-    Problem,
-    Question,
     Ranking,
-    Reason,
+    Rejection,
+    SearchCase,
+    SearchQuestion,
     framework,
     parse_constraint,
     search,
@@ -66,7 +66,9 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         pruned=ranking.pruned,
         rejected=sum(ranking.rejected.values()),
     )
-    rejected = {reason.value: ranking.rejected[reason] for reason in Reason if ranking.rejected.get(reason)}
+    rejected = {
+        reason.value: ranking.rejected[reason] for reason in Rejection if ranking.rejected.get(reason)
+    }
     candidates = sorted(
         (one for some in ranking.best.values() for one in some), key=lambda c: (c.score, c.nodes, c.index)
     )
@@ -122,10 +124,10 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
     )
 
 
-def question_of(request: Request) -> Question:
+def question_of(request: Request) -> SearchQuestion:
     """What the search is asked."""
-    lifted = frozenset(reason for reason in Reason if reason.value in request.lifted)
-    return Question(
+    lifted = frozenset(reason for reason in Rejection if reason.value in request.lifted)
+    return SearchQuestion(
         problems=request.problems,
         nodes=node_counts(request.nodes) if request.fewer_nodes else (request.nodes,),
         framework=framework(request.framework),
@@ -250,7 +252,7 @@ def _gain(today: Predicted, best: Predicted) -> Ratio:
     return mine / (best.step_seconds.target / max(best.ettr.target, 1e-12)) - 1.0
 
 
-def _cannot_run(problem: Problem, s: Strategy) -> str:
+def _cannot_run(problem: SearchCase, s: Strategy) -> str:
     """Why a layout that somebody runs cannot be; empty where it can."""
     training = problem.workload.training
     if training.global_batch % (s.dp * s.mbs):

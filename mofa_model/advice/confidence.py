@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mofa_model.advice.answer import Band, FailureInput, Predicted, Status
+from mofa_model.advice.answer import FailureInput, Predicted, PredictedFigure, Status
 from mofa_model.advice.finalists import Priced
 from mofa_model.advice.request import Request
 from mofa_model.advice.saves import best_interval, job_of, steps_to_finish
@@ -99,6 +99,6 @@ def failure_inputs(request: Request) -> tuple[FailureInput, ...]:
     )
 
 
-def _band(lower: float, target: float, upper: float) -> Band:
+def _band(lower: float, target: float, upper: float) -> PredictedFigure:
     """A band that holds its target whatever rounding does."""
-    return Band(lower=min(lower, target), target=target, upper=max(upper, target))
+    return PredictedFigure(lower=min(lower, target), target=target, upper=max(upper, target))

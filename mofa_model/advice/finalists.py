@@ -17,7 +17,7 @@ from mofa_model.estimate import Estimate, estimate
 from mofa_model.estimate.step import StepTime, hop_time, step_terms
 from mofa_model.placement import kind_of_stages
 from mofa_model.schedules.replay import StageTimes, replay
-from mofa_model.search import Problem
+from mofa_model.search import SearchCase
 from mofa_model.strategy import Strategy
 
 MOST_OPERATIONS: Final = 30_000
@@ -30,7 +30,7 @@ class Priced:
 
     strategy: Strategy
     """As one layout."""
-    problem: Problem
+    problem: SearchCase
     """Model, machines and their number."""
     estimate: Estimate
     """Every term by the closed forms."""
@@ -45,12 +45,12 @@ class Priced:
         return float(self.step.total)
 
 
-def priced(problem: Problem, strategy: Strategy) -> Priced:
+def priced(problem: SearchCase, strategy: Strategy) -> Priced:
     """One strategy in full."""
     return priced_together([(problem, strategy)])[0]
 
 
-def priced_together(some: Sequence[tuple[Problem, Strategy]]) -> list[Priced]:
+def priced_together(some: Sequence[tuple[SearchCase, Strategy]]) -> list[Priced]:
     """Strategies in full; those that walk the same order are walked together."""
     found = [estimate(problem.workload, problem.cluster, strategy) for problem, strategy in some]
     walks: dict[tuple[Any, ...], list[int]] = {}
@@ -69,7 +69,7 @@ def priced_together(some: Sequence[tuple[Problem, Strategy]]) -> list[Priced]:
     ]
 
 
-def _replayed(some: list[tuple[Problem, Strategy, Estimate]]) -> list[StepTime]:
+def _replayed(some: list[tuple[SearchCase, Strategy, Estimate]]) -> list[StepTime]:
     """Steps with the pipeline's time from the replay, hops included; all of one order."""
     _, s, first = some[0]
     order = s.schedule.order(int(s.pp), int(first.micro_batches), int(s.vpp))
@@ -104,7 +104,7 @@ def _replayed(some: list[tuple[Problem, Strategy, Estimate]]) -> list[StepTime]:
     ]
 
 
-def _chunks(problem: Problem, s: Strategy, found: Estimate) -> NDArray[Any]:
+def _chunks(problem: SearchCase, s: Strategy, found: Estimate) -> NDArray[Any]:
     """Time of every virtual stage for one micro-batch, forward and backward. [s]"""
     kinds = kind_of_stages(problem.workload.model, s, problem.cluster.calibration.placement)
     return np.tile(np.asarray(found.stage.total)[kinds] / s.vpp, int(s.vpp))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mofa_model.errors import BadValue
-from mofa_model.search import LIFTABLE, Problem
+from mofa_model.search import LIFTABLE, SearchCase
 from mofa_model.spec.checks import not_negative, positive, whole
 from mofa_model.spec.reliability import CheckpointTier, Reliability, paper_classes
 from mofa_model.strategy import Strategy
@@ -55,7 +55,7 @@ class Unplaced:
 class Request:
     """A question about one job; everything that the answer depends on, and nothing else."""
 
-    problems: tuple[Problem, ...]
+    problems: tuple[SearchCase, ...]
     """The model and its machines, one for each precision that may be used, the preferred one first."""
     reliability: Reliability
     """How machines fail and come back, and where checkpoints go."""

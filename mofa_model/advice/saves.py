@@ -13,7 +13,7 @@ from mofa_model.equations.memory import expert_data_ranks, shard_ranks
 from mofa_model.equations.parameters import prediction_parameters, total_parameters
 from mofa_model.reliability import Interval, Job, best_checkpointing, recommend
 from mofa_model.reliability.checkpoint import bytes_per_node, checkpoint_bytes, save_times
-from mofa_model.search import Problem, Score
+from mofa_model.search import Score, SearchCase
 from mofa_model.strategy import Sharding, Strategy
 from mofa_model.units import Bytes, Count, Numeric, Seconds
 
@@ -21,7 +21,7 @@ _SOON = 1e-6
 """A step so short that rounding an interval to whole steps costs nothing, as a share of a save."""
 
 
-def checkpoint_size(request: Request, problem: Problem) -> Bytes:
+def checkpoint_size(request: Request, problem: SearchCase) -> Bytes:
     """Bytes of a whole checkpoint. [B]"""
     if request.checkpoint_bytes is not None:
         return request.checkpoint_bytes
@@ -30,7 +30,7 @@ def checkpoint_size(request: Request, problem: Problem) -> Bytes:
     return checkpoint_bytes(float(parameters), precision.weight, precision.optimizer)
 
 
-def replicas_of(problem: Problem, strategy: Strategy) -> Count:
+def replicas_of(problem: SearchCase, strategy: Strategy) -> Count:
     """Ranks that hold the same shard of most parameters, of which one writes it. [1]"""
     s = strategy
     copies: Numeric = s.dp * s.cp
@@ -40,7 +40,7 @@ def replicas_of(problem: Problem, strategy: Strategy) -> Count:
 
 
 def save_costs(
-    request: Request, problem: Problem, nodes: int, replicas: Numeric
+    request: Request, problem: SearchCase, nodes: int, replicas: Numeric
 ) -> tuple[tuple[Numeric, ...], tuple[Numeric, ...]]:
     """Blocking and background time of a save, by tier. [s]"""
     size, per_node = checkpoint_size(request, problem), problem.cluster.gpus_per_node
@@ -50,7 +50,7 @@ def save_costs(
     return tuple(blocking for blocking, _ in pairs), tuple(background for _, background in pairs)
 
 
-def steps_to_finish(problem: Problem) -> float:
+def steps_to_finish(problem: SearchCase) -> float:
     """Optimizer steps of the run; 1 where no number of tokens is stated. [1]"""
     training = problem.workload.training
     if not training.tokens:
@@ -58,7 +58,7 @@ def steps_to_finish(problem: Problem) -> float:
     return float(np.ceil(training.tokens / (training.global_batch * training.sequence)))
 
 
-def score_of(request: Request, problem: Problem, nodes: int) -> Score:
+def score_of(request: Request, problem: SearchCase, nodes: int) -> Score:
     """What the search minimises on a number of nodes: the step, the time to finish, or the GPU time to finish. [s]"""
     learned = float(request.learned)
     if request.objective == "throughput":
@@ -86,17 +86,17 @@ def score_of(request: Request, problem: Problem, nodes: int) -> Score:
     )
 
 
-def _shortest(request: Request, problem: Problem, nodes: int) -> float:
+def _shortest(request: Request, problem: SearchCase, nodes: int) -> float:
     blocking, _ = save_costs(request, problem, nodes, 1.0)
     return max(1e-9, _SOON * float(np.max(blocking[0])))
 
 
-def _ideal(request: Request, problem: Problem, nodes: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _ideal(request: Request, problem: SearchCase, nodes: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """A step and a save that no strategy beats: the interval is free, and every rank writes."""
     return np.array([_shortest(request, problem, nodes)]), np.array([1.0])
 
 
-def job_of(request: Request, problem: Problem, nodes: int, strategy: Strategy, step: Seconds) -> Job:
+def job_of(request: Request, problem: SearchCase, nodes: int, strategy: Strategy, step: Seconds) -> Job:
     """The job that a strategy makes, for the reliability model."""
     blocking, background = save_costs(request, problem, nodes, replicas_of(problem, strategy))
     return Job(

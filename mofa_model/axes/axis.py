@@ -15,7 +15,7 @@ import numpy as np
 from mofa_model.axes.frameworks import ANY, Framework
 from mofa_model.axes.rules import Found, Given, Mask, Rows, Rule
 from mofa_model.axes.tried import Tried
-from mofa_model.axes.verdict import Reason
+from mofa_model.axes.verdict import Rejection
 from mofa_model.axes.words import Number, Switch, Word
 from mofa_model.spec import OverlapConstants
 
@@ -73,7 +73,7 @@ class Axis:
     """Whether a trainer has a value, where one key does not say it."""
     apart: Mapping[str, Callable[[Any], bool]] = field(default_factory=dict)
     """Words of `apart` in frameworks.toml, and which values each means."""
-    rules: tuple[tuple[Reason, Rule], ...] = ()
+    rules: tuple[tuple[Rejection, Rule], ...] = ()
     """Of an axis of shapes: what rows must not do, from here on known."""
     columns: Callable[[tuple[Any, ...], Any], Rows] | None = None
     """Of an axis of shapes: the columns of positions on it, where a value is no plain number."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.choices import IN_NODE, Recomputation, Recompute, Shard
 from mofa_model.axes.rules import Found, Given, Mask, Rows
-from mofa_model.axes.verdict import Reason
+from mofa_model.axes.verdict import Rejection
 from mofa_model.schedules import INTERLEAVED, SCHEDULES
 from mofa_model.spec import Cluster, OverlapConstants
 
@@ -18,43 +18,43 @@ def sequence_parallel_bad(value: bool, r: Rows, g: Given) -> Found:
     """What stands against sequence parallelism, or against none."""
     tokens = g.workload.training.sequence / r["cp"]
     if value:
-        return [(Reason.NOT_DIVISIBLE, np.mod(tokens, r["tp"]) != 0)]
+        return [(Rejection.NOT_DIVISIBLE, np.mod(tokens, r["tp"]) != 0)]
     mixed = g.workload.model.experts is not None
-    return [(Reason.SEQUENCE_PARALLEL_NEEDED, (r["tp"] > 1) & mixed)]
+    return [(Rejection.SEQUENCE_PARALLEL_NEEDED, (r["tp"] > 1) & mixed)]
 
 
 def sharding_bad(value: Shard, r: Rows, g: Given) -> Found:
     """What stands against a ZeRO level and its shard group."""
     found = []
     if not g.framework.shards_in_pipeline(value.level.value):
-        found.append((Reason.NOT_IN_FRAMEWORK, r["pp"] > 1))
+        found.append((Rejection.NOT_IN_FRAMEWORK, r["pp"] > 1))
     if value.group:
         group = shard_group(value, r, g.cluster)
-        found.append((Reason.DUPLICATE, (group <= 1) | (group >= np.maximum(r["ranks"], r["copies"]))))
-        found.append((Reason.NOT_DIVISIBLE, np.mod(r["ranks"], group) != 0))
+        found.append((Rejection.DUPLICATE, (group <= 1) | (group >= np.maximum(r["ranks"], r["copies"]))))
+        found.append((Rejection.NOT_DIVISIBLE, np.mod(r["ranks"], group) != 0))
         if g.framework.keeps("shard_holds_context"):
-            found.append((Reason.NOT_IN_FRAMEWORK, np.mod(group, r["cp"]) != 0))
+            found.append((Rejection.NOT_IN_FRAMEWORK, np.mod(group, r["cp"]) != 0))
         if g.framework.keeps("one_shard_group"):
-            found.append((Reason.NOT_IN_FRAMEWORK, r["copies"] != r["ranks"]))
+            found.append((Rejection.NOT_IN_FRAMEWORK, r["copies"] != r["ranks"]))
     return found
 
 
 def recompute_bad(value: Recomputation, r: Rows, g: Given) -> Found:
     """What stands against recomputing some layers of a stage: that they are all; and what the trainer cannot say."""
     if value.mode is Recompute.FULL and value.layers:
-        found: Found = [(Reason.DUPLICATE, value.layers >= r["deepest"])]
+        found: Found = [(Rejection.DUPLICATE, value.layers >= r["deepest"])]
         if g.framework.keeps("recompute_by_chunk"):
-            found.append((Reason.NOT_IN_FRAMEWORK, np.mod(value.layers, r["vpp"]) != 0))
+            found.append((Rejection.NOT_IN_FRAMEWORK, np.mod(value.layers, r["vpp"]) != 0))
         return found
     never = g.framework.given.get("recompute_never", {}).get(g.workload.training.precision.name, ())
     if value.mode is Recompute.SELECTIVE and value.modules & set(never):
-        return [(Reason.NOT_IN_FRAMEWORK, np.ones(len(r["tp"]), dtype=bool))]
+        return [(Rejection.NOT_IN_FRAMEWORK, np.ones(len(r["tp"]), dtype=bool))]
     return []
 
 
 def offload_bad(value: frozenset[str], r: Rows, _: Given) -> Found:
     """What stands against offloading activations: no campaign has measured what it costs."""
-    return [(Reason.OFFLOAD_UNPROVEN, np.ones(len(r["tp"]), dtype=bool))] if value else []
+    return [(Rejection.OFFLOAD_UNPROVEN, np.ones(len(r["tp"]), dtype=bool))] if value else []
 
 
 def experts_bad(value: bool, r: Rows, g: Given) -> Found:
@@ -66,7 +66,7 @@ def experts_bad(value: bool, r: Rows, g: Given) -> Found:
         bad |= (r["pp"] > 1) & ~_interleaved(r)
     if g.workload.model.prediction_modules > g.framework.given.get("expert_overlap_predictions", np.inf):
         bad |= True
-    return [(Reason.NOT_IN_FRAMEWORK, bad)]
+    return [(Rejection.NOT_IN_FRAMEWORK, bad)]
 
 
 def _interleaved(r: Rows) -> Mask:
@@ -78,9 +78,9 @@ def hops_bad(value: bool, r: Rows, g: Given) -> Found:
     """What stands against overlapping pipeline hops, or against not: a trainer that cannot."""
     if not value:
         two = _interleaved(r) & (r["pp"] == 2) & g.framework.keeps("overlap_between_two")
-        return [(Reason.NOT_IN_FRAMEWORK, two)]
+        return [(Rejection.NOT_IN_FRAMEWORK, two)]
     blocked = [at for at, schedule in enumerate(SCHEDULES) if not g.framework.overlaps_hops(schedule.value)]
-    return [(Reason.NOT_IN_FRAMEWORK, np.isin(r["schedule"], blocked) & (r["pp"] > 1))]
+    return [(Rejection.NOT_IN_FRAMEWORK, np.isin(r["schedule"], blocked) & (r["pp"] > 1))]
 
 
 def alone(r: Rows) -> Mask:

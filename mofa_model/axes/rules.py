@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.choices import Context, ContextMode, Pipeline
 from mofa_model.axes.frameworks import Framework
-from mofa_model.axes.verdict import Reason
+from mofa_model.axes.verdict import Rejection
 from mofa_model.schedules import ONE_F_ONE_B, SCHEDULES
 from mofa_model.schedules.interleaved import USUAL
 from mofa_model.spec import Cluster, LatentAttention, Workload
@@ -41,7 +41,7 @@ class Given:
     """Devices; its number of them is not looked at."""
     framework: Framework
     """Trainer."""
-    lifted: frozenset[Reason] = frozenset()
+    lifted: frozenset[Rejection] = frozenset()
     """Expert rules that are not applied."""
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Least and most of derived numbers: `dp`, `micro_batches`."""
@@ -49,7 +49,7 @@ class Given:
 
 Rule = Callable[[Rows, Given], Any]
 """Rows of degrees that are not legal."""
-Found = list[tuple[Reason, Mask]]
+Found = list[tuple[Rejection, Mask]]
 """Reasons against a value on an axis of features, with the rows they hold for."""
 
 
@@ -152,37 +152,37 @@ def _bounded(name: str) -> Rule:
 
 
 TENSOR: Final = (
-    (Reason.TENSOR_PARALLEL_CROSSES_NODE, lambda r, g: r["tp"] > g.cluster.domain),
-    (Reason.NOT_DIVISIBLE, _gpus("tp")),
-    (Reason.NOT_DIVISIBLE, _heads),
-    (Reason.NOT_DIVISIBLE, _widths),
+    (Rejection.TENSOR_PARALLEL_CROSSES_NODE, lambda r, g: r["tp"] > g.cluster.domain),
+    (Rejection.NOT_DIVISIBLE, _gpus("tp")),
+    (Rejection.NOT_DIVISIBLE, _heads),
+    (Rejection.NOT_DIVISIBLE, _widths),
 )
 CONTEXT: Final = (
-    (Reason.NOT_DIVISIBLE, _gpus("tp", "cp")),
-    (Reason.NOT_DIVISIBLE, _sequence),
-    (Reason.NOT_DIVISIBLE, _context_heads),
-    (Reason.SEQUENCE_TOO_SHORT, _sequence_short),
+    (Rejection.NOT_DIVISIBLE, _gpus("tp", "cp")),
+    (Rejection.NOT_DIVISIBLE, _sequence),
+    (Rejection.NOT_DIVISIBLE, _context_heads),
+    (Rejection.SEQUENCE_TOO_SHORT, _sequence_short),
 )
 STAGES: Final = (
-    (Reason.MORE_STAGES_THAN_LAYERS, _too_deep),
-    (Reason.NOT_DIVISIBLE, _gpus("tp", "cp", "pp")),
-    (Reason.CONSTRAINT, _bounded("dp")),
+    (Rejection.MORE_STAGES_THAN_LAYERS, _too_deep),
+    (Rejection.NOT_DIVISIBLE, _gpus("tp", "cp", "pp")),
+    (Rejection.CONSTRAINT, _bounded("dp")),
 )
 BATCH: Final = (
-    (Reason.NOT_DIVISIBLE, _batch),
-    (Reason.TOO_FEW_MICRO_BATCHES, lambda r, _: r["micro_batches"] < r["pp"]),
-    (Reason.CONSTRAINT, _bounded("micro_batches")),
+    (Rejection.NOT_DIVISIBLE, _batch),
+    (Rejection.TOO_FEW_MICRO_BATCHES, lambda r, _: r["micro_batches"] < r["pp"]),
+    (Rejection.CONSTRAINT, _bounded("micro_batches")),
 )
 PIPELINE: Final = (
-    (Reason.DUPLICATE, _one_stage),
-    (Reason.MORE_STAGES_THAN_LAYERS, _virtual_deep),
-    (Reason.NOT_DIVISIBLE, _layers),
-    (Reason.SCHEDULE_NOT_POSSIBLE, _schedule),
+    (Rejection.DUPLICATE, _one_stage),
+    (Rejection.MORE_STAGES_THAN_LAYERS, _virtual_deep),
+    (Rejection.NOT_DIVISIBLE, _layers),
+    (Rejection.SCHEDULE_NOT_POSSIBLE, _schedule),
 )
 EXPERTS: Final = (
-    (Reason.EXPERT_TENSOR_PARALLEL, lambda r, _: (r["etp"] != 1) & (r["etp"] != r["tp"])),
-    (Reason.NOT_DIVISIBLE, _expert_width),
-    (Reason.NOT_DIVISIBLE, _expert_groups),
+    (Rejection.EXPERT_TENSOR_PARALLEL, lambda r, _: (r["etp"] != 1) & (r["etp"] != r["tp"])),
+    (Rejection.NOT_DIVISIBLE, _expert_width),
+    (Rejection.NOT_DIVISIBLE, _expert_groups),
 )
 
 

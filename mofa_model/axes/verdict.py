@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 
-class Reason(enum.Enum):
+class Rejection(enum.Enum):
     """Reasons in the order in which they are looked for."""
 
     NOT_IN_FRAMEWORK = "NotInFramework"
@@ -25,28 +25,28 @@ class Reason(enum.Enum):
 
 
 MEANING = {
-    Reason.NOT_IN_FRAMEWORK: "the trainer cannot run it",
-    Reason.CONSTRAINT: "a constraint that was given rules it out",
-    Reason.TENSOR_PARALLEL_CROSSES_NODE: "tp is larger than the devices that share a scale-up link",
-    Reason.NOT_DIVISIBLE: "GPUs, batch, heads, layers, experts or sequence do not divide evenly",
-    Reason.SEQUENCE_TOO_SHORT: "a context-parallel rank would get fewer than 1024 tokens of a sequence",
-    Reason.MORE_STAGES_THAN_LAYERS: "a pipeline stage would hold no layer",
-    Reason.TOO_FEW_MICRO_BATCHES: "fewer micro-batches than pipeline stages",
-    Reason.SCHEDULE_NOT_POSSIBLE: "the schedule asks for other numbers of micro-batches or stages",
-    Reason.EXPERT_TENSOR_PARALLEL: "experts are split by tp or not at all",
-    Reason.SEQUENCE_PARALLEL_NEEDED: "experts beside tensor parallelism need sequence parallelism",
-    Reason.OFFLOAD_UNPROVEN: "activations go to the host only where that is asked for",
-    Reason.DUPLICATE: "says the same as another strategy: a feature has nothing to act on",
-    Reason.OUT_OF_MEMORY: "the fullest device has not enough memory",
-    Reason.OUT_OF_HOST_MEMORY: "a node has not enough main memory",
+    Rejection.NOT_IN_FRAMEWORK: "the trainer cannot run it",
+    Rejection.CONSTRAINT: "a constraint that was given rules it out",
+    Rejection.TENSOR_PARALLEL_CROSSES_NODE: "tp is larger than the devices that share a scale-up link",
+    Rejection.NOT_DIVISIBLE: "GPUs, batch, heads, layers, experts or sequence do not divide evenly",
+    Rejection.SEQUENCE_TOO_SHORT: "a context-parallel rank would get fewer than 1024 tokens of a sequence",
+    Rejection.MORE_STAGES_THAN_LAYERS: "a pipeline stage would hold no layer",
+    Rejection.TOO_FEW_MICRO_BATCHES: "fewer micro-batches than pipeline stages",
+    Rejection.SCHEDULE_NOT_POSSIBLE: "the schedule asks for other numbers of micro-batches or stages",
+    Rejection.EXPERT_TENSOR_PARALLEL: "experts are split by tp or not at all",
+    Rejection.SEQUENCE_PARALLEL_NEEDED: "experts beside tensor parallelism need sequence parallelism",
+    Rejection.OFFLOAD_UNPROVEN: "activations go to the host only where that is asked for",
+    Rejection.DUPLICATE: "says the same as another strategy: a feature has nothing to act on",
+    Rejection.OUT_OF_MEMORY: "the fullest device has not enough memory",
+    Rejection.OUT_OF_HOST_MEMORY: "a node has not enough main memory",
 }
 """What each reason says to a person."""
 
 LIFTABLE = (
-    Reason.TENSOR_PARALLEL_CROSSES_NODE,
-    Reason.SEQUENCE_TOO_SHORT,
-    Reason.TOO_FEW_MICRO_BATCHES,
-    Reason.EXPERT_TENSOR_PARALLEL,
-    Reason.OFFLOAD_UNPROVEN,
+    Rejection.TENSOR_PARALLEL_CROSSES_NODE,
+    Rejection.SEQUENCE_TOO_SHORT,
+    Rejection.TOO_FEW_MICRO_BATCHES,
+    Rejection.EXPERT_TENSOR_PARALLEL,
+    Rejection.OFFLOAD_UNPROVEN,
 )
 """Expert rules: defaults that a user may lift. The first and third are the paper's (section 4.1); the others ours."""

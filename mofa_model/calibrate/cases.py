@@ -29,7 +29,7 @@ class CalibrationKey:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
+class MeasuredFigure:
     """One measured figure."""
 
     quantity: str
@@ -64,7 +64,7 @@ class Case:
     """Layout and features."""
     key: CalibrationKey
     """Constants that it asks for."""
-    measured: tuple[Measured, ...]
+    measured: tuple[MeasuredFigure, ...]
     """Measured figures, in SI units."""
     out_of_memory: bool = False
     """True where the run did not fit."""

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.calibrate.batches import Batch, batches
-from mofa_model.calibrate.cases import Case, Measured, shipped
+from mofa_model.calibrate.cases import Case, MeasuredFigure, shipped
 from mofa_model.calibrate.free import Free
-from mofa_model.calibrate.problem import Predict, Problem
+from mofa_model.calibrate.problem import FitProblem, Predict
 from mofa_model.estimate import estimate
 from mofa_model.estimate.footprint import Footprint, footprint
 from mofa_model.placement import axes_of, stages_of
@@ -30,11 +30,11 @@ COMPOSED: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FitRow:
     """One figure that the model predicts; `figure` is None where the run ran out of memory."""
 
     case: Case
-    figure: Measured | None
+    figure: MeasuredFigure | None
     weight: float
 
     @property
@@ -44,9 +44,11 @@ class Row:
 
 
 class Evidence:
-    """Rows of several quantities with the interface of a `Problem`: predictions in the order of `rows`."""
+    """Rows of several quantities with the interface of a `FitProblem`: predictions in the order of `rows`."""
 
-    def __init__(self, rows: Sequence[Row], entries: tuple[Free, ...], change: Change | None = None) -> None:
+    def __init__(
+        self, rows: Sequence[FitRow], entries: tuple[Free, ...], change: Change | None = None
+    ) -> None:
         self.entries = entries
         self.rows = tuple(rows)
         self.size = len(self.rows)
@@ -81,7 +83,7 @@ class Evidence:
 def times(cases: Iterable[Case], entries: tuple[Free, ...], change: Change | None = None) -> Evidence:
     """Step and layer times, and the constants that decide them; `change` lets an effect be switched off."""
     rows = [
-        Row(case, figure, COMPOSED if case.composed else 1.0)
+        FitRow(case, figure, COMPOSED if case.composed else 1.0)
         for case in cases
         for figure in case.measured
         if figure.quantity.endswith("_s")
@@ -91,12 +93,12 @@ def times(cases: Iterable[Case], entries: tuple[Free, ...], change: Change | Non
 
 def memories(cases: Iterable[Case], entries: tuple[Free, ...]) -> Evidence:
     """Memory figures, and the runs of sweeps that did or did not fit without saying what they took."""
-    rows: list[Row] = []
+    rows: list[FitRow] = []
     for case in cases:
         found = [figure for figure in case.measured if figure.quantity.endswith("_gib")]
-        rows += [Row(case, figure, 1.0) for figure in found]
+        rows += [FitRow(case, figure, 1.0) for figure in found]
         if case.group:
-            rows.append(Row(case, None, 0.0))
+            rows.append(FitRow(case, None, 0.0))
     return Evidence(rows, tuple(e for e in entries if e.path.startswith("memory.")))
 
 
@@ -117,7 +119,7 @@ PREDICTIONS: Final[dict[str, Predict]] = {
 """What predicts a row, by `predicted_by`."""
 
 
-def predicted_by(row: Row) -> str:
+def predicted_by(row: FitRow) -> str:
     """The name in `PREDICTIONS` of what a row is held against."""
     if row.figure is None:
         return "peak"
@@ -125,13 +127,13 @@ def predicted_by(row: Row) -> str:
 
 
 def _parts(
-    rows: Sequence[Row], entries: tuple[Free, ...], change: Change | None
-) -> Iterable[tuple[NDArray[np.intp], Problem]]:
+    rows: Sequence[FitRow], entries: tuple[Free, ...], change: Change | None
+) -> Iterable[tuple[NDArray[np.intp], FitProblem]]:
     for name, predict in PREDICTIONS.items():
         where = np.array([i for i, row in enumerate(rows) if predicted_by(row) == name], dtype=np.intp)
         if where.size:
             chosen = batches([rows[i].case for i in where], shipped)
-            yield where, Problem(chosen, entries, predict if change is None else _changed(predict, change))
+            yield where, FitProblem(chosen, entries, predict if change is None else _changed(predict, change))
 
 
 def _changed(predict: Predict, change: Change) -> Predict:

@@ -14,7 +14,7 @@ Array = NDArray[np.floating[Any]]
 
 
 class Fittable(Protocol):
-    """A `Problem`, or several of them side by side."""
+    """A `FitProblem`, or several of them side by side."""
 
     entries: tuple[Free, ...]
 

@@ -38,7 +38,7 @@ class _Sheet:
     relevant: NDArray[np.intp]  # entries that any row depends on
 
 
-class Problem:
+class FitProblem:
     """Predictions of cases as a function of the logarithms of entries."""
 
     def __init__(self, batches: Sequence[Batch], entries: tuple[Free, ...], predict: Predict) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from mofa_model import presets, units
 from mofa_model.bands import memory_band, step_band
-from mofa_model.calibrate.cases import CalibrationKey, Case, Measured
+from mofa_model.calibrate.cases import CalibrationKey, Case, MeasuredFigure
 from mofa_model.calibrate.evidence import Evidence, memories, times
 from mofa_model.calibrate.fit import fit
 from mofa_model.calibrate.free import YOURS, Free, entries_of, own_factors
@@ -113,9 +113,13 @@ def _case(row: Mapping[str, Any], position: int) -> Case:
         stack=stack,
         precision=precision,
     )
-    measured = [Measured(quantity="step_time_s", value=_seconds(row["step_seconds"]), basis="step_time_s")]
+    measured = [
+        MeasuredFigure(quantity="step_time_s", value=_seconds(row["step_seconds"]), basis="step_time_s")
+    ]
     if row.get("memory_gib") is not None:
-        measured.append(Measured(quantity="memory_gib", value=_number(row, "memory_gib") * GIB, basis="peak"))
+        measured.append(
+            MeasuredFigure(quantity="memory_gib", value=_number(row, "memory_gib") * GIB, basis="peak")
+        )
     return Case(
         id=str(row.get("id", f"run {position}")),
         kind="pretrain",

@@ -49,7 +49,7 @@ def tokens_per_rank(workload: Workload, strategy: Strategy) -> Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class HalfLayer:
     """Half a layer on one device: attention or feed-forward; forward times. [s]"""
 
     linear: Seconds
@@ -86,7 +86,7 @@ def gemm(
     )
 
 
-def attention_part(workload: Workload, cluster: Cluster, strategy: Strategy, rates: Rates) -> Part:
+def attention_part(workload: Workload, cluster: Cluster, strategy: Strategy, rates: Rates) -> HalfLayer:
     """Projections and core of attention, with the norm before them."""
     model, c = workload.model, cluster.calibration.compute
     tokens, t, h = tokens_per_rank(workload, strategy), strategy.tp, model.hidden
@@ -129,7 +129,7 @@ def attention_part(workload: Workload, cluster: Cluster, strategy: Strategy, rat
     width = workload.training.precision.activation
     traffic = tokens * h * width * (REPLICATED_PASSES / spread + SHARDED_PASSES / t) * c.elementwise_passes
     traffic = traffic + _casts(workload, cluster, tokens * h)
-    return Part(
+    return HalfLayer(
         linear=linear,
         core=core,
         elementwise=compute.elementwise_time(traffic, rates.memory),
@@ -140,7 +140,9 @@ def attention_part(workload: Workload, cluster: Cluster, strategy: Strategy, rat
     )
 
 
-def ffn_part(workload: Workload, cluster: Cluster, strategy: Strategy, rates: Rates, width: Count) -> Part:
+def ffn_part(
+    workload: Workload, cluster: Cluster, strategy: Strategy, rates: Rates, width: Count
+) -> HalfLayer:
     """A feed-forward block that every token passes; nothing where its width is zero."""
     model, c = workload.model, cluster.calibration.compute
     tokens, t, h = tokens_per_rank(workload, strategy), strategy.tp, model.hidden
@@ -152,7 +154,7 @@ def ffn_part(workload: Workload, cluster: Cluster, strategy: Strategy, rates: Ra
     traffic = tokens * f * workload.training.precision.activation * passes * c.elementwise_passes
     traffic = traffic + _casts(workload, cluster, tokens * (h + f))
     there = np.asarray(width) > 0
-    return Part(
+    return HalfLayer(
         linear=np.where(there, linear, 0.0),
         core=0.0,
         elementwise=np.where(there, compute.elementwise_time(traffic, rates.memory), 0.0),
@@ -162,7 +164,9 @@ def ffn_part(workload: Workload, cluster: Cluster, strategy: Strategy, rates: Ra
     )
 
 
-def expert_part(workload: Workload, cluster: Cluster, strategy: Strategy, rates: Rates, e: Experts) -> Part:
+def expert_part(
+    workload: Workload, cluster: Cluster, strategy: Strategy, rates: Rates, e: Experts
+) -> HalfLayer:
     """Routed experts beside the shared ones; the fullest rank decides, by `imbalance`."""
     model, c, s = workload.model, cluster.calibration.compute, strategy
     shared = ffn_part(workload, cluster, s, rates, e.shared_width)
@@ -190,7 +194,7 @@ def expert_part(workload: Workload, cluster: Cluster, strategy: Strategy, rates:
         up=up,
         out=out,
     )
-    return Part(
+    return HalfLayer(
         linear=shared.linear + per_expert * local + router,
         core=0.0,
         elementwise=shared.elementwise + compute.elementwise_time(traffic, rates.memory),

@@ -8,7 +8,7 @@ import numpy as np
 
 from mofa_model.equations import collectives, overlap
 from mofa_model.estimate.blocks import (
-    Part,
+    HalfLayer,
     Rates,
     achieved_rates,
     attention_part,
@@ -76,8 +76,8 @@ def _layer(
     cluster: Cluster,
     strategy: Strategy,
     rates: Rates,
-    first: Part,
-    second: Part,
+    first: HalfLayer,
+    second: HalfLayer,
     moved: Bytes,
     *,
     experts: bool,

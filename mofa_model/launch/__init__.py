@@ -17,15 +17,15 @@ May import: presets, spec, strategy and its text, units, errors. Imported by: ma
     rewrite    a command with another layout: rewritten(words, arguments), rewritten_line(line, arguments)
 """
 
-from mofa_model.launch.answer import Launch, Reading, Run
+from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.rewrite import rewritten, rewritten_line
 from mofa_model.launch.trainers import TRAINERS, launch, read, read_layout
 
 __all__ = [
     "TRAINERS",
     "Launch",
+    "LaunchSettings",
     "Reading",
-    "Run",
     "launch",
     "read",
     "read_layout",

@@ -13,7 +13,7 @@ from mofa_model.strategy import Strategy
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class LaunchSettings:
     """What a launch says beside the layout."""
 
     sequence: int

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from mofa_model.errors import BadFile, BadValue
-from mofa_model.launch.answer import Launch, Reading, Run
+from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.table import Words, table, unsupported
 from mofa_model.schedules import ONE_F_ONE_B
 from mofa_model.strategy import (
@@ -27,7 +27,7 @@ FILE: Final = "ds_config.json"
 _STAGES: Final = {Sharding.NONE: 0, Sharding.OPTIMIZER: 1, Sharding.GRADIENTS: 2, Sharding.WEIGHTS: 3}
 
 
-def write(strategy: Strategy, run: Run) -> Launch:
+def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     """The configuration and arguments that make DeepSpeed run a layout."""
     _refuse(strategy, run)
     rounds, stage = run.micro_batches(strategy), _STAGES[strategy.sharding]
@@ -60,7 +60,7 @@ def write(strategy: Strategy, run: Run) -> Launch:
     )
 
 
-def _refuse(strategy: Strategy, run: Run) -> None:
+def _refuse(strategy: Strategy, run: LaunchSettings) -> None:
     beyond: dict[str, tuple[Any, object]] = {
         "pp": (strategy.pp != 1, int(strategy.pp)),  # stages are made in code, by PipelineModule
         "schedule": (strategy.schedule != ONE_F_ONE_B, strategy.schedule.value),
@@ -85,7 +85,7 @@ def _refuse(strategy: Strategy, run: Run) -> None:
             raise unsupported(TRAINER, field, value)
 
 
-def _arguments(strategy: Strategy, run: Run, rounds: int) -> list[str]:
+def _arguments(strategy: Strategy, run: LaunchSettings, rounds: int) -> list[str]:
     words = Words(table(TRAINER), lambda name, values: [name, *(str(value) for value in values)])
     words.add("--deepspeed", FILE)
     words.add("--per_device_train_batch_size", int(strategy.mbs))

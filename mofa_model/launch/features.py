@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mofa_model.axes.choices import EXPERT_INPUTS
 from mofa_model.errors import BadValue
-from mofa_model.launch.answer import Run
+from mofa_model.launch.answer import LaunchSettings
 from mofa_model.launch.table import table
 from mofa_model.schedules import INTERLEAVED
 from mofa_model.strategy import (
@@ -36,7 +36,7 @@ _GROUP: Final = re.compile(r"\(([^()]{1,64})\)\*(\d{1,3})")
 _LAYOUT: Final = re.compile(r"[EtmL|,*\d]+")
 
 
-def environment(strategy: Strategy, run: Run) -> dict[str, str]:
+def environment(strategy: Strategy, run: LaunchSettings) -> dict[str, str]:
     """Variables that a layout needs.
 
     Before Blackwell tensor and context parallelism ask for one connection, so that kernels start in the order in which they
@@ -58,7 +58,7 @@ def environment(strategy: Strategy, run: Run) -> dict[str, str]:
     return found
 
 
-def overlaps_experts(strategy: Strategy, run: Run) -> bool:
+def overlaps_experts(strategy: Strategy, run: LaunchSettings) -> bool:
     """Whether expert exchange is there to be overlapped, and is."""
     return bool(strategy.expert_overlap and run.experts and strategy.ep > 1)
 
@@ -124,7 +124,7 @@ def _modules(words: Sequence[str]) -> frozenset[str]:
     return frozenset(word for word in words if word in MODULES) or frozenset({"core_attn"})
 
 
-def split_of(strategy: Strategy, run: Run) -> str:
+def split_of(strategy: Strategy, run: LaunchSettings) -> str:
     """How the layers get onto the virtual stages: "even", "slots" (embedding and head count as one each), or a layout.
 
     A layout is Megatron's own notation: E embedding, t a layer, m a prediction module, L the loss, | between stages.

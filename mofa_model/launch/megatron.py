@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mofa_model.launch.answer import Launch, Reading, Run
+from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.features import (
     DISPATCHER,
     FSDP,
@@ -22,7 +22,7 @@ from mofa_model.launch.features import (
     stages_of_layout,
 )
 from mofa_model.launch.refusals import instances, refuse
-from mofa_model.launch.table import Table, Words, table, unsupported
+from mofa_model.launch.table import Arguments, Words, table, unsupported
 from mofa_model.strategy import ACTIVATIONS, ContextMode, Graphs, Placement, Recompute, Sharding, Strategy
 
 TRAINER: Final = "megatron"
@@ -45,7 +45,7 @@ _FP8_RECIPES: Final = {
 }
 
 
-def write(strategy: Strategy, run: Run) -> Launch:
+def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     """The flags that make Megatron-LM run a layout."""
     refuse(strategy, run, TRAINER)
     flags = Words(table(TRAINER), _flag)
@@ -70,7 +70,7 @@ def write(strategy: Strategy, run: Run) -> Launch:
     )
 
 
-def _notes(strategy: Strategy, run: Run) -> tuple[str, ...]:
+def _notes(strategy: Strategy, run: LaunchSettings) -> tuple[str, ...]:
     notes = []
     if strategy.offload:
         notes.append("offloading moves the inputs of these modules; the others stay on the device")
@@ -85,7 +85,7 @@ def _flag(name: str, values: tuple[object, ...]) -> list[str]:
     return [f"--{name}", *(str(value) for value in values)]
 
 
-def _sizes(flags: Words, strategy: Strategy, run: Run) -> None:
+def _sizes(flags: Words, strategy: Strategy, run: LaunchSettings) -> None:
     flags.add("tensor-model-parallel-size", int(strategy.tp))
     flags.add("pipeline-model-parallel-size", int(strategy.pp))
     split = split_of(strategy, run)
@@ -123,7 +123,7 @@ def _sharding(flags: Words, strategy: Strategy) -> None:
         flags.add("num-distributed-optimizer-instances", instances(strategy))
 
 
-def _overlap(flags: Words, strategy: Strategy, run: Run) -> None:
+def _overlap(flags: Words, strategy: Strategy, run: LaunchSettings) -> None:
     if strategy.data_overlap:
         flags.add("overlap-grad-reduce")
         if strategy.sharding is not Sharding.NONE:
@@ -136,7 +136,7 @@ def _overlap(flags: Words, strategy: Strategy, run: Run) -> None:
         flags.add("no-overlap-p2p-communication")
 
 
-def _activations(flags: Words, strategy: Strategy, run: Run) -> None:
+def _activations(flags: Words, strategy: Strategy, run: LaunchSettings) -> None:
     if strategy.recompute is Recompute.SELECTIVE:
         flags.add("recompute-granularity", "selective")
         flags.add("recompute-modules", *sorted(strategy.recompute_modules))
@@ -174,7 +174,7 @@ def read(words: Sequence[str]) -> Reading:
     return _reading(known, {name: values for name, values in given.items() if name in known.kinds})
 
 
-def _reading(known: Table, given: Mapping[str, tuple[str, ...]]) -> Reading:
+def _reading(known: Arguments, given: Mapping[str, tuple[str, ...]]) -> Reading:
     def number(name: str) -> int | None:
         return known.number(f"--{name}", next(iter(given[name]), None)) if name in given else None
 

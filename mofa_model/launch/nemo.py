@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mofa_model.launch.answer import Launch, Reading, Run
+from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.features import (
     DISPATCHER,
     FSDP,
@@ -41,7 +41,7 @@ _PRECISIONS: Final = {
 _OVERRIDE: Final = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 
 
-def write(strategy: Strategy, run: Run) -> Launch:
+def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     """The overrides that make a NeMo recipe run a layout."""
     refuse(strategy, run, TRAINER)
     words = Words(table(TRAINER), _override)
@@ -73,7 +73,7 @@ def _override(name: str, values: tuple[object, ...]) -> list[str]:
     return [f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
 
 
-def _sizes(words: Words, strategy: Strategy, run: Run) -> None:
+def _sizes(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
     words.add("model.tensor_model_parallel_size", int(strategy.tp))
     words.add("model.pipeline_model_parallel_size", int(strategy.pp))
     split = split_of(strategy, run)
@@ -99,7 +99,7 @@ def _sizes(words: Words, strategy: Strategy, run: Run) -> None:
     words.add("train.global_batch_size", run.global_batch)
 
 
-def _data_parallel(words: Words, strategy: Strategy, run: Run) -> None:
+def _data_parallel(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
     sharded = strategy.sharding is not Sharding.NONE
     words.add("ddp.use_distributed_optimizer", sharded)
     words.add("optimizer.use_distributed_optimizer", sharded)
@@ -122,7 +122,7 @@ def _data_parallel(words: Words, strategy: Strategy, run: Run) -> None:
         words.add("comm_overlap.overlap_moe_expert_parallel_comm", True)
 
 
-def _activations(words: Words, strategy: Strategy, run: Run) -> None:
+def _activations(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
     if strategy.recompute is Recompute.NONE:
         words.add("model.recompute_granularity", "null")
     elif strategy.recompute is Recompute.SELECTIVE:

@@ -12,7 +12,7 @@ from typing import Any
 
 from mofa_model.axes.choices import EXPERT_INPUTS
 from mofa_model.errors import BadValue
-from mofa_model.launch.answer import Run
+from mofa_model.launch.answer import LaunchSettings
 from mofa_model.launch.table import table, unsupported
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
 from mofa_model.strategy import Graphs, Recompute, Sharding, Strategy
@@ -21,7 +21,7 @@ FULLY_SHARDED = frozenset({Sharding.GRADIENTS, Sharding.WEIGHTS})
 """ZeRO levels that Megatron-FSDP does; the one below is the distributed optimizer's."""
 
 
-def refuse(strategy: Strategy, run: Run, trainer: str) -> None:
+def refuse(strategy: Strategy, run: LaunchSettings, trainer: str) -> None:
     """Refuse what no Megatron trainer can be told, by the name of a field and with what would be right."""
     run.micro_batches(strategy)  # refuses a batch that does not divide
     _unknown(strategy, trainer)
@@ -62,7 +62,7 @@ def _unknown(s: Strategy, trainer: str) -> None:
         raise unsupported(trainer, "offload", "+".join(sorted(unknown)))
 
 
-def _parallelism(s: Strategy, run: Run) -> Iterator[_Case]:
+def _parallelism(s: Strategy, run: LaunchSettings) -> Iterator[_Case]:
     ranks, copies = int(s.dp) * int(s.cp), instances(s)
     holders = max(1, ranks * int(s.tp) // (int(s.ep) * int(s.etp))) if run.experts else ranks
     yield (
@@ -97,7 +97,7 @@ def _parallelism(s: Strategy, run: Run) -> Iterator[_Case]:
     )
 
 
-def _expert_overlap(s: Strategy, run: Run) -> Iterator[_Case]:
+def _expert_overlap(s: Strategy, run: LaunchSettings) -> Iterator[_Case]:
     on = s.expert_overlap and run.experts and s.ep > 1
     again = s.recompute_modules if s.recompute is Recompute.SELECTIVE else frozenset[str]()
     right = "does not beside overlap of expert exchange; constrain ep-overlap=false or "
@@ -122,7 +122,7 @@ def _expert_overlap(s: Strategy, run: Run) -> Iterator[_Case]:
     )
 
 
-def _activations(s: Strategy, run: Run) -> Iterator[_Case]:
+def _activations(s: Strategy, run: LaunchSettings) -> Iterator[_Case]:
     again = s.recompute_modules if s.recompute is Recompute.SELECTIVE else frozenset[str]()
     unscaled = again & {"layernorm", "moe_act"}
     yield (

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from mofa_model.errors import InputError, shown
 from mofa_model.launch import megatron, nemo, torchtitan
-from mofa_model.launch.shell import Command, Script, Word, line_of, parse
+from mofa_model.launch.shell import Command, Script, ShellWord, line_of, parse
 from mofa_model.launch.table import table
 from mofa_model.launch.trainers import is_flag_of
 
@@ -105,7 +105,7 @@ def _edits(line: str, trainer: str, arguments: Sequence[str]) -> list[_Edit]:
     ]
 
 
-def _inside(word: Word, trainer: str, arguments: Sequence[str]) -> list[_Edit]:
+def _inside(word: ShellWord, trainer: str, arguments: Sequence[str]) -> list[_Edit]:
     """What changes in a word that a shell runs as a line: in double quotes each piece, else the word is quoted anew."""
     if word.quoted is not None:
         inner = word.quoted
@@ -170,7 +170,7 @@ def _check_words(commands: Iterable[Command]) -> None:
                 )
 
 
-def _check_values(words: Sequence[Word], gone: Iterable[int], trainer: str) -> None:
+def _check_values(words: Sequence[ShellWord], gone: Iterable[int], trainer: str) -> None:
     """Refuse a variable of which nobody can tell whether it is one more value of what goes or something else."""
     for at in gone:
         if (

@@ -41,7 +41,7 @@ class Quoted:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class ShellWord:
     """A word of a command."""
 
     text: str
@@ -64,7 +64,7 @@ class Word:
 class Command:
     """A program or a builtin with its arguments; assignments before it and redirections are no words."""
 
-    words: tuple[Word, ...]
+    words: tuple[ShellWord, ...]
     substituted: bool
     """Whether it stands in $( ), <( ) or backticks."""
 
@@ -153,12 +153,12 @@ class _Reader:
         commands.sort(key=lambda command: command.words[0].start)
         return Script(tuple(commands), tuple(values), tuple(documents))
 
-    def _word(self, node: Mapping[str, Any], ends: Sequence[int]) -> Word:
+    def _word(self, node: Mapping[str, Any], ends: Sequence[int]) -> ShellWord:
         start, end = self._span(node)
         parts = node["Parts"]
         left = ends[bisect_right(ends, start) - 1]
         blanks = _BLANKS.search(self._line, left, start)
-        return Word(
+        return ShellWord(
             text="".join(self._text(part) for part in parts),
             raw=self._line[start:end],
             start=start,

@@ -16,7 +16,7 @@ from mofa_model.errors import BadValue
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Table:
+class Arguments:
     """One trainer's arguments."""
 
     trainer: str
@@ -72,7 +72,7 @@ class Table:
 class Words:
     """The arguments of a launch as they are collected, each one looked up first; `form` writes a name and its values."""
 
-    def __init__(self, known: Table, form: Callable[[str, tuple[object, ...]], list[str]]) -> None:
+    def __init__(self, known: Arguments, form: Callable[[str, tuple[object, ...]], list[str]]) -> None:
         self.words: list[str] = []
         self._known = known
         self._form = form
@@ -84,7 +84,7 @@ class Words:
 
 
 @cache
-def table(trainer: str) -> Table:
+def table(trainer: str) -> Arguments:
     """The arguments of a trainer.
 
     >>> table("megatron").kinds["tensor-model-parallel-size"]
@@ -92,7 +92,7 @@ def table(trainer: str) -> Table:
     """
     text = resources.files("mofa_model.launch").joinpath(f"arguments/{trainer}.toml").read_text("utf-8")
     given = tomllib.loads(text)
-    return Table(
+    return Arguments(
         trainer=trainer, release=given["release"], kinds=given["arguments"], older=given.get("older", {})
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mofa_model.errors import BadFile
-from mofa_model.launch.answer import Launch, Reading, Run
+from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.table import Words, table, unsupported
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
 from mofa_model.strategy import Graphs, Placement, Recompute, Sharding, Strategy
@@ -34,7 +34,7 @@ _SECTIONS: Final = (
 )
 
 
-def write(strategy: Strategy, run: Run) -> Launch:
+def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     """The arguments that make torchtitan run a layout, after `--module` and `--config`."""
     _refuse(strategy)
     words = Words(table(TRAINER), _option)
@@ -83,7 +83,7 @@ def _refuse(strategy: Strategy) -> None:
         raise unsupported(TRAINER, "recompute", f"full:{int(strategy.recompute_layers)}")
 
 
-def _batch(words: Words, strategy: Strategy, run: Run) -> None:
+def _batch(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
     """With a pipeline the local batch holds all micro-batches; without, gradients are accumulated over them."""
     rounds, size = run.micro_batches(strategy), int(strategy.mbs)
     words.add("training.local_batch_size", rounds * size if strategy.pp > 1 else size)
@@ -93,7 +93,7 @@ def _batch(words: Words, strategy: Strategy, run: Run) -> None:
         words.add("parallelism.pipeline_parallel_microbatch_size", size)
 
 
-def _degrees(words: Words, strategy: Strategy, run: Run) -> None:
+def _degrees(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
     dp = int(strategy.dp)
     # Context-parallel ranks share as well, without being counted in the degree.
     shared = min(int(strategy.shard) or dp * int(strategy.cp), dp * int(strategy.cp))
@@ -117,7 +117,7 @@ def _degrees(words: Words, strategy: Strategy, run: Run) -> None:
         words.add("parallelism.expert_parallel_degree", int(strategy.ep))
 
 
-def _stage_layers(strategy: Strategy, run: Run) -> int:
+def _stage_layers(strategy: Strategy, run: LaunchSettings) -> int:
     """Layers of a virtual stage, embedding and head counted as one each, as torchtitan does by default. [1]"""
     stages, slots = int(strategy.pp) * int(strategy.vpp), run.layers + _OUTER
     size = -(-slots // stages)

@@ -8,13 +8,13 @@ from typing import Final
 from mofa_model.axes.frameworks import framework
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.launch import deepspeed, megatron, nemo, torchtitan
-from mofa_model.launch.answer import Launch, Reading, Run
+from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.shell import words_of
 from mofa_model.launch.table import table, unsupported
 from mofa_model.strategy import AXES, Strategy
 from mofa_model.strategy_text import parse_strategy
 
-_WRITERS: Final[Mapping[str, Callable[[Strategy, Run], Launch]]] = {
+_WRITERS: Final[Mapping[str, Callable[[Strategy, LaunchSettings], Launch]]] = {
     megatron.TRAINER: megatron.write,
     torchtitan.TRAINER: torchtitan.write,
     nemo.TRAINER: nemo.write,
@@ -27,7 +27,7 @@ _LONGEST: Final = 20_000
 """Characters of a launch command that are read."""
 
 
-def launch(strategy: Strategy, trainer: str, run: Run) -> Launch:
+def launch(strategy: Strategy, trainer: str, run: LaunchSettings) -> Launch:
     """A layout in a trainer's own words.
 
     >>> run = Run(sequence=8192, global_batch=16, layers=32)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
-from mofa_model.advice import Advice, Band, Current, Predicted
+from mofa_model.advice import Advice, Current, Predicted, PredictedFigure
 from mofa_model.launch import Launch
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy
@@ -135,15 +135,15 @@ def _predicted(given: Predicted) -> dict[str, Any]:
     return told
 
 
-def _whole(band: Band, scale: float = 1) -> dict[str, int]:
+def _whole(band: PredictedFigure, scale: float = 1) -> dict[str, int]:
     return {name: round(scale * value) for name, value in _ends(band)}
 
 
-def _shares(band: Band) -> dict[str, str]:
+def _shares(band: PredictedFigure) -> dict[str, str]:
     return {name: _decimal(value, 4) for name, value in _ends(band)}
 
 
-def _ends(band: Band) -> Iterable[tuple[str, float]]:
+def _ends(band: PredictedFigure) -> Iterable[tuple[str, float]]:
     return (("lower", float(band.lower)), ("target", float(band.target)), ("upper", float(band.upper)))
 
 

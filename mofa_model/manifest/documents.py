@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from mofa_model.errors import BadFile
 from mofa_model.manifest import edits
-from mofa_model.manifest.values import Reader
+from mofa_model.manifest.values import StreamReader
 
 LARGEST: Final = 2 * 2**20
 """Characters of a stream: more than a thousand jobs, and a few seconds of parsing."""
@@ -84,7 +84,7 @@ class Documents:
         """Read a stream of YAML or JSON; what cannot be read is refused in one line."""
         if len(text) > LARGEST:
             raise BadFile(name, f"has more than {LARGEST} characters; give a smaller file")
-        reader = Reader(name)
+        reader = StreamReader(name)
         items: list[Item] = []
         around: Item | None = None
         for node in reader.documents(text):

@@ -16,7 +16,7 @@ _WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TextEdit:
     """Replace text[start:end]."""
 
     start: int
@@ -24,7 +24,7 @@ class Span:
     text: str
 
 
-def apply(text: str, spans: list[Span]) -> str:
+def apply(text: str, spans: list[TextEdit]) -> str:
     """The text with all spans replaced; they must not overlap. Spans at one place keep their order."""
     pieces, at = [], 0
     for span in sorted(spans, key=lambda span: (span.start, span.end)):
@@ -39,7 +39,7 @@ def child(node: Any, key: str) -> Any:
     return None if found is None else found[1]
 
 
-def annotate(text: str, node: Any, change: Mapping[str, str | None], name: str) -> list[Span]:
+def annotate(text: str, node: Any, change: Mapping[str, str | None], name: str) -> list[TextEdit]:
     """The spans that set and remove annotations of an object."""
     metadata = child(node, "metadata")
     if metadata is None or not _is_mapping(metadata):
@@ -57,14 +57,14 @@ def annotate(text: str, node: Any, change: Mapping[str, str | None], name: str) 
     return _block(text, metadata, pair, change)
 
 
-def append_section(text: str, node: Any, key: str, block: str) -> list[Span]:
+def append_section(text: str, node: Any, key: str, block: str) -> list[TextEdit]:
     """The span that adds a section of YAML text as the last of a top-level mapping; one that exists stays."""
     if child(node, key) is not None or node.flow_style:
         return []
     return [_insert(text, _end_of(text, *node.value[-1]), f"{key}:\n{block}")]
 
 
-def _new_section(text: str, metadata: Any, pair: Any, fresh: Mapping[str, str]) -> list[Span]:
+def _new_section(text: str, metadata: Any, pair: Any, fresh: Mapping[str, str]) -> list[TextEdit]:
     """Annotations where there are none, or where the key has no mapping."""
     if not fresh:
         return []
@@ -74,18 +74,18 @@ def _new_section(text: str, metadata: Any, pair: Any, fresh: Mapping[str, str]) 
         start = text.index(":", pair[0].end_mark.index) + 1
         end = max(value.end_mark.index, start) if value.value or _is_mapping(value) else start
         return (
-            [Span(start, end, f" {flow}")]
+            [TextEdit(start, end, f" {flow}")]
             if metadata.flow_style
-            else [Span(start, end, "".join(f"\n{line}" for line in _lines(fresh, _column(pair[0]) + 2)))]
+            else [TextEdit(start, end, "".join(f"\n{line}" for line in _lines(fresh, _column(pair[0]) + 2)))]
         )
     if metadata.flow_style:
-        return [Span(*_before_brace(text, metadata), _comma(text, metadata) + f'"annotations": {flow}')]
+        return [TextEdit(*_before_brace(text, metadata), _comma(text, metadata) + f'"annotations": {flow}')]
     column = _column(metadata.value[0][0])
     block = "\n".join([" " * column + "annotations:", *_lines(fresh, column + 2)])
     return [_insert(text, _end_of(text, *metadata.value[-1]), block + "\n")]
 
 
-def _block(text: str, metadata: Any, pair: Any, change: Mapping[str, str | None]) -> list[Span]:
+def _block(text: str, metadata: Any, pair: Any, change: Mapping[str, str | None]) -> list[TextEdit]:
     annotations = pair[1]
     column = _column(annotations.value[0][0])
     present = {key.value for key, _ in annotations.value}
@@ -96,29 +96,29 @@ def _block(text: str, metadata: Any, pair: Any, change: Mapping[str, str | None]
         if key.value not in change:
             kept += 1
         elif new is None:
-            spans.append(Span(_line_start(text, key.start_mark.index), _end_of(text, key, value), ""))
+            spans.append(TextEdit(_line_start(text, key.start_mark.index), _end_of(text, key, value), ""))
         else:
             kept += 1
             if _is_empty(value):
                 at = text.index(":", key.end_mark.index) + 1
-                spans.append(Span(at, at, f" {_scalar(new)}"))
+                spans.append(TextEdit(at, at, f" {_scalar(new)}"))
             elif new != value.value:
                 start = value.start_mark.index
-                spans.append(Span(start, start + _length(text, value), _scalar(new)))
+                spans.append(TextEdit(start, start + _length(text, value), _scalar(new)))
     fresh = {key: value for key, value in change.items() if value is not None and key not in present}
     end = _end_of(text, *annotations.value[-1])
     if fresh:
         spans.append(_insert(text, end, "\n".join(_lines(fresh, column)) + "\n"))
     elif not kept:  # the section is empty now: it goes too, with its heading
         return (
-            [Span(_line_start(text, pair[0].start_mark.index), end, "")]
+            [TextEdit(_line_start(text, pair[0].start_mark.index), end, "")]
             if len(metadata.value) > 1
-            else [Span(annotations.start_mark.index, end, "{}\n")]
+            else [TextEdit(annotations.start_mark.index, end, "{}\n")]
         )
     return spans
 
 
-def _flow(text: str, annotations: Any, change: Mapping[str, str | None]) -> list[Span]:
+def _flow(text: str, annotations: Any, change: Mapping[str, str | None]) -> list[TextEdit]:
     """A mapping in braces is written anew, on as many lines as it had."""
     kept = {
         key.value: text[key.start_mark.index : value.end_mark.index]
@@ -142,8 +142,8 @@ def _flow(text: str, annotations: Any, change: Mapping[str, str | None]) -> list
     if several and entries:
         indent = "\n" + " " * annotations.value[0][0].start_mark.column
         close = "\n" + " " * (_column_of(text, end - 1))
-        return [Span(start, end, "{" + indent + f",{indent}".join(entries) + close + "}")]
-    return [Span(start, end, "{" + ", ".join(entries) + "}")]
+        return [TextEdit(start, end, "{" + indent + f",{indent}".join(entries) + close + "}")]
+    return [TextEdit(start, end, "{" + ", ".join(entries) + "}")]
 
 
 def _entry(key: str, value: str) -> str:
@@ -231,10 +231,10 @@ def _end_of_leaf(text: str, node: Any) -> int:
     return _line_end(text, start + max(_length(text, node), 0))
 
 
-def _insert(text: str, at: int, block: str) -> Span:
+def _insert(text: str, at: int, block: str) -> TextEdit:
     """New lines at the start of a line; a last line without an end gets one."""
     opened = "" if at == 0 or text[at - 1] == "\n" else "\n"
-    return Span(at, at, opened + block)
+    return TextEdit(at, at, opened + block)
 
 
 def _before_brace(text: str, node: Any) -> tuple[int, int]:

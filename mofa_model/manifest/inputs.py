@@ -22,7 +22,7 @@ from mofa_model.manifest.failures import reliability_of
 from mofa_model.manifest.models import model_of
 from mofa_model.manifest.parsing import Profile
 from mofa_model.manifest.training_job import LIMITS, ClusterPart, Constraints, Range, TrainingJobSpec
-from mofa_model.search import Problem, framework
+from mofa_model.search import SearchCase, framework
 from mofa_model.spec import Cluster, Training, Workload
 from mofa_model.spec.evidence import ByClass
 from mofa_model.spec.part import part_of, part_of_storage
@@ -73,7 +73,7 @@ def to_inputs(
     limits = spec.checkpoint
     size, taught = limits.size, profile.status.calibration
     return Request(
-        problems=(Problem(workload=Workload(model=model, training=training), cluster=cluster),),
+        problems=(SearchCase(workload=Workload(model=model, training=training), cluster=cluster),),
         reliability=part_of_storage(
             reliability_of(
                 spec.failure_assumptions,

@@ -20,7 +20,7 @@ from mofa_model.manifest.inputs import cluster_of
 from mofa_model.manifest.parsing import Object, Profile, is_ours, parse, training_job
 from mofa_model.manifest.surroundings import POLICY, Surroundings, profile_of
 from mofa_model.manifest.training_job import TrainingJobSpec
-from mofa_model.manifest.values import Reader
+from mofa_model.manifest.values import StreamReader
 from mofa_model.spec.part import places
 
 MODES: Final = ("Disabled", "Annotate", "Apply")
@@ -143,7 +143,7 @@ def _of_config(item: Item, around: Surroundings, given: dict[str, Any]) -> str |
     if not key.endswith((".yaml", ".yml")):
         given["model"] = {"configMapRef": {"name": name, "key": key}}
         return text
-    reader = Reader(f"ConfigMap {ref}")
+    reader = StreamReader(f"ConfigMap {ref}")
     for node in reader.documents(text):
         value = reader.value(node)
         if not isinstance(value, dict):

@@ -7,7 +7,7 @@ from typing import Final
 from mofa_model import presets
 from mofa_model.advice import Advice, Request
 from mofa_model.errors import BadValue, InputError, UnknownName
-from mofa_model.launch import TRAINERS, Launch, Run, launch
+from mofa_model.launch import TRAINERS, Launch, LaunchSettings, launch
 
 _ONE_FAMILY: Final = {"megatron", "nemo"}
 """Forms that run one and the same trainer, Megatron Core."""
@@ -48,7 +48,7 @@ def launch_of(request: Request, advice: Advice, trainer: str) -> Launch:
         raise InputError(f"launch: there is no recommendation to launch; {advice.explanation}")
     workload = request.problems[0].workload
     model, training = workload.model, workload.training
-    run = Run(
+    run = LaunchSettings(
         sequence=int(training.sequence),
         global_batch=int(training.global_batch),
         layers=int(model.layers),

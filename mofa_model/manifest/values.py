@@ -14,7 +14,7 @@ DEEPEST: Final = 64
 _STRING: Final = "tag:yaml.org,2002:str"
 
 
-class Reader:
+class StreamReader:
     """Reads one stream; counts what it has read."""
 
     def __init__(self, name: str) -> None:

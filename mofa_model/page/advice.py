@@ -6,7 +6,7 @@ from collections.abc import Callable
 from xml.etree import ElementTree as ET
 
 from mofa_model import units
-from mofa_model.advice import Band
+from mofa_model.advice import PredictedFigure
 from mofa_model.page import figures
 from mofa_model.page.markup import Node, el, page, table, text
 from mofa_model.page.view import AdviceView
@@ -145,7 +145,7 @@ def _failures(view: AdviceView) -> list[ET.Element]:
     return [el("h2", "Assumed and observed failures"), table(headings, rows, numbers=(1, 2))]
 
 
-def _band(band: Band, show: Callable[[float], str]) -> tuple[str, str]:
+def _band(band: PredictedFigure, show: Callable[[float], str]) -> tuple[str, str]:
     return show(band.target), f"{show(band.lower)} to {show(band.upper)}"
 
 

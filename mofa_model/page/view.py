@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mofa_model.advice import Advice, Band, Request
+from mofa_model.advice import Advice, PredictedFigure, Request
 from mofa_model.advice.finalists import priced
 from mofa_model.advice.reasons import NAMES, gained, terms_of
 from mofa_model.advice.saves import best_interval, job_of
 from mofa_model.estimate.footprint import Footprint
 from mofa_model.explain import MEMORY
 from mofa_model.reliability.curve import CurvePoint, ettr_curve
-from mofa_model.search import MEANING, Reason
+from mofa_model.search import MEANING, Rejection
 from mofa_model.strategy_text import format_strategy, short_strategy
 
 LEVEL = 0.9
@@ -24,7 +24,7 @@ POINTS = 41
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class AlternativeRow:
     """Another layout."""
 
     strategy: str
@@ -51,7 +51,7 @@ class AdviceView:
     """One sentence."""
     strategy: str = ""
     """As text; empty where there is none."""
-    predicted: Mapping[str, Band] = field(default_factory=dict)
+    predicted: Mapping[str, PredictedFigure] = field(default_factory=dict)
     """Predictions by name."""
     checkpoint_steps: int = 0
     """Steps between saves. [1]"""
@@ -65,7 +65,7 @@ class AdviceView:
     """Terms of the fullest stage's memory. [B]"""
     curve: tuple[CurvePoint, ...] = ()
     """ETTR over intervals."""
-    alternatives: tuple[Row, ...] = ()
+    alternatives: tuple[AlternativeRow, ...] = ()
     """Other layouts."""
     rejected: tuple[tuple[str, int, str], ...] = ()
     """Reason, count, meaning."""
@@ -91,7 +91,7 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
         title=f"{advice.model} on {advice.gpus} {advice.device}",
         status=advice.status.value,
         explanation=advice.explanation,
-        rejected=tuple((name, count, MEANING[Reason(name)]) for name, count in advice.rejected.items()),
+        rejected=tuple((name, count, MEANING[Rejection(name)]) for name, count in advice.rejected.items()),
         failures=tuple((f.name, 1000 * float(f.per_node_day), float(f.recovery_seconds)) for f in advice.failures),
         nearest=advice.nearest,
         caveats=advice.caveats,
@@ -125,7 +125,7 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
         memory_parts=_memory(best.estimate.memory),
         curve=tuple(ettr_curve(job, interval.steps, interval.every, POINTS, LEVEL)),
         alternatives=tuple(
-            Row(
+            AlternativeRow(
                 strategy=short_strategy(one.strategy),
                 step=one.predicted.step_seconds.target,
                 memory=one.predicted.memory_bytes.target,

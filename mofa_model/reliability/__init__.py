@@ -18,8 +18,8 @@ Imported by: search's callers, advice, verbs, and the lab.
 from mofa_model.reliability.interval import Interval, recommend
 from mofa_model.reliability.model import Job, ettr
 from mofa_model.reliability.objective import (
-    Band,
     Checkpointing,
+    FigureRange,
     best_checkpointing,
     ettr_band,
     finish_time,
@@ -27,8 +27,8 @@ from mofa_model.reliability.objective import (
 from mofa_model.reliability.rates import Posterior, Verdict, live_verdict, posterior, verdict
 
 __all__ = [
-    "Band",
     "Checkpointing",
+    "FigureRange",
     "Interval",
     "Job",
     "Posterior",

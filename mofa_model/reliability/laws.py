@@ -20,7 +20,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
-from mofa_model.reliability.recovery import Source, nodes_of_sum, survival_of_recovery
+from mofa_model.reliability.recovery import FailureSource, nodes_of_sum, survival_of_recovery
 from mofa_model.spec.reliability import FailureLaw
 from mofa_model.units import Numeric, Ratio, Seconds
 
@@ -33,7 +33,7 @@ _EXACT: Final = 1e-11
 _GAUSS: Final = np.polynomial.legendre.leggauss(48)
 
 
-class Run(Protocol):
+class Uptime(Protocol):
     """How long the job runs between the end of a recovery and the next failure."""
 
     def alive(self, t: Seconds) -> Ratio:
@@ -136,7 +136,9 @@ def weibull_survival(t: Seconds, rate: Numeric, shape: float) -> Ratio:
     return np.exp(-np.power(t * gamma(1 + 1 / shape) * rate, shape))
 
 
-def run_after(sources: tuple[Source, ...], rate: float, law: FailureLaw, *, during_recovery: bool) -> Run:
+def run_after(
+    sources: tuple[FailureSource, ...], rate: float, law: FailureLaw, *, during_recovery: bool
+) -> Uptime:
     """The run that follows a failure by one of `sources`, drawn by their shares. Ours. []
 
     `rate` is the job's failures from all causes [1/s]; with `during_recovery` false the clock stops while the job
@@ -161,7 +163,7 @@ def run_after(sources: tuple[Source, ...], rate: float, law: FailureLaw, *, duri
     return GeneralRun(_series(alive, 1e-5 / rate, horizon), horizon)
 
 
-def _delays(sources: tuple[Source, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _delays(sources: tuple[FailureSource, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
     total = sum(source.share for source in sources)
     values, weights = [], []
     for source in sources:

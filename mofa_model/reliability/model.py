@@ -19,7 +19,7 @@ from mofa_model.reliability.availability import spares_availability
 from mofa_model.reliability.laws import components_of, run_after
 from mofa_model.reliability.recovery import (
     NEVER,
-    Source,
+    FailureSource,
     mean_of,
     node_rate,
     sources_of,
@@ -65,7 +65,7 @@ class Job:
             )
 
 
-def sources(job: Job) -> tuple[Source, ...]:
+def sources(job: Job) -> tuple[FailureSource, ...]:
     """The causes of failure of a job. []"""
     return sources_of(job.reliability)
 

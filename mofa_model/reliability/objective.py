@@ -34,7 +34,7 @@ class Checkpointing:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Band:
+class FigureRange:
     """A figure and the range that the failure rate's uncertainty leaves it."""
 
     lower: Numeric
@@ -80,7 +80,9 @@ def finish_time(steps: Count, step_time: Seconds, ettr: Ratio, start: Seconds = 
         return np.where(np.asarray(ettr) > 0, steps * step_time / done, np.inf)[()] + start
 
 
-def ettr_band(job: Job, interval: Count, every: tuple[int, ...] = (1,), *, level: Ratio = LEVEL) -> Band:
+def ettr_band(
+    job: Job, interval: Count, every: tuple[int, ...] = (1,), *, level: Ratio = LEVEL
+) -> FigureRange:
     """ETTR at an interval, with the band that the rate's uncertainty leaves: ETTR falls with the rate. Ours. [1]"""
     low, high = rate_scales(job, level)
 
@@ -108,9 +110,9 @@ def rate_scales(job: Job, level: Ratio = LEVEL) -> tuple[float, float]:
     return low, high
 
 
-def _ordered(low: Numeric, middle: Numeric, high: Numeric) -> Band:
+def _ordered(low: Numeric, middle: Numeric, high: Numeric) -> FigureRange:
     """A band whose ends are not past its middle by a rounding error."""
-    return Band(lower=np.minimum(low, middle), target=middle, upper=np.maximum(high, middle))
+    return FigureRange(lower=np.minimum(low, middle), target=middle, upper=np.maximum(high, middle))
 
 
 def _best(job: Job, most: Count) -> Checkpointing:

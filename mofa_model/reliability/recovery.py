@@ -30,7 +30,7 @@ NEVER: Final = 1e-300
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class FailureSource:
     """One cause of failures of the job: its share, its recovery, the tier it restores from."""
 
     name: str
@@ -48,11 +48,11 @@ def node_rate(reliability: Reliability) -> float:
     return sum(rate for _, rate in _causes(reliability))
 
 
-def sources_of(reliability: Reliability) -> tuple[Source, ...]:
+def sources_of(reliability: Reliability) -> tuple[FailureSource, ...]:
     """The causes of failure of a job, with their shares. Source: Poisson processes add. []"""
     causes, total = _causes(reliability), node_rate(reliability)
     return tuple(
-        Source(
+        FailureSource(
             name=source.name,
             share=rate / total if total > 0 else 1 / len(causes),
             recoveries=source.recoveries,
@@ -62,12 +62,12 @@ def sources_of(reliability: Reliability) -> tuple[Source, ...]:
     )
 
 
-def _causes(reliability: Reliability) -> list[tuple[Source, float]]:
+def _causes(reliability: Reliability) -> list[tuple[FailureSource, float]]:
     """Classes and domains, with their failures per node and second."""
     queue = () if reliability.queue is None else (reliability.queue,)
     classes = [
         (
-            Source(
+            FailureSource(
                 name=c.name, share=0.0, recoveries=(*(queue if c.queues else ()), c.recovery), tier=c.tier
             ),
             c.rate.mean,
@@ -75,7 +75,10 @@ def _causes(reliability: Reliability) -> list[tuple[Source, float]]:
         for c in reliability.classes
     ]
     domains = [
-        (Source(name=d.name, share=0.0, recoveries=(*queue, d.recovery), tier=d.tier), d.rate / d.nodes)
+        (
+            FailureSource(name=d.name, share=0.0, recoveries=(*queue, d.recovery), tier=d.tier),
+            d.rate / d.nodes,
+        )
         for d in reliability.domains
     ]
     return classes + domains
@@ -122,7 +125,7 @@ def laplace_slope(recovery: RecoveryTime, rate: Numeric) -> Seconds:
     return total
 
 
-def survival_of_recovery(sources: tuple[Source, ...], rate: Numeric) -> Ratio:
+def survival_of_recovery(sources: tuple[FailureSource, ...], rate: Numeric) -> Ratio:
     """Chance that a recovery is not itself hit by a failure (phi): E exp(-s R), over causes by their share. Ours. [1]
 
     `rate` is s, the failures that may hit it [1/s].

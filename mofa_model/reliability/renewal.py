@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from mofa_model.reliability.laws import Run
+from mofa_model.reliability.laws import Uptime
 from mofa_model.reliability.recovery import NEVER
 from mofa_model.units import Numeric, Ratio, Seconds
 
@@ -70,7 +70,7 @@ def survived_when_idle(rate: Numeric, mean_recovery: Seconds) -> Ratio:
 
 
 def ettr_of_run(
-    run: Run,
+    run: Uptime,
     cycle: Seconds,
     work: Seconds,
     blocking: Seconds,

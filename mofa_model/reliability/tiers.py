@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.errors import BadValue
-from mofa_model.reliability.laws import Run
+from mofa_model.reliability.laws import Uptime
 from mofa_model.reliability.recovery import NEVER
 from mofa_model.reliability.timeline import Tiers, Timeline, lag, walk
 from mofa_model.units import Ratio, Seconds
@@ -48,7 +48,7 @@ class Failure:
     """Tier that these failures read."""
     share: float
     """Share of all failures. [1]"""
-    run: Run
+    run: Uptime
     """Law of the run that follows the recovery."""
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mofa_model.errors import BadValue
-from mofa_model.schedules.order import Kind, Operation, Order, Step, at_least_one, order
+from mofa_model.schedules.order import Operation, OperationKind, Order, Step, at_least_one, order
 from mofa_model.schedules.schedule import Flow, Schedule
 from mofa_model.units import Count, Seconds
 
@@ -127,9 +127,9 @@ class _BothEnds:
         self._weights_due: deque[tuple[int, int]] = deque()
 
     def _next_forward(self, d: int) -> Operation:
-        return Operation(Kind.FORWARD, self._virtual_stage[d], next(self._forward[d]))
+        return Operation(OperationKind.FORWARD, self._virtual_stage[d], next(self._forward[d]))
 
-    def _next_backward(self, d: int, kind: Kind = Kind.BACKWARD) -> Operation:
+    def _next_backward(self, d: int, kind: OperationKind = OperationKind.BACKWARD) -> Operation:
         return Operation(kind, self._virtual_stage[d], next(self._backward[d]))
 
     def forward(self, d: int) -> None:
@@ -142,12 +142,12 @@ class _BothEnds:
         self.steps.append((self._next_forward(forward), self._next_backward(backward)))
 
     def input_gradient(self, d: int) -> None:
-        operation = self._next_backward(d, Kind.INPUT_GRADIENT)
+        operation = self._next_backward(d, OperationKind.INPUT_GRADIENT)
         self._weights_due.append((operation.virtual_stage, operation.microbatch))
         self.steps.append((operation,))
 
     def weight_gradient(self) -> None:
-        self.steps.append((Operation(Kind.WEIGHT_GRADIENT, *self._weights_due.popleft()),))
+        self.steps.append((Operation(OperationKind.WEIGHT_GRADIENT, *self._weights_due.popleft()),))
 
 
 DUALPIPE = DualPipe()

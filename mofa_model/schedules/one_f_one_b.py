@@ -14,7 +14,7 @@ import numpy as np
 
 from mofa_model.equations.pipeline import cooldown_time, exposed_hops, steady_time, warmup_time
 from mofa_model.errors import BadValue
-from mofa_model.schedules.order import Kind, Operation, Order, Step, at_least_one, order
+from mofa_model.schedules.order import Operation, OperationKind, Order, Step, at_least_one, order
 from mofa_model.schedules.schedule import Flow, Schedule
 from mofa_model.units import Count, Seconds
 
@@ -89,10 +89,10 @@ def _alternating(i: int, p: int, m: int, v: int) -> Iterator[Step]:
     for turn in range(m * v + ahead):
         if forward:
             c, j = forward.popleft()
-            yield (Operation(Kind.FORWARD, c * p + i, j),)
+            yield (Operation(OperationKind.FORWARD, c * p + i, j),)
         if turn >= ahead and backward:
             c, j = backward.popleft()
-            yield (Operation(Kind.BACKWARD, c * p + i, j),)
+            yield (Operation(OperationKind.BACKWARD, c * p + i, j),)
 
 
 ONE_F_ONE_B = OneFOneB()

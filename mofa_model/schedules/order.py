@@ -19,7 +19,7 @@ from typing import NamedTuple
 from mofa_model.errors import BadValue
 
 
-class Kind(Enum):
+class OperationKind(Enum):
     """What an operation computes. A whole backward is an input gradient and a weight gradient in one."""
 
     FORWARD = "F"
@@ -31,7 +31,7 @@ class Kind(Enum):
 class Operation(NamedTuple):
     """One kind of work on one micro-batch at one virtual stage."""
 
-    kind: Kind
+    kind: OperationKind
     virtual_stage: int
     microbatch: int
 

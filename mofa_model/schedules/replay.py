@@ -13,11 +13,11 @@ from typing import Any, Final
 import numpy as np
 
 from mofa_model.errors import BadValue
-from mofa_model.schedules.order import Kind, Operation, Order, Step
+from mofa_model.schedules.order import Operation, OperationKind, Order, Step
 from mofa_model.spec.checks import not_negative
 from mofa_model.units import Numeric, Ratio, Seconds
 
-_INWARD: Final = (Kind.BACKWARD, Kind.INPUT_GRADIENT)
+_INWARD: Final = (OperationKind.BACKWARD, OperationKind.INPUT_GRADIENT)
 """What the stage below waits for in the backward pass."""
 
 
@@ -91,10 +91,10 @@ class _Clock:
         weight = _rows("weight_gradient", times.weight_gradient, depth)
         backward = [b + w for b, w in zip(inward, weight, strict=True)]
         self._took = {
-            Kind.FORWARD: forward,
-            Kind.BACKWARD: backward,
-            Kind.INPUT_GRADIENT: inward,
-            Kind.WEIGHT_GRADIENT: weight,
+            OperationKind.FORWARD: forward,
+            OperationKind.BACKWARD: backward,
+            OperationKind.INPUT_GRADIENT: inward,
+            OperationKind.WEIGHT_GRADIENT: weight,
         }
         self._hop = _rows("hop", times.hop, depth - 1) if depth > 1 else []
         self._pair = np.asarray(times.pair, dtype=np.float64)
@@ -110,18 +110,18 @@ class _Clock:
         """When the input from another device is here; None where the device made it itself."""
         kind, k, j = operation
         source = _source(operation, len(self._took[kind]))
-        if kind is Kind.WEIGHT_GRADIENT or source is None or self._home[source[1], j] == device:
+        if kind is OperationKind.WEIGHT_GRADIENT or source is None or self._home[source[1], j] == device:
             return None
-        left = self._left[source[0] is Kind.FORWARD, source[1], j]
+        left = self._left[source[0] is OperationKind.FORWARD, source[1], j]
         return left if self._blocking else left + self._hop[min(k, source[1])]
 
     def send(self, step: Step, device: int, end: Any) -> Any:
         """Note what leaves at the end of a step; gives when the device is free again."""
         free = end
         for kind, k, j in step:
-            if kind is Kind.WEIGHT_GRADIENT:
+            if kind is OperationKind.WEIGHT_GRADIENT:
                 continue
-            forward = kind is Kind.FORWARD
+            forward = kind is OperationKind.FORWARD
             to = k + 1 if forward else k - 1
             if self._blocking and 0 <= to < len(self._took[kind]) and self._home[to, j] != device:
                 free = free + self._hop[min(k, to)]
@@ -129,14 +129,14 @@ class _Clock:
         return free
 
 
-def _source(operation: Operation, depth: int) -> tuple[Kind, int] | None:
+def _source(operation: Operation, depth: int) -> tuple[OperationKind, int] | None:
     """The operation of the same micro-batch that makes this one's input: its kind (FORWARD or BACKWARD) and place."""
     kind, k, _ = operation
-    if kind is Kind.FORWARD:
-        return (Kind.FORWARD, k - 1) if k > 0 else None
-    if kind is Kind.WEIGHT_GRADIENT:
-        return (Kind.BACKWARD, k)
-    return (Kind.BACKWARD, k + 1) if k < depth - 1 else (Kind.FORWARD, k)
+    if kind is OperationKind.FORWARD:
+        return (OperationKind.FORWARD, k - 1) if k > 0 else None
+    if kind is OperationKind.WEIGHT_GRADIENT:
+        return (OperationKind.BACKWARD, k)
+    return (OperationKind.BACKWARD, k + 1) if k < depth - 1 else (OperationKind.FORWARD, k)
 
 
 def _runnable(order: Order) -> Iterator[tuple[int, Step]]:
@@ -151,9 +151,9 @@ def _runnable(order: Order) -> Iterator[tuple[int, Step]]:
                 step = steps[at[device]]
                 yield device, step
                 done.update(
-                    (o.kind is Kind.FORWARD, o.virtual_stage, o.microbatch)
+                    (o.kind is OperationKind.FORWARD, o.virtual_stage, o.microbatch)
                     for o in step
-                    if o.kind is not Kind.WEIGHT_GRADIENT
+                    if o.kind is not OperationKind.WEIGHT_GRADIENT
                 )
                 at[device] += 1
                 left -= 1
@@ -168,7 +168,7 @@ def _ready(step: Step, done: set[tuple[bool, int, int]], depth: int) -> bool:
     for operation in step:
         _, k, j = operation
         source = _source(operation, depth)
-        if source is not None and (source[0] is Kind.FORWARD, source[1], j) not in done:
+        if source is not None and (source[0] is OperationKind.FORWARD, source[1], j) not in done:
             return False
         if operation.kind in _INWARD and (True, k, j) not in done:
             return False

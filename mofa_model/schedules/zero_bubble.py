@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mofa_model.schedules.order import Kind, Operation, Order, Step, at_least_one, order
+from mofa_model.schedules.order import Operation, OperationKind, Order, Step, at_least_one, order
 from mofa_model.schedules.schedule import Flow, Schedule
 from mofa_model.units import Count, Seconds
 
@@ -77,11 +77,11 @@ def _put_off(i: int, p: int, m: int) -> Iterator[Step]:
     ahead = p - i - 1
     for turn in range(m + p - 1):
         if turn < m:
-            yield (Operation(Kind.FORWARD, i, turn),)
+            yield (Operation(OperationKind.FORWARD, i, turn),)
         if 0 <= turn - ahead < m:
-            yield (Operation(Kind.INPUT_GRADIENT, i, turn - ahead),)
+            yield (Operation(OperationKind.INPUT_GRADIENT, i, turn - ahead),)
         if turn - ahead - i >= 0:
-            yield (Operation(Kind.WEIGHT_GRADIENT, i, turn - ahead - i),)
+            yield (Operation(OperationKind.WEIGHT_GRADIENT, i, turn - ahead - i),)
 
 
 ZERO_BUBBLE = ZeroBubble()

@@ -16,9 +16,9 @@ A strategy that is not chosen is counted once: raw = searched + pruned + rejecte
 """
 
 from mofa_model.axes.frameworks import Framework, framework, frameworks
-from mofa_model.axes.verdict import LIFTABLE, MEANING, Reason
+from mofa_model.axes.verdict import LIFTABLE, MEANING, Rejection
 from mofa_model.search.constraints import Constraint, parse_constraint
-from mofa_model.search.explore import Candidate, NearMiss, Problem, Question, Ranking, search
+from mofa_model.search.explore import Candidate, NearMiss, Ranking, SearchCase, SearchQuestion, search
 from mofa_model.search.rank import Score
 
 __all__ = [
@@ -28,11 +28,11 @@ __all__ = [
     "Constraint",
     "Framework",
     "NearMiss",
-    "Problem",
-    "Question",
     "Ranking",
-    "Reason",
+    "Rejection",
     "Score",
+    "SearchCase",
+    "SearchQuestion",
     "framework",
     "frameworks",
     "parse_constraint",

@@ -71,7 +71,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ZeroLevel:
     """One ZeRO level, with its shard groups and optimizer placements on a leading axis."""
 
     level: Strategy
@@ -187,13 +187,13 @@ def _choices(
         )
 
 
-def states_of(axes: Axes, given: Given, block: Block) -> list[State]:
+def states_of(axes: Axes, given: Given, block: Block) -> list[ZeroLevel]:
     """Everything of each ZeRO level that does not depend on a micro-batch's work."""
     levels = dict.fromkeys(shard.level for shard in axes["sharding"])
     return [_state(axes, given, block, level) for level in levels]
 
 
-def _state(axes: Axes, given: Given, block: Block, level: Sharding) -> State:
+def _state(axes: Axes, given: Given, block: Block, level: Sharding) -> ZeroLevel:
     w, c, stages, m = given.workload, given.cluster, block.stages, block.rows["micro_batches"]
     strides, base = axes.strides(), varied(block.layout, sharding=level)
     rows, offsets, legal, replicas = [], [], [], []
@@ -209,7 +209,7 @@ def _state(axes: Axes, given: Given, block: Block, level: Sharding) -> State:
     shape = stages.count.shape
     parks = any(np.any(held.parked) for held, _ in rows)
     parked = _stacked([held.parked * c.gpus_per_node for held, _ in rows], shape) if parks else None
-    return State(
+    return ZeroLevel(
         level=base,
         held=_stacked([held.total for held, _ in rows], shape),
         parked=parked,

@@ -13,7 +13,7 @@ from mofa_model.axes.choices import IN_NODE
 from mofa_model.axes.frameworks import Framework, framework
 from mofa_model.axes.rules import Given
 from mofa_model.axes.tried import Asked
-from mofa_model.axes.verdict import Reason
+from mofa_model.axes.verdict import Rejection
 from mofa_model.search.axes import Axes, default_axes
 from mofa_model.search.bundles import bundles
 from mofa_model.search.constraints import Constraint, constrained
@@ -29,7 +29,7 @@ KEEP = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Problem:
+class SearchCase:
     """A model at one precision, with the machines and constants that belong to it."""
 
     workload: Workload
@@ -39,10 +39,10 @@ class Problem:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
+class SearchQuestion:
     """What is searched."""
 
-    problems: tuple[Problem, ...]
+    problems: tuple[SearchCase, ...]
     """One for each precision that may be used."""
     nodes: tuple[int, ...]
     """Node counts that may be used."""
@@ -50,13 +50,13 @@ class Question:
     """Trainer."""
     constraints: tuple[Constraint, ...] = ()
     """What fixes, lists or bounds axes."""
-    lifted: frozenset[Reason] = frozenset()
+    lifted: frozenset[Rejection] = frozenset()
     """Expert rules that are not applied."""
     keep: int = KEEP
     """Strategies to keep for every number of nodes."""
     apart: bool = False
     """Whether of the strategies of one shape (degrees and schedule) only the best is kept."""
-    score: Callable[[Problem, int], Score] = lambda _problem, _nodes: by_step_time()
+    score: Callable[[SearchCase, int], Score] = lambda _problem, _nodes: by_step_time()
     """The objective on a number of nodes."""
 
 
@@ -66,7 +66,7 @@ class Candidate:
 
     strategy: Strategy
     """As one layout."""
-    problem: Problem
+    problem: SearchCase
     """Its precision, with its machines and their number."""
     nodes: int
     """Nodes."""
@@ -100,7 +100,7 @@ class Ranking:
     """Strategies that are legal and fit."""
     pruned: int
     """Left out because another one is proved to be at least as good."""
-    rejected: Mapping[Reason, int]
+    rejected: Mapping[Rejection, int]
     """The others, by reason."""
     near: NearMiss | None
     """The fastest that almost fits, on the most nodes that have one."""
@@ -108,11 +108,11 @@ class Ranking:
     """Where nothing fits: the strategy that needs the least device memory."""
     axes: Axes
     """Axes and values that were searched."""
-    stuck: tuple[str, Reason] | None = None
+    stuck: tuple[str, Rejection] | None = None
     """Where no shape is legal: the axis at which the last ones fell, and why, on the most nodes."""
 
 
-def search(question: Question, advance: Callable[[float], None] = lambda _: None) -> Ranking:
+def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _: None) -> Ranking:
     """The best strategies, with every combination of the axes counted. `advance` hears of the share that is done."""
     first = question.problems[0]
     per_node = int(first.cluster.gpus_per_node)
@@ -129,19 +129,21 @@ def search(question: Question, advance: Callable[[float], None] = lambda _: None
     )
     full, bounds = constrained(default_axes(asked), question.constraints)
     axes = full.had_by(question.framework)
-    rejected = Counter({Reason.NOT_IN_FRAMEWORK: full.raw - axes.raw})
+    rejected = Counter({Rejection.NOT_IN_FRAMEWORK: full.raw - axes.raw})
     found: dict[int, list[Candidate]] = {}
     misses: list[tuple[int, float, NearMiss]] = []
     lean: list[NearMiss] = []
     searched = pruned = 0
-    stuck: tuple[str, Reason] | None = None
+    stuck: tuple[str, Rejection] | None = None
     parts = bundles(axes, question.framework)
     # Who constrains offloading asks for it.
-    wanted = {Reason.OFFLOAD_UNPROVEN} if any(c.key == "offload" for c in question.constraints) else set()
+    wanted = {Rejection.OFFLOAD_UNPROVEN} if any(c.key == "offload" for c in question.constraints) else set()
     share = 1.0 / max(1, len(axes["nodes"]) * len(question.problems))
     for problem in question.problems if axes.raw else ():
         for nodes in axes["nodes"]:
-            here = Problem(workload=problem.workload, cluster=replace(problem.cluster, gpus=nodes * per_node))
+            here = SearchCase(
+                workload=problem.workload, cluster=replace(problem.cluster, gpus=nodes * per_node)
+            )
             given = Given(
                 workload=here.workload,
                 cluster=here.cluster,
@@ -194,12 +196,14 @@ def order(candidate: Candidate) -> tuple[float, float, int]:
     return candidate.score, float(candidate.step), candidate.index
 
 
-def _candidates(axes: Axes, problem: Problem, nodes: int, leaders: Leaders) -> list[Candidate]:
+def _candidates(axes: Axes, problem: SearchCase, nodes: int, leaders: Leaders) -> list[Candidate]:
     rows = zip(leaders.scores.tolist(), leaders.steps.tolist(), leaders.index.tolist(), strict=True)
     return [_candidate(axes, problem, nodes, *row) for row in rows]
 
 
-def _candidate(axes: Axes, problem: Problem, nodes: int, score: float, step: float, index: int) -> Candidate:
+def _candidate(
+    axes: Axes, problem: SearchCase, nodes: int, score: float, step: float, index: int
+) -> Candidate:
     strategy = strategy_of(axes.decode(index), problem.cluster)
     return Candidate(strategy=strategy, problem=problem, nodes=nodes, score=score, step=step, index=index)
 

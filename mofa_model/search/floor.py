@@ -49,7 +49,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ShapeGroup:
     """Shapes of one schedule, by rising floor."""
 
     schedule: Schedule
@@ -66,10 +66,10 @@ class Part:
         return int(np.searchsorted(self.floors, horizon, side="right"))
 
 
-def parts_of(axes: Axes, given: Given, shapes: Shapes, features: Features) -> list[Part]:
+def parts_of(axes: Axes, given: Given, shapes: Shapes, features: Features) -> list[ShapeGroup]:
     """All shapes in parts of one schedule each; the parts with the lowest floors come first."""
     schedules = [pipeline.schedule for pipeline in axes["pipeline"]]
-    parts: list[Part] = []
+    parts: list[ShapeGroup] = []
     local = Locals(given.workload, given.cluster, shapes.rows, np.arange(len(shapes.index)))
     for schedule in dict.fromkeys(schedules):
         mine = np.array([one == schedule for one in schedules])[shapes.rows["pipeline"]]
@@ -80,7 +80,9 @@ def parts_of(axes: Axes, given: Given, shapes: Shapes, features: Features) -> li
         rising = np.argsort(lowest, kind="stable")
         cuts = [FIRST, *range(FIRST + BLOCK, len(members), BLOCK)]
         pieces = np.split(rising, [cut for cut in cuts if cut < len(members)])
-        parts += [Part(schedule, members[some], lowest[some], at == 0) for at, some in enumerate(pieces)]
+        parts += [
+            ShapeGroup(schedule, members[some], lowest[some], at == 0) for at, some in enumerate(pieces)
+        ]
     return sorted(parts, key=lambda part: float(part.floors[0]))
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Scope
 from mofa_model.axes.rules import Given
-from mofa_model.axes.verdict import Reason
+from mofa_model.axes.verdict import Rejection
 from mofa_model.estimate.exchange import exposed_time
 from mofa_model.estimate.footprint import host_room, room
 from mofa_model.estimate.live import waiting, with_loss
@@ -24,7 +24,7 @@ from mofa_model.estimate.stage import stage_times
 from mofa_model.estimate.step import pipeline_times, step_terms
 from mofa_model.placement import Stages
 from mofa_model.search.axes import Axes, within
-from mofa_model.search.blocks import Block, State, Work, blocks_of, states_of, works_of
+from mofa_model.search.blocks import Block, Work, ZeroLevel, blocks_of, states_of, works_of
 from mofa_model.search.floor import parts_of
 from mofa_model.search.local import Locals, spread, varied
 from mofa_model.search.rank import Leaders
@@ -45,7 +45,7 @@ Array = NDArray[Any]
 class _Fit:
     """What fits of a state beside a kind of work."""
 
-    state: State
+    state: ZeroLevel
     fits: Array
     """[states, rows]"""
     near: Array | None
@@ -61,9 +61,9 @@ def price(
     features: Features,
     leaders: Leaders,
     advance: Callable[[float], None] = lambda _: None,
-) -> Counter[Reason]:
+) -> Counter[Rejection]:
     """Offers every strategy that fits to `leaders`; counts those that do not. `advance` hears of shapes done."""
-    rejected = Counter[Reason]()
+    rejected = Counter[Rejection]()
     parts = parts_of(axes, given, shapes, features)
     # The first parts find a step time that most of the others cannot beat.
     for phase in ([p for p in parts if p.first], [p for p in parts if not p.first]):
@@ -82,9 +82,11 @@ def price(
     return +rejected
 
 
-def _price_block(axes: Axes, given: Given, block: Block, local: Locals, leaders: Leaders) -> Counter[Reason]:
+def _price_block(
+    axes: Axes, given: Given, block: Block, local: Locals, leaders: Leaders
+) -> Counter[Rejection]:
     """Every kind of work of a block beside every state."""
-    rejected = Counter[Reason]()
+    rejected = Counter[Rejection]()
     states = states_of(axes, given, block)
     for work in works_of(axes, block):
         fitting = _fitting(given, block, states, work, local, rejected)
@@ -99,7 +101,12 @@ def _price_block(axes: Axes, given: Given, block: Block, local: Locals, leaders:
 
 
 def _fitting(
-    given: Given, block: Block, states: list[State], work: Work, local: Locals, rejected: Counter[Reason]
+    given: Given,
+    block: Block,
+    states: list[ZeroLevel],
+    work: Work,
+    local: Locals,
+    rejected: Counter[Rejection],
 ) -> list[_Fit]:
     """Memory of one kind of work beside every state."""
     w, c = given.workload, given.cluster
@@ -120,12 +127,12 @@ def _fitting(
         fits = legal & (peak <= limit)
         near = (peak <= limit * NEAR) & legal
         near ^= fits  # what fits is near as well
-        rejected[Reason.OUT_OF_MEMORY] += _counted(legal, block) - _counted(fits, block)
+        rejected[Rejection.OUT_OF_MEMORY] += _counted(legal, block) - _counted(fits, block)
         host = _host(given, state, parked)
         if host is not None:
             roomy = host <= host_room(c)
             inside = fits & roomy
-            rejected[Reason.OUT_OF_HOST_MEMORY] += _counted(fits, block) - _counted(inside, block)
+            rejected[Rejection.OUT_OF_HOST_MEMORY] += _counted(fits, block) - _counted(inside, block)
             fits, near = inside, near & roomy
         # Where something fits nobody asks for the leanest.
         bare = peak if fits.any() else np.where(legal, peak, np.inf)
@@ -150,7 +157,7 @@ def _counted(mask: Array, block: Block) -> int:
     return int(np.count_nonzero(mask, axis=0) @ block.repeated)
 
 
-def _host(given: Given, state: State, parked: Array) -> Array | None:
+def _host(given: Given, state: ZeroLevel, parked: Array) -> Array | None:
     """Host memory of a node, [states, rows] or [rows]; None where all have room. [B]"""
     memory = host_room(given.cluster)
     if not parked.any():

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.search.blocks import State
+from mofa_model.search.blocks import ZeroLevel
 
 Array = NDArray[Any]
 
@@ -83,7 +83,7 @@ class Leaders:
         return max(self.cut, self.missed.step)
 
     def offer(
-        self, step: Array, index: Array, shapes: Array, state: State, columns: Array, fits: Array
+        self, step: Array, index: Array, shapes: Array, state: ZeroLevel, columns: Array, fits: Array
     ) -> None:
         """Take what fits, [states, columns], and is better than what is here."""
         chosen = fits & (step <= self.cut)
@@ -92,7 +92,7 @@ class Leaders:
             scores = self.score.of(step[chosen], state.replicas[group, columns[column]])
             self._take(scores, step[chosen], index[column] + state.offset[group, 0], shapes[column])
 
-    def miss(self, step: Array, index: Array, state: State, near: Array) -> None:
+    def miss(self, step: Array, index: Array, state: ZeroLevel, near: Array) -> None:
         """Remember the fastest that almost fits; `near` is its bytes, zero elsewhere."""
         times = np.where(near > 0, step, np.inf)
         best = float(times.min())

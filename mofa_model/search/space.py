@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Axis
 from mofa_model.axes.rules import Given, Mask, Rows
-from mofa_model.axes.verdict import Reason
+from mofa_model.axes.verdict import Rejection
 from mofa_model.equations.memory import expert_data_ranks
 from mofa_model.placement import stages_of
 from mofa_model.search.axes import FEATURES, SHAPE, Axes
@@ -40,9 +40,9 @@ class Shapes:
     """Columns of degrees."""
     index: NDArray[np.int64]
     """Raw index of each shape with the first value on every axis of features."""
-    rejected: Counter[Reason]
+    rejected: Counter[Rejection]
     """Raw strategies dropped so far."""
-    stuck: tuple[str, Reason] | None = None
+    stuck: tuple[str, Rejection] | None = None
     """Where no shape is left: the axis at which the last ones fell, and the reason of most of them."""
 
 
@@ -54,7 +54,7 @@ class Features:
     """For each axis of features, [values, rows]: True where the value is legal, tried, and not a duplicate."""
     idle: dict[str, Mask]
     """For each axis of features, [rows]: True where all its values say the same."""
-    rejected: Counter[Reason]
+    rejected: Counter[Rejection]
     """Raw strategies dropped here."""
     pruned: int
     """Raw strategies left out because another one is proved to be at least as good."""
@@ -64,7 +64,7 @@ class Features:
 
 def shapes_of(axes: Axes, given: Given, nodes: int) -> Shapes:
     """Degrees of every legal shape on a number of nodes, at the precision of the question."""
-    strides, rejected = axes.strides(), Counter[Reason]()
+    strides, rejected = axes.strides(), Counter[Rejection]()
     recipe = given.workload.training.precision.name
     start = sum(
         axes[name].index(value) * strides[name] for name, value in (("nodes", nodes), ("precision", recipe))
@@ -81,7 +81,7 @@ def shapes_of(axes: Axes, given: Given, nodes: int) -> Shapes:
         index = np.repeat(index, len(values)) + position * strides[axis.name]
         rows |= _columns(axis, values, position, rows, given)
         good = np.ones(len(index), dtype=bool)
-        fallen = Counter[Reason]()
+        fallen = Counter[Rejection]()
         for reason, rule in axis.rules:
             if reason not in given.lifted:
                 bad = good & rule(rows, given)
@@ -127,7 +127,7 @@ def features_of(axes: Axes, given: Given, shapes: Shapes, bundle: Bundle = WHOLE
     left = 1
     for axis in FEATURES:
         left *= bundle.size(axis.name, axes[axis.name])
-    rejected, pruned = Counter[Reason](), 0
+    rejected, pruned = Counter[Rejection](), 0
     allowed: dict[str, Mask] = {}
     idle: dict[str, Mask] = {}
     for axis in FEATURES:
@@ -136,17 +136,17 @@ def features_of(axes: Axes, given: Given, shapes: Shapes, bundle: Bundle = WHOLE
         idle[name] = np.zeros(size, dtype=bool) if axis.idle is None else axis.idle(rows)
         ok = np.ones((len(values), size), dtype=bool)
         for at, value in enumerate(values):
-            counted = rejected if bundle.has(name, at) else Counter[Reason]()
+            counted = rejected if bundle.has(name, at) else Counter[Rejection]()
             found = [] if axis.bad is None else [*axis.bad(value, rows, given)]
             if at in bundle.barred.get(name, ()):
-                found.append((Reason.NOT_IN_FRAMEWORK, ~idle[name]))
+                found.append((Rejection.NOT_IN_FRAMEWORK, ~idle[name]))
             for reason, bad in found:
                 if reason in given.lifted:
                     continue
                 _count(counted, reason, alive, ok[at] & bad, left)
                 ok[at] &= ~bad
             again = idle[name] & np.any(ok[:at], axis=0) & ok[at]
-            _count(counted, Reason.DUPLICATE, alive, again, left)
+            _count(counted, Rejection.DUPLICATE, alive, again, left)
             ok[at] &= ~again
         for at in range(len(values)):
             ok[at] &= bundle.has(name, at)
@@ -164,7 +164,9 @@ def dominated(axis: Axis, cluster: Cluster) -> bool:
     return axis.better is not None and axis.better(cluster.calibration.overlap)
 
 
-def _count(rejected: Counter[Reason], reason: Reason, alive: NDArray[np.int64], bad: Mask, left: int) -> None:
+def _count(
+    rejected: Counter[Rejection], reason: Rejection, alive: NDArray[np.int64], bad: Mask, left: int
+) -> None:
     dropped = int(np.sum(alive[bad])) * left
     if dropped:
         rejected[reason] += dropped

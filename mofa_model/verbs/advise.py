@@ -14,7 +14,7 @@ from mofa_model.verbs import job_options, problem_options
 if TYPE_CHECKING:
     from mofa_model.advice import Request
     from mofa_model.manifest.asked import Asked
-    from mofa_model.search import Problem
+    from mofa_model.search import SearchCase
     from mofa_model.strategy import Strategy
 
 _EXAMPLES: Final = """\
@@ -224,7 +224,7 @@ def _from_manifest(a: Namespace, asked: Asked) -> Request:
     return replace(request, constraints=(*request.constraints, *a.constraint), **changes)  # type: ignore[arg-type]
 
 
-def _current(text: str | None, problem: Problem) -> Strategy | None:
+def _current(text: str | None, problem: SearchCase) -> Strategy | None:
     """Today's layout; who types it now is told where it cannot be."""
     from mofa_model.launch import read_layout
 

@@ -7,10 +7,10 @@ from dataclasses import fields
 from typing import Any
 
 from mofa_model import units
-from mofa_model.advice import Advice, Band, Current, Predicted
+from mofa_model.advice import Advice, Current, Predicted, PredictedFigure
 from mofa_model.advice.reasons import gained
 from mofa_model.launch import Launch
-from mofa_model.search import MEANING, Reason
+from mofa_model.search import MEANING, Rejection
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
 from mofa_model.tables import Cell, Column, Table
@@ -176,13 +176,13 @@ def _first(advice: Advice) -> Table:
     )
 
 
-def _time(band: Band) -> Callable[[float], str]:
+def _time(band: PredictedFigure) -> Callable[[float], str]:
     """Seconds for both ends where minutes would hide how far apart they are."""
     alike = band.lower >= 1 and band.upper < 6000
     return lambda seconds: f"{seconds:.4g} s" if alike else units.format(seconds, "s")
 
 
-def _range(band: Band, text: Any) -> str:
+def _range(band: PredictedFigure, text: Any) -> str:
     return f"{text(band.target)}  ({text(band.lower)} to {text(band.upper)})"
 
 
@@ -248,7 +248,7 @@ def _counts(advice: Advice) -> Table:
     rows: list[tuple[Cell, ...]] = [
         ("searched", c.searched, "legal strategies that fit, each one priced"),
         ("pruned", c.pruned, "proved to be no better: overlap left off, or too much work whatever the rest"),
-        *((name, count, MEANING[Reason(name)]) for name, count in advice.rejected.items()),
+        *((name, count, MEANING[Rejection(name)]) for name, count in advice.rejected.items()),
         ("all", c.raw, "combinations of the axis values"),
     ]
     columns = (Column("strategies"), Column("count"), Column("meaning", align="left"))

@@ -12,7 +12,7 @@ from mofa_model.advice.finalists import priced_together
 from mofa_model.advice.reasons import NAMES, terms_of
 from mofa_model.advice.saves import best_interval, job_of
 from mofa_model.errors import BadFile
-from mofa_model.search import Problem
+from mofa_model.search import SearchCase
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import short_strategy
 from mofa_model.verbs.ettr_answer import curve
@@ -60,7 +60,7 @@ def draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
     return paths
 
 
-def _problem(request: Request, precision: str, nodes: int) -> Problem:
+def _problem(request: Request, precision: str, nodes: int) -> SearchCase:
     """The problem of a precision on a number of nodes."""
     named = (p for p in request.problems if p.workload.training.precision.name == precision)
     problem = next(named, request.problems[0])

@@ -14,7 +14,7 @@ from mofa_model.spec.reliability import Reliability
 from mofa_model.verbs import job_text
 
 if TYPE_CHECKING:
-    from mofa_model.search import Problem
+    from mofa_model.search import SearchCase
 
 
 def add_options(parser: ArgumentParser, *, required: bool = True) -> None:
@@ -69,9 +69,9 @@ def add_options(parser: ArgumentParser, *, required: bool = True) -> None:
     )
 
 
-def problems_of(arguments: Namespace, nodes: int | None = None) -> tuple[Problem, ...]:
+def problems_of(arguments: Namespace, nodes: int | None = None) -> tuple[SearchCase, ...]:
     """The model and its machines for each precision, on a number of nodes (default: the one that is given)."""
-    from mofa_model.search import Problem
+    from mofa_model.search import SearchCase
 
     model = model_of(_needed(arguments.model, "--model"))
     sequence = units.count(_needed(arguments.seq, "--seq"), field="--seq")
@@ -100,7 +100,7 @@ def problems_of(arguments: Namespace, nodes: int | None = None) -> tuple[Problem
         cluster = part_of(cluster, _devices(arguments, int(cluster.gpus_per_node)))
         cluster = replace(cluster, gpus=count * int(cluster.gpus_per_node))
         cluster.device.peak(precision.gemm)  # a device without the format is refused here
-        found.append(Problem(workload=Workload(model=model, training=training), cluster=cluster))
+        found.append(SearchCase(workload=Workload(model=model, training=training), cluster=cluster))
     return tuple(found)
 
 

@@ -20,7 +20,7 @@ from mofa_model.estimate import estimate
 from mofa_model.launch import read
 from mofa_model.presets import cluster, model, precision
 from mofa_model.reliability import ettr
-from mofa_model.search import Problem
+from mofa_model.search import SearchCase
 from mofa_model.spec import Training, Workload
 from mofa_model.spec.reliability import CheckpointTier
 from mofa_model.strategy import Sharding, Strategy
@@ -33,7 +33,7 @@ def request(
     training = Training(sequence=sequence, global_batch=batch, precision=precision("bf16"), tokens=tokens)
     machines = cluster("h100", nodes * 8, stack=stack)
     given = {
-        "problems": (Problem(workload=Workload(model=model(name), training=training), cluster=machines),),
+        "problems": (SearchCase(workload=Workload(model=model(name), training=training), cluster=machines),),
         "reliability": assumed_reliability(machines.gpus_per_node * machines.host.link.bandwidth),
         "nodes": nodes,
         "framework": "megatron",

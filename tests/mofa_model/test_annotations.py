@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mofa_model.advice import Advice, Alternative, Band, Counts, Current, Predicted, Status
+from mofa_model.advice import Advice, Alternative, Counts, Current, Predicted, PredictedFigure, Status
 from mofa_model.annotations import (
     INPUTS,
     LARGEST,
@@ -28,7 +28,7 @@ NOW = "2026-01-31T09:30:00Z"
 
 
 def band(target, spread=0.1):
-    return Band(lower=target * (1 - spread), target=target, upper=target * (1 + spread))
+    return PredictedFigure(lower=target * (1 - spread), target=target, upper=target * (1 + spread))
 
 
 PREDICTED = Predicted(
@@ -36,7 +36,7 @@ PREDICTED = Predicted(
     tokens_per_second=band(599_400.4),
     mfu=band(0.4126),
     memory_bytes=band(71e9),
-    ettr=Band(lower=0.9021, target=0.9412, upper=0.9634),
+    ettr=PredictedFigure(lower=0.9021, target=0.9412, upper=0.9634),
     duration_seconds=band(2.6e7),
 )
 LAYOUT = Strategy(tp=8, pp=16, dp=16, sequence_parallel=True)

@@ -9,7 +9,7 @@ from mofa_model.axes.frameworks import framework, frameworks
 from mofa_model.axes.tried import Asked
 from mofa_model.axes.words import Choice
 from mofa_model.equations.memory import expert_data_ranks
-from mofa_model.search import Problem, Question, parse_constraint, search
+from mofa_model.search import SearchCase, SearchQuestion, parse_constraint, search
 from mofa_model.search.axes import EVERY, QUESTION, default_axes
 from mofa_model.search.explore import strategy_of
 from mofa_model.search.rank import Leaders
@@ -111,8 +111,8 @@ def priced(trainer, limits, monkeypatch, model):
         scale_up=Link(bandwidth=300e9), scale_out=Link(bandwidth=25e9),
     )  # fmt: skip
     training = Training(sequence=131072, global_batch=8192, precision=Precision(name="bf16"))
-    question = Question(
-        problems=(Problem(workload=Workload(model=model, training=training), cluster=cluster),),
+    question = SearchQuestion(
+        problems=(SearchCase(workload=Workload(model=model, training=training), cluster=cluster),),
         nodes=(2,),
         framework=framework(trainer),
         constraints=tuple(parse_constraint(text) for text in limits),

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_lab.fitting.campaign import Calibrated, Calibration
+from mofa_lab.fitting.campaign import Calibrated, CampaignResult
 from mofa_lab.fitting.figures import SUBJECTS, errors, regret
 from mofa_lab.fitting.folds import CLOSE
 from mofa_lab.validate.score import spread
@@ -42,7 +42,7 @@ def effects() -> dict[str, dict[str, Any]]:
     return tomllib.loads(text)
 
 
-def ablate(found: Calibration, progress: Callable[[str], None] = lambda _: None) -> Iterator[Ablated]:
+def ablate(found: CampaignResult, progress: Callable[[str], None] = lambda _: None) -> Iterator[Ablated]:
     """The table: nothing taken away, then every effect in turn, first as it stands, then fitted anew."""
     part = found.time
     yield _judged(NONE, part.values, part, refitted=False)

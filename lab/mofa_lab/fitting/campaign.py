@@ -13,7 +13,7 @@ from mofa_lab.fitting.folds import OutOfFold, cross_validate
 from mofa_lab.fitting.sets import set_of
 from mofa_lab.fitting.writer import joined, rounded, written
 from mofa_model.calibrate.cases import Case
-from mofa_model.calibrate.evidence import Evidence, Row, memories, times
+from mofa_model.calibrate.evidence import Evidence, FitRow, memories, times
 from mofa_model.calibrate.fit import Fitted, fit, robust
 from mofa_model.calibrate.free import Free, entries_of
 from mofa_model.calibrate.written import Written
@@ -22,7 +22,7 @@ from mofa_model.presets import entries as tables
 Array = NDArray[np.floating[Any]]
 Progress = Callable[[str], None]
 
-JUDGED: Final[Mapping[str, Callable[[Row], bool]]] = {
+JUDGED: Final[Mapping[str, Callable[[FitRow], bool]]] = {
     "source": lambda row: not row.case.group,
     "publisher": lambda row: not row.case.group,
     "stack": lambda _: True,
@@ -61,7 +61,7 @@ class Calibrated:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Calibration:
+class CampaignResult:
     """Everything that a calibration finds."""
 
     cases: tuple[Case, ...]
@@ -85,7 +85,7 @@ def calibrate(
     *,
     leave_out: Iterable[str] = tuple(JUDGED),
     progress: Progress = lambda _: None,
-) -> Calibration:
+) -> CampaignResult:
     """Fit all entries to all cases; `leave_out` names the cross-validations that follow."""
     names = tuple(leave_out)
     parts: list[Calibrated] = []
@@ -108,7 +108,7 @@ def calibrate(
                 validated=validated,
             )
         )
-    return Calibration(
+    return CampaignResult(
         cases=tuple(cases), time=parts[0], memory=parts[1], constants=tuple(joined(constants, entries))
     )
 
@@ -124,7 +124,7 @@ def objective(evidence: Evidence, logs: Array, values: Array | None = None) -> f
     return float(np.sum(evidence.weights[here] * rho) + np.sum(np.square(distance)))
 
 
-def shipped_loss(found: Calibration) -> float:
+def shipped_loss(found: CampaignResult) -> float:
     """The same of the constants that are shipped; an entry that they do not have stands at its prior. [1]"""
     shipped = {entry.name: entry for entry in entries_of(tables.table("constants"))}
     loss = 0.0

@@ -9,14 +9,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_lab.fitting.campaign import Calibrated, Calibration
+from mofa_lab.fitting.campaign import Calibrated, CampaignResult
 from mofa_lab.fitting.sets import set_of
 from mofa_lab.validate.score import Scored, out_of_memory, pick_regret, spread
-from mofa_model.calibrate.evidence import Evidence, Row, predicted_by
+from mofa_model.calibrate.evidence import Evidence, FitRow, predicted_by
 from mofa_model.calibrate.free import Composition, composition
 
 Array = NDArray[np.floating[Any]]
-Choice = Callable[[Row], bool]
+Choice = Callable[[FitRow], bool]
 
 STEP: Final = "step_time_s"
 
@@ -40,7 +40,7 @@ class Subject:
 def _of(name: str, predicted: Iterable[str], source: str = "") -> Choice:
     wanted = frozenset(predicted)
 
-    def chosen(row: Row) -> bool:
+    def chosen(row: FitRow) -> bool:
         return (
             set_of(row.case) == name
             and row.figure is not None
@@ -110,7 +110,7 @@ SUBJECTS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ErrorRow:
     """Errors of a subject, in-sample or with something left out."""
 
     subject: Subject
@@ -118,18 +118,18 @@ class Line:
     errors: Mapping[str, Any]  # n, median_ape, mape, p90_ape
 
 
-def lines(found: Calibration) -> list[Line]:
+def lines(found: CampaignResult) -> list[ErrorRow]:
     """Every subject in-sample, then by everything that it is cross-validated by."""
     made = []
     for subject in SUBJECTS:
         part = part_of(found, subject)
         for by in ("", *(name for name in subject.by if name in part.validated)):
             values = part.validated[by].values if by else part.values
-            made.append(Line(subject, by, spread(errors(part, values, subject.chosen).values())))
+            made.append(ErrorRow(subject, by, spread(errors(part, values, subject.chosen).values())))
     return made
 
 
-def part_of(found: Calibration, subject: Subject) -> Calibrated:
+def part_of(found: CampaignResult, subject: Subject) -> Calibrated:
     """The problem that a subject belongs to."""
     return found.time if subject.quantity == "time" else found.memory
 
@@ -164,7 +164,7 @@ def memory_calls(part: Calibrated, values: Array, logs: Array, name: str) -> dic
     return out_of_memory([part.evidence.rows[i].case for i in rows], values[rows] > room)
 
 
-def rooms(evidence: Evidence, logs: Array, row: Row) -> float:
+def rooms(evidence: Evidence, logs: Array, row: FitRow) -> float:
     """Device memory that a run can reserve under these entries. [B]"""
     case = row.case
     made = constants_of(composition(case.key, evidence.entries), np.exp(logs))

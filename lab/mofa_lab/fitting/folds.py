@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model import presets
-from mofa_model.calibrate.evidence import Evidence, Row
+from mofa_model.calibrate.evidence import Evidence, FitRow
 from mofa_model.calibrate.fit import Fitted, fit
 
 Array = NDArray[np.floating[Any]]
@@ -29,12 +29,12 @@ CLOSE: Final = 1e-4
 """Gain of the last step of a fold's fit, as a share of the loss: a fold starts close to where it ends. [1]"""
 
 
-def _shape(row: Row) -> str:
+def _shape(row: FitRow) -> str:
     model = row.case.workload.model
     return f"{model.layers} x {model.hidden}, ffn {model.ffn}, vocabulary {model.vocabulary}"
 
 
-KEYS: Final[dict[str, Callable[[Row], str]]] = {
+KEYS: Final[dict[str, Callable[[FitRow], str]]] = {
     "publisher": lambda row: row.case.publisher,
     "source": lambda row: row.case.source,
     "stack": lambda row: row.case.key.stack,
@@ -72,7 +72,7 @@ class OutOfFold:
 
 
 def folds(
-    rows: tuple[Row, ...], by: str, *, judged: Callable[[Row], bool] = lambda _: True
+    rows: tuple[FitRow, ...], by: str, *, judged: Callable[[FitRow], bool] = lambda _: True
 ) -> Iterator[Fold]:
     """One fold for each name of the rows that are to be judged, in order of first appearance."""
     names = np.array([KEYS[by](row) for row in rows])
@@ -82,7 +82,7 @@ def folds(
         yield Fold(name=name, judged=here & wanted, unseen=here | _twins(rows, here, by))
 
 
-def _twins(rows: tuple[Row, ...], here: Mask, by: str) -> Mask:
+def _twins(rows: tuple[FitRow, ...], here: Mask, by: str) -> Mask:
     """Sweep rows of the publishers whose published rows are left out: those tables repeat rows of the sweep."""
     if by != "source":
         return np.zeros(len(rows), dtype=bool)
@@ -97,7 +97,7 @@ def cross_validate(
     whole: Fitted,
     by: str,
     *,
-    judged: Callable[[Row], bool] = lambda _: True,
+    judged: Callable[[FitRow], bool] = lambda _: True,
     progress: Callable[[str], None] = lambda _: None,
 ) -> OutOfFold:
     """Fits without each name in turn, every one started at the fit to all rows."""

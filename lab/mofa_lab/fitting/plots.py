@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from mofa_lab.fitting.campaign import Calibrated, Calibration
+from mofa_lab.fitting.campaign import Calibrated, CampaignResult
 from mofa_lab.fitting.figures import STEP, SUBJECTS, errors, part_of, regret
 from mofa_lab.fitting.sets import set_of
 from mofa_model import presets
-from mofa_model.calibrate.evidence import Row
+from mofa_model.calibrate.evidence import FitRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ _COLORS: Final = (
 )  # fmt: skip
 
 
-def write(found: Calibration, folder: Path) -> list[str]:
+def write(found: CampaignResult, folder: Path) -> list[str]:
     """Draw every plot into a folder; the result is the names of the files."""
     import matplotlib as mpl
 
@@ -56,10 +56,10 @@ def _panels(count: int, width: float = 3.4, height: float = 3.4) -> tuple[Figure
     return figure, list(np.atleast_1d(axes))
 
 
-def _against(key: Callable[[Row], str]) -> Callable[[Calibration], Figure]:
+def _against(key: Callable[[FitRow], str]) -> Callable[[CampaignResult], Figure]:
     """Predicted against measured step times, coloured by a property of the run."""
 
-    def draw(found: Calibration) -> Figure:
+    def draw(found: CampaignResult) -> Figure:
         part = found.time
         figure, axes = _panels(3)
         for ax, name in zip(axes, SETS, strict=True):
@@ -81,7 +81,7 @@ def _against(key: Callable[[Row], str]) -> Callable[[Calibration], Figure]:
     return draw
 
 
-def _is_step(row: Row, name: str) -> bool:
+def _is_step(row: FitRow, name: str) -> bool:
     return set_of(row.case) == name and row.figure is not None and row.figure.quantity == STEP
 
 
@@ -94,7 +94,7 @@ def _diagonal(ax: Axes, values: Any) -> None:
         ax.plot(ends, factor * ends, color="#222222", lw=0.4, ls=":")
 
 
-def _residuals(found: Calibration) -> Figure:
+def _residuals(found: CampaignResult) -> Figure:
     """Histogram of errors, in-sample and out of fold."""
     figure, axes = _panels(3, height=2.6)
     edges = np.linspace(-0.5, 0.5, 51).tolist()
@@ -118,7 +118,7 @@ def _step_errors(part: Calibrated, values: Any, name: str) -> list[float]:
     return list(errors(part, values, lambda row: _is_step(row, name)).values())
 
 
-def _regrets(found: Calibration) -> Figure:
+def _regrets(found: CampaignResult) -> Figure:
     """Throughput that the pick of each group loses, in-sample and with the model left out."""
     figure, axes = _panels(2, width=5.1, height=3.8)
     for ax, name in zip(axes, ("nanotron", "vtrain"), strict=True):
@@ -143,7 +143,7 @@ def _regrets(found: Calibration) -> Figure:
     return figure
 
 
-def _validated(found: Calibration) -> Figure:
+def _validated(found: CampaignResult) -> Figure:
     """Median errors of every subject, in-sample beside cross-validated."""
     figure, axes = _panels(1, width=8.0, height=3.6)
     ax, place = axes[0], 0.0
@@ -167,7 +167,7 @@ def _validated(found: Calibration) -> Figure:
     return figure
 
 
-def _sources(found: Calibration) -> Figure:
+def _sources(found: CampaignResult) -> Figure:
     """Errors of every published source, in-sample and with the source left out."""
     part = found.time
     names = sorted({row.case.source for row in part.evidence.rows if _is_step(row, "published")})
@@ -195,7 +195,7 @@ def _short(name: str) -> str:
     return name if len(name) <= 64 else f"{name[:36]} … {name[-24:]}"
 
 
-PLOTS: Final[Mapping[str, Callable[[Calibration], Any]]] = {
+PLOTS: Final[Mapping[str, Callable[[CampaignResult], Any]]] = {
     "by-stack.svg": _against(lambda row: row.case.key.stack),
     "by-gpu.svg": _against(lambda row: presets.device_class(row.case.key.device)),
     "by-source.svg": _sources,

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from mofa_lab.fitting import figures
-from mofa_lab.fitting.campaign import Calibration, shipped_loss
-from mofa_lab.fitting.figures import Line, lines, memory_calls, rates_of, regret
+from mofa_lab.fitting.campaign import CampaignResult, shipped_loss
+from mofa_lab.fitting.figures import ErrorRow, lines, memory_calls, rates_of, regret
 from mofa_lab.fitting.report_constants import ablation, constants, unseen
 from mofa_lab.fitting.report_runs import SPREAD, odd, published, sweeps, table, ways
 from mofa_lab.fitting.widths import QUANTITIES, coverage
@@ -31,7 +31,7 @@ REGIMES: Final = 6
 """One in so many regimes of the reliability grid is simulated: the whole takes minutes."""
 
 
-def write(found: Calibration, folder: Path, *, progress: Progress = lambda _: None) -> list[str]:
+def write(found: CampaignResult, folder: Path, *, progress: Progress = lambda _: None) -> list[str]:
     """The page and its plots, into a folder; the result is what was written."""
     from mofa_lab.fitting import plots
 
@@ -42,7 +42,7 @@ def write(found: Calibration, folder: Path, *, progress: Progress = lambda _: No
     return [str(page), *names]
 
 
-def page_of(found: Calibration, progress: Progress = lambda _: None) -> str:
+def page_of(found: CampaignResult, progress: Progress = lambda _: None) -> str:
     """The page as markdown."""
     parts = [HEAD, *_standing(found), *_bands(found), *published(found), *sweeps(found)]
     parts += [
@@ -55,7 +55,7 @@ def page_of(found: Calibration, progress: Progress = lambda _: None) -> str:
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
 
-def _standing(found: Calibration) -> Iterator[str]:
+def _standing(found: CampaignResult) -> Iterator[str]:
     yield "## Summary"
     yield table(
         (Column("runs"), Column("how"), *SPREAD, Column("aim"), Column("met")),
@@ -91,7 +91,7 @@ def _standing(found: Calibration) -> Iterator[str]:
     yield "![Median errors, fitted and left out](validation/validated.svg)"
 
 
-def _judged(line: Line) -> tuple[Cell, ...]:
+def _judged(line: ErrorRow) -> tuple[Cell, ...]:
     told = line.errors
     got = (told["median_ape"], told["mape"], told["p90_ape"])
     aims = line.subject.aims.get(line.left_out, (None, None, None))
@@ -105,7 +105,7 @@ def _judged(line: Line) -> tuple[Cell, ...]:
     return (line.subject.name, how, told["n"], *got, aim or None, met if aim else None)
 
 
-def _picks(found: Calibration) -> Iterator[tuple[Cell, ...]]:
+def _picks(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
     for name, aim, small_aim in (
         ("nanotron", "mean 6 %", "mean 3 %, p90 8 %"),
         ("vtrain", "mean 3.5 %", None),
@@ -125,7 +125,7 @@ def _picks(found: Calibration) -> Iterator[tuple[Cell, ...]]:
                 )
 
 
-def _calls(found: Calibration) -> Iterator[tuple[Cell, ...]]:
+def _calls(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
     part = found.memory
     told = memory_calls(part, part.values, part.logs, "nanotron")
     yield ("nanotron", "all runs fitted", *rates_of(told), "96 % found at 5 % false alarms")
@@ -134,7 +134,7 @@ def _calls(found: Calibration) -> Iterator[tuple[Cell, ...]]:
         yield ("nanotron", "model left out", *rates_of(told), None)
 
 
-def _bands(found: Calibration) -> Iterator[str]:
+def _bands(found: CampaignResult) -> Iterator[str]:
     if "source" not in found.time.validated:
         return
     yield "## Bands"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from mofa_lab.fitting.ablate import NONE, Ablated, ablate
-from mofa_lab.fitting.campaign import Calibration, independent
+from mofa_lab.fitting.campaign import CampaignResult, independent
 from mofa_lab.fitting.figures import SUBJECTS
 from mofa_lab.fitting.report_runs import table
 from mofa_lab.fitting.unseen import one_run
@@ -17,7 +17,7 @@ from mofa_model.tables import Cell, Column
 Progress = Callable[[str], None]
 
 
-def unseen(found: Calibration, progress: Progress) -> Iterator[str]:
+def unseen(found: CampaignResult, progress: Progress) -> Iterator[str]:
     """What one run of an unseen stack is worth."""
     if "stack" not in found.time.validated:
         return
@@ -45,7 +45,7 @@ def unseen(found: Calibration, progress: Progress) -> Iterator[str]:
     progress("one run")
 
 
-def ablation(found: Calibration, progress: Progress) -> Iterator[str]:
+def ablation(found: CampaignResult, progress: Progress) -> Iterator[str]:
     """Errors without each effect."""
     yield "## What each effect is worth"
     yield (
@@ -78,7 +78,7 @@ def _ablation_table(chosen: list[Ablated]) -> str:
     return table(columns, rows)
 
 
-def constants(found: Calibration) -> Iterator[str]:
+def constants(found: CampaignResult) -> Iterator[str]:
     """Every fitted constant with its prior, its scatter and its runs."""
     yield "## Constants"
     fitted = [item for item in found.constants if item.fitted]

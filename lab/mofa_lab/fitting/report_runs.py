@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from mofa_lab.fitting.campaign import Calibration
+from mofa_lab.fitting.campaign import CampaignResult
 from mofa_lab.fitting.figures import STEP, errors, regret
 from mofa_lab.fitting.sets import set_of
 from mofa_lab.fitting.suspects import suspects
 from mofa_lab.validate.score import spread
-from mofa_model.calibrate.evidence import Row
+from mofa_model.calibrate.evidence import FitRow
 from mofa_model.tables import Cell, Column, Table, as_markdown
 
 LARGE_ERROR: Final = 0.25
@@ -31,21 +31,21 @@ def table(columns: tuple[Column, ...], rows: Iterable[tuple[Cell, ...]]) -> str:
     return as_markdown(Table(columns=columns, rows=tuple(rows)))
 
 
-def ways(found: Calibration, by: str) -> Iterator[tuple[str, Any]]:
+def ways(found: CampaignResult, by: str) -> Iterator[tuple[str, Any]]:
     """Predicted times with all runs fitted, then with something left out."""
     yield "all runs fitted", found.time.values
     if by in found.time.validated:
         yield f"{by} left out", found.time.validated[by].values
 
 
-def published(found: Calibration) -> Iterator[str]:
+def published(found: CampaignResult) -> Iterator[str]:
     """Published runs by stack, GPU, publisher and source."""
     yield "## Published runs"
     yield "![Predicted against measured by stack](validation/by-stack.svg)"
     yield "![Predicted against measured by GPU](validation/by-gpu.svg)"
     yield "![Errors by source](validation/by-source.svg)"
     yield "![Histogram of errors](validation/residuals.svg)"
-    keys: Mapping[str, Callable[[Row], str]] = {
+    keys: Mapping[str, Callable[[FitRow], str]] = {
         "stack": lambda row: row.case.key.stack,
         "GPU": lambda row: row.case.gpu,
         "publisher": lambda row: row.case.publisher,
@@ -60,10 +60,10 @@ def published(found: Calibration) -> Iterator[str]:
         )
 
 
-def _by(found: Calibration, key: Callable[[Row], str], by: str) -> Iterator[tuple[Cell, ...]]:
+def _by(found: CampaignResult, key: Callable[[FitRow], str], by: str) -> Iterator[tuple[Cell, ...]]:
     part = found.time
 
-    def chosen(row: Row) -> bool:
+    def chosen(row: FitRow) -> bool:
         return set_of(row.case) == "published" and row.figure is not None and row.figure.quantity == STEP
 
     outside = errors(part, part.validated[by].values, chosen) if by in part.validated else {}
@@ -84,7 +84,7 @@ def _by(found: Calibration, key: Callable[[Row], str], by: str) -> Iterator[tupl
         )
 
 
-def sweeps(found: Calibration) -> Iterator[str]:
+def sweeps(found: CampaignResult) -> Iterator[str]:
     """What the picks of sweeps lose."""
     yield "## Sweeps: does the pick hold?"
     yield (
@@ -104,7 +104,7 @@ def sweeps(found: Calibration) -> Iterator[str]:
     yield f"In the other {sum(1 for row in rows if not (row[1] or row[2]))} groups the pick is the best run."
 
 
-def odd(found: Calibration) -> Iterator[str]:
+def odd(found: CampaignResult) -> Iterator[str]:
     """Runs that look wrong, with the reason, and those far off without one."""
     yield "## Runs that look wrong"
     yield "They are counted in every figure above. `error` with all runs fitted."

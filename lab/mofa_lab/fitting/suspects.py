@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from mofa_lab.fitting.campaign import Calibrated
-from mofa_model.calibrate.evidence import Row
+from mofa_model.calibrate.evidence import FitRow
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
     """A run and why it looks wrong; `error` is signed, predicted / measured - 1, all runs fitted."""
 
-    row: Row
+    row: FitRow
     error: float
     reason: str
 
@@ -43,6 +43,6 @@ def suspects(part: Calibrated, quantity: str = "step_time_s") -> Iterator[Suspec
                 break
 
 
-def _meant(rule: Mapping[str, Any], row: Row, excess: float) -> bool:
+def _meant(rule: Mapping[str, Any], row: FitRow, excess: float) -> bool:
     size = rule.get("gpus", row.case.cluster.gpus) == row.case.cluster.gpus
     return bool(size and excess >= rule.get("slower", 0.0) and 1.0 / excess >= rule.get("faster", 0.0))

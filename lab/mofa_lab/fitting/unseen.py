@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mofa_lab.fitting.campaign import Calibrated
 from mofa_lab.fitting.folds import KEYS
-from mofa_model.calibrate.evidence import Evidence, Row, predicted_by
+from mofa_model.calibrate.evidence import Evidence, FitRow, predicted_by
 from mofa_model.calibrate.fit import fit
 from mofa_model.calibrate.free import Free, own_factors
 
@@ -64,7 +64,7 @@ def one_run(part: Calibrated, quantity: str = "step_time_s") -> Iterator[Refined
                 yield found
 
 
-def _refined(stack: str, rows: list[Row], entries: tuple[Free, ...]) -> Refined | None:
+def _refined(stack: str, rows: list[FitRow], entries: tuple[Free, ...]) -> Refined | None:
     evidence = Evidence(rows, entries)
     kinds = np.array([_kind(row) for row in rows])
     bare = np.abs(np.expm1(evidence.values(evidence.start) - evidence.measured))
@@ -89,6 +89,6 @@ def _refined(stack: str, rows: list[Row], entries: tuple[Free, ...]) -> Refined 
     )
 
 
-def _kind(row: Row) -> str:
+def _kind(row: FitRow) -> str:
     """Runs that share a preset: the same class of devices and the same GEMM format."""
     return f"{KEYS['device'](row)} {row.case.workload.training.precision.gemm}"

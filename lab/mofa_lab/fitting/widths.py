@@ -13,7 +13,7 @@ from mofa_lab.fitting.campaign import Calibrated
 from mofa_lab.fitting.folds import KEYS
 from mofa_lab.fitting.sets import set_of
 from mofa_model.bands import SHARE
-from mofa_model.calibrate.evidence import Row, predicted_by
+from mofa_model.calibrate.evidence import FitRow, predicted_by
 from mofa_model.calibrate.written import significant
 
 Array = NDArray[np.floating[Any]]
@@ -43,7 +43,7 @@ HEADER: Final = """\
 class Residual:
     """What a fit that did not see a run says of it."""
 
-    row: Row
+    row: FitRow
     fold: str
     value: float  # log(measured / predicted)
     known: bool  # the stack has other runs in the fit

@@ -15,7 +15,7 @@ import numpy as np
 
 from mofa_lab.traces import intervals
 from mofa_lab.traces.collectives import Message, messages
-from mofa_lab.traces.events import Array, Kind, Trace
+from mofa_lab.traces.events import Array, EventKind, Trace
 from mofa_lab.traces.operators import CLASSES, COMMUNICATION, Class, classes_of, communicates
 from mofa_lab.traces.places import places
 
@@ -25,7 +25,7 @@ _SHORT: Final = 20e-6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class StepAccount:
     """One step on one rank. Times in seconds."""
 
     name: str
@@ -102,7 +102,7 @@ class Account:
 
     trace: Trace
     """What was read."""
-    steps: tuple[Step, ...]
+    steps: tuple[StepAccount, ...]
     """Steps found."""
     streams: tuple[Stream, ...]
     """Streams of each step."""
@@ -136,7 +136,7 @@ def account(trace: Trace) -> Account:
 
 def steps_of(trace: Trace) -> list[tuple[str, float, float]]:
     """Annotated steps with the time from each to the next; the whole trace where none is annotated. [s]"""
-    marks = trace.of(Kind.MARK)
+    marks = trace.of(EventKind.MARK)
     named = {
         float(start): (trace.names[name], float(end))
         for name, start, end in zip(marks.name, marks.start, marks.end, strict=True)
@@ -161,7 +161,7 @@ class _Work:
             rows, numbers = leaves(trace)
             events = rows
         else:
-            mask = trace.events.kind <= Kind.COPY
+            mask = trace.events.kind <= EventKind.COPY
             events, numbers = trace.events.rows(mask), numbers[mask]
         self.events = events
         self.numbers: Array = numbers
@@ -171,7 +171,7 @@ class _Work:
         self.talks = communicates(numbers)
         self.launch = _launched(trace, events.correlation)
 
-    def step(self, name: str, inside: Array) -> Step:
+    def step(self, name: str, inside: Array) -> StepAccount:
         start, end, talks = self.start[inside], self.end[inside], self.talks[inside]
         low, high = float(start.min()), float(end.max())
         compute = intervals.union(start[~talks], end[~talks])
@@ -180,7 +180,7 @@ class _Work:
         idle = intervals.gaps(busy, low, high)
         late = self._late(idle, inside)
         hidden = intervals.length(intervals.common(compute, talk))
-        return Step(
+        return StepAccount(
             name=name,
             start=low,
             end=high,
@@ -271,7 +271,7 @@ class _Work:
 
 def _launched(trace: Trace, correlation: Array) -> Array:
     """When the host began to launch each kernel; inf = not known. [s]"""
-    calls = trace.of(Kind.CALL)
+    calls = trace.of(EventKind.CALL)
     order = np.argsort(calls.correlation, kind="stable")
     known = calls.correlation[order]
     place = np.minimum(np.searchsorted(known, correlation), max(len(known) - 1, 0))

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from mofa_lab.traces.events import Array, Events, Kind, Trace
-from mofa_lab.traces.graph import HOST, Edges, Graph, Why
+from mofa_lab.traces.events import Array, EventKind, Events, Trace
+from mofa_lab.traces.graph import HOST, EdgeList, Graph, Why
 from mofa_lab.traces.host import LAUNCH, WAIT, WHOLE, leaves, matching, outermost
 from mofa_lab.traces.operators import classes_of
 from mofa_lab.traces.waits import Waits
@@ -33,7 +33,7 @@ def graph_of(trace: Trace, rank: int, *, shift: float = 0.0) -> Graph:
 def _of_operators(trace: Trace, rank: int, shift: float) -> Graph:
     """A trace of the CPU alone: operators follow each other on threads."""
     events, kinds = leaves(trace)
-    edges = Edges()
+    edges = EdgeList()
     lane, start, end = events.lane.tolist(), events.start.tolist(), events.end.tolist()
     for i in range(1, len(events)):
         if lane[i] == lane[i - 1]:
@@ -47,15 +47,15 @@ class _Rank:
 
     def __init__(self, trace: Trace, rank: int, shift: float) -> None:
         self.trace, self.rank, self.shift = trace, rank, shift
-        given = trace.of(Kind.CALL)
+        given = trace.of(EventKind.CALL)
         self.calls, holder = outermost(given)
-        on_device = np.flatnonzero(trace.events.kind <= Kind.COPY)
+        on_device = np.flatnonzero(trace.events.kind <= EventKind.COPY)
         order = on_device[np.lexsort((trace.events.start[on_device], trace.events.lane[on_device]))]
         self.kernels = trace.events.rows(order)
         self.kinds = classes_of(trace)[order]
         self.n = len(self.calls)
         self.launch, self.launched_by = self._launches(given, holder)
-        self.edges = Edges()
+        self.edges = EdgeList()
         self.duration = np.concatenate([self.calls.duration, self.kernels.duration])
 
     def _launches(self, given: Events, holder: Array) -> tuple[Array, Why]:
@@ -83,7 +83,7 @@ class _Rank:
         for copies in (True, False):
             wanted = np.flatnonzero(launches & (copying == copies))
             wanted = wanted[np.argsort(self.calls.start[wanted], kind="stable")]
-            mine = np.flatnonzero((self.kernels.kind == Kind.COPY) == copies)
+            mine = np.flatnonzero((self.kernels.kind == EventKind.COPY) == copies)
             mine = mine[np.argsort(self.kernels.start[mine], kind="stable")]
             if len(wanted) < len(mine):
                 continue
@@ -153,7 +153,7 @@ class _Rank:
                 self.edges.add(self.n + before, task, min(lag, start[i] - start[before] + gap), why)
 
 
-def _join_threads(calls: Events, edges: Edges, waits: Waits | None) -> None:
+def _join_threads(calls: Events, edges: EdgeList, waits: Waits | None) -> None:
     """Where a thread begins or goes on after a pause in which another one was busy: it waited for that one."""
     if len(np.unique(calls.lane)) < 2:
         return
@@ -179,7 +179,7 @@ def _join_threads(calls: Events, edges: Edges, waits: Waits | None) -> None:
 
 
 def _graph(
-    trace: Trace, rank: int, shift: float, events: Events, kinds: Array, edges: Edges, duration: Array
+    trace: Trace, rank: int, shift: float, events: Events, kinds: Array, edges: EdgeList, duration: Array
 ) -> Graph:
     columns = edges.columns()
     start = events.start + shift

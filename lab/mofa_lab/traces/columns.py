@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mofa_lab.traces.events import Events, Kind, Lane, Trace
+from mofa_lab.traces.events import EventKind, Events, Lane, Trace
 from mofa_lab.traces.reader import Document, batches
 from mofa_model.errors import BadFile
 
@@ -21,23 +21,23 @@ _LARGEST: Final = 0x7FFFFFFFFFFFFFFF
 _LATEST: Final = 1e18
 """No clock is beyond this. [us]"""
 _KINDS: Final[Mapping[str, int]] = {
-    "kernel": Kind.KERNEL,
-    "gpu_memcpy": Kind.COPY,
-    "gpu_memset": Kind.COPY,
-    "cuda_runtime": Kind.CALL,
-    "cuda_driver": Kind.CALL,
-    "hip_runtime": Kind.CALL,
-    "hip_driver": Kind.CALL,
-    "privateuse1_runtime": Kind.CALL,
-    "privateuse1_driver": Kind.CALL,
-    "cpu_op": Kind.OPERATOR,
-    "Operator": Kind.OPERATOR,
-    "user_annotation": Kind.MARK,
-    "cuda_sync": Kind.SYNC,
-    "Kernel": Kind.KERNEL,
-    "Memcpy": Kind.COPY,
-    "Memset": Kind.COPY,
-    "Runtime": Kind.CALL,
+    "kernel": EventKind.KERNEL,
+    "gpu_memcpy": EventKind.COPY,
+    "gpu_memset": EventKind.COPY,
+    "cuda_runtime": EventKind.CALL,
+    "cuda_driver": EventKind.CALL,
+    "hip_runtime": EventKind.CALL,
+    "hip_driver": EventKind.CALL,
+    "privateuse1_runtime": EventKind.CALL,
+    "privateuse1_driver": EventKind.CALL,
+    "cpu_op": EventKind.OPERATOR,
+    "Operator": EventKind.OPERATOR,
+    "user_annotation": EventKind.MARK,
+    "cuda_sync": EventKind.SYNC,
+    "Kernel": EventKind.KERNEL,
+    "Memcpy": EventKind.COPY,
+    "Memset": EventKind.COPY,
+    "Runtime": EventKind.CALL,
 }
 _DETAILS: Final = (
     "Collective name", "In msg nelems", "Out msg nelems", "Group size", "dtype", "Process Group Name",

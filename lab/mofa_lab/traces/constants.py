@@ -10,7 +10,7 @@ from typing import Final
 
 from mofa_lab.traces.learn import Finding
 from mofa_lab.traces.pool import pooled
-from mofa_lab.traces.predict import Source
+from mofa_lab.traces.predict import TracedRun
 from mofa_model import presets
 from mofa_model.calibrate.free import Free
 from mofa_model.calibrate.written import Written, as_toml, significant
@@ -23,7 +23,7 @@ HEADER: Final = """\
 """
 
 
-def constants_of(sources: Sequence[Source], stack: str) -> tuple[tuple[Finding, ...], str]:
+def constants_of(sources: Sequence[TracedRun], stack: str) -> tuple[tuple[Finding, ...], str]:
     """Constants that the traced runs of one stack say, and the text of the file that holds them."""
     found = pooled(sources)
     device = presets.device_class(sources[0].layout.cluster.device.name)
@@ -31,7 +31,7 @@ def constants_of(sources: Sequence[Source], stack: str) -> tuple[tuple[Finding, 
     return found, as_toml([_written(one, section, sources) for one in found], HEADER)
 
 
-def _written(one: Finding, section: str, sources: Sequence[Source]) -> Written:
+def _written(one: Finding, section: str, sources: Sequence[TracedRun]) -> Written:
     ranks = sum(len(source.steps) for source in sources)
     source = f"{one.samples} samples in traces of {ranks} ranks, {len(sources)} runs: {one.what}"
     value = significant(one.value)

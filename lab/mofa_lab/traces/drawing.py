@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mofa_lab.traces.graph import HOST, Edges, Graph, Why
+from mofa_lab.traces.graph import HOST, EdgeList, Graph, Why
 from mofa_lab.traces.operators import CLASSES, Class
 from mofa_lab.traces.templates import Template
 
@@ -20,7 +20,7 @@ class Drawing:
     """Tasks of all stages."""
 
     def __init__(self, stages: int) -> None:
-        self._edges = Edges()
+        self._edges = EdgeList()
         self._rows: list[
             tuple[int, int, int, int, float, int]
         ] = []  # name, lane, rank, kind, duration, group

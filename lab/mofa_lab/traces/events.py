@@ -1,6 +1,6 @@
 """What a trace holds, as columns: one row an event, forty bytes each, names said once.
 
-Kineto's categories are kept as `Kind`; ROCm writes the same ones, with hip names. An event that says nothing about time
+Kineto's categories are kept as `EventKind`; ROCm writes the same ones, with hip names. An event that says nothing about time
 (process names, counters, Python frames) is dropped while reading.
 """
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-class Kind(IntEnum):
+class EventKind(IntEnum):
     """What an event is."""
 
     KERNEL = 0
@@ -30,7 +30,7 @@ class Kind(IntEnum):
     LINK_TO = 7
 
 
-DEVICE: Final = (Kind.KERNEL, Kind.COPY)
+DEVICE: Final = (EventKind.KERNEL, EventKind.COPY)
 """What runs on a stream."""
 
 
@@ -39,7 +39,7 @@ class Events:
     """Rows in the order of the file; arrays of equal length."""
 
     kind: Array
-    """`Kind`."""
+    """`EventKind`."""
     name: Array
     """Place in `Trace.names`."""
     lane: Array
@@ -109,7 +109,7 @@ class Trace:
     bytes: int = 0
     """JSON text that was read. [B]"""
 
-    def of(self, *kinds: Kind) -> Events:
+    def of(self, *kinds: EventKind) -> Events:
         """The events of some kinds."""
         return self.events.rows(np.isin(self.events.kind, kinds))
 
@@ -121,4 +121,4 @@ class Trace:
     @property
     def host_only(self) -> bool:
         """True where no device did anything: a trace of the CPU alone."""
-        return not bool(np.any(self.events.kind <= Kind.COPY))
+        return not bool(np.any(self.events.kind <= EventKind.COPY))

@@ -90,7 +90,7 @@ class Graph:
         return int(np.count_nonzero(np.isin(self.why, [int(why) for why in INFERRED])))
 
 
-class Edges:
+class EdgeList:
     """Edges while they are found."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from mofa_lab.traces.events import Array, Events, Kind, Trace
+from mofa_lab.traces.events import Array, EventKind, Events, Trace
 from mofa_lab.traces.operators import classes, communicates
 
 LAUNCH: Final = re.compile(r"Launch|Memcpy|Memset|Graph", re.IGNORECASE)
@@ -46,10 +46,10 @@ def outermost(events: Events) -> tuple[Events, Array]:
 
 def leaves(trace: Trace) -> tuple[Events, Array]:
     """Operators that hold no other one, by thread and start, with their classes; a collective is one with what it holds."""
-    operators = trace.of(Kind.OPERATOR, Kind.MARK)
+    operators = trace.of(EventKind.OPERATOR, EventKind.MARK)
     numbers = classes(trace.names)[operators.name] if len(operators) else np.empty(0, dtype=np.int8)
     talks = communicates(numbers)
-    real = (operators.kind == Kind.OPERATOR) | talks
+    real = (operators.kind == EventKind.OPERATOR) | talks
     operators, numbers, talks = operators.rows(real), numbers[real], talks[real]
     order = np.lexsort((-operators.duration, operators.start, operators.lane))
     events, numbers, talks = operators.rows(order), numbers[order], talks[order]

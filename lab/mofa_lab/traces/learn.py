@@ -16,12 +16,12 @@ import numpy as np
 
 from mofa_lab.traces.lines import SMALLEST, fitted_line, half_size, products
 from mofa_lab.traces.operators import Class
-from mofa_lab.traces.passes import Op, Step
+from mofa_lab.traces.passes import Op, StepPasses
 from mofa_lab.traces.prices import Layout, data_inside, hop_inside, prices
-from mofa_lab.traces.templates import Learned, Template
+from mofa_lab.traces.templates import StepTemplates, Template
 from mofa_model.equations import collectives
 from mofa_model.estimate.blocks import tokens_per_rank
-from mofa_model.schedules.order import Kind as Work
+from mofa_model.schedules.order import OperationKind as Work
 from mofa_model.spec import Cluster
 
 TAKEN_IN: Final = ("elementwise_passes", "layer_scale", "expert_scale")
@@ -50,7 +50,7 @@ class Finding:
     """True where sizes differ, so that a fixed part could be told from it."""
 
 
-def findings(steps: Sequence[Step], made: Learned, layout: Layout) -> tuple[Finding, ...]:
+def findings(steps: Sequence[StepPasses], made: StepTemplates, layout: Layout) -> tuple[Finding, ...]:
     """Everything that the traced steps say of the constants."""
     ops = [op for step in steps for p in step.passes for op in p.ops]
     found = [*_products(ops, layout)]
@@ -105,7 +105,7 @@ def _products(ops: list[Op], layout: Layout) -> list[Finding]:
     return found
 
 
-def _layer_rates(made: Learned, layout: Layout) -> list[Finding]:
+def _layer_rates(made: StepTemplates, layout: Layout) -> list[Finding]:
     """Attention and elementwise work, by the whole of a layer."""
     bare = replace(layout.cluster.calibration.compute, **dict.fromkeys(TAKEN_IN, 1.0))
     calibration = replace(layout.cluster.calibration, compute=bare)
@@ -142,7 +142,7 @@ def _time(template: Template, kind: Class) -> float:
     return sum(piece.seconds for piece in template if piece.kind is kind)
 
 
-def _links(made: Learned, layout: Layout) -> list[Finding]:
+def _links(made: StepTemplates, layout: Layout) -> list[Finding]:
     """Collectives by their sizes: bandwidth and start where sizes differ, bandwidth alone where they do not."""
     k, s, found = layout.cluster.calibration.links, layout.strategy, []
     tensor = [p for t in made.layer.values() for p in t if p.axis == "tensor" and p.size > 0]
@@ -192,7 +192,7 @@ def _sample(size: float, seconds: float, members: float, path: Any) -> tuple[flo
     return (members - 1.0) / members * size / float(path.bandwidth), seconds, fixed
 
 
-def _points(made: Learned, layout: Layout) -> list[Finding]:
+def _points(made: StepTemplates, layout: Layout) -> list[Finding]:
     """Transfers between stages, by the fastest: the others waited for their partner."""
     said = [op for op in made.hops if op.said.size > 0]
     if not said:
@@ -210,7 +210,7 @@ def _points(made: Learned, layout: Layout) -> list[Finding]:
     ]
 
 
-def _host(made: Learned, layout: Layout) -> list[Finding]:
+def _host(made: StepTemplates, layout: Layout) -> list[Finding]:
     """Launches of a layer, forward and backward."""
     name = "host.layer" if float(layout.strategy.tp) > 1 else "host.layer_unsharded"
     if layout.workload.model.experts is not None:
@@ -223,7 +223,7 @@ def _host(made: Learned, layout: Layout) -> list[Finding]:
     ]
 
 
-def _head(made: Learned, layout: Layout) -> list[Finding]:
+def _head(made: StepTemplates, layout: Layout) -> list[Finding]:
     """Head and loss: their launches and the traffic of logits."""
     pieces = [p for t in made.last.values() for p in t]
     if not any(p.kind is Class.GEMM for p in pieces):
@@ -258,7 +258,7 @@ def overheads(measured: float, rebuilt: float) -> tuple[Finding, ...]:
     )
 
 
-def _update(steps: Sequence[Step], made: Learned, layout: Layout) -> list[Finding]:
+def _update(steps: Sequence[StepPasses], made: StepTemplates, layout: Layout) -> list[Finding]:
     """The optimizer, on the stage that holds most; exposed shares of tensor-parallel collectives."""
     c, found = layout.cluster.calibration.compute, []
     longest = max(made.update, default=0.0)

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from mofa_lab.traces.events import Array, Kind, Trace
+from mofa_lab.traces.events import Array, EventKind, Trace
 
 
 class Class(Enum):
@@ -111,8 +111,8 @@ def classes_of(trace: Trace) -> Array:
         kind = class_of(f"nccl_{trace.details[place]['Collective name']}")
         if kind in COMMUNICATION:
             found = np.where(trace.events.detail == place, np.int8(CLASSES.index(kind)), found)
-    found = np.where(trace.events.kind == Kind.COPY, np.int8(CLASSES.index(Class.COPY)), found)
-    return np.where(trace.events.kind <= Kind.COPY, found, np.int8(-1))
+    found = np.where(trace.events.kind == EventKind.COPY, np.int8(CLASSES.index(Class.COPY)), found)
+    return np.where(trace.events.kind <= EventKind.COPY, found, np.int8(-1))
 
 
 def communicates(numbers: Array) -> Array:

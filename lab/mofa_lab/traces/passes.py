@@ -16,12 +16,12 @@ import numpy as np
 
 from mofa_lab.traces.account import steps_of
 from mofa_lab.traces.collectives import About, about
-from mofa_lab.traces.events import Array, Kind, Trace
+from mofa_lab.traces.events import Array, EventKind, Trace
 from mofa_lab.traces.operators import CLASSES, COMMUNICATION, Class, classes_of
 from mofa_lab.traces.places import places
 from mofa_model.errors import BadFile
-from mofa_model.schedules.order import Kind as Work
 from mofa_model.schedules.order import Operation
+from mofa_model.schedules.order import OperationKind as Work
 
 _PASS: Final = re.compile(r"^(fwd|bwd|forward|backward)(_step|_pass|_microbatch)?\b[ _#:]*\d*", re.IGNORECASE)
 
@@ -61,7 +61,7 @@ class Pass:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class StepPasses:
     """One step of one rank."""
 
     stage: int
@@ -76,10 +76,10 @@ class Step:
     """Kernels after the last one: gradients, optimizer, parameters."""
 
 
-def step_of(trace: Trace, stage: int, order: Sequence[Operation]) -> Step:
+def step_of(trace: Trace, stage: int, order: Sequence[Operation]) -> StepPasses:
     """The last whole step of a rank of `stage`, whose schedule has this order."""
     name, low, high = steps_of(trace)[-1]
-    mine = np.flatnonzero(trace.events.kind <= Kind.COPY)
+    mine = np.flatnonzero(trace.events.kind <= EventKind.COPY)
     kernels = trace.events.rows(mine)
     where = places(trace, kernels)
     inside = np.flatnonzero((where.called >= low) & (where.called < high))
@@ -90,7 +90,7 @@ def step_of(trace: Trace, stage: int, order: Sequence[Operation]) -> Step:
     labels = _labels(trace, where, inside)
     runs = _by_mark(labels) if sum(label >= 0 for label in labels) else []
     found = _matched(trace, ops, runs, where.backward[inside], order)
-    mark = trace.of(Kind.MARK)
+    mark = trace.of(EventKind.MARK)
     bounds = mark.end[(mark.start == low)]
     end = float(bounds.max()) if len(bounds) else float(kernels.end[inside].max())
     begin = low if np.isfinite(low) else float(where.called[inside].min())
@@ -103,7 +103,7 @@ def step_of(trace: Trace, stage: int, order: Sequence[Operation]) -> Step:
         )
         for work, part in zip(order, found[1], strict=True)
     )
-    return Step(
+    return StepPasses(
         stage=stage, seconds=end - begin, passes=passes, before=tuple(found[0]), after=tuple(found[2])
     )
 
@@ -112,7 +112,7 @@ def _ops(trace: Trace, rows: Array, called: Array) -> list[Op]:
     numbers = classes_of(trace)[rows]
     events = trace.events.rows(rows)
     host = np.diff(called, prepend=called[0])
-    operators = trace.of(Kind.OPERATOR)
+    operators = trace.of(EventKind.OPERATOR)
     detail = dict(zip(operators.operator.tolist(), operators.detail.tolist(), strict=True))
     parsed: dict[int, About] = {}
     found = []

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from mofa_lab.traces import intervals
-from mofa_lab.traces.events import Kind, Trace
+from mofa_lab.traces.events import EventKind, Trace
 from mofa_lab.traces.operators import CLASSES, Class, classes_of
 
 WIDTH: Final = 1100
@@ -33,7 +33,7 @@ _COLOURS: Final[Mapping[Class, str]] = {
 
 def timeline(trace: Trace) -> str:
     """The streams of a trace from its first kernel to its last."""
-    mask = trace.events.kind <= Kind.COPY
+    mask = trace.events.kind <= EventKind.COPY
     events, numbers = trace.events.rows(mask), classes_of(trace)[mask]
     if not len(events):
         return ""

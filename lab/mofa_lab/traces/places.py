@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from mofa_lab.traces.events import Array, Events, Kind, Trace
+from mofa_lab.traces.events import Array, EventKind, Events, Trace
 
 _BACKWARD: Final = re.compile(r"\((B|W)\)$|backward|\bbwd\b|autograd::engine", re.IGNORECASE)
 _FORWARD: Final = re.compile(r"\(F\)$|forward|\bfwd\b", re.IGNORECASE)
@@ -31,7 +31,7 @@ class Places:
 
 def places(trace: Trace, kernels: Events) -> Places:
     """Annotation and direction of each kernel."""
-    calls = trace.of(Kind.CALL)
+    calls = trace.of(EventKind.CALL)
     order = np.argsort(calls.correlation, kind="stable")
     known = calls.correlation[order]
     called, lane = kernels.start.copy(), np.full(len(kernels), -1)
@@ -40,13 +40,13 @@ def places(trace: Trace, kernels: Events) -> Places:
         hit = (known[at] == kernels.correlation) & (kernels.correlation > 0)
         called = np.where(hit, calls.start[order][at], called)
         lane = np.where(hit, calls.lane[order][at], lane)
-    marks = trace.of(Kind.MARK)
+    marks = trace.of(EventKind.MARK)
     marks = marks.rows(np.lexsort((-marks.duration, marks.start, marks.lane)))
     mark = _around(marks, called, lane)
     names = [trace.names[n] for n in marks.name.tolist()]
     told = np.array([bool(_BACKWARD.search(n)) - bool(_FORWARD.search(n)) for n in names] + [0])
     by_mark = told[mark]
-    operators = trace.of(Kind.OPERATOR)
+    operators = trace.of(EventKind.OPERATOR)
     operators = operators.rows(np.lexsort((-operators.duration, operators.start, operators.lane)))
     engine = np.array(["autograd::engine" in name for name in trace.names] + [False])
     behind = operators.correlation < 0

@@ -16,16 +16,16 @@ import numpy as np
 from mofa_lab.traces.learn import Finding, findings, learned_cluster, overheads
 from mofa_lab.traces.lines import fitted_line
 from mofa_lab.traces.operators import Class
-from mofa_lab.traces.predict import Source
+from mofa_lab.traces.predict import TracedRun
 from mofa_lab.traces.prices import hop_inside, prices
 from mofa_model.estimate.blocks import tokens_per_rank
-from mofa_model.schedules.order import Kind as Work
+from mofa_model.schedules.order import OperationKind as Work
 
 HEAD_TOKENS: Final = 4096.0
 """The unit of attention's half size: tokens times heads over this. Source: `Calibration`. [1]"""
 
 
-def pooled(sources: Sequence[Source]) -> tuple[Finding, ...]:
+def pooled(sources: Sequence[TracedRun]) -> tuple[Finding, ...]:
     """One value for each constant that any run says: the median, with the scatter over runs and samples."""
     shared = (*_attention(sources), *_hops(sources))
     by_path: dict[str, list[Finding]] = {}
@@ -59,7 +59,7 @@ def _merged(found: list[Finding]) -> Finding:
     )
 
 
-def _attention(sources: Sequence[Source]) -> tuple[Finding, ...]:
+def _attention(sources: Sequence[TracedRun]) -> tuple[Finding, ...]:
     """Efficiency and half size of attention: time over ideal time is a line in 4096 / (heads x tokens)."""
     small, slow, count = [], [], 0
     for source in sources:
@@ -91,7 +91,7 @@ def _attention(sources: Sequence[Source]) -> tuple[Finding, ...]:
     )  # fmt: skip
 
 
-def _hops(sources: Sequence[Source]) -> tuple[Finding, ...]:
+def _hops(sources: Sequence[TracedRun]) -> tuple[Finding, ...]:
     """Latency and efficiency of transfers between stages, where runs sent messages of several sizes over one tier."""
     for near in (True, False):
         least: dict[float, float] = {}

@@ -10,11 +10,11 @@ import numpy as np
 
 from mofa_lab.traces.events import Trace
 from mofa_lab.traces.learn import Finding, findings, learned_cluster, overheads
-from mofa_lab.traces.passes import Step, step_of
+from mofa_lab.traces.passes import StepPasses, step_of
 from mofa_lab.traces.prices import Layout, model_parameters
 from mofa_lab.traces.replay import critical_path, replay
 from mofa_lab.traces.rewrite import Rewrite, order_for
-from mofa_lab.traces.templates import Learned, learned
+from mofa_lab.traces.templates import StepTemplates, learned
 from mofa_model.errors import InputError
 from mofa_model.estimate.step import estimate
 from mofa_model.strategy import DEGREES
@@ -28,14 +28,14 @@ UNSEEN: Final = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class TracedRun:
     """A traced run, read and understood."""
 
     layout: Layout
     """What ran, with the constants that its trace says."""
-    steps: tuple[Step, ...]
+    steps: tuple[StepPasses, ...]
     """One step of each rank."""
-    learned: Learned
+    learned: StepTemplates
     """Templates."""
     findings: tuple[Finding, ...]
     """Constants."""
@@ -63,7 +63,7 @@ class Prediction:
     """Critical path."""
 
 
-def source_of(traces: Sequence[Trace], layout: Layout) -> Source:
+def source_of(traces: Sequence[Trace], layout: Layout) -> TracedRun:
     """Understand traces of `layout`; of a pipeline, those of its first and last stage must be among them."""
     _supported(layout)
     s, order = layout.strategy, order_for(layout)
@@ -85,10 +85,12 @@ def source_of(traces: Sequence[Trace], layout: Layout) -> Source:
     rebuilt = replay(Rewrite(learned=made, old=taught, new=taught).graph()).makespan
     seconds = max(step.seconds for step in steps)
     found = (*found, *overheads(seconds, rebuilt))
-    return Source(layout=taught, steps=steps, learned=made, findings=found, seconds=seconds, rebuilt=rebuilt)
+    return TracedRun(
+        layout=taught, steps=steps, learned=made, findings=found, seconds=seconds, rebuilt=rebuilt
+    )
 
 
-def predict(source: Source, new: Layout) -> Prediction:
+def predict(source: TracedRun, new: Layout) -> Prediction:
     """Step time of another layout, its band, and the analytical model beside it."""
     _supported(new)
     taught = replace(new, cluster=learned_cluster(new.cluster, source.findings))

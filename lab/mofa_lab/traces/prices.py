@@ -14,7 +14,7 @@ from mofa_model.estimate.blocks import (
     gemm,
     tokens_per_rank,
 )
-from mofa_model.schedules.order import Kind as Work
+from mofa_model.schedules.order import OperationKind as Work
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Sharding, Strategy
 

@@ -27,7 +27,7 @@ Key = tuple[int, str, tuple[int, ...], int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
+class RankGraph:
     """Several ranks of one job in one graph."""
 
     graph: Graph
@@ -40,14 +40,14 @@ class Job:
     """Those of them that did so by coinciding ends."""
 
 
-def job_of(traces: Sequence[Trace]) -> Job:
+def job_of(traces: Sequence[Trace]) -> RankGraph:
     """One graph of all ranks; one rank alone has no meetings."""
     numbers = _numbered(traces)
     first = min(trace.epoch for trace in traces)
     shifts = [trace.epoch - first for trace in traces]
     graphs = [graph_of(trace, rank, shift=s) for trace, rank, s in zip(traces, numbers, shifts, strict=True)]
     if len(traces) == 1:
-        return Job(graph=graphs[0], shifts=(0.0,), meetings=0, inferred=0)
+        return RankGraph(graph=graphs[0], shifts=(0.0,), meetings=0, inferred=0)
     told = [_told(trace, graph) for trace, graph in zip(traces, graphs, strict=True)]
     known = _by_name(graphs, told)
     offsets = _offsets(graphs, known)
@@ -57,7 +57,9 @@ def job_of(traces: Sequence[Trace]) -> Job:
     together = [] if known else _by_end(graphs, begin)
     graph = meet(joined(graphs), [*meetings, *together])
     shifted = tuple(s + o for s, o in zip(shifts, offsets, strict=True))
-    return Job(graph=graph, shifts=shifted, meetings=len(meetings) + len(together), inferred=len(together))
+    return RankGraph(
+        graph=graph, shifts=shifted, meetings=len(meetings) + len(together), inferred=len(together)
+    )
 
 
 def meet(graph: Graph, meetings: Iterable[Sequence[int]]) -> Graph:

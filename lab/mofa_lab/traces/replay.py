@@ -35,7 +35,7 @@ class Replayed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Span:
+class LaneSpan:
     """One lane: measured and replayed time from its first start to its last end. [s]"""
 
     lane: str
@@ -111,7 +111,7 @@ def _members(group: list[int]) -> dict[int, list[int]]:
     return found
 
 
-def spans(run: Replayed) -> list[Span]:
+def spans(run: Replayed) -> list[LaneSpan]:
     """Every lane, and the whole as the last one."""
     graph, rows = run.graph, []
     for number, name in enumerate(graph.lanes):
@@ -121,10 +121,10 @@ def spans(run: Replayed) -> list[Span]:
     return [*rows, _span("whole", np.arange(len(graph)), run)]
 
 
-def _span(name: str, mine: Array, run: Replayed) -> Span:
+def _span(name: str, mine: Array, run: Replayed) -> LaneSpan:
     measured = float(run.graph.end[mine].max() - run.graph.start[mine].min())
     replayed = float(run.end[mine].max() - run.start[mine].min())
-    return Span(lane=name, tasks=len(mine), measured=measured, replayed=replayed)
+    return LaneSpan(lane=name, tasks=len(mine), measured=measured, replayed=replayed)
 
 
 def critical_path(run: Replayed) -> Mapping[str, float]:

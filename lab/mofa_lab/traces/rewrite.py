@@ -14,17 +14,17 @@ from mofa_lab.traces.drawing import Drawing, Stage
 from mofa_lab.traces.graph import Graph
 from mofa_lab.traces.operators import Class
 from mofa_lab.traces.prices import Layout, Prices, data_inside, data_time, hop_inside, hop_time, prices
-from mofa_lab.traces.templates import Learned, Piece, Template
+from mofa_lab.traces.templates import Piece, StepTemplates, Template
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
-from mofa_model.schedules.order import Kind as Work
 from mofa_model.schedules.order import Operation, Order
+from mofa_model.schedules.order import OperationKind as Work
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rewrite:
     """A traced layout and the one that is asked for."""
 
-    learned: Learned
+    learned: StepTemplates
     """Templates of the traced one."""
     old: Layout
     """The traced layout."""

@@ -13,9 +13,9 @@ from statistics import fmean, median
 from typing import Any, Final
 
 from mofa_lab.traces.operators import COMMUNICATION, Class
-from mofa_lab.traces.passes import Op, Pass, Step
+from mofa_lab.traces.passes import Op, Pass, StepPasses
 from mofa_model.errors import InputError
-from mofa_model.schedules.order import Kind as Work
+from mofa_model.schedules.order import OperationKind as Work
 
 PAUSE: Final = 20.0
 """A host that takes this many times its median waited for something. [1]"""
@@ -49,7 +49,7 @@ Template = tuple[Piece, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Learned:
+class StepTemplates:
     """Templates of a run and what happens once a step."""
 
     layer: dict[Work, Template]
@@ -70,7 +70,9 @@ class Learned:
     """Median host time of a launch. [s]"""
 
 
-def learned(steps: Sequence[Step], layers: int, depth: int, *, tensor: int, stride: int) -> Learned:
+def learned(
+    steps: Sequence[StepPasses], layers: int, depth: int, *, tensor: int, stride: int
+) -> StepTemplates:
     """Templates from steps of several ranks; `layers` of a chunk, `depth` virtual stages, `tensor` ranks next to each other."""
     usual = median([op.host for step in steps for p in step.passes for op in p.ops] or [0.0])
     early = {
@@ -109,7 +111,7 @@ def learned(steps: Sequence[Step], layers: int, depth: int, *, tensor: int, stri
         op for step in steps for op in (*step.before, *(o for p in step.passes for o in p.ops), *step.after)
     ]
     within = any(axis(op) == "data" for step in steps for p in step.passes for op in p.ops)
-    return Learned(
+    return StepTemplates(
         layer={work: made["layer", work] for work in _WORKS},
         first={work: made.get(("first", work), ()) for work in _WORKS},
         last={work: made.get(("last", work), ()) for work in _WORKS},

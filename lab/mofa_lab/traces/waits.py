@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from mofa_lab.traces.events import Array, Events, Kind, Trace
-from mofa_lab.traces.graph import Edges, Why
+from mofa_lab.traces.events import Array, EventKind, Events, Trace
+from mofa_lab.traces.graph import EdgeList, Why
 from mofa_lab.traces.host import LAUNCH, matching
 
 COINCIDENT: Final = 25e-6
@@ -48,10 +48,10 @@ class Waits:
 
     def _read(self) -> dict[int, list[int]]:
         """Waits between streams that the trace says: for each kernel those that it waits for."""
-        syncs = self._trace.of(Kind.SYNC)
+        syncs = self._trace.of(EventKind.SYNC)
         if not len(syncs):
             return {}
-        calls = self._trace.of(Kind.CALL)
+        calls = self._trace.of(EventKind.CALL)
         by_id = dict(zip(calls.correlation.tolist(), calls.start.tolist(), strict=True))
         streams = {lane.name: i for i, lane in enumerate(self._trace.lanes) if lane.device}
         found: dict[int, list[int]] = {}
@@ -95,7 +95,7 @@ class Waits:
         )
         return min(fitting, default=(0.0, -1))[1]
 
-    def host(self, edges: Edges, duration: Array, n: int, waiting: Array, whole: Array) -> None:
+    def host(self, edges: EdgeList, duration: Array, n: int, waiting: Array, whole: Array) -> None:
         """Waits of the host: by a call, in a copy that blocks, or by looking on until a kernel ends."""
         calls = self._calls
         waits, wholly = waiting[calls.name], whole[calls.name]
@@ -131,7 +131,7 @@ class Waits:
         latest = max(found, key=lambda k: float(self._kernels.end[k]))
         return [latest] if self._kernels.end[latest] > start else []
 
-    def _resume(self, edges: Edges, call: int, kernel: int, n: int) -> None:
+    def _resume(self, edges: EdgeList, call: int, kernel: int, n: int) -> None:
         """The call after this one on the thread goes on when a kernel ends."""
         after = call + 1
         if after < len(self._calls) and self._calls.lane[after] == self._calls.lane[call]:
@@ -146,7 +146,7 @@ class Waits:
         there = (calls.lane != lane) & (calls.end <= until) & (calls.end > until - PAUSE)
         return bool(np.any(there))
 
-    def _looking_on(self, edges: Edges, n: int) -> None:
+    def _looking_on(self, edges: EdgeList, n: int) -> None:
         """A pause that ends with, or while, the last kernel runs that was launched before it on some stream.
 
         The host read its result; a kernel that writes to host memory may be read before it ends.

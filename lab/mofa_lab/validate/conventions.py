@@ -20,7 +20,7 @@ from typing import Final
 
 from mofa_lab.validate.record import Record
 from mofa_model import units
-from mofa_model.calibrate.cases import Measured
+from mofa_model.calibrate.cases import MeasuredFigure
 from mofa_model.equations.parameters import (
     attention_flops_per_token,
     embedding_parameters,
@@ -48,7 +48,7 @@ _TERAFLOPS: Final = units.parse("1 TFLOP/s", "FLOP/s")
 
 def measurements(
     record: Record, workload: Workload, cluster: Cluster, strategy: Strategy
-) -> tuple[Measured, ...]:
+) -> tuple[MeasuredFigure, ...]:
     """All figures of a case that can be held against a prediction."""
     given = record.inner("measured")
     step = step_time(record, workload, cluster, strategy)
@@ -59,20 +59,22 @@ def measurements(
     for quantity in ("memory_gib", "memory_static_gib"):
         value = given.measured(quantity)
         if value is not None:
-            found.append(Measured(quantity=quantity, value=value * GIB, basis=rank))
+            found.append(MeasuredFigure(quantity=quantity, value=value * GIB, basis=rank))
     for quantity in ("layer_forward", "layer_backward"):
         value = given.measured(f"{quantity}_ms")
         if value is not None:
-            found.append(Measured(quantity=f"{quantity}_s", value=value * _MILLISECOND))
+            found.append(MeasuredFigure(quantity=f"{quantity}_s", value=value * _MILLISECOND))
     ratios = given.inner("activation_memory_pct_of_tp_baseline")
     for variant in ratios.values:
         value = ratios.measured(variant)
         if value is not None:
-            found.append(Measured(quantity="activation_ratio", value=value / 100, basis=variant))
+            found.append(MeasuredFigure(quantity="activation_ratio", value=value / 100, basis=variant))
     return tuple(found)
 
 
-def step_time(record: Record, workload: Workload, cluster: Cluster, strategy: Strategy) -> Measured | None:
+def step_time(
+    record: Record, workload: Workload, cluster: Cluster, strategy: Strategy
+) -> MeasuredFigure | None:
     """The time of an optimizer step from the most direct figure that a case gives. [s]"""
     given = record.inner("measured")
     figures = {
@@ -84,7 +86,7 @@ def step_time(record: Record, workload: Workload, cluster: Cluster, strategy: St
         return None
     name, value = next(iter(figures.items()))
     if name == "step_time_s":
-        return Measured(quantity="step_time_s", value=value, basis=name)
+        return MeasuredFigure(quantity="step_time_s", value=value, basis=name)
     training = workload.training
     tokens = training.global_batch * training.sequence
     if name == "tokens_per_s_per_gpu":
@@ -103,7 +105,7 @@ def step_time(record: Record, workload: Workload, cluster: Cluster, strategy: St
         )
         rate = value * (_TERAFLOPS if name == "tflops_per_gpu" else _peak(record, workload, cluster))
         seconds = step_from_rate(flops, cluster.gpus, rate)
-    return Measured(quantity="step_time_s", value=float(seconds), basis=name)
+    return MeasuredFigure(quantity="step_time_s", value=float(seconds), basis=name)
 
 
 def step_from_tokens(tokens: Count, gpus: Count, rate: Numeric) -> Seconds:

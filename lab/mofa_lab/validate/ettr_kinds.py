@@ -183,7 +183,7 @@ def _shares(case: Record) -> Mapping[str, float]:
 
 
 def _exposure(case: Record) -> Mapping[str, Any]:
-    samples = [exposure.Sample(time=t, up=bool(up), boot=boot) for t, up, boot in case.get("samples")]
+    samples = [exposure.ScrapeSample(time=t, up=bool(up), boot=boot) for t, up, boot in case.get("samples")]
     found = exposure.exposure_of(samples, scrape=case.number("scrape_s"), stale=case.number("stale_s"))
     return {"exposure_s": found.seconds, "exact_failures": found.failures, "censored_gaps_s": found.gaps}
 

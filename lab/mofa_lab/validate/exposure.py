@@ -28,7 +28,7 @@ from mofa_model.units import Seconds
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sample:
+class ScrapeSample:
     """One scrape of one node."""
 
     time: Seconds
@@ -73,7 +73,7 @@ _TOLERANCE: Final = 2.0
 
 
 def exposure_of(
-    samples: Sequence[Sample], *, scrape: Seconds, stale: Seconds, jitter: Seconds = _TOLERANCE
+    samples: Sequence[ScrapeSample], *, scrape: Seconds, stale: Seconds, jitter: Seconds = _TOLERANCE
 ) -> Exposure:
     """Exposure, failures and censored gaps of one node's samples in order of time. Ours. [s]
 
@@ -94,7 +94,9 @@ def exposure_of(
     return total
 
 
-def _between(before: Sample, after: Sample, gap: float, scrape: Any, stale: Any, jitter: Any) -> Exposure:
+def _between(
+    before: ScrapeSample, after: ScrapeSample, gap: float, scrape: Any, stale: Any, jitter: Any
+) -> Exposure:
     if not (before.up and before.serving):
         return Exposure(window=gap)
     if not after.serving:

@@ -80,7 +80,7 @@ def _ettr(_: Paper, row: Record) -> Any:
     return 100 * faults.ettr(**_fault(row))
 
 
-def _layout(row: Record) -> dense_table.Layout:
+def _layout(row: Record) -> dense_table.DenseColumns:
     """The layout of a dense row; where v is not printed it is what the memory fits."""
     known = published()["table7"]["virtual"]
     return dense_table.layout_of(row, virtual=known.get(str(row.get("id")), 1))
@@ -98,11 +98,13 @@ def _overflows(paper: Paper, row: Record) -> bool:
     return bool(mixture_table.overflow(paper.mixture, mixture_table.layout_of(row)) > 0)
 
 
-def _of_dense(form: Callable[[Dense, dense_table.Layout], Any]) -> Callable[[Paper, Record], Any]:
+def _of_dense(form: Callable[[Dense, dense_table.DenseColumns], Any]) -> Callable[[Paper, Record], Any]:
     return lambda paper, row: form(paper.dense, _layout(row))
 
 
-def _of_mixture(form: Callable[[Mixture, mixture_table.Layout], Any]) -> Callable[[Paper, Record], Any]:
+def _of_mixture(
+    form: Callable[[Mixture, mixture_table.MixtureColumns], Any],
+) -> Callable[[Paper, Record], Any]:
     return lambda paper, row: form(paper.mixture, mixture_table.layout_of(row))
 
 

@@ -92,7 +92,7 @@ class Dense:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class DenseColumns:
     """The columns of a row that say how it runs."""
 
     gpus: int
@@ -111,10 +111,10 @@ class Layout:
         return self.batch / self.d
 
 
-def layout_of(row: Record, *, virtual: int = 1) -> Layout:
+def layout_of(row: Record, *, virtual: int = 1) -> DenseColumns:
     """The layout of a row of Table 6, 7 or 9."""
     home = row.text("optimizer_implied_by_numbers", row.text("optimizer", "distributed"))
-    return Layout(
+    return DenseColumns(
         gpus=row.size("n_gpus"),
         batch=row.size("gbs"),
         t=row.size("t"),
@@ -127,14 +127,14 @@ def layout_of(row: Record, *, virtual: int = 1) -> Layout:
     )
 
 
-def achieved(dense: Dense, run: Layout, step: Seconds) -> FlopPerSecond:
+def achieved(dense: Dense, run: DenseColumns, step: Seconds) -> FlopPerSecond:
     """FLOP/s of a device from a printed step time, Eq. (15). [FLOP/s]"""
     tokens = run.batch * dense.sequence
     forward = tokens * forward_flops_per_token(dense.model, dense.sequence)
     return paper.achieved_rate(forward, run.gpus, step)
 
 
-def peak(dense: Dense, run: Layout) -> Bytes:
+def peak(dense: Dense, run: DenseColumns) -> Bytes:
     """Peak memory of the first stage, Eq. (6). [B]"""
     model, attention = dense.model, dense.attention
     return paper.peak_memory(
@@ -154,19 +154,19 @@ def peak(dense: Dense, run: Layout) -> Bytes:
     )
 
 
-def parameters(dense: Dense, run: Layout) -> Count:
+def parameters(dense: Dense, run: DenseColumns) -> Count:
     """Parameters of a device's layers. [1]"""
     layer = attention_parameters(dense.model) + ffn_parameters(dense.model)
     return layer * dense.model.layers / (run.t * run.p)
 
 
-def update(dense: Dense, run: Layout) -> Seconds:
+def update(dense: Dense, run: DenseColumns) -> Seconds:
     """Optimizer column, Eqs. (26) and (28). [s]"""
     rate = dense.shared.host_update if run.host_optimizer else dense.shared.device_update
     return parameters(dense, run) * rate
 
 
-def data(dense: Dense, run: Layout) -> Seconds:
+def data(dense: Dense, run: DenseColumns) -> Seconds:
     """Exposed gradient and parameter collectives, Eqs. (13) and (24). [s]"""
     s = dense.shared
     if run.d == 1:
@@ -175,14 +175,16 @@ def data(dense: Dense, run: Layout) -> Seconds:
     return whole * s.data_exposed if run.data_overlap else whole
 
 
-def tensor(dense: Dense, run: Layout) -> Seconds:
+def tensor(dense: Dense, run: DenseColumns) -> Seconds:
     """Exposed tensor-parallel collectives of a layer and micro-batch, Eqs. (3) and (20). [s]"""
     s = dense.shared
     whole = paper.decayed_time(s.tensor, run.t, s.node, s.tensor_share)
     return paper.tensor_exposed(whole, s.tensor_pieces) if run.tensor_overlap else whole
 
 
-def effective_pipeline(dense: Dense, run: Layout, *, layer: Seconds, head: Seconds, hop: Seconds) -> Seconds:
+def effective_pipeline(
+    dense: Dense, run: DenseColumns, *, layer: Seconds, head: Seconds, hop: Seconds
+) -> Seconds:
     """Pipeline time in compatibility mode; layer and head are of this row's t. [s]"""
     return paper.pipeline_time(
         layer=layer,
@@ -197,7 +199,7 @@ def effective_pipeline(dense: Dense, run: Layout, *, layer: Seconds, head: Secon
     )
 
 
-def effective_step(dense: Dense, run: Layout) -> Seconds:
+def effective_step(dense: Dense, run: DenseColumns) -> Seconds:
     """Step time in compatibility mode, Eq. (14). [s]"""
     e, wide = dense.effective, dense.shared.node / run.t
     layer = e.layer * wide + tensor(dense, run)
@@ -205,7 +207,9 @@ def effective_step(dense: Dense, run: Layout) -> Seconds:
     return pipeline + data(dense, run) + update(dense, run)
 
 
-def physical_pipeline(dense: Dense, run: Layout, *, layer: Seconds, head: Seconds, hop: Seconds) -> Seconds:
+def physical_pipeline(
+    dense: Dense, run: DenseColumns, *, layer: Seconds, head: Seconds, hop: Seconds
+) -> Seconds:
     """Pipeline time of the schedule itself, the head on the last stage. [s]"""
     stage = dense.model.layers / run.p * layer
     schedule = INTERLEAVED if run.v > 1 else ONE_F_ONE_B
@@ -217,7 +221,7 @@ def physical_pipeline(dense: Dense, run: Layout, *, layer: Seconds, head: Second
     return work + exposed_hops(slowest=np.inf, microbatches=run.m, stages=run.p, virtual=run.v, hop=hop)
 
 
-def physical_step(dense: Dense, run: Layout) -> Seconds:
+def physical_step(dense: Dense, run: DenseColumns) -> Seconds:
     """Step time by the physical schedule, Eq. (14). [s]"""
     c, wide = dense.physical, dense.shared.node / run.t
     layer = c.layer * np.power(c.layer_half / c.layer, np.log2(wide)) + tensor(dense, run)

@@ -82,7 +82,9 @@ def fit_mixture(mixture: Mixture, rows: Sequence[Record]) -> Mixture:
     runs = [(row, mixture_table.layout_of(row)) for row in rows]
     experts = mixture.experts.count
 
-    def compute(run: mixture_table.Layout, layer: float, layer_per_expert: float, head: float) -> Seconds:
+    def compute(
+        run: mixture_table.MixtureColumns, layer: float, layer_per_expert: float, head: float
+    ) -> Seconds:
         return mixture_table.pipeline(
             mixture, run, layer=layer + layer_per_expert * experts / run.ep, head=head
         )
@@ -119,7 +121,9 @@ def fit_mixture(mixture: Mixture, rows: Sequence[Record]) -> Mixture:
     return replace(mixture, constants=replace(c, **whole, **split, **rule))
 
 
-def _scale(mixture: Mixture, run: mixture_table.Layout, name: str, form: Callable[..., Any]) -> list[float]:
+def _scale(
+    mixture: Mixture, run: mixture_table.MixtureColumns, name: str, form: Callable[..., Any]
+) -> list[float]:
     """What a form gives for a constant of one: it is proportional to it."""
     value = getattr(mixture.constants, name)
     return [float(form(mixture, run)) / value]
@@ -151,7 +155,7 @@ def _shared(dense: Dense, runs: Any, hopping: Any) -> dict[str, float]:
     return found | {name: float(np.exp(value)) for name, value in logs.items()}
 
 
-def _passed(dense: Dense, run: dense_table.Layout) -> float:
+def _passed(dense: Dense, run: dense_table.DenseColumns) -> float:
     """Layers that the critical path passes in compatibility mode."""
     return float(dense_table.effective_pipeline(dense, run, layer=1.0, head=0.0, hop=0.0))
 
@@ -160,7 +164,7 @@ def _effective(dense: Dense, runs: Any) -> dict[str, float]:
     """Layer and head from the compute column; the hop from both columns that hold a part of it."""
     e, node = dense.effective, dense.shared.node
 
-    def pipeline(run: dense_table.Layout, layer: float, head: float, hop: float) -> Seconds:
+    def pipeline(run: dense_table.DenseColumns, layer: float, head: float, hop: float) -> Seconds:
         wide = node / run.t
         return dense_table.effective_pipeline(dense, run, layer=layer * wide, head=head * wide, hop=hop)
 
@@ -176,11 +180,11 @@ def _physical(dense: Dense, runs: Any) -> dict[str, float]:
     """Layers at t = 8 and 4 and the head from the compute column, the hop from the PP column."""
     c, node = dense.physical, dense.shared.node
 
-    def pipeline(run: dense_table.Layout, layer: float, layer_half: float, head: float) -> Seconds:
+    def pipeline(run: dense_table.DenseColumns, layer: float, layer_half: float, head: float) -> Seconds:
         mine = layer if run.t == node else layer_half
         return dense_table.physical_pipeline(dense, run, layer=mine, head=head * node / run.t, hop=0.0)
 
-    def hops(run: dense_table.Layout, hop: float) -> Seconds:
+    def hops(run: dense_table.DenseColumns, hop: float) -> Seconds:
         return dense_table.physical_pipeline(dense, run, layer=c.layer, head=0.0, hop=hop)
 
     linear = {"layer": c.layer, "layer_half": c.layer_half, "head": c.head}

@@ -71,7 +71,7 @@ class Mixture:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class MixtureColumns:
     """The columns of a row that say how it runs."""
 
     gpus: int
@@ -88,9 +88,9 @@ class Layout:
         return self.batch / (self.ep * self.edp)
 
 
-def layout_of(row: Record) -> Layout:
+def layout_of(row: Record) -> MixtureColumns:
     """The layout of a row of Table 8."""
-    return Layout(
+    return MixtureColumns(
         gpus=row.size("n_gpus"),
         supernode=row.size("supernode"),
         batch=row.size("gbs"),
@@ -101,14 +101,14 @@ def layout_of(row: Record) -> Layout:
     )
 
 
-def exchange(mixture: Mixture, run: Layout) -> Seconds:
+def exchange(mixture: Mixture, run: MixtureColumns) -> Seconds:
     """All-to-all column, Eqs. (3) and (22): every layer of every micro-batch, no bubble. [s]"""
     c = mixture.constants
     layer = paper.decayed_time(c.exchange, run.ep, c.exchange_ranks, c.exchange_share)
     return run.m * (c.slots / run.p) * layer
 
 
-def parameters(mixture: Mixture, run: Layout) -> tuple[Count, Count]:
+def parameters(mixture: Mixture, run: MixtureColumns) -> tuple[Count, Count]:
     """Parameters of the first rank outside and inside experts, without the embedding. [1]"""
     model, experts = mixture.model, mixture.experts
     return paper.first_rank_parameters(
@@ -122,13 +122,13 @@ def parameters(mixture: Mixture, run: Layout) -> tuple[Count, Count]:
     )
 
 
-def update(mixture: Mixture, run: Layout) -> Seconds:
+def update(mixture: Mixture, run: MixtureColumns) -> Seconds:
     """Optimizer column, Eq. (28), on the rank that holds the embedding. [s]"""
     outside, inside = parameters(mixture, run)
     return mixture.constants.update * (outside + inside + embedding_parameters(mixture.model))
 
 
-def pipeline(mixture: Mixture, run: Layout, *, layer: Seconds, head: Seconds) -> Seconds:
+def pipeline(mixture: Mixture, run: MixtureColumns, *, layer: Seconds, head: Seconds) -> Seconds:
     """Compute column, Eq. (9) in compatibility mode with stages counted as such. [s]"""
     return paper.pipeline_time(
         layer=layer,
@@ -143,20 +143,20 @@ def pipeline(mixture: Mixture, run: Layout, *, layer: Seconds, head: Seconds) ->
     )
 
 
-def compute(mixture: Mixture, run: Layout) -> Seconds:
+def compute(mixture: Mixture, run: MixtureColumns) -> Seconds:
     """Compute column. [s]"""
     c = mixture.constants
     layer = paper.expert_layer_time(c.layer, c.layer_per_expert, mixture.experts.count / run.ep)
     return pipeline(mixture, run, layer=layer, head=c.head)
 
 
-def data_scale(constants: Constants, run: Layout) -> float:
+def data_scale(constants: Constants, run: MixtureColumns) -> float:
     """How collectives grow with the devices, and what is left of them inside one supernode. [1]"""
     grown = np.power(constants.data_growth, np.log2(run.gpus / constants.data_devices))
     return float(grown) * (constants.data_inside if run.ep * run.edp <= run.supernode else 1.0)
 
 
-def overflow(mixture: Mixture, run: Layout) -> Seconds:
+def overflow(mixture: Mixture, run: MixtureColumns) -> Seconds:
     """Gradient collectives of experts that overlap fails to cover. [s]"""
     c = mixture.constants
     _, inside = parameters(mixture, run)
@@ -165,7 +165,7 @@ def overflow(mixture: Mixture, run: Layout) -> Seconds:
     return paper.gradient_overflow(whole, c.overflow_limit, c.overflow_kept)
 
 
-def data(mixture: Mixture, run: Layout) -> Seconds:
+def data(mixture: Mixture, run: MixtureColumns) -> Seconds:
     """Exposed gradient and parameter collectives, Eqs. (13) and (24). [s]"""
     c = mixture.constants
     outside, inside = parameters(mixture, run)
@@ -174,7 +174,7 @@ def data(mixture: Mixture, run: Layout) -> Seconds:
     return shared + overflow(mixture, run)
 
 
-def step(mixture: Mixture, run: Layout) -> Seconds:
+def step(mixture: Mixture, run: MixtureColumns) -> Seconds:
     """Step time in compatibility mode, Eq. (14). [s]"""
     c = mixture.constants
     return (

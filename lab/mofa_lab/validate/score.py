@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.calibrate.cases import Case, Measured
+from mofa_model.calibrate.cases import Case, MeasuredFigure
 from mofa_model.units import GIB
 
 SMALLEST_GROUP: Final = 5
@@ -25,7 +25,7 @@ class Scored:
 
     case: Case
     """The run."""
-    figure: Measured
+    figure: MeasuredFigure
     """What was measured."""
     predicted: float
     """What the model says."""

@@ -20,7 +20,7 @@ from mofa_model.units import Ratio
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
+class SimulatedEttr:
     """A simulated ETTR."""
 
     ettr: Ratio
@@ -39,7 +39,7 @@ def simulate_ettr(
     batch: int = 4096,
     most: int = 4_000_000,
     skip: bool = True,
-) -> Measured:
+) -> SimulatedEttr:
     """Simulate renewal cycles until the standard error is at most `error`, or `most` cycles are done. [1]"""
     if scenario.rate == 0:
         raise BadValue("rate", scenario.rate, "renewal cycles end at failures; give a rate above zero")
@@ -57,7 +57,7 @@ def simulate_ettr(
         residual = progress - ratio * length
         spread = float(np.sqrt(np.sum(residual * residual)) / length.sum())
         if spread <= error or len(length) >= most:
-            return Measured(ettr=float(ratio), error=spread, cycles=len(length))
+            return SimulatedEttr(ettr=float(ratio), error=spread, cycles=len(length))
         wanted = len(length) * ((spread / error) ** 2 - 1) * 1.05
         batch = int(np.clip(wanted, 1024, 65536))
 

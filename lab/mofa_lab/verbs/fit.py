@@ -13,7 +13,7 @@ from mofa_model.errors import BadValue
 from mofa_model.tables import Column, Table
 
 if TYPE_CHECKING:
-    from mofa_lab.fitting.campaign import Calibration
+    from mofa_lab.fitting.campaign import CampaignResult
     from mofa_model.calibrate.cases import Case
 
 _EXAMPLES: Final = """\
@@ -98,21 +98,21 @@ def _read(files: Iterable[str]) -> list[Case]:
 def _without(cases: list[Case], given: Iterable[str]) -> list[Case]:
     """Cases whose key is none of those that are named."""
     from mofa_lab.fitting.folds import KEYS
-    from mofa_model.calibrate.evidence import Row
+    from mofa_model.calibrate.evidence import FitRow
 
     for text in given:
         key, _, name = text.partition("=")
         if key not in KEYS or not name:
             raise BadValue("--without", text, f"give KEY=NAME with KEY one of {', '.join(KEYS)}")
-        kept = [case for case in cases if KEYS[key](Row(case, None, 1.0)) != name]
+        kept = [case for case in cases if KEYS[key](FitRow(case, None, 1.0)) != name]
         if len(kept) == len(cases):
-            names = dict.fromkeys(KEYS[key](Row(case, None, 1.0)) for case in cases)
+            names = dict.fromkeys(KEYS[key](FitRow(case, None, 1.0)) for case in cases)
             raise BadValue("--without", text, f"one of {', '.join(name for name in names if name)}")
         cases = kept
     return cases
 
 
-def _write(folder: Path, found: Calibration) -> list[str]:
+def _write(folder: Path, found: CampaignResult) -> list[str]:
     """constants.toml, and bands.toml where there was a cross-validation, whole or not at all."""
     from mofa_lab.fitting import widths, writer
     from mofa_model.files import write_text
@@ -134,7 +134,7 @@ def _presets() -> Path:
     return Path(presets.__file__).parent
 
 
-def _summary(found: Calibration, written: Sequence[str]) -> list[Table]:
+def _summary(found: CampaignResult, written: Sequence[str]) -> list[Table]:
     from mofa_lab.fitting import figures
 
     spread = (Column("n"), Column("median", unit="%"), Column("mean", unit="%"), Column("p90", unit="%"))

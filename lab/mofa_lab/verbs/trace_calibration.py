@@ -17,7 +17,7 @@ from mofa_model.strategy_text import parse_strategy
 from mofa_model.tables import Column, Table
 
 if TYPE_CHECKING:
-    from mofa_lab.traces.predict import Source
+    from mofa_lab.traces.predict import TracedRun
     from mofa_lab.traces.prices import Layout
 
 NEEDED: Final = ("model", "gpu", "strategy", "global_batch", "seq")
@@ -111,7 +111,7 @@ def _runs(arguments: Namespace) -> list[tuple[list[Path], Mapping[str, Any]]]:
     return found
 
 
-def _source(files: list[Path], given: Mapping[str, Any]) -> Source:
+def _source(files: list[Path], given: Mapping[str, Any]) -> TracedRun:
     from mofa_lab.traces.columns import load
     from mofa_lab.traces.predict import source_of
 

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mofa_lab.validate.exposure import Sample, exposure_of
+from mofa_lab.validate.exposure import ScrapeSample, exposure_of
 from mofa_model.errors import BadValue
 
 HOURS = {"scrape": 60.0, "stale": 300.0}
 
 
 def samples(*rows):
-    return [Sample(time=t, up=bool(up), boot=boot) for t, up, boot in rows]
+    return [ScrapeSample(time=t, up=bool(up), boot=boot) for t, up, boot in rows]
 
 
 def test_a_reboot_seen_between_two_scrapes_is_one_failure():
@@ -30,7 +30,7 @@ def test_a_gap_with_a_reboot_is_one_failure_at_an_unknown_time():
 
 
 def test_time_in_repair_or_drained_is_no_exposure():
-    up = [Sample(time=60.0 * i, up=True, boot=-9, serving=i not in {2, 3, 4}) for i in range(8)]
+    up = [ScrapeSample(time=60.0 * i, up=True, boot=-9, serving=i not in {2, 3, 4}) for i in range(8)]
     assert exposure_of(up, **HOURS).seconds == 60 + 30 + 60 * 2
     assert exposure_of(up, **HOURS).failures == 0
     broken = samples((0, 1, -9), (60, 0, -9), (120, 0, -9), (600, 1, 500), (660, 1, 500))
@@ -52,7 +52,8 @@ def test_samples_out_of_order_are_refused():
 )
 def test_no_samples_give_less_than_nothing(rows):
     given_samples = [
-        Sample(time=t, up=up, boot=min(boot, t), serving=serving) for t, up, boot, serving in sorted(rows)
+        ScrapeSample(time=t, up=up, boot=min(boot, t), serving=serving)
+        for t, up, boot, serving in sorted(rows)
     ]
     found = exposure_of(given_samples, **HOURS)
     assert 0 <= found.seconds <= found.window

@@ -5,7 +5,7 @@ import pytest
 from mofa_lab.validate.cases import case_of
 from mofa_lab.validate.record import Record
 from mofa_lab.validate.score import Scored, out_of_memory, pick_regret, spread, summary
-from mofa_model.calibrate.cases import Measured
+from mofa_model.calibrate.cases import MeasuredFigure
 
 
 def scored(plain, measured, predicted, *, group="", gpus=64, quantity="step_time_s", gpu="H100-80GB-SXM"):
@@ -15,7 +15,7 @@ def scored(plain, measured, predicted, *, group="", gpus=64, quantity="step_time
         "system": {**plain["system"], "gpu": gpu, "gpus": gpus},
         "strategy": {**plain["strategy"], "dp": gpus // 8, "gbs": gpus},
     }
-    figure = Measured(quantity=quantity, value=measured)
+    figure = MeasuredFigure(quantity=quantity, value=measured)
     return Scored(case=case_of(Record(record)), figure=figure, predicted=predicted)
 
 

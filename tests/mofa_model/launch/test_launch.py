@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
-from mofa_model.launch import TRAINERS, Run, launch, read, read_layout
+from mofa_model.launch import TRAINERS, LaunchSettings, launch, read, read_layout
 from mofa_model.launch.table import table
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B
 from mofa_model.strategy import (
@@ -22,7 +22,7 @@ from mofa_model.strategy import (
     Strategy,
 )
 
-RUN = Run(sequence=8192, global_batch=2048, layers=126, interval_steps=120)
+RUN = LaunchSettings(sequence=8192, global_batch=2048, layers=126, interval_steps=120)
 
 
 def a_parser_of(trainer):

@@ -7,8 +7,8 @@ import pytest
 
 from mofa_model import presets
 from mofa_model.estimate import estimate
-from mofa_model.launch import Run, launch, read_layout
-from mofa_model.search import Problem, Question, framework, parse_constraint, search
+from mofa_model.launch import LaunchSettings, launch, read_layout
+from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
 from mofa_model.spec import Training, Workload
 
 LAUNCHES = [
@@ -45,12 +45,12 @@ LAUNCHES = [
 def problem_of(name, device, gpus, tokens, batch, precision):
     training = Training(sequence=tokens, global_batch=batch, precision=presets.precision(precision))
     cluster = presets.cluster(device, gpus, stack="megatron-core", precision=precision)
-    return Problem(workload=Workload(model=presets.model(name), training=training), cluster=cluster)
+    return SearchCase(workload=Workload(model=presets.model(name), training=training), cluster=cluster)
 
 
 def run_of(problem):
     model, training = problem.workload.model, problem.workload.training
-    return Run(
+    return LaunchSettings(
         sequence=training.sequence,
         global_batch=training.global_batch,
         layers=model.layers,
@@ -62,7 +62,7 @@ def run_of(problem):
 
 
 def found_by_search(problem, constraints, trainer="megatron", keep=3):
-    question = Question(
+    question = SearchQuestion(
         problems=(problem,),
         nodes=(int(problem.cluster.gpus) // 8,),
         framework=framework(trainer),

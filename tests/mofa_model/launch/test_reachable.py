@@ -6,9 +6,9 @@ import megatron_rules as rules
 import pytest
 
 from mofa_model.estimate import estimate
-from mofa_model.launch import Run, launch, read
+from mofa_model.launch import LaunchSettings, launch, read
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
-from mofa_model.search import Problem, Question, framework, parse_constraint, search
+from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
 from mofa_model.spec import (
     Attention,
     Cluster,
@@ -56,7 +56,7 @@ def problem_of(model):
     device = Device(name="test", peak_bf16=400e12, memory=40e9, memory_bandwidth=2e12)
     cluster = Cluster(device=device, gpus=16, scale_up=Link(bandwidth=300e9), scale_out=Link(bandwidth=25e9))
     training = Training(sequence=4096, global_batch=32, precision=Precision(name="bf16"))
-    return Problem(workload=Workload(model=model, training=training), cluster=cluster)
+    return SearchCase(workload=Workload(model=model, training=training), cluster=cluster)
 
 
 def as_it_acts(strategy, trainer):
@@ -82,7 +82,7 @@ def as_it_acts(strategy, trainer):
 def test_what_a_search_finds_for_a_trainer_its_launch_says_and_reads_again(trainer, name):
     problem = problem_of(MODELS[name])
     model = problem.workload.model
-    question = Question(
+    question = SearchQuestion(
         problems=(problem,),
         nodes=(2,),
         framework=framework(trainer),
@@ -92,7 +92,7 @@ def test_what_a_search_finds_for_a_trainer_its_launch_says_and_reads_again(train
     found = [one.strategy for one in search(question).best[2]]
     assert len(found) > ASKED
     experts = model.experts is not None
-    run = Run(
+    run = LaunchSettings(
         sequence=4096,
         global_batch=32,
         layers=model.layers,
@@ -122,7 +122,7 @@ def test_what_a_search_finds_for_a_trainer_its_launch_says_and_reads_again(train
 def test_megatron_reaches_what_the_law_is_about():
     """A guard: interleaving, uneven stages, copies, offload and overlap of experts are all among what is asked."""
     problem = problem_of(LATENT)
-    question = Question(
+    question = SearchQuestion(
         problems=(problem,),
         nodes=(2,),
         framework=framework("megatron"),

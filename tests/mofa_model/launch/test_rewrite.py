@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from mofa_model.errors import InputError
-from mofa_model.launch import Run, launch, parser, read, rewritten, rewritten_line
+from mofa_model.launch import LaunchSettings, launch, parser, read, rewritten, rewritten_line
 from mofa_model.strategy import Sharding, Strategy
 
-RUN = Run(sequence=8192, global_batch=512, layers=80, interval_steps=100)
+RUN = LaunchSettings(sequence=8192, global_batch=512, layers=80, interval_steps=100)
 NEW = Strategy(tp=8, pp=4, dp=8)
 SHARDED = Strategy(tp=8, pp=4, dp=8, sharding=Sharding.GRADIENTS)
 MEGATRON, NEMO = (launch(NEW, name, RUN).arguments for name in ("megatron", "nemo"))

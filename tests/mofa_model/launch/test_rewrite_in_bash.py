@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mofa_model.errors import InputError
-from mofa_model.launch import Run, launch, rewritten_line
+from mofa_model.launch import LaunchSettings, launch, rewritten_line
 from mofa_model.strategy import Strategy
 
 NEW = list(
-    launch(Strategy(tp=8, pp=4, dp=8), "megatron", Run(sequence=8192, global_batch=512, layers=80)).arguments
+    launch(
+        Strategy(tp=8, pp=4, dp=8), "megatron", LaunchSettings(sequence=8192, global_batch=512, layers=80)
+    ).arguments
 )
 """The layout that is asked for; one that no shell may read for itself goes with it."""
 NEW += ["--pipeline-model-parallel-layout", "E|t*2 'L'$X"]

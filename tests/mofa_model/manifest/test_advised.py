@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from mofa_model.advice import Advice, Alternative, Band, Counts, FailureInput, Predicted, Status
-from mofa_model.launch import Run, launch
+from mofa_model.advice import Advice, Alternative, Counts, FailureInput, Predicted, PredictedFigure, Status
+from mofa_model.launch import LaunchSettings, launch
 from mofa_model.manifest.advised import duration, quantity, status_of, summary
 from mofa_model.manifest.parsing import parse
 from mofa_model.manifest.status import TrainingJobStatus
@@ -16,7 +16,7 @@ LAYOUT = Strategy(tp=8, pp=16, dp=16, sequence_parallel=True)
 
 
 def band(target):
-    return Band(lower=0.9 * target, target=target, upper=1.1 * target)
+    return PredictedFigure(lower=0.9 * target, target=target, upper=1.1 * target)
 
 
 PREDICTED = Predicted(
@@ -24,7 +24,7 @@ PREDICTED = Predicted(
     tokens_per_second=band(599_400.4),
     mfu=band(0.4126),
     memory_bytes=band(71e9),
-    ettr=Band(lower=0.9021, target=0.9412, upper=0.9634),
+    ettr=PredictedFigure(lower=0.9021, target=0.9412, upper=0.9634),
     duration_seconds=band(2.6e7),
 )
 ADVICE = Advice(
@@ -49,7 +49,7 @@ ADVICE = Advice(
 
 
 def test_a_recommendation_is_told_in_whole_units_and_text():
-    run = Run(sequence=8192, global_batch=2048, layers=126, interval_steps=37)
+    run = LaunchSettings(sequence=8192, global_batch=2048, layers=126, interval_steps=37)
     status = status_of(ADVICE, "abc", NOW, launch(LAYOUT, "megatron", run))
     told = status["recommendation"]
     assert told["summary"] == "tp8 pp16 dp16"

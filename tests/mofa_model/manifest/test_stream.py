@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mofa_model.advice import Advice, Band, Counts, Predicted, Status
+from mofa_model.advice import Advice, Counts, Predicted, PredictedFigure, Status
 from mofa_model.annotations import OUTPUTS, PREFIX
 from mofa_model.errors import InputError
 from mofa_model.kinds import demand_of
@@ -20,7 +20,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def band(target):
-    return Band(lower=0.9 * target, target=target, upper=1.1 * target)
+    return PredictedFigure(lower=0.9 * target, target=target, upper=1.1 * target)
 
 
 class Answers:

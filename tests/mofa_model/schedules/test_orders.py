@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from mofa_model.errors import BadValue
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES, ZERO_BUBBLE
-from mofa_model.schedules.order import Kind
+from mofa_model.schedules.order import OperationKind
 
 
-def peak_in_flight(order, *, until=Kind.WEIGHT_GRADIENT):
+def peak_in_flight(order, *, until=OperationKind.WEIGHT_GRADIENT):
     """Most activations that each device holds at one time, counted from the order, Eq. (5). [chunks]
 
     One is held from its forward until its backward; where the backward is split, until the weight gradient, which still
     reads the inputs of the matrix products, or with `until=Kind.INPUT_GRADIENT` until the input gradient only.
     """
-    change = {Kind.FORWARD: 1, Kind.BACKWARD: -1, until: -1}
+    change = {OperationKind.FORWARD: 1, OperationKind.BACKWARD: -1, until: -1}
     return tuple(
         max(accumulate(change.get(operation.kind, 0) for step in steps for operation in step), default=0)
         for steps in order.devices
@@ -68,9 +68,9 @@ def test_every_micro_batch_passes_every_virtual_stage_once_each_way(case):
     assert set(seen.values()) == {1}
     count = Counter(o.kind for o in seen)
     work = p * v * m
-    assert count[Kind.FORWARD] == work
-    assert count[Kind.BACKWARD] + count[Kind.INPUT_GRADIENT] == work
-    assert count[Kind.WEIGHT_GRADIENT] == count[Kind.INPUT_GRADIENT]
+    assert count[OperationKind.FORWARD] == work
+    assert count[OperationKind.BACKWARD] + count[OperationKind.INPUT_GRADIENT] == work
+    assert count[OperationKind.WEIGHT_GRADIENT] == count[OperationKind.INPUT_GRADIENT]
 
 
 @given(any_order())
@@ -82,7 +82,7 @@ def test_in_flight_of_eq_5_is_what_the_order_holds(case):
 
 
 def test_zero_bubble_holds_as_1f1b_if_the_input_gradient_released_it_all():
-    assert peak_in_flight(ZERO_BUBBLE.order(4, 8), until=Kind.INPUT_GRADIENT) == (4, 3, 2, 1)
+    assert peak_in_flight(ZERO_BUBBLE.order(4, 8), until=OperationKind.INPUT_GRADIENT) == (4, 3, 2, 1)
     assert peak_in_flight(ZERO_BUBBLE.order(4, 8)) == (4, 4, 4, 4)
 
 

@@ -14,7 +14,7 @@ from mofa_model.axes.tried import Asked
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.presets import cluster, model, precision
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
-from mofa_model.search import Problem, Question, framework, frameworks, parse_constraint, search
+from mofa_model.search import SearchCase, SearchQuestion, framework, frameworks, parse_constraint, search
 from mofa_model.search.axes import default_axes, node_counts
 from mofa_model.search.constraints import constrained
 from mofa_model.spec import Training, Workload
@@ -117,8 +117,8 @@ def test_every_part_of_a_printed_strategy_is_a_constraint_that_leaves_it(printed
 @pytest.mark.parametrize("printed", [format_strategy, short_strategy])
 def test_an_answer_s_own_words_as_constraints_give_the_same_answer(name, sequence, trainer, printed):
     training = Training(sequence=sequence, global_batch=512, precision=precision("bf16"))
-    problem = Problem(workload=Workload(model=model(name), training=training), cluster=cluster("h100", 64))
-    question = Question(problems=(problem,), nodes=(8,), framework=framework(trainer))
+    problem = SearchCase(workload=Workload(model=model(name), training=training), cluster=cluster("h100", 64))
+    question = SearchQuestion(problems=(problem,), nodes=(8,), framework=framework(trainer))
     best = search(question).best[8][0].strategy
     words = re.findall(r"[^\s,(]+(?:\([^)]*\))?", printed(best))
     again = search(replace(question, constraints=tuple(parse_constraint(word) for word in words)))
@@ -155,11 +155,13 @@ def test_every_trainer_is_known_by_its_names_and_shortens_axes():
 
 def test_deepspeed_shards_gradients_only_without_pipeline():
     training = Training(sequence=2048, global_batch=64, precision=precision("bf16"))
-    problem = Problem(
+    problem = SearchCase(
         workload=Workload(model=model("llama3-8b"), training=training),
         cluster=cluster("a100", 16, stack="deepspeed"),
     )
-    found = search(Question(problems=(problem,), nodes=(2,), framework=framework("deepspeed"), keep=10**6))
+    found = search(
+        SearchQuestion(problems=(problem,), nodes=(2,), framework=framework("deepspeed"), keep=10**6)
+    )
     strategies = [one.strategy for one in found.best[2]]
     assert {s.sharding for s in strategies if s.pp == 1} == set(Sharding)
     assert {s.sharding for s in strategies if s.pp > 1} <= {Sharding.NONE, Sharding.OPTIMIZER}
@@ -174,11 +176,11 @@ def test_deepspeed_shards_gradients_only_without_pipeline():
 )
 def test_published_layouts_are_legal_and_fit(name, gpu, nodes, batch, sequence, text):
     training = Training(sequence=sequence, global_batch=batch, precision=precision("bf16"))
-    problem = Problem(
+    problem = SearchCase(
         workload=Workload(model=model(name), training=training), cluster=cluster(gpu, nodes * 8)
     )
     found = search(
-        Question(
+        SearchQuestion(
             problems=(problem,), nodes=(nodes,), constraints=tuple(parse_constraint(t) for t in text), keep=3
         )
     )

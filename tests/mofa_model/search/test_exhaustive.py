@@ -13,9 +13,9 @@ from math import ceil, floor, prod
 import pytest
 
 from mofa_model.estimate import estimate
-from mofa_model.launch import Run, launch
+from mofa_model.launch import LaunchSettings, launch
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES
-from mofa_model.search import Problem, Question, framework, parse_constraint, search
+from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
 from mofa_model.search.explore import strategy_of
 from mofa_model.spec import (
     Attention,
@@ -113,8 +113,8 @@ CASES = [
 @pytest.mark.parametrize("_, model, gpus, batch, memory, trainer, limits", CASES, ids=[c[0] for c in CASES])
 def test_search_equals_a_nested_loop_over_the_rules(_, model, gpus, batch, memory, trainer, limits):
     w, c = workload(model, batch), cluster(gpus, memory)
-    question = Question(
-        problems=(Problem(workload=w, cluster=c),),
+    question = SearchQuestion(
+        problems=(SearchCase(workload=w, cluster=c),),
         nodes=(gpus // 8,),
         framework=framework(trainer),
         constraints=tuple(parse_constraint(text) for text in limits),
@@ -149,8 +149,8 @@ def test_search_equals_a_nested_loop_over_the_rules(_, model, gpus, batch, memor
 def test_what_a_search_finds_for_torchtitan_its_launch_can_say(layers, deepest):
     """With embedding and head 78 layers are 80 places, 4 on each of 2 x 10 chunks; 82 places at 5 a chunk fill 17 of 2 x 10."""
     w, c = workload(replace(DENSE, layers=layers), 16), cluster(8, 400e9)
-    question = Question(
-        problems=(Problem(workload=w, cluster=c),),
+    question = SearchQuestion(
+        problems=(SearchCase(workload=w, cluster=c),),
         nodes=(1,),
         framework=framework("torchtitan"),
         constraints=tuple(map(parse_constraint, ("pp=2,4", "vpp=3..40", "mbs=1", "cp=1", "recompute=none"))),
@@ -158,7 +158,7 @@ def test_what_a_search_finds_for_torchtitan_its_launch_can_say(layers, deepest):
     )
     found = search(question).best[1]
     assert max(one.strategy.vpp for one in found) == deepest
-    run = Run(sequence=4096, global_batch=16, layers=layers)
+    run = LaunchSettings(sequence=4096, global_batch=16, layers=layers)
     for one in found:
         launch(one.strategy, "torchtitan", run)
 
@@ -373,8 +373,8 @@ def test_optimizer_and_levels_are_all_there():
     """A guard of the guard: the loop above walks every category of the strategy."""
     w, c = workload(DENSE, 16), cluster(8, 80e9)
     few = (parse_constraint("mbs=1"), parse_constraint("recompute=none,selective:layernorm,full:1"))
-    problem = Problem(workload=w, cluster=c)
-    found = search(Question(problems=(problem,), nodes=(1,), constraints=few, keep=10**6))
+    problem = SearchCase(workload=w, cluster=c)
+    found = search(SearchQuestion(problems=(problem,), nodes=(1,), constraints=few, keep=10**6))
     strategies = [one.strategy for one in found.best[1]]
     assert {s.sharding for s in strategies} == set(Sharding)
     assert {s.schedule for s in strategies} == set(SCHEDULES)

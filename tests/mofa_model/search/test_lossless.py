@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mofa_model.estimate import estimate
 from mofa_model.presets import cluster, model, precision
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
-from mofa_model.search import Problem, Question, Score, framework, parse_constraint, search
+from mofa_model.search import Score, SearchCase, SearchQuestion, framework, parse_constraint, search
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy import Recompute, Sharding, Strategy
 
@@ -22,7 +22,7 @@ OVERLAPS = ("tensor_overlap", "data_overlap", "pipeline_overlap", "expert_overla
 
 def problem(name="llama3-8b", gpus=64, batch=256, stack="megatron-core"):
     training = Training(sequence=4096, global_batch=batch, precision=precision("bf16"))
-    return Problem(
+    return SearchCase(
         workload=Workload(model=model(name), training=training), cluster=cluster("h100", gpus, stack=stack)
     )
 
@@ -96,7 +96,7 @@ def test_floors_and_cuts_keep_the_best(name, trainer):
         parse_constraint(text)
         for text in ("recompute=none,full:1", "cp=1", "chunks=1", "offload=none", "mbs<=4")
     )
-    question = Question(
+    question = SearchQuestion(
         problems=(problem(name, gpus=16, batch=64),),
         nodes=(2,),
         framework=framework(trainer),
@@ -110,7 +110,7 @@ def test_floors_and_cuts_keep_the_best(name, trainer):
 
 
 def test_of_one_shape_only_the_best_is_kept():
-    question = Question(problems=(problem(gpus=8, batch=64),), nodes=(1,), constraints=FEW, keep=10**6)
+    question = SearchQuestion(problems=(problem(gpus=8, batch=64),), nodes=(1,), constraints=FEW, keep=10**6)
     every = search(question).best[1]
     apart = search(replace(question, apart=True)).best[1]
     shapes = [
@@ -130,7 +130,7 @@ def test_a_score_with_a_bound_ranks_as_if_all_were_scored():
     def uneven(_problem, _nodes):
         return Score(of=lambda step, replicas: step * (1.0 + 0.2 * (replicas > 1)), least=1.0)
 
-    question = Question(
+    question = SearchQuestion(
         problems=(problem(gpus=16, batch=64),), nodes=(2,), constraints=FEW, keep=12, score=uneven
     )
     quick, whole = search(question), search(replace(question, keep=10**6))
@@ -141,11 +141,13 @@ def test_a_score_with_a_bound_ranks_as_if_all_were_scored():
 def test_several_precisions_and_node_counts_are_one_space():
     p = problem(gpus=8, batch=64)
     training = replace(p.workload.training, precision=precision("fp8-delayed"))
-    eight = Problem(
+    eight = SearchCase(
         workload=replace(p.workload, training=training),
         cluster=cluster("h100", 8, precision="fp8-delayed", stack="megatron-core"),
     )
-    question = Question(problems=(p, eight), nodes=(1, 2), constraints=(parse_constraint("cp=1"),), keep=5)
+    question = SearchQuestion(
+        problems=(p, eight), nodes=(1, 2), constraints=(parse_constraint("cp=1"),), keep=5
+    )
     both = search(question)
     alone = [search(replace(question, problems=(one,), nodes=(n,))) for one in (p, eight) for n in (1, 2)]
     assert both.raw == both.searched + both.pruned + sum(both.rejected.values())

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mofa_model.axes.rules import SHORTEST
-from mofa_model.search import LIFTABLE, Reason, frameworks
+from mofa_model.search import LIFTABLE, Rejection, frameworks
 from mofa_model.search.axes import EVERY
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -24,7 +24,7 @@ def test_the_shortest_sequence_of_a_rank_is_the_one_in_the_code():
 
 
 def test_every_reason_is_explained_and_expert_rules_are_marked():
-    for reason in Reason:
+    for reason in Rejection:
         assert f"`{reason.value}`" in PAGE
         assert (f"`{reason.value}` ★" in PAGE) == (reason in LIFTABLE)
 
