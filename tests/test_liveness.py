@@ -10,7 +10,6 @@ import pytest
 
 from mofa_operator.api import Api
 from mofa_operator.control.run import Operator
-from mofa_operator.control.stop import Stop
 from mofa_operator.decide import health, sight
 from mofa_operator.settings import ApiSettings, LoopSettings, OperatorSettings, ServeSettings
 from mofa_operator.snapshot import Alive
@@ -62,7 +61,7 @@ def put_together(**settings):
     given = OperatorSettings(**settings)
     credentials = SimpleNamespace(access=None)
     apis = [Api(credentials, given.api) for _ in range(2)]
-    return Operator(given, *apis, credentials, None, Stop()), apis[0]
+    return Operator(given, *apis, credentials, None, SimpleNamespace(heed=None)), apis[0]
 
 
 def test_as_many_workers_as_settings_say_and_as_many_jobs_with_series():
