@@ -10,7 +10,7 @@ import pytest
 
 from mofa_operator.api import Api
 from mofa_operator.control.run import Operator
-from mofa_operator.decide import health, sight
+from mofa_operator.decide import health, observation
 from mofa_operator.settings import ApiSettings, LoopSettings, OperatorSettings, ServeSettings
 from mofa_operator.snapshot import Alive
 from mofa_operator.verbs import flags
@@ -84,8 +84,8 @@ def test_kinds_that_settings_name_are_watched_and_no_others():
 def test_what_changes_by_less_than_is_material_is_not_written():
     stands = {"tokensPerSecond": "100", "time": "2026-01-01T00:00:00Z"}
     fresh = stands | {"tokensPerSecond": "140"}
-    assert sight._wait(stands, fresh, 2e9, LoopSettings()) == 0.0
-    assert sight._wait(stands, fresh, 2e9, LOOPS) is None
+    assert observation._wait(stands, fresh, 2e9, LoopSettings()) == 0.0
+    assert observation._wait(stands, fresh, 2e9, LOOPS) is None
 
 
 def test_a_job_is_stuck_after_as_many_steps_as_settings_say():
