@@ -10,8 +10,7 @@ import pytest
 
 from mofa_operator.api import Api
 from mofa_operator.control.run import Operator
-from mofa_operator.control.stop import Stop
-from mofa_operator.decide import health, sight
+from mofa_operator.decide import health, observation
 from mofa_operator.settings import ApiSettings, LoopSettings, OperatorSettings, ServeSettings
 from mofa_operator.snapshot import Alive
 from mofa_operator.verbs import flags
@@ -62,7 +61,7 @@ def put_together(**settings):
     given = OperatorSettings(**settings)
     credentials = SimpleNamespace(access=None)
     apis = [Api(credentials, given.api) for _ in range(2)]
-    return Operator(given, *apis, credentials, None, Stop()), apis[0]
+    return Operator(given, *apis, credentials, None, SimpleNamespace(heed=None)), apis[0]
 
 
 def test_as_many_workers_as_settings_say_and_as_many_jobs_with_series():
@@ -85,8 +84,8 @@ def test_kinds_that_settings_name_are_watched_and_no_others():
 def test_what_changes_by_less_than_is_material_is_not_written():
     stands = {"tokensPerSecond": "100", "time": "2026-01-01T00:00:00Z"}
     fresh = stands | {"tokensPerSecond": "140"}
-    assert sight._wait(stands, fresh, 2e9, LoopSettings()) == 0.0
-    assert sight._wait(stands, fresh, 2e9, LOOPS) is None
+    assert observation._wait(stands, fresh, 2e9, LoopSettings()) == 0.0
+    assert observation._wait(stands, fresh, 2e9, LOOPS) is None
 
 
 def test_a_job_is_stuck_after_as_many_steps_as_settings_say():

@@ -18,6 +18,8 @@ from mofa_model.manifest.training_job import TrainingJobSpec
 
 P = TypeVar("P", bound=Part)
 
+_GONE: Final = ("display", "readyReason")
+"""What version 0.1.0 wrote into a profile's status beside what it learned."""
 _RIGHT: Final = {
     "string_type": "give text",
     "int_type": "give a whole number",
@@ -78,6 +80,8 @@ def cluster_profile(value: Mapping[str, Any]) -> Profile:
     name, _, where = _identity(value, "ClusterProfile")
     spec = parse(ClusterProfileSpec, value.get("spec"), f"{where}: spec")
     status = value.get("status")
+    if isinstance(status, Mapping):
+        status = {name: one for name, one in status.items() if name not in _GONE}
     known = (
         ClusterProfileStatus() if status is None else parse(ClusterProfileStatus, status, f"{where}: status")
     )

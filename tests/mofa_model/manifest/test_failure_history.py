@@ -6,13 +6,18 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mofa_model.manifest.cluster_profile import ClusterProfileStatus
 from mofa_model.manifest.failure_history import as_written, evidence_in, row_of
-from mofa_model.manifest.parsing import parse
+from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.spec.evidence import FailureEvidence
 
 STATUS = json.loads((Path(__file__).parents[2] / "data" / "profile-status-0.1.0.json").read_text("utf-8"))
 """As the operator of version 0.1.0 wrote it."""
+PROFILE = {
+    "apiVersion": "mofa.dev/v1alpha1",
+    "kind": "ClusterProfile",
+    "metadata": {"name": "east"},
+    "spec": {"gpu": "h100"},
+}
 JUNK = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
 
 
@@ -36,7 +41,7 @@ def test_what_cannot_be_read_says_nothing(rows):
 
 
 def test_a_status_of_version_0_1_0_says_what_it_said():
-    told = parse(ClusterProfileStatus, STATUS, "status").evidence()
+    told = cluster_profile(PROFILE | {"status": STATUS}).status.evidence()
     assert told == evidence_in(STATUS["failures"]), "the desk and the operator read it alike"
     assert {name: (one.node_days, one.failures, one.mean_recovery) for name, one in told.items()} == {
         row["name"]: (float(row["exposureNodeDays"]), row["failures"], row.get("recoverySeconds"))
