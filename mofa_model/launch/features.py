@@ -42,7 +42,7 @@ def environment(strategy: Strategy, run: LaunchSettings) -> dict[str, str]:
     Before Blackwell tensor and context parallelism ask for one connection, so that kernels start in the order in which they
     were launched; overlap of expert exchange asks for many, and FSDP refuses one. Where both are wanted, experts go first.
 
-    >>> run = Run(sequence=8192, global_batch=16, layers=32)
+    >>> run = LaunchSettings(sequence=8192, global_batch=16, layers=32)
     >>> environment(Strategy(tp=8), run), environment(Strategy(tp=8, sharding=Sharding.WEIGHTS), run)
     ({'CUDA_DEVICE_MAX_CONNECTIONS': '1'}, {})
     """
@@ -129,7 +129,7 @@ def split_of(strategy: Strategy, run: LaunchSettings) -> str:
 
     A layout is Megatron's own notation: E embedding, t a layer, m a prediction module, L the loss, | between stages.
 
-    >>> split_of(Strategy(pp=4), Run(sequence=1, global_batch=1, layers=9))
+    >>> split_of(Strategy(pp=4), LaunchSettings(sequence=1, global_batch=1, layers=9))
     'Et*2|t*3|t*3|t*1L'
     """
     chunks = int(strategy.pp) * int(strategy.vpp)

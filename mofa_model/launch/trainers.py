@@ -30,7 +30,7 @@ _LONGEST: Final = 20_000
 def launch(strategy: Strategy, trainer: str, run: LaunchSettings) -> Launch:
     """A layout in a trainer's own words.
 
-    >>> run = Run(sequence=8192, global_batch=16, layers=32)
+    >>> run = LaunchSettings(sequence=8192, global_batch=16, layers=32)
     >>> launch(Strategy(tp=8, dp=2), "megatron", run).arguments[:2]
     ('--tensor-model-parallel-size', '8')
     """

@@ -130,7 +130,7 @@ def survival_of_recovery(sources: tuple[FailureSource, ...], rate: Numeric) -> R
 
     `rate` is s, the failures that may hit it [1/s].
 
-    >>> one = Source(name="job", share=1.0, recoveries=(RecoveryTime(mean=600.0, law="exponential"),), tier=0)
+    >>> one = FailureSource(name="job", share=1.0, recoveries=(RecoveryTime(mean=600.0, law="exponential"),), tier=0)
     >>> round(float(survival_of_recovery((one,), 1 / 600)), 6)
     0.5
     """

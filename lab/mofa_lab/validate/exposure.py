@@ -80,7 +80,7 @@ def exposure_of(
     `scrape` is the interval of samples [s], `stale` the longest gap that still tells when a failure was [s], `jitter` by
     how much a boot time may differ and still be the same [s].
 
-    >>> up = [Sample(time=60.0 * i, up=True, boot=-1000.0) for i in range(3)]
+    >>> up = [ScrapeSample(time=60.0 * i, up=True, boot=-1000.0) for i in range(3)]
     >>> exposure_of(up, scrape=60.0, stale=300.0).seconds
     120.0
     """
