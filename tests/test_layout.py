@@ -143,3 +143,20 @@ def test_every_module_can_be_imported(package):
         if path.name != "__main__.py" and path.is_relative_to(room):
             name = ".".join(path.relative_to(room.parent).with_suffix("").parts).removesuffix(".__init__")
             importlib.import_module(name)
+
+
+def test_no_two_public_classes_of_the_product_and_the_lab_have_one_name():
+    found = {}
+    for path in SOURCES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(shown(path))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
+def test_the_glossary_has_at_most_sixty_words_and_each_once():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = text.partition("## Words")[2].partition("\n## ")[0].splitlines()
+    cells = [row.split("|")[1] for row in rows if row.startswith("| ") and not row.startswith("| word ")]
+    words = [word.strip() for cell in cells for word in cell.split(",")]
+    assert len(words) == len(set(words)) <= 60
