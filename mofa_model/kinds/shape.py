@@ -77,6 +77,21 @@ def at(value: object, *path: str) -> object:
     return value
 
 
+def part(value: object, *path: str) -> Mapping[str, Any]:
+    """The mapping at the end of a path; empty where there is none, whatever stands in its place.
+
+    >>> part({"spec": {"cluster": 5}}, "spec", "cluster")
+    {}
+    """
+    found = at(value, *path)
+    return found if isinstance(found, Mapping) else {}
+
+
+def items(value: object) -> list[Mapping[str, Any]]:
+    """The mappings of a list; none where it is no list."""
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
 def mapping(value: object) -> dict[Any, Any]:
     """A mapping; empty where there is none."""
     return dict(value) if isinstance(value, Mapping) else {}

@@ -8,6 +8,7 @@ from typing import Any
 
 from mofa_model.kinds.patches import Operation
 from mofa_operator.keys import Key
+from mofa_operator.snapshot import JobEvidence, Running
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,8 +107,8 @@ class JobFigures:
     """Recommended. [s]"""
     objective_ettr: float | None = None
     """The objective of spec.slo. [1]"""
-    running: Any = None
-    """A `snapshot.Running`, or None."""
+    running: Running | None = None
+    """What it was seen to do; None = it does not run, or was not looked at."""
     residual: float | None = None
     """Observed over predicted throughput, minus one. [1]"""
     step_due: float | None = None
@@ -172,8 +173,8 @@ class Decision:
     """Inputs hash that the notes are of; equal notes of an equal hash are one Event."""
     again: float | None = None
     """Look again after this time, without an event. [s]"""
-    taught: Any = None
-    """What a running job says of its profile: a `decide.learned.JobEvidence`, or None."""
+    taught: JobEvidence | None = None
+    """What a running job says of its profile."""
 
     @property
     def is_silent(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_model.kinds import KINDS, Kind, job_kind
+from mofa_model.kinds.shape import Body, at, text_of
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,6 +47,12 @@ def watched(names: Iterable[str]) -> tuple[Kind, ...]:
     """
     known = {kind.setting: kind for kind in KINDS}
     return (NODE, CLUSTER_PROFILE, ADVISOR_POLICY, *(known[name] for name in names), TRAINING_JOB)
+
+
+def key_of(kind: Kind, body: Body) -> Key:
+    """Where an object is."""
+    namespace, name = at(body, "metadata", "namespace"), at(body, "metadata", "name")
+    return Key(kind, text_of(namespace) if kind.namespaced else "", text_of(name))
 
 
 def target_of(namespace: str, ref: Mapping[str, Any]) -> Key | None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from mofa_model.annotations import RECORD
+from mofa_model.kinds.shape import at, text_of
 from mofa_model.manifest.failure_history import evidence_in, number
 from mofa_model.spec.evidence import ByClass
 from mofa_model.spec.recovery_classes import RecoveryClass
@@ -80,13 +81,9 @@ class Running:
 
 def record_of(body: Body) -> str:
     """The record of a run as it stands on a job: in our annotation, or where version 0.1.0 kept it; empty where there is none."""
-    for path in (("metadata", "annotations", RECORD), ("status", "observed", "life")):
-        found: Any = body
-        for step in path:
-            found = found.get(step) if isinstance(found, Mapping) else None
-        if isinstance(found, str) and found:
-            return found
-    return ""
+    return text_of(at(body, "metadata", "annotations", RECORD)) or text_of(
+        at(body, "status", "observed", "life")
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,6 +100,18 @@ class Alive:
     """When its last finished step was seen to change. [s]"""
     step_seconds: float | None = None
     """Time of an optimizer step. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobEvidence:
+    """What a running job says of its profile, as it is remembered."""
+
+    job: str
+    """Which one: namespace/name and uid."""
+    log_ratio: float
+    """Logarithm of observed over predicted step time, the prediction without the factor; the latest median. [1]"""
+    at: float
+    """When, in seconds of the epoch. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -249,7 +258,7 @@ class ProfileSnapshot:
     """Its history; None = not asked yet."""
     watched: tuple[Day, ...] = ()
     """What the watch has seen of it lately."""
-    taught: tuple[Any, ...] = ()
-    """What its running jobs say of it: `decide.learned.JobEvidence`."""
+    taught: tuple[JobEvidence, ...] = ()
+    """What its running jobs say of it."""
     now: float
     """The moment, in seconds of the epoch. [s]"""

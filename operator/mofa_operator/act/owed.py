@@ -7,15 +7,16 @@ tells by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 
+from mofa_model.kinds.shape import Body, at, part
 from mofa_operator.act.events import EventPoster
 from mofa_operator.act.perform import tell
 from mofa_operator.decision import Decision
 from mofa_operator.keys import Key
 
-Standing: TypeAlias = Callable[[Key], Mapping[str, Any] | None]
+Standing: TypeAlias = Callable[[Key], Body | None]
 """An object as it was last seen."""
 
 
@@ -47,10 +48,9 @@ class Owed:
 
 def _stands(owed: Decision, standing: Standing) -> bool:
     """Whether all that a decision wrote stands; a gate is gone where nobody wants to release it any more."""
-    if owed.status is not None and (standing(owed.key) or {}).get("status") != owed.status:
+    if owed.status is not None and at(standing(owed.key), "status") != owed.status:
         return False
-    return all(each.hold.items() <= _annotations(standing(each.key)).items() for each in owed.annotate)
-
-
-def _annotations(body: Mapping[str, Any] | None) -> Mapping[str, str]:
-    return ((body or {}).get("metadata") or {}).get("annotations") or {}
+    return all(
+        each.hold.items() <= part(standing(each.key), "metadata", "annotations").items()
+        for each in owed.annotate
+    )

@@ -19,7 +19,7 @@ from mofa_operator.api import Api
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.decide.gates import deadline, is_gated
 from mofa_operator.decide.release import overdue
-from mofa_operator.keys import Key
+from mofa_operator.keys import Key, key_of
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
 from mofa_operator.refusals import ApiError, Gone
@@ -50,8 +50,7 @@ class Gates:
     def heed(self, kind: Kind, body: Mapping[str, Any]) -> None:
         """Note an object that was seen, where it waits for us."""
         if kind in KINDS and is_gated(body):
-            meta = body["metadata"]
-            self._note(Key(kind, meta.get("namespace", ""), meta["name"]), body)
+            self._note(key_of(kind, body), body)
 
     async def run(self) -> None:
         """Let go whose time is over, until cancelled."""

@@ -24,7 +24,7 @@ from mofa_operator.control.intake import Intake
 from mofa_operator.control.tasks import Task, end, named
 from mofa_operator.control.watch import Tell
 from mofa_operator.credentials import Credentials, Known
-from mofa_operator.keys import Key
+from mofa_operator.keys import key_of
 from mofa_operator.refusals import Busy
 from mofa_operator.words import MANAGER
 
@@ -135,8 +135,7 @@ class KopfWatch:
     async def _came(self, *, event: kopf.RawEvent, **_: Any) -> None:
         body: Any = event["object"]
         if event["type"] == "DELETED":
-            meta = body["metadata"]
-            self._intake.gone(Key(self.kind, meta.get("namespace", ""), meta["name"]), meta.get("uid"))
+            self._intake.gone(key_of(self.kind, body), body["metadata"].get("uid"))
         else:
             self._intake.seen(self.kind, body, urgent=event["type"] is not None)
 

@@ -12,7 +12,7 @@ from typing import Any
 from mofa_model.kinds import KINDS, Kind, job_kind
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.decide.gates import consents, is_gated, is_suspended
-from mofa_operator.keys import ADVISOR_POLICY, NODE, TRAINING_JOB, Key
+from mofa_operator.keys import ADVISOR_POLICY, NODE, TRAINING_JOB, Key, key_of
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings
 
@@ -46,8 +46,7 @@ class Intake:
     def _awaits(self, kind: Kind, body: dict[str, Any]) -> bool:
         """Whether a job stands still until we have looked at it; a full list at the start shows it, no event does."""
         if kind == TRAINING_JOB:
-            meta = body["metadata"]
-            body = self._store.target(Key(kind, meta.get("namespace", ""), meta["name"])) or {}
+            body = self._store.target(key_of(kind, body)) or {}
             kind = job_kind(body.get("apiVersion"), body.get("kind")) or kind
         return kind in KINDS and (is_gated(body) or (consents(body) and is_suspended(kind, body)))
 

@@ -14,10 +14,10 @@ from typing import Final, TypeAlias
 
 from mofa_model.errors import MofaError
 from mofa_model.kinds import KINDS
+from mofa_model.kinds.shape import at, part, text_of
 from mofa_operator.control.intake import Intake
 from mofa_operator.decide.outputs import HASH
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
-from mofa_operator.observe.bodies import part, text
 from mofa_operator.observe.run_records import RunRecords, Telemetry
 from mofa_operator.observe.store import Store
 from mofa_operator.observe.throughput import Job, Watched
@@ -111,7 +111,7 @@ class JobObserver:
         snapshot = self._store.snapshot(key, 0.0)
         if not isinstance(snapshot, JobSnapshot) or snapshot.owned_by is not None:
             return None
-        named = [text(part(one, "metadata").get("name")) for one in snapshot.question.profiles]
+        named = [text_of(at(one, "metadata", "name")) for one in snapshot.question.profiles]
         pool = profiles.get(named[0], {}) if len(named) == 1 else {}
         return _on(key, pool)
 
@@ -120,10 +120,10 @@ def watched(key: Key, body: Body, profiles: Mapping[str, Body]) -> Watched | Non
     """Where a job is to be seen; None where no such exporter is known, or nobody asks for advice."""
     spec = part(body, "spec")
     asked = part(spec, "throughput")
-    preset = text(asked.get("preset")) or _PRESET
+    preset = text_of(asked.get("preset")) or _PRESET
     if preset not in TRAINERS or spec.get("mode") == "Disabled":
         return None
-    return _on(key, profiles.get(text(part(spec, "cluster").get("profile")), {}), preset, asked, spec)
+    return _on(key, profiles.get(text_of(at(spec, "cluster", "profile")), {}), preset, asked, spec)
 
 
 def _on(
@@ -137,9 +137,9 @@ def _on(
         preset=preset,
         matchers={**_texts(asked), **_texts(of_pool)},
         pool=_texts(of_pool),
-        owner=text(part(spec, "targetRef").get("name")),
-        tokens_query=text(of_pool.get("tokensQuery")) or None,
-        step_query=text(of_pool.get("stepQuery")) or None,
+        owner=text_of(at(spec, "targetRef", "name")),
+        tokens_query=text_of(of_pool.get("tokensQuery")) or None,
+        step_query=text_of(of_pool.get("stepQuery")) or None,
     )
 
 

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from mofa_model.kinds.shape import part
 from mofa_model.page import AdviceView
 from mofa_operator.api import Api
 from mofa_operator.control.config_maps import ConfigMaps
 from mofa_operator.control.decider import Decider, NoAnswer, Outdated
 from mofa_operator.decide.stance import needs_answer
 from mofa_operator.keys import CLUSTER_PROFILE, JOBS, TRAINING_JOB, Key
-from mofa_operator.observe.bodies import is_output, part
+from mofa_operator.observe.bodies import is_output
 from mofa_operator.observe.store import Store
 from mofa_operator.page.server import Source
 from mofa_operator.refusals import ApiError

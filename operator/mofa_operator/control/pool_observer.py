@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Final
 
 from mofa_model.kinds import KINDS, JobKind
+from mofa_model.kinds.shape import at, part, text_of
 from mofa_operator.control.intake import Intake
 from mofa_operator.keys import CLUSTER_PROFILE
-from mofa_operator.observe.bodies import part, text
 from mofa_operator.observe.placement import Told, WatchedPool, told
 from mofa_operator.observe.pool_watch import PoolWatch
 from mofa_operator.observe.queries import SMOOTH
@@ -72,9 +72,9 @@ class PoolObserver:
             body = self._store.body(key) or {}
             names = self._store.nodes(key.name).names
             found[key.name] = WatchedPool(
-                uid=text(part(body, "metadata").get("uid")),
+                uid=text_of(at(body, "metadata", "uid")),
                 selector=part(body, "spec", "nodeSelector"),
                 nodes={name: facts for name in names if (facts := self._store.node(name)) is not None},
-                days=part(body, "status").get("days"),
+                days=at(body, "status", "days"),
             )
         return found

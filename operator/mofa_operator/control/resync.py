@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
 from mofa_model.kinds import Kind
 from mofa_operator.api import Api
 from mofa_operator.control.intake import Intake
-from mofa_operator.keys import CLUSTER_PROFILE, JOBS, NODE, OURS, Key
+from mofa_operator.keys import CLUSTER_PROFILE, JOBS, NODE, OURS, Key, key_of
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
@@ -105,7 +105,7 @@ class Resync:
     async def _compare(self, kind: Kind) -> int:
         unlisted, suspects = set(self._store.keys(kind)), set()
         async for body in self._listed(kind):
-            key = _key(kind, body)
+            key = key_of(kind, body)
             unlisted.discard(key)
             if self._store.differs(kind, body):
                 suspects.add(key)
@@ -150,8 +150,3 @@ class Resync:
 def _tell(kind: Kind, why: str, *, is_loud: bool) -> None:
     level = logging.WARNING if is_loud else logging.INFO
     _log.log(level, "%s.%s are not looked at: %s", kind.plural, kind.group or "v1", why)
-
-
-def _key(kind: Kind, body: Mapping[str, Any]) -> Key:
-    meta = body["metadata"]
-    return Key(kind, meta.get("namespace", ""), meta["name"])

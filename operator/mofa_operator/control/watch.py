@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Never, Protocol, TypeAlias
+from typing import Final, Never, Protocol, TypeAlias
 
 from mofa_model.kinds import Kind
 from mofa_operator.api import Api
 from mofa_operator.control.intake import Intake
-from mofa_operator.keys import Key
+from mofa_operator.keys import Key, key_of
 from mofa_operator.observe.store import Store
 from mofa_operator.refusals import Busy, Gone
 from mofa_operator.streams import BOOKMARK
@@ -59,7 +59,7 @@ class Watch:
         async for items, version in self._api.pages(self.kind, self.place):  # noqa: B007
             for body in items:
                 self._intake.seen(self.kind, body, urgent=False)
-                left.discard(_key(self.kind, body))
+                left.discard(key_of(self.kind, body))
         for key in left:
             self._intake.gone(key)
         return version
@@ -72,7 +72,7 @@ class Watch:
             tell()
             async for what, body in events:
                 if what == "DELETED":
-                    self._intake.gone(_key(self.kind, body), body["metadata"].get("uid"))
+                    self._intake.gone(key_of(self.kind, body), body["metadata"].get("uid"))
                 elif what != BOOKMARK:
                     said = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
                     self._intake.seen(self.kind, said | body)
@@ -84,8 +84,3 @@ class Watch:
 def known(store: Store, kind: Kind, place: str | None) -> Iterator[Key]:
     """Keys of a kind in a place that the store holds."""
     return (key for key in store.keys(kind) if place in {None, key.namespace})
-
-
-def _key(kind: Kind, body: dict[str, Any]) -> Key:
-    meta = body["metadata"]
-    return Key(kind, meta.get("namespace", ""), meta["name"])

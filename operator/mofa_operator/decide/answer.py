@@ -14,6 +14,7 @@ from mofa_model.advice import Advice, Request, Status, advise, model_version
 from mofa_model.annotations import ASKED, INVALID, PREFIX, hash_of, inputs_hash, of_advice, of_bad_input
 from mofa_model.errors import InputError, MofaError
 from mofa_model.kinds import asked_of
+from mofa_model.kinds.shape import part
 from mofa_model.launch import Launch
 from mofa_model.manifest.advised import status_of
 from mofa_model.manifest.asked import Asked, request_of
@@ -117,7 +118,7 @@ def _invalid(question: Question, message: str, reason: Reason, version: str) -> 
     """The answer to a question that cannot be answered; its hash covers what its author can mend."""
     for offline, here in _WORDING:
         message = message.replace(offline, here)
-    annotations = question.job.get("metadata", {}).get("annotations", {})
+    annotations = part(question.job, "metadata", "annotations")
     asked = {key: value for key, value in annotations.items() if key in ASKED}
     digest = hash_of({"spec": asked_of(question.job.get("spec")), "asked": asked}, version)
     told = of_bad_input(message, digest, version, "")

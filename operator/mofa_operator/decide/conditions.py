@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from mofa_operator.decide.reading import items, moment, part, seconds, sentence, text
+from mofa_model.kinds.shape import at, items, text_of
+from mofa_operator.decide.reading import moment, seconds, sentence
 from mofa_operator.snapshot import Body
 from mofa_operator.words import Aspect, Reason
 
@@ -37,25 +38,20 @@ def conditions(
     >>> first[0]["lastTransitionTime"], conditions(first, [Found(Aspect.READY, "True", Reason.LOW_CONFIDENCE)], 1, 60.0)[0]["lastTransitionTime"]
     ('1970-01-01T00:00:00Z', '1970-01-01T00:00:00Z')
     """
-    stand = {text(one.get("type")): one for one in items(standing)}
+    stand = {text_of(one.get("type")): one for one in items(standing)}
     return [_condition(stand.get(one.aspect.value, _NONE), one, generation, now) for one in found]
-
-
-def condition(body: Body, aspect: Aspect) -> Mapping[str, Any]:
-    """A condition as it stands on an object; empty where it does not."""
-    stand = items(part(body, "status").get("conditions"))
-    return next((one for one in stand if one.get("type") == aspect.value), _NONE)
 
 
 def standing(body: Body, aspect: Aspect) -> Found | None:
     """The same as what was once found out; None where nothing was, or nothing that could be written again."""
-    given = condition(body, aspect)
-    state, reason = given.get("status"), text(given.get("reason"))
+    stand = items(at(body, "status", "conditions"))
+    given = next((one for one in stand if one.get("type") == aspect.value), _NONE)
+    state, reason = given.get("status"), text_of(given.get("reason"))
     if state not in {"True", "False", "Unknown"} or not (
         reason.isascii() and reason.isalnum() and reason[:1].isupper()
     ):
         return None
-    return Found(aspect, state, reason[:64], text(given.get("message")))
+    return Found(aspect, state, reason[:64], text_of(given.get("message")))
 
 
 def _condition(stands: Mapping[str, Any], found: Found, generation: int | None, now: float) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from mofa_model.annotations import GATE, PREFIX
 from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, Kind
 from mofa_model.kinds.patches import INTERVAL, NAME, Operation, pointer, test
-from mofa_model.kinds.shape import at
-from mofa_operator.decide.reading import annotations_of, part, seconds, uid_of
+from mofa_model.kinds.shape import at, part
+from mofa_operator.decide.reading import annotations_of, seconds, uid_of
 from mofa_operator.decision import Answer
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import Body
@@ -46,7 +46,7 @@ def consents(body: Body) -> bool:
 
 def since(body: Body) -> float | None:
     """When an object was made, in seconds of the epoch. [s]"""
-    return seconds(part(body, "metadata").get("creationTimestamp"))
+    return seconds(at(body, "metadata", "creationTimestamp"))
 
 
 def deadline(body: Body, settings: LoopSettings) -> float:

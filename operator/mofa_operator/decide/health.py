@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from mofa_model.kinds.shape import at, items
 from mofa_model.manifest.failure_history import number
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.decide.conditions import Found
-from mofa_operator.decide.reading import items, part
 from mofa_operator.decision import Answer
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import Alive, JobSnapshot
@@ -60,12 +60,12 @@ def due(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> float 
 def _step_seconds(alive: Alive, answer: Answer) -> float:
     """The longest that a step may be expected to take: as advised, as the layout that runs is predicted, as observed. [s]"""
     advised = answer.figures.get("step_seconds", (0.0, 0.0, 0.0))[1]
-    today = part(answer.status, "current", "predicted", "stepMilliseconds").get("target")
+    today = at(answer.status, "current", "predicted", "stepMilliseconds", "target")
     return max(number(advised), number(today) / 1000, number(alive.step_seconds))
 
 
 def _restart(answer: Answer) -> float:
     """Mean time to recover a whole job, as the advice counts with it; 0 where it does not say. [s]"""
-    rates: list[Mapping[str, Any]] = items(part(answer.status, "inputs").get("failure"))
+    rates: list[Mapping[str, Any]] = items(at(answer.status, "inputs", "failure"))
     times = (number(one.get("recoverySeconds")) for one in rates if one.get("name") == RecoveryClass.JOB)
     return max(times, default=0.0)

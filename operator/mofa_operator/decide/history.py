@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from mofa_model.kinds.shape import part
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.decide import ledger
 from mofa_operator.decide.conditions import Found, standing
 from mofa_operator.decide.pool_evidence import PoolEvidence, rounded
-from mofa_operator.decide.reading import joined, part
+from mofa_operator.decide.reading import joined
 from mofa_operator.snapshot import COVERED, WATCH, Day, History, NoHistory, ProfileSnapshot
 from mofa_operator.words import Aspect, Reason
 

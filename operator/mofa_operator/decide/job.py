@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from mofa_model.kinds.shape import at, items, part, text_of
 from mofa_operator.decide.conditions import Found, conditions, standing
 from mofa_operator.decide.news import news
 from mofa_operator.decide.observation import ObservedStatus, observed_status, residual
 from mofa_operator.decide.outputs import computed_at, held, overwritten, removed, takes
-from mofa_operator.decide.reading import generation_of, items, joined, part, same, sentence, text, uid_of
+from mofa_operator.decide.reading import generation_of, joined, same, sentence, uid_of
 from mofa_operator.decide.release import with_release
 from mofa_operator.decide.stance import Stance, is_paused, stance_of
 from mofa_operator.decide.teaching import taught
@@ -125,7 +126,7 @@ def _cleared(snapshot: JobSnapshot, stance: Stance) -> Decision:
         found[0] = Found(Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled")
         generation = generation_of(body)
         status = {
-            "conditions": conditions(part(body, "status").get("conditions"), found, generation, snapshot.now),
+            "conditions": conditions(at(body, "status", "conditions"), found, generation, snapshot.now),
         } | ({} if generation is None else {"observedGeneration": generation})
     return Decision(
         key=key,
@@ -149,7 +150,7 @@ def _status(
         "computedTime": computed,
         "health": seen.health,
         "conditions": conditions(
-            part(snapshot.body, "status").get("conditions"),
+            at(snapshot.body, "status", "conditions"),
             [ready, *others, *seen.found],
             generation,
             snapshot.now,
@@ -168,7 +169,7 @@ def _judged(inputs: Mapping[str, Any], profile: Body | None) -> dict[str, Any]:
     """The rates that were used, each with what the history says of its assumption."""
     known = {
         one.get("name"): one.get("verdict")
-        for one in items(part(profile, "status").get("failures"))
+        for one in items(at(profile, "status", "failures"))
         if one.get("verdict") in _VERDICTS
     }
     rates = [
@@ -236,7 +237,7 @@ def _target_caveat(snapshot: JobSnapshot) -> str:
     ref = part(snapshot.body, "spec", "targetRef")
     if not ref:
         return ""
-    name = f"{text(ref.get('kind'))} {text(ref.get('name'))}"
+    name = f"{text_of(ref.get('kind'))} {text_of(ref.get('name'))}"
     if _target(snapshot) is None:
         return f"targetRef: {name} is of no kind that can be annotated"
     if snapshot.owned_by is not None:
@@ -254,7 +255,7 @@ def _figures(snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus) -> Job
         predicted=answer.figures,
         strategy=answer.strategy,
         checkpoint_interval=answer.checkpoint_interval,
-        objective_ettr=_share(part(snapshot.body, "spec", "slo").get("ettr")),
+        objective_ettr=_share(at(snapshot.body, "spec", "slo", "ettr")),
         running=snapshot.running,
         residual=residual(snapshot.running, answer),
         step_due=seen.due,
@@ -266,7 +267,7 @@ def _figures(snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus) -> Job
 def _share(written: Any) -> float | None:
     """An objective as a number; None where there is none."""
     try:
-        share = float(text(written))
+        share = float(text_of(written))
     except ValueError:
         return None
     return share if 0 < share <= 1 else None

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
+from mofa_operator.snapshot import JobEvidence
+
 PRIOR_SD: Final = 0.10
 """How far a profile's factor is expected from 1, as a standard deviation of its logarithm: half the 80 % band of a calibrated
 stack, `presets/bands.toml`. [1]"""
@@ -65,18 +67,6 @@ class Learned:
     """Upper bound. [1]"""
     jobs: int
     """Jobs that it rests on. [1]"""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobEvidence:
-    """What is remembered of one job."""
-
-    job: str
-    """Which one: namespace/name and uid."""
-    log_ratio: float
-    """As of `JobSample`, the latest median. [1]"""
-    at: float
-    """When, in seconds of the epoch. [s]"""
 
 
 def learned(

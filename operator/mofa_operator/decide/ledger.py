@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from mofa_model.kinds.shape import items
 from mofa_model.manifest.failure_history import as_written, row_of
 from mofa_model.spec.evidence import FailureEvidence, together
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.decide.pool_evidence import PoolEvidence, rounded
-from mofa_operator.decide.reading import items
 from mofa_operator.snapshot import PROMETHEUS, Day, date_of
 
 MOST: Final = 400

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from mofa_model.annotations import INVALID, PREFIX
+from mofa_model.kinds.shape import at, part, text_of
 from mofa_operator.decide.conditions import standing
 from mofa_operator.decide.observation import ObservedStatus
-from mofa_operator.decide.reading import annotations_of, moment, moved, part, sentence, text
+from mofa_operator.decide.reading import annotations_of, moment, moved, sentence
 from mofa_operator.decision import Answer, Note
 from mofa_operator.keys import TRAINING_JOB
 from mofa_operator.snapshot import JobSnapshot
@@ -73,8 +74,8 @@ def _told(snapshot: JobSnapshot) -> _Told:
             return _Told(digest="", strategy="", interval=None)  # it was not said yet
         advised = part(status, "recommendation")
         return _Told(
-            digest=text(status.get("inputsHash")),
-            strategy=text(part(advised, "strategy").get("text")),
+            digest=text_of(status.get("inputsHash")),
+            strategy=text_of(at(advised, "strategy", "text")),
             interval=_number(advised.get("checkpointIntervalSeconds")),
         )
     stands = annotations_of(snapshot.body)

@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mofa_model.kinds.shape import at, items, part, text_of
 from mofa_model.manifest.advised import quantity
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.decide.conditions import Found, State, standing
 from mofa_operator.decide.health import due, has_stepped, health
 from mofa_operator.decide.learned import drifts
-from mofa_operator.decide.reading import digits, items, moment, moved, part, seconds, text
+from mofa_operator.decide.reading import digits, moment, moved, seconds
 from mofa_operator.decision import Answer
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import JobSnapshot, Running, record_of
@@ -216,8 +217,8 @@ def _found(shown: Mapping[str, Any], snapshot: JobSnapshot, answer: Answer) -> t
 
 def _of_today(answer: Answer) -> str:
     """Of which layout the prediction is, where it is not the advised one."""
-    today = text(part(answer.status, "current").get("strategy"))
-    advised = text(part(answer.status, "recommendation", "strategy").get("text"))
+    today = text_of(at(answer.status, "current", "strategy"))
+    advised = text_of(at(answer.status, "recommendation", "strategy", "text"))
     return "" if today in {"", advised} else " of the layout in spec.current"
 
 

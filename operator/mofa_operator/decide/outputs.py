@@ -9,16 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mofa_model.annotations import PREFIX, RECORD, removal
-from mofa_operator.decide.reading import (
-    annotations_of,
-    foreign_of,
-    is_going,
-    moment,
-    part,
-    seconds,
-    text,
-    uid_of,
-)
+from mofa_model.kinds.shape import part, text_of
+from mofa_operator.decide.reading import annotations_of, foreign_of, is_going, moment, seconds, uid_of
 from mofa_operator.decide.stance import is_paused
 from mofa_operator.decision import Annotate, Answer
 from mofa_operator.keys import Key
@@ -31,7 +23,7 @@ def computed_at(snapshot: JobSnapshot, digest: str) -> str:
     """When an answer was computed: as it was said before while the hash is equal, in the status or on the job, else now."""
     status, stands = part(snapshot.body, "status"), annotations_of(snapshot.body)
     if status.get("inputsHash") == digest and seconds(status.get("computedTime")) is not None:
-        return text(status["computedTime"])
+        return text_of(status["computedTime"])
     if stands.get(HASH) == digest and seconds(stands.get(COMPUTED)) is not None:
         return stands[COMPUTED]
     return moment(snapshot.now)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from mofa_model.errors import InputError
+from mofa_model.kinds.shape import at, items, part, text_of
 from mofa_model.manifest.parsing import advisor_policy
 from mofa_operator.decide.conditions import Found, conditions
-from mofa_operator.decide.reading import generation_of, is_going, items, part, same, sentence, text, uid_of
+from mofa_operator.decide.reading import generation_of, is_going, same, sentence, uid_of
 from mofa_operator.decision import Decision
 from mofa_operator.keys import kind_of
 from mofa_operator.snapshot import PolicySnapshot
@@ -18,7 +19,7 @@ def policy(snapshot: PolicySnapshot) -> Decision:
     ready, generation = _ready(snapshot), generation_of(body)
     status = {
         "jobs": snapshot.jobs,
-        "conditions": conditions(part(body, "status").get("conditions"), [ready], generation, snapshot.now),
+        "conditions": conditions(at(body, "status", "conditions"), [ready], generation, snapshot.now),
     } | ({} if generation is None else {"observedGeneration": generation})
     silent = is_going(body) or same(body.get("status"), status)
     return Decision(key=key, uid=uid_of(body), status=None if silent else status, outcome=str(ready.reason))
@@ -32,7 +33,7 @@ def _ready(snapshot: PolicySnapshot) -> Found:
     except InputError as error:
         return Found(Aspect.READY, "False", Reason.INVALID_INPUT, sentence(str(error)))
     for listed in items(spec.get("kinds")):
-        version, kind = text(listed.get("apiVersion")), text(listed.get("kind"))
+        version, kind = text_of(listed.get("apiVersion")), text_of(listed.get("kind"))
         if kind_of(version, kind) is None:
             why = f"spec.kinds: {kind} of {version} is no kind of job that can be advised"
             return Found(Aspect.READY, "False", Reason.INVALID_INPUT, sentence(why))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from mofa_model.kinds.shape import at, items
 from mofa_model.manifest.failure_history import evidence_in, number
 from mofa_model.spec.evidence import ByClass, FailureEvidence
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.decide.reading import items, moved, part
+from mofa_operator.decide.reading import moved
 
 _COARSE: Final = 10.0
 """Node-days from which on tenths are enough. [node d]"""
@@ -49,7 +50,7 @@ def _figures(one: FailureEvidence | None) -> tuple[float | None, ...]:
 
 def remembered(status: Any) -> PoolEvidence | None:
     """What stands in a status; None where nothing was counted yet."""
-    rows = items(part(status).get("failures"))
+    rows = items(at(status, "failures"))
     known = evidence_in(rows)
     if not any(one.node_days for one in known.values()):
         return None

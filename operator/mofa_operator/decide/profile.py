@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from mofa_model import presets
 from mofa_model.errors import InputError
+from mofa_model.kinds.shape import at, part, text_of
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.inputs import cluster_of
 from mofa_model.manifest.parsing import parse
@@ -21,17 +22,7 @@ from mofa_operator.decide.conditions import Found, conditions, standing
 from mofa_operator.decide.history import read
 from mofa_operator.decide.pool_evidence import PoolEvidence, remembered
 from mofa_operator.decide.rates import Reports, assessed, contradiction, recoveries, rows, total, verdict
-from mofa_operator.decide.reading import (
-    generation_of,
-    is_going,
-    moment,
-    part,
-    same,
-    seconds,
-    sentence,
-    text,
-    uid_of,
-)
+from mofa_operator.decide.reading import generation_of, is_going, moment, same, seconds, sentence, uid_of
 from mofa_operator.decide.teaching import calibration
 from mofa_operator.decision import Decision, Note, ProfileFigures
 from mofa_operator.settings import LoopSettings
@@ -86,7 +77,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         status,
         told=contradiction(body, kept, found) or _episode(complete, stands, usable=reading.usable),
         figures=_figures(
-            snapshot, spec, reading.memory or kept, live, text(learned.written.get("stepTimeRatio"))
+            snapshot, spec, reading.memory or kept, live, text_of(learned.written.get("stepTimeRatio"))
         ),
         again=min((one for one in (wait, pause, learned.again) if one), default=None),
     )
@@ -114,7 +105,7 @@ def _wait(
 
 def _quiet(snapshot: ProfileSnapshot, settings: LoopSettings) -> float:
     """How long until the history may be written again. [s]"""
-    since = seconds(part(snapshot.body, "status").get("historyTime"))
+    since = seconds(at(snapshot.body, "status", "historyTime"))
     return 0.0 if since is None else max(0.0, min(settings.quiet, since + settings.quiet - snapshot.now))
 
 
@@ -142,8 +133,8 @@ def _days(
 
 def _history_time(snapshot: ProfileSnapshot) -> str:
     """When what is remembered was written."""
-    stands = part(snapshot.body, "status").get("historyTime")
-    return text(stands) if seconds(stands) is not None else moment(snapshot.now)
+    stands = at(snapshot.body, "status", "historyTime")
+    return text_of(stands) if seconds(stands) is not None else moment(snapshot.now)
 
 
 def _common(snapshot: ProfileSnapshot, found: list[Found]) -> dict[str, Any]:
@@ -189,7 +180,7 @@ def _decided(
         status=None if silent else status,
         notes=notes,
         figures=figures,
-        outcome=text(status["conditions"][0]["reason"]),
+        outcome=text_of(status["conditions"][0]["reason"]),
         digest=episode,
         again=again,
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
+from mofa_model.kinds.shape import at, items, text_of
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.failures import classes_of
 from mofa_model.reliability.observed import TOTAL, ObservedFailures, RateReport, assess
@@ -13,7 +14,6 @@ from mofa_model.reliability.rates import Verdict
 from mofa_model.spec.evidence import ByClass, FailureEvidence
 from mofa_operator.decide.conditions import Found, State, standing
 from mofa_operator.decide.pool_evidence import PoolEvidence
-from mofa_operator.decide.reading import items, part, text
 from mofa_operator.decision import Note
 from mofa_operator.snapshot import Body
 from mofa_operator.words import Aspect, Happened
@@ -129,8 +129,8 @@ def contradiction(body: Body, memory: PoolEvidence | None, found: Reports) -> tu
     if memory is None:
         return None
     told = standing(body, Aspect.ASSUMPTIONS_HOLD)
-    rows_before = items(part(body, "status").get("failures"))
-    before = {text(row.get("name")): text(row.get("verdict")) for row in rows_before}
+    rows_before = items(at(body, "status", "failures"))
+    before = {text_of(row.get("name")): text_of(row.get("verdict")) for row in rows_before}
     worst = next((one.value for one in _WORST_FIRST if one.value in before.values()), "")
     before[TOTAL] = worst if told is None else str(told.reason)
     fresh = [

@@ -7,28 +7,12 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from mofa_model.kinds.shape import at, part, text_of
 from mofa_operator.snapshot import FOREIGN, Body
 
 LONGEST: Final = 1024
 """Characters of a message, as the API conventions have it. [1]"""
 _MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z", re.ASCII)
-
-
-def part(value: Any, *path: str) -> Mapping[str, Any]:
-    """The mapping at the end of a path; empty where there is none, whatever stands in its place."""
-    for step in path:
-        value = value.get(step) if isinstance(value, Mapping) else None
-    return value if isinstance(value, Mapping) else {}
-
-
-def items(value: Any) -> list[Mapping[str, Any]]:
-    """The mappings of a list; none where it is no list."""
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
-
-
-def text(value: Any) -> str:
-    """A text; empty where it is none."""
-    return value if isinstance(value, str) else ""
 
 
 def annotations_of(body: Body) -> dict[str, str]:
@@ -39,23 +23,23 @@ def annotations_of(body: Body) -> dict[str, str]:
 
 def foreign_of(body: Body) -> Mapping[str, str]:
     """Annotations under our prefix that are not of our hand, and of whose; empty text = of nobody's that is known."""
-    return {name: text(hand) for name, hand in part(body, "metadata", FOREIGN).items()}
+    return {name: text_of(hand) for name, hand in part(body, "metadata", FOREIGN).items()}
 
 
 def uid_of(body: Body) -> str:
     """The uid; empty where there is none."""
-    return text(part(body, "metadata").get("uid"))
+    return text_of(at(body, "metadata", "uid"))
 
 
 def generation_of(body: Body) -> int | None:
     """Generation of the spec."""
-    found = part(body, "metadata").get("generation")
+    found = at(body, "metadata", "generation")
     return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
 
 
 def is_going(body: Body) -> bool:
     """Whether an object is being deleted."""
-    return part(body, "metadata").get("deletionTimestamp") is not None
+    return at(body, "metadata", "deletionTimestamp") is not None
 
 
 def moment(now: float) -> str:
@@ -73,7 +57,7 @@ def seconds(written: Any) -> float | None:
     >>> seconds("1970-01-01T00:01:00Z")
     60.0
     """
-    if not _MOMENT.fullmatch(text(written)):
+    if not _MOMENT.fullmatch(text_of(written)):
         return None
     try:
         return datetime.fromisoformat(written).timestamp()

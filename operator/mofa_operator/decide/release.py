@@ -16,12 +16,13 @@ from dataclasses import replace
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.patches import Operation
+from mofa_model.kinds.shape import at, part
 from mofa_model.manifest import jobs
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.parsing import advisor_policy
 from mofa_model.manifest.surroundings import Surroundings
 from mofa_operator.decide.gates import consents, deadline, is_gated, is_suspended, opened, since, written
-from mofa_operator.decide.reading import generation_of, is_going, part, sentence, uid_of
+from mofa_operator.decide.reading import generation_of, is_going, sentence, uid_of
 from mofa_operator.decide.stance import Stance, is_paused, stance_of
 from mofa_operator.decision import Answer, Decision, Note, Release
 from mofa_operator.keys import TRAINING_JOB, Key, target_of
@@ -80,7 +81,7 @@ def _wants(snapshot: JobSnapshot) -> bool:
     if stance_of(snapshot) is not Stance.ADVISE:
         return False
     if snapshot.key.kind == TRAINING_JOB:
-        return bool(part(snapshot.body, "spec").get("mode") == "Apply")
+        return bool(at(snapshot.body, "spec", "mode") == "Apply")
     try:
         policies = [advisor_policy(policy) for policy in snapshot.question.policies]
     except InputError:

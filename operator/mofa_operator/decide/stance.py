@@ -6,11 +6,12 @@ from enum import Enum
 
 from mofa_model.annotations import PREFIX
 from mofa_model.errors import InputError
+from mofa_model.kinds.shape import at
 from mofa_model.manifest import jobs
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.parsing import advisor_policy
 from mofa_model.manifest.surroundings import Surroundings
-from mofa_operator.decide.reading import annotations_of, is_going, part
+from mofa_operator.decide.reading import annotations_of, is_going
 from mofa_operator.keys import TRAINING_JOB
 from mofa_operator.snapshot import Body, JobSnapshot
 from mofa_operator.words import Reason
@@ -61,7 +62,7 @@ def is_paused(body: Body) -> bool:
 
 
 def _training_job(body: Body) -> Stance:
-    return Stance.DISABLED if part(body, "spec").get("mode") == "Disabled" else Stance.ADVISE
+    return Stance.DISABLED if at(body, "spec", "mode") == "Disabled" else Stance.ADVISE
 
 
 def _existing(snapshot: JobSnapshot) -> Stance:

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
-from mofa_operator.decide.learned import HALF_LIFE, JobEvidence, learned, ratio_of, remembered, samples_of
+from mofa_model.kinds.shape import at, items, part, text_of
+from mofa_operator.decide.learned import HALF_LIFE, learned, ratio_of, remembered, samples_of
 from mofa_operator.decide.observation import predicted_tokens, seen_tokens
-from mofa_operator.decide.reading import items, moment, part, seconds, text, uid_of
+from mofa_operator.decide.reading import moment, seconds, uid_of
 from mofa_operator.decision import Answer
 from mofa_operator.keys import TRAINING_JOB
 from mofa_operator.settings import LoopSettings
-from mofa_operator.snapshot import JobSnapshot
+from mofa_operator.snapshot import JobEvidence, JobSnapshot
 
 STEP: Final = 0.02
 """Least relative change of the factor: two of the last digit that advice uses. [1]"""
@@ -54,7 +55,7 @@ def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> Job
         return None
     if running.since is None or snapshot.now - running.since < settings.quiet:
         return None
-    applied = _number(part(answer.status, "inputs").get("learned")) or 1.0
+    applied = _number(at(answer.status, "inputs", "learned")) or 1.0
     job = f"{snapshot.key.namespace}/{snapshot.key.name} {uid_of(snapshot.body)}".strip()
     return JobEvidence(job=job, log_ratio=ratio_of(1 / seen, 1 / predicted, applied), at=snapshot.now)
 
@@ -70,13 +71,13 @@ def calibration(
         evidence = remembered(evidence, one)
     if not evidence:  # a ratio without any was set by somebody, and is left alone
         left = {} if items(stands.get("evidence")) else stands
-        return TaughtCalibration(written=left, residual=text(status.get("residual")) if left else "")
+        return TaughtCalibration(written=left, residual=text_of(status.get("residual")) if left else "")
     found = learned(samples_of(evidence, now))
     ratio = _number(stands.get("stepTimeRatio"))
     moved = ratio is None or abs(found.ratio / ratio - 1) >= STEP
     since = seconds(stands.get("time"))
     wait = 0.0 if since is None else max(0.0, min(settings.quiet, since + settings.quiet - now))
-    residual = text(status.get("residual"))
+    residual = text_of(status.get("residual"))
     if not moved and not _renewed(before, evidence, len(items(stands.get("evidence")))):
         return TaughtCalibration(written=stands, residual=residual, again=AGAIN)
     if wait > 0:
@@ -117,7 +118,7 @@ def _evidence(stands: Mapping[str, Any]) -> list[JobEvidence]:
         for row in items(stands.get("evidence"))
     )
     return [
-        JobEvidence(job=text(row.get("job")), log_ratio=math.log(ratio), at=at)
+        JobEvidence(job=text_of(row.get("job")), log_ratio=math.log(ratio), at=at)
         for row, ratio, at in rows
         if ratio and at is not None
     ]
@@ -126,7 +127,7 @@ def _evidence(stands: Mapping[str, Any]) -> list[JobEvidence]:
 def _number(written: Any) -> float | None:
     """A positive number as a status writes it."""
     try:
-        number = float(text(written))
+        number = float(text_of(written))
     except ValueError:
         return None
     return number if 0 < number < 1e6 else None

@@ -16,6 +16,7 @@ import orjson
 
 from mofa_model.annotations import INPUTS, PREFIX
 from mofa_model.kinds import Kind
+from mofa_model.kinds.shape import items, part, text_of
 from mofa_operator.keys import OURS
 from mofa_operator.snapshot import FOREIGN
 from mofa_operator.words import MANAGER
@@ -52,22 +53,6 @@ def unpacked(text: bytes) -> Any:
 def digest(value: Any) -> bytes:
     """Equal for equal values, and for no others. Ours."""
     return hashlib.blake2b(packed(value), digest_size=16).digest()
-
-
-def part(value: Any, *path: str) -> Mapping[str, Any]:
-    """The mapping at the end of a path; empty where there is none, whatever stands in its place.
-
-    >>> part({"spec": {"cluster": 5}}, "spec", "cluster")
-    {}
-    """
-    for step in path:
-        value = value.get(step) if isinstance(value, Mapping) else None
-    return value if isinstance(value, Mapping) else {}
-
-
-def text(value: Any) -> str:
-    """A text; empty where it is none."""
-    return value if isinstance(value, str) else ""
 
 
 def slim(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,9 +97,9 @@ def _foreign(metadata: Mapping[str, Any]) -> dict[str, str]:
     written = [name for name in part(metadata, "annotations") if is_output(name)]
     if not written:
         return {}
-    entries, hands = metadata.get("managedFields"), dict[str, dict[str, Any]]()
-    for entry in entries if isinstance(entries, list) else []:
-        manager = text(part(entry).get("manager"))
+    hands = dict[str, dict[str, Any]]()
+    for entry in items(metadata.get("managedFields")):
+        manager = text_of(entry.get("manager"))
         owned = part(entry, "fieldsV1", "f:metadata", "f:annotations")
         hands.setdefault(manager, {}).update(owned)
     own = hands.pop(MANAGER, {})

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mofa_operator.keys import Key
-from mofa_operator.snapshot import Alive, Day, History, NoHistory, Running
+from mofa_operator.snapshot import Alive, Day, History, JobEvidence, NoHistory, Running
 
 _SAME: Final = 0.01
 """Change of the logarithm of a step time up to which a job says the same of its profile. [1]"""
@@ -20,7 +20,7 @@ class Measured:
         self._histories: dict[str, History | NoHistory] = {}
         self._watched: dict[str, tuple[Day, ...]] = {}
         self._running: dict[Key, tuple[Running | None, Alive | None]] = {}
-        self._taught: dict[Key, tuple[str, Any]] = {}
+        self._taught: dict[Key, tuple[str, JobEvidence]] = {}
 
     def history(self, profile: str) -> History | NoHistory | None:
         """What Prometheus said of a pool; None where it was not asked yet."""
@@ -35,7 +35,7 @@ class Measured:
         running, alive = self._running.get(key, (None, None))
         return {"running": running, "alive": alive, "looked": key in self._running}
 
-    def taught(self, profile: str) -> tuple[Any, ...]:
+    def taught(self, profile: str) -> tuple[JobEvidence, ...]:
         """What running jobs say of a profile."""
         return tuple(said for name, said in self._taught.values() if name == profile)
 
@@ -60,9 +60,9 @@ class Measured:
         self._running[key] = running, alive
         return True
 
-    def set_taught(self, key: Key, profile: str, evidence: Any) -> bool:
+    def set_taught(self, key: Key, profile: str, evidence: JobEvidence | None) -> bool:
         """Take in what a running job says of its profile, None where it says nothing; an end is no news."""
-        before = self._taught.pop(key, (profile, None))[1]
+        _, before = self._taught.pop(key, (profile, None))
         if evidence is None:
             return False
         self._taught[key] = profile, evidence

@@ -9,12 +9,11 @@ from sys import intern
 from typing import Any, Final
 
 from mofa_model.kinds.pods import GPU
-from mofa_operator.observe.bodies import part, text
+from mofa_model.kinds.shape import Body, at, items, part, text_of
 from mofa_operator.snapshot import NodeCount
 
 PRODUCT: Final = "nvidia.com/gpu.product"
 """Label with the GPU of a node, as the GPU operator writes it."""
-_READY: Final = "Ready"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,18 +48,17 @@ class NodeFacts:
         return self.ready, self.cordoned, self.gpus, self.product
 
 
-def facts_of(body: Mapping[str, Any]) -> NodeFacts:
+def facts_of(body: Body) -> NodeFacts:
     """What is kept of a Node."""
-    conditions = part(body, "status").get("conditions")
-    found = conditions if isinstance(conditions, list) else []
-    ready = next((part(one) for one in found if part(one).get("type") == _READY), {})
+    conditions = items(at(body, "status", "conditions"))
+    ready: Body = next((one for one in conditions if one.get("type") == "Ready"), {})
     return NodeFacts(
         labels={
             intern(str(key)): intern(str(value)) for key, value in part(body, "metadata", "labels").items()
         },
         ready=ready.get("status") == "True",
-        lost="" if ready.get("status") == "True" else text(ready.get("lastTransitionTime")),
-        cordoned=part(body, "spec").get("unschedulable") is True,
+        lost="" if ready.get("status") == "True" else text_of(ready.get("lastTransitionTime")),
+        cordoned=at(body, "spec", "unschedulable") is True,
         gpus=_gpus(part(body, "status", "allocatable")),
     )
 
@@ -90,7 +88,7 @@ def count(selector: Mapping[str, Any], nodes: Iterable[tuple[str, NodeFacts]]) -
 def _gpus(allocatable: Mapping[str, Any]) -> int:
     """GPUs of a node, whoever made them. [1]"""
     for resource in GPU:
-        amount = text(allocatable.get(resource))
+        amount = text_of(allocatable.get(resource))
         if amount.isascii() and amount.isdecimal() and len(amount) < 6:
             return int(amount)
     return 0

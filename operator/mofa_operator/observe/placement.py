@@ -11,9 +11,9 @@ from typing import Any
 from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, demand_of
 from mofa_model.kinds.observation import Observation
+from mofa_model.kinds.shape import items, part, text_of
 from mofa_model.spec.part import places
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.observe.bodies import part, text
 from mofa_operator.observe.nodes import NodeFacts
 from mofa_operator.snapshot import Body
 
@@ -63,23 +63,20 @@ class Told:
 def told(kind: JobKind, body: Body, named: str | None, now: float) -> Told:
     """What the object of a job says at a moment. `now` in seconds of the epoch. [s]"""
     metadata = part(body, "metadata")
-    references = metadata.get("ownerReferences")
     try:
         demand = demand_of(body)
         gpus, pod, selector = demand.gpus, demand.pod, demand.selector
     except InputError:
         gpus, pod, selector = 0, 0, {}
     return Told(
-        uid=text(metadata.get("uid")),
+        uid=text_of(metadata.get("uid")),
         observation=kind.observed(body, now),
         shows=kind.shown(body),
         gpus=gpus,
         pod=pod,
         selector=selector,
         named=named,
-        owners=frozenset(
-            text(part(one).get("uid")) for one in (references if isinstance(references, list) else ())
-        ),
+        owners=frozenset(text_of(one.get("uid")) for one in items(metadata.get("ownerReferences"))),
     )
 
 

@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from mofa_model.annotations import ASKED
 from mofa_model.kinds import asked_of
+from mofa_model.kinds.shape import at, items, part
 from mofa_model.manifest.label_selector import read_selector
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
-from mofa_operator.observe.bodies import digest, packed, part
+from mofa_operator.observe.bodies import digest, packed
 from mofa_operator.observe.relations import Uses, policy_for
 from mofa_operator.snapshot import Body, Question
 from mofa_operator.words import Aspect
@@ -54,7 +55,7 @@ def existing_question(
 ) -> Question:
     """What an existing job asks; `profiles` are all that it could mean, `policies` those of its namespace."""
     policy = policy_for(key, body, policies)
-    chosen_by = read_selector(part(policy, "spec").get("selector")).keys()
+    chosen_by = read_selector(at(policy, "spec", "selector")).keys()
     labels, annotations = part(body, "metadata", "labels"), part(body, "metadata", "annotations")
     return Question(
         job={
@@ -76,12 +77,11 @@ def relevance(profile: Body) -> bytes:
     """Mark of all that jobs take from a profile: what goes into answers, and what is shown with them."""
     status = part(profile, "status")
     classes = status.get("failures")
-    verdicts = [part(one).get("verdict") for one in classes] if isinstance(classes, list) else None
-    conditions = status.get("conditions")
+    verdicts = [at(one, "verdict") for one in classes] if isinstance(classes, list) else None
     shown = [
         [one.get(field) for field in ("type", "status", "reason", "message")]
-        for one in (conditions if isinstance(conditions, list) else ())
-        if isinstance(one, Mapping) and one.get("type") == "HistoryComplete"
+        for one in items(status.get("conditions"))
+        if one.get("type") == Aspect.HISTORY_COMPLETE
     ]
     return digest([_asked(profile), verdicts, shown])
 
@@ -89,7 +89,7 @@ def relevance(profile: Body) -> bytes:
 def _asked(profile: Body) -> dict[str, Any]:
     """A profile without what no answer depends on."""
     status, spec = part(profile, "status"), profile.get("spec")
-    classes, taught = status.get("failures"), part(status, "calibration").get("stepTimeRatio")
+    classes, taught = status.get("failures"), at(status, "calibration", "stepTimeRatio")
     kept: dict[str, Any] = {"nodes": _count(status["nodes"])} if "nodes" in status else {}
     if isinstance(classes, list):
         kept["failures"] = [{k: part(one)[k] for k in _COUNTED if k in part(one)} for one in classes]
@@ -103,10 +103,9 @@ def _asked(profile: Body) -> dict[str, Any]:
 
 def _unready(status: Body) -> dict[str, Any]:
     """That a profile is not ready, and why; empty where nobody says so. When that came about is no part of a question."""
-    conditions = status.get("conditions")
-    for one in conditions if isinstance(conditions, list) else ():
-        if part(one).get("type") == Aspect.READY and part(one).get("status") == "False":
-            return {k: part(one)[k] for k in _UNREADY if k in part(one)} | {"lastTransitionTime": _ANY_TIME}
+    for one in items(status.get("conditions")):
+        if one.get("type") == Aspect.READY and one.get("status") == "False":
+            return {k: one[k] for k in _UNREADY if k in one} | {"lastTransitionTime": _ANY_TIME}
     return {}
 
 
@@ -115,7 +114,7 @@ def _for_job(profile: dict[str, Any], cluster: Mapping[str, Any]) -> dict[str, A
     spec, status = profile["spec"], dict(profile["status"])
     if isinstance(spec, Mapping):
         spec = {k: v for k, v in spec.items() if k != "nodeSelector"}
-    ready, wanted = part(status, "nodes").get("ready"), cluster.get("nodes")
+    ready, wanted = at(status, "nodes", "ready"), cluster.get("nodes")
     if isinstance(ready, int) and isinstance(wanted, int):
         status["nodes"] = {"total": wanted, "ready": wanted if ready >= wanted else 0}
     elif isinstance(ready, int) and "maxNodes" in cluster:
@@ -125,7 +124,7 @@ def _for_job(profile: dict[str, Any], cluster: Mapping[str, Any]) -> dict[str, A
 
 def _count(nodes: Any) -> Any:
     """Ready nodes; how many there are besides is shown, and no more."""
-    ready = part(nodes).get("ready")
+    ready = at(nodes, "ready")
     return {"total": ready, "ready": ready} if isinstance(ready, int) else nodes
 
 
@@ -134,7 +133,7 @@ def _named(body: Body) -> dict[str, Any]:
     return {
         "apiVersion": body.get("apiVersion"),
         "kind": body.get("kind"),
-        "metadata": {"name": part(body, "metadata").get("name")},
+        "metadata": {"name": at(body, "metadata", "name")},
         "spec": body.get("spec"),
     }
 

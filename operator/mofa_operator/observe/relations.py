@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_model.annotations import PREFIX
+from mofa_model.kinds.shape import at, items, part, text_of
 from mofa_model.manifest.label_selector import read_selector
 from mofa_operator.keys import ADVISOR_POLICY, TRAINING_JOB, Key, target_of
-from mofa_operator.observe.bodies import part, text
 
 _MODE, _MODEL, _CONFIG = (PREFIX + key for key in ("mode", "model", "config-ref"))
 _CONFIG_KEY: Final = "config.json"
@@ -42,7 +42,7 @@ def policy_for(
 ) -> Mapping[str, Any] | None:
     """The policy that counts for an existing job: the first that lists its kind and labels, else the first that lists no kind."""
     listed = [policy for policy in policies if _lists(policy, key, part(body, "metadata", "labels"))]
-    return next(iter([*listed, *(p for p in policies if not part(p, "spec").get("kinds"))]), None)
+    return next(iter([*listed, *(p for p in policies if not at(p, "spec", "kinds"))]), None)
 
 
 class Relations:
@@ -124,12 +124,12 @@ def _take(index: dict[Any, set[Key]], under: Any, key: Key) -> None:
 
 def _training_job(key: Key, body: Mapping[str, Any]) -> Uses:
     config = part(body, "spec", "model", "configMapRef")
-    read = text(config.get("name"))
+    read = text_of(config.get("name"))
     return Uses(
         asks=True,
-        profile=text(part(body, "spec", "cluster").get("profile")),
+        profile=text_of(at(body, "spec", "cluster", "profile")),
         target=target_of(key.namespace, part(body, "spec", "targetRef")),
-        config_maps=((read, text(config.get("key")) or _CONFIG_KEY),) if read else (),
+        config_maps=((read, text_of(config.get("key")) or _CONFIG_KEY),) if read else (),
     )
 
 
@@ -137,26 +137,21 @@ def _existing(key: Key, body: Mapping[str, Any], policies: Sequence[Mapping[str,
     annotations = part(body, "metadata", "annotations")
     policy = policy_for(key, body, policies)
     own = any(name in annotations for name in (_MODE, _MODEL, _CONFIG))
-    listed = policy is not None and bool(part(policy, "spec").get("kinds"))
-    profile = None if policy is None else part(policy, "spec").get("profile")
-    name, _, config_key = text(annotations.get(_CONFIG)).partition("/")
+    listed = policy is not None and bool(at(policy, "spec", "kinds"))
+    profile = None if policy is None else at(policy, "spec", "profile")
+    name, _, config_key = text_of(annotations.get(_CONFIG)).partition("/")
     return Uses(
         asks=own or listed,
         profile=profile if isinstance(profile, str) and not name else None,  # a ConfigMap may name another
         config_maps=((name, config_key or _CONFIG_KEY),) if name else (),
         policy=None
         if policy is None or not (own or listed)
-        else Key(ADVISOR_POLICY, key.namespace, text(part(policy, "metadata").get("name"))),
+        else Key(ADVISOR_POLICY, key.namespace, text_of(at(policy, "metadata", "name"))),
     )
 
 
 def _lists(policy: Mapping[str, Any], key: Key, labels: Mapping[str, Any]) -> bool:
     """Whether a policy lists a job's kind, and its selector matches the job's labels."""
-    kinds = part(policy, "spec").get("kinds")
     wanted = (key.kind.api_version, key.kind.kind)
-    listed = any((part(k).get("apiVersion"), part(k).get("kind")) == wanted for k in _list(kinds))
-    return listed and read_selector(part(policy, "spec").get("selector")).matches(labels)
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    listed = any((k.get("apiVersion"), k.get("kind")) == wanted for k in items(at(policy, "spec", "kinds")))
+    return listed and read_selector(at(policy, "spec", "selector")).matches(labels)

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_model.kinds import Kind
-from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOBS, NODE, TRAINING_JOB, Key
-from mofa_operator.observe.bodies import kept, older, ours, part, slim, text, theirs, unpacked
+from mofa_model.kinds.shape import at, part, text_of
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOBS, NODE, TRAINING_JOB, Key, key_of
+from mofa_operator.observe.bodies import kept, older, ours, slim, theirs, unpacked
 from mofa_operator.observe.measured import Measured
 from mofa_operator.observe.nodes import NodeFacts, Pools, facts_of
 from mofa_operator.observe.questions import existing_question, relevance, training_question
@@ -26,6 +27,7 @@ from mofa_operator.snapshot import (
     Alive,
     Day,
     History,
+    JobEvidence,
     JobSnapshot,
     NodeCount,
     NoHistory,
@@ -71,10 +73,10 @@ class Store:
 
     def put(self, kind: Kind, body: Mapping[str, Any]) -> frozenset[Key]:
         """Take in an object as it is now; the result is every key whose decision may have changed."""
-        key = _key(kind, body)
+        key = key_of(kind, body)
         if kind == NODE:
             return _profiles(self._pools.put(key.name, facts_of(body)))
-        entry, version = self._entries.get(key), text(part(body, "metadata").get("resourceVersion"))
+        entry, version = self._entries.get(key), text_of(at(body, "metadata", "resourceVersion"))
         if entry is not None and entry.ahead and older(version, entry.version):
             entry.ahead -= 1
             return _NONE
@@ -101,7 +103,7 @@ class Store:
 
     def wrote(self, key: Key, body: Mapping[str, Any]) -> None:
         """Take in what the API server answered to a write of ours: its echo is no news, and older events are stale."""
-        entry, version = self._entries.get(key), text(part(body, "metadata").get("resourceVersion"))
+        entry, version = self._entries.get(key), text_of(at(body, "metadata", "resourceVersion"))
         if entry is None or older(version, entry.version):
             return
         entry.raw = kept(slim(key.kind, body))
@@ -125,7 +127,7 @@ class Store:
         told = key in self._entries and self._measured.set_running(key, running, alive)
         return frozenset({key}) if told else _NONE
 
-    def set_taught(self, key: Key, profile: str, evidence: Any) -> frozenset[Key]:
+    def set_taught(self, key: Key, profile: str, evidence: JobEvidence | None) -> frozenset[Key]:
         """Take in what a running job says of its profile; the result is the profile's key where that is new."""
         told = self._measured.set_taught(key, profile, evidence if key in self._entries else None)
         return frozenset({Key(CLUSTER_PROFILE, "", profile)}) if told else _NONE
@@ -137,7 +139,7 @@ class Store:
 
     def differs(self, kind: Kind, body: Mapping[str, Any]) -> bool:
         """Whether an object is otherwise than it was last seen, in anything that matters here."""
-        key = _key(kind, body)
+        key = key_of(kind, body)
         if kind == NODE:
             return self._pools.facts(key.name) != facts_of(body)
         entry = self._entries.get(key)
@@ -180,7 +182,7 @@ class Store:
         if body is None or key.kind not in {CLUSTER_PROFILE, ADVISOR_POLICY, *JOBS}:
             return None
         if key.kind == ADVISOR_POLICY:
-            profile = text(part(body, "spec").get("profile"))
+            profile = text_of(at(body, "spec", "profile"))
             missing = bool(profile) and profile not in self._pools.profiles()
             jobs = self._relations.under(key)
             return PolicySnapshot(key=key, body=body, jobs=jobs, profile_missing=missing, now=now)
@@ -287,14 +289,9 @@ class Store:
             Key(ADVISOR_POLICY, place, name)
             for place, here in self._policies.items()
             for name, policy in here.items()
-            if part(policy, "spec").get("profile") == profile
+            if at(policy, "spec", "profile") == profile
         )
 
 
 def _profiles(names: Iterable[str]) -> frozenset[Key]:
     return frozenset(Key(CLUSTER_PROFILE, "", name) for name in names)
-
-
-def _key(kind: Kind, body: Mapping[str, Any]) -> Key:
-    meta = part(body, "metadata")
-    return Key(kind, text(meta.get("namespace")) if kind.namespaced else "", text(meta.get("name")))

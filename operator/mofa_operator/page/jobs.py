@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from mofa_model.annotations import PREFIX
+from mofa_model.kinds.shape import Body, at, items, part
 from mofa_model.manifest.advised import duration, quantity
 from mofa_model.page import AdviceView, advice_sections
 from mofa_model.page.figures import band
@@ -39,7 +40,7 @@ TRY: Final = "kubectl apply -f examples/llama3-405b.yaml"
 """What an empty list proposes."""
 
 
-def jobs_page(bodies: Iterable[Mapping[str, Any]], namespace: str | None = None) -> str:
+def jobs_page(bodies: Iterable[Body], namespace: str | None = None) -> str:
     """The list of jobs, those that need attention first; `namespace` is the one whose jobs they are."""
     listed = sorted(bodies, key=lambda body: (_health(body) != "Stuck", _is_well(body), *_name(body)))
     rows = [_row(body) for body in listed[:MOST]]
@@ -55,11 +56,11 @@ def jobs_page(bodies: Iterable[Mapping[str, Any]], namespace: str | None = None)
     return text(page(title, el("h1", title), *content, links=LINKS, refresh=REFRESH))
 
 
-def job_page(body: Mapping[str, Any], view: AdviceView | str | None) -> str:
+def job_page(body: Body, view: AdviceView | str | None) -> str:
     """One job: predicted against observed, then the advice in full, or why it is not there, then the conditions."""
     namespace, name = _name(body)
     kind = str(body.get("kind", ""))
-    status = mapping(body.get("status")) if kind == TRAINING_JOB.kind else {}
+    status = part(body, "status") if kind == TRAINING_JOB.kind else {}
     sections: list[Node] = [el("h1", f"{namespace}/{name}")]
     does = (", ", el("strong", _health_shown(body))) if _health(body) else ()
     sections.append(el("p", f"{kind}, ", el("strong", _mood(body)), *does, f". {_explanation(body)}"))
@@ -72,26 +73,22 @@ def job_page(body: Mapping[str, Any], view: AdviceView | str | None) -> str:
     return text(page(f"{namespace}/{name}", *sections, links=LINKS, foot=_foot(body)))
 
 
-def _row(body: Mapping[str, Any]) -> Sequence[Node]:
+def _row(body: Body) -> Sequence[Node]:
     namespace, name = _name(body)
     own = _annotations(body)
-    status = mapping(body.get("status")) if body.get("kind") == TRAINING_JOB.kind else {}
-    advised = mapping(status.get("recommendation"))
-    predicted = mapping(advised.get("predicted"))
-    tokens, ettr = (mapping(predicted.get(name)).get("target") for name in ("tokensPerSecond", "ettr"))
-    seen, interval = (
-        mapping(status.get("observed")).get("tokensPerSecond"),
-        advised.get("checkpointIntervalSeconds"),
-    )
+    status = part(body, "status") if body.get("kind") == TRAINING_JOB.kind else {}
+    advised = part(status, "recommendation")
+    tokens, ettr = (part(advised, "predicted", name).get("target") for name in ("tokensPerSecond", "ettr"))
+    seen, interval = part(status, "observed").get("tokensPerSecond"), advised.get("checkpointIntervalSeconds")
     kind = kind_of(str(body.get("apiVersion", "")), str(body.get("kind", "")))
     resource = kind.resource if kind is not None else "unknown"
-    address = "/jobs/" + "/".join(quote(part, safe="") for part in (resource, namespace, name))
+    address = "/jobs/" + "/".join(quote(piece, safe="") for piece in (resource, namespace, name))
     strategy = advised.get("summary") or own.get("strategy", "")
     return (
         el("a", f"{namespace}/{name}", href=address),
         _health_shown(body),
         el("code", str(strategy)) if strategy else "-",
-        str(mapping(status.get("inputs")).get("nodes") or "-"),
+        str(at(status, "inputs", "nodes") or "-"),
         "-" if interval is None else duration(float(interval)),
         str(own.get("predicted-tokens-per-second") or "-") if tokens is None else quantity(float(tokens)),
         "-" if seen is None else quantity(float(seen)),
@@ -100,17 +97,16 @@ def _row(body: Mapping[str, Any]) -> Sequence[Node]:
     )
 
 
-def _observed(status: Mapping[str, Any]) -> list[ET.Element]:
+def _observed(status: Body) -> list[ET.Element]:
     """Predicted bands, of the layout that runs where that is said, with what was seen on them."""
-    today, advised = mapping(status.get("current")), mapping(status.get("recommendation"))
-    predicted = mapping((today or advised).get("predicted"))
-    seen = mapping(status.get("observed"))
+    today, seen = part(status, "current"), part(status, "observed")
+    predicted = part(today or part(status, "recommendation"), "predicted")
     rows = []
     for title, key, show in (
         ("Tokens a second", "tokensPerSecond", "{:,.0f}"),
         ("Effective training time", "ettr", "{:.3f}"),
     ):
-        ends = mapping(predicted.get(key))
+        ends = part(predicted, key)
         if {"lower", "target", "upper"} <= ends.keys():
             low, middle, high = (float(ends[name]) for name in ("lower", "target", "upper"))
             now = float(seen[key]) if seen.get(key) is not None else None
@@ -135,72 +131,63 @@ def _observed(status: Mapping[str, Any]) -> list[ET.Element]:
     return found
 
 
-def condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
-    """One condition of an object; empty where it does not stand."""
-    given = status.get("conditions")
-    stand = [mapping(one) for one in given] if isinstance(given, list) else []
-    return next((one for one in stand if one.get("type") == type_), {})
+def reason_of(body: Body, type_: str) -> str:
+    """Reason of a condition of an object; empty where it does not stand."""
+    stand = items(at(body, "status", "conditions"))
+    return next((str(one.get("reason") or "") for one in stand if one.get("type") == type_), "")
 
 
-def conditions(status: Mapping[str, Any]) -> list[ET.Element]:
+def conditions(status: Body) -> list[ET.Element]:
     """The conditions of an object, each with its reason."""
-    given = status.get("conditions")
     rows = [
         tuple(str(one.get(key, "")) for key in ("type", "status", "reason", "message"))
-        for one in (given if isinstance(given, list) else [])
-        if isinstance(one, Mapping)
+        for one in items(status.get("conditions"))
     ]
     headings = ("condition", "holds", "reason", "message")
     return [el("h2", "Conditions"), table(headings, rows)] if rows else []
 
 
-def _explanation(body: Mapping[str, Any]) -> str:
+def _explanation(body: Body) -> str:
     said = _annotations(body).get("explanation", "")
     return f"{said}." if said and not said.endswith(".") else said
 
 
-def _foot(body: Mapping[str, Any]) -> str:
+def _foot(body: Body) -> str:
     own = _annotations(body)
     return f"Computed at {own.get('computed-at', '-')} for inputs {own.get('inputs-hash', '-')} by model {own.get('model-version', '-')}."
 
 
-def _state(body: Mapping[str, Any]) -> str:
+def _state(body: Body) -> str:
     ours = body.get("kind") == TRAINING_JOB.kind
-    reason = condition(mapping(body.get("status")), "Ready").get("reason") if ours else None
+    reason = reason_of(body, "Ready") if ours else ""
     return str(reason or _annotations(body).get("status") or "Pending")
 
 
-def _mood(body: Mapping[str, Any]) -> ET.Element:
+def _mood(body: Body) -> ET.Element:
     state = _state(body)
     return el("span", state, class_="good" if state == "Recommended" else "bad" if state in _BAD else "warn")
 
 
-def _is_well(body: Mapping[str, Any]) -> bool:
+def _is_well(body: Body) -> bool:
     return _state(body) == "Recommended" and _health(body) in {"", "Healthy"}
 
 
-def _health(body: Mapping[str, Any]) -> str:
+def _health(body: Body) -> str:
     """How it does: as its status says, which outlives the operator; of other kinds as the operator judged last."""
     ours = body.get("kind") == TRAINING_JOB.kind
-    said = mapping(body.get("status")).get("health") if ours else body.get("health")
-    return str(said or "")
+    return str(at(body, *(("status", "health") if ours else ("health",))) or "")
 
 
-def _health_shown(body: Mapping[str, Any]) -> Node:
+def _health_shown(body: Body) -> Node:
     word = _health(body)
     return el("span", word, class_=_HEALTH.get(word, "warn")) if word else "-"
 
 
-def _annotations(body: Mapping[str, Any]) -> dict[str, str]:
-    given = mapping(mapping(body.get("metadata")).get("annotations"))
+def _annotations(body: Body) -> dict[str, str]:
+    given = part(body, "metadata", "annotations")
     return {key.removeprefix(PREFIX): str(value) for key, value in given.items() if key.startswith(PREFIX)}
 
 
-def _name(body: Mapping[str, Any]) -> tuple[str, str]:
-    metadata = mapping(body.get("metadata"))
+def _name(body: Body) -> tuple[str, str]:
+    metadata = part(body, "metadata")
     return str(metadata.get("namespace", "")), str(metadata.get("name", ""))
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """A mapping, or an empty one."""
-    return value if isinstance(value, Mapping) else {}

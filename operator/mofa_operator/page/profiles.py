@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
+from mofa_model.kinds.shape import Body, items, part
 from mofa_model.page.figures import band
 from mofa_model.page.markup import Node, el, page, table, text
-from mofa_operator.page.jobs import LINKS, REFRESH, condition, conditions, mapping
+from mofa_operator.page.jobs import LINKS, REFRESH, conditions, reason_of
 
 _HEADINGS: Final = ("profile", "nodes", "assumed", "observed", "coverage", "verdict")
 _CLASSES: Final = (
@@ -17,14 +18,13 @@ _CLASSES: Final = (
 )  # fmt: skip
 
 
-def profiles_page(bodies: Iterable[Mapping[str, Any]]) -> str:
+def profiles_page(bodies: Iterable[Body]) -> str:
     """The list of profiles."""
     rows: list[tuple[Node, ...]] = []
     for body in sorted(bodies, key=_name):
-        status = mapping(body.get("status"))
-        nodes, total = mapping(status.get("nodes")), mapping(status.get("total"))
+        nodes, total = part(body, "status", "nodes"), part(body, "status", "total")
         coverage = total.get("coveragePercent")
-        verdict = str(condition(status, "AssumptionsHold").get("reason") or "-")
+        verdict = reason_of(body, "AssumptionsHold") or "-"
         rows.append(
             (
                 el("a", _name(body), href=f"/profiles/{quote(_name(body), safe='')}"),
@@ -47,18 +47,17 @@ def profiles_page(bodies: Iterable[Mapping[str, Any]]) -> str:
     return text(page("Profiles", el("h1", "Profiles"), content, links=LINKS, refresh=REFRESH))
 
 
-def profile_page(body: Mapping[str, Any]) -> str:
+def profile_page(body: Body) -> str:
     """One profile: assumptions with the counted history on them."""
-    status = mapping(body.get("status"))
+    status = part(body, "status")
     sections: list[Node] = [el("h1", _name(body)), *_classes(status), *_learned(status), *conditions(status)]
     return text(page(_name(body), *sections, links=LINKS))
 
 
-def _classes(status: Mapping[str, Any]) -> list[ET.Element]:
-    given = status.get("failures")
+def _classes(status: Body) -> list[ET.Element]:
     rows: list[tuple[Node, ...]] = []
-    for one in given if isinstance(given, list) else []:
-        rate = mapping(one.get("rate"))
+    for one in items(status.get("failures")):
+        rate = part(one, "rate")
         verdict = str(one.get("verdict") or "-")
         assumed = one.get("assumed")
         drawn: Node = "-"
@@ -85,8 +84,8 @@ def _classes(status: Mapping[str, Any]) -> list[ET.Element]:
     return [el("h2", "Assumed and observed"), table(_CLASSES, rows, numbers=(1, 2, 3, 4, 6)), el("p", note)]
 
 
-def _learned(status: Mapping[str, Any]) -> list[ET.Element]:
-    given = mapping(status.get("calibration"))
+def _learned(status: Body) -> list[ET.Element]:
+    given = part(status, "calibration")
     if not given:
         return []
     said = f"{given.get('jobs')} jobs ran {given.get('stepTimeRatio')} times as long a step as the model says; advice counts with it."
@@ -105,5 +104,5 @@ def _mood(verdict: str) -> str:
     return {"Consistent": "good", "HigherThanAssumed": "bad"}.get(verdict, "warn")
 
 
-def _name(body: Mapping[str, Any]) -> str:
-    return str(mapping(body.get("metadata")).get("name", ""))
+def _name(body: Body) -> str:
+    return str(part(body, "metadata").get("name", ""))

@@ -11,7 +11,6 @@ from mofa_operator.decide.learned import (
     HALF_LIFE,
     MOST,
     PRIOR_SD,
-    JobEvidence,
     JobSample,
     drifts,
     learned,
@@ -19,6 +18,7 @@ from mofa_operator.decide.learned import (
     remembered,
     samples_of,
 )
+from mofa_operator.snapshot import JobEvidence
 
 SLOW = math.log(1 / 0.85)
 """A job at 85 % of the predicted throughput."""

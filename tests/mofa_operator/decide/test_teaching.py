@@ -6,10 +6,10 @@ import pytest
 from operator_objects import NOW, SETTINGS, World, key_of, profile, training_job
 
 from mofa_model.manifest.cluster_profile import ClusterProfileStatus
-from mofa_operator.decide.learned import HALF_LIFE, JobEvidence
+from mofa_operator.decide.learned import HALF_LIFE
 from mofa_operator.decide.teaching import OLD, WORTHLESS, calibration
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
-from mofa_operator.snapshot import Running
+from mofa_operator.snapshot import JobEvidence, Running
 
 EAST, WEST = Key(CLUSTER_PROFILE, "", "east"), Key(CLUSTER_PROFILE, "", "west")
 SLOW = 1 / 0.85
