@@ -47,7 +47,7 @@ def standing(body: Body, aspect: Aspect) -> Found | None:
     stand = items(at(body, "status", "conditions"))
     given = next((one for one in stand if one.get("type") == aspect.value), _NONE)
     state, reason = given.get("status"), text_of(given.get("reason"))
-    if state not in {"True", "False", "Unknown"} or not (
+    if state not in ("True", "False", "Unknown") or not (
         reason.isascii() and reason.isalnum() and reason[:1].isupper()
     ):
         return None

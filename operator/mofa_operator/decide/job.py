@@ -168,7 +168,7 @@ def _status(
 def _judged(inputs: Mapping[str, Any], profile: Body | None) -> dict[str, Any]:
     """The rates that were used, each with what the history says of its assumption."""
     known = {
-        one.get("name"): one.get("verdict")
+        text_of(one.get("name")): one.get("verdict")
         for one in items(at(profile, "status", "failures"))
         if one.get("verdict") in _VERDICTS
     }

@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mofa_model.annotations import ASKED
-from mofa_model.kinds import asked_of
+from mofa_model.kinds import Kind, asked_of
 from mofa_model.kinds.shape import at, items, part
-from mofa_model.manifest.label_selector import read_selector
-from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.observe.bodies import digest, packed
-from mofa_operator.observe.relations import Uses, policy_for
+from mofa_operator.observe.relations import ListedPolicy, Uses, policy_for
 from mofa_operator.snapshot import Body, Question
 from mofa_operator.words import Aspect
 
@@ -49,13 +48,13 @@ def existing_question(
     key: Key,
     body: Body,
     profiles: Sequence[Body],
-    policies: Sequence[Body],
+    policies: Sequence[ListedPolicy],
     uses: Uses,
     maps: Mapping[str, Mapping[str, str]],
 ) -> Question:
     """What an existing job asks; `profiles` are all that it could mean, `policies` those of its namespace."""
     policy = policy_for(key, body, policies)
-    chosen_by = read_selector(at(policy, "spec", "selector")).keys()
+    chosen_by = set() if policy is None else policy.selector.keys()
     labels, annotations = part(body, "metadata", "labels"), part(body, "metadata", "annotations")
     return Question(
         job={
@@ -68,7 +67,7 @@ def existing_question(
             "spec": asked_of(body.get("spec")),
         },
         profiles=tuple(_asked(profile) for profile in profiles),
-        policies=() if policy is None else (_named(policy),),
+        policies=() if policy is None else (_named(ADVISOR_POLICY, policy.name, policy.spec),),
         config_maps=_texts(uses, maps),
     )
 
@@ -98,7 +97,7 @@ def _asked(profile: Body) -> dict[str, Any]:
     if unready := _unready(status):
         kept["conditions"] = [unready]
     asked = {k: v for k, v in spec.items() if k != "prometheus"} if isinstance(spec, Mapping) else spec
-    return _named(profile) | {"kind": CLUSTER_PROFILE.kind, "spec": asked, "status": kept}
+    return _named(CLUSTER_PROFILE, at(profile, "metadata", "name"), asked) | {"status": kept}
 
 
 def _unready(status: Body) -> dict[str, Any]:
@@ -128,14 +127,9 @@ def _count(nodes: Any) -> Any:
     return {"total": ready, "ready": ready} if isinstance(ready, int) else nodes
 
 
-def _named(body: Body) -> dict[str, Any]:
+def _named(kind: Kind, name: object, spec: object) -> dict[str, Any]:
     """An object of ours with its name and spec alone."""
-    return {
-        "apiVersion": body.get("apiVersion"),
-        "kind": body.get("kind"),
-        "metadata": {"name": at(body, "metadata", "name")},
-        "spec": body.get("spec"),
-    }
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "spec": spec}
 
 
 def _texts(uses: Uses, maps: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator, PlainValidator
 
 from mofa_model.annotations import PREFIX
-from mofa_model.kinds.shape import at, items, part, text_of
-from mofa_model.manifest.label_selector import read_selector
+from mofa_model.kinds import Kind
+from mofa_model.kinds.shape import Body, Shape, Text, at, part, text_of, under
+from mofa_model.manifest.label_selector import LabelSelector, read_selector
 from mofa_operator.keys import ADVISOR_POLICY, TRAINING_JOB, Key, target_of
 
 _MODE, _MODEL, _CONFIG = (PREFIX + key for key in ("mode", "model", "config-ref"))
@@ -32,17 +35,43 @@ class Uses:
     """The AdvisorPolicy that counts for it, where it asks."""
 
 
-def uses_of(key: Key, body: Mapping[str, Any], policies: Sequence[Mapping[str, Any]]) -> Uses:
+def _as_list(kinds: object) -> list[object]:
+    """What is no list lists a kind that no job is of, and not none."""
+    return kinds if isinstance(kinds, list) else [kinds] if kinds else []
+
+
+class _Listed(Shape):
+    api_version: Text = ""
+    kind: Text = ""
+
+
+class ListedPolicy(Shape):
+    """An AdvisorPolicy, as the jobs of its namespace look it up."""
+
+    name: Text = under("", "metadata", "name")
+    profile: Text = under("", "spec", "profile")
+    kinds: Annotated[tuple[_Listed, ...], BeforeValidator(_as_list)] = under((), "spec", "kinds")
+    selector: Annotated[LabelSelector, PlainValidator(read_selector)] = under(
+        LabelSelector(), "spec", "selector"
+    )
+    spec: object = None
+
+    def lists(self, kind: Kind, labels: Mapping[str, Any]) -> bool:
+        """Whether it lists a kind, and its selector matches the labels of a job."""
+        listed = any((one.api_version, one.kind) == (kind.api_version, kind.kind) for one in self.kinds)
+        return listed and self.selector.matches(labels)
+
+
+def uses_of(key: Key, body: Body, policies: Sequence[ListedPolicy]) -> Uses:
     """What a job depends on; `policies` are those of its namespace."""
     return _training_job(key, body) if key.kind == TRAINING_JOB else _existing(key, body, policies)
 
 
-def policy_for(
-    key: Key, body: Mapping[str, Any], policies: Sequence[Mapping[str, Any]]
-) -> Mapping[str, Any] | None:
+def policy_for(key: Key, body: Body, policies: Sequence[ListedPolicy]) -> ListedPolicy | None:
     """The policy that counts for an existing job: the first that lists its kind and labels, else the first that lists no kind."""
-    listed = [policy for policy in policies if _lists(policy, key, part(body, "metadata", "labels"))]
-    return next(iter([*listed, *(p for p in policies if not at(p, "spec", "kinds"))]), None)
+    labels = part(body, "metadata", "labels")
+    listed = (policy for policy in policies if policy.lists(key.kind, labels))
+    return next(listed, None) or next((policy for policy in policies if not policy.kinds), None)
 
 
 class Relations:
@@ -122,7 +151,7 @@ def _take(index: dict[Any, set[Key]], under: Any, key: Key) -> None:
             del index[under]
 
 
-def _training_job(key: Key, body: Mapping[str, Any]) -> Uses:
+def _training_job(key: Key, body: Body) -> Uses:
     config = part(body, "spec", "model", "configMapRef")
     read = text_of(config.get("name"))
     return Uses(
@@ -133,25 +162,14 @@ def _training_job(key: Key, body: Mapping[str, Any]) -> Uses:
     )
 
 
-def _existing(key: Key, body: Mapping[str, Any], policies: Sequence[Mapping[str, Any]]) -> Uses:
+def _existing(key: Key, body: Body, policies: Sequence[ListedPolicy]) -> Uses:
     annotations = part(body, "metadata", "annotations")
-    policy = policy_for(key, body, policies)
-    own = any(name in annotations for name in (_MODE, _MODEL, _CONFIG))
-    listed = policy is not None and bool(at(policy, "spec", "kinds"))
-    profile = None if policy is None else at(policy, "spec", "profile")
+    policy = policy_for(key, body, policies) or ListedPolicy()
+    asks = bool(policy.kinds) or any(name in annotations for name in (_MODE, _MODEL, _CONFIG))
     name, _, config_key = text_of(annotations.get(_CONFIG)).partition("/")
     return Uses(
-        asks=own or listed,
-        profile=profile if isinstance(profile, str) and not name else None,  # a ConfigMap may name another
+        asks=asks,
+        profile=None if name else policy.profile or None,  # a ConfigMap may name another
         config_maps=((name, config_key or _CONFIG_KEY),) if name else (),
-        policy=None
-        if policy is None or not (own or listed)
-        else Key(ADVISOR_POLICY, key.namespace, text_of(at(policy, "metadata", "name"))),
+        policy=Key(ADVISOR_POLICY, key.namespace, policy.name) if asks and policy.name else None,
     )
-
-
-def _lists(policy: Mapping[str, Any], key: Key, labels: Mapping[str, Any]) -> bool:
-    """Whether a policy lists a job's kind, and its selector matches the job's labels."""
-    wanted = (key.kind.api_version, key.kind.kind)
-    listed = any((k.get("apiVersion"), k.get("kind")) == wanted for k in items(at(policy, "spec", "kinds")))
-    return listed and read_selector(at(policy, "spec", "selector")).matches(labels)

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_model.kinds import Kind
-from mofa_model.kinds.shape import at, part, text_of
+from mofa_model.kinds.shape import at, glance, part, text_of
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOBS, NODE, TRAINING_JOB, Key, key_of
 from mofa_operator.observe.bodies import kept, older, ours, slim, theirs, unpacked
 from mofa_operator.observe.measured import Measured
 from mofa_operator.observe.nodes import NodeFacts, Pools, facts_of
 from mofa_operator.observe.questions import existing_question, relevance, training_question
-from mofa_operator.observe.relations import Relations, uses_of
+from mofa_operator.observe.relations import ListedPolicy, Relations, uses_of
 from mofa_operator.snapshot import (
     Alive,
     Day,
@@ -67,7 +67,7 @@ class Store:
         """Nothing was seen yet."""
         self._entries: dict[Key, _Entry] = {}
         self._pools = Pools()
-        self._policies: dict[str, dict[str, dict[str, Any]]] = {}
+        self._policies: dict[str, dict[str, ListedPolicy]] = {}
         self._relations = Relations()
         self._measured = Measured()
 
@@ -268,9 +268,7 @@ class Store:
         here = self._policies.setdefault(key.namespace, {})
         here.pop(key.name, None)
         if body is not None:
-            here[key.name] = {
-                name: body[name] for name in ("apiVersion", "kind", "metadata", "spec") if name in body
-            }
+            here[key.name] = glance(ListedPolicy, body)
         if not here:
             del self._policies[key.namespace]
         jobs = self._relations.existing_in(key.namespace)
@@ -279,7 +277,7 @@ class Store:
             told |= self._relations.link(job, uses_of(job, self.body(job) or {}, self._policies_of(job)))
         return frozenset(k for k in told if k in self._entries)
 
-    def _policies_of(self, key: Key) -> list[dict[str, Any]]:
+    def _policies_of(self, key: Key) -> list[ListedPolicy]:
         """Policies of a namespace, in the order of their names."""
         return [policy for _, policy in sorted(self._policies.get(key.namespace, {}).items())]
 
@@ -289,7 +287,7 @@ class Store:
             Key(ADVISOR_POLICY, place, name)
             for place, here in self._policies.items()
             for name, policy in here.items()
-            if at(policy, "spec", "profile") == profile
+            if policy.profile == profile
         )
 
 
