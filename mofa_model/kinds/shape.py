@@ -28,6 +28,8 @@ Body: TypeAlias = Mapping[str, Any]
 """An object as it came: from a manifest, or from the API server."""
 MOST: Final = 10_000_000
 """No job has as many pods or GPUs. [1]"""
+_MAPPINGS: Final = (dict, Mapping)
+"""What a part of an object is; a dict nearly always, which is told at once."""
 T = TypeVar("T")
 
 
@@ -73,7 +75,7 @@ def at(value: object, *path: str) -> object:
     True
     """
     for step in path:
-        value = value.get(step) if isinstance(value, Mapping) else None
+        value = value.get(step) if isinstance(value, _MAPPINGS) else None
     return value
 
 
@@ -83,13 +85,14 @@ def part(value: object, *path: str) -> Mapping[str, Any]:
     >>> part({"spec": {"cluster": 5}}, "spec", "cluster")
     {}
     """
-    found = at(value, *path)
-    return found if isinstance(found, Mapping) else {}
+    for step in path:
+        value = value.get(step) if isinstance(value, _MAPPINGS) else None
+    return value if isinstance(value, _MAPPINGS) else {}
 
 
 def items(value: object) -> list[Mapping[str, Any]]:
     """The mappings of a list; none where it is no list."""
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+    return [one for one in value if isinstance(one, _MAPPINGS)] if isinstance(value, list) else []
 
 
 def mapping(value: object) -> dict[Any, Any]:
