@@ -26,7 +26,7 @@ from reference_crds import HEAD, crd_page, shown, table
 from mofa_model import presets
 from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX, RECORD
 from mofa_model.axes.axis import Axis
-from mofa_model.axes.tried import Asked
+from mofa_model.axes.tried import AxisContext
 from mofa_model.axes.words import Choice
 from mofa_model.kinds import KINDS
 from mofa_model.search import framework, frameworks
@@ -258,8 +258,8 @@ def axis_page() -> str:
     return "\n".join([HEAD, "# Axes\n", AXIS, table(headings, rows), ""])
 
 
-def _asked(model: str) -> Asked:
-    return Asked(model=presets.model(model), nodes=(1,), gpus_per_node=8)
+def _asked(model: str) -> AxisContext:
+    return AxisContext(model=presets.model(model), nodes=(1,), gpus_per_node=8)
 
 
 def _tried(axis: Axis) -> str:

@@ -30,7 +30,7 @@ RECOMPUTED: Final = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class AxisContext:
     """What the values of an axis may depend on."""
 
     model: Transformer
@@ -49,7 +49,7 @@ class Asked:
     """Whether attention keeps its scores: then its core is one more module that can be computed again."""
 
 
-Tried = Callable[[Asked], tuple[Any, ...]]
+Tried = Callable[[AxisContext], tuple[Any, ...]]
 
 
 def of_all(*values: Any) -> Tried:
@@ -62,36 +62,36 @@ def of_experts(*values: Any) -> Tried:
     return lambda asked: values[:1] if asked.model.experts is None else values
 
 
-def contexts(_: Asked) -> tuple[Context, ...]:
+def contexts(_: AxisContext) -> tuple[Context, ...]:
     """None, and every size in both modes."""
     alone = Context(ContextMode.RING, 1)
     return (alone, *(Context(mode, size) for mode in ContextMode for size in CONTEXT))
 
 
-def stage_counts(asked: Asked) -> tuple[int, ...]:
+def stage_counts(asked: AxisContext) -> tuple[int, ...]:
     """Every number up to layers + 2 that divides the devices."""
     deepest, per_node = int(asked.model.layers) + 2, asked.gpus_per_node
     return tuple(p for p in range(1, deepest + 1) if any((n * per_node) % p == 0 for n in asked.nodes))
 
 
-def pipelines(asked: Asked) -> tuple[Pipeline, ...]:
+def pipelines(asked: AxisContext) -> tuple[Pipeline, ...]:
     """Every schedule with its numbers of virtual stages."""
     layers = int(asked.model.layers)
     return tuple(Pipeline(s, v) for s in SCHEDULES for v in s.virtual_stages(layers))
 
 
-def expert_groups(asked: Asked) -> tuple[int, ...]:
+def expert_groups(asked: AxisContext) -> tuple[int, ...]:
     """The divisors of the experts."""
     return (1,) if asked.model.experts is None else divisors(int(asked.model.experts.count))
 
 
-def shards(_: Asked) -> tuple[Shard, ...]:
+def shards(_: AxisContext) -> tuple[Shard, ...]:
     """Every level, over all ranks and over those of a scale-up domain."""
     levels = [level for level in Sharding if level is not Sharding.NONE]
     return (Shard(Sharding.NONE, 0), *(Shard(level, group) for level in levels for group in (0, IN_NODE)))
 
 
-def recomputations(asked: Asked) -> tuple[Recomputation, ...]:
+def recomputations(asked: AxisContext) -> tuple[Recomputation, ...]:
     """None, sets of modules (a trainer's own, or those that make sense for the model), and whole layers."""
     sets = asked.module_sets or tuple(frozenset(some) for some in _module_sets(asked))
     return (
@@ -102,7 +102,7 @@ def recomputations(asked: Asked) -> tuple[Recomputation, ...]:
     )
 
 
-def _module_sets(asked: Asked) -> list[list[str]]:
+def _module_sets(asked: AxisContext) -> list[list[str]]:
     """Fused attention computes its core again by itself, so the core is a module only where attention keeps its scores."""
     activation, whole = ("mlp_act", "mlp") if asked.model.experts is None else ("moe_act", "moe")
     sets = [["layernorm"], [activation], ["layernorm", activation], [whole], ["layernorm", whole]]
@@ -111,7 +111,7 @@ def _module_sets(asked: Asked) -> list[list[str]]:
     return [["core_attn"], *sets, ["core_attn", "layernorm", activation]] if asked.scores else sets
 
 
-def offloads(asked: Asked) -> tuple[frozenset[str], ...]:
+def offloads(asked: AxisContext) -> tuple[frozenset[str], ...]:
     """Nothing, and what the trainer can offload."""
     return (frozenset(), *asked.offloads)
 

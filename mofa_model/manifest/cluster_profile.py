@@ -149,7 +149,7 @@ class Failures(Part):
     """Initialisation of a run, paid once."""
 
 
-class Prometheus(Part):
+class PrometheusSpec(Part):
     """How this pool's history is asked for; the address of the server is the operator's own configuration."""
 
     matchers: Annotated[dict[Label, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
@@ -179,7 +179,7 @@ class ClusterProfileSpec(Part):
     """Where checkpoints go."""
     failures: Failures = default(Failures)
     """What is assumed of failures and recoveries."""
-    prometheus: Prometheus = default(Prometheus)
+    prometheus: PrometheusSpec = default(PrometheusSpec)
     """How this pool's history is asked for."""
 
 
@@ -205,7 +205,7 @@ class Taught(Part):
     """When it was last seen to run; from then on it counts less and less."""
 
 
-class Calibration(Part):
+class CalibrationStatus(Part):
     """What running jobs taught about the model's predictions here."""
 
     step_time_ratio: Decimal
@@ -259,7 +259,7 @@ class ClusterProfileStatus(Part):
     """The ledger that the history rests on: of each day, for each class, the witness counts that saw most."""
     history_time: Moment | None = None
     """When the history was written: seldom, and only when it changes much; the metrics have every moment."""
-    calibration: Calibration | None = None
+    calibration: CalibrationStatus | None = None
     """What running jobs taught about predictions."""
     residual: Signed | None = None
     """Observed over predicted throughput, minus one, median of running jobs."""

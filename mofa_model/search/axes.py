@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mofa_model.axes.axis import Axis, Scope
 from mofa_model.axes.frameworks import Framework
-from mofa_model.axes.tried import Asked
+from mofa_model.axes.tried import AxisContext
 from mofa_model.axes.words import Number
 from mofa_model.strategy import AXES
 
@@ -81,7 +81,7 @@ class Axes:
         )
 
 
-def default_axes(asked: Asked) -> Axes:
+def default_axes(asked: AxisContext) -> Axes:
     """Every value that the search tries by default."""
     return Axes({axis.name: axis.tried(asked) for axis in EVERY})
 

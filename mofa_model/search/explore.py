@@ -12,7 +12,7 @@ import numpy as np
 from mofa_model.axes.choices import IN_NODE
 from mofa_model.axes.frameworks import Framework, framework
 from mofa_model.axes.rules import Given
-from mofa_model.axes.tried import Asked
+from mofa_model.axes.tried import AxisContext
 from mofa_model.axes.verdict import Rejection
 from mofa_model.search.axes import Axes, default_axes
 from mofa_model.search.bundles import bundles
@@ -118,7 +118,7 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
     per_node = int(first.cluster.gpus_per_node)
     recipes = [p.workload.training.precision.name for p in question.problems]
     scores = bool(np.any(np.asarray(first.cluster.calibration.memory.score) > 0))
-    asked = Asked(
+    asked = AxisContext(
         model=first.workload.model,
         nodes=tuple(question.nodes),
         gpus_per_node=per_node,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mofa_model.axes.frameworks import framework, frameworks
-from mofa_model.axes.tried import Asked
+from mofa_model.axes.tried import AxisContext
 from mofa_model.axes.words import Choice
 from mofa_model.equations.memory import expert_data_ranks
 from mofa_model.search import SearchCase, SearchQuestion, parse_constraint, search
@@ -32,7 +32,7 @@ MODEL = Transformer(
     vocabulary=32000, experts=Experts(count=4, top_k=2, width=2048, dense_layers=1),
 )  # fmt: skip
 PER_NODE = 64
-ASKED = Asked(model=MODEL, nodes=(2,), gpus_per_node=PER_NODE)
+ASKED = AxisContext(model=MODEL, nodes=(2,), gpus_per_node=PER_NODE)
 
 
 def values_of(axis):

@@ -16,7 +16,7 @@ ROUNDS_LATE: Final = 3.0
 """Intervals that a look at history may take. [1]"""
 
 
-class Health:
+class Probes:
     """What the probes are told."""
 
     def __init__(

@@ -21,7 +21,7 @@ from mofa_operator.api import Api
 from mofa_operator.control.decider import Decider, NoAnswer
 from mofa_operator.control.gates import Gates
 from mofa_operator.control.handlers import KopfWatch
-from mofa_operator.control.health import Health
+from mofa_operator.control.health import Probes
 from mofa_operator.control.histories import Histories
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.job_observer import JobObserver
@@ -166,7 +166,7 @@ class Operator:
             histories=self._rounds,
             settings=settings,
         )
-        self._health = Health(
+        self._health = Probes(
             queue=self._queue,
             histories=self._rounds,
             resync=self._resync,

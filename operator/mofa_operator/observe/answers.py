@@ -42,7 +42,7 @@ class Sample:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class QueryResult:
     """What a query answered."""
 
     samples: tuple[Sample, ...]
@@ -59,7 +59,7 @@ class Answer:
         return self.samples[0].value if self.samples else None
 
 
-def parsed(raw: bytes, query: str, most_series: int) -> Answer:
+def parsed(raw: bytes, query: str, most_series: int) -> QueryResult:
     """An answer from its bytes."""
     body = _json(raw)
     if (
@@ -83,7 +83,7 @@ def parsed(raw: bytes, query: str, most_series: int) -> Answer:
     samples = tuple(sample for sample, _ in read if sample.points)
     if len({frozenset(sample.labels.items()) for sample in samples}) < len(samples):
         raise NotAnAnswer("answers with the same series twice")
-    return Answer(samples=samples, warnings=_warnings(body, sum(odd for _, odd in read)))
+    return QueryResult(samples=samples, warnings=_warnings(body, sum(odd for _, odd in read)))
 
 
 def refusal(status: int, raw: bytes) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from mofa_model.errors import SourceUnreachable
 from mofa_model.kinds import PodLabels
-from mofa_operator.observe.answers import Answer, Sample
+from mofa_operator.observe.answers import QueryResult, Sample
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.queries import FACTS, GANG, GRID, POD_LABELS, UID, Pool
 from mofa_operator.observe.stretches import Stretch, days
@@ -169,7 +169,7 @@ def _check(prometheus: Prometheus, seen: Mapping[str, float], span: float) -> No
             raise SourceUnreachable(f"Prometheus at {prometheus.address}: {why}")
 
 
-def _nodes(answer: Answer) -> dict[str, float]:
+def _nodes(answer: QueryResult) -> dict[str, float]:
     return {node: value for (node,), value in answer.by("node").items()}
 
 
@@ -181,7 +181,7 @@ class _Asking:
         self._at = at
         self.warnings: list[str] = []
 
-    async def __call__(self, query: str) -> Answer:
+    async def __call__(self, query: str) -> QueryResult:
         answer = await self._prometheus.query(query, self._at)
         self.warnings.extend(answer.warnings)
         return answer
@@ -217,7 +217,7 @@ async def pods_of(prometheus: Prometheus, pool: Pool, at: float, span: float) ->
     return await _pods(ask, pool, span, pods, 0.0) if pods.samples else {}
 
 
-async def _pods(ask: _Asking, pool: Pool, span: float, pods: Answer, sampled: float) -> dict[str, Pod]:
+async def _pods(ask: _Asking, pool: Pool, span: float, pods: QueryResult, sampled: float) -> dict[str, Pod]:
     """Pods of training jobs, by uid."""
     few = len(pods.samples) <= _FEW  # together the pods are looked up once, apart the answers are smaller
     parts = [FACTS] if few else [(fact,) for fact in FACTS]

@@ -69,7 +69,7 @@ def flavour(name: str) -> Flavour:
         raise UnknownName("prometheus flavour", name, list(Flavour)) from None
 
 
-class Credentials:
+class PrometheusCredentials:
     """Headers that say who asks; the secrets in them can be re-read, and struck out of any text."""
 
     def __init__(self, settings: PrometheusSettings) -> None:

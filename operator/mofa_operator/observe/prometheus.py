@@ -21,8 +21,8 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 import aiohttp
 
 from mofa_model.errors import BadFile, BadValue, InputError, SourceUnreachable
-from mofa_operator.observe.answers import Answer, NotAnAnswer, parsed, refusal
-from mofa_operator.observe.flavours import MANNERS, Credentials, flavour
+from mofa_operator.observe.answers import NotAnAnswer, QueryResult, parsed, refusal
+from mofa_operator.observe.flavours import MANNERS, PrometheusCredentials, flavour
 from mofa_operator.settings import PrometheusSettings
 
 ATTEMPTS: Final = 3
@@ -52,7 +52,7 @@ class Prometheus:
     def __init__(self, settings: PrometheusSettings, *, at_once: int = AT_ONCE, pause: float = PAUSE) -> None:
         self._settings = settings
         self._manner = MANNERS[flavour(settings.flavour)]
-        self._credentials = Credentials(settings)
+        self._credentials = PrometheusCredentials(settings)
         self._address = _address(settings.url)
         self._gate = asyncio.Semaphore(at_once)
         self._pause = pause
@@ -86,7 +86,7 @@ class Prometheus:
         if self._client is not None:
             await self._client.close()
 
-    async def query(self, promql: str, at: float | None = None) -> Answer:
+    async def query(self, promql: str, at: float | None = None) -> QueryResult:
         """What a query answers at a moment (missing = now): a vector, a scalar, or the points of a subquery."""
         form = {"query": promql, "timeout": f"{self._settings.timeout:g}s", **self._manner.parameters}
         if at is not None:

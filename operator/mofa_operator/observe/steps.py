@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from mofa_operator.observe.answers import Answer
+from mofa_operator.observe.answers import QueryResult
 from mofa_operator.observe.facts import together
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.throughput import Job, TrainerExporter, Watched, exporters
@@ -59,7 +59,7 @@ def grid(span: float, jobs: int) -> tuple[float, float]:
     return look, min(span, max(look, look * POINTS / jobs))
 
 
-def _points(answer: Answer, exporter: TrainerExporter) -> dict[Job, tuple[Point, ...]]:
+def _points(answer: QueryResult, exporter: TrainerExporter) -> dict[Job, tuple[Point, ...]]:
     return {exporter.job_of(sample): sample.points for sample in answer.samples}
 
 

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 
 from mofa_model.errors import UnknownName
 from mofa_model.units import DAY
-from mofa_operator.observe.answers import Answer, Sample
+from mofa_operator.observe.answers import QueryResult, Sample
 from mofa_operator.observe.facts import together
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.promql import filled, matcher
@@ -171,7 +171,7 @@ async def _of_exporter(
     }
 
 
-def _by_job(answer: Answer, exporter: TrainerExporter) -> dict[Job, float]:
+def _by_job(answer: QueryResult, exporter: TrainerExporter) -> dict[Job, float]:
     if not TRAINERS[exporter.preset].names:
         largest = max((sample.value for sample in answer.samples), default=None)
         return {} if largest is None else {exporter.jobs[0].job: largest}
@@ -231,7 +231,7 @@ async def _of_queries(prometheus: Prometheus, job: Watched, now: float) -> dict[
     return {job.job: found}
 
 
-def _one(answer: Answer, job: Watched) -> float | None:
+def _one(answer: QueryResult, job: Watched) -> float | None:
     """The value of a job: the series that names it, else the largest, as every rank may publish the same."""
     named = [
         sample.value

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
+class TrainerJob:
     """A job."""
 
     name: str
@@ -28,15 +28,17 @@ class Job:
     """What is known of it without reading its log."""
 
 
-def job_of(arguments: Namespace, environment: Mapping[str, str]) -> Job:
+def job_of(arguments: Namespace, environment: Mapping[str, str]) -> TrainerJob:
     """The job that options, manifest and environment mean, in this order."""
     given = Facts(
         sequence=_positive("--sequence", arguments.sequence),
         batch=_positive("--global-batch", arguments.global_batch),
         gpus=_positive("--gpus", arguments.gpus),
     )
-    stated = Job(name="", namespace="") if arguments.job_file is None else from_manifest(arguments.job_file)
-    return Job(
+    stated = (
+        TrainerJob(name="", namespace="") if arguments.job_file is None else from_manifest(arguments.job_file)
+    )
+    return TrainerJob(
         name=arguments.job or stated.name or environment.get("TRAINING_JOB", ""),
         namespace=arguments.namespace
         or environment.get("POD_NAMESPACE", "")  # a manifest often leaves it out
@@ -46,7 +48,7 @@ def job_of(arguments: Namespace, environment: Mapping[str, str]) -> Job:
     )
 
 
-def from_manifest(path: str) -> Job:
+def from_manifest(path: str) -> TrainerJob:
     """A TrainingJob's name and facts; GPUs where it states its nodes and its profile is in the file or bundled."""
     from mofa_model.files import read_text
     from mofa_model.manifest.bundled import bundled_profiles
@@ -62,7 +64,7 @@ def from_manifest(path: str) -> Job:
     profiles.update(
         (p.name, p) for p in (cluster_profile(i.value) for i in items if i.kind == "ClusterProfile")
     )
-    return Job(
+    return TrainerJob(
         name=job.name,
         namespace=job.namespace,
         facts=Facts(
@@ -92,7 +94,7 @@ def _positive(name: str, text: str | None) -> int | None:
     return value
 
 
-def needed(job: Job) -> Job:
+def needed(job: TrainerJob) -> TrainerJob:
     """The job, where its name is known; else what to do about it."""
     if not job.name:
         raise InputError(

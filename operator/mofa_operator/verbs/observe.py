@@ -17,7 +17,7 @@ from mofa_model.errors import BadFile, BadValue, InputError
 from mofa_model.tables import Column, Table
 from mofa_operator.trainer.follow import follow
 from mofa_operator.trainer.formats import FAMILIES, Reader
-from mofa_operator.trainer.job import Job, job_of, needed
+from mofa_operator.trainer.job import TrainerJob, job_of, needed
 from mofa_operator.trainer.progress import Progress, seen
 
 PORT: Final = 9400
@@ -82,7 +82,7 @@ def run(arguments: Namespace) -> int:
     return _serve(arguments, reader, needed(job))
 
 
-def _serve(arguments: Namespace, reader: Reader, job: Job) -> int:
+def _serve(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:
     from mofa_operator.trainer.serve import LogExporter, Served
 
     poll, stale = (
@@ -104,7 +104,7 @@ def _serve(arguments: Namespace, reader: Reader, job: Job) -> int:
     return 0
 
 
-def _print(arguments: Namespace, reader: Reader, job: Job) -> int:
+def _print(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:
     progress, times = Progress(), deque[float](maxlen=_REMEMBERED)
     for at, lines in follow(arguments.log, once=True):
         for raw in lines:
@@ -132,7 +132,7 @@ def _check(progress: Progress, log: str, patience: int = PATIENCE) -> None:
         )
 
 
-def _answer(progress: Progress, job: Job, step_seconds: float | None) -> dict[str, Any]:
+def _answer(progress: Progress, job: TrainerJob, step_seconds: float | None) -> dict[str, Any]:
     return {
         "job": job.name or None,
         "namespace": job.namespace,

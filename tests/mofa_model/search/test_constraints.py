@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mofa_model.axes.choices import IN_NODE, Context, Pipeline, Shard
-from mofa_model.axes.tried import Asked
+from mofa_model.axes.tried import AxisContext
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.presets import cluster, model, precision
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
@@ -21,7 +21,7 @@ from mofa_model.spec import Training, Workload
 from mofa_model.strategy import ContextMode, Placement, Recompute, Sharding, Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
 
-AXES = default_axes(Asked(model=model("llama3-8b"), nodes=(8,), gpus_per_node=8))
+AXES = default_axes(AxisContext(model=model("llama3-8b"), nodes=(8,), gpus_per_node=8))
 
 
 def left(*texts):

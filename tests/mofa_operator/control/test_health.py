@@ -11,7 +11,7 @@ from mofa_local.ports import free_ports
 from virtual_time import run
 
 from mofa_model.kinds import JOB_SET
-from mofa_operator.control.health import Health
+from mofa_operator.control.health import Probes
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.serve import Server
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
@@ -37,7 +37,7 @@ class Part:
 def health():
     queue, part = WorkQueue(backoff=1.0, longest=300.0), Part()
     settings = OperatorSettings(loop=LoopSettings(stall=120.0), prometheus=PrometheusSettings(interval=60.0))
-    made = Health(queue=queue, histories=part, resync=part, decider=part, settings=settings)
+    made = Probes(queue=queue, histories=part, resync=part, decider=part, settings=settings)
     return made, queue, part
 
 

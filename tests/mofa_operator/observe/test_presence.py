@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from mofa_operator.observe.answers import Answer, Sample
+from mofa_operator.observe.answers import QueryResult, Sample
 from mofa_operator.observe.facts import Pod
 from mofa_operator.observe.gangs import gang
 from mofa_operator.observe.run_records import RunRecords, Telemetry
@@ -103,7 +103,7 @@ class Server:
         self.asked.append(query)
         found = next((answer for text, answer in self.answers.items() if text in query), {})
         names = ("training_namespace", "training_job")
-        return Answer(samples=tuple(Sample(dict(zip(names, job, strict=False)), ((0.0, value),)) for job, value in found.items()))  # fmt: skip
+        return QueryResult(samples=tuple(Sample(dict(zip(names, job, strict=False)), ((0.0, value),)) for job, value in found.items()))  # fmt: skip
 
 
 def test_one_query_says_whose_trainers_are_there():

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mofa_model.errors import BadValue, UnknownName
-from mofa_operator.observe.answers import Answer, Sample
+from mofa_operator.observe.answers import QueryResult, Sample
 from mofa_operator.observe.throughput import Watched, ettr, running
 
 NOW = 1_000_000.0
@@ -23,7 +23,7 @@ class Server:
         found = next((answer for text, answer in self.answers.items() if text in query), {})
         found = found(at) if callable(found) else found
         names = ("training_namespace", "training_job")
-        return Answer(
+        return QueryResult(
             samples=tuple(
                 Sample(dict(zip(names, job, strict=False)), ((NOW, value),)) for job, value in found.items()
             )
