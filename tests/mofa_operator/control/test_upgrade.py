@@ -19,14 +19,14 @@ from mofa_operator.decide.answer import answer
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.remembered import to_text
-from mofa_operator.observe.run_record import Life
+from mofa_operator.observe.run_record import RunRecord
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings, OperatorSettings
 
 JOBS = 60
 PER_SECOND, BURST = 2.0, 4
 HANDS = 4
-LIFE = to_text(Life(since=NOW - 3600.0, step=700, effective=3000.0))
+LIFE = to_text(RunRecord(since=NOW - 3600.0, step=700, effective=3000.0))
 OLD_VERSION = "0.1.0+old"
 
 
