@@ -92,7 +92,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mofa_model.schedules.order import Kind, Operation, Order, order
+from mofa_model.schedules.order import Operation, OperationKind, Order, order
 from mofa_model.schedules.schedule import Schedule
 
 
@@ -105,7 +105,7 @@ class GPipe(Schedule):
     def order(self, p, m, v=1) -> Order:
         """Forwards, then backwards."""
         self.one_virtual_stage(v)
-        kinds = [(k, j) for k in (Kind.FORWARD, Kind.BACKWARD) for j in range(m)]
+        kinds = [(k, j) for k in (OperationKind.FORWARD, OperationKind.BACKWARD) for j in range(m)]
         return order((iter([(Operation(k, i, j),) for k, j in kinds]) for i in range(p)), p, m)
 
     def in_flight(self, *, position, microbatches, stages, virtual=1.0):
