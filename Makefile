@@ -8,6 +8,9 @@ CODE   := $(wildcard mofa_model operator/mofa_operator lab/mofa_lab deploy/local
 PYTEST := $(BIN)/python -m pytest
 JOBS   ?= auto
 
+# Tests start hundreds of processes; without byte code each of them would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup lock demo studies test test-unit nightly coverage check format rules dashboards reference verify bench validate soak up down test-kind clean
 
