@@ -85,7 +85,7 @@ def part(value: object, *path: str) -> Mapping[str, Any]:
     >>> part({"spec": {"cluster": 5}}, "spec", "cluster")
     {}
     """
-    for step in path:
+    for step in path:  # as `at` does it, without its call: every look asks this many times
         value = value.get(step) if isinstance(value, _MAPPINGS) else None
     return value if isinstance(value, _MAPPINGS) else {}
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_model.errors import BadFile
+from mofa_model.kinds.shape import part, text_of
 from mofa_model.manifest import edits
 from mofa_model.manifest.values import StreamReader
 
@@ -36,34 +37,32 @@ class Item:
     @property
     def kind(self) -> str:
         """The object's kind, or nothing."""
-        return _text(self.value.get("kind"))
+        return text_of(self.value.get("kind"))
 
     @property
     def api_version(self) -> str:
         """The object's apiVersion, or nothing."""
-        return _text(self.value.get("apiVersion"))
+        return text_of(self.value.get("apiVersion"))
 
     @property
     def metadata(self) -> Mapping[str, Any]:
         """The object's metadata; empty where there is none."""
-        found = self.value.get("metadata")
-        return found if isinstance(found, dict) else {}
+        return part(self.value, "metadata")
 
     @property
     def name(self) -> str:
         """The object's name, or nothing."""
-        return _text(self.metadata.get("name"))
+        return text_of(self.metadata.get("name"))
 
     @property
     def namespace(self) -> str:
         """The object's namespace; `default` where it states none."""
-        return _text(self.metadata.get("namespace")) or "default"
+        return text_of(self.metadata.get("namespace")) or "default"
 
     @property
     def annotations(self) -> dict[str, str]:
         """The object's annotations, those that are text."""
-        found = self.metadata.get("annotations")
-        return {k: v for k, v in found.items() if isinstance(v, str)} if isinstance(found, dict) else {}
+        return {k: v for k, v in part(self.metadata, "annotations").items() if isinstance(v, str)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +153,3 @@ def _mapping(value: object, name: str) -> Mapping[str, Any]:
             name, "holds something else than objects: a manifest is a mapping with apiVersion and kind"
         )
     return value
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

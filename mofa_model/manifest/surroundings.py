@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from mofa_model import presets
 from mofa_model.errors import BadValue, InputError
+from mofa_model.kinds.shape import part
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
 from mofa_model.manifest.bundled import bundled_profiles
 from mofa_model.manifest.documents import Documents, Item
@@ -74,7 +75,11 @@ def surroundings(streams: Sequence[Documents], given: Sequence[Profile]) -> Surr
         profiles=profiles,
         bundled=bundled_profiles(),
         policies=policies,
-        config_maps={(item.namespace, item.name): _data(item) for item in items if item.kind == "ConfigMap"},
+        config_maps={
+            (item.namespace, item.name): part(item.value, "data")
+            for item in items
+            if item.kind == "ConfigMap"
+        },
         refused=refused,
     )
 
@@ -154,8 +159,3 @@ def _configured(streams: Sequence[Documents]) -> list[Item]:
     return [
         Item(one["functionConfig"], None) for one in around if isinstance(one.get("functionConfig"), dict)
     ]
-
-
-def _data(item: Item) -> Mapping[str, Any]:
-    found = item.value.get("data")
-    return found if isinstance(found, dict) else {}

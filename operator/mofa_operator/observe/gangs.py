@@ -17,8 +17,9 @@ from itertools import pairwise
 from typing import Final, TypeAlias
 
 from mofa_model.kinds.observation import ATTEMPTS, Counter, Observation, Sign
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.observe.facts import Pod, pods_of, together
-from mofa_operator.observe.incidents import JOB, POD, PROCESS, last_of_slots
+from mofa_operator.observe.incidents import last_of_slots
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.promql import any_of, matcher
 from mofa_operator.observe.queries import Pool
@@ -78,7 +79,7 @@ def gang(pods: Mapping[str, Pod], ends: Ends, starts: Starts = _NOTHING) -> Gang
     attempts: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in pods.values():
         attempts[pod.attempt].append(pod)
-    signs = [Sign(at=ends[uid], level=PROCESS, cause="failure") for uid in pods if uid in ends]
+    signs = [Sign(at=ends[uid], level=RecoveryClass.PROCESS, cause="failure") for uid in pods if uid in ends]
     for living in attempts.values():
         signs += _replaced(living)
     signs += _again(attempts)
@@ -99,7 +100,7 @@ def _replaced(pods: Sequence[Pod]) -> list[Sign]:
         if pod.created is not None:
             slots[pod.slot].append(pod)
     return [
-        Sign(at=after.created, level=POD, cause=_cause(before))
+        Sign(at=after.created, level=RecoveryClass.POD, cause=_cause(before))
         for living in slots.values()
         for before, after in pairwise(sorted(living, key=lambda pod: pod.created or 0.0))
         if after.created is not None
@@ -114,7 +115,9 @@ def _again(attempts: Mapping[str, Sequence[Pod]]) -> list[Sign]:
         born = [pod.created for pod in attempts[after] if pod.created is not None]
         gone = next((pod for pod in last_of_slots(attempts[before]) if pod.made_room), None)
         if born:
-            signs.append(Sign(at=min(born), level=JOB, cause="" if gone is None else _cause(gone)))
+            signs.append(
+                Sign(at=min(born), level=RecoveryClass.JOB, cause="" if gone is None else _cause(gone))
+            )
     return signs
 
 
@@ -130,8 +133,8 @@ def _counters(
     found: dict[str, Counter] = {}
     numbers = [int(attempt) for attempt in attempts if attempt.isdecimal()]
     if numbers:
-        found[ATTEMPTS] = Counter(value=max(numbers), level=JOB)
+        found[ATTEMPTS] = Counter(value=max(numbers), level=RecoveryClass.JOB)
     untimed = [pod.restarts or 0 for uid, pod in pods.items() if uid not in ends]
     if any(untimed):
-        found["Pod.restarts"] = Counter(value=sum(untimed), level=PROCESS, exact=False)
+        found["Pod.restarts"] = Counter(value=sum(untimed), level=RecoveryClass.PROCESS, exact=False)
     return found

@@ -15,15 +15,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.observe.facts import Job, Pod, StretchFacts
 from mofa_operator.observe.queries import GANG, GRID
-
-PROCESS: Final = RecoveryClass.PROCESS
-POD: Final = RecoveryClass.POD
-JOB: Final = RecoveryClass.JOB
 
 Times: TypeAlias = tuple[float | None, ...]
 """When each incident was: within ten minutes for process, to the second for others; None = not known. [s]"""
@@ -55,9 +51,9 @@ def incidents(stretches: Sequence[StretchFacts], nodes: frozenset[str]) -> Incid
     jobs: defaultdict[Job, list[Pod]] = defaultdict(list)
     for pod in here.values():
         jobs[pod.job].append(pod)
-    classes: tuple[RecoveryClass, ...] = (PROCESS, POD, JOB)
+    classes: tuple[RecoveryClass, ...] = (RecoveryClass.PROCESS, RecoveryClass.POD, RecoveryClass.JOB)
     if here and all(pod.restarts is None for pod in here.values()):
-        classes = (POD, JOB)
+        classes = (RecoveryClass.POD, RecoveryClass.JOB)
     found: dict[str, list[tuple[Job, float | None]]] = {name.value: [] for name in classes}
     for job, pods in sorted(jobs.items()):
         times = _of_job(pods, [] if coarse else restarted[job], start, coarse=coarse)
@@ -99,7 +95,11 @@ def _of_job(
         replaced, whole = _replaced(living, numbered=attempt.isdigit())
         inside, again = inside + replaced, again + whole
     near = [at for at in (*inside, *again) if at is not None]
-    return {PROCESS: _restarts(pods, restarted, start, near, coarse=coarse), POD: inside, JOB: again}
+    return {
+        RecoveryClass.PROCESS: _restarts(pods, restarted, start, near, coarse=coarse),
+        RecoveryClass.POD: inside,
+        RecoveryClass.JOB: again,
+    }
 
 
 def _attempts(attempts: Mapping[str, list[Pod]]) -> Times:
