@@ -5,13 +5,14 @@ explain(workload, cluster, strategy) -> Explanation     .tables for people, .doc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.blocks import Layer
 from mofa_model.estimate import Estimate, StepTime, estimate
 from mofa_model.estimate.footprint import Footprint, host_room, room
 from mofa_model.estimate.layer import LayerTime
@@ -77,7 +78,7 @@ class Explanation:
 def explain(workload: Workload, cluster: Cluster, strategy: Strategy) -> Explanation:
     """Every term of one strategy."""
     found = estimate(workload, cluster, strategy)
-    layers = {"plain": found.layer} if found.expert_layer is None else _layers(found)
+    layers = dict(zip(_names(workload.model.kinds), found.layers, strict=True))
     document = {
         "strategy": format_strategy(strategy),
         "model": workload.model.name,
@@ -88,7 +89,7 @@ def explain(workload: Workload, cluster: Cluster, strategy: Strategy) -> Explana
         "step": _terms(STEP, found.step),
         "layers": {name: _terms(LAYER, layer) for name, layer in layers.items()},
         "head": {item.name: float(getattr(found.head, item.name)) for item in fields(found.head)},
-        "stages": _stages(found),
+        "stages": _stages(workload, found),
         "memory": _memory(found.memory, len(np.atleast_1d(found.stages.count))),
     }
     tables = (
@@ -126,10 +127,12 @@ def records(document: Mapping[str, Any]) -> Table:
     return Table(columns=tuple(map(Column, columns)), rows=tuple(rows))
 
 
-def _layers(found: Estimate) -> dict[str, LayerTime]:
-    dense = bool(np.any(np.asarray(found.stages.dense_layers) > 0))
-    experts = {"with experts": found.expert_layer} if found.expert_layer is not None else {}
-    return ({"plain": found.layer} if dense else {}) | experts
+def _names(kinds: Sequence[Layer]) -> list[str]:
+    """What layers are called: by experts or none, and by their blocks where that does not tell them apart."""
+    short = ["with experts" if kind.routed else "plain" for kind in kinds]
+    if len(set(short)) == len(short):
+        return short
+    return [kind.name for kind in kinds]
 
 
 def _summary(workload: Workload, cluster: Cluster, found: Estimate) -> dict[str, Any]:
@@ -154,15 +157,16 @@ def _terms(known: Mapping[str, tuple[str, str]], terms: StepTime | LayerTime) ->
     }
 
 
-def _stages(found: Estimate) -> list[dict[str, Any]]:
+def _stages(workload: Workload, found: Estimate) -> list[dict[str, Any]]:
     s, t = found.stages, found.stage
+    routed = np.array([kind.routed for kind in workload.model.kinds])
     peak = np.broadcast_to(found.memory.total, np.shape(s.count))
     return [
         {
             "stages": int(s.count[k]),
             "first": int(s.position[k]),
-            "dense_layers": int(s.dense_layers[k]),
-            "expert_layers": int(s.expert_layers[k]),
+            "dense_layers": int(s.held[~routed, k].sum()),
+            "expert_layers": int(s.held[routed, k].sum()),
             "embedding": bool(s.embedding[k]),
             "head": bool(s.head[k]),
             "device_seconds": float(_at(t.device, k)),

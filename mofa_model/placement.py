@@ -15,14 +15,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.checks import field_names
 from mofa_model.errors import BadValue
 from mofa_model.spec import Transformer
-from mofa_model.spec.checks import field_names
 from mofa_model.strategy import Strategy
 from mofa_model.units import Numeric
 
@@ -39,44 +40,46 @@ class Stages:
     """Stages of this kind; 0 pads rows with fewer kinds."""
     position: Array
     """Index of the kind's first stage, where most micro-batches are in flight."""
-    dense_layers: Array
-    """Layers with a plain FFN on a stage."""
-    expert_layers: Array
-    """Layers with experts on a stage."""
     embedding: Array
     """1 where the stage holds the embedding."""
     head: Array
     """1 where the stage holds the head, the loss and the prediction modules."""
+    held: Array
+    """Layers of each kind on a stage, [kinds of layers, K, ...]."""
 
     @property
     def layers(self) -> Array:
-        """Transformer layers on a stage."""
-        return self.dense_layers + self.expert_layers
+        """All layers on a stage."""
+        whole: Array = self.held[0] if len(self.held) == 1 else np.sum(self.held, axis=0)
+        return whole
 
 
 def stages_of(model: Transformer, strategy: Strategy, rule: str, axes: int = 0) -> Stages:
     """The kinds of stages of every layout of a family; `axes` is 1 where anything else of the question is an array."""
     if rule not in RULES:
         raise BadValue("placement", rule, f"one of {', '.join(RULES)}")
-    dense = 0 if model.experts is None else model.experts.dense_layers
-    all_dense = model.experts is None
-    layer, head = _block_costs(model)
-    columns = np.broadcast_arrays(*np.atleast_1d(model.layers, dense, strategy.pp, strategy.vpp, layer, head))
-    shape = np.broadcast_shapes(
-        *(np.shape(x) for x in (model.layers, dense, strategy.pp, strategy.vpp, layer, head))
-    )
+    patterns, numbers = _described(model)
+    given = (strategy.pp, strategy.vpp, *numbers)
+    columns = np.broadcast_arrays(*np.atleast_1d(*given))
+    shape = np.broadcast_shapes(*(np.shape(x) for x in given))
     flat = [c.reshape(-1) for c in columns]
     first, inverse = distinct(flat)
     keys = np.stack([column[first] for column in flat], axis=1)
-    tables = [_kinds(rule, all_dense, *key) for key in keys.tolist()]
+    tables = [_kinds(rule, patterns, *key) for key in keys.tolist()]
     width = max(len(table) for table in tables)
-    padded = np.zeros((6, width, len(tables)))
+    padded = np.zeros((4 + len(model.kinds), width, len(tables)))
     for index, table in enumerate(tables):
         padded[:, : len(table), index] = np.array(table, dtype=float).T
     shape = shape if len(shape) >= axes else (1,) * axes
     # take() keeps the rows side by side; plain indexing leaves kinds innermost, at twice the time of every equation.
-    columns_of_kinds = np.take(padded, inverse, axis=2).reshape((6, width, *shape))
-    return Stages(*columns_of_kinds)
+    columns_of_kinds = np.take(padded, inverse, axis=2).reshape((len(padded), width, *shape))
+    return Stages(
+        count=columns_of_kinds[0],
+        position=columns_of_kinds[1],
+        embedding=columns_of_kinds[2],
+        head=columns_of_kinds[3],
+        held=columns_of_kinds[4:],
+    )
 
 
 def distinct(columns: Sequence[Array]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -109,6 +112,8 @@ def axes_of(*described: Any) -> int:
         kind = type(item)
         if kind in _PLAIN:
             continue
+        if kind is tuple and axes_of(*item):
+            return 1
         if isinstance(item, np.ndarray) and item.ndim:
             return 1
         if is_dataclass(item) and axes_of(*(getattr(item, name) for name in field_names(item.__class__))):
@@ -120,20 +125,26 @@ _PLAIN = frozenset({float, int, bool, str, type(None), frozenset})
 """Types that are no arrays and hold none: most fields by far."""
 
 
-def _block_costs(model: Transformer) -> tuple[Numeric, Numeric]:
-    """Relative parameter cost of a block and of the head, as the `cost` rule deals them. [1]"""
-    # The rule counts h x h projections and three h x f matrices whatever the attention kind: that is what it does.
-    layer = 4 * model.hidden * model.hidden + 3 * model.hidden * model.ffn
-    return layer, model.vocabulary * model.hidden
+_Patterns = tuple[tuple[int, ...], ...]
+"""Kinds of the layers of every run."""
+
+
+def _described(model: Transformer) -> tuple[_Patterns, list[Numeric]]:
+    """Kinds of the layers of every run; beside them how often it comes, costs of the head and of every kind of layer. [1]"""
+    kinds, h = model.kinds, model.hidden
+    at = {id(kind): index for index, kind in enumerate(kinds)}
+    patterns = tuple(tuple(at[id(layer)] for layer in run.layers) for run in model.runs)
+    costs = [sum(block.dealt(h) for block in kind.blocks) for kind in kinds]
+    return patterns, [*(run.repeats for run in model.runs), model.embedding.vocabulary * h, *costs]
 
 
 @lru_cache(maxsize=65536)
 def _kinds(
-    rule: str, all_dense: bool, layers: float, dense: float, pp: float, vpp: float, layer: float, head: float
+    rule: str, patterns: _Patterns, pp: float, vpp: float, *numbers: float
 ) -> tuple[tuple[float, ...], ...]:
-    """Distinct stages as (count, position, dense, expert, embedding, head), in order of position."""
+    """Distinct stages as (count, position, embedding, head, layers of each kind), in order of position."""
     kinds: dict[tuple[float, ...], list[float]] = {}
-    for position, kind in enumerate(_every(rule, all_dense, layers, dense, pp, vpp, layer, head)):
+    for position, kind in enumerate(_every(rule, patterns, pp, vpp, *numbers)):
         kinds.setdefault(kind, [0, position])[0] += 1
     return tuple((n, position, *kind) for kind, (n, position) in kinds.items())
 
@@ -145,31 +156,29 @@ def kind_of_stages(model: Transformer, strategy: Strategy, rule: str) -> list[in
     >>> kind_of_stages(model("llama3-8b"), Strategy(pp=4), "even")
     [0, 1, 1, 2]
     """
-    dense = 0 if model.experts is None else model.experts.dense_layers
-    numbers = (model.layers, dense, strategy.pp, strategy.vpp, *_block_costs(model))
-    every = _every(rule, model.experts is None, *(float(number) for number in numbers))
+    patterns, numbers = _described(model)
+    every = _every(rule, patterns, float(strategy.pp), float(strategy.vpp), *map(float, numbers))
     first = {kind: at for at, kind in enumerate(dict.fromkeys(every))}
     return [first[kind] for kind in every]
 
 
-def _every(
-    rule: str, all_dense: bool, layers: float, dense: float, pp: float, vpp: float, layer: float, head: float
-) -> list[tuple[float, ...]]:
-    """Every stage as (dense, expert, embedding, head), in order."""
-    stages, total = int(pp), int(layers)
+def _every(rule: str, patterns: _Patterns, pp: float, vpp: float, *numbers: float) -> list[tuple[float, ...]]:
+    """Every stage as (embedding, head, layers of each kind), in order."""
+    repeats, head, costs = numbers[: len(patterns)], numbers[len(patterns)], numbers[len(patterns) + 1 :]
+    order = [kind for run, n in zip(patterns, repeats, strict=True) for kind in run * int(n)]
+    stages = int(pp)
     if rule == "cost":
-        dealt = _dealt_by_cost(total, stages, layer, head)
+        dealt = _dealt_by_cost([costs[kind] for kind in order], stages, head)
     else:
-        dealt = [
-            (n, int(i == 0), int(i == stages - 1))
-            for i, n in enumerate(_dealt(rule, total, stages, int(vpp)))
-        ]
-    left = total if all_dense else int(dense)
+        layers = _dealt(rule, len(order), stages, int(vpp))
+        dealt = [(n, int(i == 0), int(i == stages - 1)) for i, n in enumerate(layers)]
+    # Layers of each kind before every layer of the network.
+    before = [list(accumulate((one == kind for one in order), initial=0)) for kind in range(len(costs))]
     every: list[tuple[float, ...]] = []
+    start = 0
     for n, embedding, has_head in dealt:
-        plain = min(left, n)
-        left -= plain
-        every.append((plain, n - plain, embedding, has_head))
+        every.append((embedding, has_head, *(count[start + n] - count[start] for count in before)))
+        start += n
     return every
 
 
@@ -188,10 +197,10 @@ def _dealt(rule: str, layers: int, stages: int, virtual: int) -> list[int]:
     return dealt
 
 
-def _dealt_by_cost(layers: int, stages: int, layer: float, head: float) -> list[tuple[int, int, int]]:
+def _dealt_by_cost(layers: list[float], stages: int, head: float) -> list[tuple[int, int, int]]:
     """(layers, embedding, head) of each stage when blocks are dealt by cost, in order of the network."""
-    costs = [("embedding", 0.0), *[("layer", layer)] * layers, ("norm", 0.0), ("head", head)]
-    total = layers * layer + head
+    costs = [("embedding", 0.0), *(("layer", layer) for layer in layers), ("norm", 0.0), ("head", head)]
+    total = sum(layers) + head
     dealt = [{"layer": 0, "embedding": 0, "head": 0, "norm": 0} for _ in range(stages)]
     stage, running = 0, 0.0
     for block, cost in costs:

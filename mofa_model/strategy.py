@@ -32,9 +32,9 @@ from mofa_model.axes.choices import (
 )
 from mofa_model.axes.frameworks import Framework
 from mofa_model.axes.words import Choice, Number, Offloaded, Optimizer, Recomputed
+from mofa_model.checks import not_negative, whole
 from mofa_model.errors import BadValue
 from mofa_model.schedules import ONE_F_ONE_B, SCHEDULES, Schedule
-from mofa_model.spec.checks import not_negative, whole
 from mofa_model.units import Numeric
 
 __all__ = [

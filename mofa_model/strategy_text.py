@@ -27,9 +27,9 @@ from typing import Any, Final
 
 from mofa_model.axes.choices import ACTIVATIONS, Recompute
 from mofa_model.axes.words import SWITCHED_OFF, Number, Word
+from mofa_model.checks import field_names
 from mofa_model.errors import BadValue, DoesNotFit, UnknownName
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
-from mofa_model.spec.checks import field_names
 from mofa_model.strategy import AXES, Strategy
 from mofa_model.units import Numeric
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mofa_model.checks import not_negative, positive, whole
 from mofa_model.errors import BadValue
 from mofa_model.search import LIFTABLE, SearchCase
-from mofa_model.spec.checks import not_negative, positive, whole
 from mofa_model.spec.reliability import CheckpointTier, Reliability, paper_classes
 from mofa_model.strategy import Strategy
 from mofa_model.units import Bytes, Count, Ratio, Seconds

@@ -6,7 +6,7 @@ Rules of features (`feature_rules`) run afterwards, one axis of features after t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,7 +18,8 @@ from mofa_model.axes.frameworks import Framework
 from mofa_model.axes.verdict import Rejection
 from mofa_model.schedules import ONE_F_ONE_B, SCHEDULES
 from mofa_model.schedules.interleaved import USUAL
-from mofa_model.spec import Cluster, LatentAttention, Workload
+from mofa_model.spec import Cluster, Workload
+from mofa_model.units import Numeric
 
 Rows = dict[str, NDArray[Any]]
 """Columns of degrees, one entry a row; `pipeline` holds positions on its axis, `schedule` those in `SCHEDULES`."""
@@ -53,18 +54,17 @@ Found = list[tuple[Rejection, Mask]]
 """Reasons against a value on an axis of features, with the rows they hold for."""
 
 
-def _heads(r: Rows, g: Given) -> Any:
-    a = g.workload.model.attention
-    bad = np.mod(a.heads, r["tp"]) != 0
-    if isinstance(a, LatentAttention):
-        return bad
-    return bad | (np.mod(a.kv_heads, r["tp"]) != 0)
-
-
 def _widths(r: Rows, g: Given) -> Any:
-    model = g.workload.model
-    shared = 0 if model.experts is None else model.experts.shared_width
-    return (np.mod(model.ffn, r["tp"]) != 0) | (np.mod(shared, r["tp"]) != 0)
+    return _undivided((n for block in g.workload.model.blocks for n in block.split()), r["tp"])
+
+
+def _undivided(numbers: Iterable[Numeric | None], ranks: Any) -> Any:
+    """Rows whose ranks leave something of one of the numbers."""
+    bad = np.zeros(len(ranks), dtype=bool)
+    for number in numbers:
+        if number is not None:
+            bad |= np.mod(number, ranks) != 0
+    return bad
 
 
 def _gpus(*names: str) -> Rule:
@@ -82,9 +82,8 @@ def _sequence(r: Rows, g: Given) -> Any:
 
 
 def _context_heads(r: Rows, g: Given) -> Any:
-    a = g.workload.model.attention
-    groups = a.heads if isinstance(a, LatentAttention) else a.kv_heads
-    return ~r["ring"] & (np.mod(groups, r["tp"] * r["cp"]) != 0)
+    groups = (block.groups() for block in g.workload.model.blocks)
+    return ~r["ring"] & _undivided(groups, r["tp"] * r["cp"])
 
 
 def _sequence_short(r: Rows, g: Given) -> Any:
@@ -135,8 +134,7 @@ def _schedule(r: Rows, _: Given) -> Any:
 
 
 def _expert_width(r: Rows, g: Given) -> Any:
-    e = g.workload.model.experts
-    return np.zeros(len(r["tp"]), dtype=bool) if e is None else np.mod(e.width, r["etp"]) != 0
+    return _undivided((n for block in g.workload.model.blocks for n in block.split_inside()), r["etp"])
 
 
 def _expert_groups(r: Rows, _: Given) -> Any:
@@ -154,7 +152,6 @@ def _bounded(name: str) -> Rule:
 TENSOR: Final = (
     (Rejection.TENSOR_PARALLEL_CROSSES_NODE, lambda r, g: r["tp"] > g.cluster.domain),
     (Rejection.NOT_DIVISIBLE, _gpus("tp")),
-    (Rejection.NOT_DIVISIBLE, _heads),
     (Rejection.NOT_DIVISIBLE, _widths),
 )
 CONTEXT: Final = (

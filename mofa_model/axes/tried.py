@@ -18,8 +18,9 @@ from mofa_model.axes.choices import (
     Shard,
     Sharding,
 )
+from mofa_model.blocks import LatentAttention
 from mofa_model.schedules import SCHEDULES
-from mofa_model.spec import LatentAttention, Transformer
+from mofa_model.spec import Transformer
 
 TENSOR: Final = (1, 2, 4, 8, 16, 32, 64)
 CONTEXT: Final = (2, 4, 8, 16, 32, 64)
@@ -106,7 +107,7 @@ def _module_sets(asked: AxisContext) -> list[list[str]]:
     """Fused attention computes its core again by itself, so the core is a module only where attention keeps its scores."""
     activation, whole = ("mlp_act", "mlp") if asked.model.experts is None else ("moe_act", "moe")
     sets = [["layernorm"], [activation], ["layernorm", activation], [whole], ["layernorm", whole]]
-    if isinstance(asked.model.attention, LatentAttention):
+    if any(isinstance(block, LatentAttention) for block in asked.model.blocks):
         sets += [["mla_up_proj"], ["layernorm", "mla_up_proj", activation]]
     return [["core_attn"], *sets, ["core_attn", "layernorm", activation]] if asked.scores else sets
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.calibrate.cases import CalibrationKey, Case
+from mofa_model.checks import field_names
 from mofa_model.spec import Calibration, Cluster, Workload
-from mofa_model.spec.checks import field_names
 from mofa_model.strategy import Strategy
 
 T = TypeVar("T")
@@ -88,6 +88,8 @@ def kind_of(described: Any) -> Hashable:
         kind: Any = type(described)
         names = field_names(kind)
         return (kind, *(kind_of(getattr(described, name)) for name in names if name not in LABELS))
+    if isinstance(described, tuple):
+        return tuple(map(kind_of, described))
     category: Hashable = described
     return category
 
@@ -98,6 +100,8 @@ def stacked(described: Sequence[T]) -> T:
     if _is_number(first):
         equal = all(value == first for value in described)
         return cast("T", first if equal else np.array(described, dtype=float))
+    if isinstance(first, tuple):
+        return cast("T", tuple(stacked(column) for column in zip(*described, strict=True)))
     if not is_dataclass(first):
         return cast("T", first)
     whole: dict[str, Any] = {}

@@ -48,18 +48,19 @@ def gemm_time(
     return np.maximum(compute, traffic)
 
 
-def attended_tokens(sequence: Count, causal: Ratio, window: Count, windowed_share: Ratio) -> Count:
-    """Keys that a query meets, averaged over positions and layers. Source: counting; causal halves it. [1]
+def attended_tokens(sequence: Count, causal: Ratio, window: Count | None) -> Count:
+    """Keys that a query meets, averaged over positions. Source: counting; causal halves it. [1]
 
-    A window of w tokens under causal skipping leaves w - w^2 / (2 s); a window of 0 is none.
+    A window of w tokens under causal skipping leaves w - w^2 / (2 s).
 
-    >>> float(attended_tokens(8192, 0.5, 0, 1.0))
-    4096.0
+    >>> float(attended_tokens(8192, 0.5, None)), float(attended_tokens(8192, 0.5, 1024))
+    (4096.0, 960.0)
     """
     full = causal * sequence
+    if window is None:
+        return full
     w = np.minimum(window, sequence)
-    within = np.minimum(full, w * (1.0 - w / (2.0 * sequence)))
-    return np.where(np.asarray(window) > 0, windowed_share * within + (1.0 - windowed_share) * full, full)
+    return np.minimum(full, w * (1.0 - w / (2.0 * sequence)))
 
 
 def attention_time(

@@ -1,22 +1,16 @@
-"""The halves of a layer on one device: attention, plain feed-forward, experts. Operators of Table 2, priced."""
+"""A block of a layer on one device: its products, its work of tokens on each other, its traffic. Operators of Table 2, priced."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
-from mofa_model.equations import collectives, compute, parameters
-from mofa_model.spec import Cluster, Experts, LatentAttention, Workload
-from mofa_model.strategy import Strategy
-from mofa_model.units import Bytes, BytesPerSecond, Count, FlopPerSecond, Numeric, Ratio, Seconds
-
-GATED_PASSES, PLAIN_PASSES = 3.5, 2.5
-"""Reads and writes of an FFN-wide tensor by the activation function. Source: counted on fused kernels."""
-REPLICATED_PASSES, SHARDED_PASSES = 10.0, 6.0
-"""Reads and writes of a hidden-wide tensor by norms and residuals, and by what tensor parallelism shards."""
-PERMUTE_PASSES = 4.0
-"""Reads and writes of the routed tokens to sort, un-sort and weigh them."""
+from mofa_model.blocks import Block, Cut, Elementwise, Exchange, Layer, Product, Rows
+from mofa_model.blocks.layer import STREAM_PASSES
+from mofa_model.equations import collectives, compute
+from mofa_model.spec import Cluster, Workload
+from mofa_model.strategy import ContextMode, Strategy
+from mofa_model.units import Bytes, BytesPerSecond, Count, FlopPerSecond, Ratio, Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +43,19 @@ def tokens_per_rank(workload: Workload, strategy: Strategy) -> Count:
 
 
 @dataclass(frozen=True, slots=True)
-class HalfLayer:
-    """Half a layer on one device: attention or feed-forward; forward times. [s]"""
+class BlockTime:
+    """A block on one device; forward times. [s]"""
 
     linear: Seconds
     core: Seconds
     elementwise: Seconds
-    collectives: Count  # tensor-parallel all-gathers and reduce-scatters in the forward pass
+    gathers: Count  # tensor-parallel all-gathers and reduce-scatters in the forward pass
+    context: Seconds  # messages of context parallelism
     all_to_all: Seconds
     parameters: Count  # on one device
-    up_projection: Seconds = 0.0  # the part of `linear` that MLA can recompute
+    again: Mapping[
+        str, Seconds
+    ]  # products that modules of recomputation run again, beyond what the block says
 
 
 def gemm(
@@ -86,122 +83,147 @@ def gemm(
     )
 
 
-def attention_part(workload: Workload, cluster: Cluster, strategy: Strategy, rates: Rates) -> HalfLayer:
-    """Projections and core of attention, with the norm before them."""
-    model, c = workload.model, cluster.calibration.compute
-    tokens, t, h = tokens_per_rank(workload, strategy), strategy.tp, model.hidden
-    a = model.attention
-    window: Numeric = 0.0
-    share: Numeric = 1.0
-    up: Seconds = 0.0
-
-    def product(n: Count, k: Count) -> Seconds:
-        return gemm(workload, cluster, rates.linear, tokens, n, k)
-
-    if isinstance(a, LatentAttention):
-        query = a.heads * (a.nope_dim + a.rope_dim) / t
-        direct = product(query, h)
-        ranked = product(np.maximum(a.query_rank, 1), h) + product(query, np.maximum(a.query_rank, 1))
-        up = product(a.heads * (a.nope_dim + a.value_dim) / t, a.kv_rank)
-        linear: Seconds = (
-            np.where(np.asarray(a.query_rank) > 0, ranked, direct)
-            + product(a.kv_rank + a.rope_dim, h)
-            + up
-            + product(h, a.heads * a.value_dim / t)
-        )
-        widths: Numeric = a.nope_dim + a.rope_dim + a.value_dim
-    else:
-        linear = product((a.heads + 2 * a.kv_heads) * a.head_dim / t, h) + product(
-            h, a.heads * a.head_dim / t
-        )
-        widths, window, share = 2 * a.head_dim, a.window, a.windowed_share
-    core = compute.attention_time(
-        tokens,
-        compute.attended_tokens(workload.training.sequence, c.attention_causal, window, share),
-        a.heads / t,
-        widths,
-        rate=rates.attention,
-        half=c.attention_half,
-        score_traffic=c.score_traffic,
-        bandwidth=rates.memory,
-    )
+def stream_time(
+    workload: Workload, cluster: Cluster, strategy: Strategy, rates: Rates, layer: Layer
+) -> Seconds:
+    """Norms and residuals of a layer, and what its blocks do to tensors as wide as the stream. [s]"""
+    tokens, h, t = tokens_per_rank(workload, strategy), workload.model.hidden, strategy.tp
     spread = t if strategy.sequence_parallel else 1.0
-    width = workload.training.precision.activation
-    traffic = tokens * h * width * (REPLICATED_PASSES / spread + SHARDED_PASSES / t) * c.elementwise_passes
-    traffic = traffic + _casts(workload, cluster, tokens * h)
-    return HalfLayer(
-        linear=linear,
-        core=core,
-        elementwise=compute.elementwise_time(traffic, rates.memory),
-        collectives=2.0,
-        all_to_all=0.0,
-        parameters=parameters.attention_parameters(model) / t,
-        up_projection=up,
+    width, passes = workload.training.precision.activation, cluster.calibration.compute.elementwise_passes
+    shared = [block.stream_passes for block in layer.blocks if block.stream_passes]
+    traffic = tokens * h * width * (STREAM_PASSES * layer.norms / spread + sum(shared) / t) * passes
+    traffic = traffic + _casts(workload, cluster, tokens * (len(shared) * h))
+    return compute.elementwise_time(traffic, rates.memory)
+
+
+def block_time(
+    workload: Workload, cluster: Cluster, strategy: Strategy, rates: Rates, block: Block
+) -> BlockTime:
+    """Any block on one device, from what it says of itself."""
+    s, h, tokens = strategy, workload.model.hidden, tokens_per_rank(workload, strategy)
+    sent, exchange = tokens / s.tp, block.exchange()  # tokens that this rank sends away
+    routed: Count = 0.0
+    local: Count = 0.0
+    if exchange is not None:
+        routed = (
+            sent * s.etp * exchange.top_k * exchange.imbalance
+        )  # and that it receives, with its expert-tensor group
+        local = exchange.count / s.ep
+    products = block.products(h)
+    again: dict[str, Seconds] = {}
+    linear: dict[Rows, Seconds] = {}
+    for product in products:
+        if product.rows is Rows.TOKENS:
+            one = _product(workload, cluster, rates.linear, tokens, s.tp, product)
+        elif product.rows is Rows.ROUTED:
+            penalty = cluster.calibration.compute.grouped_penalty
+            one = _product(workload, cluster, rates.linear, routed / local, s.etp, product, penalty)
+        else:
+            one = _product(workload, cluster, rates.head, sent, s.tp, product)
+        linear[product.rows] = linear[product.rows] + one if product.rows in linear else one
+        for module in product.again:
+            again[module] = again.get(module, 0.0) + one
+    whole = linear.get(Rows.TOKENS, 0.0)
+    held = block.weights(h, Rows.TOKENS) / s.tp
+    if exchange is not None:
+        whole = whole + linear[Rows.ROUTED] * local + linear[Rows.SENT]
+        held = held + block.weights(h, Rows.SENT) + local * block.weights(h, Rows.ROUTED) / s.etp
+    moved = [
+        compute.elementwise_time(_traffic(workload, cluster, s, one, tokens, routed), rates.memory)
+        for one in block.elementwise(h)
+    ]
+    return BlockTime(
+        linear=whole,
+        core=_core(workload, cluster, s, rates, block),
+        elementwise=sum(moved, 0.0),
+        gathers=block.gathers(),
+        context=_context_message(workload, cluster, s, block),
+        all_to_all=0.0 if exchange is None else _all_to_all(workload, cluster, s, exchange, sent),
+        parameters=held,
+        again=again,
     )
 
 
-def ffn_part(
-    workload: Workload, cluster: Cluster, strategy: Strategy, rates: Rates, width: Count
-) -> HalfLayer:
-    """A feed-forward block that every token passes; nothing where its width is zero."""
-    model, c = workload.model, cluster.calibration.compute
-    tokens, t, h = tokens_per_rank(workload, strategy), strategy.tp, model.hidden
-    gates, passes = (2.0, GATED_PASSES) if model.gated else (1.0, PLAIN_PASSES)
-    f = np.maximum(width, 1.0) / t
-    linear = gemm(workload, cluster, rates.linear, tokens, gates * f, h) + gemm(
-        workload, cluster, rates.linear, tokens, h, f
-    )
-    traffic = tokens * f * workload.training.precision.activation * passes * c.elementwise_passes
-    traffic = traffic + _casts(workload, cluster, tokens * (h + f))
-    there = np.asarray(width) > 0
-    return HalfLayer(
-        linear=np.where(there, linear, 0.0),
-        core=0.0,
-        elementwise=np.where(there, compute.elementwise_time(traffic, rates.memory), 0.0),
-        collectives=np.where(there, 2.0, 0.0),
-        all_to_all=0.0,
-        parameters=(gates + 1.0) * h * width / t,
-    )
+def _product(
+    workload: Workload,
+    cluster: Cluster,
+    rate: FlopPerSecond,
+    rows: Count,
+    ranks: Count,
+    product: Product,
+    penalty: Ratio = 1.0,
+) -> Seconds:
+    n = product.n / ranks if product.cut is Cut.OUTPUT else product.n
+    k = product.k / ranks if product.cut is Cut.INPUT else product.k
+    return gemm(workload, cluster, rate, rows, n, k, penalty)
 
 
-def expert_part(
-    workload: Workload, cluster: Cluster, strategy: Strategy, rates: Rates, e: Experts
-) -> HalfLayer:
-    """Routed experts beside the shared ones; the fullest rank decides, by `imbalance`."""
-    model, c, s = workload.model, cluster.calibration.compute, strategy
-    shared = ffn_part(workload, cluster, s, rates, e.shared_width)
-    gates = 2.0 if model.gated else 1.0
-    h, width = model.hidden, workload.training.precision.activation
-    sent = tokens_per_rank(workload, s) / s.tp  # tokens that this rank sends away
-    routed = sent * s.etp * e.top_k * e.imbalance  # and that it receives, with its expert-tensor group
-    local = e.count / s.ep
-    each, f = routed / local, e.width / s.etp
-    per_expert = gemm(workload, cluster, rates.linear, each, gates * f, h, c.grouped_penalty) + gemm(
-        workload, cluster, rates.linear, each, h, f, c.grouped_penalty
-    )
-    router = gemm(workload, cluster, rates.head, sent, e.count, h)
-    traffic = routed * PERMUTE_PASSES * width * (h * c.permute_passes + f * c.elementwise_passes)
-    traffic = traffic + _casts(workload, cluster, routed * (h + f))
-    k = cluster.calibration.links
-    up = cluster.scale_up.bandwidth * (k.scale_up_efficiency * k.all_to_all_efficiency)
-    out = cluster.scale_out.bandwidth * (k.scale_out_efficiency * k.all_to_all_efficiency)
-    exchange = collectives.all_to_all_time(
-        sent * e.imbalance * h * (workload.training.precision.dispatch + width),
+def _core(workload: Workload, cluster: Cluster, s: Strategy, rates: Rates, block: Block) -> Seconds:
+    """Work of tokens on each other. [s]"""
+    c, sequence = cluster.calibration.compute, workload.training.sequence
+    times = [
+        compute.attention_time(
+            tokens_per_rank(workload, s),
+            compute.attended_tokens(sequence, c.attention_causal, core.window)
+            if core.fixed is None
+            else core.fixed,
+            core.heads / s.tp,
+            core.width,
+            rate=rates.attention,
+            half=c.attention_half,
+            score_traffic=c.score_traffic if core.scored else 0.0,
+            bandwidth=rates.memory,
+        )
+        for core in block.cores()
+    ]
+    return sum(times[1:], times[0]) if times else 0.0
+
+
+def _traffic(
+    workload: Workload, cluster: Cluster, s: Strategy, one: Elementwise, tokens: Count, routed: Count
+) -> Bytes:
+    """Bytes that work on a tensor moves. [B]"""
+    c, width = cluster.calibration.compute, workload.training.precision.activation
+    if one.sorted is None:
+        own = one.width / s.tp
+        traffic = tokens * own * width * one.passes * c.elementwise_passes
+        return traffic + _casts(workload, cluster, tokens * (one.cast + own))
+    own = one.width / s.etp
+    traffic = routed * one.passes * width * (one.sorted * c.permute_passes + own * c.elementwise_passes)
+    return traffic + _casts(workload, cluster, routed * (one.cast + own))
+
+
+def _all_to_all(
+    workload: Workload, cluster: Cluster, s: Strategy, exchange: Exchange, sent: Count
+) -> Seconds:
+    """Tokens to their experts and back; the fullest rank decides, by `imbalance`. [s]"""
+    precision, k = workload.training.precision, cluster.calibration.links
+    return collectives.all_to_all_time(
+        sent * exchange.imbalance * workload.model.hidden * (precision.dispatch + precision.activation),
         s.ep,
-        e.top_k,
-        e.node_limit,
+        exchange.top_k,
+        exchange.node_limit,
         domains=s.ep * s.etp / cluster.domain,
-        up=up,
-        out=out,
+        up=cluster.scale_up.bandwidth * (k.scale_up_efficiency * k.all_to_all_efficiency),
+        out=cluster.scale_out.bandwidth * (k.scale_out_efficiency * k.all_to_all_efficiency),
     )
-    return HalfLayer(
-        linear=shared.linear + per_expert * local + router,
-        core=0.0,
-        elementwise=shared.elementwise + compute.elementwise_time(traffic, rates.memory),
-        collectives=shared.collectives,
-        all_to_all=exchange,
-        parameters=shared.parameters + h * e.count + local * parameters.expert_parameters(model) / s.etp,
-    )
+
+
+def _context_message(workload: Workload, cluster: Cluster, s: Strategy, block: Block) -> Seconds:
+    """Time of the forward messages of context parallelism. [s]
+
+    A ring passes the keys and values of c - 1 other ranks; all-to-all moves queries, keys, values and outputs once.
+    """
+    sight = block.sight()
+    if sight is None:
+        return 0.0
+    width, tokens = workload.training.precision.activation, tokens_per_rank(workload, s)
+    path = collectives.path_between(cluster, s.cp, s.tp)
+    ring, turned = sight.ring / s.tp, sight.turned / s.tp
+    size: Bytes = tokens * width * ring
+    if s.context_mode is ContextMode.ALL_TO_ALL:
+        return tokens * width * (ring + turned) * (s.cp - 1.0) / s.cp / path.bandwidth
+    return collectives.all_gather_time(size * s.cp, s.cp, path)
 
 
 def _casts(workload: Workload, cluster: Cluster, elements: Count) -> Bytes:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mofa_model.equations import collectives, compute, overlap, parameters
+from mofa_model.equations import collectives, compute, overlap
+from mofa_model.estimate.resident import dense_weights, expert_weights
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Placement, Sharding, Strategy
@@ -57,21 +58,18 @@ class HeldParameters:
 def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> HeldParameters:
     """Parameters of each kind of stage on one device, maximum over the kinds."""
     model, s = workload.model, strategy
-    attention = parameters.attention_parameters(model)
-    dense = stages.dense_layers * ((attention + parameters.ffn_parameters(model)) / s.tp)
-    expert: Count = 0.0
-    if model.experts is not None:
-        e = model.experts
-        shared = parameters.shared_expert_parameters(model) + model.hidden * e.count
-        dense = dense + stages.expert_layers * ((attention + shared) / s.tp)
-        expert = stages.expert_layers * (parameters.expert_parameters(model) * (e.count / (s.ep * s.etp)))
-        expert = np.max(expert, axis=0)
     matrices = stages.embedding + stages.head
-    if model.tied_embeddings:  # one matrix where a stage holds both ends
+    if model.embedding.tied:  # one matrix where a stage holds both ends
         matrices = np.minimum(matrices, 1.0)
-    dense = dense + matrices * (model.vocabulary * model.hidden / s.tp)
+    dense = matrices * (model.embedding.vocabulary * model.hidden / s.tp)
+    experts: Count = 0.0
+    for layer, layers in zip(model.kinds, stages.held, strict=True):
+        dense = dense + layers * dense_weights(workload, s, layer)
+        if layer.routed:
+            experts = experts + layers * expert_weights(workload, s, layer)
+    inside = np.max(experts, axis=0) if np.ndim(experts) else experts
     tensors = TENSORS_PER_LAYER * np.max(stages.layers, axis=0) + 2.0
-    return HeldParameters(dense=np.max(dense, axis=0), experts=expert, tensors=tensors)
+    return HeldParameters(dense=np.max(dense, axis=0), experts=inside, tensors=tensors)
 
 
 def exchange_time(
@@ -168,10 +166,10 @@ def _rounds(s: Strategy, micro_batches: Count) -> Count:
 
 def _tied_embedding(workload: Workload, cluster: Cluster, s: Strategy, ranks: Count) -> Seconds:
     model = workload.model
-    if not model.tied_embeddings:
+    if not model.embedding.tied:
         return 0.0
     path = collectives.path_between(cluster, s.pp, s.tp * ranks)
-    size = model.vocabulary * model.hidden / s.tp * workload.training.precision.reduce
+    size = model.embedding.vocabulary * model.hidden / s.tp * workload.training.precision.reduce
     return np.where(np.asarray(s.pp) > 1, size / path.bandwidth, 0.0)
 
 

@@ -1,25 +1,20 @@
-"""Time of one transformer layer on one device, term by term, Eqs. (7) and (8)."""
+"""Time of one layer on one device, term by term, Eqs. (7) and (8)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
+from mofa_model.blocks import Layer
+from mofa_model.blocks.block import ALL, EACH
 from mofa_model.equations import collectives, overlap
-from mofa_model.estimate.blocks import (
-    HalfLayer,
-    Rates,
-    achieved_rates,
-    attention_part,
-    expert_part,
-    ffn_part,
-    tokens_per_rank,
-)
+from mofa_model.estimate.blocks import BlockTime, achieved_rates, block_time, stream_time, tokens_per_rank
 from mofa_model.estimate.stored import stored_layers
-from mofa_model.spec import Cluster, LatentAttention, Workload
-from mofa_model.strategy import ACTIVATIONS, LAYER_INPUT, ContextMode, Recompute, Strategy
-from mofa_model.units import Bytes, Seconds
+from mofa_model.spec import Cluster, Workload
+from mofa_model.strategy import ACTIVATIONS, LAYER_INPUT, Recompute, Strategy
+from mofa_model.units import Bytes, Ratio, Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,39 +51,25 @@ class LayerTime:
         return at_work + self.offload
 
 
-def layer_times(
-    workload: Workload, cluster: Cluster, strategy: Strategy
-) -> tuple[LayerTime, LayerTime | None]:
-    """Times of a layer with a plain FFN and, in a mixture of experts, of one with experts."""
-    model, rates = workload.model, achieved_rates(workload, cluster)
-    attention = attention_part(workload, cluster, strategy, rates)
-    dense = ffn_part(workload, cluster, strategy, rates, model.ffn)
-    stored, stored_experts = _offloaded(workload, cluster, strategy)
-    plain = _layer(workload, cluster, strategy, rates, attention, dense, stored, experts=False)
-    if model.experts is None:
-        return plain, None
-    routed = expert_part(workload, cluster, strategy, rates, model.experts)
-    return plain, _layer(workload, cluster, strategy, rates, attention, routed, stored_experts, experts=True)
+def layer_times(workload: Workload, cluster: Cluster, strategy: Strategy) -> tuple[LayerTime, ...]:
+    """Times of every kind of layer."""
+    kinds = workload.model.kinds
+    moved = _offloaded(workload, cluster, strategy)
+    return tuple(
+        _layer(workload, cluster, strategy, kind, size) for kind, size in zip(kinds, moved, strict=True)
+    )
 
 
-def _layer(
-    workload: Workload,
-    cluster: Cluster,
-    strategy: Strategy,
-    rates: Rates,
-    first: HalfLayer,
-    second: HalfLayer,
-    moved: Bytes,
-    *,
-    experts: bool,
-) -> LayerTime:
+def _layer(workload: Workload, cluster: Cluster, strategy: Strategy, layer: Layer, moved: Bytes) -> LayerTime:
     s, c, k = strategy, cluster.calibration.compute, cluster.calibration.overlap
-    precision = workload.training.precision
-    scale = c.layer_scale * (c.expert_scale if experts else 1.0)
-    linear = (first.linear + second.linear) * scale
-    core = first.core * scale
-    elementwise = (first.elementwise + second.elementwise) * scale
-    gathers = first.collectives + second.collectives
+    precision, rates = workload.training.precision, achieved_rates(workload, cluster)
+    stream = stream_time(workload, cluster, s, rates, layer)
+    blocks = [block_time(workload, cluster, s, rates, block) for block in layer.blocks]
+    scale = c.layer_scale * (c.expert_scale if layer.routed else 1.0)
+    linear = _sum(block.linear for block in blocks) * scale
+    core = _sum(block.core for block in blocks) * scale
+    elementwise = (stream + _sum(block.elementwise for block in blocks)) * scale
+    gathers = _sum(block.gathers for block in blocks)
 
     message = tokens_per_rank(workload, s) * workload.model.hidden * precision.activation
     path = collectives.path_between(cluster, s.tp, 1.0)
@@ -100,17 +81,17 @@ def _layer(
     tail_backward = k.tensor_overlapped if s.tensor_overlap else k.tensor_backward
     tensor_backward = overlap.tensor_exposed(sent_backward, 2.0 * linear, tail_backward)
 
-    ring = _context_message(workload, cluster, s)
+    ring = _sum(block.context for block in blocks)
     context = overlap.context_exposed(ring, core, s.cp, k.context)
     context_backward = overlap.context_exposed(2.0 * ring, c.attention_backward * core, s.cp, k.context)
-    dispatch = second.all_to_all
+    dispatch = _sum(block.all_to_all for block in blocks)
     expert_tail = k.expert_overlapped if s.expert_overlap else 1.0
     # Forward of one micro-batch runs beside backward of another: each direction's messages see half of both.
     beside = 0.5 * (3.0 * linear + (1.0 + c.attention_backward) * core + 3.0 * elementwise)
     expert = overlap.expert_exposed(dispatch, beside * float(s.expert_overlap), expert_tail)
 
     accumulate = (
-        (first.parameters + second.parameters)
+        _sum(block.parameters for block in blocks)
         * (2.0 * precision.gradient + precision.activation)
         / rates.memory
     )
@@ -120,19 +101,14 @@ def _layer(
     forward_busy = overlap.slowed(linear, sent_forward - tensor + dispatch - expert, k.slow_down)
     again = {
         "core_attn": core,
-        "layernorm": 0.25 * first.elementwise * scale,
-        "mlp": (second.linear + second.elementwise) * scale,
-        "mlp_act": 0.5 * second.elementwise * scale,
-        "moe": (second.linear + second.elementwise) * scale + expert if experts else 0.0,
-        "moe_act": 0.25 * second.elementwise * scale,
-        "mla_up_proj": first.up_projection * scale,
-        "per_op": linear + elementwise,
-        "all_but_attention_output": linear + elementwise + core,
-    }
+        "layernorm": 0.25 * stream * scale,
+        EACH: linear + elementwise,
+        ALL: linear + elementwise + core,
+    } | _modules(layer, blocks, scale, expert)
     forward = forward_busy + core + elementwise + tensor + context + expert
     backward = busy + tensor_backward + context_backward + expert
     recompute = _recomputed(s, again, forward)
-    if experts:
+    if layer.routed:
         # MemFine computes every chunk of the experts again, whatever else is recomputed; a layer that is recomputed as a
         # whole does so anyway. Leaves out: where only some layers are, these pay for their chunks twice.
         chunked = np.where(np.asarray(s.chunks) > 1, again["moe"], 0.0)
@@ -159,22 +135,36 @@ def _layer(
     )
 
 
-def _offloaded(workload: Workload, cluster: Cluster, strategy: Strategy) -> tuple[Bytes, Bytes]:
-    """What one layer sends to the host and takes back, plain and with experts. [B]"""
-    kinds = stored_layers(workload, cluster.calibration.memory, strategy) if strategy.offload else ()
+def _sum(terms: Iterable[Seconds]) -> Seconds:
+    return sum(terms, 0.0)
+
+
+def _modules(layer: Layer, blocks: list[BlockTime], scale: Ratio, expert: Seconds) -> dict[str, Seconds]:
+    """Forward time of the modules that a layer's blocks have, by name. [s]"""
+    found: dict[str, Seconds] = {}
+    for block, time in zip(layer.blocks, blocks, strict=True):
+        for name, part in block.again.items():
+            own = (part.linear * time.linear + part.elementwise * time.elementwise) * scale
+            found[name] = found.get(name, 0.0) + (own + expert if part.exchange else own)
+        for name, product in time.again.items():
+            found[name] = found.get(name, 0.0) + product * scale
+    return found
+
+
+def _offloaded(workload: Workload, cluster: Cluster, strategy: Strategy) -> list[Bytes]:
+    """What one layer of each kind sends to the host and takes back. [B]"""
+    if not strategy.offload:
+        return [0.0 for _ in workload.model.kinds]
     whole = ACTIVATIONS in strategy.offload
-    moved = [
-        0.0 if layer is None else layer.kept - layer.input if whole else layer.moved for layer in kinds
-    ] or [0.0, 0.0]
-    if strategy.recompute is Recompute.FULL:  # a recomputed layer keeps its input only
-        inputs = [0.0 if layer is None else layer.input for layer in kinds]
-        moves = LAYER_INPUT in strategy.offload
-        some = np.asarray(strategy.recompute_layers) > 0
-        moved = [
-            np.where(some, size, 0.0) + (own if moves else 0.0)
-            for size, own in zip(moved, inputs or moved, strict=True)
-        ]
-    return moved[0], moved[1]
+    found = []
+    for layer in stored_layers(workload, cluster.calibration.memory, strategy):
+        moved = layer.kept - layer.input if whole else layer.moved
+        if strategy.recompute is Recompute.FULL:  # a recomputed layer keeps its input only
+            some = np.asarray(strategy.recompute_layers) > 0
+            own = layer.input if LAYER_INPUT in strategy.offload else 0.0
+            moved = np.where(some, moved, 0.0) + own
+        found.append(moved)
+    return found
 
 
 def _recomputed(strategy: Strategy, modules: dict[str, Seconds], everything: Seconds) -> Seconds:
@@ -186,27 +176,6 @@ def _recomputed(strategy: Strategy, modules: dict[str, Seconds], everything: Sec
         return everything
     if strategy.recompute is Recompute.SELECTIVE:
         # Modules may contain each other; nothing is computed more than once again.
-        return np.minimum(
-            sum((modules[name] for name in sorted(strategy.recompute_modules)), 0.0), everything
-        )
+        named = sorted(strategy.recompute_modules & modules.keys())
+        return np.minimum(_sum(modules[name] for name in named), everything)
     return 0.0
-
-
-def _context_message(workload: Workload, cluster: Cluster, strategy: Strategy) -> Seconds:
-    """Time of the forward messages of context parallelism. [s]
-
-    A ring passes the keys and values of c - 1 other ranks; all-to-all moves queries, keys, values and outputs once.
-    """
-    a, s = workload.model.attention, strategy
-    width = workload.training.precision.activation
-    path = collectives.path_between(cluster, s.cp, s.tp)
-    tokens = tokens_per_rank(workload, s)
-    if isinstance(a, LatentAttention):
-        kv = a.heads * (a.nope_dim + a.rope_dim + a.value_dim) / s.tp
-        qo = kv
-    else:
-        kv, qo = 2 * a.kv_heads * a.head_dim / s.tp, 2 * a.heads * a.head_dim / s.tp
-    size: Bytes = tokens * width * kv
-    if s.context_mode is ContextMode.ALL_TO_ALL:
-        return tokens * width * (kv + qo) * (s.cp - 1.0) / s.cp / path.bandwidth
-    return collectives.all_gather_time(size * s.cp, s.cp, path)

@@ -75,9 +75,9 @@ def with_loss(
 
 
 def waiting(
-    workload: Workload, strategy: Strategy, stages: Stages, kinds: tuple[StoredLayer, StoredLayer | None]
+    workload: Workload, strategy: Strategy, stages: Stages, kinds: tuple[StoredLayer, ...]
 ) -> Waiting:
-    """Activations on every kind of stage, from those of a plain layer and of one with experts."""
+    """Activations on every kind of stage, from those of every kind of layer."""
     s = strategy
     micro_batches = workload.training.global_batch / (s.dp * s.mbs)
     chunks = s.schedule.in_flight(
@@ -92,8 +92,6 @@ def waiting(
     backward: list[Bytes] = []
     parked: list[Bytes] = []
     for layer, layers in zip(kinds, layers_on(workload, stages), strict=True):
-        if layer is None:
-            continue
         kept, again = _kept(layer, s, share)
         # A chunk in flight holds the layers of one virtual stage.
         if s.offload:
@@ -135,10 +133,11 @@ def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
     tokens, precision, model = tokens_per_rank(workload, s), workload.training.precision, workload.model
     spread = s.tp if s.sequence_parallel else 1.0
     source = activations.head_activation(tokens, model.hidden, width=precision.activation, ranks=spread)
+    vocabulary = model.embedding.vocabulary
     logits = activations.logit_memory(
-        tokens, model.vocabulary, width=precision.logit, copies=constants.logit_copies, ranks=s.tp
+        tokens, vocabulary, width=precision.logit, copies=constants.logit_copies, ranks=s.tp
     )
     # The head's backward pass comes first, while all activations of the stage are still there.
     width = precision.gather + precision.reduce if s.sharding is Sharding.WEIGHTS else precision.activation
-    weights = activations.head_weight_memory(model.hidden, model.vocabulary, width=width, ranks=s.tp)
+    weights = activations.head_weight_memory(model.hidden, vocabulary, width=width, ranks=s.tp)
     return (1.0 + model.prediction_modules) * (source + logits) + weights

@@ -5,11 +5,13 @@ Nothing here depends on recomputation, offloaded activations or sequence paralle
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mofa_model.equations import memory, offload, parameters
+from mofa_model.blocks import Layer, Rows
+from mofa_model.equations import memory, offload
 from mofa_model.estimate.blocks import tokens_per_rank
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, MemoryConstants, Workload
@@ -49,7 +51,7 @@ class _Group:
     parameters: Count
     """On one device, [K, ...]."""
     widest: Count
-    """Those of the widest layer, [...]."""
+    """Those of the layer that is gathered, of the last kind, [...]."""
     weight: Bytes
     """Bytes per parameter on a device, [...]; as the four below."""
     gradient: Bytes
@@ -100,41 +102,57 @@ def ends_on(strategy: Strategy, stages: Stages) -> tuple[Count, Count]:
     return both, both
 
 
-def layers_on(workload: Workload, stages: Stages) -> tuple[Count, Count]:
-    """Layers with a plain FFN and with experts on a stage; prediction modules are further layers beside the head. [1]"""
-    more = (
-        stages.head * workload.model.prediction_modules if np.any(workload.model.prediction_modules) else 0.0
-    )
-    if workload.model.experts is None:
-        return stages.dense_layers + more, 0.0
-    return stages.dense_layers, stages.expert_layers + more
+def layers_on(workload: Workload, stages: Stages) -> Sequence[Count]:
+    """Layers of each kind on a stage; prediction modules are further layers as the last one, beside the head. [1]"""
+    model, held = workload.model, list(stages.held)
+    if np.any(model.prediction_modules):
+        held[model.last] = held[model.last] + stages.head * model.prediction_modules
+    return held
+
+
+def dense_weights(workload: Workload, strategy: Strategy, layer: Layer) -> Count:
+    """Matrices of a layer on a device that all data-parallel ranks hold. [1]
+
+    Leaves out: norms, biases and other vectors, and that tensor parallelism repeats routers and latents.
+    """
+    h, t = workload.model.hidden, strategy.tp
+    return sum(b.weights(h, Rows.TOKENS) + b.weights(h, Rows.SENT) for b in layer.blocks) / t
+
+
+def expert_weights(workload: Workload, strategy: Strategy, layer: Layer) -> Count:
+    """Matrices of a layer's experts on a device. [1]"""
+    found: Count = 0.0
+    for block in layer.blocks:
+        if (exchange := block.exchange()) is not None:
+            one = block.weights(workload.model.hidden, Rows.ROUTED)
+            found = found + one * (exchange.count / (strategy.ep * strategy.etp))
+    return found
 
 
 def _groups(workload: Workload, constants: MemoryConstants, s: Strategy, stages: Stages) -> list[_Group]:
     """Parameters of a device by the ranks that hold the same: all but the experts, and the experts."""
     model, h = workload.model, workload.model.hidden
-    plain, routed = layers_on(workload, stages)
     embedding, head = ends_on(s, stages)
-    vocabulary = embedding + head * (1.0 - embedding) if model.tied_embeddings else embedding + head
+    ends = model.embedding
+    vocabulary = embedding + head * (1.0 - embedding) if ends.tied else embedding + head
     directions = 2.0 if s.schedule.both_ends else 1.0
-    attention = parameters.attention_parameters(model)
-    dense_layer = (attention + parameters.ffn_parameters(model)) / s.tp
-    dense = plain * (directions * dense_layer) + vocabulary * (model.vocabulary * h / s.tp)
+    dense = vocabulary * (ends.vocabulary * h / s.tp)
     if np.any(model.prediction_modules):
         dense = dense + stages.head * (model.prediction_modules * (2.0 * h * h / s.tp))
+    inside: Count = 0.0
+    widest: Count = 0.0
+    widest_inside: Count = 0.0
+    for layer, layers in zip(model.kinds, layers_on(workload, stages), strict=True):
+        widest, widest_inside = dense_weights(workload, s, layer), expert_weights(workload, s, layer)
+        dense = dense + layers * (directions * widest)
+        if layer.routed:
+            inside = inside + layers * (directions * widest_inside)
     ranks = s.dp * s.cp
-    if model.experts is None:
-        return [_group(workload, constants, s, dense, dense_layer, ranks)]
-    e = model.experts
-    around = (
-        attention + parameters.shared_expert_parameters(model) + parameters.router_parameters(model)
-    ) / s.tp
-    inside = parameters.expert_parameters(model) * (e.count / (s.ep * s.etp))
-    copies = memory.expert_data_ranks(ranks, s.tp, s.ep, s.etp)
-    return [
-        _group(workload, constants, s, dense + routed * (directions * around), around, ranks),
-        _group(workload, constants, s, routed * (directions * inside), inside, copies),
-    ]
+    groups = [_group(workload, constants, s, dense, widest, ranks)]
+    if model.experts is not None:
+        copies = memory.expert_data_ranks(ranks, s.tp, s.ep, s.etp)
+        groups.append(_group(workload, constants, s, inside, widest_inside, copies))
+    return groups
 
 
 def _group(

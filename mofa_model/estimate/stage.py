@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -94,29 +95,36 @@ def head_time(workload: Workload, cluster: Cluster, strategy: Strategy) -> HeadT
     message = collectives.all_gather_time(tokens * model.hidden * precision.activation, t, path)
     tail = cluster.calibration.overlap.tensor
     return HeadTime(
-        linear=3.0 * gemm(workload, cluster, rates.head, tokens, model.vocabulary / t, model.hidden),
-        logits=compute.elementwise_time(tokens * (model.vocabulary / t) * c.logit_traffic, rates.memory),
+        linear=3.0
+        * gemm(workload, cluster, rates.head, tokens, model.embedding.vocabulary / t, model.hidden),
+        logits=compute.elementwise_time(
+            tokens * (model.embedding.vocabulary / t) * c.logit_traffic, rates.memory
+        ),
         tensor=4.0 * message * tail,
-        accumulate=(model.vocabulary / t)
+        accumulate=(model.embedding.vocabulary / t)
         * model.hidden
         * (2.0 * precision.gradient + precision.activation)
         / rates.memory,
     )
 
 
-def launch_times(cluster: Cluster, strategy: Strategy) -> tuple[Seconds, Seconds, Seconds]:
-    """Host time of a dense layer, a layer with experts, and the head, forward and backward. [s]"""
+def launch_times(
+    workload: Workload, cluster: Cluster, strategy: Strategy
+) -> tuple[Sequence[Seconds], Seconds]:
+    """Host time of every kind of layer, and of the head, forward and backward. [s]"""
     c, s = cluster.calibration.host, strategy
     captured = {Graphs.NONE: 1.0, Graphs.PARTIAL: c.graph_partial, Graphs.FULL: c.graph_full}[s.graphs]
     again = 1.0 if s.recompute is Recompute.FULL else 0.0
     share = host.graph_share(captured, again, c.recompute)
-    dense = host.layer_launch_time(
-        c.layer, c.layer_unsharded, s.tp, cluster.gpus_per_node, c.extra_node, c.extra_rank
-    )
-    experts = host.layer_launch_time(
-        c.layer_experts, c.layer_experts, s.tp, cluster.gpus_per_node, c.extra_node, c.extra_rank
-    )
-    return dense * share, experts * share, c.head * captured
+
+    def launches(sharded: Seconds, whole: Seconds) -> Seconds:
+        time = host.layer_launch_time(sharded, whole, s.tp, cluster.gpus_per_node, c.extra_node, c.extra_rank)
+        return time * share
+
+    kinds = [
+        (c.layer_experts,) * 2 if k.routed else (c.layer, c.layer_unsharded) for k in workload.model.kinds
+    ]
+    return [launches(*kind) for kind in kinds], c.head * captured
 
 
 def stage_times(
@@ -124,35 +132,32 @@ def stage_times(
     cluster: Cluster,
     strategy: Strategy,
     stages: Stages,
-    plain: LayerWork,
-    experts: LayerWork | None,
+    layers: Sequence[LayerWork],
     head: HeadWork,
 ) -> StageTime:
     """Every kind of stage, from the layers, embedding and head that it holds."""
-    s, c = strategy, cluster.calibration.host
+    s, c, model = strategy, cluster.calibration.host, workload.model
     again = _recomputed_layers(s, stages)
-    modules = workload.model.prediction_modules
-    dense_launch, expert_launch, head_launch = launch_times(cluster, s)
-    deep = plain if experts is None else experts
-    deep_launch = dense_launch if experts is None else expert_launch
-
-    plain_device = plain.forward + plain.backward
-    device = stages.dense_layers * plain_device + stages.dense_layers * again * plain.recompute
-    forward = stages.dense_layers * plain.forward
-    weight = stages.dense_layers * plain.weight
-    launch = stages.dense_layers * dense_launch
-    if experts is not None:
-        device = device + stages.expert_layers * (
-            experts.forward + experts.backward + again * experts.recompute
-        )
-        forward = forward + stages.expert_layers * experts.forward
-        weight = weight + stages.expert_layers * experts.weight
-        launch = launch + stages.expert_layers * expert_launch
-    tail = head.total + modules * (deep.forward + deep.backward + head.total)
+    modules = model.prediction_modules
+    launches, head_launch = launch_times(workload, cluster, s)
+    device: Seconds = 0.0
+    forward: Seconds = 0.0
+    weight: Seconds = 0.0
+    launch: Seconds = 0.0
+    for kind, held, layer, launched in zip(model.kinds, stages.held, layers, launches, strict=True):
+        if kind.routed:
+            device = device + held * (layer.forward + layer.backward + again * layer.recompute)
+        else:
+            device = device + (held * (layer.forward + layer.backward) + held * again * layer.recompute)
+        forward = forward + held * layer.forward
+        weight = weight + held * layer.weight
+        launch = launch + held * launched
+    at = model.last
+    tail = head.total + modules * (layers[at].forward + layers[at].backward + head.total)
     device = device + stages.head * tail
     forward = forward + stages.head * (tail / 3.0)
     weight = weight + stages.head * (tail / 3.0)
-    launch = launch + stages.head * (head_launch + modules * (deep_launch + head_launch))
+    launch = launch + stages.head * (head_launch + modules * (launches[at] + head_launch))
 
     crosses = np.asarray(s.tp) > cluster.gpus_per_node
     total = host.serialised(

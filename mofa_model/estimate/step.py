@@ -64,10 +64,8 @@ class Estimate:
     """Micro-batches of a step on one pipeline."""
     stages: Stages
     """What lies where."""
-    layer: LayerTime
-    """One layer with a plain FFN."""
-    expert_layer: LayerTime | None
-    """One layer with experts."""
+    layers: tuple[LayerTime, ...]
+    """One layer of each kind."""
     head: HeadTime
     """Head and loss."""
     stage: StageTime
@@ -86,13 +84,13 @@ class Estimate:
 
     @property
     def layer_forward(self) -> Seconds:
-        """Forward pass of one layer, the longer of launches and device work. [s]"""
-        return self.layer.forward
+        """Forward pass of one layer of the first kind, the longer of launches and device work. [s]"""
+        return self.layers[0].forward
 
     @property
     def layer_backward(self) -> Seconds:
-        """Backward pass of one layer with what it recomputes. [s]"""
-        return self.layer.backward + self.layer.recompute
+        """Backward pass of one layer of the first kind with what it recomputes. [s]"""
+        return self.layers[0].backward + self.layers[0].recompute
 
 
 def micro_batches(workload: Workload, strategy: Strategy) -> Count:
@@ -106,9 +104,9 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
     m = micro_batches(workload, s)
     axes = axes_of(workload, cluster, s)
     stages = stages_of(workload.model, s, cluster.calibration.placement, axes)
-    plain, experts = layer_times(workload, cluster, s)
+    layers = layer_times(workload, cluster, s)
     head = head_time(workload, cluster, s)
-    stage = stage_times(workload, cluster, s, stages, plain, experts, head)
+    stage = stage_times(workload, cluster, s, stages, layers, head)
     pipeline, hops = pipeline_times(workload, cluster, s, stage, m)
     exchange = exchange_time(workload, cluster, s, stages, micro_batches=m, window=stage.slowest)
     step = step_terms(
@@ -125,8 +123,7 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
     return Estimate(
         micro_batches=m,
         stages=stages,
-        layer=plain,
-        expert_layer=experts,
+        layers=layers,
         head=head,
         stage=stage,
         exchange=exchange,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from mofa_model import presets
+from mofa_model.blocks import Block, Embedding, Experts, FeedForward, LatentAttention, Layer, SoftmaxAttention
 from mofa_model.errors import BadValue, InputError
-from mofa_model.manifest.architecture import Architecture, Model
+from mofa_model.manifest.architecture import Architecture, ExpertPart, Model
 from mofa_model.presets import huggingface
-from mofa_model.spec import Attention, Experts, LatentAttention, Transformer
+from mofa_model.spec import Transformer, runs_of
 
 
 def model_of(given: Model, config: str | None, path: str) -> Transformer:
@@ -38,36 +40,48 @@ def read_config(text: str, path: str) -> Transformer:
 
 def _shape(given: Architecture) -> Transformer:
     latent, experts = given.latent_attention, given.experts
-    attention: Attention | LatentAttention
+    mixer: Block
     if latent is not None:
-        attention = LatentAttention(heads=given.heads, **latent.model_dump())
+        ranks = latent.model_dump()
+        mixer = LatentAttention(heads=given.heads, **ranks | {"query_rank": latent.query_rank or None})
     else:
-        attention = Attention(
+        mixer = SoftmaxAttention(
             heads=given.heads,
             kv_heads=given.kv_heads or given.heads,
             head_dim=given.head_dim or given.hidden_size // given.heads,
-            window=given.window,
-            windowed_share=given.windowed_layers_percent / 100,
         )
+    dense = FeedForward(width=given.ffn_size, gated=given.gated)
+    sparse = None if experts is None else _experts(experts, gated=given.gated)
+    leading = 0 if experts is None else experts.dense_layers
+    every = [
+        Layer((_windowed(given, mixer, at), dense if sparse is None or at < leading else sparse))
+        for at in range(given.layers)
+    ]
     return Transformer(
         name="custom",
-        layers=given.layers,
         hidden=given.hidden_size,
-        attention=attention,
-        ffn=given.ffn_size,
-        gated=given.gated,
-        vocabulary=given.vocabulary_size,
-        tied_embeddings=given.tied_embeddings,
+        runs=runs_of(every),
+        embedding=Embedding(vocabulary=given.vocabulary_size, tied=given.tied_embeddings),
         prediction_modules=given.prediction_modules,
-        experts=None
-        if experts is None
-        else Experts(
-            count=experts.count,
-            top_k=experts.top_k,
-            width=experts.ffn_size,
-            shared_width=experts.shared_ffn_size,
-            dense_layers=experts.dense_layers,
-            imbalance=float(experts.imbalance),
-            node_limit=experts.node_limit,
-        ),
+    )
+
+
+def _windowed(given: Architecture, mixer: Block, at: int) -> Block:
+    """The attention of a layer: windowed layers lie evenly between the others."""
+    if not given.window or not isinstance(mixer, SoftmaxAttention):
+        return mixer
+    wanted = round(given.layers * given.windowed_layers_percent / 100)
+    windowed = -(-(at + 1) * wanted // given.layers) > -(-at * wanted // given.layers)
+    return replace(mixer, window=given.window) if windowed else mixer
+
+
+def _experts(given: ExpertPart, *, gated: bool) -> Experts:
+    return Experts(
+        count=given.count,
+        top_k=given.top_k,
+        width=given.ffn_size,
+        gated=gated,
+        shared_width=given.shared_ffn_size or None,
+        imbalance=float(given.imbalance),
+        node_limit=given.node_limit,
     )

@@ -8,6 +8,7 @@ from pydantic import Field, create_model
 
 from mofa_model.axes.words import Switch
 from mofa_model.axes.words import Word as AxisWord
+from mofa_model.checks import field_names
 from mofa_model.manifest.architecture import Model
 from mofa_model.manifest.fields import (
     UNIQUE,
@@ -31,7 +32,6 @@ from mofa_model.manifest.fields import (
     Version,
     Word,
 )
-from mofa_model.spec.checks import field_names
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.strategy import AXES, Strategy
 

@@ -8,9 +8,10 @@ from functools import cache
 from typing import Any, Final
 
 from mofa_model import units
+from mofa_model.blocks import BLOCKS, Embedding, Layer
 from mofa_model.errors import BadValue
 from mofa_model.presets import entries
-from mofa_model.spec import Attention, Device, Experts, LatentAttention, Link, Precision, Transformer
+from mofa_model.spec import Device, Link, Precision, Run, Transformer
 
 _WIDTHS: Final = tuple(item.name for item in fields(Precision) if item.name not in {"name", "gemm"})
 
@@ -136,13 +137,25 @@ def _root(name: str) -> str:
 
 @cache
 def _model(name: str) -> Transformer:
-    given = entries.facts(entries.entry("models", name))
-    latent = given.pop("latent_attention", None)
-    attention = LatentAttention(**latent) if latent else Attention(**given.pop("attention"))
-    experts = given.pop("experts", None)
-    return Transformer(
-        name=name, attention=attention, experts=Experts(**experts) if experts else None, **given
+    return network(name, entries.facts(entries.entry("models", name)))
+
+
+def network(name: str, given: Mapping[str, Any]) -> Transformer:
+    """A model from a table: `layers` lists runs, each a number of repeats and the blocks of each layer of its pattern; a
+    block is a table of its own, of the kind that it says or is called by.
+    """
+    tables = {key: dict(value) for key, value in given.items() if isinstance(value, Mapping)}
+    embedding = Embedding(**tables.pop("embedding"))
+    norms = tables.pop("norms", {})
+    blocks = {key: BLOCKS[table.pop("kind", key)](**table) for key, table in tables.items()}
+    ends = {
+        key: value for key, value in given.items() if key not in {*blocks, "embedding", "norms", "layers"}
+    }
+    runs = tuple(
+        Run(tuple(Layer(tuple(blocks[word] for word in words), **norms) for words in pattern), repeats)
+        for repeats, *pattern in given["layers"]
     )
+    return Transformer(name=name, runs=runs, embedding=embedding, **ends)
 
 
 @cache

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mofa_model import units
+from mofa_model.checks import positive
 from mofa_model.errors import BadValue
 from mofa_model.presets import catalogue, constants, entries
 from mofa_model.spec import Cluster, Host, Link, Precision
-from mofa_model.spec.checks import positive
 from mofa_model.units import Numeric
 
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from mofa_model import files
+from mofa_model.blocks import Block, Embedding, Experts, FeedForward, LatentAttention, Layer, SoftmaxAttention
 from mofa_model.errors import BadFile, BadValue, UnknownName, shown
 from mofa_model.presets import entries
-from mofa_model.spec import Attention, Experts, LatentAttention, Transformer
+from mofa_model.spec import Transformer, runs_of
 
 LARGEST_FILE: Final = 2**20
 """Bytes of the largest config.json that is read; the longest one published has about 0.2 MiB."""
@@ -50,8 +51,8 @@ def read_config(path: Path | str) -> Transformer:
 def from_config(config: Mapping[str, Any], *, name: str = "") -> Transformer:
     """The model that the fields of a config.json describe; `name` is what it shall be called.
 
-    >>> from_config({"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257}).ffn
-    3072
+    >>> from_config({"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257}).layers
+    12
     """
     family = _family(config)
     given = {f"{outer}.{inner}": value for outer in family.nested for inner, value in _inner(config, outer)}
@@ -63,18 +64,25 @@ def from_config(config: Mapping[str, Any], *, name: str = "") -> Transformer:
         raise BadValue(
             fields.called("embedding"), fields.value("embedding"), f"only hidden_size ({hidden}) is modelled"
         )
+    ffn = fields.number("ffn", hidden * fields.number("expansion", 4))
+    experts = _experts(fields, family)
+    sparse = _dense_layers(fields, layers) if experts is not None else layers
+    mixers = (
+        _latent(fields, layers) if "kv_rank" in family.names else _attention(fields, family, layers, hidden)
+    )
+    dense = FeedForward(width=ffn, gated=family.gated)
+    every = [
+        Layer((mixer, dense if experts is None or at < sparse else experts))
+        for at, mixer in enumerate(mixers)
+    ]
     return Transformer(
         name=name or str(given.get("_name_or_path") or given["model_type"])[:200],
-        layers=layers,
         hidden=hidden,
-        attention=_latent(fields)
-        if "kv_rank" in family.names
-        else _attention(fields, family, layers, hidden),
-        ffn=fields.number("ffn", hidden * fields.number("expansion", 4)),
-        gated=family.gated,
-        vocabulary=fields.number("vocabulary"),
-        tied_embeddings=_truth(given, "tie_word_embeddings", default=family.tied),
-        experts=_experts(fields, layers),
+        runs=runs_of(every),
+        embedding=Embedding(
+            vocabulary=fields.number("vocabulary"),
+            tied=_truth(given, "tie_word_embeddings", default=family.tied),
+        ),
         prediction_modules=fields.number("prediction_modules", 0, least=0),
     )
 
@@ -174,23 +182,26 @@ def _refuse_unknown(given: Mapping[str, Any], family: _Family) -> None:
             raise BadValue(f"config.{name}", value, right)
 
 
-def _attention(fields: _Fields, family: _Family, layers: int, hidden: int) -> Attention:
+def _attention(fields: _Fields, family: _Family, layers: int, hidden: int) -> list[Block]:
+    """The attention of every layer."""
     heads = fields.number("heads")
     if fields.value("head_dim") is None and hidden % heads:
         right = f"it must divide {fields.called('hidden').removeprefix('config.')} ({hidden})"
         raise BadValue(fields.called("heads"), heads, right)
-    window, share = _windows(fields, family, layers)
-    return Attention(
+    whole = SoftmaxAttention(
         heads=heads,
         kv_heads=fields.number("kv_heads", heads),
         head_dim=fields.number("head_dim", hidden // heads),
-        window=window,
-        windowed_share=share,
     )
+    windowed = _windowed(fields, family, layers)
+    if not any(windowed):
+        return [whole] * layers
+    narrow = replace(whole, window=fields.number("window"))
+    return [narrow if one else whole for one in windowed]
 
 
-def _windows(fields: _Fields, family: _Family, layers: int) -> tuple[int, float]:
-    """Tokens of the window and the share of the layers that have it."""
+def _windowed(fields: _Fields, family: _Family, layers: int) -> list[bool]:
+    """Which layers have a window."""
     listed = fields.value("layer_types")
     words = (_WINDOWED, _WHOLE)
     if listed is not None and not (
@@ -199,35 +210,34 @@ def _windows(fields: _Fields, family: _Family, layers: int) -> tuple[int, float]
         right = f"a list of {layers} words, each {' or '.join(words)}"
         raise BadValue(fields.called("layer_types"), listed, right)
     if not fields.value("window") or fields.value("windows_used") is False:
-        return 0, 1.0
-    window = fields.number("window")
+        return [False] * layers
     if listed is not None:
-        windowed = listed.count(_WINDOWED)
-    elif family.window == "alternate":
-        windowed = (layers + 1) // 2
-    elif family.window == "pattern":
-        windowed = layers - layers // fields.number("pattern", 6)
-    elif family.window == "upper":
+        return [word == _WINDOWED for word in listed]
+    if family.window == "alternate":
+        return [at % 2 == 0 for at in range(layers)]
+    if family.window == "pattern":
+        period = fields.number("pattern", 6)
+        return [(at + 1) % period != 0 for at in range(layers)]
+    if family.window == "upper":
         # A file that does not say whether windows are used has none.
-        used = fields.value("windows_used") is True
-        windowed = max(layers - fields.number("first_windowed", 0, least=0), 0) if used else 0
-    else:
-        windowed = layers
-    return (window, windowed / layers) if windowed else (0, 1.0)
+        first = fields.number("first_windowed", 0, least=0)
+        return [fields.value("windows_used") is True and at >= first for at in range(layers)]
+    return [True] * layers
 
 
-def _latent(fields: _Fields) -> LatentAttention:
-    return LatentAttention(
+def _latent(fields: _Fields, layers: int) -> list[Block]:
+    one = LatentAttention(
         heads=fields.number("heads"),
-        query_rank=fields.number("query_rank", 0),
+        query_rank=fields.number("query_rank", 0) or None,
         kv_rank=fields.number("kv_rank"),
         nope_dim=fields.number("nope_dim"),
         rope_dim=fields.number("rope_dim"),
         value_dim=fields.number("value_dim"),
     )
+    return [one] * layers
 
 
-def _experts(fields: _Fields, layers: int) -> Experts | None:
+def _experts(fields: _Fields, family: _Family) -> Experts | None:
     if fields.value("experts") is None:
         return None
     width = fields.number("expert_width")
@@ -236,10 +246,9 @@ def _experts(fields: _Fields, layers: int) -> Experts | None:
         count=fields.number("experts"),
         top_k=fields.number("top_k"),
         width=width,
-        shared_width=fields.number(
-            "shared_width", width * fields.number("shared_count", 0, least=0), least=0
-        ),
-        dense_layers=_dense_layers(fields, layers),
+        gated=family.gated,
+        shared_width=fields.number("shared_width", width * fields.number("shared_count", 0, least=0), least=0)
+        or None,
         node_limit=top_groups if top_groups < groups else 0,
     )
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from mofa_model.checks import not_negative
 from mofa_model.errors import BadValue
-from mofa_model.spec.checks import not_negative
 from mofa_model.units import Ratio
 
 _MOST_SPARES = 100_000

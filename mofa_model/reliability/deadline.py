@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mofa_model.checks import positive, share
 from mofa_model.errors import BadValue
 from mofa_model.reliability import interval, model, objective
 from mofa_model.reliability.model import Job
-from mofa_model.spec.checks import positive, share
 from mofa_model.units import Seconds
 
 _MOST_NODES = 2**20

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.checks import not_negative, positive
 from mofa_model.errors import BadValue
 from mofa_model.reliability.rates import LEVEL
-from mofa_model.spec.checks import not_negative, positive
 from mofa_model.spec.reliability import RecoveryTime
 from mofa_model.units import Ratio, Seconds
 

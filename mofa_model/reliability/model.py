@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mofa_model.checks import not_negative, positive
 from mofa_model.errors import BadValue
 from mofa_model.reliability import renewal
 from mofa_model.reliability.availability import spares_availability
@@ -28,7 +29,6 @@ from mofa_model.reliability.recovery import (
 from mofa_model.reliability.tiers import Failure
 from mofa_model.reliability.tiers import ettr as tiers_ettr
 from mofa_model.reliability.timeline import Tiers, failure_free
-from mofa_model.spec.checks import not_negative, positive
 from mofa_model.spec.reliability import Reliability
 from mofa_model.units import Count, Numeric, Ratio, Seconds
 

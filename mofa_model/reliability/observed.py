@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mofa_model.checks import not_negative, share
 from mofa_model.errors import BadValue
 from mofa_model.reliability import fleet, rates
 from mofa_model.reliability.rates import Verdict
-from mofa_model.spec.checks import not_negative, share
 from mofa_model.spec.reliability import RecoveryTime
 from mofa_model.units import Seconds
 

@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
+from mofa_model.checks import not_negative, positive
 from mofa_model.errors import BadValue
-from mofa_model.spec.checks import not_negative, positive
 from mofa_model.units import Count, Numeric, Ratio
 
 LEVEL: Final = 0.9

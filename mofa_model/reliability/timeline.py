@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.checks import not_negative, positive, whole
 from mofa_model.errors import BadValue
-from mofa_model.spec.checks import not_negative, positive, whole
 
 LONGEST_PERIOD = 1200
 """Intervals between saves of the last tier that are still walked one by one."""

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from mofa_model.checks import not_negative
 from mofa_model.errors import BadValue
 from mofa_model.schedules.order import Operation, OperationKind, Order, Step
-from mofa_model.spec.checks import not_negative
 from mofa_model.units import Numeric, Ratio, Seconds
 
 _INWARD: Final = (OperationKind.BACKWARD, OperationKind.INPUT_GRADIENT)

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Scope
 from mofa_model.axes.rules import Rows
+from mofa_model.checks import field_names
 from mofa_model.estimate.layer import LayerTime, layer_times
 from mofa_model.estimate.stage import head_time
 from mofa_model.estimate.stored import StoredLayer, stored_layers
 from mofa_model.placement import distinct
 from mofa_model.search.axes import SHAPE, within
 from mofa_model.spec import Cluster, Workload
-from mofa_model.spec.checks import field_names
 from mofa_model.strategy import DEGREES, ContextMode, Strategy
 from mofa_model.units import Seconds
 
@@ -53,8 +53,8 @@ class HeadSum:
     total: Seconds
 
 
-Times = tuple[LayerSums, LayerSums | None, HeadSum]
-Stored = tuple[StoredLayer, StoredLayer | None]
+Times = tuple[tuple[LayerSums, ...], HeadSum]
+Stored = tuple[StoredLayer, ...]
 
 
 class Locals:
@@ -102,9 +102,9 @@ class Locals:
         return found
 
     def _times(self, work: Strategy) -> Times:
-        plain, experts = layer_times(self._workload, self._cluster, work)
+        layers = layer_times(self._workload, self._cluster, work)
         head = head_time(self._workload, self._cluster, work)
-        return _sums(plain), None if experts is None else _sums(experts), HeadSum(head.total)
+        return tuple(map(_sums, layers)), HeadSum(head.total)
 
     def _stored(self, work: Strategy) -> Stored:
         return stored_layers(self._workload, self._cluster.calibration.memory, work)
@@ -123,9 +123,7 @@ def _joined(parts: list[Any], sizes: list[int]) -> Any:
     if len(parts) == 1:
         return parts[0]
     if isinstance(parts[0], tuple):
-        return tuple(
-            None if group[0] is None else _joined(list(group), sizes) for group in zip(*parts, strict=True)
-        )
+        return tuple(_joined(list(group), sizes) for group in zip(*parts, strict=True))
     found = {}
     for item in fields(parts[0]):
         values = [getattr(part, item.name) for part in parts]
@@ -137,7 +135,7 @@ def _joined(parts: list[Any], sizes: list[int]) -> Any:
 def spread(terms: _Terms, position: Array) -> _Terms:
     """Terms on the local shapes, gathered for rows; a term that is one number stays one."""
     if isinstance(terms, tuple):
-        return tuple(None if part is None else spread(part, position) for part in terms)  # type: ignore[return-value]
+        return tuple(spread(part, position) for part in terms)  # type: ignore[return-value]
     kind: Any = type(terms)
     picked = {name: getattr(terms, name) for name in field_names(kind)}
     return type(terms)(**{n: v[position] if np.ndim(v) else v for n, v in picked.items()})

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mofa_model.axes.axis import Scope
 from mofa_model.axes.rules import Given
 from mofa_model.axes.verdict import Rejection
+from mofa_model.checks import field_names
 from mofa_model.estimate.exchange import exposed_time
 from mofa_model.estimate.footprint import host_room, room
 from mofa_model.estimate.live import waiting, with_loss
@@ -194,7 +195,7 @@ def _time(
     w, c = given.workload, given.cluster
     stages, picked = block.stages, work.strategy
     if len(columns) < len(block.index):
-        stages = Stages(*(np.take(getattr(stages, name), columns, axis=-1) for name in _STAGES))
+        stages = Stages(*(np.take(getattr(stages, name), columns, axis=-1) for name in field_names(Stages)))
         degrees = (*DEGREES, "recompute_layers")
         picked = varied(picked, **{name: _picked(getattr(picked, name), columns) for name in degrees})
     m, position = block.rows["micro_batches"][columns], local.position[columns]
@@ -255,9 +256,6 @@ class _Timed:
     micro_batches: Array
     shapes: NDArray[np.int64]
     index: NDArray[np.int64]
-
-
-_STAGES: Final = ("count", "position", "dense_layers", "expert_layers", "embedding", "head")
 
 
 def _picked(value: Any, columns: Array) -> Any:

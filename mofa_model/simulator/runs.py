@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.checks import positive, whole
 from mofa_model.errors import BadValue
 from mofa_model.simulator.engine import PHASES, SAVE, SLOWED, WAIT, Fleet, measure_period
 from mofa_model.simulator.scenario import Scenario
-from mofa_model.spec.checks import positive, whole
 
 MOST_EVENTS = 200_000_000
 """Failures over all runs beyond which a simulation would take hours."""

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from mofa_model.checks import not_negative, positive, share
 from mofa_model.errors import BadValue
-from mofa_model.spec.checks import not_negative, positive, share
 from mofa_model.spec.reliability import FailureLaw, RecoveryTime
 
 Floats = NDArray[Any]

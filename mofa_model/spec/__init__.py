@@ -1,6 +1,6 @@
 """What is given: frozen descriptions of the model, the training, the cluster and its calibration.
 
-May import: units, errors. Imported by: everything above.
+May import: blocks, checks, units, errors. Imported by: everything above.
 Numbers are SI. A number may be an array (a batch of cases of one kind, as calibration uses); a category never is.
 """
 
@@ -14,24 +14,23 @@ from mofa_model.spec.calibration import (
 )
 from mofa_model.spec.cluster import Cluster, Device, Host, Link
 from mofa_model.spec.training import Precision, Training, Workload
-from mofa_model.spec.transformer import Attention, Experts, LatentAttention, Transformer
+from mofa_model.spec.transformer import Run, Transformer, runs_of
 
 __all__ = [
-    "Attention",
     "Calibration",
     "Cluster",
     "ComputeConstants",
     "Device",
-    "Experts",
     "Host",
     "HostConstants",
-    "LatentAttention",
     "Link",
     "LinkConstants",
     "MemoryConstants",
     "OverlapConstants",
     "Precision",
+    "Run",
     "Training",
     "Transformer",
     "Workload",
+    "runs_of",
 ]

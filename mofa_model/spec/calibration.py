@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from mofa_model.spec.checks import not_negative
+from mofa_model.checks import not_negative
 from mofa_model.units import Bytes, Count, Numeric, Ratio, Seconds
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mofa_model.checks import not_negative, positive, share, whole
 from mofa_model.errors import BadValue
 from mofa_model.spec.calibration import Calibration
-from mofa_model.spec.checks import not_negative, positive, share, whole
 from mofa_model.units import Bytes, BytesPerSecond, FlopPerSecond, Numeric, Seconds
 
 

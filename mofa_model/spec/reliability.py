@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from mofa_model.checks import not_negative, positive, share, whole
 from mofa_model.errors import BadValue
-from mofa_model.spec.checks import not_negative, positive, share, whole
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY, BytesPerSecond, Seconds
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mofa_model.checks import not_negative, whole
 from mofa_model.errors import BadValue
-from mofa_model.spec.checks import not_negative, whole
 from mofa_model.spec.transformer import Transformer
 from mofa_model.units import Bytes, Numeric
 

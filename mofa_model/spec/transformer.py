@@ -1,120 +1,131 @@
-"""The shape of a decoder-only transformer, dense or mixture of experts."""
+"""A model: layers in the order of the network, with what stands at both ends."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
 
 import numpy as np
 
+from mofa_model.blocks import Block, Embedding, Experts, Layer
+from mofa_model.checks import not_negative, positive, whole
 from mofa_model.errors import BadValue
-from mofa_model.spec.checks import not_negative, positive, share, whole
 from mofa_model.units import Numeric
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Attention:
-    """Multi-head, grouped-query or multi-query attention: they differ in `kv_heads` alone."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Some layers in order, several times: a pattern."""
 
-    heads: Numeric
-    """Query heads."""
-    kv_heads: Numeric
-    """Key and value heads: equal to `heads` for MHA, one for MQA."""
-    head_dim: Numeric
-    """Width of one head."""
-    window: Numeric = 0
-    """Tokens that a windowed layer attends to; 0 = no window."""
-    windowed_share: Numeric = 1.0
-    """Share of the layers that are windowed, where there is a window."""
+    layers: tuple[Layer, ...]
+    """The pattern."""
+    repeats: Numeric = 1
+    """How often it comes."""
 
     def __post_init__(self) -> None:
-        whole(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
-        not_negative(window=self.window)
-        share(windowed_share=self.windowed_share)
-        if np.any(np.asarray(self.heads) % self.kv_heads):
-            raise BadValue("kv_heads", self.kv_heads, f"it must divide heads ({self.heads})")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LatentAttention:
-    """Multi-head latent attention (DeepSeek): keys and values are projected up from a small latent."""
-
-    heads: Numeric
-    """Query heads."""
-    query_rank: Numeric
-    """Width of the query latent; 0 = queries are projected directly."""
-    kv_rank: Numeric
-    """Width of the key and value latent."""
-    nope_dim: Numeric
-    """Width of a head's part without rotary position."""
-    rope_dim: Numeric
-    """Width of a head's rotary part, one key shared by all heads."""
-    value_dim: Numeric
-    """Width of a head's value."""
-
-    def __post_init__(self) -> None:
-        whole(heads=self.heads, kv_rank=self.kv_rank, nope_dim=self.nope_dim, value_dim=self.value_dim)
-        not_negative(query_rank=self.query_rank, rope_dim=self.rope_dim)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Experts:
-    """The mixture-of-experts part of a layer."""
-
-    count: Numeric
-    """Routed experts."""
-    top_k: Numeric
-    """Experts that a token is sent to."""
-    width: Numeric
-    """FFN width of one expert."""
-    shared_width: Numeric = 0
-    """FFN width of the experts that every token passes, together."""
-    dense_layers: Numeric = 0
-    """Leading layers that have a plain FFN instead."""
-    imbalance: Numeric = 1.0
-    """Load of the fullest rank against the mean, at least 1."""
-
-    node_limit: Numeric = 0
-    """Nodes that the experts of one token may lie on; 0 = any (DeepSeek-V3 routes to 4). [1]"""
-
-    def __post_init__(self) -> None:
-        whole(experts=self.count, top_k=self.top_k, expert_width=self.width)
-        not_negative(
-            shared_width=self.shared_width, dense_layers=self.dense_layers, node_limit=self.node_limit
-        )
-        if np.any(np.asarray(self.top_k) > self.count):
-            raise BadValue("top_k", self.top_k, f"it cannot exceed the number of experts ({self.count})")
-        if not np.all(np.isfinite(self.imbalance) & (np.asarray(self.imbalance) >= 1)):
-            raise BadValue("imbalance", self.imbalance, "give 1 (balanced) or more")
+        positive(repeats=self.repeats)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transformer:
-    """A decoder: embedding, `layers` equal blocks (the first may be dense), head."""
+    """A decoder: embedding, runs of layers, head."""
 
     name: str
     """Preset id, or what the user calls it."""
-    layers: Numeric
-    """Transformer blocks, without multi-token prediction modules."""
     hidden: Numeric
     """Width of the residual stream."""
-    attention: Attention | LatentAttention
-    """How tokens look at each other."""
-    ffn: Numeric
-    """Width of the dense feed-forward part."""
-    gated: bool
-    """True for SwiGLU and its kin: three matrices instead of two."""
-    vocabulary: Numeric
-    """Rows of the embedding, padding included."""
-    tied_embeddings: bool = False
-    """True where the head is the embedding transposed."""
-    experts: Experts | None = None
-    """The mixture of experts; None for a dense model."""
+    runs: tuple[Run, ...]
+    """Layers in the order of the network, without multi-token prediction modules; equal ones are one and the same object."""
+    embedding: Embedding
+    """Both ends."""
     prediction_modules: Numeric = 0
-    """Multi-token prediction modules: each one more block and one more pass of the head."""
+    """Multi-token prediction modules: each one more layer as the last one, and one more pass of the head."""
 
     def __post_init__(self) -> None:
-        whole(layers=self.layers, hidden=self.hidden, ffn=self.ffn, vocabulary=self.vocabulary)
+        whole(hidden=self.hidden)
         not_negative(prediction_modules=self.prediction_modules)
-        positive(layers=self.layers)
-        if self.experts is not None and np.any(np.asarray(self.experts.dense_layers) > self.layers):
-            raise BadValue("dense_layers", self.experts.dense_layers, f"at most layers ({self.layers})")
+        if not self.runs:
+            raise BadValue("layers", 0, "give one layer or more")
+        known: list[Layer] = []
+        for run in self.runs:
+            known += [layer for layer in run.layers if not any(_same(layer, one) for one in known)]
+
+        def one_of(layer: Layer) -> Layer:
+            return next(one for one in known if _same(layer, one))
+
+        # Whoever asks for the kinds of layers then compares no numbers.
+        runs = tuple(Run(tuple(map(one_of, run.layers)), run.repeats) for run in self.runs)
+        object.__setattr__(self, "runs", runs)
+
+    @property
+    def layers(self) -> Numeric:
+        """Layers, without multi-token prediction modules. [1]"""
+        return sum(len(run.layers) * run.repeats for run in self.runs)
+
+    @property
+    def kinds(self) -> tuple[Layer, ...]:
+        """Layers that differ, in the order in which they first come."""
+        return tuple({id(layer): layer for run in self.runs for layer in run.layers}.values())
+
+    def number(self, kind: Layer) -> Numeric:
+        """Layers of a kind. [1]"""
+        return sum(sum(layer is kind for layer in run.layers) * run.repeats for run in self.runs)
+
+    @property
+    def last(self) -> int:
+        """The kind of the last layer, which prediction modules are like, as a position in `kinds`."""
+        return [layer is self.runs[-1].layers[-1] for layer in self.kinds].index(True)
+
+    @property
+    def blocks(self) -> Iterator[Block]:
+        """Every block of every kind of layer."""
+        return (block for layer in self.kinds for block in layer.blocks)
+
+    @property
+    def experts(self) -> Experts | None:
+        """The first experts of the model; None where it has none."""
+        return next((block for block in self.blocks if isinstance(block, Experts)), None)
+
+
+def runs_of(layers: Sequence[Layer]) -> tuple[Run, ...]:
+    """Layers one by one as runs: the shortest pattern that they repeat, and what is left over.
+
+    >>> from mofa_model.blocks import FeedForward
+    >>> a, b = (Layer((FeedForward(width=width),)) for width in (1, 2))
+    >>> [(len(run.layers), run.repeats) for run in runs_of([a, a, b, a, a, b, a])]
+    [(3, 2), (1, 1)]
+    """
+    runs: list[Run] = []
+    left = list(layers)
+    while left:
+        # Of patterns that start here, the one that covers most layers; of several, the shortest.
+        best = max(
+            range(1, len(left) // 2 + 1), key=lambda size: (_repeats(left, size) * size, -size), default=1
+        )
+        best = best if _repeats(left, best) > 1 else len(left) if len(left) < 2 else 1
+        times = _repeats(left, best)
+        runs.append(Run(tuple(left[:best]), times))
+        left = left[best * times :]
+    return tuple(runs)
+
+
+def _repeats(layers: Sequence[Layer], size: int) -> int:
+    """How often the first `size` layers come one after the other. [1]"""
+    times = 1
+    while layers[times * size : (times + 1) * size] == layers[:size]:
+        times += 1
+    return times
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two descriptions are equal, numbers and arrays of them alike."""
+    if one is other:
+        return True
+    if is_dataclass(one):
+        return type(one) is type(other) and all(
+            _same(getattr(one, item.name), getattr(other, item.name)) for item in fields(one)
+        )
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(np.array_equal(one, other))

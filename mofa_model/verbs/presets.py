@@ -9,7 +9,6 @@ from typing import Any, Final
 from mofa_model import output, presets
 from mofa_model.equations import parameters
 from mofa_model.errors import BadValue, UnknownName
-from mofa_model.spec import Attention
 from mofa_model.tables import Cell, Column, Table
 
 CONSTANTS: Final = "constants"
@@ -103,13 +102,13 @@ def _constants(arguments: Namespace) -> Table:
 
 def _model(name: str) -> tuple[Cell, ...]:
     model = presets.model(name)
-    a, e = model.attention, model.experts
+    e = model.experts
     return (
         float(parameters.total_parameters(model)) / 1e9,
         float(parameters.active_parameters(model)) / 1e9,
         int(model.layers),
         int(model.hidden),
-        f"{a.heads} over {a.kv_heads}" if isinstance(a, Attention) else f"{a.heads} latent",
+        next(model.blocks).heads_told,
         "" if e is None else f"{e.top_k} of {e.count}",
     )
 

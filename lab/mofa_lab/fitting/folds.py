@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model import presets
+from mofa_model.blocks import Experts, FeedForward
 from mofa_model.calibrate.evidence import Evidence, FitRow
 from mofa_model.calibrate.fit import Fitted, fit
 
@@ -31,7 +32,8 @@ CLOSE: Final = 1e-4
 
 def _shape(row: FitRow) -> str:
     model = row.case.workload.model
-    return f"{model.layers} x {model.hidden}, ffn {model.ffn}, vocabulary {model.vocabulary}"
+    widths = [block.width for block in model.blocks if isinstance(block, FeedForward | Experts)]
+    return f"{model.layers} x {model.hidden}, ffn {widths}, vocabulary {model.embedding.vocabulary}"
 
 
 KEYS: Final[dict[str, Callable[[FitRow], str]]] = {

@@ -65,11 +65,12 @@ def _attention(sources: Sequence[TracedRun]) -> tuple[Finding, ...]:
     for source in sources:
         layout, model = source.layout, source.layout.workload.model
         measured = sum(p.seconds for p in source.learned.layer[Work.FORWARD] if p.kind is Class.ATTENTION)
-        if measured <= 0:
+        cores = [core for block in model.blocks for core in block.cores()]
+        if measured <= 0 or not cores:
             continue
         c = layout.cluster.calibration.compute
         tokens = float(tokens_per_rank(layout.workload, layout.strategy))
-        narrow = HEAD_TOKENS / (float(model.attention.heads / layout.strategy.tp) * tokens)
+        narrow = HEAD_TOKENS / (float(cores[0].heads / layout.strategy.tp) * tokens)
         ideal = prices(layout).layer[Work.FORWARD, Class.ATTENTION] * float(c.attention_efficiency)
         small.append(narrow)
         slow.append(measured * (1.0 + float(c.attention_half) * narrow) / ideal)

@@ -145,7 +145,8 @@ def _supported(layout: Layout) -> None:
         raise InputError(
             f"layers: {model.layers} do not divide over {layout.depth} virtual stages; predict needs equal ones"
         )
-    if model.experts is not None and float(model.experts.dense_layers) > 0:
+    if len(model.kinds) > 1:
+        names = ", ".join(dict.fromkeys(kind.name for kind in model.kinds))
         raise InputError(
-            "dense_layers: predict needs layers of one kind; leave the dense ones out of the model"
+            f"layers: predict needs layers of one kind, this model has {names}; leave the others out"
         )

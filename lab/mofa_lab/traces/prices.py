@@ -5,15 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mofa_lab.traces.operators import Class
+from mofa_model.blocks import Block
 from mofa_model.equations import collectives, parameters
-from mofa_model.estimate.blocks import (
-    achieved_rates,
-    attention_part,
-    expert_part,
-    ffn_part,
-    gemm,
-    tokens_per_rank,
-)
+from mofa_model.estimate.blocks import achieved_rates, block_time, gemm, stream_time, tokens_per_rank
+from mofa_model.estimate.resident import expert_weights
 from mofa_model.schedules.order import OperationKind as Work
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Sharding, Strategy
@@ -80,26 +75,29 @@ def prices(layout: Layout) -> Prices:
     w, c, s = layout.workload, layout.cluster, layout.strategy
     model, precision, k = w.model, w.training.precision, c.calibration.compute
     rates, tokens = achieved_rates(w, c), tokens_per_rank(w, s)
-    first = attention_part(w, c, s, rates)
-    experts = model.experts
-    second = ffn_part(w, c, s, rates, model.ffn) if experts is None else expert_part(w, c, s, rates, experts)
-    dense = first.linear + (second.linear if experts is None else 0.0)
-    moved = first.elementwise + second.elementwise
-    held = float(first.parameters + second.parameters)
-    routed = _routed(layout)
+    kind = model.kinds[0]
+    blocks = [block_time(w, c, s, rates, block) for block in kind.blocks]
+    routed = float(expert_weights(w, s, kind))
+    linear = [
+        sum(b.linear for b, of in zip(blocks, kind.blocks, strict=True) if _grouped(of) is g)
+        for g in (False, True)
+    ]
+    core = sum(block.core for block in blocks)
+    moved = stream_time(w, c, s, rates, kind) + sum(block.elementwise for block in blocks)
+    held = float(sum(block.parameters for block in blocks))
     accumulate = held * (2.0 * precision.gradient + 2.0) / rates.memory
     path = collectives.path_between(c, s.tp, 1.0)
     layer = {
-        (Work.FORWARD, Class.GEMM): dense,
-        (Work.BACKWARD, Class.GEMM): 2.0 * dense,
-        (Work.FORWARD, Class.GROUPED): second.linear,
-        (Work.BACKWARD, Class.GROUPED): 2.0 * second.linear,
-        (Work.FORWARD, Class.ATTENTION): first.core,
-        (Work.BACKWARD, Class.ATTENTION): k.attention_backward * first.core,
+        (Work.FORWARD, Class.GEMM): linear[0],
+        (Work.BACKWARD, Class.GEMM): 2.0 * linear[0],
+        (Work.FORWARD, Class.GROUPED): linear[1],
+        (Work.BACKWARD, Class.GROUPED): 2.0 * linear[1],
+        (Work.FORWARD, Class.ATTENTION): core,
+        (Work.BACKWARD, Class.ATTENTION): k.attention_backward * core,
         (Work.FORWARD, Class.ELEMENTWISE): moved,
         (Work.BACKWARD, Class.ELEMENTWISE): 2.0 * moved + accumulate,
     }
-    outer = float(model.vocabulary * model.hidden / s.tp)
+    outer = float(model.embedding.vocabulary * model.hidden / s.tp)
     layers = float(model.layers) / float(s.pp)
     ends = (2.0 if float(s.pp) == 1.0 else 1.0) * outer
     copies = max(1.0, float(s.dp * s.cp * s.tp / (s.ep * s.etp)))
@@ -109,13 +107,15 @@ def prices(layout: Layout) -> Prices:
     return Prices(
         layer={key: float(value) for key, value in layer.items()},
         head={
-            Class.GEMM: float(gemm(w, c, rates.head, tokens, model.vocabulary / s.tp, model.hidden)),
-            Class.ELEMENTWISE: float(tokens * (model.vocabulary / s.tp) / rates.memory),
+            Class.GEMM: float(
+                gemm(w, c, rates.head, tokens, model.embedding.vocabulary / s.tp, model.hidden)
+            ),
+            Class.ELEMENTWISE: float(tokens * (model.embedding.vocabulary / s.tp) / rates.memory),
         },
         embedding=float(tokens * model.hidden / s.tp / rates.memory),
         tensor=float(collectives.all_gather_time(tokens * model.hidden * precision.activation, s.tp, path)),
-        tensor_count=int(float(first.collectives + second.collectives)),
-        expert=float(second.all_to_all) / 2.0,
+        tensor_count=int(float(sum(block.gathers for block in blocks))),
+        expert=float(sum(block.all_to_all for block in blocks)) / 2.0,
         hop=hop_time(layout),
         reduce=_data(layout, (held - routed) * float(precision.reduce), routed * float(precision.reduce)),
         reduce_outer=data_time(layout, outer * float(precision.reduce)),
@@ -153,12 +153,9 @@ def data_time(layout: Layout, size: float) -> float:
     return float(collectives.all_gather_time(size, ranks, path))
 
 
-def _routed(layout: Layout) -> float:
-    """Parameters of the routed experts of a layer on one device. [1]"""
-    model, s = layout.workload.model, layout.strategy
-    if model.experts is None:
-        return 0.0
-    return float(parameters.expert_parameters(model) * (model.experts.count / (s.ep * s.etp)))
+def _grouped(block: Block) -> bool:
+    """Whether a block's products are counted as grouped ones: it sends tokens to experts."""
+    return block.exchange() is not None
 
 
 def _data(layout: Layout, dense: float, routed: float) -> float:

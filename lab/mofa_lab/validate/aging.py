@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.checks import positive
 from mofa_model.reliability import renewal
 from mofa_model.reliability.recovery import laplace_of
-from mofa_model.spec.checks import positive
 from mofa_model.spec.reliability import RecoveryTime
 from mofa_model.units import Count, Ratio, Seconds
 

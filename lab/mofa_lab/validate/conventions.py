@@ -23,7 +23,6 @@ from mofa_model import units
 from mofa_model.calibrate.cases import MeasuredFigure
 from mofa_model.equations.parameters import (
     attention_flops_per_token,
-    embedding_parameters,
     forward_flops_per_token,
     total_parameters,
 )
@@ -148,8 +147,8 @@ def flops_per_token(
         raise BadValue("flops_basis", basis, f"one of {', '.join(BASES)}")
     if basis == "hardware":
         basis = _HARDWARE.get(_recomputed(strategy), "model")
-    core = model.layers * attention_flops_per_token(model, sequence)
-    head = embedding_parameters(model) * 2
+    core = attention_flops_per_token(model, sequence)
+    head = model.embedding.rows(model.hidden) * 2
     if formula == "6n_full":
         forward = 2 * (parameters or total_parameters(model)) + core
         head = 0.0

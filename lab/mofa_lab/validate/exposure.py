@@ -22,8 +22,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from mofa_model.checks import positive
 from mofa_model.errors import BadValue
-from mofa_model.spec.checks import positive
 from mofa_model.units import Seconds
 
 

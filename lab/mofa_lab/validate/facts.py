@@ -9,16 +9,10 @@ from typing import Any, Final
 
 from mofa_lab.validate.record import Record
 from mofa_model import presets
+from mofa_model.blocks import Block, Embedding, Experts, FeedForward, LatentAttention, Layer, SoftmaxAttention
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
-from mofa_model.spec import (
-    Attention,
-    Cluster,
-    Experts,
-    LatentAttention,
-    Precision,
-    Transformer,
-)
+from mofa_model.spec import Cluster, Precision, Run, Transformer
 from mofa_model.strategy import ACTIVATIONS, ContextMode, Graphs, Recompute, Sharding, Strategy
 
 DEEPEST: Final = 100_000
@@ -50,43 +44,40 @@ def model_of(record: Record) -> Transformer:
     given = record.inner("model")
     moe, mla = given.inner("moe"), given.inner("mla")
     hidden, heads = given.count("hidden"), given.count("heads")
-    attention: Attention | LatentAttention
+    attention: Block
     if mla.values:
         attention = LatentAttention(
             heads=heads,
-            query_rank=mla.count("q_lora", 0),
+            query_rank=mla.count("q_lora", 0) or None,
             kv_rank=mla.count("kv_lora"),
             nope_dim=mla.count("qk_nope"),
             rope_dim=mla.count("qk_rope"),
             value_dim=mla.count("v_dim"),
         )
     else:
-        attention = Attention(
+        attention = SoftmaxAttention(
             heads=heads,
             kv_heads=given.count("kv_heads", heads),
             head_dim=given.count("head_dim", hidden // max(1, heads)),
         )
-    experts = (
-        Experts(
+    layers, gated = given.count("layers", most=DEEPEST), given.flag("gated_mlp")
+    plain = Layer((attention, FeedForward(width=given.count("ffn"), gated=gated)))
+    leading = min(moe.count("dense_first_layers", 0), layers) if moe.values else layers
+    runs = (Run((plain,), leading),) if leading else ()
+    if leading < layers:
+        experts = Experts(
             count=moe.count("experts"),
             top_k=moe.count("top_k"),
             width=moe.count("moe_ffn"),
-            shared_width=moe.count("shared_expert_ffn", 0),
-            dense_layers=moe.count("dense_first_layers", 0),
+            gated=gated,
+            shared_width=moe.count("shared_expert_ffn", 0) or None,
         )
-        if moe.values
-        else None
-    )
+        runs = (*runs, Run((Layer((attention, experts)),), layers - leading))
     return Transformer(
         name=given.text("name", "unnamed"),
-        layers=given.count("layers", most=DEEPEST),
         hidden=hidden,
-        attention=attention,
-        ffn=given.count("ffn"),
-        gated=given.flag("gated_mlp"),
-        vocabulary=given.count("vocab"),
-        tied_embeddings=given.flag("tied_embeddings"),
-        experts=experts,
+        runs=runs,
+        embedding=Embedding(vocabulary=given.count("vocab"), tied=given.flag("tied_embeddings")),
     )
 
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from mofa_lab.validate import paper_equations as paper
 from mofa_lab.validate.record import Record
-from mofa_model.equations.parameters import attention_parameters, ffn_parameters, forward_flops_per_token
+from mofa_model.blocks import FeedForward, SoftmaxAttention
+from mofa_model.equations.parameters import forward_flops_per_token
 from mofa_model.equations.pipeline import exposed_hops
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B, Flow
-from mofa_model.spec import Attention, Transformer
+from mofa_model.spec import Transformer
 from mofa_model.units import Bytes, Count, FlopPerSecond, Seconds
 
 
@@ -77,8 +78,10 @@ class Dense:
 
     model: Transformer
     """Shape as the tables compute it."""
-    attention: Attention
+    attention: SoftmaxAttention
     """Its attention."""
+    feed_forward: FeedForward
+    """Its feed-forward part."""
     sequence: Count
     """Tokens in a sequence."""
     micro_batch: Count
@@ -140,10 +143,10 @@ def peak(dense: Dense, run: DenseColumns) -> Bytes:
     return paper.peak_memory(
         layers=model.layers,
         hidden=model.hidden,
-        ffn=model.ffn,
+        ffn=dense.feed_forward.width,
         heads=attention.heads,
         kv_heads=attention.kv_heads,
-        vocabulary=model.vocabulary,
+        vocabulary=model.embedding.vocabulary,
         sequence=dense.sequence,
         micro_batch=dense.micro_batch,
         tensor=run.t,
@@ -156,7 +159,7 @@ def peak(dense: Dense, run: DenseColumns) -> Bytes:
 
 def parameters(dense: Dense, run: DenseColumns) -> Count:
     """Parameters of a device's layers. [1]"""
-    layer = attention_parameters(dense.model) + ffn_parameters(dense.model)
+    layer = dense.model.kinds[0].matrices(dense.model.hidden)
     return layer * dense.model.layers / (run.t * run.p)
 
 

@@ -21,8 +21,10 @@ from mofa_lab.validate import paper_mixture as mixture_table
 from mofa_lab.validate.paper_dense import Dense, Effective, Physical, Shared
 from mofa_lab.validate.paper_mixture import Constants, Mixture
 from mofa_lab.validate.record import Record
+from mofa_model.blocks import Experts, FeedForward, SoftmaxAttention
 from mofa_model.presets import entries
-from mofa_model.spec import Attention, Experts, LatentAttention, Transformer
+from mofa_model.presets.catalogue import network
+from mofa_model.spec import Transformer
 from mofa_model.units import Seconds
 
 
@@ -38,12 +40,11 @@ def published() -> Mapping[str, Any]:
 def shipped_dense() -> Dense:
     """LLaMA3-405B with the constants of paper.toml."""
     given = published()["dense"]
-    shape = entries.facts(given["model"])
-    attention = Attention(**shape.pop("attention"))
     training = given["training"]
     return Dense(
-        model=Transformer(attention=attention, **shape),
-        attention=attention,
+        model=_network(given["model"]),
+        attention=SoftmaxAttention(**given["model"]["attention"]),
+        feed_forward=FeedForward(**given["model"]["dense"]),
         sequence=training["sequence"],
         micro_batch=training["micro_batch"],
         shared=Shared(**entries.facts(given["shared"])),
@@ -56,14 +57,16 @@ def shipped_dense() -> Dense:
 def shipped_mixture() -> Mixture:
     """DeepSeek-V3 with the constants of paper.toml."""
     given = published()["mixture"]
-    shape = entries.facts(given["model"])
-    experts = Experts(**shape.pop("experts"))
-    attention = LatentAttention(**shape.pop("latent_attention"))
     return Mixture(
-        model=Transformer(attention=attention, experts=experts, **shape),
-        experts=experts,
+        model=_network(given["model"]),
+        experts=Experts(**given["model"]["experts"]),
         constants=Constants(**entries.facts(given["constants"])),
     )
+
+
+def _network(given: Mapping[str, Any]) -> Transformer:
+    shape = entries.facts(given)
+    return network(shape.pop("name"), shape)
 
 
 def fit_dense(dense: Dense, rows: Sequence[Record]) -> Dense:

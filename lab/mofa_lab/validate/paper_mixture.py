@@ -8,13 +8,8 @@ import numpy as np
 
 from mofa_lab.validate import paper_equations as paper
 from mofa_lab.validate.record import Record
-from mofa_model.equations.parameters import (
-    attention_parameters,
-    embedding_parameters,
-    expert_parameters,
-    ffn_parameters,
-)
-from mofa_model.spec import Experts, Transformer
+from mofa_model.blocks import Experts, Rows
+from mofa_model.spec import Transformer
 from mofa_model.units import Count, Seconds
 
 
@@ -110,14 +105,15 @@ def exchange(mixture: Mixture, run: MixtureColumns) -> Seconds:
 
 def parameters(mixture: Mixture, run: MixtureColumns) -> tuple[Count, Count]:
     """Parameters of the first rank outside and inside experts, without the embedding. [1]"""
-    model, experts = mixture.model, mixture.experts
+    h, experts, plain = mixture.model.hidden, mixture.experts, mixture.model.kinds[0]
+    attention, dense = plain.blocks
     return paper.first_rank_parameters(
         slots=mixture.constants.slots,
         stages=run.p,
-        dense_layers=experts.dense_layers,
-        attention=attention_parameters(model),
-        dense=ffn_parameters(model),
-        expert=expert_parameters(model),
+        dense_layers=mixture.model.number(plain),
+        attention=attention.matrices(h),
+        dense=dense.matrices(h),
+        expert=experts.weights(h, Rows.ROUTED),
         local_experts=experts.count / run.ep,
     )
 
@@ -125,7 +121,7 @@ def parameters(mixture: Mixture, run: MixtureColumns) -> tuple[Count, Count]:
 def update(mixture: Mixture, run: MixtureColumns) -> Seconds:
     """Optimizer column, Eq. (28), on the rank that holds the embedding. [s]"""
     outside, inside = parameters(mixture, run)
-    return mixture.constants.update * (outside + inside + embedding_parameters(mixture.model))
+    return mixture.constants.update * (outside + inside + mixture.model.embedding.rows(mixture.model.hidden))
 
 
 def pipeline(mixture: Mixture, run: MixtureColumns, *, layer: Seconds, head: Seconds) -> Seconds:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mofa_model import presets, units
+from mofa_model.blocks import Block, FeedForward, LatentAttention, SoftmaxAttention
 from mofa_model.errors import BadValue, InputError
 from mofa_model.spec import Transformer
 from mofa_model.strategy_text import format_strategy, pairs_of, parse_strategy
@@ -60,7 +61,8 @@ def asked(arguments: Namespace, old: Layout) -> Layout:
     workload, cluster = old.workload, old.cluster
     model, training = workload.model, workload.training
     if arguments.to_layers:
-        model = replace(model, layers=units.count(arguments.to_layers, field="--to-layers"))
+        deeper = replace(model.runs[-1], repeats=units.count(arguments.to_layers, field="--to-layers"))
+        model = replace(model, runs=(*model.runs[:-1], deeper))
     if arguments.to_hidden:
         model = _wider(old, units.count(arguments.to_hidden, field="--to-hidden"))
     if arguments.to_global_batch:
@@ -86,14 +88,23 @@ def _wider(old: Layout, hidden: int) -> Transformer:
     """The model at another hidden size, in its own proportions; groups of keys and values stay as many as they are."""
     model = old.workload.model
     share = hidden / float(model.hidden)
-    heads, ffn = float(model.attention.heads) * share, float(model.ffn) * share
-    if heads != round(heads) or ffn != round(ffn):
-        raise BadValue(
-            "--to-hidden", hidden, f"a multiple of {float(model.hidden) / float(model.attention.heads):g}"
-        )
-    return replace(
-        model, hidden=hidden, ffn=round(ffn), attention=replace(model.attention, heads=round(heads))
+
+    def wider(block: Block) -> Block:
+        if isinstance(block, SoftmaxAttention | LatentAttention):
+            heads = float(block.heads) * share
+            if heads != round(heads):
+                unit = float(model.hidden) / float(block.heads)
+                raise BadValue("--to-hidden", hidden, f"a multiple of {unit:g}")
+            return replace(block, heads=round(heads))
+        if isinstance(block, FeedForward):
+            return replace(block, width=round(float(block.width) * share))
+        return block
+
+    layer = model.kinds[0]
+    runs = tuple(
+        replace(run, layers=(replace(layer, blocks=tuple(map(wider, layer.blocks))),)) for run in model.runs
     )
+    return replace(model, hidden=hidden, runs=runs)
 
 
 def _over(old: Layout, text: str, *, free: bool) -> str:

@@ -1,0 +1,41 @@
+"""What a layer is made of, a kind of block a file: parameters, products, work of tokens on each other, what it keeps and sends.
+
+A new one is its file and its place in `BLOCKS`; presets, estimate, search and launches walk over that list or over what a
+block says of itself. `block` is the form of all, `layer` puts some into a layer, `embedding` stands at both ends of a model.
+May import: checks, units, errors, numpy. Imported by: spec and what stands above it.
+"""
+
+from typing import Final
+
+from mofa_model.blocks.block import Block, Core, Cut, Elementwise, Exchange, Kept, Product, Ranks, Rows, Sight
+from mofa_model.blocks.embedding import Embedding
+from mofa_model.blocks.experts import Experts
+from mofa_model.blocks.feed_forward import FeedForward
+from mofa_model.blocks.latent import LatentAttention
+from mofa_model.blocks.layer import Layer
+from mofa_model.blocks.softmax import SoftmaxAttention
+
+BLOCKS: Final[dict[str, type[Block]]] = {
+    kind.word: kind for kind in (SoftmaxAttention, LatentAttention, FeedForward, Experts)
+}
+"""All kinds of blocks by the word that presets call them by."""
+
+__all__ = [
+    "BLOCKS",
+    "Block",
+    "Core",
+    "Cut",
+    "Elementwise",
+    "Embedding",
+    "Exchange",
+    "Experts",
+    "FeedForward",
+    "Kept",
+    "LatentAttention",
+    "Layer",
+    "Product",
+    "Ranks",
+    "Rows",
+    "Sight",
+    "SoftmaxAttention",
+]

@@ -1,0 +1,243 @@
+"""What every block of a layer says of itself; the estimate prices any block from this, and knows none by its kind.
+
+All of it is for one token of one layer. `hidden` is the width of the residual stream.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from mofa_model.units import Count, Numeric, Ratio
+
+NOTHING: Final = frozenset[str]()
+"""No module."""
+EACH: Final = "per_op"
+"""Recomputation of every second matrix product and of all that is cheap."""
+ALL: Final = "all_but_attention_output"
+"""Recomputation of everything but the inputs of a layer's blocks and the output of attention."""
+
+
+class Rows(enum.Enum):
+    """Which tokens a matrix product sees."""
+
+    TOKENS = "tokens"  # all of the device, weights shared out by tensor parallelism
+    ROUTED = "routed"  # those that were sent to an expert, shared out by expert parallelism
+    SENT = "sent"  # those that the device sends away itself, with whole weights, in the head's precision
+
+
+class Cut(enum.Enum):
+    """What of a matrix its ranks share out."""
+
+    OUTPUT = "output"
+    INPUT = "input"
+    NOTHING = "nothing"
+
+
+class Ranks(enum.Enum):
+    """Who shares a stored tensor."""
+
+    STREAM = "stream"  # tensor parallelism, where the residual stream is sequence-parallel
+    TENSOR = "tensor"  # tensor parallelism, always
+    EXPERT = "expert"  # tensor parallelism inside experts
+    NOBODY = "nobody"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Product:
+    """A matrix that tokens are multiplied with."""
+
+    n: Count
+    """Output width."""
+    k: Count
+    """Contracted width."""
+    cut: Cut = Cut.OUTPUT
+    """What of it is shared out."""
+    rows: Rows = Rows.TOKENS
+    """Which tokens it sees."""
+    again: frozenset[str] = NOTHING
+    """Modules whose recomputation runs it again beyond those of the block."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Core:
+    """Work of tokens on each other, without weights: `2 seen heads width` FLOPs a token."""
+
+    heads: Count
+    """Heads, shared out by tensor parallelism."""
+    width: Count
+    """What a head contracts for each token seen, on both ways: of softmax attention key and value width."""
+    window: Count | None = None
+    """Tokens seen at most, the last ones or the best; None = all before."""
+    fixed: Count | None = None
+    """Tokens, or rows of a state, that are met however long the sequence is; None = they follow the sequence."""
+    scored: bool = False
+    """Whether attention that is not fused moves a score for each through memory."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kept:
+    """A tensor that waits for the backward pass."""
+
+    elements: Count
+    """For each token; of scores for each head."""
+    ranks: Ranks = Ranks.TENSOR
+    """Who shares it."""
+    freed: frozenset[str] = NOTHING
+    """Modules whose recomputation drops it."""
+    moved: Mapping[str, Ratio] = field(default_factory=dict)
+    """Shares of it that go to the host with the inputs of a module."""
+    feeds: bool = False
+    """Whether it is input of a matrix product: in low precision it is kept narrow."""
+    narrowed: frozenset[str] = NOTHING
+    """Modules that, recomputed in low precision, leave it narrow: what they start from."""
+    halved: bool = False
+    """Whether `per_op` keeps half of it, as half of two equal products."""
+    inner: bool = False
+    """Whether its gradient is alive beside those of its kind in the backward pass."""
+    routed: bool = False
+    """Whether it is there for every token that an expert got, and runs in chunks."""
+    logit: bool = False
+    """Whether it is as wide as logits."""
+    scored: bool = False
+    """Whether it is row statistics of attention: one for each head, or every score without fusion."""
+    masked: bool = False
+    """Whether it is the mask of a dropout: nothing without one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Elementwise:
+    """A tensor that is read and written without a matrix product."""
+
+    width: Count
+    """Its elements a token, shared by those who share the weights."""
+    passes: Count
+    """Reads and writes of it."""
+    cast: Count = 0.0
+    """Elements a token that are quantised in low precision beside its own."""
+    sorted: Count | None = None
+    """Elements a token that are put in the order of experts and back; None where every token passes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sight:
+    """What context-parallel ranks send each other, shared by tensor parallelism."""
+
+    ring: Count = 0.0
+    """Elements a token that go around: keys and values."""
+    turned: Count = 0.0
+    """Elements a token that an all-to-all moves beside these: queries and outputs."""
+    state: Count = 0.0
+    """Elements of a state that each rank hands to the next, however many tokens it has."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exchange:
+    """Tokens on their way to experts and back."""
+
+    top_k: Count
+    """Experts that a token is sent to."""
+    count: Count
+    """Experts."""
+    imbalance: Ratio
+    """Load of the fullest rank against the mean."""
+    node_limit: Count
+    """Nodes that the experts of one token may lie on; 0 = any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What a recomputed module runs again of a block: shares of its products and of its elementwise work."""
+
+    linear: Ratio
+    elementwise: Ratio
+    exchange: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block(ABC):
+    """A part of a layer with a norm before it and the residual stream around it."""
+
+    word: ClassVar[str]
+    """As presets call it."""
+    stream_passes: ClassVar[float] = 0.0
+    """Reads and writes of a stream-wide tensor that tensor parallelism shares out: rotary position, heads put in order."""
+    norm_moved_with: ClassVar[str] = ""
+    """Module with whose inputs the output of the norm before the block goes to the host."""
+    residual_moved_with: ClassVar[str] = ""
+    """The same of the norm's input; a norm that is fused with the product behind it has none of its own."""
+    again: ClassVar[Mapping[str, Again]] = {}
+    """What modules that can be recomputed run again."""
+
+    @property
+    def name(self) -> str:
+        """What people read."""
+        return self.word.replace("_", " ")
+
+    @property
+    def heads_told(self) -> str:
+        """Its heads, as tables say them; empty where it has none."""
+        return ""
+
+    @abstractmethod
+    def products(self, hidden: Count) -> tuple[Product, ...]:
+        """Its matrices, in order of the forward pass."""
+
+    @abstractmethod
+    def kept(self, hidden: Count) -> tuple[Kept, ...]:
+        """What it keeps for its backward pass, beside the residual stream and the norms."""
+
+    def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
+        """Parameters that are no matrix: biases, norms inside. [1]"""
+        return 0
+
+    def cores(self) -> tuple[Core, ...]:
+        """Work of tokens on each other."""
+        return ()
+
+    def elementwise(self, hidden: Count) -> tuple[Elementwise, ...]:  # noqa: ARG002
+        """Work that only moves memory, beside norms and stream."""
+        return ()
+
+    def gathers(self) -> Count:
+        """Tensor-parallel all-gathers and reduce-scatters in its forward pass. [1]"""
+        return 2.0
+
+    def sight(self) -> Sight | None:
+        """What context parallelism has to send; None where a token needs no other."""
+        return None
+
+    def exchange(self) -> Exchange | None:
+        """What expert parallelism has to send; None where every token passes."""
+        return None
+
+    def split(self) -> tuple[Count, ...]:
+        """Numbers that tensor parallelism has to divide."""
+        return ()
+
+    def split_inside(self) -> tuple[Count, ...]:
+        """Numbers that tensor parallelism inside experts has to divide."""
+        return ()
+
+    def groups(self) -> Count | None:
+        """What an all-to-all over context-parallel ranks has to divide; None where nothing."""
+        return None
+
+    def weights(self, hidden: Count, rows: Rows) -> Numeric:
+        """Parameters of the matrices that some tokens see, each expert's once. [1]"""
+        return sum(one.n * one.k for one in self.products(hidden) if one.rows is rows)
+
+    def matrices(self, hidden: Count, *, active: bool = False) -> Numeric:
+        """Parameters of all its matrices, or of those that one token is multiplied with. [1]"""
+        whole = self.weights(hidden, Rows.TOKENS) + self.weights(hidden, Rows.SENT)
+        sent = self.exchange()
+        if sent is None:
+            return whole
+        return whole + (sent.top_k if active else sent.count) * self.weights(hidden, Rows.ROUTED)
+
+    def dealt(self, hidden: Count) -> Numeric:
+        """What it weighs where layers go to stages by cost: the matrices that one token is multiplied with. [1]"""
+        return self.matrices(hidden, active=True)

@@ -1,0 +1,148 @@
+"""A mixture of experts: a router, routed experts of which a token passes a few, and shared ones that every token passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+import numpy as np
+
+from mofa_model.blocks.block import (
+    ALL,
+    EACH,
+    Again,
+    Block,
+    Cut,
+    Elementwise,
+    Exchange,
+    Kept,
+    Product,
+    Ranks,
+    Rows,
+)
+from mofa_model.blocks.feed_forward import FeedForward
+from mofa_model.checks import not_negative, whole
+from mofa_model.errors import BadValue
+from mofa_model.units import Count, Numeric
+
+PERMUTE_PASSES: Final = 4.0
+"""Reads and writes of the routed tokens to sort, un-sort and weigh them."""
+_ALL: Final = frozenset({"moe", ALL})
+_ACT: Final = frozenset({"moe_act", EACH}) | _ALL
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Experts(Block):
+    """The mixture of experts."""
+
+    word: ClassVar = "experts"
+    residual_moved_with: ClassVar = "mlp_norm"
+    again: ClassVar[Mapping[str, Again]] = {
+        "mlp": Again(1.0, 1.0),
+        "mlp_act": Again(0.0, 0.5),
+        "moe": Again(1.0, 1.0, exchange=True),
+        "moe_act": Again(0.0, 0.25),
+    }
+
+    count: Numeric
+    """Routed experts."""
+    top_k: Numeric
+    """Experts that a token is sent to."""
+    width: Numeric
+    """Width between the matrices of one expert."""
+    gated: bool = True
+    """True for SwiGLU and its kin, in routed and shared experts."""
+    shared_width: Numeric | None = None
+    """Width of the experts that every token passes, together; None = there are none."""
+    imbalance: Numeric = 1.0
+    """Load of the fullest rank against the mean, at least 1."""
+    node_limit: Numeric = 0
+    """Nodes that the experts of one token may lie on; 0 = any (DeepSeek-V3 routes to 4). [1]"""
+
+    def __post_init__(self) -> None:
+        whole(experts=self.count, top_k=self.top_k, expert_width=self.width)
+        not_negative(node_limit=self.node_limit)
+        if self.shared_width is not None:
+            whole(shared_width=self.shared_width)
+        if np.any(np.asarray(self.top_k) > self.count):
+            raise BadValue("top_k", self.top_k, f"it cannot exceed the number of experts ({self.count})")
+        if not np.all(np.isfinite(self.imbalance) & (np.asarray(self.imbalance) >= 1)):
+            raise BadValue("imbalance", self.imbalance, "give 1 (balanced) or more")
+
+    @property
+    def _shared(self) -> FeedForward | None:
+        return None if self.shared_width is None else FeedForward(width=self.shared_width, gated=self.gated)
+
+    @property
+    def _one(self) -> FeedForward:
+        """One routed expert."""
+        return FeedForward(width=self.width, gated=self.gated)
+
+    def products(self, hidden: Count) -> tuple[Product, ...]:
+        """Shared experts, one routed expert, and the router h E, Table 2."""
+        shared = self._shared
+        return (
+            *(() if shared is None else shared.products(hidden)),
+            *(replace(one, rows=Rows.ROUTED) for one in self._one.products(hidden)),
+            Product(n=self.count, k=hidden, cut=Cut.NOTHING, rows=Rows.SENT),
+        )
+
+    def elementwise(self, hidden: Count) -> tuple[Elementwise, ...]:
+        """Activation functions, and tokens sorted by expert and back."""
+        shared = self._shared
+        return (
+            *(() if shared is None else shared.elementwise(hidden)),
+            Elementwise(width=self.width, passes=PERMUTE_PASSES, cast=hidden, sorted=hidden),
+        )
+
+    def gathers(self) -> Count:
+        """Routed tokens are gathered by nobody. [1]"""
+        return 0.0 if self.shared_width is None else 2.0
+
+    def kept(self, hidden: Count) -> tuple[Kept, ...]:
+        """The router's logits (4 sbE), sorted tokens, and both sides of the activation functions, Table 2.
+
+        What experts hand back is not kept: the router's weights are applied inside the activation function.
+        """
+        wide, narrow = self._one.kept(hidden)
+        shared = () if self._shared is None else self._shared.kept(hidden)
+        return (
+            Kept(elements=self.count, freed=_ALL, logit=True),
+            Kept(
+                elements=hidden,
+                ranks=Ranks.NOBODY,
+                freed=_ALL,
+                feeds=True,
+                routed=True,
+                moved={"expert_fc1": 1.0},
+            ),
+            replace(
+                wide,
+                ranks=Ranks.EXPERT,
+                freed=_ALL,
+                narrowed=_ACT,
+                routed=True,
+                inner=False,
+                moved={"moe_act": 1.0},
+            ),
+            replace(narrow, ranks=Ranks.EXPERT, freed=_ACT, routed=True, inner=False),
+            *(
+                replace(one, freed=freed, narrowed=one.narrowed and _ACT)
+                for one, freed in zip(shared, (_ALL, _ACT), strict=False)
+            ),
+        )
+
+    def exchange(self) -> Exchange:
+        """What goes to experts."""
+        return Exchange(
+            top_k=self.top_k, count=self.count, imbalance=self.imbalance, node_limit=self.node_limit
+        )
+
+    def split(self) -> tuple[Count, ...]:
+        """The shared width."""
+        return () if self.shared_width is None else (self.shared_width,)
+
+    def split_inside(self) -> tuple[Count, ...]:
+        """The width of one expert."""
+        return (self.width,)

@@ -1,0 +1,74 @@
+"""The feed-forward part that every token passes: two matrices, or three where one gates the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from mofa_model.blocks.block import ALL, EACH, Again, Block, Cut, Elementwise, Kept, Product
+from mofa_model.checks import whole
+from mofa_model.units import Count, Numeric
+
+GATED_PASSES: Final = 3.5
+"""Reads and writes of an FFN-wide tensor by a gated activation function. Source: counted on fused kernels."""
+PLAIN_PASSES: Final = 2.5
+"""The same by a plain one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FeedForward(Block):
+    """SwiGLU and its kin, or a plain activation function between two matrices."""
+
+    word: ClassVar = "dense"
+    again: ClassVar[Mapping[str, Again]] = {
+        "mlp": Again(1.0, 1.0),
+        "mlp_act": Again(0.0, 0.5),
+        "moe_act": Again(0.0, 0.25),
+    }
+
+    width: Numeric
+    """Width between the matrices."""
+    gated: bool = True
+    """True for SwiGLU and its kin: three matrices instead of two."""
+
+    def __post_init__(self) -> None:
+        whole(width=self.width)
+
+    @property
+    def inputs(self) -> float:
+        """Matrices into the activation function. [1]"""
+        return 2 if self.gated else 1
+
+    @property
+    def passes(self) -> float:
+        """Reads and writes by the activation function. [1]"""
+        return GATED_PASSES if self.gated else PLAIN_PASSES
+
+    def products(self, hidden: Count) -> tuple[Product, ...]:
+        """3 h g where gated, else 2 h g, Table 2."""
+        return (
+            Product(n=self.inputs * self.width, k=hidden),
+            Product(n=hidden, k=self.width, cut=Cut.INPUT),
+        )
+
+    def dealt(self, hidden: Count) -> Numeric:
+        """Three h x f matrices, gated or not: that is what nanotron counts. [1]"""
+        return 3 * hidden * self.width
+
+    def elementwise(self, hidden: Count) -> tuple[Elementwise, ...]:
+        """The activation function."""
+        return (Elementwise(width=self.width, passes=self.passes, cast=hidden),)
+
+    def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
+        """Input (4 sbg gated, else 2 sbg) and output (2 sbg) of the activation function, Table 2."""
+        act = frozenset({"mlp_act", EACH})
+        both = frozenset({"mlp", ALL})
+        return (
+            Kept(elements=self.inputs * self.width, freed=both, narrowed=act | both, halved=True, inner=True),
+            Kept(elements=self.width, freed=act | both, feeds=True, inner=True),
+        )
+
+    def split(self) -> tuple[Count, ...]:
+        """The width."""
+        return (self.width,)

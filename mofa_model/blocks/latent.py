@@ -1,0 +1,106 @@
+"""Multi-head latent attention (DeepSeek-V2): keys and values are projected up from a small latent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mofa_model.blocks.block import ALL, Block, Core, Cut, Kept, Product, Ranks, Sight
+from mofa_model.blocks.softmax import CORE, OUTPUT
+from mofa_model.checks import not_negative, whole
+from mofa_model.units import Count, Numeric
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LatentAttention(Block):
+    """Multi-head latent attention."""
+
+    word: ClassVar = "latent_attention"
+    stream_passes: ClassVar = 6.0
+    norm_moved_with: ClassVar = "qkv_linear"
+    residual_moved_with: ClassVar = "attn_norm"
+
+    heads: Numeric
+    """Query heads."""
+    query_rank: Numeric | None = None
+    """Width of the query latent; None = queries are projected directly."""
+    kv_rank: Numeric
+    """Width of the key and value latent."""
+    nope_dim: Numeric
+    """Width of a head's part without rotary position."""
+    rope_dim: Numeric
+    """Width of a head's rotary part, one key shared by all heads."""
+    value_dim: Numeric
+    """Width of a head's value."""
+
+    def __post_init__(self) -> None:
+        whole(heads=self.heads, kv_rank=self.kv_rank, nope_dim=self.nope_dim, value_dim=self.value_dim)
+        not_negative(rope_dim=self.rope_dim)
+        if self.query_rank is not None:
+            whole(query_rank=self.query_rank)
+
+    @property
+    def heads_told(self) -> str:
+        """Heads."""
+        return f"{self.heads} latent"
+
+    def products(self, hidden: Count) -> tuple[Product, ...]:
+        """Queries through their latent, the latent of keys and values, its way up, and the output. Source: DeepSeek-V2."""
+        queries = self.heads * (self.nope_dim + self.rope_dim)
+        first = (
+            (Product(n=queries, k=hidden),)
+            if self.query_rank is None
+            else (
+                Product(n=self.query_rank, k=hidden, cut=Cut.NOTHING),
+                Product(n=queries, k=self.query_rank),
+            )
+        )
+        return (
+            *first,
+            Product(n=self.kv_rank + self.rope_dim, k=hidden, cut=Cut.NOTHING),
+            Product(
+                n=self.heads * (self.nope_dim + self.value_dim),
+                k=self.kv_rank,
+                again=frozenset({"mla_up_proj"}),
+            ),
+            Product(n=hidden, k=self.heads * self.value_dim, cut=Cut.INPUT),
+        )
+
+    def cores(self) -> tuple[Core, ...]:
+        """Scores and weighted values of all heads, keys and values at full width."""
+        return (Core(heads=self.heads, width=self.nope_dim + self.rope_dim + self.value_dim, scored=True),)
+
+    def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
+        """Scores; what comes up; the latents before and after their norm with the shared rotary key; the output. Ours."""
+        queries = self.heads * (self.nope_dim + self.rope_dim)
+        latents = 2.0 * ((self.query_rank or 0) + self.kv_rank) + self.rope_dim
+        values = self.heads * self.value_dim
+        return (
+            Kept(elements=self.heads, freed=CORE, scored=True),
+            Kept(
+                elements=2 * queries + values,
+                freed=frozenset({"mla_up_proj", ALL}),
+                halved=True,
+                moved={"core_attn": 1.0},
+            ),
+            Kept(
+                elements=latents,
+                ranks=Ranks.STREAM,
+                freed=frozenset({ALL}),
+                moved={"qkv_linear": 1.0},
+            ),
+            Kept(elements=values, **OUTPUT),
+        )
+
+    def sight(self) -> Sight:
+        """Keys and values of all heads go around; as much turns with them."""
+        width = self.heads * (self.nope_dim + self.rope_dim + self.value_dim)
+        return Sight(ring=width, turned=width)
+
+    def split(self) -> tuple[Count, ...]:
+        """Heads."""
+        return (self.heads,)
+
+    def groups(self) -> Count:
+        """Heads."""
+        return self.heads

@@ -1,0 +1,65 @@
+"""A layer: blocks one after the other, each behind a norm and beside the residual stream."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from mofa_model.blocks.block import ALL, EACH, Block, Kept, Ranks
+from mofa_model.units import Count, Numeric
+
+STREAM_PASSES: Final = 5.0
+"""Reads and writes of a stream-wide tensor by a norm and the residual around its block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Blocks in order, with their norms."""
+
+    blocks: tuple[Block, ...]
+    """What a token passes, in order."""
+    norms: Numeric = 2
+    """Norms: one before each block, or more or fewer where a model has them elsewhere."""
+    norm_vectors: Numeric = 1
+    """Parameters of a norm, each as wide as the stream: 1 a weight, 2 with a bias, 0 none."""
+
+    def vectors(self, hidden: Count) -> Count:
+        """Parameters that are no matrix. [1]"""
+        return sum(block.vectors(hidden) for block in self.blocks) + self.norms * self.norm_vectors * hidden
+
+    def matrices(self, hidden: Count, *, active: bool = False) -> Count:
+        """Parameters of all matrices, or of those that one token is multiplied with. [1]"""
+        return sum(block.matrices(hidden, active=active) for block in self.blocks)
+
+    @property
+    def name(self) -> str:
+        """Its blocks in words."""
+        return " + ".join(block.name for block in self.blocks)
+
+    @property
+    def routed(self) -> bool:
+        """True where tokens are sent to experts."""
+        return any(block.exchange() is not None for block in self.blocks)
+
+    def stream(self, hidden: Count) -> tuple[Kept, ...]:
+        """Inputs and outputs of the norms, and masks of the dropouts behind the blocks, Table 2: each 2 sbh a norm."""
+        share = 1.0 / len(self.blocks)
+        residuals = Counter(block.residual_moved_with for block in self.blocks)
+        outputs = Counter(block.norm_moved_with for block in self.blocks)
+        wide = self.norms * hidden
+        return (
+            Kept(
+                elements=wide,
+                ranks=Ranks.STREAM,
+                moved={name: share * n for name, n in residuals.items()},
+            ),
+            Kept(
+                elements=wide,
+                ranks=Ranks.STREAM,
+                freed=frozenset({"layernorm", EACH, ALL}),
+                feeds=True,
+                moved={name: share * n for name, n in outputs.items()},
+            ),
+            Kept(elements=wide, ranks=Ranks.STREAM, freed=frozenset({ALL}), masked=True),
+        )

@@ -1,0 +1,96 @@
+"""Softmax attention: multi-head, grouped-query or multi-query, over all tokens or a window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from mofa_model.blocks.block import ALL, Block, Core, Cut, Kept, Product, Sight
+from mofa_model.checks import positive, whole
+from mofa_model.errors import BadValue
+from mofa_model.units import Count, Numeric
+
+CORE: Final = frozenset({"core_attn", ALL})
+"""Modules whose recomputation drops what attention keeps of its scores."""
+OUTPUT: Final[Mapping[str, Any]] = {"feeds": True, "moved": {"attn_proj": 1.0}}
+"""How the output of the core is kept: it is the input of the last projection."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SoftmaxAttention(Block):
+    """Multi-head, grouped-query or multi-query attention: they differ in `kv_heads` alone."""
+
+    word: ClassVar = "attention"
+    stream_passes: ClassVar = 6.0
+    norm_moved_with: ClassVar = "qkv_linear"
+    residual_moved_with: ClassVar = "qkv_linear"  # the norm is fused with the projection
+
+    heads: Numeric
+    """Query heads."""
+    kv_heads: Numeric
+    """Key and value heads: equal to `heads` for MHA, one for MQA."""
+    head_dim: Numeric
+    """Width of one head."""
+    window: Numeric | None = None
+    """Tokens that a token attends to; None = all before it."""
+
+    def __post_init__(self) -> None:
+        whole(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
+        if self.window is not None:
+            positive(window=self.window)
+        if np.any(np.asarray(self.heads) % self.kv_heads):
+            raise BadValue("kv_heads", self.kv_heads, f"it must divide heads ({self.heads})")
+
+    @property
+    def name(self) -> str:
+        """What people read."""
+        return self.word if self.window is None else f"{self.word} in a window"
+
+    @property
+    def heads_told(self) -> str:
+        """Query heads over those of keys and values."""
+        return f"{self.heads} over {self.kv_heads}"
+
+    def products(self, hidden: Count) -> tuple[Product, ...]:
+        """Queries, keys and values in one, and the output: h^2 (2 + 2 k_v/a), Table 2."""
+        return (
+            Product(n=(self.heads + 2 * self.kv_heads) * self.head_dim, k=hidden),
+            Product(n=hidden, k=self.heads * self.head_dim, cut=Cut.INPUT),
+        )
+
+    def dealt(self, hidden: Count) -> Numeric:
+        """Four h x h projections, whatever the heads: that is what nanotron counts. [1]"""
+        return 4 * hidden * hidden
+
+    def cores(self) -> tuple[Core, ...]:
+        """Scores and weighted values, Table 2 rows QK^T to AV."""
+        return (Core(heads=self.heads, width=2 * self.head_dim, window=self.window, scored=True),)
+
+    def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
+        """Scores, queries with keys and values (2 sbh (1 + 2 k_v/a)), and the output (2 sbh), Table 2."""
+        width = self.heads * self.head_dim
+        return (
+            Kept(elements=self.heads, freed=CORE, scored=True),
+            Kept(
+                elements=width + 2 * self.kv_heads * self.head_dim,
+                freed=frozenset({ALL}),
+                halved=True,
+                moved={"core_attn": 1.0},
+            ),
+            Kept(elements=width, **OUTPUT),
+        )
+
+    def sight(self) -> Sight:
+        """Keys and values go around; queries and outputs turn with them."""
+        return Sight(ring=2 * self.kv_heads * self.head_dim, turned=2 * self.heads * self.head_dim)
+
+    def split(self) -> tuple[Count, ...]:
+        """Heads of both kinds."""
+        return (self.heads, self.kv_heads)
+
+    def groups(self) -> Count:
+        """Heads of keys and values."""
+        return self.kv_heads
