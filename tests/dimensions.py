@@ -8,21 +8,20 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import get_type_hints
 
+from mofa_model.blocks import BLOCKS, Embedding, Layer
 from mofa_model.spec import (
-    Attention,
     Calibration,
     Cluster,
     ComputeConstants,
     Device,
-    Experts,
     Host,
     HostConstants,
-    LatentAttention,
     Link,
     LinkConstants,
     MemoryConstants,
     OverlapConstants,
     Precision,
+    Run,
     Training,
     Transformer,
     Workload,
@@ -85,13 +84,14 @@ DIMENSIONED: Mapping[type, Mapping[str, str]] = {
 """Fields with a unit. What is not here is a count, a ratio or a name."""
 
 PLAIN = (
-    Attention,
+    *BLOCKS.values(),
     Calibration,
     Cluster,
-    Experts,
-    LatentAttention,
     OverlapConstants,
     Training,
+    Embedding,
+    Layer,
+    Run,
     Transformer,
     Workload,
 )
@@ -103,11 +103,13 @@ POWERS = {"s": (1, 0), "B": (0, 1), "B/s": (-1, 1), "FLOP/s": (-1, 0), "1/s": (-
 
 def rescaled(given, *, time=1.0, size=1.0):
     """A description in other units: `time` of ours are one second, `size` of ours are one byte."""
+    if isinstance(given, tuple):
+        return tuple(rescaled(one, time=time, size=size) for one in given)
     units = DIMENSIONED.get(type(given), {})
     changed = {}
     for field in fields(given):
         value = getattr(given, field.name)
-        if is_dataclass(value):
+        if is_dataclass(value) or (isinstance(value, tuple) and all(map(is_dataclass, value))):
             changed[field.name] = rescaled(value, time=time, size=size)
         elif field.name in units:
             of_time, of_size = POWERS[units[field.name]]
@@ -122,5 +124,8 @@ def terms(found, path=""):
         value, name = getattr(found, field.name), path + field.name
         if is_dataclass(value):
             yield from terms(value, f"{name}.")
+        elif isinstance(value, tuple):
+            for at, one in enumerate(value):
+                yield from terms(one, f"{name}.{at}.")
         elif value is not None:
             yield name, getattr(hints[field.name], "__metadata__", ("1",))[0], value

@@ -1,8 +1,8 @@
 """Models that tests make: a decoder from few numbers, and presets with some of theirs changed.
 
-    decoder("small", layers=4, hidden=2048, attention=SoftmaxAttention(...), ffn=8192, vocabulary=32000)
-    deeper(model, 16)                        the same with 16 layers: the last run is longer or shorter
-    changed(model, Experts, imbalance=8.0)   the same with other experts
+decoder("small", layers=4, hidden=2048, attention=SoftmaxAttention(...), ffn=8192, vocabulary=32000)
+deeper(model, 16)                        the same with 16 layers: the last run is longer or shorter
+changed(model, Experts, imbalance=8.0)   the same with other experts
 """
 
 from dataclasses import replace
@@ -36,7 +36,9 @@ def changed(model, kind, **changes):
     """Other numbers in every block of a kind."""
 
     def of(layer):
-        return replace(layer, blocks=tuple(replace(b, **changes) if isinstance(b, kind) else b for b in layer.blocks))
+        return replace(
+            layer, blocks=tuple(replace(b, **changes) if isinstance(b, kind) else b for b in layer.blocks)
+        )
 
     return replace(model, runs=tuple(replace(run, layers=tuple(map(of, run.layers))) for run in model.runs))
 
@@ -49,5 +51,3 @@ def ends(model, **changes):
 def blocks_of(model, kind):
     """All blocks of a kind."""
     return [block for block in model.blocks if isinstance(block, kind)]
-
-

@@ -10,7 +10,7 @@ from mofa_model.blocks import Block, Embedding, Experts, FeedForward, LatentAtte
 from mofa_model.errors import BadValue, InputError
 from mofa_model.manifest.architecture import Architecture, ExpertPart, Model
 from mofa_model.presets import huggingface
-from mofa_model.spec import Transformer, runs_of
+from mofa_model.spec import Run, Transformer
 
 
 def model_of(given: Model, config: str | None, path: str) -> Transformer:
@@ -60,7 +60,7 @@ def _shape(given: Architecture) -> Transformer:
     return Transformer(
         name="custom",
         hidden=given.hidden_size,
-        runs=runs_of(every),
+        runs=Run.of(every),
         embedding=Embedding(vocabulary=given.vocabulary_size, tied=given.tied_embeddings),
         prediction_modules=given.prediction_modules,
     )

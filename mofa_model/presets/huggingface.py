@@ -17,7 +17,7 @@ from mofa_model import files
 from mofa_model.blocks import Block, Embedding, Experts, FeedForward, LatentAttention, Layer, SoftmaxAttention
 from mofa_model.errors import BadFile, BadValue, UnknownName, shown
 from mofa_model.presets import entries
-from mofa_model.spec import Transformer, runs_of
+from mofa_model.spec import Run, Transformer
 
 LARGEST_FILE: Final = 2**20
 """Bytes of the largest config.json that is read; the longest one published has about 0.2 MiB."""
@@ -78,7 +78,7 @@ def from_config(config: Mapping[str, Any], *, name: str = "") -> Transformer:
     return Transformer(
         name=name or str(given.get("_name_or_path") or given["model_type"])[:200],
         hidden=hidden,
-        runs=runs_of(every),
+        runs=Run.of(every),
         embedding=Embedding(
             vocabulary=fields.number("vocabulary"),
             tied=_truth(given, "tie_word_embeddings", default=family.tied),

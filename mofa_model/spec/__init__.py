@@ -14,7 +14,7 @@ from mofa_model.spec.calibration import (
 )
 from mofa_model.spec.cluster import Cluster, Device, Host, Link
 from mofa_model.spec.training import Precision, Training, Workload
-from mofa_model.spec.transformer import Run, Transformer, runs_of
+from mofa_model.spec.transformer import Run, Transformer
 
 __all__ = [
     "Calibration",
@@ -32,5 +32,4 @@ __all__ = [
     "Training",
     "Transformer",
     "Workload",
-    "runs_of",
 ]

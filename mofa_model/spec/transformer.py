@@ -26,6 +26,28 @@ class Run:
     def __post_init__(self) -> None:
         positive(repeats=self.repeats)
 
+    @staticmethod
+    def of(layers: Sequence[Layer]) -> tuple[Run, ...]:
+        """Layers one by one as runs: again and again the pattern that covers most of what is left, the shortest of such.
+
+        >>> from mofa_model.blocks import FeedForward
+        >>> a, b = (Layer((FeedForward(width=width),)) for width in (1, 2))
+        >>> [(len(run.layers), run.repeats) for run in Run.of([a, a, b, a, a, b, a])]
+        [(3, 2), (1, 1)]
+        """
+        runs: list[Run] = []
+        left = list(layers)
+        while left:
+            # A layer alone stands behind every pattern that repeats.
+            covered = {
+                size: size * times for size in range(1, len(left)) if (times := _repeats(left, size)) > 1
+            }
+            size = max(covered, key=lambda size: (covered[size], -size), default=1)
+            times = _repeats(left, size)
+            runs.append(Run(tuple(left[:size]), times))
+            left = left[size * times :]
+        return tuple(runs)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transformer:
@@ -86,28 +108,6 @@ class Transformer:
     def experts(self) -> Experts | None:
         """The first experts of the model; None where it has none."""
         return next((block for block in self.blocks if isinstance(block, Experts)), None)
-
-
-def runs_of(layers: Sequence[Layer]) -> tuple[Run, ...]:
-    """Layers one by one as runs: the shortest pattern that they repeat, and what is left over.
-
-    >>> from mofa_model.blocks import FeedForward
-    >>> a, b = (Layer((FeedForward(width=width),)) for width in (1, 2))
-    >>> [(len(run.layers), run.repeats) for run in runs_of([a, a, b, a, a, b, a])]
-    [(3, 2), (1, 1)]
-    """
-    runs: list[Run] = []
-    left = list(layers)
-    while left:
-        # Of patterns that start here, the one that covers most layers; of several, the shortest.
-        best = max(
-            range(1, len(left) // 2 + 1), key=lambda size: (_repeats(left, size) * size, -size), default=1
-        )
-        best = best if _repeats(left, best) > 1 else len(left) if len(left) < 2 else 1
-        times = _repeats(left, best)
-        runs.append(Run(tuple(left[:best]), times))
-        left = left[best * times :]
-    return tuple(runs)
 
 
 def _repeats(layers: Sequence[Layer], size: int) -> int:

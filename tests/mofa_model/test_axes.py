@@ -4,33 +4,34 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from shapes import decoder
 
 from mofa_model.axes.frameworks import framework, frameworks
 from mofa_model.axes.tried import AxisContext
 from mofa_model.axes.words import Choice
+from mofa_model.blocks import Experts, SoftmaxAttention
 from mofa_model.equations.memory import expert_data_ranks
 from mofa_model.search import SearchCase, SearchQuestion, parse_constraint, search
 from mofa_model.search.axes import EVERY, QUESTION, default_axes
 from mofa_model.search.explore import strategy_of
 from mofa_model.search.rank import Leaders
 from mofa_model.spec import (
-    Attention,
     Cluster,
     Device,
-    Experts,
     Link,
     Precision,
     Training,
-    Transformer,
     Workload,
 )
 from mofa_model.strategy import ACTIVATIONS, AXES, Strategy
 from mofa_model.strategy_text import format_strategy, parse_strategy, short_strategy
 
-MODEL = Transformer(
-    name="mixture", layers=32, hidden=4096, attention=Attention(heads=64, kv_heads=64, head_dim=64), ffn=8192, gated=True,
-    vocabulary=32000, experts=Experts(count=4, top_k=2, width=2048, dense_layers=1),
+ATTENTION = SoftmaxAttention(heads=64, kv_heads=64, head_dim=64)
+MODEL = decoder(
+    "mixture", layers=32, hidden=4096, attention=ATTENTION, ffn=8192,
+    vocabulary=32000, experts=Experts(count=4, top_k=2, width=2048), dense_layers=1,
 )  # fmt: skip
+DENSE = decoder("dense", layers=32, hidden=4096, attention=ATTENTION, ffn=8192, vocabulary=32000)
 PER_NODE = 64
 ASKED = AxisContext(model=MODEL, nodes=(2,), gpus_per_node=PER_NODE)
 
@@ -137,7 +138,7 @@ def acts(axis, strategy, model):
 def test_every_value_of_every_axis_reaches_a_strategy_that_is_priced(monkeypatch):
     missing = {(axis.name, value) for axis in AXES for value in values_of(axis)}
     for name, (trainer, limits) in QUESTIONS.items():
-        model = replace(MODEL, experts=None) if "dense" in name else MODEL
+        model = DENSE if "dense" in name else MODEL
         axes, index, cluster = priced(trainer, limits, monkeypatch, model)
         strides = axes.strides()
         for axis in AXES:

@@ -6,16 +6,28 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shapes import changed, deeper, ends
 
 from mofa_model import presets
+from mofa_model.blocks import Experts, FeedForward
 from mofa_model.errors import BadValue
 from mofa_model.placement import RULES, axes_of, distinct, stages_of
 from mofa_model.strategy import Strategy
 
 LLAMA = presets.model("llama3.1-405b")
 DEEPSEEK = presets.model("deepseek-v3")
-SMALL = replace(presets.model("llama3-8b"), layers=16, hidden=2048, ffn=8192, vocabulary=131072)
-MIDDLE = replace(presets.model("llama3-8b"), layers=28, hidden=3072, ffn=8192, vocabulary=131072)
+
+
+def shaped(layers, hidden):
+    """Llama's block in another width, with an FFN of 8192 and a vocabulary of 131072."""
+    model = deeper(
+        ends(changed(presets.model("llama3-8b"), FeedForward, width=8192), vocabulary=131072), layers
+    )
+    return replace(model, hidden=hidden)
+
+
+SMALL = shaped(16, 2048)
+MIDDLE = shaped(28, 3072)
 
 
 def dealt(model, pp, rule, vpp=1):
@@ -28,7 +40,7 @@ def dealt(model, pp, rule, vpp=1):
 
 def test_layers_that_divide_are_dealt_evenly_by_every_trainer_but_nanotron():
     for rule in ("even", "slots"):
-        assert dealt(replace(LLAMA, layers=128), 16, rule) == [(1, 8, 1, 0), (14, 8, 0, 0), (1, 8, 0, 1)]
+        assert dealt(deeper(LLAMA, 128), 16, rule) == [(1, 8, 1, 0), (14, 8, 0, 0), (1, 8, 0, 1)]
 
 
 def test_llama_405b_has_a_layer_less_on_its_first_and_on_its_last_stage():
@@ -61,10 +73,8 @@ def test_a_head_as_heavy_as_a_stage_stands_alone():
 def test_leading_dense_layers_lie_on_the_first_stages():
     """DeepSeek-V3: 61 layers and two ends on 16 stages; the first stage has its three dense layers and no experts."""
     found = stages_of(DEEPSEEK, Strategy(pp=16), "slots")
-    assert found.dense_layers[0] == 3
-    assert found.expert_layers[0] == 0
-    assert (found.count * found.dense_layers).sum() == 3
-    assert (found.count * found.expert_layers).sum() == 58
+    assert found.held[:, 0].tolist() == [3, 0]
+    assert (found.count * found.held).sum(axis=1).tolist() == [3, 58]
 
 
 def test_one_stage_holds_everything():
@@ -72,14 +82,14 @@ def test_one_stage_holds_everything():
 
 
 def test_with_fewer_layers_than_stages_none_is_negative():
-    found = stages_of(replace(LLAMA, layers=8), Strategy(pp=16), "slots")
+    found = stages_of(deeper(LLAMA, 8), Strategy(pp=16), "slots")
     assert (found.layers >= 0).all()
     assert (found.count * found.layers).sum() == 8
 
 
 @given(st.sampled_from(RULES), st.integers(1, 140), st.integers(1, 64), st.integers(1, 8))
 def test_every_rule_deals_every_layer_once_and_both_ends_once(rule, layers, pp, vpp):
-    found = stages_of(replace(LLAMA, layers=layers), Strategy(pp=pp, vpp=vpp), rule)
+    found = stages_of(deeper(LLAMA, layers), Strategy(pp=pp, vpp=vpp), rule)
     assert (found.count * found.layers).sum() == layers
     assert found.count.sum() == pp
     assert (found.count * found.embedding).sum() == 1
@@ -98,9 +108,9 @@ def test_a_layout_is_dealt_the_same_alone_and_in_a_family(stages, rule):
     family = stages_of(DEEPSEEK, Strategy(pp=np.array(stages)), rule)
     for index, pp in enumerate(stages):
         alone = stages_of(DEEPSEEK, Strategy(pp=pp), rule)
-        for name in ("count", "position", "dense_layers", "expert_layers", "embedding", "head"):
-            wide, narrow = getattr(family, name)[:, index], getattr(alone, name)
-            assert wide[: len(narrow)].tolist() == narrow.tolist()
+        for name in ("count", "position", "embedding", "head", "held"):
+            wide, narrow = getattr(family, name)[..., index], getattr(alone, name)
+            assert wide[..., : narrow.shape[-1]].tolist() == narrow.tolist()
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e12), st.integers(0, 5).map(float)), min_size=1, max_size=30))
@@ -115,7 +125,7 @@ def test_distinct_rows_are_found_again(rows):
 def test_a_description_with_an_array_in_it_has_an_axis():
     assert axes_of(LLAMA, Strategy(tp=8)) == 0
     assert axes_of(LLAMA, Strategy(tp=np.array([1.0, 2.0]))) == 1
-    assert axes_of(replace(DEEPSEEK, experts=replace(DEEPSEEK.experts, imbalance=np.array([1.0, 1.5])))) == 1
+    assert axes_of(changed(DEEPSEEK, Experts, imbalance=np.array([1.0, 1.5]))) == 1
 
 
 def test_an_unknown_rule_is_refused_with_those_that_exist():

@@ -8,14 +8,15 @@ from itertools import accumulate
 from pathlib import Path
 
 import pytest
+from shapes import decoder
 from trace_generator import World
 
 from mofa_lab.traces.columns import load
 from mofa_lab.traces.predict import source_of
 from mofa_lab.traces.prices import Layout
 from mofa_model import presets
-from mofa_model.spec import Training, Transformer, Workload
-from mofa_model.spec.transformer import Attention, Experts
+from mofa_model.blocks import Experts, SoftmaxAttention
+from mofa_model.spec import Training, Workload
 from mofa_model.strategy import Sharding, Strategy
 
 DATA = Path(__file__).parents[3] / "lab" / "data" / "traces"
@@ -86,10 +87,10 @@ def layout():
         experts = None
         if setup.experts:
             experts = Experts(count=setup.experts, top_k=setup.top_k, width=setup.expert_ffn)
-        attention = Attention(heads=setup.heads, kv_heads=setup.kv_heads, head_dim=setup.head_dim)
-        model = Transformer(
-            name="generated", layers=setup.layers, hidden=setup.hidden, attention=attention, ffn=setup.ffn,
-            gated=True, vocabulary=setup.vocabulary, experts=experts,
+        attention = SoftmaxAttention(heads=setup.heads, kv_heads=setup.kv_heads, head_dim=setup.head_dim)
+        model = decoder(
+            "generated", layers=setup.layers, hidden=setup.hidden, attention=attention, ffn=setup.ffn,
+            vocabulary=setup.vocabulary, experts=experts,
         )  # fmt: skip
         batch = setup.micro_batches * setup.mbs * setup.dp
         training = Training(sequence=setup.sequence, global_batch=batch, precision=presets.precision("bf16"))

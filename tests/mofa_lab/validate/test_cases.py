@@ -42,7 +42,7 @@ def test_a_stack_without_a_preset_gets_the_default_constants(changed):
 
 
 def test_a_head_is_hidden_over_heads_wide_where_nothing_else_is_said(plain):
-    assert case(plain).workload.model.attention.head_dim == 128
+    assert case(plain).workload.model.kinds[0].blocks[0].head_dim == 128
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mofa_model.blocks import Experts, FeedForward, LatentAttention, Layer, SoftmaxAttention
 from mofa_model.equations import activations as a
 from mofa_model.units import GIB
 
@@ -12,39 +13,25 @@ UNIT = S * H / T
 
 
 def test_the_layer_of_the_paper_stores_32_sbh_over_t():
-    """Table 2 for its LLaMA3-405B with 16 key-value heads and a gated FFN of 3.25 h."""
-    g, kv = 53248, 2048
-    parts = [
-        a.residual_activation(S, H, width=2.0, ranks=T),  # 4
-        a.norm_activation(S, H, width=2.0, ranks=T),  # 4
-        a.projection_activation(S, H, kv, kv, width=2.0, ranks=T),  # 2 + 0.5
-        a.context_activation(S, H, width=2.0, ranks=T),  # 2
-        a.ffn_hidden_activation(S, g, 2, width=2.0, ranks=T),  # 13
-        a.ffn_output_activation(S, g, width=2.0, ranks=T),  # 6.5
-    ]
+    """Table 2 for its LLaMA3-405B with 16 key-value heads and a gated FFN of 3.25 h: its blocks say what they keep."""
+    blocks = (SoftmaxAttention(heads=128, kv_heads=16, head_dim=128), FeedForward(width=53248))
+    kept = [one for block in blocks for one in block.kept(H) if not one.scored]
+    norms = [one for one in Layer(blocks).stream(H) if not one.masked]
+    parts = [a.kept_activation(S, one.elements, width=2.0, ranks=T) for one in (*norms, *kept)]
     assert [part / UNIT for part in parts] == [4, 4, 2.5, 2, 13, 6.5]
     assert sum(parts) == 32 * UNIT
 
 
 def test_the_input_of_a_layer_is_2_sbh():
-    assert a.layer_input(S, H, width=2.0, ranks=T) == 2 * UNIT
-    assert a.layer_input(S, H, width=2.0, ranks=1) == 16 * UNIT
+    assert a.kept_activation(S, H, width=2.0, ranks=T) == 2 * UNIT
+    assert a.kept_activation(S, H, width=2.0, ranks=1) == 16 * UNIT
 
 
 def test_every_part_is_shared_by_its_ranks():
     ranks = np.array([1.0, 2.0, 8.0])
     for part in (
-        a.layer_input(S, H, width=2.0, ranks=ranks),
-        a.residual_activation(S, H, width=2.0, ranks=ranks),
-        a.norm_activation(S, H, width=2.0, ranks=ranks),
-        a.mask_activation(S, H, mask=1.0, ranks=ranks),
-        a.latent_activation(S, 1536, 512, 64, width=2.0, ranks=ranks),
-        a.projection_activation(S, H, 2048, 2048, width=2.0, ranks=ranks),
-        a.context_activation(S, H, width=2.0, ranks=ranks),
+        a.kept_activation(S, H, width=2.0, ranks=ranks),
         a.score_activation(S, 128, S, statistic=4.0, score=5.0, ranks=ranks),
-        a.ffn_hidden_activation(S, 53248, 2, width=2.0, ranks=ranks),
-        a.ffn_output_activation(S, 53248, width=2.0, ranks=ranks),
-        a.router_activation(S, 256, width=4.0, ranks=ranks),
         a.head_activation(S, H, width=2.0, ranks=ranks),
         a.logit_memory(S, 128256, width=4.0, copies=2.0, ranks=ranks),
         a.head_weight_memory(H, 128256, width=2.0, ranks=ranks),
@@ -52,17 +39,12 @@ def test_every_part_is_shared_by_its_ranks():
         assert (part * ranks).tolist() == [part[0]] * 3
 
 
-def test_dropout_masks_are_a_byte_an_element_after_attention_and_after_the_ffn():
-    assert a.mask_activation(2048, 6144, mask=1.0, ranks=1) == 2 * 2048 * 6144
-    assert a.mask_activation(2048, 6144, mask=0.0, ranks=1) == 0
-
-
 def test_the_latents_of_mla_are_far_smaller_than_what_they_are_projected_to():
-    """DeepSeek-V3, 4096 tokens: 2 (1536 + 512) + 64 = 4160 elements a token, against 128 x (192 + 192 + 128)."""
-    latents = a.latent_activation(4096, 1536, 512, 64, width=2.0, ranks=1)
-    assert latents == 2 * 4096 * 4160
-    ups = a.projection_activation(4096, 128 * 192, 128 * 192, 128 * 128, width=2.0, ranks=1)
-    assert ups / latents == pytest.approx(15.8, abs=0.1)
+    """DeepSeek-V3: 2 (1536 + 512) + 64 = 4160 elements a token, against 128 x (192 + 192 + 128)."""
+    block = LatentAttention(heads=128, query_rank=1536, kv_rank=512, nope_dim=128, rope_dim=64, value_dim=128)
+    _, ups, latents, _ = block.kept(7168)
+    assert latents.elements == 4160
+    assert ups.elements / latents.elements == pytest.approx(15.8, abs=0.1)
 
 
 def test_fused_attention_keeps_four_bytes_a_row_and_head():
@@ -73,13 +55,14 @@ def test_fused_attention_keeps_four_bytes_a_row_and_head():
 
 
 def test_a_plain_ffn_has_one_input_of_its_activation_and_a_gated_one_two():
-    plain = a.ffn_hidden_activation(S, 4 * H, 1, width=2.0, ranks=T)
-    assert plain == 8 * UNIT
-    assert a.ffn_hidden_activation(S, 4 * H, 2, width=2.0, ranks=T) == 2 * plain
+    plain, gated = (FeedForward(width=4 * H, gated=gated).kept(H)[0].elements for gated in (False, True))
+    assert gated == 2 * plain == 8 * H
 
 
-def test_router_logits_are_fp32_for_every_expert():
-    assert a.router_activation(4096, 256, width=4.0, ranks=1) == 4 * 4096 * 256
+def test_router_logits_are_there_for_every_expert_and_sorted_tokens_are_as_wide_as_the_stream():
+    router, tokens, *_ = Experts(count=256, top_k=8, width=2048).kept(7168)
+    assert (router.elements, router.logit) == (256, True)
+    assert (tokens.elements, tokens.routed) == (7168, True)
 
 
 def test_a_token_is_routed_to_eight_experts_whatever_the_number_of_devices():
@@ -89,11 +72,6 @@ def test_a_token_is_routed_to_eight_experts_whatever_the_number_of_devices():
     # Eight tensor-parallel ranks route an eighth each; eight that share an expert see the tokens of all.
     assert a.routed_tokens(4096, 8, 1.0, tensor=8, expert_tensor=1) == 4096
     assert a.routed_tokens(4096, 8, 1.0, tensor=8, expert_tensor=8) == 32768
-
-
-def test_dispatched_tokens_are_as_wide_as_the_residual_stream():
-    assert a.dispatch_activation(40960, 7168, width=2.0) == 2 * 40960 * 7168
-    assert a.dispatch_activation(40960, 7168, width=1.0) == 40960 * 7168
 
 
 def test_the_logits_of_405b_take_a_gibibyte_of_each_rank():

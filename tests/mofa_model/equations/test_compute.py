@@ -40,20 +40,15 @@ def test_a_larger_product_never_takes_less(m, n, k, more):
 
 
 def test_a_causal_token_meets_half_the_sequence_and_a_window_what_it_is_wide():
-    """A window of 128 in 4096: 128 - 128^2 / 8192 = 126; on half of the layers (126 + 2048) / 2 = 1087."""
-    assert float(compute.attended_tokens(4096, 0.5, 0, 1.0)) == 2048
-    assert float(compute.attended_tokens(4096, 0.5, 128, 1.0)) == 126
-    assert float(compute.attended_tokens(4096, 0.5, 128, 0.5)) == 1087
-    assert float(compute.attended_tokens(4096, 1.0, 0, 1.0)) == 4096
+    """A window of 128 in 4096: 128 - 128^2 / 8192 = 126."""
+    assert float(compute.attended_tokens(4096, 0.5, None)) == 2048
+    assert float(compute.attended_tokens(4096, 0.5, 128)) == 126
+    assert float(compute.attended_tokens(4096, 1.0, None)) == 4096
 
 
 def test_a_window_wider_than_the_sequence_is_no_window():
-    assert float(compute.attended_tokens(4096, 0.5, 9999, 1.0)) == 2048
-    assert compute.attended_tokens(4096, 0.5, np.array([0.0, 128.0, 4096.0]), 1.0).tolist() == [
-        2048,
-        126,
-        2048,
-    ]
+    assert float(compute.attended_tokens(4096, 0.5, 9999)) == 2048
+    assert compute.attended_tokens(4096, 0.5, np.array([128.0, 4096.0])).tolist() == [126, 2048]
 
 
 FUSED = dict(rate=500e12, half=8.0, score_traffic=0.0, bandwidth=2e12)

@@ -5,20 +5,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mofa_model.blocks import FeedForward, Layer, Ranks, SoftmaxAttention
 from mofa_model.equations import activations, memory
 
 
 def korthikanti_layer(heads, hidden, t, *, sharded, core):
     """sbh (10 + 24/t + 5as/(ht)) at s = 2048, b = 1, with and without sequence parallelism and the attention core."""
     s, h, ranks = 2048, hidden, t if sharded else 1
+    blocks = (
+        SoftmaxAttention(heads=heads, kv_heads=heads, head_dim=h // heads),
+        FeedForward(width=4 * h, gated=False),
+    )
+    shared = {Ranks.STREAM: ranks, Ranks.TENSOR: t}
+    every = [*Layer(blocks).stream(h), *(one for block in blocks for one in block.kept(h) if not one.scored)]
     parts = [
-        activations.residual_activation(s, h, width=2.0, ranks=ranks),
-        activations.norm_activation(s, h, width=2.0, ranks=ranks),
-        activations.mask_activation(s, h, mask=1.0, ranks=ranks),
-        activations.projection_activation(s, h, h, h, width=2.0, ranks=t),
-        activations.context_activation(s, h, width=2.0, ranks=t),
-        activations.ffn_hidden_activation(s, 4 * h, 1, width=2.0, ranks=t),
-        activations.ffn_output_activation(s, 4 * h, width=2.0, ranks=t),
+        activations.kept_activation(
+            s, one.elements, width=1.0 if one.masked else 2.0, ranks=shared[one.ranks]
+        )
+        for one in every
     ]
     return sum(parts) + (5.0 * s * s * heads / t if core else 0.0)
 
@@ -37,7 +41,7 @@ def test_activation_memory_ratios_are_those_of_korthikanti(heads, hidden, publis
         "sp": korthikanti_layer(heads, hidden, 8, sharded=True, core=True),
         "selective": korthikanti_layer(heads, hidden, 8, sharded=False, core=False),
         "both": korthikanti_layer(heads, hidden, 8, sharded=True, core=False),
-        "full": activations.layer_input(2048, hidden, width=2.0, ranks=1),
+        "full": activations.kept_activation(2048, hidden, width=2.0, ranks=1),
     }
     for name, value in ours.items():
         # Read off a figure: the largest model's 9.42 % should be 2 / 21 by the publication's own formula.
@@ -68,7 +72,7 @@ ranks = st.integers(1, 4096)
 def test_more_ranks_never_hold_more(size, few, more):
     few, more = sorted((few, few + more))
     assert memory.sharded_bytes(size, more) <= memory.sharded_bytes(size, few)
-    assert activations.layer_input(size, 8192, width=2.0, ranks=more) <= activations.layer_input(
+    assert activations.kept_activation(size, 8192, width=2.0, ranks=more) <= activations.kept_activation(
         size, 8192, width=2.0, ranks=few
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from shapes import deeper
 
 from mofa_model import presets
 from mofa_model.equations import parameters as p
@@ -44,7 +45,7 @@ def test_models_are_as_large_as_their_names_say():
 
 def test_a_dense_model_has_no_experts_and_all_of_it_is_active():
     model = presets.model("llama3-8b")
-    assert p.expert_parameters(model) == p.shared_expert_parameters(model) == p.router_parameters(model) == 0
+    assert model.experts is None
     assert p.prediction_parameters(model) == 0
     assert p.total_parameters(model) == p.active_parameters(model)
 
@@ -52,7 +53,7 @@ def test_a_dense_model_has_no_experts_and_all_of_it_is_active():
 def test_flops_are_six_a_weight_and_twelve_a_score():
     model = presets.model("llama3-8b")
     weights = (
-        p.total_parameters(model) - p.embedding_parameters(model) - (2 * 32 + 1) * 4096
+        p.total_parameters(model) - model.embedding.rows(model.hidden) - (2 * 32 + 1) * 4096
     )  # norms multiply nothing
     assert p.training_flops_per_token(model, 8192) == 6 * weights + 12 * 32 * 8192 * 4096
 
@@ -73,27 +74,26 @@ def test_the_head_counted_twice_adds_one_head():
 def test_a_prediction_module_adds_a_layer_a_projection_and_a_head():
     model = presets.model("deepseek-v3")
     added = p.forward_flops_per_token(model, 4096, prediction=True) - p.forward_flops_per_token(model, 4096)
-    deeper = p.forward_flops_per_token(replace(model, layers=62), 4096) - p.forward_flops_per_token(
-        model, 4096
-    )
-    assert added == pytest.approx(deeper + 4 * 7168**2 + 2 * 7168 * 129280)
+    more = p.forward_flops_per_token(deeper(model, 62), 4096) - p.forward_flops_per_token(model, 4096)
+    assert added == pytest.approx(more + 4 * 7168**2 + 2 * 7168 * 129280)
 
 
 def test_a_window_bounds_what_a_token_sees():
     model = presets.model("gpt-oss-20b")
-    whole = p.attention_flops_per_token(model, 4096)
-    narrow = p.attention_flops_per_token(model, 4096, windowed=True)
-    assert narrow == whole * 128 / 4096
-    assert p.attention_flops_per_token(model, 64, windowed=True) == p.attention_flops_per_token(model, 64)
+    window, full = model.kinds
+    narrow = p.core_flops_per_token(window, 4096)
+    assert narrow == p.core_flops_per_token(full, 4096) * 128 / 4096
+    assert p.core_flops_per_token(window, 64) == p.core_flops_per_token(full, 64)
+    assert p.attention_flops_per_token(model, 4096) == 12 * (narrow + p.core_flops_per_token(full, 4096))
     # 128 tokens of which the first 128 of 4096 see fewer: 128 - 128^2 / 8192 = 126
-    causal = p.attention_flops_per_token(model, 4096, windowed=True, convention="causal")
+    causal = p.core_flops_per_token(window, 4096, convention="causal")
     assert causal / narrow == pytest.approx(126 / 128)
 
 
 def test_a_row_counts_the_same_alone_and_in_an_array():
     model = presets.model("deepseek-v3")
-    many = replace(model, layers=np.array([30, 61, 90]), hidden=np.array([4096, 7168, 8192]))
-    one = replace(model, layers=61, hidden=7168)
+    many = replace(deeper(model, np.array([30, 61, 90])), hidden=np.array([4096, 7168, 8192]))
+    one = replace(deeper(model, 61), hidden=7168)
     for count in (p.total_parameters, p.active_parameters, lambda m: p.training_flops_per_token(m, 4096)):
         assert np.asarray(count(many))[1] == count(one)
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 from machines import ideal, workload
+from shapes import ends
 
 from mofa_model import presets
-from mofa_model.equations import parameters
 from mofa_model.estimate import estimate
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B
 from mofa_model.strategy import ContextMode, Recompute, Sharding, Strategy
@@ -14,36 +14,38 @@ from mofa_model.strategy import ContextMode, Recompute, Sharding, Strategy
 SLOW = 1e9
 """A link so slow that compute beside it does not matter. [B/s]"""
 LLAMA = presets.model("llama3-8b")
-HEADLESS = replace(LLAMA, vocabulary=1)
+HEADLESS = ends(LLAMA, vocabulary=1)
 TOKENS, HIDDEN = 8192, 4096
 
 
 def held(layers=32):
     """Weights of a device that holds layers alone. [1]"""
-    return layers * (parameters.attention_parameters(LLAMA) + parameters.ffn_parameters(LLAMA))
+    return layers * LLAMA.kinds[0].matrices(HIDDEN)
 
 
 def test_tensor_parallelism_sends_four_messages_a_layer_forward_and_four_backward():
     """A message is 7/8 of 8192 x 4096 x 2 B at 1 GB/s: 58.7 ms."""
     found = estimate(workload(), ideal(8, scale_up=SLOW), Strategy(tp=8))
     message = 7 / 8 * TOKENS * HIDDEN * 2 / SLOW
-    assert float(found.layer.tensor) == pytest.approx(4 * message)
-    assert float(found.layer.communication) == pytest.approx(8 * message)
+    assert float(found.layers[0].tensor) == pytest.approx(4 * message)
+    assert float(found.layers[0].communication) == pytest.approx(8 * message)
 
 
 def test_sequence_parallelism_gathers_the_inputs_of_weight_gradients_again():
     """Two more messages: half of the forward ones."""
     found = estimate(workload(), ideal(8, scale_up=SLOW), Strategy(tp=8, sequence_parallel=True))
-    assert float(found.layer.communication) == pytest.approx(10 * 7 / 8 * TOKENS * HIDDEN * 2 / SLOW)
+    assert float(found.layers[0].communication) == pytest.approx(10 * 7 / 8 * TOKENS * HIDDEN * 2 / SLOW)
 
 
 def test_a_ring_of_context_ranks_passes_keys_and_values_of_the_others():
     """Four ranks of 2048 tokens: 3 x 2048 x 2 x 1024 x 2 B; with all-to-all 3/4 of 2048 tokens' queries and outputs too."""
     ring = estimate(workload(), ideal(4, scale_up=SLOW), Strategy(cp=4))
-    assert float(ring.layer.communication) == pytest.approx(3 * 3 * 2048 * 2048 * 2 / SLOW)
+    assert float(ring.layers[0].communication) == pytest.approx(3 * 3 * 2048 * 2048 * 2 / SLOW)
     layout = Strategy(cp=4, context_mode=ContextMode.ALL_TO_ALL)
     both_ways = estimate(workload(), ideal(4, scale_up=SLOW), layout)
-    assert float(both_ways.layer.communication) == pytest.approx(3 * 3 / 4 * 2048 * (2048 + 8192) * 2 / SLOW)
+    assert float(both_ways.layers[0].communication) == pytest.approx(
+        3 * 3 / 4 * 2048 * (2048 + 8192) * 2 / SLOW
+    )
 
 
 def test_experts_get_their_tokens_and_send_them_back():
@@ -51,9 +53,8 @@ def test_experts_get_their_tokens_and_send_them_back():
     work = workload("mixtral-8x7b", sequence=4096)
     found = estimate(work, ideal(8, scale_up=SLOW), Strategy(dp=8, ep=8))
     dispatch = 2 * 7 / 8 * 4096 * 4096 * 2 / SLOW
-    assert float(found.expert_layer.expert) == pytest.approx(2 * dispatch)
-    assert float(found.expert_layer.communication) == pytest.approx(4 * dispatch)
-    assert float(found.layer.communication) == 0
+    assert float(found.layers[-1].expert) == pytest.approx(2 * dispatch)
+    assert float(found.layers[-1].communication) == pytest.approx(4 * dispatch)
 
 
 def test_zero_1_reduces_in_four_bytes_and_gathers_in_two():
@@ -102,7 +103,7 @@ def test_compute_hides_the_exchange_as_far_as_the_stack_reaches():
 
 def test_a_tied_embedding_is_reduced_between_the_ends_of_the_pipeline():
     """128256 x 4096 x 4 B at 1 GB/s over the NIC of each; on one stage there is nothing to reduce."""
-    work = workload(replace(LLAMA, tied_embeddings=True))
+    work = workload(ends(LLAMA, tied=True))
     found = estimate(work, ideal(16, scale_out=SLOW), Strategy(pp=2, dp=8))
     assert float(found.step.embedding) == pytest.approx(128256 * 4096 * 4 / SLOW, rel=1e-6)
     assert float(estimate(work, ideal(8, scale_out=SLOW), Strategy(dp=8)).step.embedding) == 0
@@ -121,14 +122,14 @@ def test_hops_of_1f1b_pass_the_activations_of_a_micro_batch():
 def test_recomputing_a_layer_pays_its_collectives_again():
     layout = Strategy(tp=8, recompute=Recompute.FULL)
     found = estimate(workload(), ideal(8, scale_up=SLOW), layout)
-    assert float(found.layer.recompute) == pytest.approx(float(found.layer.forward))
+    assert float(found.layers[0].recompute) == pytest.approx(float(found.layers[0].forward))
 
 
 def test_offloaded_activations_are_exposed_where_the_bus_is_slower_than_a_layer():
     layout = Strategy(offload=frozenset({"activations"}))
     quick, slow = (estimate(workload(), ideal(1, host_link=bus), layout) for bus in (1e30, SLOW))
-    assert float(quick.layer.offload) == 0
-    moved = float(slow.layer.offload) + float(quick.layer.forward)
+    assert float(quick.layers[0].offload) == 0
+    moved = float(slow.layers[0].offload) + float(quick.layers[0].forward)
     assert float(slow.layer_backward - quick.layer_backward) == pytest.approx(
         moved - float(quick.layer_backward)
     )
@@ -137,7 +138,7 @@ def test_offloaded_activations_are_exposed_where_the_bus_is_slower_than_a_layer(
 
 def test_dualpipe_hides_what_interleaving_shows():
     """16 stages of equal work, 64 micro-batches: 15 are lost by 1F1B, 15/2 with two virtual stages, fewer by DualPipe."""
-    work = workload(replace(HEADLESS, layers=32), batch=64)
+    work = workload(HEADLESS, batch=64)
     times = [
         float(estimate(work, ideal(16), Strategy(pp=16, vpp=v, schedule=schedule)).step_time)
         for schedule, v in ((ONE_F_ONE_B, 1), (INTERLEAVED, 2), (DUALPIPE, 1))

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from machines import PEAK, ideal, workload
+from shapes import ends
 
 from mofa_model import presets
-from mofa_model.equations import parameters
 from mofa_model.equations.parameters import training_flops_per_token
 from mofa_model.estimate import estimate
 from mofa_model.estimate.step import micro_batches, tokens_per_second, utilisation
@@ -50,7 +50,7 @@ def test_perfect_links_share_the_work_among_all_devices():
 
 def test_a_pipeline_of_equal_stages_loses_p_minus_one_micro_batches():
     """Without head or loss 4 stages and 16 micro-batches take 19/16 of the time, with 2 virtual stages 17.5/16."""
-    work = workload(replace(presets.model("llama3-8b"), vocabulary=1))
+    work = workload(ends(presets.model("llama3-8b"), vocabulary=1))
     alone = float(estimate(work, ideal(1), Strategy()).step_time)
     work = replace(work, training=replace(work.training, global_batch=16))
     for virtual, lost in ((1, 3), (2, 1.5)):
@@ -60,7 +60,7 @@ def test_a_pipeline_of_equal_stages_loses_p_minus_one_micro_batches():
 
 
 def test_full_recomputation_adds_a_third_of_the_layers():
-    work = workload(replace(presets.model("llama3-8b"), vocabulary=1))
+    work = workload(ends(presets.model("llama3-8b"), vocabulary=1))
     none = float(estimate(work, ideal(1), Strategy()).step_time)
     full = Strategy(recompute=Recompute.FULL)
     assert float(estimate(work, ideal(1), full).step_time) == pytest.approx(none * 4 / 3, rel=1e-6)
@@ -140,9 +140,11 @@ def test_forward_and_backward_of_a_layer_are_those_of_its_matrices():
     """2 FLOPs a weight and token forward, 4 backward; the core of attention beside them."""
     work = workload()
     found = estimate(work, ideal(1), Strategy())
-    weights = parameters.attention_parameters(work.model) + parameters.ffn_parameters(work.model)
-    assert float(found.layer.linear) == pytest.approx(2 * 8192 * weights / PEAK)
-    assert float(found.layer_forward) == pytest.approx(float(found.layer.linear + found.layer.attention))
+    weights = work.model.kinds[0].matrices(work.model.hidden)
+    assert float(found.layers[0].linear) == pytest.approx(2 * 8192 * weights / PEAK)
+    assert float(found.layer_forward) == pytest.approx(
+        float(found.layers[0].linear + found.layers[0].attention)
+    )
     assert float(found.layer_backward) == pytest.approx(2 * float(found.layer_forward))
 
 
@@ -151,7 +153,7 @@ def test_recomputing_every_module_costs_one_forward_at_most():
     work = workload("deepseek-v3", sequence=4096)
     cluster = ideal(8, scale_up=1e10, memory=1e12)
     every = Strategy(dp=8, ep=8, recompute=Recompute.SELECTIVE, recompute_modules=frozenset(MODULES))
-    found = estimate(work, cluster, every).expert_layer
+    found = estimate(work, cluster, every).layers[-1]
     assert float(found.recompute) == pytest.approx(float(found.forward))
 
 
@@ -162,7 +164,7 @@ def test_a_release_that_is_slower_recomputes_slower_as_well(module):
         Strategy(recompute=Recompute.SELECTIVE, recompute_modules=frozenset({module})),
     )
     sound, slow = (
-        estimate(work, ideal(1, memory=1e12, compute=dict(layer_scale=x)), layout).expert_layer
+        estimate(work, ideal(1, memory=1e12, compute=dict(layer_scale=x)), layout).layers[-1]
         for x in (1.0, 1.25)
     )
     assert float(slow.recompute) == pytest.approx(1.25 * float(sound.recompute))

@@ -4,42 +4,34 @@ from dataclasses import replace
 
 import megatron_rules as rules
 import pytest
+from shapes import decoder
 
+from mofa_model.blocks import Experts, LatentAttention, SoftmaxAttention
 from mofa_model.estimate import estimate
 from mofa_model.launch import LaunchSettings, launch, read
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
 from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
 from mofa_model.spec import (
-    Attention,
     Cluster,
     Device,
-    Experts,
-    LatentAttention,
     Link,
     Precision,
     Training,
-    Transformer,
     Workload,
 )
 from mofa_model.strategy import Recompute, Strategy
 
-DENSE = Transformer(
-    name="dense",
-    layers=10,
-    hidden=2048,
-    attention=Attention(heads=16, kv_heads=8, head_dim=128),
-    ffn=8192,
-    gated=True,
-    vocabulary=32000,
-)
-MIXTURE = replace(
-    DENSE, name="mixture", layers=7, experts=Experts(count=8, top_k=2, width=2048, dense_layers=1)
-)
-LATENT = replace(
-    MIXTURE,
-    name="latent",
+ATTENTION = SoftmaxAttention(heads=16, kv_heads=8, head_dim=128)
+SMALL = dict(hidden=2048, ffn=8192, vocabulary=32000)
+DENSE = decoder("dense", layers=10, attention=ATTENTION, **SMALL)
+EXPERTS = dict(layers=7, experts=Experts(count=8, top_k=2, width=2048), dense_layers=1)
+MIXTURE = decoder("mixture", attention=ATTENTION, **EXPERTS, **SMALL)
+LATENT = decoder(
+    "latent",
     attention=LatentAttention(heads=16, query_rank=512, kv_rank=256, nope_dim=64, rope_dim=32, value_dim=64),
     prediction_modules=1,
+    **EXPERTS,
+    **SMALL,
 )
 MODELS = {"dense": DENSE, "mixture": MIXTURE, "latent": LATENT}
 LIMITS = {
@@ -114,7 +106,7 @@ def test_what_a_search_finds_for_a_trainer_its_launch_says_and_reads_again(train
                 "experts": 8 * experts,
                 "predictions": model.prediction_modules,
             }
-            latent = isinstance(model.attention, LatentAttention)
+            latent = isinstance(next(model.blocks), LatentAttention)
             given = rules.started(words.arguments, words.environment, gpus=16, latent=latent, **brought)
             assert rules.broken(given) == []
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from shapes import deeper
 from strategies import clusters, workloads
 
 from mofa_model.estimate import estimate
@@ -21,7 +22,7 @@ HOP = 3e-4
 def question(workload, cluster, schedule, stages, virtual, micro_batches, hop):
     links = replace(cluster.calibration.links, point_latency=hop, point_efficiency=1e30)
     cluster = replace(cluster, calibration=replace(cluster.calibration, links=links, placement="even"))
-    model = replace(workload.model, layers=4 * stages * virtual, prediction_modules=0)
+    model = replace(deeper(workload.model, 4 * stages * virtual), prediction_modules=0)
     training = replace(workload.training, global_batch=micro_batches)
     return (
         replace(workload, model=model, training=training),

@@ -7,6 +7,7 @@ import pytest
 from bounds import pipeline_lower_bound
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from shapes import deeper
 from strategies import ROWS, clusters, families, one, workloads
 
 from mofa_model.estimate import estimate
@@ -57,7 +58,7 @@ def test_more_bandwidth_and_a_higher_peak_never_slow_a_step(part, workload, clus
 @given(workloads(), clusters(), families())
 def test_exposed_communication_never_exceeds_all_of_it(workload, cluster, family):
     found = estimate(workload, cluster, family)
-    for layer in filter(None, (found.layer, found.expert_layer)):
+    for layer in found.layers:
         assert np.all(layer.tensor + layer.context + layer.expert <= layer.communication * (1 + ROUNDING))
     assert np.all(found.exchange.exposed <= found.exchange.collective)
     assert np.all(np.asarray(found.exchange.exposed) >= 0)
@@ -110,7 +111,7 @@ def test_a_step_falls_with_virtual_stages_when_hops_are_free(workload, cluster, 
     links = replace(cluster.calibration.links, point_latency=0.0, point_efficiency=1e30)
     cluster = replace(cluster, calibration=replace(cluster.calibration, links=links, placement="even"))
     v = np.array([1.0, 2.0, 4.0])
-    model = replace(workload.model, layers=8 * int(strategy.pp))
+    model = deeper(workload.model, 8 * int(strategy.pp))
     found = estimate(replace(workload, model=model), cluster, replace(strategy, vpp=v)).step_time
     assert np.all(np.diff(found) <= found[0] * ROUNDING)
     if strategy.pp > 1:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 from dimensions import terms
 from hypothesis import given, settings
+from shapes import deeper, ends
 from strategies import ROWS, clusters, families, one, workloads
 
 from mofa_model.estimate import estimate
@@ -18,7 +19,7 @@ def alone_of(value, index):
 def same_kinds(wide, narrow):
     """Kinds of stages pad with zeros in a family; alone they do not."""
     wide, narrow = np.atleast_1d(wide), np.atleast_1d(narrow)
-    return np.array_equal(wide[: len(narrow)], narrow)
+    return np.array_equal(wide[..., : narrow.shape[-1]], narrow)
 
 
 @settings(max_examples=80)
@@ -41,7 +42,7 @@ def test_a_batch_of_questions_has_the_answers_of_each_alone(workload, cluster, s
 
     def question(n):
         training = replace(workload.training, sequence=1024.0 * n, global_batch=1024.0 * n)
-        model = replace(workload.model, layers=np.round(8.0 * n), vocabulary=np.round(32000.0 * n))
+        model = ends(deeper(workload.model, np.round(8.0 * n)), vocabulary=np.round(32000.0 * n))
         asked = replace(workload, model=model, training=training)
         fabric = replace(cluster.scale_out, bandwidth=1e10 * n)
         return asked, replace(cluster, gpus=8.0 * n, scale_out=fabric)

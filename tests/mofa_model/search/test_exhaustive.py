@@ -7,48 +7,45 @@ and prices each strategy alone with `estimate`. Sets, counts by reason and the r
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from math import ceil, floor, prod
 
 import pytest
+from shapes import decoder, deeper
 
+from mofa_model.blocks import Experts, FeedForward, LatentAttention, SoftmaxAttention
 from mofa_model.estimate import estimate
 from mofa_model.launch import LaunchSettings, launch
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES
 from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
 from mofa_model.search.explore import strategy_of
 from mofa_model.spec import (
-    Attention,
     Cluster,
     Device,
-    Experts,
-    LatentAttention,
     Link,
     Precision,
     Training,
-    Transformer,
     Workload,
 )
 from mofa_model.strategy import ContextMode, Placement, Recompute, Sharding
 from mofa_model.strategy_text import format_strategy
 
-DENSE = Transformer(
-    name="dense",
-    layers=6,
-    hidden=2048,
-    attention=Attention(heads=16, kv_heads=4, head_dim=128),
-    ffn=8192,
-    gated=True,
-    vocabulary=32000,
+ATTENTION = SoftmaxAttention(heads=16, kv_heads=4, head_dim=128)
+SMALL = dict(hidden=2048, ffn=8192, vocabulary=32000)
+DENSE = decoder("dense", layers=6, attention=ATTENTION, **SMALL)
+MIXTURE = decoder(
+    "mixture",
+    layers=4,
+    attention=ATTENTION,
+    experts=Experts(count=4, top_k=2, width=2048),
+    dense_layers=1,
+    **SMALL,
 )
-MIXTURE = replace(
-    DENSE, name="mixture", layers=4, experts=Experts(count=4, top_k=2, width=2048, dense_layers=1)
-)
-LATENT = replace(
-    MIXTURE,
-    name="latent",
+LATENT = decoder(
+    "latent",
+    layers=4,
     attention=LatentAttention(heads=16, query_rank=512, kv_rank=256, nope_dim=64, rope_dim=32, value_dim=64),
     experts=Experts(count=4, top_k=2, width=1024, shared_width=1024),
+    **SMALL,
 )
 
 
@@ -57,7 +54,7 @@ def cluster(gpus: int, memory: float) -> Cluster:
     return Cluster(device=device, gpus=gpus, scale_up=Link(bandwidth=300e9), scale_out=Link(bandwidth=25e9))
 
 
-def workload(model: Transformer, batch: int) -> Workload:
+def workload(model, batch: int) -> Workload:
     return Workload(
         model=model, training=Training(sequence=4096, global_batch=batch, precision=Precision(name="bf16"))
     )
@@ -148,7 +145,7 @@ def test_search_equals_a_nested_loop_over_the_rules(_, model, gpus, batch, memor
 @pytest.mark.parametrize("layers, deepest", [(78, 10), (80, 5)])
 def test_what_a_search_finds_for_torchtitan_its_launch_can_say(layers, deepest):
     """With embedding and head 78 layers are 80 places, 4 on each of 2 x 10 chunks; 82 places at 5 a chunk fill 17 of 2 x 10."""
-    w, c = workload(replace(DENSE, layers=layers), 16), cluster(8, 400e9)
+    w, c = workload(deeper(DENSE, layers), 16), cluster(8, 400e9)
     question = SearchQuestion(
         problems=(SearchCase(workload=w, cluster=c),),
         nodes=(1,),
@@ -227,17 +224,18 @@ def copies_of(x, w, gpus):
 
 
 def tp_rule(x, w, c, t, gpus):
-    a, m = w.model.attention, w.model
+    a, m = next(w.model.blocks), w.model
     if x["tp"] > c.domain:
         return "TensorParallelCrossesNode"
     heads = [a.heads] if isinstance(a, LatentAttention) else [a.heads, a.kv_heads]
-    widths = [gpus, m.ffn, *heads, *([m.experts.shared_width] if m.experts else [])]
+    ffn = [block.width for block in m.blocks if isinstance(block, FeedForward)]
+    widths = [gpus, *ffn, *heads, *([m.experts.shared_width or 0] if m.experts else [])]
     return "NotDivisible" if any(width % x["tp"] for width in widths) else None
 
 
 def context_rule(x, w, c, t, gpus):
     mode, size = x["context"]
-    s, a = w.training.sequence, w.model.attention
+    s, a = w.training.sequence, next(w.model.blocks)
     if gpus % (x["tp"] * size) or s % (2 * size if mode is ContextMode.RING and size > 1 else size):
         return "NotDivisible"
     groups = a.heads if isinstance(a, LatentAttention) else a.kv_heads
