@@ -82,7 +82,7 @@ def _sequence(r: Rows, g: Given) -> Any:
 
 
 def _context_heads(r: Rows, g: Given) -> Any:
-    groups = (block.groups() for block in g.workload.model.blocks)
+    groups = (block.turned_heads() for block in g.workload.model.blocks)
     return ~r["ring"] & _undivided(groups, r["tp"] * r["cp"])
 
 

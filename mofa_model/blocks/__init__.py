@@ -13,10 +13,25 @@ from mofa_model.blocks.experts import Experts
 from mofa_model.blocks.feed_forward import FeedForward
 from mofa_model.blocks.latent import LatentAttention
 from mofa_model.blocks.layer import Layer
+from mofa_model.blocks.linear import LinearAttention
+from mofa_model.blocks.shared_kv import SharedAttention
 from mofa_model.blocks.softmax import SoftmaxAttention
+from mofa_model.blocks.sparse import SparseAttention
+from mofa_model.blocks.state_space import SelectiveScan, StateSpace
 
 BLOCKS: Final[dict[str, type[Block]]] = {
-    kind.word: kind for kind in (SoftmaxAttention, LatentAttention, FeedForward, Experts)
+    kind.word: kind
+    for kind in (
+        SoftmaxAttention,
+        LatentAttention,
+        SparseAttention,
+        SharedAttention,
+        LinearAttention,
+        StateSpace,
+        SelectiveScan,
+        FeedForward,
+        Experts,
+    )
 }
 """All kinds of blocks by the word that presets call them by."""
 
@@ -33,9 +48,14 @@ __all__ = [
     "Kept",
     "LatentAttention",
     "Layer",
+    "LinearAttention",
     "Product",
     "Ranks",
     "Rows",
+    "SelectiveScan",
+    "SharedAttention",
     "Sight",
     "SoftmaxAttention",
+    "SparseAttention",
+    "StateSpace",
 ]

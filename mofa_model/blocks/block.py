@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -58,8 +58,20 @@ class Product:
     """What of it is shared out."""
     rows: Rows = Rows.TOKENS
     """Which tokens it sees."""
+    bias: bool = False
+    """Whether a number is added to each output."""
     again: frozenset[str] = NOTHING
     """Modules whose recomputation runs it again beyond those of the block."""
+
+    @property
+    def weights(self) -> Count:
+        """Its parameters without the bias. [1]"""
+        return self.n * self.k
+
+    @property
+    def parameters(self) -> Count:
+        """All of them. [1]"""
+        return self.n * self.k + self.n if self.bias else self.n * self.k
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +85,7 @@ class Core:
     window: Count | None = None
     """Tokens seen at most, the last ones or the best; None = all before."""
     fixed: Count | None = None
-    """Tokens, or rows of a state, that are met however long the sequence is; None = they follow the sequence."""
+    """Tokens of a chunk, or rows of a state, that are met however long the sequence is; None = they follow it."""
     scored: bool = False
     """Whether attention that is not fused moves a score for each through memory."""
 
@@ -130,8 +142,10 @@ class Sight:
     """Elements a token that go around: keys and values."""
     turned: Count = 0.0
     """Elements a token that an all-to-all moves beside these: queries and outputs."""
-    state: Count = 0.0
-    """Elements of a state that each rank hands to the next, however many tokens it has."""
+    shared: Count | None = None
+    """Elements a token that go around whole, on every tensor-parallel rank; None = nothing does."""
+    state: Count | None = None
+    """Elements of a state that ranks hand on however many tokens they have; None = there is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,6 +160,8 @@ class Exchange:
     """Load of the fullest rank against the mean."""
     node_limit: Count
     """Nodes that the experts of one token may lie on; 0 = any."""
+    width: Count | None = None
+    """Width of a token on its way; None = that of the stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +207,7 @@ class Block(ABC):
         """What it keeps for its backward pass, beside the residual stream and the norms."""
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
-        """Parameters that are no matrix: biases, norms inside. [1]"""
+        """Parameters that belong to no matrix: norms inside, convolutions, decays. [1]"""
         return 0
 
     def cores(self) -> tuple[Core, ...]:
@@ -222,21 +238,28 @@ class Block(ABC):
         """Numbers that tensor parallelism inside experts has to divide."""
         return ()
 
-    def groups(self) -> Count | None:
+    def turned_heads(self) -> Count | None:
         """What an all-to-all over context-parallel ranks has to divide; None where nothing."""
         return None
 
     def weights(self, hidden: Count, rows: Rows) -> Numeric:
         """Parameters of the matrices that some tokens see, each expert's once. [1]"""
-        return sum(one.n * one.k for one in self.products(hidden) if one.rows is rows)
+        return sum(one.weights for one in self.products(hidden) if one.rows is rows)
 
     def matrices(self, hidden: Count, *, active: bool = False) -> Numeric:
         """Parameters of all its matrices, or of those that one token is multiplied with. [1]"""
-        whole = self.weights(hidden, Rows.TOKENS) + self.weights(hidden, Rows.SENT)
+        return self._counted(((one.rows, one.weights) for one in self.products(hidden)), active=active)
+
+    def parameters(self, hidden: Count, *, active: bool = False) -> Numeric:
+        """All its parameters, or those that one token meets. [1]"""
+        every = self._counted(((one.rows, one.parameters) for one in self.products(hidden)), active=active)
+        return every + self.vectors(hidden)
+
+    def _counted(self, sizes: Iterable[tuple[Rows, Numeric]], *, active: bool) -> Numeric:
+        """Sizes of products, those of experts as often as there are experts, or as a token meets."""
         sent = self.exchange()
-        if sent is None:
-            return whole
-        return whole + (sent.top_k if active else sent.count) * self.weights(hidden, Rows.ROUTED)
+        times = 1 if sent is None else sent.top_k if active else sent.count
+        return sum(times * size if rows is Rows.ROUTED else size for rows, size in sizes)
 
     def dealt(self, hidden: Count) -> Numeric:
         """What it weighs where layers go to stages by cost: the matrices that one token is multiplied with. [1]"""

@@ -55,6 +55,14 @@ class Experts(Block):
     """True for SwiGLU and its kin, in routed and shared experts."""
     shared_width: Numeric | None = None
     """Width of the experts that every token passes, together; None = there are none."""
+    shared_gate: bool = False
+    """True where a number of its own weighs the shared experts of each token."""
+    latent: Numeric | None = None
+    """Width to which tokens are projected before they are sent to routed experts; None = they go as they are."""
+    bias: bool = False
+    """True where the matrices of experts have biases."""
+    router_bias: bool = False
+    """True where the router has learned biases."""
     imbalance: Numeric = 1.0
     """Load of the fullest rank against the mean, at least 1."""
     node_limit: Numeric = 0
@@ -65,6 +73,8 @@ class Experts(Block):
         not_negative(node_limit=self.node_limit)
         if self.shared_width is not None:
             whole(shared_width=self.shared_width)
+        if self.latent is not None:
+            whole(latent=self.latent)
         if np.any(np.asarray(self.top_k) > self.count):
             raise BadValue("top_k", self.top_k, f"it cannot exceed the number of experts ({self.count})")
         if not np.all(np.isfinite(self.imbalance) & (np.asarray(self.imbalance) >= 1)):
@@ -72,28 +82,44 @@ class Experts(Block):
 
     @property
     def _shared(self) -> FeedForward | None:
-        return None if self.shared_width is None else FeedForward(width=self.shared_width, gated=self.gated)
+        return (
+            None
+            if self.shared_width is None
+            else FeedForward(width=self.shared_width, gated=self.gated, bias=self.bias)
+        )
 
     @property
     def _one(self) -> FeedForward:
         """One routed expert."""
-        return FeedForward(width=self.width, gated=self.gated)
+        return FeedForward(width=self.width, gated=self.gated, bias=self.bias)
+
+    def _sent(self, hidden: Count) -> Count:
+        """Width of a token on its way to experts. [1]"""
+        return hidden if self.latent is None else self.latent
 
     def products(self, hidden: Count) -> tuple[Product, ...]:
         """Shared experts, one routed expert, and the router h E, Table 2."""
         shared = self._shared
+        sent = self._sent(hidden)
+        around = (
+            ()
+            if self.latent is None
+            else (Product(n=sent, k=hidden, cut=Cut.NOTHING), Product(n=hidden, k=sent, cut=Cut.NOTHING))
+        )
         return (
             *(() if shared is None else shared.products(hidden)),
-            *(replace(one, rows=Rows.ROUTED) for one in self._one.products(hidden)),
-            Product(n=self.count, k=hidden, cut=Cut.NOTHING, rows=Rows.SENT),
+            *((Product(n=1, k=hidden, cut=Cut.NOTHING),) if self.shared_gate else ()),
+            *around,
+            *(replace(one, rows=Rows.ROUTED) for one in self._one.products(sent)),
+            Product(n=self.count, k=hidden, cut=Cut.NOTHING, rows=Rows.SENT, bias=self.router_bias),
         )
 
     def elementwise(self, hidden: Count) -> tuple[Elementwise, ...]:
         """Activation functions, and tokens sorted by expert and back."""
-        shared = self._shared
+        shared, sent = self._shared, self._sent(hidden)
         return (
             *(() if shared is None else shared.elementwise(hidden)),
-            Elementwise(width=self.width, passes=PERMUTE_PASSES, cast=hidden, sorted=hidden),
+            Elementwise(width=self.width, passes=PERMUTE_PASSES, cast=sent, sorted=sent),
         )
 
     def gathers(self) -> Count:
@@ -110,7 +136,7 @@ class Experts(Block):
         return (
             Kept(elements=self.count, freed=_ALL, logit=True),
             Kept(
-                elements=hidden,
+                elements=self._sent(hidden),
                 ranks=Ranks.NOBODY,
                 freed=_ALL,
                 feeds=True,
@@ -136,7 +162,11 @@ class Experts(Block):
     def exchange(self) -> Exchange:
         """What goes to experts."""
         return Exchange(
-            top_k=self.top_k, count=self.count, imbalance=self.imbalance, node_limit=self.node_limit
+            top_k=self.top_k,
+            count=self.count,
+            imbalance=self.imbalance,
+            node_limit=self.node_limit,
+            width=self.latent,
         )
 
     def split(self) -> tuple[Count, ...]:

@@ -31,6 +31,8 @@ class FeedForward(Block):
     """Width between the matrices."""
     gated: bool = True
     """True for SwiGLU and its kin: three matrices instead of two."""
+    bias: bool = False
+    """True where its matrices have biases."""
 
     def __post_init__(self) -> None:
         whole(width=self.width)
@@ -48,8 +50,8 @@ class FeedForward(Block):
     def products(self, hidden: Count) -> tuple[Product, ...]:
         """3 h g where gated, else 2 h g, Table 2."""
         return (
-            Product(n=self.inputs * self.width, k=hidden),
-            Product(n=hidden, k=self.width, cut=Cut.INPUT),
+            Product(n=self.inputs * self.width, k=hidden, bias=self.bias),
+            Product(n=hidden, k=self.width, cut=Cut.INPUT, bias=self.bias),
         )
 
     def dealt(self, hidden: Count) -> Numeric:

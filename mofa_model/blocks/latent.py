@@ -66,6 +66,10 @@ class LatentAttention(Block):
             Product(n=hidden, k=self.heads * self.value_dim, cut=Cut.INPUT),
         )
 
+    def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
+        """Norms of the latents."""
+        return (self.query_rank or 0) + self.kv_rank
+
     def cores(self) -> tuple[Core, ...]:
         """Scores and weighted values of all heads, keys and values at full width."""
         return (Core(heads=self.heads, width=self.nope_dim + self.rope_dim + self.value_dim, scored=True),)
@@ -101,6 +105,6 @@ class LatentAttention(Block):
         """Heads."""
         return (self.heads,)
 
-    def groups(self) -> Count:
+    def turned_heads(self) -> Count:
         """Heads."""
         return self.heads

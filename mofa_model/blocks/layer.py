@@ -24,9 +24,10 @@ class Layer:
     norm_vectors: Numeric = 1
     """Parameters of a norm, each as wide as the stream: 1 a weight, 2 with a bias, 0 none."""
 
-    def vectors(self, hidden: Count) -> Count:
-        """Parameters that are no matrix. [1]"""
-        return sum(block.vectors(hidden) for block in self.blocks) + self.norms * self.norm_vectors * hidden
+    def parameters(self, hidden: Count, *, active: bool = False) -> Count:
+        """All parameters, or those that one token meets. [1]"""
+        blocks = sum(block.parameters(hidden, active=active) for block in self.blocks)
+        return blocks + self.norms * self.norm_vectors * hidden
 
     def matrices(self, hidden: Count, *, active: bool = False) -> Count:
         """Parameters of all matrices, or of those that one token is multiplied with. [1]"""

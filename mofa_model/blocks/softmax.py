@@ -8,11 +8,15 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from mofa_model.blocks.block import ALL, Block, Core, Cut, Kept, Product, Sight
+from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Product, Sight
 from mofa_model.checks import positive, whole
 from mofa_model.errors import BadValue
 from mofa_model.units import Count, Numeric
 
+QK_NORMS: Final = ("", "head", "whole")
+"""Norms of queries and keys."""
+GATE_PASSES: Final = 3.0
+"""Reads and writes of a tensor that is multiplied with a gate. Source: counted on fused kernels."""
 CORE: Final = frozenset({"core_attn", ALL})
 """Modules whose recomputation drops what attention keeps of its scores."""
 OUTPUT: Final[Mapping[str, Any]] = {"feeds": True, "moved": {"attn_proj": 1.0}}
@@ -36,9 +40,21 @@ class SoftmaxAttention(Block):
     """Width of one head."""
     window: Numeric | None = None
     """Tokens that a token attends to; None = all before it."""
+    gated: bool = False
+    """True where a gate of the output is projected beside the queries."""
+    qk_norm: str = ""
+    """Norms of queries and keys: `head` for one over each head, `whole` for one over all; empty for none."""
+    bias: bool = False
+    """True where queries, keys and values have biases."""
+    output_bias: bool = False
+    """True where the output has one."""
+    sinks: bool = False
+    """True where each head learns a score that takes part in its softmax."""
 
     def __post_init__(self) -> None:
         whole(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
+        if self.qk_norm not in QK_NORMS:
+            raise BadValue("qk_norm", self.qk_norm, f"one of {', '.join(filter(None, QK_NORMS))}, or nothing")
         if self.window is not None:
             positive(window=self.window)
         if np.any(np.asarray(self.heads) % self.kv_heads):
@@ -55,11 +71,32 @@ class SoftmaxAttention(Block):
         return f"{self.heads} over {self.kv_heads}"
 
     def products(self, hidden: Count) -> tuple[Product, ...]:
-        """Queries, keys and values in one, and the output: h^2 (2 + 2 k_v/a), Table 2."""
+        """Queries, keys and values in one, with the gate; and the output: h^2 (2 + 2 k_v/a), Table 2."""
         return (
-            Product(n=(self.heads + 2 * self.kv_heads) * self.head_dim, k=hidden),
-            Product(n=hidden, k=self.heads * self.head_dim, cut=Cut.INPUT),
+            Product(
+                n=(self.heads * self.asked + 2 * self.kv_heads) * self.head_dim, k=hidden, bias=self.bias
+            ),
+            Product(n=hidden, k=self.heads * self.head_dim, cut=Cut.INPUT, bias=self.output_bias),
         )
+
+    @property
+    def asked(self) -> int:
+        """Projections of each query head: itself, and its gate. [1]"""
+        return 2 if self.gated else 1
+
+    def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
+        """Norms of queries and keys, and sinks."""
+        heads = {"": 0, "head": 2, "whole": self.heads + self.kv_heads}[self.qk_norm]
+        return heads * self.head_dim + (self.heads if self.sinks else 0)
+
+    def elementwise(self, hidden: Count) -> tuple[Elementwise, ...]:  # noqa: ARG002
+        """Norms of queries and keys, and the gate."""
+        found = []
+        if self.qk_norm:
+            found.append(Elementwise(width=(self.heads + self.kv_heads) * self.head_dim, passes=2.0))
+        if self.gated:
+            found.append(Elementwise(width=self.heads * self.head_dim, passes=GATE_PASSES))
+        return tuple(found)
 
     def dealt(self, hidden: Count) -> Numeric:
         """Four h x h projections, whatever the heads: that is what nanotron counts. [1]"""
@@ -75,11 +112,12 @@ class SoftmaxAttention(Block):
         return (
             Kept(elements=self.heads, freed=CORE, scored=True),
             Kept(
-                elements=width + 2 * self.kv_heads * self.head_dim,
+                elements=self.asked * width + 2 * self.kv_heads * self.head_dim,
                 freed=frozenset({ALL}),
                 halved=True,
                 moved={"core_attn": 1.0},
             ),
+            *((Kept(elements=width),) if self.gated else ()),
             Kept(elements=width, **OUTPUT),
         )
 
@@ -91,6 +129,6 @@ class SoftmaxAttention(Block):
         """Heads of both kinds."""
         return (self.heads, self.kv_heads)
 
-    def groups(self) -> Count:
+    def turned_heads(self) -> Count:
         """Heads of keys and values."""
         return self.kv_heads

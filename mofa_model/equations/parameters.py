@@ -53,7 +53,7 @@ def prediction_parameters(model: Transformer) -> Count:
     11610
     """
     h = model.hidden
-    return model.prediction_modules * (_layer(model.kinds[model.last], h, active=False) + 2 * h * h + 3 * h)
+    return model.prediction_modules * (model.kinds[model.last].parameters(h) + 2 * h * h + 3 * h)
 
 
 def core_flops_per_token(layer: Layer, sequence: Count, *, convention: str = "full") -> Flop:
@@ -130,13 +130,9 @@ def training_flops_per_token(
     )
 
 
-def _layer(layer: Layer, hidden: Count, *, active: bool) -> Count:
-    return layer.matrices(hidden, active=active) + layer.vectors(hidden)
-
-
 def _counted(model: Transformer, *, active: bool) -> Count:
     h, ends = model.hidden, model.embedding
-    layers = sum(model.number(kind) * _layer(kind, h, active=active) for kind in model.kinds)
+    layers = sum(model.number(kind) * kind.parameters(h, active=active) for kind in model.kinds)
     return layers + ends.rows(h) + ends.head(h) + ends.vectors(h)
 
 

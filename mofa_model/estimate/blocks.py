@@ -198,8 +198,9 @@ def _all_to_all(
 ) -> Seconds:
     """Tokens to their experts and back; the fullest rank decides, by `imbalance`. [s]"""
     precision, k = workload.training.precision, cluster.calibration.links
+    width = workload.model.hidden if exchange.width is None else exchange.width
     return collectives.all_to_all_time(
-        sent * exchange.imbalance * workload.model.hidden * (precision.dispatch + precision.activation),
+        sent * exchange.imbalance * width * (precision.dispatch + precision.activation),
         s.ep,
         exchange.top_k,
         exchange.node_limit,
@@ -223,6 +224,11 @@ def _context_message(workload: Workload, cluster: Cluster, s: Strategy, block: B
     size: Bytes = tokens * width * ring
     if s.context_mode is ContextMode.ALL_TO_ALL:
         return tokens * width * (ring + turned) * (s.cp - 1.0) / s.cp / path.bandwidth
+    if sight.shared is not None:
+        size = size + tokens * width * sight.shared
+    if sight.state is not None:
+        # States are gathered in the width of logits, one for each sequence. Source: LASP-2 (Sun et al. 2025).
+        size = size + s.mbs * workload.training.precision.logit * (sight.state / s.tp)
     return collectives.all_gather_time(size * s.cp, s.cp, path)
 
 

@@ -1,0 +1,151 @@
+"""Linear attention: a state of keys times values in the place of scores; with decay, delta rule and gate, or without."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Product, Sight
+from mofa_model.blocks.softmax import GATE_PASSES, OUTPUT
+from mofa_model.checks import not_negative, whole
+from mofa_model.errors import BadValue
+from mofa_model.units import Count, Numeric
+
+DECAYS: Final = ("fixed", "head", "channel")
+"""What forgets: nothing that is learned, a number of each head, or one of each channel of the keys."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LinearAttention(Block):
+    """Lightning attention (decay `fixed`), Gated DeltaNet (`head`, with delta rule), Kimi Delta Attention (`channel`)."""
+
+    word: ClassVar = "linear_attention"
+    stream_passes: ClassVar = 6.0
+    norm_moved_with: ClassVar = "qkv_linear"
+    residual_moved_with: ClassVar = "qkv_linear"
+
+    key_heads: Numeric
+    """Heads of queries and keys."""
+    value_heads: Numeric
+    """Heads of values, and of states."""
+    key_dim: Numeric
+    """Width of a query and of a key."""
+    value_dim: Numeric
+    """Width of a value."""
+    decay: str = "head"
+    """How a state forgets: one of `DECAYS`."""
+    delta: bool = True
+    """True where a state forgets what it held for a key before it learns the new value."""
+    gate_rank: Numeric | None = None
+    """Width through which the output's gate is projected, and decays of channels; None = the gate is direct."""
+    kernel: Numeric = 4
+    """Tokens that the convolution of queries, keys and values spans; 0 = there is none."""
+    whole_norm: bool = False
+    """True where the output's norm spans all heads, not each."""
+    chunk: Numeric = 64
+    """Tokens that are worked off at once."""
+
+    def __post_init__(self) -> None:
+        whole(key_heads=self.key_heads, value_heads=self.value_heads, key_dim=self.key_dim, chunk=self.chunk)
+        whole(linear_value_dim=self.value_dim)
+        not_negative(kernel=self.kernel)
+        if self.decay not in DECAYS:
+            raise BadValue("decay", self.decay, f"one of {', '.join(DECAYS)}")
+        if self.decay == "channel" and self.gate_rank is None:
+            raise BadValue("gate_rank", None, "decays of channels are projected through it: give its width")
+
+    @property
+    def keys(self) -> Numeric:
+        """Width of all keys. [1]"""
+        return self.key_heads * self.key_dim
+
+    @property
+    def values(self) -> Numeric:
+        """Width of all values. [1]"""
+        return self.value_heads * self.value_dim
+
+    @property
+    def numbers(self) -> Numeric:
+        """Numbers of each token that steer its heads: a decay, a step of the delta rule. [1]"""
+        return self.value_heads * ((1 if self.decay == "head" else 0) + (1 if self.delta else 0))
+
+    def products(self, hidden: Count) -> tuple[Product, ...]:
+        """Queries, keys and values with the gate; what steers the heads; the output. Sources: MiniMax-01, Qwen3-Next, Kimi
+        Linear.
+        """
+        whole_gate = self.values if self.gate_rank is None else 0
+        rank = self.gate_rank or 0
+        through = (
+            ()
+            if self.gate_rank is None
+            else (Product(n=rank, k=hidden, cut=Cut.NOTHING), Product(n=self.values, k=rank))
+        )
+        decays = (
+            ()
+            if self.decay != "channel"
+            else (Product(n=rank, k=hidden, cut=Cut.NOTHING), Product(n=self.keys, k=rank))
+        )
+        return (
+            Product(n=2 * self.keys + self.values + whole_gate, k=hidden),
+            *through,
+            *decays,
+            *((Product(n=self.numbers, k=hidden),) if self.delta or self.decay == "head" else ()),
+            Product(n=hidden, k=self.values, cut=Cut.INPUT),
+        )
+
+    def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
+        """The convolution, decays with their steps, and the norm."""
+        decays = {"fixed": 0, "head": 2 * self.value_heads, "channel": self.value_heads + self.keys}[
+            self.decay
+        ]
+        norm = self.values if self.whole_norm else self.value_dim
+        return (2 * self.keys + self.values) * self.kernel + decays + norm
+
+    def cores(self) -> tuple[Core, ...]:
+        """Inside a chunk scores and values, and of the delta rule a triangular system with both its right sides; into the
+        state, out of it, and what the delta rule takes back.
+        """
+        inside = self.key_dim + self.value_dim
+        if self.delta:
+            inside = inside + 2 * self.key_dim + self.value_dim + self.chunk / 6.0
+        ways = 3 if self.delta else 2
+        return (
+            Core(heads=self.value_heads, width=inside, fixed=self.chunk),
+            Core(heads=self.value_heads, width=ways * self.value_dim, fixed=self.key_dim),
+        )
+
+    def elementwise(self, hidden: Count) -> tuple[Elementwise, ...]:  # noqa: ARG002
+        """Convolution and scan; norm and gate. Source: counted on fused kernels."""
+        return (
+            Elementwise(width=2 * self.keys + self.values, passes=4.0 if self.kernel else 2.0),
+            Elementwise(width=self.values, passes=1.0 + GATE_PASSES),
+        )
+
+    def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
+        """What is projected, before and after the convolution; the gate; output before and after norm and gate."""
+        wide = 2 * self.keys + self.values
+        return (
+            Kept(
+                elements=wide + self.values + self.numbers,
+                freed=frozenset({ALL}),
+                halved=True,
+                moved={"core_attn": 1.0},
+            ),
+            *((Kept(elements=wide, freed=frozenset({ALL})),) if self.kernel else ()),
+            Kept(elements=self.values, freed=frozenset({ALL})),
+            Kept(elements=self.values, **OUTPUT),
+        )
+
+    def sight(self) -> Sight:
+        """A rank hands the states to the next; an all-to-all turns what goes in and comes out."""
+        return Sight(
+            turned=2 * self.keys + 3 * self.values, state=self.value_heads * self.key_dim * self.value_dim
+        )
+
+    def split(self) -> tuple[Count, ...]:
+        """Heads of both kinds."""
+        return (self.key_heads, self.value_heads)
+
+    def turned_heads(self) -> Count:
+        """Heads of keys, and so of values."""
+        return self.key_heads

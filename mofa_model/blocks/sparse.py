@@ -1,0 +1,88 @@
+"""Sparse attention (DeepSeek-V3.2): latent attention over the tokens that a small indexer scores best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mofa_model.blocks.block import ALL, Core, Cut, Kept, Product, Ranks, Sight
+from mofa_model.blocks.latent import LatentAttention
+from mofa_model.blocks.softmax import CORE, OUTPUT
+from mofa_model.checks import whole
+from mofa_model.errors import BadValue
+from mofa_model.units import Count, Numeric
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SparseAttention(LatentAttention):
+    """Latent attention as multi-query attention over the latents of the `top_k` best tokens."""
+
+    word: ClassVar = "sparse_attention"
+
+    index_heads: Numeric
+    """Heads of the indexer."""
+    index_dim: Numeric
+    """Width of one of them; its key is shared by all."""
+    top_k: Numeric
+    """Tokens that a token attends to."""
+
+    def __post_init__(self) -> None:
+        LatentAttention.__post_init__(self)
+        whole(index_heads=self.index_heads, index_dim=self.index_dim, sparse_top_k=self.top_k)
+        if self.query_rank is None:
+            raise BadValue("query_rank", None, "the indexer reads the latent of the queries: give its width")
+
+    @property
+    def heads_told(self) -> str:
+        """Heads."""
+        return f"{self.heads} sparse"
+
+    def products(self, hidden: Count) -> tuple[Product, ...]:
+        """Those of latent attention, and queries, key and weights of the indexer. Source: DeepSeek-V3.2."""
+        return (
+            *LatentAttention.products(self, hidden),
+            Product(n=self.index_heads * self.index_dim, k=self.query_rank or 0, cut=Cut.NOTHING),
+            Product(n=self.index_dim, k=hidden, cut=Cut.NOTHING),
+            Product(n=self.index_heads, k=hidden, cut=Cut.NOTHING),
+        )
+
+    def vectors(self, hidden: Count) -> Count:
+        """Norms of the latents, and the norm of the indexer's key with its bias."""
+        return LatentAttention.vectors(self, hidden) + 2 * self.index_dim
+
+    def cores(self) -> tuple[Core, ...]:
+        """The indexer scores every token once; the rest meets the latents of the best. Source: DeepSeek-V3.2, MQA mode."""
+        return (
+            Core(heads=self.heads, width=2 * self.kv_rank + self.rope_dim, window=self.top_k),
+            Core(heads=self.index_heads, width=self.index_dim),
+        )
+
+    def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
+        """Statistics; queries as wide as the latents; the latents; what the indexer reads; output before and after its way up."""
+        inside = self.heads * self.kv_rank
+        latents = 2.0 * ((self.query_rank or 0) + self.kv_rank) + self.rope_dim
+        index = self.index_heads * (self.index_dim + 1) + self.index_dim
+        return (
+            Kept(elements=self.heads, freed=CORE, scored=True),
+            Kept(
+                elements=inside + self.heads * (self.nope_dim + self.rope_dim * 2),
+                freed=frozenset({"mla_up_proj", ALL}),
+                halved=True,
+                moved={"core_attn": 1.0},
+            ),
+            Kept(
+                elements=latents + index,
+                ranks=Ranks.STREAM,
+                freed=frozenset({ALL}),
+                moved={"qkv_linear": 1.0},
+            ),
+            Kept(elements=inside, freed=frozenset({ALL})),
+            Kept(elements=self.heads * self.value_dim, **OUTPUT),
+        )
+
+    def sight(self) -> Sight:
+        """Latents and the indexer's keys go around, whole on every rank; queries and outputs turn as wide as the latents."""
+        return Sight(
+            shared=self.kv_rank + self.rope_dim + self.index_dim,
+            turned=self.heads * (2 * self.kv_rank + self.rope_dim),
+        )
