@@ -8,6 +8,7 @@ A *family* is a Strategy whose degrees are arrays; `one()` draws it with a singl
 from dataclasses import replace
 
 import numpy as np
+from hybrids import HYBRIDS
 from hypothesis import strategies as st
 
 from mofa_model import presets
@@ -34,7 +35,7 @@ ROWS = 7
 
 
 @st.composite
-def workloads(draw, models=DENSE + MIXTURES):
+def workloads(draw, models=DENSE + MIXTURES + tuple(HYBRIDS)):
     """A model with its batch, sequence and formats."""
     recipe = presets.precision(draw(st.sampled_from(["bf16", "fp8-block", "mxfp8"])))
     training = Training(
@@ -42,7 +43,8 @@ def workloads(draw, models=DENSE + MIXTURES):
         global_batch=draw(st.sampled_from([256, 1024, 15360])),
         precision=recipe,
     )
-    return Workload(model=presets.model(draw(st.sampled_from(models))), training=training)
+    name = draw(st.sampled_from(models))
+    return Workload(model=HYBRIDS.get(name) or presets.model(name), training=training)
 
 
 @st.composite

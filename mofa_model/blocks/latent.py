@@ -44,6 +44,11 @@ class LatentAttention(Block):
         """Heads."""
         return f"{self.heads} latent"
 
+    @property
+    def query_latent(self) -> Numeric:
+        """Width of the query latent; zero where there is none. [1]"""
+        return 0 if self.query_rank is None else self.query_rank
+
     def products(self, hidden: Count) -> tuple[Product, ...]:
         """Queries through their latent, the latent of keys and values, its way up, and the output. Source: DeepSeek-V2."""
         queries = self.heads * (self.nope_dim + self.rope_dim)
@@ -68,7 +73,7 @@ class LatentAttention(Block):
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
         """Norms of the latents."""
-        return (self.query_rank or 0) + self.kv_rank
+        return self.query_latent + self.kv_rank
 
     def cores(self) -> tuple[Core, ...]:
         """Scores and weighted values of all heads, keys and values at full width."""
@@ -77,7 +82,7 @@ class LatentAttention(Block):
     def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
         """Scores; what comes up; the latents before and after their norm with the shared rotary key; the output. Ours."""
         queries = self.heads * (self.nope_dim + self.rope_dim)
-        latents = 2.0 * ((self.query_rank or 0) + self.kv_rank) + self.rope_dim
+        latents = 2.0 * (self.query_latent + self.kv_rank) + self.rope_dim
         values = self.heads * self.value_dim
         return (
             Kept(elements=self.heads, freed=CORE, scored=True),

@@ -74,7 +74,7 @@ class LinearAttention(Block):
         Linear.
         """
         whole_gate = self.values if self.gate_rank is None else 0
-        rank = self.gate_rank or 0
+        rank = 0 if self.gate_rank is None else self.gate_rank
         through = (
             ()
             if self.gate_rank is None

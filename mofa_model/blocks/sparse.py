@@ -41,7 +41,7 @@ class SparseAttention(LatentAttention):
         """Those of latent attention, and queries, key and weights of the indexer. Source: DeepSeek-V3.2."""
         return (
             *LatentAttention.products(self, hidden),
-            Product(n=self.index_heads * self.index_dim, k=self.query_rank or 0, cut=Cut.NOTHING),
+            Product(n=self.index_heads * self.index_dim, k=self.query_latent, cut=Cut.NOTHING),
             Product(n=self.index_dim, k=hidden, cut=Cut.NOTHING),
             Product(n=self.index_heads, k=hidden, cut=Cut.NOTHING),
         )
@@ -60,7 +60,7 @@ class SparseAttention(LatentAttention):
     def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
         """Statistics; queries as wide as the latents; the latents; what the indexer reads; output before and after its way up."""
         inside = self.heads * self.kv_rank
-        latents = 2.0 * ((self.query_rank or 0) + self.kv_rank) + self.rope_dim
+        latents = 2.0 * (self.query_latent + self.kv_rank) + self.rope_dim
         index = self.index_heads * (self.index_dim + 1) + self.index_dim
         return (
             Kept(elements=self.heads, freed=CORE, scored=True),

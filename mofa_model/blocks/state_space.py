@@ -66,9 +66,9 @@ class StateSpace(Block):
 
     def cores(self) -> tuple[Core, ...]:
         """Inside a chunk scores of its tokens and their values; into the state and out of it. Source: state space duality."""
+        scores = self.groups * self.state / self.heads  # one table for a group of heads
         return (
-            Core(heads=self.groups, width=self.state, fixed=self.chunk),
-            Core(heads=self.heads, width=self.head_dim, fixed=self.chunk),
+            Core(heads=self.heads, width=scores + self.head_dim, fixed=self.chunk),
             Core(heads=self.heads, width=2 * self.head_dim, fixed=self.state),
         )
 
@@ -139,7 +139,10 @@ class SelectiveScan(Block):
         return self.inner * (self.kernel + 1) + self.inner * (self.state + 1) + norms
 
     def cores(self) -> tuple[Core, ...]:
-        """The scan: decay, input and output of every number of the state, 6 FLOPs."""
+        """The scan: decay, input and output of every number of the state, 6 FLOPs.
+
+        Leaves out: that it runs on no tensor core; its reads and writes of memory take longer.
+        """
         return (Core(heads=self.inner, width=3, fixed=self.state),)
 
     def elementwise(self, hidden: Count) -> tuple[Elementwise, ...]:
