@@ -1,45 +1,13 @@
-"""Small things that every decision needs: parts of foreign objects, moments as text, and whether two states are the same."""
+"""Small things that every decision needs: moments and messages as text, and whether two states are the same."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from mofa_model.kinds.shape import at, part, text_of
-from mofa_operator.snapshot import FOREIGN, Body
-
 LONGEST: Final = 1024
 """Characters of a message, as the API conventions have it. [1]"""
-_MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z", re.ASCII)
-
-
-def annotations_of(body: Body) -> dict[str, str]:
-    """Annotations, those that are text."""
-    found = part(body, "metadata", "annotations")
-    return {key: value for key, value in found.items() if isinstance(value, str)}
-
-
-def foreign_of(body: Body) -> Mapping[str, str]:
-    """Annotations under our prefix that are not of our hand, and of whose; empty text = of nobody's that is known."""
-    return {name: text_of(hand) for name, hand in part(body, "metadata", FOREIGN).items()}
-
-
-def uid_of(body: Body) -> str:
-    """The uid; empty where there is none."""
-    return text_of(at(body, "metadata", "uid"))
-
-
-def generation_of(body: Body) -> int | None:
-    """Generation of the spec."""
-    found = at(body, "metadata", "generation")
-    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
-
-
-def is_going(body: Body) -> bool:
-    """Whether an object is being deleted."""
-    return at(body, "metadata", "deletionTimestamp") is not None
 
 
 def moment(now: float) -> str:
@@ -49,20 +17,6 @@ def moment(now: float) -> str:
     '1970-01-01T00:00:00Z'
     """
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def seconds(written: Any) -> float | None:
-    """The moment behind such a text, in seconds of the epoch; None where it is none. [s]
-
-    >>> seconds("1970-01-01T00:01:00Z")
-    60.0
-    """
-    if not _MOMENT.fullmatch(text_of(written)):
-        return None
-    try:
-        return datetime.fromisoformat(written).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 def sentence(message: str) -> str:
@@ -100,6 +54,15 @@ def moved(before: float | None, after: float | None, least: float) -> bool:
     if before is None or after is None:
         return before is not after
     return before != after and abs(after - before) >= least * abs(before)
+
+
+def left(since: float | None, quiet: float, now: float) -> float:
+    """How long until what was written at a moment may be written again; 0 where nobody knows when that was. [s]
+
+    >>> left(1000.0, 600.0, 1500.0), left(None, 600.0, 1500.0)
+    (100.0, 0.0)
+    """
+    return 0.0 if since is None else max(0.0, min(quiet, since + quiet - now))
 
 
 def joined(words: Iterable[str]) -> str:
