@@ -16,18 +16,20 @@ from typing import Any, Final, TypeAlias
 
 from mofa_model.annotations import RECORD
 from mofa_model.kinds import Kind
-from mofa_model.kinds.shape import Body, at, glance, part
+from mofa_model.kinds.shape import Body, at, glance, items, part, text_of
 from mofa_operator.evidence import Day, days_in
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key, key_of, target_of
 from mofa_operator.shapes import (
     AdvisedStatus,
     AskedJob,
     AskedPool,
-    Conditions,
     LearnedStatus,
-    Metadata,
-    Reference,
+    Predictions,
     StandingCondition,
+    condition,
+    generation,
+    seconds,
+    texts,
 )
 
 Written: TypeAlias = dict[str, Any]
@@ -46,24 +48,56 @@ class LiveObject:
     """Itself as it came: for those who parse it as a whole."""
 
     @cached_property
-    def meta(self) -> Metadata:
-        """Its metadata."""
-        return glance(Metadata, self.body.get("metadata"))
+    def uid(self) -> str:
+        """Which object of its name it is."""
+        return text_of(at(self.body, "metadata", "uid"))
+
+    @cached_property
+    def generation(self) -> int | None:
+        """Generation of its spec."""
+        return generation(at(self.body, "metadata", "generation"))
+
+    @cached_property
+    def made(self) -> float | None:
+        """When it was made, in seconds of the epoch. [s]"""
+        return seconds(at(self.body, "metadata", "creationTimestamp"))
 
     @property
     def is_going(self) -> bool:
         """Whether it is being deleted."""
-        return self.meta.deletion_timestamp is not None
+        return at(self.body, "metadata", "deletionTimestamp") is not None
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels."""
+        return texts(at(self.body, "metadata", "labels"))
+
+    @cached_property
+    def annotations(self) -> Mapping[str, str]:
+        """Its annotations."""
+        return texts(at(self.body, "metadata", "annotations"))
+
+    @cached_property
+    def foreign(self) -> Mapping[str, str]:
+        """Annotations under our prefix that are not of our hand, and of whose; empty text = of nobody's that is known."""
+        return texts(at(self.body, "metadata", FOREIGN))
+
+    @property
+    def owners(self) -> frozenset[str]:
+        """Objects that made it, by uid."""
+        return frozenset(
+            text_of(one.get("uid")) for one in items(at(self.body, "metadata", "ownerReferences"))
+        )
 
     @cached_property
     def conditions(self) -> tuple[StandingCondition, ...]:
         """Conditions of its status."""
-        return glance(Conditions, self.body.get("status")).conditions
+        return tuple(map(condition, items(at(self.body, "status", "conditions"))))
 
     @property
     def record(self) -> str:
         """The record of a run that stands on a job."""
-        return self.meta.annotations.get(RECORD, "")
+        return self.annotations.get(RECORD, "")
 
     @property
     def standing(self) -> object:
@@ -93,11 +127,16 @@ class LiveTrainingJob(LiveObject):
         """Its status."""
         return glance(AdvisedStatus, self.body.get("status"))
 
+    @property
+    def predicted(self) -> Predictions:
+        """What its status predicts of the advised layout."""
+        return glance(Predictions, part(self.body, "status", "recommendation").get("predicted"))
+
     @cached_property
     def target(self) -> Key | None:
         """The job that its targetRef names, where it is of a kind that can be annotated."""
-        ref = self.asked.target_ref
-        return target_of(self.key.namespace, ref.api_version, ref.kind, ref.name)
+        asked = self.asked
+        return target_of(self.key.namespace, asked.target_version, asked.target_kind, asked.target_name)
 
     @property
     def observed(self) -> Written:
@@ -114,7 +153,7 @@ class LiveTrainingJob(LiveObject):
     @property
     def names_a_target(self) -> bool:
         """Whether it has a targetRef, of whatever kind."""
-        return self.asked.target_ref != Reference()
+        return bool(part(self.body, "spec", "targetRef"))
 
     @property
     def record(self) -> str:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from pydantic import Field, PlainValidator
 
-from mofa_model.kinds.shape import Labels, Many, Shape, Text, mapping, text_of, under
+from mofa_model.kinds.shape import Labels, Many, Shape, Text, text_of, under
 from mofa_model.manifest.failure_history import evidence_in
 from mofa_model.spec.evidence import ByClass
 from mofa_operator.evidence import JobEvidence
 
+_CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTime")
 _MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z", re.ASCII)
 
 
@@ -44,15 +46,18 @@ def seconds(written: object) -> float | None:
         return None
 
 
-def _texts(value: object) -> dict[str, str]:
-    return {key: one for key, one in mapping(value).items() if isinstance(one, str)}
+def texts(value: object) -> dict[str, str]:
+    """Texts by name; what is none is left out."""
+    named = value if isinstance(value, dict) else {}
+    return {key: one for key, one in named.items() if isinstance(one, str)}
 
 
 def _ratio(value: object) -> float | None:
     return found if (found := figure(value)) is not None and 0 < found < 1e6 else None
 
 
-def _generation(value: object) -> int | None:
+def generation(value: object) -> int | None:
+    """Generation of a spec; None where it cannot be one."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
@@ -62,58 +67,26 @@ Ratio: TypeAlias = Annotated[float | None, PlainValidator(_ratio)]
 """A ratio that can be: above zero, and below a million. [1]"""
 Stamp: TypeAlias = Annotated[float | None, PlainValidator(seconds)]
 """A moment, in seconds of the epoch. [s]"""
-Texts: TypeAlias = Annotated[dict[str, str], PlainValidator(_texts)]
-"""Texts by name."""
 
 
-class _Owner(Shape):
-    uid: Text = ""
-
-
-class Metadata(Shape):
-    """The metadata of an object."""
-
-    uid: Text = ""
-    generation: Annotated[int | None, PlainValidator(_generation)] = None
-    creation_timestamp: Stamp = None
-    deletion_timestamp: object = None
-    labels: Labels = Field(default_factory=dict)
-    annotations: Texts = Field(default_factory=dict)
-    foreign: Texts = Field(default_factory=dict)
-    owner_references: Many[_Owner] = ()
-
-
-class StandingCondition(Shape):
+class StandingCondition(NamedTuple):
     """A condition as it stands."""
 
-    type: Text = ""
-    status: Text = ""
-    reason: Text = ""
-    message: Text = ""
-    last_transition_time: Text = ""
+    type: str
+    """Which aspect."""
+    status: str
+    """Whether it holds."""
+    reason: str
+    """Why, in one word."""
+    message: str
+    """Why, in one sentence."""
+    since: str
+    """When the status last changed."""
 
 
-class Conditions(Shape):
-    """A status with conditions."""
-
-    conditions: Many[StandingCondition] = ()
-
-
-class Reference(Shape):
-    """What a targetRef names."""
-
-    api_version: Text = ""
-    kind: Text = ""
-    name: Text = ""
-
-
-class _Series(Shape):
-    """Where series of a job or of a pool are."""
-
-    preset: Text = ""
-    matchers: Labels = Field(default_factory=dict)
-    tokens_query: Text = ""
-    step_query: Text = ""
+def condition(row: Mapping[str, object]) -> StandingCondition:
+    """A row of a status as a condition."""
+    return StandingCondition(*(text_of(row.get(name)) for name in _CONDITION))
 
 
 class AskedJob(Shape):
@@ -123,9 +96,12 @@ class AskedJob(Shape):
     profile: Text = under("", "cluster", "profile")
     config_map: Text = under("", "model", "configMapRef", "name")
     config_key: Text = under("", "model", "configMapRef", "key")
-    target_ref: Reference = Reference()
+    target_version: Text = under("", "targetRef", "apiVersion")
+    target_kind: Text = under("", "targetRef", "kind")
+    target_name: Text = under("", "targetRef", "name")
     objective: Figure = under(None, "slo", "ettr")
-    throughput: _Series = _Series()
+    preset: Text = under("", "throughput", "preset")
+    matchers: Labels = under({}, "throughput", "matchers")
 
 
 class Ends(Shape):
@@ -145,22 +121,17 @@ class Ends(Shape):
         return self.lower, middle, self.upper
 
 
-class _Predictions(Shape):
+class Predictions(Shape):
+    """What a layout is expected to do."""
+
     tokens_per_second: Ends = Ends()
     ettr: Ends = Ends()
     step_milliseconds: Ends = Ends()
 
 
-class _Advised(Shape):
-    strategy: Text = under("", "strategy", "text")
-    summary: Text = ""
-    checkpoint_interval_seconds: Figure = None
-    predicted: _Predictions = _Predictions()
-
-
 class _Current(Shape):
     strategy: Text = ""
-    predicted: _Predictions = _Predictions()
+    predicted: Predictions = Predictions()
 
 
 class _Loss(Shape):
@@ -199,7 +170,9 @@ class AdvisedStatus(Shape):
     inputs_hash: Text = ""
     computed_time: Text = ""
     health: Text = ""
-    recommendation: _Advised = _Advised()
+    strategy: Text = under("", "recommendation", "strategy", "text")
+    summary: Text = under("", "recommendation", "summary")
+    interval: Figure = under(None, "recommendation", "checkpointIntervalSeconds")
     current: _Current | None = None
     observed: ShownFigures = ShownFigures()
     nodes: Figure = under(None, "inputs", "nodes")
@@ -261,4 +234,6 @@ class AskedPool(Shape):
     """Which nodes are a ClusterProfile's, and where its series are."""
 
     node_selector: Labels = Field(default_factory=dict)
-    prometheus: _Series = _Series()
+    matchers: Labels = under({}, "prometheus", "matchers")
+    tokens_query: Text = under("", "prometheus", "tokensQuery")
+    step_query: Text = under("", "prometheus", "stepQuery")

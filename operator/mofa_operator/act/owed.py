@@ -52,6 +52,4 @@ def _stands(owed: Decision, standing: Standing) -> bool:
     if owed.status is not None and (found is None or found.standing != owed.status):
         return False
     stand = ((each, standing(each.key)) for each in owed.annotate)
-    return all(
-        each.hold.items() <= ({} if one is None else one.meta.annotations).items() for each, one in stand
-    )
+    return all(each.hold.items() <= ({} if one is None else one.annotations).items() for each, one in stand)

@@ -54,7 +54,7 @@ class Intake:
     def gone(self, key: Key, uid: str | None = None) -> None:
         """An object is no more; with its `uid`, one that came after it under the same name stays."""
         held = self._store.live(key)
-        if held is None or uid in {None, held.meta.uid}:
+        if held is None or uid in {None, held.uid}:
             self._pass_on(key.kind, self._store.drop(key.kind, key.namespace, key.name), urgent=True)
 
     def concern(self, keys: Iterable[Key], *, urgent: bool = False) -> None:

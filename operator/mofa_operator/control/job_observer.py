@@ -104,7 +104,7 @@ class JobObserver:
 
     def _existing(self, job: LiveObject) -> Watched | None:
         """Where an existing job is to be seen; None where it is not advised, or a TrainingJob speaks for it."""
-        if HASH not in job.meta.annotations or self._store.owner(job.key) is not None:
+        if HASH not in job.annotations or self._store.owner(job.key) is not None:
             return None
         meant = self._store.means(job.key)
         return _on(job.key, meant[0] if len(meant) == 1 else None)
@@ -113,11 +113,10 @@ class JobObserver:
 def watched(job: LiveTrainingJob, profiles: Mapping[str, LiveProfile]) -> Watched | None:
     """Where a job is to be seen; None where no such exporter is known, or nobody asks for advice."""
     asked = job.asked
-    preset = asked.throughput.preset or _PRESET
+    preset = asked.preset or _PRESET
     if preset not in TRAINERS or asked.mode == "Disabled":
         return None
-    own, owner = asked.throughput.matchers, asked.target_ref.name
-    return _on(job.key, profiles.get(asked.profile), preset, own, owner)
+    return _on(job.key, profiles.get(asked.profile), preset, asked.matchers, asked.target_name)
 
 
 def _on(
@@ -128,7 +127,7 @@ def _on(
     owner: str = "",
 ) -> Watched:
     """A job on a pool; the pool's matchers, which are the administrator's, count more than its own."""
-    series = None if profile is None else profile.asked.prometheus
+    series = None if profile is None else profile.asked
     of_pool = _NONE if series is None else series.matchers
     return Watched(
         namespace=key.namespace,

@@ -54,7 +54,7 @@ class Pages:
     def _advised(self, key: Key) -> ShownJob | None:
         """A job that has, or awaits, an outcome of ours."""
         job = self._store.live(key)
-        if job is None or (key.kind != TRAINING_JOB and not any(map(is_output, job.meta.annotations))):
+        if job is None or (key.kind != TRAINING_JOB and not any(map(is_output, job.annotations))):
             return None
         body = {name: part for name, part in job.body.items() if name != "spec"}  # thousands may be listed
         return ShownJob(replace(job, body=body), self._health(key))

@@ -37,7 +37,7 @@ def conditions(stands: LiveObject, found: Iterable[Found], now: float) -> list[W
 
 def of_generation(stands: LiveObject, status: Written) -> Written:
     """A status with the generation of the spec that it is of."""
-    generation = stands.meta.generation
+    generation = stands.generation
     return status if generation is None else status | {"observedGeneration": generation}
 
 
@@ -53,7 +53,7 @@ def standing(stands: LiveObject, aspect: Aspect) -> Found | None:
 
 def _condition(stands: StandingCondition | None, found: Found, now: float) -> Written:
     is_kept = stands is not None and stands.status == found.state
-    since = stands.last_transition_time if stands is not None and is_kept else ""
+    since = stands.since if stands is not None and is_kept else ""
     return {
         "type": found.aspect.value,
         "status": found.state,

@@ -27,7 +27,7 @@ _QUEUE: Final = "kueue.x-k8s.io/queue-name"
 
 def is_gated(job: LiveObject) -> bool:
     """Whether an object waits for us, or says so."""
-    return job.meta.annotations.get(GATE) == SUSPEND or NAME in _names(job)
+    return job.annotations.get(GATE) == SUSPEND or NAME in _names(job)
 
 
 def is_suspended(job: LiveObject) -> bool:
@@ -37,18 +37,18 @@ def is_suspended(job: LiveObject) -> bool:
 
 def consents(job: LiveObject) -> bool:
     """Whether an object lets its launch be written: the fence looks at the object alone, never at policies."""
-    return is_gated(job) or job.meta.annotations.get(PREFIX + "mode") == "Apply"
+    return is_gated(job) or job.annotations.get(PREFIX + "mode") == "Apply"
 
 
 def deadline(job: LiveObject, settings: LoopSettings) -> float:
     """When an object must have been let go, in seconds of the epoch; long ago where its age is unknown. [s]"""
-    made = job.meta.creation_timestamp
+    made = job.made
     return 0.0 if made is None else made + settings.gate_longest
 
 
 def guard(job: LiveObject) -> tuple[Operation, ...]:
     """Tests that this very object still waits, where it does."""
-    meant = test("/metadata/uid", job.meta.uid)
+    meant = test("/metadata/uid", job.uid)
     return (meant, test(pointer(*_suspend(job.key.kind)), True)) if is_suspended(job) else (meant,)
 
 
@@ -65,13 +65,13 @@ def written(job: LiveObject, answer: Answer) -> tuple[Operation, ...]:
 
 def opened(job: LiveObject) -> tuple[Operation, ...]:
     """The patch that takes our gates away, and resumes what our own gate held."""
-    stands, waits = job.meta.annotations, _names(job)
+    stands, waits = job.annotations, _names(job)
     made: list[Operation] = []
     if NAME in waits:
         made += _changed(KUEUE, stands[KUEUE], ",".join(name for name in waits if name != NAME))
     if stands.get(GATE) == SUSPEND:
         made += _changed(GATE, SUSPEND, "")
-        if is_suspended(job) and KUEUE not in stands and _QUEUE not in job.meta.labels:
+        if is_suspended(job) and KUEUE not in stands and _QUEUE not in job.labels:
             made.append({"op": "replace", "path": pointer(*_suspend(job.key.kind)), "value": False})
     return (*guard(job), *made)
 
@@ -86,7 +86,7 @@ def _changed(name: str, before: str, after: str) -> tuple[Operation, ...]:
 
 def _names(job: LiveObject) -> list[str]:
     """Whom Kueue lets it wait for."""
-    return [name.strip() for name in job.meta.annotations.get(KUEUE, "").split(",") if name.strip()]
+    return [name.strip() for name in job.annotations.get(KUEUE, "").split(",") if name.strip()]
 
 
 def _suspend(kind: Kind) -> tuple[str, ...]:

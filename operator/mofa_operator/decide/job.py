@@ -40,7 +40,7 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
     if stance in {Stance.DISABLED, Stance.NOT_ASKED}:
         return _cleared(snapshot, stance)
     if stance is not Stance.ADVISE or answer is None:
-        return Decision(key=job.key, uid=job.meta.uid, outcome=stance.value)
+        return Decision(key=job.key, uid=job.uid, outcome=stance.value)
     seen = observed_status(snapshot, answer, settings)
     computed = computed_at(snapshot, answer.digest)
     ours = isinstance(job, LiveTrainingJob)
@@ -55,7 +55,7 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
     writes = tuple(one for one in annotate if one is not None)
     return Decision(
         key=job.key,
-        uid=job.meta.uid,
+        uid=job.uid,
         status=status,
         annotate=writes,
         notes=news(snapshot, answer, seen, changed, settings.material)
@@ -80,7 +80,7 @@ def failed(snapshot: JobSnapshot, why: str) -> Decision:
         status = job.kept() | {"conditions": conditions(job, [ready, *others], snapshot.now)}
     return Decision(
         key=job.key,
-        uid=job.meta.uid,
+        uid=job.uid,
         status=None if same(job.kept(), status) else status,
         outcome=Reason.INTERNAL_ERROR.value,
     )
@@ -95,11 +95,11 @@ def refused(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings, why: 
         status = _status(snapshot, answer, seen, computed_at(snapshot, answer.digest), why)
         if same(job.standing, status):
             outcome = Reason.ANNOTATIONS_REFUSED.value
-            return Decision(key=job.key, uid=job.meta.uid, figures=figures, outcome=outcome)
+            return Decision(key=job.key, uid=job.uid, figures=figures, outcome=outcome)
     note = Note(reason=Happened.ANNOTATIONS_REFUSED, message=sentence(why), warning=True, episode=why)
     return Decision(
         key=job.key,
-        uid=job.meta.uid,
+        uid=job.uid,
         status=status,
         notes=(note,),
         figures=figures,
@@ -120,7 +120,7 @@ def _cleared(snapshot: JobSnapshot, stance: Stance) -> Decision:
         status = of_generation(job, {"conditions": conditions(job, found, snapshot.now)})
     return Decision(
         key=job.key,
-        uid=job.meta.uid,
+        uid=job.uid,
         status=None if same(job.standing, status) else status,
         annotate=tuple(one for one in gone if one is not None),
         outcome=stance.value,
@@ -210,7 +210,7 @@ def _target_caveat(snapshot: JobSnapshot) -> str:
     job = snapshot.job
     if not isinstance(job, LiveTrainingJob) or not job.names_a_target:
         return ""
-    name = f"{job.asked.target_ref.kind} {job.asked.target_ref.name}"
+    name = f"{job.asked.target_kind} {job.asked.target_name}"
     if job.target is None:
         return f"targetRef: {name} is of no kind that can be annotated"
     if snapshot.owned_by is not None:

@@ -72,13 +72,9 @@ def _told(snapshot: JobSnapshot) -> _Told:
         ready = standing(job, Aspect.READY)
         if ready is not None and ready.reason == Reason.ANNOTATIONS_REFUSED:
             return _Told(digest="", strategy="", interval=None)  # it was not said yet
-        advised = job.status.recommendation
-        return _Told(
-            digest=job.status.inputs_hash,
-            strategy=advised.strategy,
-            interval=advised.checkpoint_interval_seconds,
-        )
-    stands = job.meta.annotations
+        status = job.status
+        return _Told(digest=status.inputs_hash, strategy=status.strategy, interval=status.interval)
+    stands = job.annotations
     return _Told(
         digest=stands.get(PREFIX + "inputs-hash", ""),
         strategy=stands.get(PREFIX + "strategy", ""),

@@ -68,9 +68,11 @@ def observed_status(snapshot: JobSnapshot, answer: Answer, settings: LoopSetting
         found = _unseen(snapshot, step_due)
         return ObservedStatus(observed=stands, record=record, found=found, due=_told(snapshot, step_due))
     fresh = _written(snapshot.running, residual(snapshot.running, answer), snapshot.now)
-    wait = _wait(glance(ShownFigures, stands), glance(ShownFigures, fresh), snapshot.now, settings)
+    old = job.status.observed if isinstance(job, LiveTrainingJob) else ShownFigures()
+    new = glance(ShownFigures, fresh)
+    wait = _wait(old, new, snapshot.now, settings) if stands else 0.0
     shown = fresh if wait == 0 else stands
-    available, accurate = _found(glance(ShownFigures, shown), snapshot, answer)
+    available, accurate = _found(new if wait == 0 else old, snapshot, answer)
     return ObservedStatus(
         observed=shown,
         record=snapshot.running.record if wait == 0 else record,
@@ -107,8 +109,6 @@ def _band(answer: Answer) -> tuple[float, float, float] | None:
 
 def _wait(stands: ShownFigures, fresh: ShownFigures, now: float, settings: LoopSettings) -> float | None:
     """How long a new reading has to wait; None where it says nothing new. [s]"""
-    if stands == ShownFigures():
-        return 0.0
     pairs = [(getattr(stands, name), getattr(fresh, name)) for name in _FIGURES]
     pairs.append((_ratio(stands), _ratio(fresh)))
     if not any(moved(before, after, settings.material) for before, after in pairs):
@@ -208,7 +208,7 @@ def _found(shown: ShownFigures, snapshot: JobSnapshot, answer: Answer) -> tuple[
 def _of_today(answer: Answer) -> str:
     """Of which layout the prediction is, where it is not the advised one."""
     today = answer.says.current
-    advised = answer.says.recommendation.strategy
+    advised = answer.says.strategy
     return "" if today is None or today.strategy in {"", advised} else " of the layout in spec.current"
 
 

@@ -21,7 +21,7 @@ HASH, COMPUTED = PREFIX + "inputs-hash", PREFIX + "computed-at"
 
 def computed_at(snapshot: JobSnapshot, digest: str) -> str:
     """When an answer was computed: as it was said before while the hash is equal, in the status or on the job, else now."""
-    job, stands = snapshot.job, snapshot.job.meta.annotations
+    job, stands = snapshot.job, snapshot.job.annotations
     told = [(stands.get(HASH), stands.get(COMPUTED, ""))]
     if isinstance(job, LiveTrainingJob):
         told.insert(0, (job.status.inputs_hash, job.status.computed_time))
@@ -33,7 +33,7 @@ def held(job: LiveObject, answer: Answer, computed: str, record: str = "") -> An
     """What to write so that an answer and the record of a run stand on an object; None where both do, the answer whole,
     untouched and with the same hash. A record that is new is written beside the answer that stands.
     """
-    stands, hold = job.meta.annotations, {**answer.annotations, COMPUTED: computed}
+    stands, hold = job.annotations, {**answer.annotations, COMPUTED: computed}
     if stands.get(HASH) == answer.digest and not _differing(job, hold):
         if stands.get(RECORD, "") == record:
             return None
@@ -41,19 +41,19 @@ def held(job: LiveObject, answer: Answer, computed: str, record: str = "") -> An
     if record:
         hold[RECORD] = record
     stale = tuple(name for name in removal(stands) if name not in hold)
-    return Annotate(key=job.key, uid=job.meta.uid, hold=hold, drop=stale)
+    return Annotate(key=job.key, uid=job.uid, hold=hold, drop=stale)
 
 
 def overwritten(job: LiveObject, answer: Answer, computed: str) -> Mapping[str, str]:
     """Keys of an answer that stood on an object, whose values somebody changed or took away, and who; none where it is new."""
     differing = _differing(job, {**answer.annotations, COMPUTED: computed})
-    stood = job.meta.annotations.get(HASH) == answer.digest or set(differing) == {HASH}
+    stood = job.annotations.get(HASH) == answer.digest or set(differing) == {HASH}
     return differing if stood else {}
 
 
 def _differing(job: LiveObject, hold: Mapping[str, str]) -> dict[str, str]:
     """Keys that are missing, or have a value that is neither the answer's nor of our hand; and of whose."""
-    stands, foreign = job.meta.annotations, job.meta.foreign
+    stands, foreign = job.annotations, job.foreign
     return {
         name: foreign.get(name, "")
         for name, value in hold.items()
@@ -63,8 +63,8 @@ def _differing(job: LiveObject, hold: Mapping[str, str]) -> dict[str, str]:
 
 def removed(job: LiveObject) -> Annotate | None:
     """What to write so that nothing of ours stands on an object; None where nothing does."""
-    gone = tuple(removal(job.meta.annotations))
-    return Annotate(key=job.key, uid=job.meta.uid, hold={}, drop=gone) if gone else None
+    gone = tuple(removal(job.annotations))
+    return Annotate(key=job.key, uid=job.uid, hold={}, drop=gone) if gone else None
 
 
 def takes(job: LiveObject) -> bool:

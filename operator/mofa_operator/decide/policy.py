@@ -19,7 +19,7 @@ def policy(snapshot: PolicySnapshot) -> Decision:
     status = of_generation(stands, told)
     silent = stands.is_going or same(stands.standing, status)
     return Decision(
-        key=stands.key, uid=stands.meta.uid, status=None if silent else status, outcome=str(ready.reason)
+        key=stands.key, uid=stands.uid, status=None if silent else status, outcome=str(ready.reason)
     )
 
 

@@ -40,7 +40,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     """What to do about a ClusterProfile."""
     pool = snapshot.profile
     if pool.is_going:
-        return Decision(key=pool.key, uid=pool.meta.uid)
+        return Decision(key=pool.key, uid=pool.uid)
     try:
         spec = parse(ClusterProfileSpec, pool.body.get("spec"), "spec")
     except InputError as error:
@@ -168,7 +168,7 @@ def _decided(
     episode, notes = ("", ()) if told is None or silent else (told[0], (told[1],))
     return Decision(
         key=snapshot.profile.key,
-        uid=snapshot.profile.meta.uid,
+        uid=snapshot.profile.uid,
         status=None if silent else status,
         notes=notes,
         figures=figures,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 LONGEST: Final = 1024
 """Characters of a message, as the API conventions have it. [1]"""
@@ -36,13 +36,20 @@ def digits(value: float, number: int = 3) -> int:
     return round(float(f"{value:.{number}g}"))
 
 
-def same(standing: Any, wanted: Any) -> bool:
+def same(standing: object, wanted: object) -> bool:
     """Whether what stands is what is wanted, where nothing, an empty text and a missing field are one.
 
     >>> same({"a": 1, "b": ""}, {"a": 1, "c": []})
     True
     """
-    return bool(standing == wanted or _bare(standing) == _bare(wanted))
+    if standing == wanted:
+        return True
+    if isinstance(standing, dict) and isinstance(wanted, dict):
+        pairs = ((standing.get(name), wanted.get(name)) for name in standing.keys() | wanted.keys())
+        return all(same(one, other) or (_is_nothing(one) and _is_nothing(other)) for one, other in pairs)
+    if isinstance(standing, list | tuple) and isinstance(wanted, list | tuple):
+        return len(standing) == len(wanted) and all(map(same, standing, wanted))
+    return False
 
 
 def moved(before: float | None, after: float | None, least: float) -> bool:
@@ -74,9 +81,8 @@ def joined(words: Iterable[str]) -> str:
     return "; ".join(word for word in words if word)
 
 
-def _bare(value: Any) -> Any:
-    """A value without what says nothing."""
+def _is_nothing(value: object) -> bool:
+    """Whether a field of this value says no more than a missing one."""
     if isinstance(value, dict):
-        bare = {key: _bare(item) for key, item in value.items()}
-        return {key: item for key, item in bare.items() if item not in (None, "", {}, [])}
-    return [_bare(item) for item in value] if isinstance(value, list | tuple) else value
+        return all(map(_is_nothing, value.values()))
+    return value is None or (isinstance(value, str | list | tuple) and not value)

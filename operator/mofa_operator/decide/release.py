@@ -96,7 +96,7 @@ def _wait(
         return left
     if wants and answer is not None and answer.strategy:
         return 0.0
-    made = job.meta.creation_timestamp  # a policy or a profile may come a moment after the job
+    made = job.made  # a policy or a profile may come a moment after the job
     return 0.0 if made is None else min(left, made + settings.settle - snapshot.now)
 
 
@@ -104,13 +104,13 @@ def _gated(
     job: LiveObject, wants: bool, answer: Answer | None, now: float, settings: LoopSettings
 ) -> Release:
     """What to do with a job at a gate of ours whose time has come."""
-    made = job.meta.creation_timestamp
+    made = job.made
     waited = None if made is None else max(0.0, now - made)
     free = opened(job)
     if not is_suspended(job):
         why = "it waits for nobody: it runs already, and our gate is taken away"
         note = Note(reason=Happened.APPLY_SKIPPED, message=why)
-        return Release(key=job.key, uid=job.meta.uid, free=free, note=note)
+        return Release(key=job.key, uid=job.uid, free=free, note=note)
     late = now >= deadline(job, settings)
     launch, why = (
         ((), f"the longest wait, {settings.gate_longest:g} s, is over")
@@ -123,7 +123,7 @@ def _gated(
         note = Note(reason=Happened.GATE_RELEASED, message=message, warning=True)
     return Release(
         key=job.key,
-        uid=job.meta.uid,
+        uid=job.uid,
         launch=launch,
         free=free,
         note=note,
@@ -138,12 +138,12 @@ def _ungated(job: LiveObject, answer: Answer) -> tuple[Release | None, str]:
         return None, "it runs already, or cannot wait: the advice is for its next launch"
     if not consents(job):
         return None, "it is suspended, but says neither mode Apply nor that it waits for us: it is left alone"
-    if job.meta.generation != 1:
+    if job.generation != 1:
         return None, ""  # we have written, or it may have run
     launch, why = _launch(job, True, answer)
     if not launch:
         return None, why
-    return Release(key=job.key, uid=job.meta.uid, launch=launch, note=_applied(answer)), ""
+    return Release(key=job.key, uid=job.uid, launch=launch, note=_applied(answer)), ""
 
 
 def _launch(job: LiveObject, wants: bool, answer: Answer | None) -> tuple[tuple[Operation, ...], str]:

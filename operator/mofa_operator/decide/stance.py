@@ -57,7 +57,7 @@ def needs_answer(snapshot: JobSnapshot) -> bool:
 
 def is_paused(job: LiveObject) -> bool:
     """Whether an object is to stay as it is."""
-    return job.meta.annotations.get(_PAUSED, "").lower() == "true"
+    return job.annotations.get(_PAUSED, "").lower() == "true"
 
 
 def _existing(snapshot: JobSnapshot) -> Stance:

@@ -62,7 +62,7 @@ def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> Job
     if running.since is None or snapshot.now - running.since < settings.quiet:
         return None
     key, applied = snapshot.job.key, answer.says.learned or 1.0
-    job = f"{key.namespace}/{key.name} {snapshot.job.meta.uid}".strip()
+    job = f"{key.namespace}/{key.name} {snapshot.job.uid}".strip()
     return JobEvidence(job=job, log_ratio=ratio_of(1 / seen, 1 / predicted, applied), at=snapshot.now)
 
 

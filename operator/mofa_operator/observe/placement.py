@@ -63,14 +63,14 @@ def told(kind: JobKind, job: LiveObject, named: str | None, now: float) -> Told:
     except InputError:
         gpus, pod, selector = 0, 0, {}
     return Told(
-        uid=job.meta.uid,
+        uid=job.uid,
         observation=kind.observed(job.body, now),
         shows=kind.shown(job.body),
         gpus=gpus,
         pod=pod,
         selector=selector,
         named=named,
-        owners=frozenset(one.uid for one in job.meta.owner_references),
+        owners=job.owners,
     )
 
 

@@ -106,7 +106,7 @@ class PoolWatch:
             stands = known.get(name)
             past = (
                 stands
-                if stands is not None and stands.uid == pool.profile.meta.uid
+                if stands is not None and stands.uid == pool.profile.uid
                 else _Past(pool, now, self._flap)
             )
             past.look(pool, changes[name], now)
@@ -119,7 +119,7 @@ class _Past:
 
     def __init__(self, pool: WatchedPool, now: float, flap: float) -> None:
         """The day goes on that the profile's status holds."""
-        self.uid = pool.profile.meta.uid
+        self.uid = pool.profile.uid
         self._flap = flap
         self._tallies: dict[str, _Tally] = {}
         self._at = now

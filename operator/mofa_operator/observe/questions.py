@@ -56,7 +56,7 @@ def existing_question(
     """What an existing job asks; `profiles` are all that it could mean, `policies` those of its namespace."""
     policy = policy_for(job, policies)
     chosen_by = set() if policy is None else policy.selector.keys()
-    labels, annotations = job.meta.labels, job.meta.annotations
+    labels, annotations = job.labels, job.annotations
     return Question(
         job={
             "apiVersion": job.body.get("apiVersion"),

@@ -71,7 +71,7 @@ def uses_of(job: LiveObject, policies: Sequence[ListedPolicy]) -> Uses:
 
 def policy_for(job: LiveObject, policies: Sequence[ListedPolicy]) -> ListedPolicy | None:
     """The policy that counts for an existing job: the first that lists its kind and labels, else the first that lists no kind."""
-    listed = (policy for policy in policies if policy.lists(job.key.kind, job.meta.labels))
+    listed = (policy for policy in policies if policy.lists(job.key.kind, job.labels))
     return next(listed, None) or next((policy for policy in policies if not policy.kinds), None)
 
 
@@ -163,7 +163,7 @@ def _training_job(job: LiveTrainingJob) -> Uses:
 
 
 def _existing(job: LiveObject, policies: Sequence[ListedPolicy]) -> Uses:
-    annotations = job.meta.annotations
+    annotations = job.annotations
     policy = policy_for(job, policies) or ListedPolicy()
     asks = bool(policy.kinds) or any(name in annotations for name in (_MODE, _MODEL, _CONFIG))
     name, _, config_key = annotations.get(_CONFIG, "").partition("/")

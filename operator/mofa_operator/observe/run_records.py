@@ -210,4 +210,4 @@ def _reported(target: LiveObject, now: float) -> tuple[float | None, Observation
 
 
 def _identity(job: LiveObject) -> tuple[str, str, str]:
-    return job.key.namespace, job.key.name, job.meta.uid
+    return job.key.namespace, job.key.name, job.uid

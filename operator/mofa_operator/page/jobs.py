@@ -14,7 +14,7 @@ from mofa_model.page import AdviceView, advice_sections
 from mofa_model.page.figures import band
 from mofa_model.page.markup import Node, el, page, table, text
 from mofa_operator.objects import LiveObject, LiveTrainingJob
-from mofa_operator.shapes import AdvisedStatus
+from mofa_operator.shapes import AdvisedStatus, Predictions
 
 LINKS: Final = (("Jobs", "/"), ("Profiles", "/profiles"), ("Metrics", "/metrics"))
 """Navigation of every page."""
@@ -61,6 +61,11 @@ class ShownJob:
         return self.job.status if isinstance(self.job, LiveTrainingJob) else AdvisedStatus()
 
     @property
+    def predicted(self) -> Predictions:
+        """What its status predicts of the advised layout."""
+        return self.job.predicted if isinstance(self.job, LiveTrainingJob) else Predictions()
+
+    @property
     def health(self) -> str:
         """How it does: as its status says, which outlives the operator; of other kinds as the operator judged last."""
         return self.status.health if isinstance(self.job, LiveTrainingJob) else self.judged
@@ -78,7 +83,7 @@ class ShownJob:
 
     def said(self, annotation: str) -> str:
         """What an annotation of ours says; empty where it does not stand."""
-        return self.job.meta.annotations.get(PREFIX + annotation, "")
+        return self.job.annotations.get(PREFIX + annotation, "")
 
 
 def jobs_page(jobs: Iterable[ShownJob], namespace: str | None = None) -> str:
@@ -104,7 +109,7 @@ def job_page(shown: ShownJob, view: AdviceView | str | None) -> str:
     said = shown.said("explanation")
     told = f"{said}." if said and not said.endswith(".") else said
     sections.append(el("p", f"{shown.job.key.kind.kind}, ", el("strong", _mood(shown)), *does, f". {told}"))
-    sections += _observed(shown.status)
+    sections += _observed(shown)
     if isinstance(view, AdviceView):
         sections += [el("h2", "Advice"), *advice_sections(view, told=True)]
     elif view is not None:
@@ -116,13 +121,12 @@ def job_page(shown: ShownJob, view: AdviceView | str | None) -> str:
 
 def _row(shown: ShownJob) -> Sequence[Node]:
     key, status = shown.job.key, shown.status
-    advised, seen = status.recommendation, status.observed.tokens_per_second
-    tokens, ettr = advised.predicted.tokens_per_second.target, advised.predicted.ettr.target
-    interval = advised.checkpoint_interval_seconds
+    seen, interval, predicted = status.observed.tokens_per_second, status.interval, shown.predicted
+    tokens, ettr = predicted.tokens_per_second.target, predicted.ettr.target
     address = "/jobs/" + "/".join(
         quote(piece, safe="") for piece in (key.kind.resource, key.namespace, key.name)
     )
-    strategy = advised.summary or shown.said("strategy")
+    strategy = status.summary or shown.said("strategy")
     return (
         el("a", shown.name, href=address),
         _health(shown),
@@ -136,10 +140,10 @@ def _row(shown: ShownJob) -> Sequence[Node]:
     )
 
 
-def _observed(status: AdvisedStatus) -> list[ET.Element]:
+def _observed(shown: ShownJob) -> list[ET.Element]:
     """Predicted bands, of the layout that runs where that is said, with what was seen on them."""
-    today, seen = status.current, status.observed
-    predicted = status.recommendation.predicted if today is None else today.predicted
+    today, seen = shown.status.current, shown.status.observed
+    predicted = shown.predicted if today is None else today.predicted
     rows = []
     for title, ends, now, show in (
         ("Tokens a second", predicted.tokens_per_second, seen.tokens_per_second, "{:,.0f}"),
