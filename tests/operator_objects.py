@@ -9,7 +9,7 @@ import copy
 import itertools
 
 from mofa_model.annotations import PREFIX
-from mofa_model.kinds import JOB_SET
+from mofa_model.kinds import JOB_SET, job_kind
 from mofa_model.manifest.advisor_policy import AdvisorPolicyStatus
 from mofa_model.manifest.cluster_profile import ClusterProfileStatus
 from mofa_model.manifest.status import TrainingJobStatus
@@ -19,8 +19,10 @@ from mofa_operator.decide.policy import policy as decide_policy
 from mofa_operator.decide.profile import profile as decide_profile
 from mofa_operator.decide.stance import needs_answer
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
+from mofa_operator.objects import live
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
+from mofa_operator.page.jobs import ShownJob
 from mofa_operator.settings import LoopSettings
 from mofa_operator.words import MANAGER, Happened
 
@@ -175,6 +177,17 @@ def policy(name="p", *, namespace="ns", kinds=True, **spec):
             **spec,
         },
     }
+
+
+def standing(body):
+    """A job as it stands; one of a kind that nobody knows counts as a JobSet."""
+    known = TRAINING_JOB if body.get("kind") == "TrainingJob" else JOB_SET
+    return live(job_kind(body.get("apiVersion"), body.get("kind")) or known, body)
+
+
+def shown(body, health=""):
+    """A job as the page shows it."""
+    return ShownJob(standing(body), health)
 
 
 def key_of(kind, body):

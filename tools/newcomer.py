@@ -361,8 +361,9 @@ import json
 
 from mofa_model.kinds import JOB_SET
 from mofa_operator.decide.profile import profile
-from mofa_operator.keys import CLUSTER_PROFILE, Key
+from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.objects import live
 from mofa_operator.observe.nodes import NodeFacts
 from mofa_operator.observe.placement import WatchedPool, told
 from mofa_operator.observe.pool_watch import PoolWatch
@@ -388,19 +389,19 @@ def job_set(rank_restarts):
 
 
 node = NodeFacts(labels={}, ready=True, cordoned=False, gpus=8)
-pool, witness = WatchedPool(uid="1", selector={}, nodes={"a": node, "b": node}), PoolWatch(gap=3600.0)
-for look in range(200):
-    now = 1_795_003_200.0 + 60 * look
-    days = witness.look({"toy": pool}, [told(JOB_SET, job_set(look // 50), "toy", now)], now)["toy"]
 body = {
     "apiVersion": "mofa.dev/v1alpha1",
     "kind": "ClusterProfile",
     "metadata": {"name": "toy", "uid": "1", "generation": 1},
     "spec": {"gpu": "h100"},
 }
+stands = live(CLUSTER_PROFILE, body)
+pool, witness = WatchedPool(profile=stands, nodes={"a": node, "b": node}), PoolWatch(gap=3600.0)
+for look in range(200):
+    now = 1_795_003_200.0 + 60 * look
+    days = witness.look({"toy": pool}, [told(JOB_SET, live(JOB_SET, job_set(look // 50)), "toy", now)], now)["toy"]
 snapshot = ProfileSnapshot(
-    key=Key(kind=CLUSTER_PROFILE, namespace="", name="toy"),
-    body=body,
+    profile=stands,
     nodes=NodeCount(total=2, ready=2, gpus={8: 2}, names=("a", "b")),
     history=NoHistory(reason="NotConfigured", message="no Prometheus"),
     watched=days,

@@ -4,6 +4,9 @@ May import: mofa_model, kopf, aiohttp, kubernetes, prometheus_client. Imported b
 
 words       names that others see: conditions, reasons, kinds of events
 keys        kinds of objects, and which object is meant
+evidence    what was seen of failures and steps, as it is remembered
+shapes      what is read of metadata, specs and statuses, declared
+objects     objects of the cluster as types, read by these shapes
 settings    what the operator is told when it starts
 snapshot    what was seen: frozen, complete, with the moment in it
 decision    what to do about it: frozen, and nothing is done yet

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlencode
@@ -17,6 +17,8 @@ import orjson
 from yarl import URL
 
 from mofa_model.kinds import Kind
+from mofa_model.kinds.patches import Operation
+from mofa_model.kinds.shape import Body, at
 from mofa_operator.bucket import Bucket
 from mofa_operator.credentials import Credentials, Known
 from mofa_operator.paths import path_of
@@ -83,7 +85,7 @@ class Api:
             await self._session.close()
             self._session = None
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
+    async def get(self, kind: Kind, namespace: str, name: str) -> Body | None:
         """An object, or None where there is none."""
         try:
             return await self._ask("GET", path_of(kind, namespace, name))
@@ -92,7 +94,7 @@ class Api:
 
     async def list(
         self, kind: Kind, namespace: str | None = None, label_selector: str | None = None
-    ) -> AsyncIterator[dict[str, Any]]:
+    ) -> AsyncIterator[Body]:
         """All objects of a kind, page by page; some come twice where the server lost the continuation meanwhile."""
         async for items, _ in self.pages(kind, namespace, label_selector):
             for item in items:
@@ -100,7 +102,7 @@ class Api:
 
     async def pages(
         self, kind: Kind, namespace: str | None = None, label_selector: str | None = None, size: int = _PAGE
-    ) -> AsyncIterator[tuple[Sequence[dict[str, Any]], str]]:
+    ) -> AsyncIterator[tuple[Sequence[Body], str]]:
         """The same list as pages, each with its version: a watch from the last page's version misses nothing."""
         wanted = {"limit": str(size)} | ({"labelSelector": label_selector} if label_selector else {})
         path, restarts, more = path_of(kind, namespace or ""), 0, ""
@@ -117,7 +119,7 @@ class Api:
             if not isinstance(items, list) or not all(_is_object(item) for item in items):
                 raise Busy(f"GET {path}: the answer is no list of Kubernetes")
             said = {"apiVersion": kind.api_version, "kind": kind.kind}
-            yield [said | item for item in items], str(page["metadata"].get("resourceVersion", ""))
+            yield [{**said, **item} for item in items], str(page["metadata"].get("resourceVersion", ""))
             more = page["metadata"].get("continue", "")
             if not more:
                 return
@@ -152,23 +154,19 @@ class Api:
                 raise refusal(response.status, raw, None, "WATCH", path)
             yield events(response.content.iter_any(), path)
 
-    async def apply(
-        self, kind: Kind, namespace: str, name: str, body: Mapping[str, Any], *, status: bool = False
-    ) -> dict[str, Any]:
+    async def apply(self, kind: Kind, namespace: str, name: str, body: Body, *, status: bool = False) -> Body:
         """Server-side apply as our field manager, by force; with metadata.uid it reaches that very object or none."""
         path = f"{path_of(kind, namespace, name, status=status)}?fieldManager={MANAGER}&force=true"
         return await self._write("PATCH", path, body, _APPLY)
 
     async def merge(
-        self, kind: Kind, namespace: str, name: str, patch: Mapping[str, Any], *, status: bool = False
-    ) -> dict[str, Any]:
+        self, kind: Kind, namespace: str, name: str, patch: Body, *, status: bool = False
+    ) -> Body:
         """Merge-patch: a null removes a key, whoever owns it."""
         path = f"{path_of(kind, namespace, name, status=status)}?fieldManager={MANAGER}"
         return await self._write("PATCH", path, patch, _MERGE)
 
-    async def patch(
-        self, kind: Kind, namespace: str, name: str, operations: Sequence[Mapping[str, Any]]
-    ) -> dict[str, Any]:
+    async def patch(self, kind: Kind, namespace: str, name: str, operations: Sequence[Operation]) -> Body:
         """JSON patch; `Conflict` where one of its tests fails, or a path is not there."""
         path = f"{path_of(kind, namespace, name)}?fieldManager={MANAGER}"
         try:
@@ -178,18 +176,18 @@ class Api:
                 raise Conflict(str(error)) from None
             raise
 
-    async def create(self, kind: Kind, namespace: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def create(self, kind: Kind, namespace: str, body: Body) -> Body:
         """A new object; `Taken` where there is one of this name."""
         return await self._write("POST", f"{path_of(kind, namespace)}?fieldManager={MANAGER}", body, _JSON)
 
-    async def replace(self, kind: Kind, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def replace(self, kind: Kind, namespace: str, name: str, body: Body) -> Body:
         """An object as a whole; `Conflict` where its resourceVersion is not the current one."""
         path = f"{path_of(kind, namespace, name)}?fieldManager={MANAGER}"
         return await self._write("PUT", path, body, _JSON)
 
     async def _write(
-        self, method: str, path: str, body: Mapping[str, Any] | Sequence[Any] | None, content: str
-    ) -> dict[str, Any]:
+        self, method: str, path: str, body: Body | Sequence[Operation] | None, content: str
+    ) -> Body:
         await self.bucket.take()
         data = None if body is None else _UNREADABLE.sub(_escaped, orjson.dumps(body))
         outcome = "ok"
@@ -210,7 +208,7 @@ class Api:
         *,
         part: str = "metadata",
         kind: type = dict,
-    ) -> dict[str, Any]:
+    ) -> Body:
         """What is answered: an object that has this part, of this kind."""
         if self._credentials.stale:
             await self._credentials.refresh()
@@ -226,11 +224,9 @@ class Api:
             answer = orjson.loads(raw)
         except orjson.JSONDecodeError:
             raise Busy(f"{method} {path}: the answer is not JSON") from None
-        if not isinstance(answer, dict) or not isinstance(answer.get(part), kind):
-            raise Busy(
-                f"{method} {path}: the answer is no object of Kubernetes"
-            )  # a gateway's, not the server's
-        return answer
+        if isinstance(answer, dict) and isinstance(answer.get(part), kind):
+            return answer
+        raise Busy(f"{method} {path}: the answer is no object of Kubernetes")  # a gateway's, not the server's
 
     async def _exchange(
         self, method: str, path: str, data: bytes | None, content: str
@@ -288,6 +284,5 @@ def _escaped(found: re.Match[bytes]) -> bytes:
     return b"\\u%04x" % ord(found[0].decode())
 
 
-def _is_object(item: Any) -> bool:
-    meta = item.get("metadata") if isinstance(item, dict) else None
-    return isinstance(meta, dict) and bool(meta.get("name"))
+def _is_object(item: object) -> bool:
+    return isinstance(item, dict) and bool(at(item, "metadata", "name"))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
 
 from mofa_model.kinds.patches import Operation
+from mofa_model.kinds.shape import glance
+from mofa_operator.evidence import JobEvidence
 from mofa_operator.keys import Key
-from mofa_operator.snapshot import JobEvidence, Running
+from mofa_operator.objects import Written
+from mofa_operator.shapes import AdvisedStatus
+from mofa_operator.snapshot import Running
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Answer:
     """The model's answer to a question: the same for equal questions, so it is made once and kept."""
 
@@ -23,7 +27,7 @@ class Answer:
     """One sentence."""
     annotations: Mapping[str, str]
     """All our annotations, computed-at left out."""
-    status: Mapping[str, Any]
+    status: Written
     """What the answer decides of a TrainingJob's status, computedTime left out."""
     reason: str = ""
     """Reason of the condition Ready."""
@@ -41,6 +45,11 @@ class Answer:
     """Share of the failures behind the rates, over all classes, that is assumption. [1]"""
     profile: str = ""
     """The ClusterProfile that was used; empty where none was found."""
+
+    @cached_property
+    def says(self) -> AdvisedStatus:
+        """What its status says, as it will be read back."""
+        return glance(AdvisedStatus, self.status)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,7 +166,7 @@ class Decision:
     """Which object."""
     uid: str = ""
     """Its uid."""
-    status: Mapping[str, Any] | None = None
+    status: Written | None = None
     """The whole status to apply; None = it is right already."""
     annotate: tuple[Annotate, ...] = ()
     """Annotations to write, on the job and on what its targetRef names; only where they differ from what stands."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from mofa_model.kinds import KINDS, Kind, job_kind
 from mofa_model.kinds.shape import Body, at, text_of
@@ -55,10 +55,10 @@ def key_of(kind: Kind, body: Body) -> Key:
     return Key(kind, text_of(namespace) if kind.namespaced else "", text_of(name))
 
 
-def target_of(namespace: str, ref: Mapping[str, Any]) -> Key | None:
+def target_of(namespace: str, api_version: str, kind: str, name: str) -> Key | None:
     """The job of an existing kind that a targetRef names; None where it names none."""
-    kind, name = job_kind(ref.get("apiVersion"), ref.get("kind")), ref.get("name")
-    return Key(kind, namespace, name) if kind is not None and isinstance(name, str) and name else None
+    found = job_kind(api_version, kind)
+    return Key(found, namespace, name) if found is not None and name else None
 
 
 def kind_of(api_version: str, kind: str) -> Kind | None:

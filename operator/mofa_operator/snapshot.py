@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
-from mofa_model.annotations import RECORD
-from mofa_model.kinds.shape import at, text_of
-from mofa_model.manifest.failure_history import evidence_in, number
+from mofa_model.kinds.shape import Body
 from mofa_model.spec.evidence import ByClass
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.keys import Key
+from mofa_operator.evidence import Day, JobEvidence
+from mofa_operator.objects import LiveObject, LiveProfile
 
-Body = Mapping[str, Any]
-"""An object as the API server gives it, without managedFields; instead of them it has `metadata.foreign`."""
-FOREIGN: Final = "foreign"
-"""Key in the metadata of a `Body`: annotations under our prefix that somebody else wrote last, and who; missing = none."""
 COVERED: Final = 90
 """Percent of the window that must be covered for a history to be called complete. Ours. [%]"""
-PROMETHEUS: Final = "Prometheus"
-"""The witness that sees pods and samples, as far back as its server keeps them."""
-WATCH: Final = "Watch"
-"""The witness that sees objects come and change while the operator runs."""
-_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
-
-
-def date_of(at: float) -> str:
-    """The day in UTC of a moment in seconds of the epoch.
-
-    >>> date_of(86400.0)
-    '1970-01-02'
-    """
-    return datetime.fromtimestamp(at, UTC).date().isoformat()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,13 +58,6 @@ class Running:
     """What is remembered of its interruptions, as text that the operator reads again after its own restart."""
 
 
-def record_of(body: Body) -> str:
-    """The record of a run as it stands on a job: in our annotation, or where version 0.1.0 kept it; empty where there is none."""
-    return text_of(at(body, "metadata", "annotations", RECORD)) or text_of(
-        at(body, "status", "observed", "life")
-    )
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alive:
     """A job that is there to train, whether or not its steps advance; what was not seen is None."""
@@ -103,33 +75,19 @@ class Alive:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class JobEvidence:
-    """What a running job says of its profile, as it is remembered."""
-
-    job: str
-    """Which one: namespace/name and uid."""
-    log_ratio: float
-    """Logarithm of observed over predicted step time, the prediction without the factor; the latest median. [1]"""
-    at: float
-    """When, in seconds of the epoch. [s]"""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class JobSnapshot:
     """A job of any kind, and what surrounds it."""
 
-    key: Key
-    """Which job."""
-    body: Body
+    job: LiveObject
     """The job as it stands."""
     question: Question
     """What it asks."""
-    target: Body | None = None
+    target: LiveObject | None = None
     """The object behind targetRef, where it exists."""
     owned_by: str | None = None
     """Name of another TrainingJob, whose targetRef names this job, or what this TrainingJob's targetRef names: that one
     writes there, and we leave it alone here."""
-    profile: Body | None = None
+    profile: LiveProfile | None = None
     """The ClusterProfile that a TrainingJob names, as it stands: its verdicts and conditions are shown with the job."""
     running: Running | None = None
     """What it was seen to do; None = it does not run, or was not looked at."""
@@ -145,9 +103,7 @@ class JobSnapshot:
 class PolicySnapshot:
     """An AdvisorPolicy, and what it reaches."""
 
-    key: Key
-    """Which policy."""
-    body: Body
+    policy: LiveObject
     """The policy as it stands."""
     jobs: int
     """Jobs that it opts in, or whose own words it completes. [1]"""
@@ -173,35 +129,6 @@ class NodeCount:
     """Values of the label nvidia.com/gpu.product."""
     names: tuple[str, ...] = ()
     """Names of the nodes, sorted."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Day:
-    """What one witness says of a pool on one day in UTC."""
-
-    date: str
-    """Which, as 2026-11-21."""
-    witness: str
-    """Prometheus or Watch."""
-    covered: float
-    """Time for which it looked. [s]"""
-    classes: ByClass
-    """What it saw."""
-
-    @classmethod
-    def read(cls, row: Any) -> Day | None:
-        """A day as a status writes it; None where it is none."""
-        if not isinstance(row, Mapping) or row.get("witness") not in (PROMETHEUS, WATCH):
-            return None
-        date = row.get("date")
-        if not isinstance(date, str) or not _DATE.fullmatch(date):
-            return None
-        return cls(
-            date=date,
-            witness=row["witness"],
-            covered=number(row.get("coveredSeconds")),
-            classes=evidence_in(row.get("classes")),
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -246,9 +173,7 @@ class NoHistory:
 class ProfileSnapshot:
     """A ClusterProfile, its nodes and its history."""
 
-    key: Key
-    """Which profile."""
-    body: Body
+    profile: LiveProfile
     """The profile as it stands, status included: its status is the memory of what was learned."""
     nodes: NodeCount
     """Its nodes."""

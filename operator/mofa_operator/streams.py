@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import aiohttp
 import orjson
 
+from mofa_model.kinds.shape import Body
 from mofa_operator.refusals import Busy, refusal
 
-Events: TypeAlias = AsyncIterator[tuple[str, dict[str, Any]]]
+Events: TypeAlias = AsyncIterator[tuple[str, Body]]
 """Type and object, in the order in which they happened; a BOOKMARK's object has a version and nothing else."""
 BOOKMARK: Final = "BOOKMARK"
 _TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", BOOKMARK})
@@ -39,7 +40,7 @@ async def events(chunks: AsyncIterator[bytes], path: str) -> Events:
             yield _event(line, path)
 
 
-def _event(line: bytes, path: str) -> tuple[str, dict[str, Any]]:
+def _event(line: bytes, path: str) -> tuple[str, Body]:
     try:
         found = orjson.loads(line)
     except orjson.JSONDecodeError:

@@ -15,6 +15,7 @@ from mofa_model.annotations import PREFIX
 from mofa_model.kinds import BATCH_JOB, JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB, VOLCANO_JOB
 from mofa_model.kinds.patches import ARGUMENTS
 from mofa_operator.decide.gates import KUEUE, NAME, is_gated, is_suspended
+from mofa_operator.objects import live
 
 QUICK = ("--settle=1", "--settle-longest=1", "--resync=5", "--backoff=0.2")
 CAN = (JOB_SET, TRAIN_JOB, PYTORCH_JOB, RAY_JOB)
@@ -76,7 +77,8 @@ def let_go(cluster, kind, namespace, seconds=60.0):
 
     def look():
         found = read(cluster, kind, namespace)
-        return None if is_gated(found) or is_suspended(kind, found) else found
+        stands = live(kind, found)
+        return None if is_gated(stands) or is_suspended(stands) else found
 
     return until(look, seconds, f"{kind.kind} {namespace} is let go")
 
@@ -143,7 +145,7 @@ def test_of_kueues_gates_ours_opens_with_the_arguments_written_and_the_others_st
     cluster, running, place, kind
 ):
     cluster.apply(waiting(kind, place, None, **{KUEUE: f"example.org/quota,{NAME}"}))
-    found = until(lambda: (body := read(cluster, kind, place)) and not is_gated(body) and body)
+    found = until(lambda: (body := read(cluster, kind, place)) and not is_gated(live(kind, body)) and body)
     assert found["metadata"]["annotations"][KUEUE] == "example.org/quota"
     assert is_suspended(kind, found)
     assert has_layout(kind, found)
@@ -251,7 +253,7 @@ def test_the_bound_holds_without_any_event_and_while_the_job_is_paused(cluster, 
     since = time.time()
     cluster.apply(waiting(JOB_SET, place, **{f"{PREFIX}paused": "true"}))
     time.sleep(4.0)
-    assert is_gated(read(cluster, JOB_SET, place))
+    assert is_gated(live(JOB_SET, read(cluster, JOB_SET, place)))
     let_go(cluster, JOB_SET, place, 15.0)
     assert time.time() - since >= 7.0
     running.stop()

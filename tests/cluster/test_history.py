@@ -18,12 +18,13 @@ from mofa_local.series import sampled
 from mofa_local.synthetic import DAY, HOUR, Gap, Incident, Job, Past, Planned, draw, node_names, truth
 
 from mofa_model.cli import main
+from mofa_operator.evidence import date_of
 from mofa_operator.observe import history
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.promql import any_of, matcher, selector
 from mofa_operator.observe.throughput import Watched, running
 from mofa_operator.settings import PrometheusSettings
-from mofa_operator.snapshot import NoHistory, date_of
+from mofa_operator.snapshot import NoHistory
 from mofa_operator.words import Reason
 
 END = int(time.time()) // HOUR * HOUR

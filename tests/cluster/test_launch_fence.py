@@ -11,6 +11,7 @@ from mofa_model.kinds import BATCH_JOB, JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB
 from mofa_model.kinds.patches import ARGUMENTS
 from mofa_operator.decide.gates import KUEUE, NAME, opened, written
 from mofa_operator.decision import Answer
+from mofa_operator.objects import live
 
 PLACE = "test-launch-fence"
 KINDS = (JOB_SET, TRAIN_JOB, PYTORCH_JOB, RAY_JOB, BATCH_JOB)
@@ -77,14 +78,14 @@ def tried(door, kind, name, operations):
 @pytest.mark.parametrize("name", ["waits", "consents", "queued"])
 def test_arguments_are_written_into_what_waits_and_consents(door, cluster, kind, name):
     body = read(cluster, kind, name)
-    status, said = door.ask("PATCH", path(kind, PLACE, name), list(written(kind, body, answer(kind))), content=PATCH, dryRun="All")  # fmt: skip
+    status, said = door.ask("PATCH", path(kind, PLACE, name), list(written(live(kind, body), answer(kind))), content=PATCH, dryRun="All")  # fmt: skip
     assert status == 200, said
 
 
 @each
 @pytest.mark.parametrize("name", ["silent", "runs"])
 def test_arguments_are_not_written_into_what_runs_or_does_not_consent(door, cluster, kind, name):
-    status, said = tried(door, kind, name, written(kind, read(cluster, kind, name), answer(kind)))
+    status, said = tried(door, kind, name, written(live(kind, read(cluster, kind, name)), answer(kind)))
     assert status in {403, 422}, said
     if (kind, name) not in {(RAY_JOB, "runs"), (BATCH_JOB, "runs")}:  # there the kind itself refuses first
         assert "what a job is" in said
@@ -94,18 +95,20 @@ def test_arguments_are_not_written_into_what_runs_or_does_not_consent(door, clus
 def test_our_gates_open_and_a_job_of_our_own_gate_is_resumed(door, cluster, kind):
     for name in ("waits", "queued", "runs"):
         body = read(cluster, kind, name)
-        status, said = door.ask("PATCH", path(kind, PLACE, name), list(opened(kind, body)), content=PATCH, dryRun="All")  # fmt: skip
+        status, said = door.ask("PATCH", path(kind, PLACE, name), list(opened(live(kind, body))), content=PATCH, dryRun="All")  # fmt: skip
         assert status == 200, said
 
 
 @each
 def test_nothing_is_resumed_that_did_not_wait_at_our_own_gate(door, cluster, kind):
-    resume = [one for one in opened(kind, read(cluster, kind, "waits")) if one["path"].endswith("suspend")]
+    resume = [
+        one for one in opened(live(kind, read(cluster, kind, "waits"))) if one["path"].endswith("suspend")
+    ]
     for name in ("waits", "consents", "queued", "silent"):
         assert tried(door, kind, name, resume)[0] == 403, name
     with_arguments = [
-        *opened(kind, read(cluster, kind, "waits")),
-        *written(kind, read(cluster, kind, "waits"), answer(kind)),
+        *opened(live(kind, read(cluster, kind, "waits"))),
+        *written(live(kind, read(cluster, kind, "waits")), answer(kind)),
     ]
     assert tried(door, kind, "waits", with_arguments)[0] == 403
 

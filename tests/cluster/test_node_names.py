@@ -148,11 +148,11 @@ def test_a_node_that_the_api_server_has_just_lost_is_known_for_a_while(url):
     store = Store()
     for name in NODES:
         store.put(NODE, {"metadata": {"name": name, "resourceVersion": "1", "labels": LABELS}})
-    lately, profile = Lately(store), {"metadata": {"name": "east"}}
-    assert lately.known(profile, END - 60).every == frozenset(NODES)
+    lately = Lately(store)
+    assert lately.known("east", END - 60).every == frozenset(NODES)
     store.drop(NODE, "", NODES[2])
-    assert isinstance(look(url, "right", lately.known(profile, END)), History)
-    late = lately.known(profile, END + LATELY)
+    assert isinstance(look(url, "right", lately.known("east", END)), History)
+    late = lately.known("east", END + LATELY)
     assert NODES[2] not in late.every
     found = look(url, "right", late)
     assert "'gpu-002'" in found.message

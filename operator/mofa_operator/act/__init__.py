@@ -1,6 +1,6 @@
 """The only room that writes to a cluster: what a Decision says, and nothing else.
 
-May import: api, settings, decision, keys, words, mofa_model. Imported by: control.
+May import: api, settings, objects, decision, keys, words, mofa_model. Imported by: control.
 
 perform     a decision as writes: annotations, then the status, then Events
 release     a job that waits is let go: its arguments, then our gate

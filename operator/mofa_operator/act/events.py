@@ -12,12 +12,13 @@ from collections import deque
 from datetime import UTC, datetime
 from itertools import count
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from mofa_model.kinds import Kind
 from mofa_operator.api import Api
 from mofa_operator.decision import Note
 from mofa_operator.keys import Key
+from mofa_operator.objects import Written
 from mofa_operator.refusals import ApiError, Busy, Conflict, Refused, Taken
 from mofa_operator.words import MANAGER
 
@@ -46,7 +47,7 @@ class EventPoster:
         self._most = most
         self._pause = pause
         self._grace = grace
-        self._waiting: deque[dict[str, Any]] = deque()
+        self._waiting: deque[Written] = deque()
         self._some = asyncio.Event()
         self._none = asyncio.Event()
         self._none.set()
@@ -96,7 +97,7 @@ class EventPoster:
             self._some.clear()
             self._none.set()
 
-    async def _send(self, body: dict[str, Any]) -> None:
+    async def _send(self, body: Written) -> None:
         """Post one, and wait while the API server is away: those behind it would meet the same. One that starts refuses
         everything for a moment.
         """
@@ -125,7 +126,7 @@ class EventPoster:
         self.dropped += 1
 
 
-def event(key: Key, uid: str, note: Note, digest: str, now: datetime) -> dict[str, Any]:
+def event(key: Key, uid: str, note: Note, digest: str, now: datetime) -> Written:
     """The Event that says a note of an object; those of cluster-scoped objects go where kubectl looks for them.
 
     >>> from mofa_operator.keys import CLUSTER_PROFILE

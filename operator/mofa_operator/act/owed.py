@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from mofa_model.kinds.shape import Body, at, part
 from mofa_operator.act.events import EventPoster
 from mofa_operator.act.perform import tell
 from mofa_operator.decision import Decision
 from mofa_operator.keys import Key
+from mofa_operator.objects import LiveObject
 
-Standing: TypeAlias = Callable[[Key], Body | None]
+Standing: TypeAlias = Callable[[Key], LiveObject | None]
 """An object as it was last seen."""
 
 
@@ -48,9 +48,8 @@ class Owed:
 
 def _stands(owed: Decision, standing: Standing) -> bool:
     """Whether all that a decision wrote stands; a gate is gone where nobody wants to release it any more."""
-    if owed.status is not None and at(standing(owed.key), "status") != owed.status:
+    found = standing(owed.key)
+    if owed.status is not None and (found is None or found.standing != owed.status):
         return False
-    return all(
-        each.hold.items() <= part(standing(each.key), "metadata", "annotations").items()
-        for each in owed.annotate
-    )
+    stand = ((each, standing(each.key)) for each in owed.annotate)
+    return all(each.hold.items() <= ({} if one is None else one.annotations).items() for each, one in stand)

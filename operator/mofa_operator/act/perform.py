@@ -13,16 +13,18 @@ status that fell upon a successor says so by its hash and generation, and the su
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from mofa_model.annotations import PREFIX
+from mofa_model.kinds.shape import Body, at, part
 from mofa_operator.act.events import EventPoster
 from mofa_operator.act.release import Released, let_go
 from mofa_operator.api import Api
 from mofa_operator.decision import Annotate, Decision, Release
 from mofa_operator.keys import OURS, Key
+from mofa_operator.objects import Written
 from mofa_operator.refusals import ApiError, Gone, Invalid, Refused
 
 SILENT: Final = "Silent"
@@ -40,7 +42,7 @@ REFUSED: Final = "Refused"
 _HASH: Final = PREFIX + "inputs-hash"
 
 
-Wrote: TypeAlias = Callable[[Key, dict[str, Any]], None]
+Wrote: TypeAlias = Callable[[Key, Body], None]
 """Told of an object as it stands after a write of ours."""
 
 
@@ -52,8 +54,6 @@ class Performed:
     """Silent, Written, DryRun, Gone or Refused: the worst of what happened."""
     writes: tuple[str, ...] = ()
     """What was written: annotations, removal, status; in order."""
-    bodies: Mapping[Key, dict[str, Any]] = field(default_factory=dict)
-    """Objects as the API server answered, for the store: their echo is no news."""
     failures: tuple[ApiError, ...] = ()
     """Writes that are refused for good; trying again changes nothing."""
     refused: bool = False
@@ -100,7 +100,6 @@ class _Account:
     def __init__(self, wrote: Wrote | None) -> None:
         self._wrote = wrote
         self.writes: list[str] = []
-        self.bodies: dict[Key, dict[str, Any]] = {}
         self.failures: list[ApiError] = []
         self.gone: set[Key] = set()
         self.released: Released | None = None
@@ -113,19 +112,15 @@ class _Account:
             self.gone.add(release.key)
             return
         self.writes += released.writes
-        if released.body is not None:
-            self.bodies[release.key] = released.body
-            if self._wrote is not None:
-                self._wrote(release.key, released.body)
+        if released.body is not None and self._wrote is not None:
+            self._wrote(release.key, released.body)
         if released.failure is not None:
             self.failures.append(released.failure)
             return
         self.released = released
         events.post(release.key, release.uid, released.release.note)
 
-    async def keep(
-        self, what: str, key: Key, uid: str, sent: Awaitable[dict[str, Any]]
-    ) -> dict[str, Any] | None:
+    async def keep(self, what: str, key: Key, uid: str, sent: Awaitable[Body]) -> Body | None:
         """The object as it stands after a write; None where it was not written."""
         try:
             body = await sent
@@ -136,10 +131,9 @@ class _Account:
             self.failures.append(error)
             return None
         self.writes.append(what)
-        if uid and body["metadata"]["uid"] != uid:
+        if uid and at(body, "metadata", "uid") != uid:
             self.gone.add(key)
             return None
-        self.bodies[key] = body
         if self._wrote is not None:
             self._wrote(key, body)
         return body
@@ -150,7 +144,6 @@ class _Account:
         return Performed(
             outcome=outcome,
             writes=tuple(self.writes),
-            bodies=self.bodies,
             failures=tuple(self.failures),
             refused=refused,
             released=self.released,
@@ -160,25 +153,25 @@ class _Account:
 async def _annotate(wanted: Annotate, api: Api, account: _Account) -> None:
     """Apply what we hold, which lets go of what we held before; what still stands then is somebody else's copy."""
     key = wanted.key
-    body = _identity(key, wanted.uid)
-    body["metadata"]["annotations"] = dict(wanted.hold)
+    body = _identity(key, wanted.uid, annotations=dict(wanted.hold))
     after = await account.keep("annotations", key, wanted.uid, _apply(api, key, body, status=False))
     if after is None:
         return
-    left = [name for name in wanted.drop if name in after["metadata"].get("annotations", {})]
+    left = [name for name in wanted.drop if name in part(after, "metadata", "annotations")]
     if left:
         patch = {"metadata": {"uid": wanted.uid, "annotations": dict.fromkeys(left)}}
         await account.keep("removal", key, wanted.uid, api.merge(key.kind, key.namespace, key.name, patch))
 
 
-def _apply(api: Api, key: Key, body: Mapping[str, Any], *, status: bool) -> Awaitable[dict[str, Any]]:
+def _apply(api: Api, key: Key, body: Body, *, status: bool) -> Awaitable[Body]:
     return api.apply(key.kind, key.namespace, key.name, body, status=status)
 
 
-def _identity(key: Key, uid: str) -> dict[str, Any]:
-    """What every apply begins with."""
-    metadata = {"name": key.name} | ({"namespace": key.namespace} if key.namespace else {}) | {"uid": uid}
-    return {"apiVersion": key.kind.api_version, "kind": key.kind.kind, "metadata": metadata}
+def _identity(key: Key, uid: str, **metadata: Written) -> Written:
+    """What every apply begins with; `metadata` is what it says beside name and uid."""
+    place = {"namespace": key.namespace} if key.namespace else {}
+    named = {"name": key.name, **place, "uid": uid, **metadata}
+    return {"apiVersion": key.kind.api_version, "kind": key.kind.kind, "metadata": named}
 
 
 def _digest(decision: Decision) -> str:

@@ -7,8 +7,8 @@ has changed meanwhile is a `Conflict`, and the whole object is looked at again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
+from mofa_model.kinds.shape import Body
 from mofa_operator.api import Api
 from mofa_operator.decision import Note, Release
 from mofa_operator.refusals import ApiError, Invalid, Refused
@@ -25,7 +25,7 @@ class Released:
     """What was meant, with the note and the outcome that came true."""
     writes: tuple[str, ...] = ()
     """arguments, gate; those that were written."""
-    body: dict[str, Any] | None = None
+    body: Body | None = None
     """The object as the API server answered last."""
     failure: ApiError | None = None
     """Why the gate could not be opened: for good, until an administrator acts."""

@@ -9,18 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from mofa_model.kinds import KINDS, Kind
+from mofa_model.kinds import KINDS
 from mofa_operator.act.events import EventPoster
 from mofa_operator.act.release import Released, let_go
 from mofa_operator.api import Api
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.decide.gates import deadline, is_gated
 from mofa_operator.decide.release import overdue
-from mofa_operator.keys import Key, key_of
+from mofa_operator.keys import Key
 from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.objects import LiveObject
 from mofa_operator.observe.store import Store
 from mofa_operator.refusals import ApiError, Gone
 from mofa_operator.settings import OperatorSettings
@@ -47,10 +47,10 @@ class Gates:
         self._settings = settings
         self._queue = WorkQueue(backoff=settings.loop.backoff, longest=_LONGEST)
 
-    def heed(self, kind: Kind, body: Mapping[str, Any]) -> None:
+    def heed(self, seen: LiveObject) -> None:
         """Note an object that was seen, where it waits for us."""
-        if kind in KINDS and is_gated(body):
-            self._note(key_of(kind, body), body)
+        if seen.key.kind in KINDS and is_gated(seen):
+            self._note(seen)
 
     async def run(self) -> None:
         """Let go whose time is over, until cancelled."""
@@ -72,12 +72,12 @@ class Gates:
                 self._queue.done(key)
 
     async def _look(self, key: Key) -> None:
-        body = self._store.body(key)
-        if body is None or not is_gated(body) or self._settings.dry_run:
+        job = self._store.live(key)
+        if job is None or not is_gated(job) or self._settings.dry_run:
             return
-        release = overdue(key, body, time.time(), self._settings.loop)
+        release = overdue(job, time.time(), self._settings.loop)
         if release is None:
-            self._note(key, body)
+            self._note(job)
             return
         try:
             released = await let_go(release, self._api)
@@ -91,9 +91,9 @@ class Gates:
         observe(self._exporter, released)
         _log.warning("%s: %s", key, release.note.message)
 
-    def _note(self, key: Key, body: Mapping[str, Any]) -> None:
-        left = deadline(body, self._settings.loop) - time.time()
-        self._queue.add_after(key, max(left, 0.0))
+    def _note(self, job: LiveObject) -> None:
+        left = deadline(job, self._settings.loop) - time.time()
+        self._queue.add_after(job.key, max(left, 0.0))
 
 
 def observe(exporter: Exporter, released: Released) -> None:

@@ -11,11 +11,12 @@ from mofa_operator.control.intake import Intake
 from mofa_operator.keys import Key
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.objects import LiveObject
 from mofa_operator.observe.store import Store
-from mofa_operator.snapshot import Body, History, NoHistory
+from mofa_operator.snapshot import History, NoHistory
 from mofa_operator.words import Reason
 
-Asked: TypeAlias = Callable[[Body, float], Awaitable[History | NoHistory]]
+Asked: TypeAlias = Callable[[LiveObject, float], Awaitable[History | NoHistory]]
 """The history of a profile up to a moment."""
 
 _log = logging.getLogger(__name__)
@@ -35,11 +36,11 @@ class Histories:
 
     async def look(self, key: Key) -> bool:
         """Ask once; whether the profile is still there."""
-        body = self._store.body(key)
-        if body is None:
+        profile = self._store.live(key)
+        if profile is None:
             self._said.pop(key, None)
             return False
-        found = await self._asked(body)
+        found = await self._asked(profile)
         self._intake.concern(self._store.set_history(key.name, found))
         outcome = found.reason if isinstance(found, NoHistory) else "Answered"
         self._exporter.count_history(self._flavour, outcome)
@@ -51,9 +52,9 @@ class Histories:
             _log.warning("%s: %s: %s", key, found.reason, found.message)
         return True
 
-    async def _asked(self, body: Body) -> History | NoHistory:
+    async def _asked(self, profile: LiveObject) -> History | NoHistory:
         try:
-            return await self._ask(body, time.time())
+            return await self._ask(profile, time.time())
         except Exception as error:  # noqa: BLE001 - what Prometheus says must not end the loop
             _log.exception("the history could not be read")
             return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=f"{type(error).__name__}: {error}")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any
 
-from mofa_model.kinds import KINDS, Kind, job_kind
+from mofa_model.kinds import KINDS, Kind
+from mofa_model.kinds.shape import Body
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.decide.gates import consents, is_gated, is_suspended
-from mofa_operator.keys import ADVISOR_POLICY, NODE, TRAINING_JOB, Key, key_of
+from mofa_operator.keys import ADVISOR_POLICY, NODE, TRAINING_JOB, Key
+from mofa_operator.objects import LiveObject, live
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings
 
@@ -25,7 +26,7 @@ class Intake:
         store: Store,
         queue: WorkQueue,
         settings: LoopSettings,
-        heed: Callable[[Kind, dict[str, Any]], None] | None = None,
+        heed: Callable[[LiveObject], None] | None = None,
     ) -> None:
         """`heed` is told of every object that is seen."""
         self._heed = heed
@@ -36,24 +37,24 @@ class Intake:
         """Also how long a policy waits to be told how many jobs it has: they may come by the thousand."""
         self._restless: dict[Key, tuple[float, asyncio.TimerHandle]] = {}
 
-    def seen(self, kind: Kind, body: dict[str, Any], *, urgent: bool = True) -> None:
+    def seen(self, kind: Kind, body: Body, *, urgent: bool = True) -> None:
         """An object is there, as it now is."""
-        keys = self._store.put(kind, body)
-        self._pass_on(kind, keys, urgent=urgent or (bool(keys) and self._awaits(kind, body)))
+        keys, stands = self._store.put(kind, body), live(kind, body)
+        self._pass_on(kind, keys, urgent=urgent or (bool(keys) and self._awaits(stands)))
         if self._heed is not None:
-            self._heed(kind, body)
+            self._heed(stands)
 
-    def _awaits(self, kind: Kind, body: dict[str, Any]) -> bool:
+    def _awaits(self, stands: LiveObject) -> bool:
         """Whether a job stands still until we have looked at it; a full list at the start shows it, no event does."""
-        if kind == TRAINING_JOB:
-            body = self._store.target(key_of(kind, body)) or {}
-            kind = job_kind(body.get("apiVersion"), body.get("kind")) or kind
-        return kind in KINDS and (is_gated(body) or (consents(body) and is_suspended(kind, body)))
+        job = self._store.target(stands.key) if stands.key.kind == TRAINING_JOB else stands
+        if job is None or job.key.kind not in KINDS:
+            return False
+        return is_gated(job) or (consents(job) and is_suspended(job))
 
     def gone(self, key: Key, uid: str | None = None) -> None:
         """An object is no more; with its `uid`, one that came after it under the same name stays."""
-        held = self._store.body(key)
-        if held is None or uid in {None, held["metadata"].get("uid")}:
+        held = self._store.live(key)
+        if held is None or uid in {None, held.uid}:
             self._pass_on(key.kind, self._store.drop(key.kind, key.namespace, key.name), urgent=True)
 
     def concern(self, keys: Iterable[Key], *, urgent: bool = False) -> None:

@@ -14,20 +14,19 @@ from typing import Final, TypeAlias
 
 from mofa_model.errors import MofaError
 from mofa_model.kinds import KINDS
-from mofa_model.kinds.shape import at, part, text_of
 from mofa_operator.control.intake import Intake
 from mofa_operator.decide.outputs import HASH
-from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
+from mofa_operator.keys import TRAINING_JOB, Key
+from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob
 from mofa_operator.observe.run_records import RunRecords, Telemetry
 from mofa_operator.observe.store import Store
 from mofa_operator.observe.throughput import Job, Watched
 from mofa_operator.observe.trainers import TRAINERS
-from mofa_operator.snapshot import Body, JobSnapshot
 
 Asked: TypeAlias = Callable[[Iterable[Watched], float], Awaitable[Mapping[Job, Telemetry]]]
 """What is to be seen of the jobs at a moment."""
 _PRESET: Final = "mofa"
-_NOTHING: Final[Body] = {}
+_NONE: Final[Mapping[str, str]] = {}
 _AT_ONCE: Final = 200
 """Jobs that are read before others may use the event loop. [1]"""
 
@@ -72,14 +71,14 @@ class JobObserver:
         for number, (job, (key, _)) in enumerate(jobs.items()):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-            body = self._store.body(key)
-            if body is None:
+            stands = self._store.live(key)
+            if stands is None:
                 continue
-            there.append(body)
-            target = self._store.target(key) if key.kind == TRAINING_JOB else body
+            there.append(stands)
+            target = self._store.target(key) if key.kind == TRAINING_JOB else stands
             look = found.get(job, Telemetry())
-            running = self._records.after(body, target, look, now)
-            alive = self._records.alive(body, target, look, running, now)
+            running = self._records.after(stands, target, look, now)
+            alive = self._records.alive(stands, target, look, running, now)
             self._intake.concern(self._store.set_running(key, running, alive))
         self._records.keep(there)
 
@@ -89,60 +88,54 @@ class JobObserver:
         return "" if facts is None else facts.lost
 
     async def _watched(self) -> AsyncIterator[tuple[Key, Watched]]:
-        profiles = {key.name: self._store.body(key) or {} for key in self._store.keys(CLUSTER_PROFILE)}
+        profiles = {profile.key.name: profile for profile in self._store.profiles()}
         seen: set[Job] = set()
-        every = self._store.keys(TRAINING_JOB) + self._store.keys(*KINDS)
-        for number, key in enumerate(every):
+        for number, key in enumerate(self._store.keys(TRAINING_JOB) + self._store.keys(*KINDS)):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-            body = self._store.body(key)
-            if body is None:
-                continue
-            look = watched if key.kind == TRAINING_JOB else self._existing
-            one = look(key, body, profiles)
+            stands = self._store.live(key)
+            if isinstance(stands, LiveTrainingJob):
+                one = watched(stands, profiles)
+            else:
+                one = None if stands is None else self._existing(stands)
             if one is not None and one.job not in seen:
                 seen.add(one.job)
                 yield key, one
 
-    def _existing(self, key: Key, body: Body, profiles: Mapping[str, Body]) -> Watched | None:
+    def _existing(self, job: LiveObject) -> Watched | None:
         """Where an existing job is to be seen; None where it is not advised, or a TrainingJob speaks for it."""
-        if HASH not in part(body, "metadata", "annotations"):
+        if HASH not in job.annotations or self._store.owner(job.key) is not None:
             return None
-        snapshot = self._store.snapshot(key, 0.0)
-        if not isinstance(snapshot, JobSnapshot) or snapshot.owned_by is not None:
-            return None
-        named = [text_of(at(one, "metadata", "name")) for one in snapshot.question.profiles]
-        pool = profiles.get(named[0], {}) if len(named) == 1 else {}
-        return _on(key, pool)
+        meant = self._store.means(job.key)
+        return _on(job.key, meant[0] if len(meant) == 1 else None)
 
 
-def watched(key: Key, body: Body, profiles: Mapping[str, Body]) -> Watched | None:
+def watched(job: LiveTrainingJob, profiles: Mapping[str, LiveProfile]) -> Watched | None:
     """Where a job is to be seen; None where no such exporter is known, or nobody asks for advice."""
-    spec = part(body, "spec")
-    asked = part(spec, "throughput")
-    preset = text_of(asked.get("preset")) or _PRESET
-    if preset not in TRAINERS or spec.get("mode") == "Disabled":
+    asked = job.asked
+    preset = asked.preset or _PRESET
+    if preset not in TRAINERS or asked.mode == "Disabled":
         return None
-    return _on(key, profiles.get(text_of(at(spec, "cluster", "profile")), {}), preset, asked, spec)
+    return _on(job.key, profiles.get(asked.profile), preset, asked.matchers, asked.target_name)
 
 
 def _on(
-    key: Key, profile: Body, preset: str = _PRESET, asked: Body = _NOTHING, spec: Body = _NOTHING
+    key: Key,
+    profile: LiveProfile | None,
+    preset: str = _PRESET,
+    own: Mapping[str, str] = _NONE,
+    owner: str = "",
 ) -> Watched:
-    """A job on a pool; `asked` is what it says of its own series."""
-    of_pool = part(profile, "spec", "prometheus")
+    """A job on a pool; the pool's matchers, which are the administrator's, count more than its own."""
+    series = None if profile is None else profile.asked
+    of_pool = _NONE if series is None else series.matchers
     return Watched(
         namespace=key.namespace,
         name=key.name,
         preset=preset,
-        matchers={**_texts(asked), **_texts(of_pool)},
-        pool=_texts(of_pool),
-        owner=text_of(at(spec, "targetRef", "name")),
-        tokens_query=text_of(of_pool.get("tokensQuery")) or None,
-        step_query=text_of(of_pool.get("stepQuery")) or None,
+        matchers={**own, **of_pool},
+        pool=of_pool,
+        owner=owner,
+        tokens_query=None if series is None else series.tokens_query or None,
+        step_query=None if series is None else series.step_query or None,
     )
-
-
-def _texts(owner: Body) -> dict[str, str]:
-    """The matchers of a part; the pool's, which are the administrator's, count more than a job's."""
-    return {str(name): str(value) for name, value in part(owner, "matchers").items()}

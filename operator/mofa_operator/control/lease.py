@@ -12,10 +12,12 @@ import math
 import os
 import socket
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from mofa_model.kinds import Kind
+from mofa_model.kinds.shape import Body, Shape, Tally, Text, glance, part
 from mofa_operator.api import Api
+from mofa_operator.objects import Written
 from mofa_operator.refusals import ApiError
 from mofa_operator.settings import LeaseSettings
 
@@ -30,6 +32,15 @@ _MARGIN: Final = 2 / 3
 _log = logging.getLogger(__name__)
 
 
+class _Record(Shape):
+    """Spec of a Lease."""
+
+    holder_identity: Text = ""
+    renew_time: Text = ""
+    lease_transitions: Tally = 0
+    lease_duration_seconds: Tally = 0
+
+
 class Lease:
     """Our part in the election."""
 
@@ -38,7 +49,7 @@ class Lease:
         self._api = api
         self._settings = settings
         self._identity = identity
-        self._seen: tuple[Any, ...] = ()
+        self._seen: tuple[str | None, str, int] | None = None
         self._seen_at = -math.inf
         self.holder: str | None = None
         """Who holds it, as last seen."""
@@ -88,9 +99,8 @@ class Lease:
 
     async def _give_back(self) -> None:
         lease = await self._read()
-        if lease is not None and lease["spec"].get("holderIdentity") == self._identity:
-            lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
-            await self._api.replace(LEASE, self._settings.namespace, self._settings.name, lease)
+        if lease is not None and self.holder == self._identity:
+            await self._write(lease, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()})
 
     async def _try(self) -> bool:
         """One attempt to get it or to renew it; whether it is ours now."""
@@ -98,45 +108,47 @@ class Lease:
             lease = await self._read()
             if lease is None:
                 await self._api.create(LEASE, self._settings.namespace, self._new())
-            elif not self._is_free(lease):
+            elif not self._is_free(record := glance(_Record, lease.get("spec"))):
                 return False
             else:
-                self._take(lease["spec"])
-                await self._api.replace(LEASE, self._settings.namespace, self._settings.name, lease)
+                await self._write(lease, self._taken(record))
         except ApiError as error:
             _log.warning("the Lease could not be had: %s", error)
             return False
         self.holder = self._identity
         return True
 
-    async def _read(self) -> dict[str, Any] | None:
+    async def _read(self) -> Body | None:
         lease = await self._api.get(LEASE, self._settings.namespace, self._settings.name)
         if lease is not None:
-            lease.setdefault("spec", {})
-            self.holder = lease["spec"].get("holderIdentity") or None
+            self.holder = glance(_Record, lease.get("spec")).holder_identity or None
         return lease
 
-    def _is_free(self, lease: dict[str, Any]) -> bool:
+    async def _write(self, lease: Body, fields: Written) -> None:
+        """With these fields of its spec, all others as they were read: whoever wrote in between makes it a `Conflict`."""
+        body = {**lease, "spec": {**part(lease, "spec"), **fields}}
+        await self._api.replace(LEASE, self._settings.namespace, self._settings.name, body)
+
+    def _is_free(self, record: _Record) -> bool:
         """Whether it is ours, nobody's, or has run out."""
-        spec = lease["spec"]
         now = asyncio.get_running_loop().time()
-        record = (self.holder, spec.get("renewTime"), spec.get("leaseTransitions"))
-        if record != self._seen:
-            self._seen, self._seen_at = record, now
-        duration = spec.get("leaseDurationSeconds") or self._settings.duration
+        seen = (self.holder, record.renew_time, record.lease_transitions)
+        if seen != self._seen:
+            self._seen, self._seen_at = seen, now
+        duration = record.lease_duration_seconds or self._settings.duration
         return self.holder in {None, self._identity} or now - self._seen_at > duration
 
-    def _take(self, spec: dict[str, Any]) -> None:
-        if spec.get("holderIdentity") != self._identity:
-            spec["leaseTransitions"] = spec.get("leaseTransitions", 0) + 1
-            spec["acquireTime"] = _now()
-        spec |= {"holderIdentity": self._identity, "renewTime": _now()}
-        spec["leaseDurationSeconds"] = max(1, math.ceil(self._settings.duration))
+    def _taken(self, record: _Record) -> Written:
+        """What its spec says once it is ours."""
+        fields: Written = {"holderIdentity": self._identity, "renewTime": _now()}
+        fields["leaseDurationSeconds"] = max(1, math.ceil(self._settings.duration))
+        if record.holder_identity != self._identity:
+            fields |= {"leaseTransitions": record.lease_transitions + 1, "acquireTime": _now()}
+        return fields
 
-    def _new(self) -> dict[str, Any]:
-        spec: dict[str, Any] = {"leaseTransitions": -1}
-        self._take(spec)
+    def _new(self) -> Written:
         meta = {"name": self._settings.name, "namespace": self._settings.namespace}
+        spec = self._taken(_Record()) | {"leaseTransitions": 0}
         return {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": meta, "spec": spec}
 
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
-from mofa_model.kinds.shape import part
 from mofa_model.page import AdviceView
 from mofa_operator.api import Api
 from mofa_operator.control.config_maps import ConfigMaps
 from mofa_operator.control.decider import Decider, NoAnswer, Outdated
 from mofa_operator.decide.stance import needs_answer
-from mofa_operator.keys import CLUSTER_PROFILE, JOBS, TRAINING_JOB, Key
+from mofa_operator.keys import JOBS, TRAINING_JOB, Key
 from mofa_operator.observe.bodies import is_output
 from mofa_operator.observe.store import Store
+from mofa_operator.page.jobs import ShownJob
 from mofa_operator.page.server import Source
 from mofa_operator.refusals import ApiError
-from mofa_operator.snapshot import Body, JobSnapshot
+from mofa_operator.snapshot import JobSnapshot
 
 PATIENCE: Final = 5.0
 """How long a page waits for an answer in full. [s]"""
@@ -39,34 +40,30 @@ class Pages:
     @property
     def source(self) -> Source:
         """What the routes ask."""
-        return Source(jobs=self._jobs, job=self._job, view=self._view, profiles=self._profiles)
+        return Source(jobs=self._jobs, job=self._job, view=self._view, profiles=self._store.profiles)
 
-    async def _jobs(self, namespace: str | None) -> list[Body]:
+    async def _jobs(self, namespace: str | None) -> list[ShownJob]:
         found = []
         for number, key in enumerate(self._store.keys(*JOBS)):
-            if namespace in {None, key.namespace} and (body := self._advised(key)) is not None:
-                found.append(body)
+            if namespace in {None, key.namespace} and (shown := self._advised(key)) is not None:
+                found.append(shown)
             if number % _CHUNK == 0:
                 await asyncio.sleep(0)
         return found
 
-    def _advised(self, key: Key) -> Body | None:
-        """A job that has, or awaits, an outcome of ours; without its spec, which the page does not show."""
-        body = self._store.body(key)
-        if body is None or (key.kind != TRAINING_JOB and not any(map(is_output, _annotations(body)))):
+    def _advised(self, key: Key) -> ShownJob | None:
+        """A job that has, or awaits, an outcome of ours."""
+        job = self._store.live(key)
+        if job is None or (key.kind != TRAINING_JOB and not any(map(is_output, job.annotations))):
             return None
-        kept = {name: value for name, value in body.items() if name != "spec"}
-        return kept | {"health": self._health(key)}
+        body = {name: part for name, part in job.body.items() if name != "spec"}  # thousands may be listed
+        return ShownJob(replace(job, body=body), self._health(key))
 
-    def _job(self, resource: str, namespace: str, name: str) -> Body | None:
+    def _job(self, resource: str, namespace: str, name: str) -> ShownJob | None:
         for kind in JOBS:
             if kind.resource == resource:
                 return self._advised(Key(kind, namespace, name))
         return None
-
-    def _profiles(self) -> Iterator[Body]:
-        bodies = (self._store.body(key) for key in self._store.keys(CLUSTER_PROFILE))
-        return (body for body in bodies if body is not None)
 
     async def _view(self, resource: str, namespace: str, name: str) -> AdviceView | str | None:
         """A job's answer in full; a sentence where there will be one later; None where there is none."""
@@ -81,7 +78,3 @@ class Pages:
             return "The advice in full is still being computed: load this page again in a moment."
         except (NoAnswer, ApiError) as error:
             return f"The advice in full cannot be shown: {error}."
-
-
-def _annotations(body: Body) -> list[str]:
-    return list(part(body, "metadata", "annotations"))

@@ -9,9 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mofa_model.kinds import KINDS, JobKind
-from mofa_model.kinds.shape import at, part, text_of
 from mofa_operator.control.intake import Intake
-from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.observe.placement import Told, WatchedPool, told
 from mofa_operator.observe.pool_watch import PoolWatch
 from mofa_operator.observe.queries import SMOOTH
@@ -60,21 +58,17 @@ class PoolObserver:
         for number, key in enumerate(self._store.keys(*_WITNESSED)):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-            body = self._store.body(key)
-            if body is not None and isinstance(key.kind, JobKind):
-                jobs.append(told(key.kind, body, self._store.named(key), self._clock()))
+            job = self._store.live(key)
+            if job is not None and isinstance(key.kind, JobKind):
+                jobs.append(told(key.kind, job, self._store.named(key), self._clock()))
         for name, days in self._witness.look(self._pools(), jobs, self._clock()).items():
             self._intake.concern(self._store.set_watched(name, days))
 
     def _pools(self) -> dict[str, WatchedPool]:
         found: dict[str, WatchedPool] = {}
-        for key in self._store.keys(CLUSTER_PROFILE):
-            body = self._store.body(key) or {}
-            names = self._store.nodes(key.name).names
-            found[key.name] = WatchedPool(
-                uid=text_of(at(body, "metadata", "uid")),
-                selector=part(body, "spec", "nodeSelector"),
-                nodes={name: facts for name in names if (facts := self._store.node(name)) is not None},
-                days=at(body, "status", "days"),
-            )
+        for profile in self._store.profiles():
+            name = profile.key.name
+            nodes = ((node, self._store.node(node)) for node in self._store.nodes(name).names)
+            known = {node: facts for node, facts in nodes if facts is not None}
+            found[name] = WatchedPool(profile=profile, nodes=known)
         return found

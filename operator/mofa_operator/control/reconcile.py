@@ -143,7 +143,7 @@ class Reconciler:
 
     async def _advise(self, snapshot: JobSnapshot, started: float) -> None:
         """Ask the model where an answer is needed, and write it; where the model fails, the job says so."""
-        key, answer = snapshot.key, None
+        key, answer = snapshot.job.key, None
 
         def current() -> JobSnapshot | None:
             """The job as it stands now, where it still asks the same: an answer may take a while."""
@@ -196,12 +196,12 @@ class Reconciler:
 
         Jobs and profiles are applied together; the profile's first status would change every answer a moment later.
         """
-        if snapshot.profile is None or snapshot.profile.get("status") or snapshot.key in self._patient:
-            self._patient.discard(snapshot.key)
+        if snapshot.profile is None or snapshot.profile.standing or snapshot.job.key in self._patient:
+            self._patient.discard(snapshot.job.key)
             return False
-        self._patient.add(snapshot.key)
+        self._patient.add(snapshot.job.key)
         wait = self._settings.loop.settle + _PATIENCE
-        self._queue.add_after(snapshot.key, wait, urgent=self._queue.is_urgent(snapshot.key))
+        self._queue.add_after(snapshot.job.key, wait, urgent=self._queue.is_urgent(snapshot.job.key))
         return True
 
     async def _act(self, decision: Decision, started: float, answer: Answer | None = None) -> Performed:
@@ -218,7 +218,7 @@ class Reconciler:
         if wait := self._undone.wait(decision, clock()):
             self._queue.add_after(decision.key, wait)
             return Performed(outcome=WAITS)
-        self._owed.settle(decision, self._store.body)
+        self._owed.settle(decision, self._store.live)
         try:
             performed = await perform(
                 decision, self._api, self._events, dry_run=self._settings.dry_run, wrote=self._store.wrote

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from mofa_model.kinds import Kind
+from mofa_model.kinds.shape import Body
 from mofa_operator.api import Api
 from mofa_operator.control.intake import Intake
 from mofa_operator.keys import CLUSTER_PROFILE, JOBS, NODE, OURS, Key, key_of
@@ -128,7 +129,7 @@ class Resync:
             self._intake.seen(key.kind, body)
         return is_news
 
-    async def _listed(self, kind: Kind) -> AsyncIterator[dict[str, Any]]:
+    async def _listed(self, kind: Kind) -> AsyncIterator[Body]:
         places: Iterable[str | None] = self._namespaces if kind.namespaced and self._namespaces else (None,)
         try:
             for place in places:

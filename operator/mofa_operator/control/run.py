@@ -39,6 +39,7 @@ from mofa_operator.control.watches import Watches
 from mofa_operator.credentials import Credentials
 from mofa_operator.keys import watched
 from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.objects import LiveObject
 from mofa_operator.observe.history import Known, history
 from mofa_operator.observe.names import Lately
 from mofa_operator.observe.prometheus import Prometheus
@@ -48,7 +49,7 @@ from mofa_operator.observe.telemetry import TelemetryReader
 from mofa_operator.page.server import routes
 from mofa_operator.refusals import ApiError
 from mofa_operator.settings import OperatorSettings
-from mofa_operator.snapshot import Body, History, NoHistory
+from mofa_operator.snapshot import History, NoHistory
 
 PATIENCE: Final = 30.0
 """How long the API server may be silent at the start. [s]"""
@@ -240,8 +241,9 @@ class Operator:
     def _histories(self, prometheus: Prometheus) -> Rounds:
         known, lately = Known(), Lately(self._store)
 
-        async def ask(profile: Body, now: float) -> History | NoHistory:
-            return await history(prometheus, profile, now, known, lately.known(profile, now))
+        async def ask(profile: LiveObject, now: float) -> History | NoHistory:
+            names = lately.known(profile.key.name, now)
+            return await history(prometheus, profile.body, now, known, names)
 
         histories = Histories(
             store=self._store,

@@ -75,7 +75,7 @@ class Watch:
                     self._intake.gone(key_of(self.kind, body), body["metadata"].get("uid"))
                 elif what != BOOKMARK:
                     said = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
-                    self._intake.seen(self.kind, said | body)
+                    self._intake.seen(self.kind, {**said, **body})
                 self._version = body["metadata"].get("resourceVersion") or self._version
         if loop.time() - since < _BRIEF:
             raise Busy("the server ends it at once")

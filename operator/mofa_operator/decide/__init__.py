@@ -1,6 +1,6 @@
 """Snapshot to Decision: pure, without clock, cluster or event loop; the only room that asks the model's search.
 
-May import: snapshot, decision, settings, keys, words, mofa_model. Imported by: control.
+May import: objects, evidence, snapshot, decision, settings, keys, words, mofa_model. Imported by: control.
 
     stance      what a job wants of us: an answer, a removal, to be left alone          needs_answer(snapshot)
     asked       a question as it is understood: spec, profile, request                  asked(question)
@@ -20,5 +20,5 @@ May import: snapshot, decision, settings, keys, words, mofa_model. Imported by: 
         pool_evidence   what a profile remembers
       rates         posterior, verdicts, columns
     conditions  conditions of our objects
-    reading     parts of foreign objects, moments, and whether two states are the same
+    reading     moments and messages as text, and whether two states are the same
 """

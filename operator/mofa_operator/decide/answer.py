@@ -14,7 +14,7 @@ from mofa_model.advice import Advice, Request, Status, advise, model_version
 from mofa_model.annotations import ASKED, INVALID, PREFIX, hash_of, inputs_hash, of_advice, of_bad_input
 from mofa_model.errors import InputError, MofaError
 from mofa_model.kinds import asked_of
-from mofa_model.kinds.shape import part
+from mofa_model.kinds.shape import at
 from mofa_model.launch import Launch
 from mofa_model.manifest.advised import status_of
 from mofa_model.manifest.asked import Asked, request_of
@@ -22,6 +22,7 @@ from mofa_model.manifest.launches import launch_of, launch_words, trainer_of
 from mofa_model.strategy_text import format_strategy
 from mofa_operator.decide.asked import NoProfile, asked, example
 from mofa_operator.decision import Answer
+from mofa_operator.shapes import texts
 from mofa_operator.snapshot import Question
 from mofa_operator.words import Reason
 
@@ -118,7 +119,7 @@ def _invalid(question: Question, message: str, reason: Reason, version: str) -> 
     """The answer to a question that cannot be answered; its hash covers what its author can mend."""
     for offline, here in _WORDING:
         message = message.replace(offline, here)
-    annotations = part(question.job, "metadata", "annotations")
+    annotations = texts(at(question.job, "metadata", "annotations"))
     asked = {key: value for key, value in annotations.items() if key in ASKED}
     digest = hash_of({"spec": asked_of(question.job.get("spec")), "asked": asked}, version)
     told = of_bad_input(message, digest, version, "")

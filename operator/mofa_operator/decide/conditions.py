@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Literal
 
-from mofa_model.kinds.shape import at, items, text_of
-from mofa_operator.decide.reading import moment, seconds, sentence
-from mofa_operator.snapshot import Body
+from mofa_operator.decide.reading import moment, sentence
+from mofa_operator.objects import LiveObject, Written
+from mofa_operator.shapes import StandingCondition, seconds
 from mofa_operator.words import Aspect, Reason
 
 State = Literal["True", "False", "Unknown"]
-_NONE: Final[Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,39 +28,36 @@ class Found:
     """Why, in one sentence."""
 
 
-def conditions(
-    standing: Any, found: Iterable[Found], generation: int | None, now: float
-) -> list[dict[str, Any]]:
-    """Conditions to write; `now` is the moment in seconds of the epoch. [s]
-
-    >>> first = conditions([], [Found(Aspect.READY, "True", Reason.RECOMMENDED)], 1, 0.0)
-    >>> first[0]["lastTransitionTime"], conditions(first, [Found(Aspect.READY, "True", Reason.LOW_CONFIDENCE)], 1, 60.0)[0]["lastTransitionTime"]
-    ('1970-01-01T00:00:00Z', '1970-01-01T00:00:00Z')
-    """
-    stand = {text_of(one.get("type")): one for one in items(standing)}
-    return [_condition(stand.get(one.aspect.value, _NONE), one, generation, now) for one in found]
+def conditions(stands: LiveObject, found: Iterable[Found], now: float) -> list[Written]:
+    """Conditions to write, given those that stand; `now` is the moment in seconds of the epoch. [s]"""
+    known = {one.type: one for one in stands.conditions}
+    made = [_condition(known.get(one.aspect.value), one, now) for one in found]
+    return [of_generation(stands, one) for one in made]
 
 
-def standing(body: Body, aspect: Aspect) -> Found | None:
+def of_generation(stands: LiveObject, status: Written) -> Written:
+    """A status with the generation of the spec that it is of."""
+    generation = stands.generation
+    return status if generation is None else status | {"observedGeneration": generation}
+
+
+def standing(stands: LiveObject, aspect: Aspect) -> Found | None:
     """The same as what was once found out; None where nothing was, or nothing that could be written again."""
-    stand = items(at(body, "status", "conditions"))
-    given = next((one for one in stand if one.get("type") == aspect.value), _NONE)
-    state, reason = given.get("status"), text_of(given.get("reason"))
-    if state not in ("True", "False", "Unknown") or not (
-        reason.isascii() and reason.isalnum() and reason[:1].isupper()
-    ):
+    one = next((given for given in stands.conditions if given.type == aspect.value), None)
+    if one is None or one.status not in ("True", "False", "Unknown"):
         return None
-    return Found(aspect, state, reason[:64], text_of(given.get("message")))
+    if not (one.reason.isascii() and one.reason.isalnum() and one.reason[:1].isupper()):
+        return None
+    return Found(aspect, one.status, one.reason[:64], one.message)  # type: ignore[arg-type]
 
 
-def _condition(stands: Mapping[str, Any], found: Found, generation: int | None, now: float) -> dict[str, Any]:
-    since = stands.get("lastTransitionTime")
-    kept = stands.get("status") == found.state and seconds(since) is not None
-    made: dict[str, Any] = {
+def _condition(stands: StandingCondition | None, found: Found, now: float) -> Written:
+    is_kept = stands is not None and stands.status == found.state
+    since = stands.since if stands is not None and is_kept else ""
+    return {
         "type": found.aspect.value,
         "status": found.state,
         "reason": str(found.reason),
         "message": sentence(found.message),
-        "lastTransitionTime": since if kept else moment(now),
+        "lastTransitionTime": moment(now) if seconds(since) is None else since,
     }
-    return made if generation is None else made | {"observedGeneration": generation}

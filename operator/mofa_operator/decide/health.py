@@ -10,9 +10,8 @@ What is due is held against the moment of the look, never against now: while nob
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from mofa_model.kinds.shape import at, items
 from mofa_model.manifest.failure_history import number
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.decide.conditions import Found
@@ -60,12 +59,11 @@ def due(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> float 
 def _step_seconds(alive: Alive, answer: Answer) -> float:
     """The longest that a step may be expected to take: as advised, as the layout that runs is predicted, as observed. [s]"""
     advised = answer.figures.get("step_seconds", (0.0, 0.0, 0.0))[1]
-    today = at(answer.status, "current", "predicted", "stepMilliseconds", "target")
+    today = None if answer.says.current is None else answer.says.current.predicted.step_milliseconds.target
     return max(number(advised), number(today) / 1000, number(alive.step_seconds))
 
 
 def _restart(answer: Answer) -> float:
     """Mean time to recover a whole job, as the advice counts with it; 0 where it does not say. [s]"""
-    rates: list[Mapping[str, Any]] = items(at(answer.status, "inputs", "failure"))
-    times = (number(one.get("recoverySeconds")) for one in rates if one.get("name") == RecoveryClass.JOB)
+    times = (number(one.recovery_seconds) for one in answer.says.rates if one.name == RecoveryClass.JOB)
     return max(times, default=0.0)

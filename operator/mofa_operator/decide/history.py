@@ -13,15 +13,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
-from mofa_model.kinds.shape import part
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.decide import ledger
-from mofa_operator.decide.conditions import Found, standing
+from mofa_operator.decide.conditions import Found, State, standing
 from mofa_operator.decide.pool_evidence import PoolEvidence, rounded
 from mofa_operator.decide.reading import joined
-from mofa_operator.snapshot import COVERED, WATCH, Day, History, NoHistory, ProfileSnapshot
+from mofa_operator.evidence import WATCH, Day
+from mofa_operator.snapshot import COVERED, History, NoHistory, ProfileSnapshot
 from mofa_operator.words import Aspect, Reason
 
 _HALF: Final = 0.5
@@ -56,7 +56,7 @@ class _Look:
         self._snapshot = snapshot
         self._before = before
         self._window = window
-        self._stored = ledger.stored(part(snapshot.body, "status"))
+        self._stored = snapshot.profile.days
         self._watched = snapshot.watched if window >= _LEAST else ()
 
     @cached_property
@@ -71,7 +71,7 @@ class _Look:
             unread = Found(
                 Aspect.HISTORY_COMPLETE, "Unknown", Reason.HISTORY_UNAVAILABLE, "it was not asked for yet"
             )
-            stands = standing(self._snapshot.body, Aspect.HISTORY_COMPLETE)
+            stands = standing(self._snapshot.profile, Aspect.HISTORY_COMPLETE)
             return HistoryReading(memory=None, found=stands or unread, days=self._stored)
         if isinstance(history, NoHistory):
             known = {reason.value: reason for reason in Reason}
@@ -125,7 +125,7 @@ class _Look:
         return self._with(fresh, days, "True", Reason.COMPLETE, [covered, more])
 
     def _with(
-        self, fresh: PoolEvidence, days: tuple[Day, ...], state: Any, reason: Reason, words: list[str]
+        self, fresh: PoolEvidence, days: tuple[Day, ...], state: State, reason: Reason, words: list[str]
     ) -> HistoryReading:
         """A reading that may be remembered."""
         found = Found(Aspect.HISTORY_COMPLETE, state, reason, joined(words))

@@ -10,22 +10,20 @@ Deciding twice writes once: whatever was written is what the next decision wants
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from mofa_model.kinds.shape import at, items, part, text_of
-from mofa_operator.decide.conditions import Found, conditions, standing
+from mofa_operator.decide.conditions import Found, conditions, of_generation, standing
 from mofa_operator.decide.news import news
 from mofa_operator.decide.observation import ObservedStatus, observed_status, residual
 from mofa_operator.decide.outputs import computed_at, held, overwritten, removed, takes
-from mofa_operator.decide.reading import generation_of, joined, same, sentence, uid_of
+from mofa_operator.decide.reading import joined, same, sentence
 from mofa_operator.decide.release import with_release
 from mofa_operator.decide.stance import Stance, is_paused, stance_of
 from mofa_operator.decide.teaching import taught
 from mofa_operator.decision import Annotate, Answer, Decision, JobFigures, Note
-from mofa_operator.keys import TRAINING_JOB, Key, target_of
+from mofa_operator.objects import LiveProfile, LiveTrainingJob, Written
 from mofa_operator.settings import LoopSettings
-from mofa_operator.snapshot import Body, JobSnapshot
+from mofa_operator.snapshot import JobSnapshot
 from mofa_operator.words import OF_JOBS, Aspect, Happened, Reason
 
 _VERDICTS: Final = ("Consistent", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData")
@@ -38,26 +36,26 @@ def job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) ->
 
 def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -> Decision:
     """The same without mode Apply."""
-    stance, key, body = stance_of(snapshot), snapshot.key, snapshot.body
+    stance, job = stance_of(snapshot), snapshot.job
     if stance in {Stance.DISABLED, Stance.NOT_ASKED}:
         return _cleared(snapshot, stance)
     if stance is not Stance.ADVISE or answer is None:
-        return Decision(key=key, uid=uid_of(body), outcome=stance.value)
+        return Decision(key=job.key, uid=job.uid, outcome=stance.value)
     seen = observed_status(snapshot, answer, settings)
     computed = computed_at(snapshot, answer.digest)
-    record = seen.record if key.kind == TRAINING_JOB else ""
-    annotate, changed = [held(key, body, answer, computed, record)], overwritten(body, answer, computed)
-    target = _target(snapshot)
-    if target is not None and snapshot.target is not None and takes(snapshot.target):
-        annotate.append(held(target, snapshot.target, answer, computed))
+    ours = isinstance(job, LiveTrainingJob)
+    annotate = [held(job, answer, computed, seen.record if ours else "")]
+    changed = overwritten(job, answer, computed)
+    if snapshot.target is not None and takes(snapshot.target):
+        annotate.append(held(snapshot.target, answer, computed))
         changed = {**overwritten(snapshot.target, answer, computed), **changed}
-    status = _status(snapshot, answer, seen, computed) if key.kind == TRAINING_JOB else None
-    if status is not None and same(body.get("status"), status):
+    status = _status(snapshot, answer, seen, computed) if ours else None
+    if status is not None and same(job.standing, status):
         status = None
     writes = tuple(one for one in annotate if one is not None)
     return Decision(
-        key=key,
-        uid=uid_of(body),
+        key=job.key,
+        uid=job.uid,
         status=status,
         annotate=writes,
         notes=news(snapshot, answer, seen, changed, settings.material)
@@ -73,38 +71,35 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
 
 def failed(snapshot: JobSnapshot, why: str) -> Decision:
     """What to do where the model itself failed: what was advised before stands, and Ready says what happened."""
-    key, body = snapshot.key, snapshot.body
-    if key.kind != TRAINING_JOB or stance_of(snapshot) is not Stance.ADVISE:
-        return Decision(key=key, uid=uid_of(body), outcome=Reason.INTERNAL_ERROR.value)
-    stands = part(body, "status")
-    ready = Found(Aspect.READY, "Unknown", Reason.INTERNAL_ERROR, why)
-    others = [
-        standing(body, aspect) or Found(aspect, "Unknown", Reason.INTERNAL_ERROR) for aspect in OF_JOBS[1:]
-    ]
-    told = conditions(stands.get("conditions"), [ready, *others], generation_of(body), snapshot.now)
-    status = {**stands, "conditions": told}
+    job, status = snapshot.job, None
+    if isinstance(job, LiveTrainingJob) and stance_of(snapshot) is Stance.ADVISE:
+        ready = Found(Aspect.READY, "Unknown", Reason.INTERNAL_ERROR, why)
+        others = [
+            standing(job, aspect) or Found(aspect, "Unknown", Reason.INTERNAL_ERROR) for aspect in OF_JOBS[1:]
+        ]
+        status = job.kept() | {"conditions": conditions(job, [ready, *others], snapshot.now)}
     return Decision(
-        key=key,
-        uid=uid_of(body),
-        status=None if same(stands, status) else status,
+        key=job.key,
+        uid=job.uid,
+        status=None if same(job.kept(), status) else status,
         outcome=Reason.INTERNAL_ERROR.value,
     )
 
 
 def refused(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings, why: str) -> Decision:
     """What to do where the API server does not take the annotations: the status has the answer, and Ready says why not they."""
-    key, body, status = snapshot.key, snapshot.body, None
+    job, status = snapshot.job, None
     seen = observed_status(snapshot, answer, settings)
     figures = _figures(snapshot, answer, seen)
-    if key.kind == TRAINING_JOB:
+    if isinstance(job, LiveTrainingJob):
         status = _status(snapshot, answer, seen, computed_at(snapshot, answer.digest), why)
-        if same(body.get("status"), status):
+        if same(job.standing, status):
             outcome = Reason.ANNOTATIONS_REFUSED.value
-            return Decision(key=key, uid=uid_of(body), figures=figures, outcome=outcome)
+            return Decision(key=job.key, uid=job.uid, figures=figures, outcome=outcome)
     note = Note(reason=Happened.ANNOTATIONS_REFUSED, message=sentence(why), warning=True, episode=why)
     return Decision(
-        key=key,
-        uid=uid_of(body),
+        key=job.key,
+        uid=job.uid,
         status=status,
         notes=(note,),
         figures=figures,
@@ -115,23 +110,18 @@ def refused(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings, why: 
 
 def _cleared(snapshot: JobSnapshot, stance: Stance) -> Decision:
     """Nothing of ours may stand: neither on the job nor on its target, and a TrainingJob's status says why."""
-    key, body = snapshot.key, snapshot.body
-    gone: list[Annotate | None] = [removed(key, body)]
-    target = _target(snapshot)
-    if target is not None and snapshot.target is not None and takes(snapshot.target):
-        gone.append(removed(target, snapshot.target))
-    status: dict[str, Any] | None = None
-    if key.kind == TRAINING_JOB:
+    job, status = snapshot.job, None
+    gone: list[Annotate | None] = [removed(job)]
+    if snapshot.target is not None and takes(snapshot.target):
+        gone.append(removed(snapshot.target))
+    if isinstance(job, LiveTrainingJob):
         found = [Found(aspect, "Unknown", Reason.DISABLED) for aspect in OF_JOBS]
         found[0] = Found(Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled")
-        generation = generation_of(body)
-        status = {
-            "conditions": conditions(at(body, "status", "conditions"), found, generation, snapshot.now),
-        } | ({} if generation is None else {"observedGeneration": generation})
+        status = of_generation(job, {"conditions": conditions(job, found, snapshot.now)})
     return Decision(
-        key=key,
-        uid=uid_of(body),
-        status=None if status is None or same(body.get("status"), status) else status,
+        key=job.key,
+        uid=job.uid,
+        status=None if same(job.standing, status) else status,
         annotate=tuple(one for one in gone if one is not None),
         outcome=stance.value,
     )
@@ -139,39 +129,28 @@ def _cleared(snapshot: JobSnapshot, stance: Stance) -> Decision:
 
 def _status(
     snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus, computed: str, refusal: str = ""
-) -> dict[str, Any]:
+) -> Written:
     """The whole status of an advised TrainingJob; `refusal` says why its annotations do not stand."""
     ready, *others = _found(snapshot, answer)
     if refusal:
         ready = Found(Aspect.READY, "False", Reason.ANNOTATIONS_REFUSED, refusal)
-    generation = generation_of(snapshot.body)
-    status: dict[str, Any] = {
+    status: Written = {
         **answer.status,
         "computedTime": computed,
         "health": seen.health,
-        "conditions": conditions(
-            at(snapshot.body, "status", "conditions"),
-            [ready, *others, *seen.found],
-            generation,
-            snapshot.now,
-        ),
+        "conditions": conditions(snapshot.job, [ready, *others, *seen.found], snapshot.now),
     }
     if "inputs" in answer.status:
         status["inputs"] = _judged(answer.status["inputs"], snapshot.profile)
     if seen.observed:
         status["observed"] = dict(seen.observed)
-    if generation is not None:
-        status["observedGeneration"] = generation
-    return status
+    return of_generation(snapshot.job, status)
 
 
-def _judged(inputs: Mapping[str, Any], profile: Body | None) -> dict[str, Any]:
+def _judged(inputs: Written, profile: LiveProfile | None) -> Written:
     """The rates that were used, each with what the history says of its assumption."""
-    known = {
-        text_of(one.get("name")): one.get("verdict")
-        for one in items(at(profile, "status", "failures"))
-        if one.get("verdict") in _VERDICTS
-    }
+    rows = () if profile is None else profile.status.rows
+    known = {row.name: row.verdict for row in rows if row.verdict in _VERDICTS}
     rates = [
         {**rate, "verdict": known[rate["name"]]} if rate["name"] in known else rate
         for rate in inputs["failure"]
@@ -215,7 +194,7 @@ def _doubts(answer: Answer, reason: Reason) -> list[str]:
     return []
 
 
-def _history(profile: Body | None) -> Found:
+def _history(profile: LiveProfile | None) -> Found:
     """The profile's own condition: advice rests on the profile as it stands."""
     aspect = Aspect.HISTORY_COMPLETE
     if profile is None:
@@ -226,19 +205,13 @@ def _history(profile: Body | None) -> Found:
     return standing(profile, aspect) or unread
 
 
-def _target(snapshot: JobSnapshot) -> Key | None:
-    """The object that targetRef names, where it is of a kind that can be annotated."""
-    ref = part(snapshot.body, "spec", "targetRef") if snapshot.key.kind == TRAINING_JOB else {}
-    return target_of(snapshot.key.namespace, ref)
-
-
 def _target_caveat(snapshot: JobSnapshot) -> str:
     """Why the object that targetRef names is not annotated; empty where it is, or where there is none."""
-    ref = part(snapshot.body, "spec", "targetRef")
-    if not ref:
+    job = snapshot.job
+    if not isinstance(job, LiveTrainingJob) or not job.names_a_target:
         return ""
-    name = f"{text_of(ref.get('kind'))} {text_of(ref.get('name'))}"
-    if _target(snapshot) is None:
+    name = f"{job.asked.target_kind} {job.asked.target_name}"
+    if job.target is None:
         return f"targetRef: {name} is of no kind that can be annotated"
     if snapshot.owned_by is not None:
         return f"targetRef: TrainingJob {snapshot.owned_by} writes to {name} already"
@@ -249,25 +222,17 @@ def _target_caveat(snapshot: JobSnapshot) -> str:
 
 def _figures(snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus) -> JobFigures:
     """What is exported."""
+    job = snapshot.job
     return JobFigures(
-        key=snapshot.key,
+        key=job.key,
         profile=answer.profile,
         predicted=answer.figures,
         strategy=answer.strategy,
         checkpoint_interval=answer.checkpoint_interval,
-        objective_ettr=_share(at(snapshot.body, "spec", "slo", "ettr")),
+        objective_ettr=job.objective if isinstance(job, LiveTrainingJob) else None,
         running=snapshot.running,
         residual=residual(snapshot.running, answer),
         step_due=seen.due,
         health=seen.health,
-        target=None if snapshot.target is None else _target(snapshot),
+        target=None if snapshot.target is None else snapshot.target.key,
     )
-
-
-def _share(written: Any) -> float | None:
-    """An objective as a number; None where there is none."""
-    try:
-        share = float(text_of(written))
-    except ValueError:
-        return None
-    return share if 0 < share <= 1 else None

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from mofa_operator.snapshot import JobEvidence
+from mofa_operator.evidence import JobEvidence
 
 PRIOR_SD: Final = 0.10
 """How far a profile's factor is expected from 1, as a standard deviation of its logarithm: half the 80 % band of a calibrated

@@ -1,7 +1,7 @@
 """The ledger of failures: what each witness says of each day in UTC, joined without counting anything twice. Pure.
 
-    stored(status) ─▶ merged(…, prometheus, watch) ─▶ memory(…) what it comes to
-                              └─▶ trimmed(…) ─▶ written(…)      what the status keeps of it
+    a profile's days ─▶ merged(…, prometheus, watch) ─▶ memory(…) what it comes to
+                              └─▶ trimmed(…) ─▶ written(…)         what the status keeps of it
 
 Two rules. A new entry takes the place of the one that stands unless it covers less of its day, or cannot see a class that the
 other saw: a server that forgets a day, or half of it, takes nothing away, and what is filled in late comes in. And of each day,
@@ -11,16 +11,16 @@ saw more exposure, where that of Prometheus, which sees pods, counts double.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
-from mofa_model.kinds.shape import items
 from mofa_model.manifest.failure_history import as_written, row_of
 from mofa_model.spec.evidence import FailureEvidence, together
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.decide.pool_evidence import PoolEvidence, rounded
-from mofa_operator.snapshot import PROMETHEUS, Day, date_of
+from mofa_operator.evidence import PROMETHEUS, Day, date_of
+from mofa_operator.objects import Written
 
 MOST: Final = 400
 """Days that are kept of each witness: the longest window, and some. [1]"""
@@ -28,12 +28,6 @@ DAY: Final = 86400.0
 """A day, which a clock may be wrong by. [s]"""
 QUARTER: Final = 21600.0
 """Time after which more of a day is worth writing, whatever it says. [s]"""
-
-
-def stored(status: Mapping[str, Any]) -> tuple[Day, ...]:
-    """The ledger that a status holds."""
-    found = (Day.read(row) for row in items(status.get("days")))
-    return tuple(sorted((day for day in found if day is not None), key=_order))
 
 
 def merged(
@@ -98,7 +92,7 @@ def trimmed(days: Iterable[Day], now: float) -> tuple[Day, ...]:
     return tuple(kept[-2 * MOST :])
 
 
-def written(days: Iterable[Day]) -> list[dict[str, Any]]:
+def written(days: Iterable[Day]) -> list[Written]:
     """`status.days`."""
     return [
         {

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from mofa_model.annotations import INVALID, PREFIX
-from mofa_model.kinds.shape import at, part, text_of
 from mofa_operator.decide.conditions import standing
 from mofa_operator.decide.observation import ObservedStatus
-from mofa_operator.decide.reading import annotations_of, moment, moved, sentence
+from mofa_operator.decide.reading import moment, moved, sentence
 from mofa_operator.decision import Answer, Note
-from mofa_operator.keys import TRAINING_JOB
+from mofa_operator.objects import LiveTrainingJob
+from mofa_operator.shapes import figure
 from mofa_operator.snapshot import JobSnapshot
 from mofa_operator.words import Aspect, Happened, Reason
 
@@ -67,29 +67,25 @@ def _advised(snapshot: JobSnapshot, answer: Answer, material: float) -> tuple[No
 
 def _told(snapshot: JobSnapshot) -> _Told:
     """What was advised before: as the status says of a TrainingJob, as its annotations say of an existing job."""
-    if snapshot.key.kind == TRAINING_JOB:
-        status = part(snapshot.body, "status")
-        ready = standing(snapshot.body, Aspect.READY)
+    job = snapshot.job
+    if isinstance(job, LiveTrainingJob):
+        ready = standing(job, Aspect.READY)
         if ready is not None and ready.reason == Reason.ANNOTATIONS_REFUSED:
             return _Told(digest="", strategy="", interval=None)  # it was not said yet
-        advised = part(status, "recommendation")
-        return _Told(
-            digest=text_of(status.get("inputsHash")),
-            strategy=text_of(at(advised, "strategy", "text")),
-            interval=_number(advised.get("checkpointIntervalSeconds")),
-        )
-    stands = annotations_of(snapshot.body)
+        status = job.status
+        return _Told(digest=status.inputs_hash, strategy=status.strategy, interval=status.interval)
+    stands = job.annotations
     return _Told(
         digest=stands.get(PREFIX + "inputs-hash", ""),
         strategy=stands.get(PREFIX + "strategy", ""),
-        interval=_number(stands.get(PREFIX + "checkpoint-interval-seconds")),
+        interval=figure(stands.get(PREFIX + "checkpoint-interval-seconds")),
     )
 
 
 def _change(before: _Told, answer: Answer, material: float) -> str:
     """What differs, from what to what; empty where nothing does that matters."""
     after = answer.annotations.get(PREFIX + "strategy", "")
-    interval = _number(answer.annotations.get(PREFIX + "checkpoint-interval-seconds"))
+    interval = figure(answer.annotations.get(PREFIX + "checkpoint-interval-seconds"))
     words = []
     if before.strategy != after:
         words.append(f"strategy from {before.strategy} to {after}")
@@ -101,7 +97,7 @@ def _change(before: _Told, answer: Answer, material: float) -> str:
 def _drift(snapshot: JobSnapshot, seen: ObservedStatus) -> tuple[Note, ...]:
     """A job that begins to differ from its prediction: one Event for each time that it does."""
     accurate = seen.found[1]
-    before = standing(snapshot.body, Aspect.PREDICTION_ACCURATE)
+    before = standing(snapshot.job, Aspect.PREDICTION_ACCURATE)
     if accurate.reason != Reason.DRIFTING or (before is not None and before.reason == Reason.DRIFTING):
         return ()
     note = Note(
@@ -123,10 +119,3 @@ def _overwritten(changed: Mapping[str, str]) -> tuple[Note, ...]:
     by = f" by {', '.join(hands[:_NAMED])}" if hands else ""
     message = f"annotations under {PREFIX} were changed{by}: {which}; what we wrote is put back"
     return (Note(reason=Happened.OVERWRITTEN, message=sentence(message), warning=True, episode=message),)
-
-
-def _number(value: object) -> float | None:
-    """A number, or a text that is one."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    return float(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else None

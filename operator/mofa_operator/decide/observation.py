@@ -7,42 +7,41 @@ do not flicker either.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from mofa_model.kinds.shape import at, items, part, text_of
+from mofa_model.kinds.shape import glance
 from mofa_model.manifest.advised import quantity
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.decide.conditions import Found, State, standing
 from mofa_operator.decide.health import due, has_stepped, health
 from mofa_operator.decide.learned import drifts
-from mofa_operator.decide.reading import digits, moment, moved, seconds
+from mofa_operator.decide.reading import digits, left, moment, moved
 from mofa_operator.decision import Answer
+from mofa_operator.objects import LiveTrainingJob, Written
 from mofa_operator.settings import LoopSettings
-from mofa_operator.snapshot import JobSnapshot, Running, record_of
+from mofa_operator.shapes import ShownFigures, figure
+from mofa_operator.snapshot import JobSnapshot, Running
 from mofa_operator.words import Aspect, Reason
 
 _FIGURES: Final = (
-    "tokensPerSecond",
-    "stepMilliseconds",
-    "checkpointIntervalSeconds",
+    "tokens_per_second",
+    "step_milliseconds",
+    "checkpoint_interval_seconds",
     "ettr",
     "interruptions",
+    "lost",
 )
 """Figures whose relative change matters; a step that advances is no news."""
 _WORD: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?")
-_TOKENS: Final = "tokens_per_second"
-_CAMEL_TOKENS: Final = "tokensPerSecond"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObservedStatus:
     """What is shown of a running job."""
 
-    observed: Mapping[str, Any]
+    observed: Written
     """`status.observed`; empty where nothing was ever seen."""
     record: str
     """What the operator notes of the run for itself, written when that is; empty where nothing was ever seen."""
@@ -61,16 +60,19 @@ class ObservedStatus:
 
 def observed_status(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> ObservedStatus:
     """What to show, given what stands."""
-    stands = {k: v for k, v in part(snapshot.body, "status", "observed").items() if k != "life"}
-    record = record_of(snapshot.body)
+    job = snapshot.job
+    stands = job.observed if isinstance(job, LiveTrainingJob) else {}
+    record = job.record
     step_due = due(snapshot, answer, settings)
     if not snapshot.looked or snapshot.running is None:
         found = _unseen(snapshot, step_due)
         return ObservedStatus(observed=stands, record=record, found=found, due=_told(snapshot, step_due))
     fresh = _written(snapshot.running, residual(snapshot.running, answer), snapshot.now)
-    wait = _wait(stands, fresh, snapshot.now, settings)
+    old = job.status.observed if isinstance(job, LiveTrainingJob) else ShownFigures()
+    new = glance(ShownFigures, fresh)
+    wait = _wait(old, new, snapshot.now, settings) if stands else 0.0
     shown = fresh if wait == 0 else stands
-    available, accurate = _found(shown, snapshot, answer)
+    available, accurate = _found(new if wait == 0 else old, snapshot, answer)
     return ObservedStatus(
         observed=shown,
         record=snapshot.running.record if wait == 0 else record,
@@ -88,7 +90,7 @@ def residual(running: Running | None, answer: Answer) -> float | None:
 
 def seen_tokens(running: Running | None) -> float | None:
     """Observed tokens per second. [1/s]"""
-    return None if running is None else _number(running.tokens_per_second)
+    return None if running is None else figure(running.tokens_per_second)
 
 
 def predicted_tokens(answer: Answer) -> float:
@@ -99,37 +101,24 @@ def predicted_tokens(answer: Answer) -> float:
 
 def _band(answer: Answer) -> tuple[float, float, float] | None:
     """Tokens per second of the layout that the job is said to run, else of the advised one; None = nothing is predicted. [1/s]"""
-    today = part(answer.status, "current")
-    if not today:
-        return answer.figures.get(_TOKENS)
-    band = part(today, "predicted", _CAMEL_TOKENS)
-    low, target, high = (_number(band.get(end)) for end in ("lower", "target", "upper"))
-    return None if low is None or target is None or high is None else (low, target, high)
+    today = answer.says.current
+    return (
+        answer.figures.get("tokens_per_second") if today is None else today.predicted.tokens_per_second.band
+    )
 
 
-def _wait(
-    stands: Mapping[str, Any], fresh: Mapping[str, Any], now: float, settings: LoopSettings
-) -> float | None:
+def _wait(stands: ShownFigures, fresh: ShownFigures, now: float, settings: LoopSettings) -> float | None:
     """How long a new reading has to wait; None where it says nothing new. [s]"""
-    if not stands:
-        return 0.0
-    pairs = [(_number(stands.get(name)), _number(fresh.get(name))) for name in _FIGURES]
-    pairs += [(_ratio(stands), _ratio(fresh)), (_lost(stands), _lost(fresh))]
+    pairs = [(getattr(stands, name), getattr(fresh, name)) for name in _FIGURES]
+    pairs.append((_ratio(stands), _ratio(fresh)))
     if not any(moved(before, after, settings.material) for before, after in pairs):
         return None
-    since = seconds(stands.get("time"))
-    return 0.0 if since is None else max(0.0, min(settings.quiet, since + settings.quiet - now))
+    return left(stands.time, settings.quiet, now)
 
 
-def _ratio(block: Mapping[str, Any]) -> float | None:
+def _ratio(figures: ShownFigures) -> float | None:
     """Observed over predicted throughput. [1]"""
-    off = _number(block.get("residual"))
-    return None if off is None else 1 + off
-
-
-def _lost(block: Mapping[str, Any]) -> float:
-    """Lost time, whatever it went into. [s]"""
-    return sum(_number(one.get("seconds")) or 0.0 for one in items(block.get("lost")))
+    return None if figures.residual is None else 1 + figures.residual
 
 
 def _told(snapshot: JobSnapshot, step_due: float | None) -> float | None:
@@ -174,9 +163,10 @@ def _unseen(snapshot: JobSnapshot, step_due: float | None) -> tuple[Found, Found
                 f"it is there since {moment(alive.since)}; a first step is due by {moment(step_due)}",
             )
     fresh = _both(Reason.NOT_RUNNING, "it was not seen running")
-    if (snapshot.looked and alive is None) or not part(snapshot.body, "status", "observed"):
+    job = snapshot.job
+    if (snapshot.looked and alive is None) or not (isinstance(job, LiveTrainingJob) and job.observed):
         return fresh
-    stand = [standing(snapshot.body, one.aspect) for one in fresh]
+    stand = [standing(job, one.aspect) for one in fresh]
     return stand[0] or fresh[0], stand[1] or fresh[1]
 
 
@@ -188,9 +178,9 @@ def _both(reason: Reason, message: str, available: State = "Unknown") -> tuple[F
     )
 
 
-def _found(shown: Mapping[str, Any], snapshot: JobSnapshot, answer: Answer) -> tuple[Found, Found]:
+def _found(shown: ShownFigures, snapshot: JobSnapshot, answer: Answer) -> tuple[Found, Found]:
     """Whether it can be seen, and whether that is what was predicted."""
-    seen, source = _number(shown.get("tokensPerSecond")), shown.get("source", "")
+    seen, source = shown.tokens_per_second, shown.source
     band = _band(answer)
     if seen is None:
         silent = f"it runs, but {source or 'its source'} shows no tokens per second"
@@ -208,7 +198,7 @@ def _found(shown: Mapping[str, Any], snapshot: JobSnapshot, answer: Answer) -> t
         f"{quantity(seen)} tokens/s are seen, {quantity(target)} predicted "
         f"({quantity(low)} to {quantity(high)}){_of_today(answer)}"
     )
-    stands = standing(snapshot.body, Aspect.PREDICTION_ACCURATE)
+    stands = standing(snapshot.job, Aspect.PREDICTION_ACCURATE)
     drifting = stands is not None and stands.reason == Reason.DRIFTING
     if drifts(seen, low, target, high, drifting=drifting):
         return visible, Found(Aspect.PREDICTION_ACCURATE, "False", Reason.DRIFTING, message)
@@ -217,21 +207,17 @@ def _found(shown: Mapping[str, Any], snapshot: JobSnapshot, answer: Answer) -> t
 
 def _of_today(answer: Answer) -> str:
     """Of which layout the prediction is, where it is not the advised one."""
-    today = text_of(at(answer.status, "current", "strategy"))
-    advised = text_of(at(answer.status, "recommendation", "strategy", "text"))
-    return "" if today in {"", advised} else " of the layout in spec.current"
+    today = answer.says.current
+    advised = answer.says.strategy
+    return "" if today is None or today.strategy in {"", advised} else " of the layout in spec.current"
 
 
-def _written(running: Running, off: float | None, now: float) -> dict[str, Any]:
+def _written(running: Running, off: float | None, now: float) -> Written:
     """A reading as `status.observed`."""
-    tokens, step_time = _number(running.tokens_per_second), _number(running.step_seconds)
-    interval, ettr, since = (
-        _number(running.checkpoint_interval),
-        _number(running.ettr),
-        _number(running.since),
-    )
+    tokens, step_time = figure(running.tokens_per_second), figure(running.step_seconds)
+    interval, ettr, since = figure(running.checkpoint_interval), figure(running.ettr), figure(running.since)
     counts = {key: count for key, count in running.interruptions.items() if count > 0}
-    told: dict[str, Any] = {
+    told: Written = {
         "source": running.source if _WORD.fullmatch(running.source) else None,
         "tokensPerSecond": None if tokens is None else digits(tokens),
         "stepMilliseconds": None if step_time is None else digits(1000 * step_time),
@@ -247,21 +233,12 @@ def _written(running: Running, off: float | None, now: float) -> dict[str, Any]:
         "lost": [
             {"cause": _camel(cause), "seconds": round(lost)}
             for cause, lost in sorted(running.lost.items())
-            if _number(lost) and _camel(cause)
+            if figure(lost) and _camel(cause)
         ][:8],
         "since": None if since is None else moment(since),
         "time": moment(now),
     }
     return {name: value for name, value in told.items() if value is not None}
-
-
-def _number(value: Any) -> float | None:
-    """A number that can be shown; None where there is none, or where it is no number."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) and abs(number) < 1e15 else None
 
 
 def _camel(word: str) -> str:

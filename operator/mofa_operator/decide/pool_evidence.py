@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
-from mofa_model.kinds.shape import at, items
-from mofa_model.manifest.failure_history import evidence_in, number
+from mofa_model.manifest.failure_history import number
 from mofa_model.spec.evidence import ByClass, FailureEvidence
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.decide.reading import moved
+from mofa_operator.objects import LiveProfile
 
 _COARSE: Final = 10.0
 """Node-days from which on tenths are enough. [node d]"""
@@ -48,17 +48,16 @@ def _figures(one: FailureEvidence | None) -> tuple[float | None, ...]:
     return (None,) * 3 if one is None else (one.node_days, one.failures, one.mean_recovery)
 
 
-def remembered(status: Any) -> PoolEvidence | None:
-    """What stands in a status; None where nothing was counted yet."""
-    rows = items(at(status, "failures"))
-    known = evidence_in(rows)
+def remembered(profile: LiveProfile) -> PoolEvidence | None:
+    """What stands in a profile's status; None where nothing was counted yet."""
+    known = profile.status.evidence
     if not any(one.node_days for one in known.values()):
         return None
-    first = {str(row.get("name")): row for row in rows}[next(iter(known))]
+    first = {row.name: row for row in profile.status.rows}[next(iter(known))]
     return PoolEvidence(
         classes=known,
-        window=int(number(first.get("windowSeconds"))),
-        coverage=int(min(100, number(first.get("coveragePercent", 100)))),
+        window=int(number(first.window_seconds)),
+        coverage=int(min(100, number(first.coverage_percent))),
     )
 
 

@@ -8,25 +8,26 @@ assumption shows at once and a reading that waits for its time shows nowhere but
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from mofa_model import presets
 from mofa_model.errors import InputError
-from mofa_model.kinds.shape import at, part, text_of
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.inputs import cluster_of
 from mofa_model.manifest.parsing import parse
 from mofa_operator.decide import ledger
-from mofa_operator.decide.conditions import Found, conditions, standing
+from mofa_operator.decide.conditions import Found, conditions, of_generation, standing
 from mofa_operator.decide.history import read
 from mofa_operator.decide.pool_evidence import PoolEvidence, remembered
 from mofa_operator.decide.rates import Reports, assessed, contradiction, recoveries, rows, total, verdict
-from mofa_operator.decide.reading import generation_of, is_going, moment, same, seconds, sentence, uid_of
+from mofa_operator.decide.reading import left, moment, same, sentence
 from mofa_operator.decide.teaching import calibration
 from mofa_operator.decision import Decision, Note, ProfileFigures
+from mofa_operator.evidence import Day
+from mofa_operator.objects import Written
 from mofa_operator.settings import LoopSettings
-from mofa_operator.snapshot import Day, NodeCount, ProfileSnapshot
+from mofa_operator.shapes import seconds
+from mofa_operator.snapshot import NodeCount, ProfileSnapshot
 from mofa_operator.words import Aspect, Happened, Reason
 
 _LEARNED: Final = ("calibration", "residual")
@@ -37,20 +38,20 @@ _NAMED: Final = 3
 
 def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     """What to do about a ClusterProfile."""
-    body, key = snapshot.body, snapshot.key
-    if is_going(body):
-        return Decision(key=key, uid=uid_of(body))
+    pool = snapshot.profile
+    if pool.is_going:
+        return Decision(key=pool.key, uid=pool.uid)
     try:
-        spec = parse(ClusterProfileSpec, body.get("spec"), "spec")
+        spec = parse(ClusterProfileSpec, pool.body.get("spec"), "spec")
     except InputError as error:
         return _decided(snapshot, _unread(snapshot, str(error)))
-    before = remembered(body.get("status"))
+    before = remembered(pool)
     reading = read(snapshot, before, float(spec.prometheus.window_seconds))
     wait = _wait(spec, before, reading.memory, snapshot, settings)
     kept = reading.memory if wait == 0 else before
     found = assessed(spec, kept)
     complete = reading.found
-    stands = standing(body, Aspect.HISTORY_COMPLETE)
+    stands = standing(pool, Aspect.HISTORY_COMPLETE)
     if (
         stands is not None
         and wait != 0
@@ -65,8 +66,8 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     days, pause = _days(snapshot, reading.days, wait, settings)
     if days:
         status["days"] = days
-    learned = calibration(part(body, "status"), snapshot.taught, snapshot.now, settings)
-    told = {"calibration": dict(learned.written), "residual": learned.residual}
+    learned = calibration(pool, snapshot.taught, snapshot.now, settings)
+    told = {"calibration": learned.written, "residual": learned.residual}
     status = {name: value for name, value in (status | told).items() if value or name not in _LEARNED}
     if kept is not None:
         is_written = wait == 0 or pause == 0
@@ -75,10 +76,8 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     return _decided(
         snapshot,
         status,
-        told=contradiction(body, kept, found) or _episode(complete, stands, usable=reading.usable),
-        figures=_figures(
-            snapshot, spec, reading.memory or kept, live, text_of(learned.written.get("stepTimeRatio"))
-        ),
+        told=contradiction(pool, kept, found) or _episode(complete, stands, usable=reading.usable),
+        figures=_figures(snapshot, spec, reading.memory or kept, live, learned.ratio),
         again=min((one for one in (wait, pause, learned.again) if one), default=None),
     )
 
@@ -105,8 +104,7 @@ def _wait(
 
 def _quiet(snapshot: ProfileSnapshot, settings: LoopSettings) -> float:
     """How long until the history may be written again. [s]"""
-    since = seconds(at(snapshot.body, "status", "historyTime"))
-    return 0.0 if since is None else max(0.0, min(settings.quiet, since + settings.quiet - snapshot.now))
+    return left(seconds(snapshot.profile.status.history_time), settings.quiet, snapshot.now)
 
 
 def _days(
@@ -116,15 +114,14 @@ def _days(
 
     It is written whenever the history is; besides that when a day is complete, so that nothing is lost when a server forgets.
     """
-    status = part(snapshot.body, "status")
-    stands = status.get("days")
+    stands = snapshot.profile.kept("days").get("days")
     days = ledger.trimmed(fresh, snapshot.now)
     if wait == 0:
         return ledger.written(days), None
     if (
         wait is not None
-        or not status.get("failures")
-        or not ledger.due(ledger.stored(status), days, snapshot.now)
+        or not snapshot.profile.status.rows
+        or not ledger.due(snapshot.profile.days, days, snapshot.now)
     ):
         return stands, None
     pause = _quiet(snapshot, settings)
@@ -133,54 +130,49 @@ def _days(
 
 def _history_time(snapshot: ProfileSnapshot) -> str:
     """When what is remembered was written."""
-    stands = at(snapshot.body, "status", "historyTime")
-    return text_of(stands) if seconds(stands) is not None else moment(snapshot.now)
+    stands = snapshot.profile.status.history_time
+    return moment(snapshot.now) if seconds(stands) is None else stands
 
 
-def _common(snapshot: ProfileSnapshot, found: list[Found]) -> dict[str, Any]:
+def _common(snapshot: ProfileSnapshot, found: list[Found]) -> Written:
     """What every status of a profile has."""
-    stands, generation = part(snapshot.body, "status"), generation_of(snapshot.body)
-    count = snapshot.nodes
-    status: dict[str, Any] = {
+    count, stands = snapshot.nodes, snapshot.profile
+    status: Written = {
         "nodes": {"total": count.total, "ready": count.ready, "cordoned": count.cordoned},
-        "conditions": conditions(stands.get("conditions"), found, generation, snapshot.now),
+        "conditions": conditions(stands, found, snapshot.now),
     }
-    if generation is not None:
-        status["observedGeneration"] = generation
-    return status | {name: stands[name] for name in _LEARNED if name in stands}
+    return of_generation(stands, status) | stands.kept(*_LEARNED)
 
 
-def _unread(snapshot: ProfileSnapshot, message: str) -> dict[str, Any]:
+def _unread(snapshot: ProfileSnapshot, message: str) -> Written:
     """The status where the spec cannot be read: what was learned stays."""
-    stands = part(snapshot.body, "status")
     learned = [
-        standing(snapshot.body, aspect)
+        standing(snapshot.profile, aspect)
         or Found(aspect, "Unknown", Reason.INVALID_INPUT, "the spec cannot be read")
         for aspect in (Aspect.HISTORY_COMPLETE, Aspect.ASSUMPTIONS_HOLD)
     ]
     found = [Found(Aspect.READY, "False", Reason.INVALID_INPUT, message), *learned, _exclusive(snapshot)]
-    kept = {name: stands[name] for name in ("failures", "total", "days", "historyTime") if name in stands}
-    return _common(snapshot, found) | kept
+    return _common(snapshot, found) | snapshot.profile.kept("failures", "total", "days", "historyTime")
 
 
 def _decided(
     snapshot: ProfileSnapshot,
-    status: Mapping[str, Any],
+    status: Written,
     *,
     told: tuple[str, Note] | None = None,
     figures: ProfileFigures | None = None,
     again: float | None = None,
 ) -> Decision:
     """The decision; what stands already is not written, and nothing is told of it."""
-    silent = same(snapshot.body.get("status"), status)
+    silent = same(snapshot.profile.standing, status)
     episode, notes = ("", ()) if told is None or silent else (told[0], (told[1],))
     return Decision(
-        key=snapshot.key,
-        uid=uid_of(snapshot.body),
+        key=snapshot.profile.key,
+        uid=snapshot.profile.uid,
         status=None if silent else status,
         notes=notes,
         figures=figures,
-        outcome=text_of(status["conditions"][0]["reason"]),
+        outcome=status["conditions"][0]["reason"],
         digest=episode,
         again=again,
     )
@@ -255,11 +247,11 @@ def _figures(
     spec: ClusterProfileSpec,
     memory: PoolEvidence | None,
     found: Reports,
-    taught: str,
+    taught: float | None,
 ) -> ProfileFigures:
     """What is exported: of the newest reading, whether or not it is written yet."""
     return ProfileFigures(
-        key=snapshot.key,
+        key=snapshot.profile.key,
         total=snapshot.nodes.total,
         ready=snapshot.nodes.ready,
         members=snapshot.nodes.names,
@@ -274,5 +266,5 @@ def _figures(
         coverage=None if memory is None else memory.coverage / 100,
         prior_weight={rate.name: rate.prior_weight for rate in found},
         verdicts={rate.name: rate.verdict.value for rate in found},
-        calibration=float(taught) if taught.replace(".", "", 1).isdecimal() else None,
+        calibration=taught,
     )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from mofa_model.kinds.shape import at, items, text_of
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.failures import classes_of
 from mofa_model.reliability.observed import TOTAL, ObservedFailures, RateReport, assess
@@ -15,7 +14,7 @@ from mofa_model.spec.evidence import ByClass, FailureEvidence
 from mofa_operator.decide.conditions import Found, State, standing
 from mofa_operator.decide.pool_evidence import PoolEvidence
 from mofa_operator.decision import Note
-from mofa_operator.snapshot import Body
+from mofa_operator.objects import LiveProfile, Written
 from mofa_operator.words import Aspect, Happened
 
 _WORST_FIRST: Final = (Verdict.HIGHER, Verdict.LOWER, Verdict.INSUFFICIENT, Verdict.CONSISTENT)
@@ -68,16 +67,16 @@ def total_exposure(assumed: Mapping[str, float], exposure: Mapping[str, float]) 
     return sum(rate * exposure[name] for name, rate in assumed.items()) / whole
 
 
-def rows(memory: PoolEvidence | None, found: Reports) -> list[dict[str, Any]]:
+def rows(memory: PoolEvidence | None, found: Reports) -> list[Written]:
     """`status.failures`; empty where nothing was counted, for nothing counted is not a count of nothing."""
     if memory is None:
         return []
     return [_row(report.name, memory, report) for report in found if report.name in memory.classes]
 
 
-def total(memory: PoolEvidence | None, found: Reports) -> dict[str, Any]:
+def total(memory: PoolEvidence | None, found: Reports) -> Written:
     """`status.total`: all classes together, of which only some may have been counted."""
-    told: dict[str, Any] = {"assumed": _three(sum(one.assumed for one in found if one.name != TOTAL))}
+    told: Written = {"assumed": _three(sum(one.assumed for one in found if one.name != TOTAL))}
     if memory is not None:
         told |= {"observed": _three(_observed(memory)), "coveragePercent": memory.coverage}
     return told
@@ -124,13 +123,14 @@ def recoveries(
     return told
 
 
-def contradiction(body: Body, memory: PoolEvidence | None, found: Reports) -> tuple[str, Note] | None:
+def contradiction(
+    profile: LiveProfile, memory: PoolEvidence | None, found: Reports
+) -> tuple[str, Note] | None:
     """An assumption that history contradicts and did not before: what it is, once, and the Event that says so."""
     if memory is None:
         return None
-    told = standing(body, Aspect.ASSUMPTIONS_HOLD)
-    rows_before = items(at(body, "status", "failures"))
-    before = {text_of(row.get("name")): text_of(row.get("verdict")) for row in rows_before}
+    told = standing(profile, Aspect.ASSUMPTIONS_HOLD)
+    before = {row.name: row.verdict for row in profile.status.rows}
     worst = next((one.value for one in _WORST_FIRST if one.value in before.values()), "")
     before[TOTAL] = worst if told is None else str(told.reason)
     fresh = [
@@ -164,9 +164,9 @@ def _contradicted(report: RateReport, memory: PoolEvidence) -> str:
     )
 
 
-def _row(name: str, memory: PoolEvidence, report: RateReport) -> dict[str, Any]:
+def _row(name: str, memory: PoolEvidence, report: RateReport) -> Written:
     seen = memory.classes[name]
-    row: dict[str, Any] = {
+    row: Written = {
         "name": name,
         "failures": seen.failures,
         "exposureNodeDays": str(seen.node_days),

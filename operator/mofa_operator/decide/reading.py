@@ -1,45 +1,13 @@
-"""Small things that every decision needs: parts of foreign objects, moments as text, and whether two states are the same."""
+"""Small things that every decision needs: moments and messages as text, and whether two states are the same."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, Final
-
-from mofa_model.kinds.shape import at, part, text_of
-from mofa_operator.snapshot import FOREIGN, Body
+from typing import Final
 
 LONGEST: Final = 1024
 """Characters of a message, as the API conventions have it. [1]"""
-_MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z", re.ASCII)
-
-
-def annotations_of(body: Body) -> dict[str, str]:
-    """Annotations, those that are text."""
-    found = part(body, "metadata", "annotations")
-    return {key: value for key, value in found.items() if isinstance(value, str)}
-
-
-def foreign_of(body: Body) -> Mapping[str, str]:
-    """Annotations under our prefix that are not of our hand, and of whose; empty text = of nobody's that is known."""
-    return {name: text_of(hand) for name, hand in part(body, "metadata", FOREIGN).items()}
-
-
-def uid_of(body: Body) -> str:
-    """The uid; empty where there is none."""
-    return text_of(at(body, "metadata", "uid"))
-
-
-def generation_of(body: Body) -> int | None:
-    """Generation of the spec."""
-    found = at(body, "metadata", "generation")
-    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
-
-
-def is_going(body: Body) -> bool:
-    """Whether an object is being deleted."""
-    return at(body, "metadata", "deletionTimestamp") is not None
 
 
 def moment(now: float) -> str:
@@ -49,20 +17,6 @@ def moment(now: float) -> str:
     '1970-01-01T00:00:00Z'
     """
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def seconds(written: Any) -> float | None:
-    """The moment behind such a text, in seconds of the epoch; None where it is none. [s]
-
-    >>> seconds("1970-01-01T00:01:00Z")
-    60.0
-    """
-    if not _MOMENT.fullmatch(text_of(written)):
-        return None
-    try:
-        return datetime.fromisoformat(written).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 def sentence(message: str) -> str:
@@ -82,13 +36,20 @@ def digits(value: float, number: int = 3) -> int:
     return round(float(f"{value:.{number}g}"))
 
 
-def same(standing: Any, wanted: Any) -> bool:
+def same(standing: object, wanted: object) -> bool:
     """Whether what stands is what is wanted, where nothing, an empty text and a missing field are one.
 
     >>> same({"a": 1, "b": ""}, {"a": 1, "c": []})
     True
     """
-    return bool(standing == wanted or _bare(standing) == _bare(wanted))
+    if standing == wanted:
+        return True
+    if isinstance(standing, dict) and isinstance(wanted, dict):
+        pairs = ((standing.get(name), wanted.get(name)) for name in standing.keys() | wanted.keys())
+        return all(same(one, other) or (_is_nothing(one) and _is_nothing(other)) for one, other in pairs)
+    if isinstance(standing, list | tuple) and isinstance(wanted, list | tuple):
+        return len(standing) == len(wanted) and all(map(same, standing, wanted))
+    return False
 
 
 def moved(before: float | None, after: float | None, least: float) -> bool:
@@ -102,6 +63,15 @@ def moved(before: float | None, after: float | None, least: float) -> bool:
     return before != after and abs(after - before) >= least * abs(before)
 
 
+def left(since: float | None, quiet: float, now: float) -> float:
+    """How long until what was written at a moment may be written again; 0 where nobody knows when that was. [s]
+
+    >>> left(1000.0, 600.0, 1500.0), left(None, 600.0, 1500.0)
+    (100.0, 0.0)
+    """
+    return 0.0 if since is None else max(0.0, min(quiet, since + quiet - now))
+
+
 def joined(words: Iterable[str]) -> str:
     """Sentences as one text.
 
@@ -111,9 +81,8 @@ def joined(words: Iterable[str]) -> str:
     return "; ".join(word for word in words if word)
 
 
-def _bare(value: Any) -> Any:
-    """A value without what says nothing."""
+def _is_nothing(value: object) -> bool:
+    """Whether a field of this value says no more than a missing one."""
     if isinstance(value, dict):
-        bare = {key: _bare(item) for key, item in value.items()}
-        return {key: item for key, item in bare.items() if item not in (None, "", {}, [])}
-    return [_bare(item) for item in value] if isinstance(value, list | tuple) else value
+        return all(map(_is_nothing, value.values()))
+    return value is None or (isinstance(value, str | list | tuple) and not value)

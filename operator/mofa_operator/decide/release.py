@@ -16,18 +16,17 @@ from dataclasses import replace
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.patches import Operation
-from mofa_model.kinds.shape import at, part
 from mofa_model.manifest import jobs
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.parsing import advisor_policy
 from mofa_model.manifest.surroundings import Surroundings
-from mofa_operator.decide.gates import consents, deadline, is_gated, is_suspended, opened, since, written
-from mofa_operator.decide.reading import generation_of, is_going, sentence, uid_of
+from mofa_operator.decide.gates import consents, deadline, is_gated, is_suspended, opened, written
+from mofa_operator.decide.reading import sentence
 from mofa_operator.decide.stance import Stance, is_paused, stance_of
 from mofa_operator.decision import Answer, Decision, Note, Release
-from mofa_operator.keys import TRAINING_JOB, Key, target_of
+from mofa_operator.objects import LiveObject, LiveTrainingJob
 from mofa_operator.settings import LoopSettings
-from mofa_operator.snapshot import Body, JobSnapshot
+from mofa_operator.snapshot import JobSnapshot
 from mofa_operator.words import Happened
 
 RELEASED, UNADVISED, EXPIRED = "released", "unadvised", "expired"
@@ -38,50 +37,44 @@ def with_release(
     decision: Decision, snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings
 ) -> Decision:
     """The same decision, with what mode Apply adds to it."""
-    subject = _subject(snapshot)
-    if subject is None:
+    job = _subject(snapshot)
+    if job is None:
         return decision
-    key, body = subject
     wants = _wants(snapshot)
-    if is_gated(body):
-        wait = _wait(snapshot, body, wants, answer, settings)
+    if is_gated(job):
+        wait = _wait(snapshot, job, wants, answer, settings)
         if wait > 0:
             again = wait if decision.again is None else min(wait, decision.again)
             return replace(decision, again=again)
-        return replace(decision, release=_gated(key, body, wants, answer, snapshot.now, settings))
-    if not wants or answer is None or not answer.strategy or is_paused(body):
+        return replace(decision, release=_gated(job, wants, answer, snapshot.now, settings))
+    if not wants or answer is None or not answer.strategy or is_paused(job):
         return decision
-    made, why = _ungated(key, body, answer)
+    made, why = _ungated(job, answer)
     if made is None and why and decision.annotate:  # said once, with the advice
         note = Note(reason=Happened.APPLY_SKIPPED, message=sentence(why))
         return replace(decision, notes=(*decision.notes, note))
     return replace(decision, release=made)
 
 
-def overdue(key: Key, body: Body, now: float, settings: LoopSettings) -> Release | None:
+def overdue(job: LiveObject, now: float, settings: LoopSettings) -> Release | None:
     """How a job is let go whose time is over; None where it has none of our gates, or time is left. `now` [s]"""
-    if not is_gated(body) or is_going(body) or now < deadline(body, settings):
+    if not is_gated(job) or job.is_going or now < deadline(job, settings):
         return None
-    return _gated(key, body, False, None, now, settings)
+    return _gated(job, False, None, now, settings)
 
 
-def _subject(snapshot: JobSnapshot) -> tuple[Key, Body] | None:
+def _subject(snapshot: JobSnapshot) -> LiveObject | None:
     """The existing job that is meant: this one, or the one that a TrainingJob's targetRef names."""
-    if snapshot.key.kind != TRAINING_JOB:
-        return None if is_going(snapshot.body) else (snapshot.key, snapshot.body)
-    target = snapshot.target
-    key = target_of(snapshot.key.namespace, part(snapshot.body, "spec", "targetRef"))
-    if target is None or key is None or is_going(target) or is_going(snapshot.body):
-        return None
-    return key, target
+    job = snapshot.target if isinstance(snapshot.job, LiveTrainingJob) else snapshot.job
+    return None if job is None or job.is_going or snapshot.job.is_going else job
 
 
 def _wants(snapshot: JobSnapshot) -> bool:
     """Whether anybody asks for mode Apply: the object, a policy, or the TrainingJob."""
     if stance_of(snapshot) is not Stance.ADVISE:
         return False
-    if snapshot.key.kind == TRAINING_JOB:
-        return bool(at(snapshot.body, "spec", "mode") == "Apply")
+    if isinstance(snapshot.job, LiveTrainingJob):
+        return snapshot.job.asked.mode == "Apply"
     try:
         policies = [advisor_policy(policy) for policy in snapshot.question.policies]
     except InputError:
@@ -94,75 +87,73 @@ def _wants(snapshot: JobSnapshot) -> bool:
 
 
 def _wait(
-    snapshot: JobSnapshot, body: Body, wants: bool, answer: Answer | None, settings: LoopSettings
+    snapshot: JobSnapshot, job: LiveObject, wants: bool, answer: Answer | None, settings: LoopSettings
 ) -> float:
     """How long a job still has to wait at a gate of ours; at most 0 where it does not. [s]"""
-    left = deadline(body, settings) - snapshot.now
+    left = deadline(job, settings) - snapshot.now
     holds = {Stance.PAUSED, Stance.UNREAD, Stance.OWNED}
-    if stance_of(snapshot) in holds or is_paused(body):
+    if stance_of(snapshot) in holds or is_paused(job):
         return left
     if wants and answer is not None and answer.strategy:
         return 0.0
-    made = since(body)  # a policy or a profile may come a moment after the job
+    made = job.made  # a policy or a profile may come a moment after the job
     return 0.0 if made is None else min(left, made + settings.settle - snapshot.now)
 
 
 def _gated(
-    key: Key, body: Body, wants: bool, answer: Answer | None, now: float, settings: LoopSettings
+    job: LiveObject, wants: bool, answer: Answer | None, now: float, settings: LoopSettings
 ) -> Release:
     """What to do with a job at a gate of ours whose time has come."""
-    made = since(body)
+    made = job.made
     waited = None if made is None else max(0.0, now - made)
-    free = opened(key.kind, body)
-    if not is_suspended(key.kind, body):
+    free = opened(job)
+    if not is_suspended(job):
         why = "it waits for nobody: it runs already, and our gate is taken away"
         note = Note(reason=Happened.APPLY_SKIPPED, message=why)
-        return Release(key=key, uid=uid_of(body), free=free, note=note)
-    late = now >= deadline(body, settings)
+        return Release(key=job.key, uid=job.uid, free=free, note=note)
+    late = now >= deadline(job, settings)
     launch, why = (
         ((), f"the longest wait, {settings.gate_longest:g} s, is over")
         if late
-        else _launch(key, body, wants, answer)
+        else _launch(job, wants, answer)
     )
+    note = _applied(answer)
     if why:
-        note = Note(
-            reason=Happened.GATE_RELEASED, message=sentence(f"let go without arguments: {why}"), warning=True
-        )
-        outcome = EXPIRED if late else UNADVISED
-        return Release(key=key, uid=uid_of(body), free=free, note=note, outcome=outcome, waited=waited)
+        message = sentence(f"let go without arguments: {why}")
+        note = Note(reason=Happened.GATE_RELEASED, message=message, warning=True)
     return Release(
-        key=key,
-        uid=uid_of(body),
+        key=job.key,
+        uid=job.uid,
         launch=launch,
         free=free,
-        note=_applied(answer),
-        outcome=RELEASED,
+        note=note,
+        outcome=EXPIRED if late else UNADVISED if why else RELEASED,
         waited=waited,
     )
 
 
-def _ungated(key: Key, body: Body, answer: Answer) -> tuple[Release | None, str]:
+def _ungated(job: LiveObject, answer: Answer) -> tuple[Release | None, str]:
     """What to do with a job that does not wait for us, and why nothing is done."""
-    if not is_suspended(key.kind, body):
+    if not is_suspended(job):
         return None, "it runs already, or cannot wait: the advice is for its next launch"
-    if not consents(body):
+    if not consents(job):
         return None, "it is suspended, but says neither mode Apply nor that it waits for us: it is left alone"
-    if generation_of(body) != 1:
+    if job.generation != 1:
         return None, ""  # we have written, or it may have run
-    launch, why = _launch(key, body, True, answer)
+    launch, why = _launch(job, True, answer)
     if not launch:
         return None, why
-    return Release(key=key, uid=uid_of(body), launch=launch, note=_applied(answer)), ""
+    return Release(key=job.key, uid=job.uid, launch=launch, note=_applied(answer)), ""
 
 
-def _launch(key: Key, body: Body, wants: bool, answer: Answer | None) -> tuple[tuple[Operation, ...], str]:
+def _launch(job: LiveObject, wants: bool, answer: Answer | None) -> tuple[tuple[Operation, ...], str]:
     """The patch that writes the arguments, and why there is none; neither where they stand already."""
     if not wants or answer is None:
         return (), "nobody asks for mode Apply here"
     if not answer.strategy:
         return (), answer.explanation
     try:
-        return written(key.kind, body, answer), ""
+        return written(job, answer), ""
     except InputError as error:
         return (), str(error)
 

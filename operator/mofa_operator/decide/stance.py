@@ -6,14 +6,12 @@ from enum import Enum
 
 from mofa_model.annotations import PREFIX
 from mofa_model.errors import InputError
-from mofa_model.kinds.shape import at
 from mofa_model.manifest import jobs
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.parsing import advisor_policy
 from mofa_model.manifest.surroundings import Surroundings
-from mofa_operator.decide.reading import annotations_of, is_going
-from mofa_operator.keys import TRAINING_JOB
-from mofa_operator.snapshot import Body, JobSnapshot
+from mofa_operator.objects import LiveObject, LiveTrainingJob
+from mofa_operator.snapshot import JobSnapshot
 from mofa_operator.words import Reason
 
 _PAUSED = PREFIX + "paused"
@@ -40,15 +38,16 @@ class Stance(Enum):
 
 def stance_of(snapshot: JobSnapshot) -> Stance:
     """What a job wants of us."""
-    body = snapshot.body
-    ours = snapshot.key.kind == TRAINING_JOB
-    if is_going(body):
+    job = snapshot.job
+    if job.is_going:
         return Stance.GOING
-    if snapshot.owned_by is not None and not ours:
+    if snapshot.owned_by is not None and not isinstance(job, LiveTrainingJob):
         return Stance.OWNED
-    if is_paused(body):
+    if is_paused(job):
         return Stance.PAUSED
-    return _training_job(body) if ours else _existing(snapshot)
+    if isinstance(job, LiveTrainingJob):
+        return Stance.DISABLED if job.asked.mode == "Disabled" else Stance.ADVISE
+    return _existing(snapshot)
 
 
 def needs_answer(snapshot: JobSnapshot) -> bool:
@@ -56,13 +55,9 @@ def needs_answer(snapshot: JobSnapshot) -> bool:
     return stance_of(snapshot) is Stance.ADVISE
 
 
-def is_paused(body: Body) -> bool:
+def is_paused(job: LiveObject) -> bool:
     """Whether an object is to stay as it is."""
-    return annotations_of(body).get(_PAUSED, "").lower() == "true"
-
-
-def _training_job(body: Body) -> Stance:
-    return Stance.DISABLED if at(body, "spec", "mode") == "Disabled" else Stance.ADVISE
+    return job.annotations.get(_PAUSED, "").lower() == "true"
 
 
 def _existing(snapshot: JobSnapshot) -> Stance:

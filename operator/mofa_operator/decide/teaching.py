@@ -11,19 +11,20 @@ with half its weight after each half-life, until it is worth nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
-from mofa_model.kinds.shape import at, items, part, text_of
 from mofa_operator.decide.learned import HALF_LIFE, learned, ratio_of, remembered, samples_of
 from mofa_operator.decide.observation import predicted_tokens, seen_tokens
-from mofa_operator.decide.reading import moment, seconds, uid_of
+from mofa_operator.decide.reading import left, moment
 from mofa_operator.decision import Answer
-from mofa_operator.keys import TRAINING_JOB
+from mofa_operator.evidence import JobEvidence
+from mofa_operator.objects import LiveProfile, LiveTrainingJob, Written
 from mofa_operator.settings import LoopSettings
-from mofa_operator.snapshot import JobEvidence, JobSnapshot
+from mofa_operator.shapes import figure
+from mofa_operator.snapshot import JobSnapshot
 
 STEP: Final = 0.02
 """Least relative change of the factor: two of the last digit that advice uses. [1]"""
@@ -39,49 +40,53 @@ AGAIN: Final = 3600.0
 class TaughtCalibration:
     """What a profile learned."""
 
-    written: Mapping[str, Any]
+    written: Written
     """`status.calibration`; empty where nothing was learned."""
     residual: str = ""
     """`status.residual`: median of the jobs that run; empty where none does."""
     again: float | None = None
     """Look again after this. [s]"""
 
+    @property
+    def ratio(self) -> float | None:
+        """The factor in it. [1]"""
+        return figure(self.written.get("stepTimeRatio"))
+
 
 def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> JobEvidence | None:
     """What a job says of its profile; None where nothing is predicted of what it runs, or it has not run for `quiet` seconds yet."""
     running, predicted = snapshot.running, predicted_tokens(answer)
     seen = seen_tokens(running)
-    if snapshot.key.kind != TRAINING_JOB or running is None or not seen or not predicted:
+    if not isinstance(snapshot.job, LiveTrainingJob) or running is None or not seen or not predicted:
         return None
     if running.since is None or snapshot.now - running.since < settings.quiet:
         return None
-    applied = _number(at(answer.status, "inputs", "learned")) or 1.0
-    job = f"{snapshot.key.namespace}/{snapshot.key.name} {uid_of(snapshot.body)}".strip()
+    key, applied = snapshot.job.key, answer.says.learned or 1.0
+    job = f"{key.namespace}/{key.name} {snapshot.job.uid}".strip()
     return JobEvidence(job=job, log_ratio=ratio_of(1 / seen, 1 / predicted, applied), at=snapshot.now)
 
 
 def calibration(
-    status: Mapping[str, Any], live: Iterable[JobEvidence], now: float, settings: LoopSettings
+    profile: LiveProfile, live: Iterable[JobEvidence], now: float, settings: LoopSettings
 ) -> TaughtCalibration:
     """What to remember, given what stands in a profile's status and what its running jobs say now."""
-    stands, current = part(status, "calibration"), list(live)
-    before = [one for one in _evidence(stands) if now - one.at < WORTHLESS]
+    status, current = profile.status, list(live)
+    stands, written = status.calibration, profile.calibration
+    before = [one for one in status.calibration.taught if now - one.at < WORTHLESS]
     evidence = tuple(before)
     for one in current:
         evidence = remembered(evidence, one)
     if not evidence:  # a ratio without any was set by somebody, and is left alone
-        left = {} if items(stands.get("evidence")) else stands
-        return TaughtCalibration(written=left, residual=text_of(status.get("residual")) if left else "")
+        kept = {} if stands.evidence else written
+        return TaughtCalibration(written=kept, residual=status.residual if kept else "")
     found = learned(samples_of(evidence, now))
-    ratio = _number(stands.get("stepTimeRatio"))
+    ratio = stands.ratio
     moved = ratio is None or abs(found.ratio / ratio - 1) >= STEP
-    since = seconds(stands.get("time"))
-    wait = 0.0 if since is None else max(0.0, min(settings.quiet, since + settings.quiet - now))
-    residual = text_of(status.get("residual"))
-    if not moved and not _renewed(before, evidence, len(items(stands.get("evidence")))):
-        return TaughtCalibration(written=stands, residual=residual, again=AGAIN)
+    wait = left(stands.time, settings.quiet, now)
+    if not moved and not _renewed(before, evidence, len(stands.evidence)):
+        return TaughtCalibration(written=written, residual=status.residual, again=AGAIN)
     if wait > 0:
-        return TaughtCalibration(written=stands, residual=residual, again=wait)
+        return TaughtCalibration(written=written, residual=status.residual, again=wait)
     used = found.ratio if moved or ratio is None else ratio
     return TaughtCalibration(
         written={
@@ -109,25 +114,3 @@ def _renewed(before: list[JobEvidence], after: tuple[JobEvidence, ...], stood: i
         one.at - known[one.job].at >= OLD or abs(one.log_ratio - known[one.job].log_ratio) >= 2 * STEP
         for one in after
     )
-
-
-def _evidence(stands: Mapping[str, Any]) -> list[JobEvidence]:
-    """What stands; what cannot be read taught nothing."""
-    rows = (
-        (row, _number(row.get("stepTimeRatio")), seconds(row.get("time")))
-        for row in items(stands.get("evidence"))
-    )
-    return [
-        JobEvidence(job=text_of(row.get("job")), log_ratio=math.log(ratio), at=at)
-        for row, ratio, at in rows
-        if ratio and at is not None
-    ]
-
-
-def _number(written: Any) -> float | None:
-    """A positive number as a status writes it."""
-    try:
-        number = float(text_of(written))
-    except ValueError:
-        return None
-    return number if 0 < number < 1e6 else None

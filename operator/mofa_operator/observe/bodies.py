@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from mofa_model.annotations import INPUTS, PREFIX
 from mofa_model.kinds import Kind
-from mofa_model.kinds.shape import items, part, text_of
+from mofa_model.kinds.shape import Body, at, items, part, text_of
 from mofa_operator.keys import OURS
-from mofa_operator.snapshot import FOREIGN
+from mofa_operator.objects import FOREIGN, Written
 from mofa_operator.words import MANAGER
 
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -37,7 +37,30 @@ def packed(value: Any) -> bytes:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()
 
 
-def kept(body: Mapping[str, Any]) -> bytes:
+@dataclass(slots=True)
+class StoredBody:
+    """One object, as it is kept."""
+
+    version: str
+    """Its resource version."""
+    raw: bytes
+    """Its body, packed."""
+    theirs: bytes
+    """Mark of what others write."""
+    ours: bytes
+    """Mark of what we write."""
+    relevance: bytes = b""
+    """Of a ClusterProfile: mark of what jobs take from it."""
+    ahead: int = 0
+    """Above zero while the echo of our own write is outstanding: how many older events are still let pass."""
+
+
+def stored(kind: Kind, body: Body) -> StoredBody:
+    """What is kept of a slim body."""
+    return StoredBody(version_of(body), kept(body), theirs(kind, body), ours(kind, body))
+
+
+def kept(body: Body) -> bytes:
     """A body as JSON in exactly as many bytes as it needs: the buffer that the packer hands out is a multiple of that."""
     return bytes(memoryview(packed(body)))
 
@@ -55,7 +78,7 @@ def digest(value: Any) -> bytes:
     return hashlib.blake2b(packed(value), digest_size=16).digest()
 
 
-def slim(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
+def slim(kind: Kind, body: Body) -> Body:
     """A body without kubectl's copy of itself; lists leave kind and version out, here they are. Of managed fields it keeps
     whose hand our annotations are of, where it is not ours.
     """
@@ -70,7 +93,7 @@ def slim(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
     return {**body, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
 
 
-def theirs(kind: Kind, body: Mapping[str, Any]) -> bytes:
+def theirs(kind: Kind, body: Body) -> bytes:
     """Mark of what others write and a decision depends on."""
     metadata, annotations = part(body, "metadata"), part(body, "metadata", "annotations")
     return digest(
@@ -85,19 +108,19 @@ def theirs(kind: Kind, body: Mapping[str, Any]) -> bytes:
     )
 
 
-def ours(kind: Kind, body: Mapping[str, Any]) -> bytes:
+def ours(kind: Kind, body: Body) -> bytes:
     """Mark of what we write: where somebody else changed it, it has to be put right."""
     annotations = part(body, "metadata", "annotations")
     written = {key: value for key, value in annotations.items() if is_output(key)}
     return digest([written, body.get("status") if kind in OURS else None])
 
 
-def _foreign(metadata: Mapping[str, Any]) -> dict[str, str]:
+def _foreign(metadata: Body) -> dict[str, str]:
     """Annotations under our prefix whose value is not of our hand, and whose it is; the API server keeps account of that."""
     written = [name for name in part(metadata, "annotations") if is_output(name)]
     if not written:
         return {}
-    hands = dict[str, dict[str, Any]]()
+    hands = dict[str, Written]()
     for entry in items(metadata.get("managedFields")):
         manager = text_of(entry.get("manager"))
         owned = part(entry, "fieldsV1", "f:metadata", "f:annotations")
@@ -110,9 +133,14 @@ def _foreign(metadata: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def is_output(annotation: Any) -> bool:
+def is_output(annotation: str) -> bool:
     """Whether an annotation is one that we write."""
-    return isinstance(annotation, str) and annotation.startswith(PREFIX) and annotation not in INPUTS
+    return annotation.startswith(PREFIX) and annotation not in INPUTS
+
+
+def version_of(body: Body) -> str:
+    """The resource version; empty where there is none."""
+    return text_of(at(body, "metadata", "resourceVersion"))
 
 
 def older(version: str, than: str) -> bool:

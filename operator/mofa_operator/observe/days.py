@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.units import DAY
+from mofa_operator.evidence import PROMETHEUS, Day, date_of
 from mofa_operator.observe.facts import StretchFacts
 from mofa_operator.observe.stretches import days as days_of
-from mofa_operator.snapshot import PROMETHEUS, Day, date_of
 
 Timed: TypeAlias = Mapping[str, Sequence[tuple[float, float]]]
 """When recoveries began and how long they took, by class. [s, s]"""

@@ -10,11 +10,11 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from mofa_model.errors import SourceUnreachable
 from mofa_model.kinds import PodLabels
+from mofa_operator.evidence import date_of
 from mofa_operator.observe.answers import QueryResult, Sample
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.queries import FACTS, GANG, GRID, POD_LABELS, UID, Pool
 from mofa_operator.observe.stretches import Stretch, days
-from mofa_operator.snapshot import date_of
 
 Job: TypeAlias = tuple[str, str]
 """Namespace and name of a job."""

@@ -16,6 +16,7 @@ from collections import Counter
 from typing import Final, TypeAlias
 
 from mofa_model.errors import InputError, SourceUnreachable
+from mofa_model.kinds.shape import Body
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.spec.evidence import FailureEvidence
@@ -29,7 +30,7 @@ from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.queries import Pool
 from mofa_operator.observe.stalls import Edges, edges, timed
 from mofa_operator.observe.stretches import SETTLED, Memory, Stretch, stretches
-from mofa_operator.snapshot import Body, History, NoHistory
+from mofa_operator.snapshot import History, NoHistory
 from mofa_operator.words import Reason
 
 BUSY: Final = 0.1

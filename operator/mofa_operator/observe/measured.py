@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
+from mofa_operator.evidence import Day, JobEvidence
 from mofa_operator.keys import Key
-from mofa_operator.snapshot import Alive, Day, History, JobEvidence, NoHistory, Running
+from mofa_operator.snapshot import Alive, History, NoHistory, Running
 
 _SAME: Final = 0.01
 """Change of the logarithm of a step time up to which a job says the same of its profile. [1]"""
@@ -30,10 +31,9 @@ class Measured:
         """What the watch saw of a pool."""
         return self._watched.get(profile, ())
 
-    def sighted(self, key: Key) -> dict[str, Any]:
-        """What a snapshot has of the last look at a job: `running`, `alive`, and whether there was one."""
-        running, alive = self._running.get(key, (None, None))
-        return {"running": running, "alive": alive, "looked": key in self._running}
+    def sighted(self, key: Key) -> tuple[Running | None, Alive | None] | None:
+        """What the last look at a job brought; None where nobody looked yet."""
+        return self._running.get(key)
 
     def taught(self, profile: str) -> tuple[JobEvidence, ...]:
         """What running jobs say of a profile."""

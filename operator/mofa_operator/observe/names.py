@@ -16,7 +16,6 @@ from mofa_operator.keys import NODE
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.queries import EXPORTED, Pool
 from mofa_operator.observe.store import Store
-from mofa_operator.snapshot import Body
 
 LATELY: Final = 900.0
 """For how long a node that is gone counts as known: longer than anything looks back for a last sample. [s]"""
@@ -45,13 +44,12 @@ class Lately:
         self._every: dict[str, float] = {}
         self._pools: dict[str, dict[str, float]] = {}
 
-    def known(self, profile: Body, now: float) -> Names:
-        """Names of the nodes that a profile's series may name; `now` in seconds of the epoch. [s]"""
-        name = str(profile["metadata"]["name"])
-        pool = self._pools.setdefault(name, {})
+    def known(self, profile: str, now: float) -> Names:
+        """Names of the nodes that the series of a profile of this name may name; `now` in seconds of the epoch. [s]"""
+        pool = self._pools.setdefault(profile, {})
         for seen, names in (
             (self._every, [key.name for key in self._store.keys(NODE)]),
-            (pool, self._store.nodes(name).names),
+            (pool, self._store.nodes(profile).names),
         ):
             seen.update(dict.fromkeys(names, now))
             for old in [one for one, at in seen.items() if now - at > LATELY]:

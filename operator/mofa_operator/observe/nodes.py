@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from sys import intern
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from mofa_model.kinds.pods import GPU
 from mofa_model.kinds.shape import Body, at, items, part, text_of
 from mofa_operator.snapshot import NodeCount
 
+CountedAs: TypeAlias = tuple[bool, bool, int, str]
+"""What of a node a pool's count shows: ready, cordoned, GPUs, product."""
 PRODUCT: Final = "nvidia.com/gpu.product"
 """Label with the GPU of a node, as the GPU operator writes it."""
 
@@ -36,7 +38,7 @@ class NodeFacts:
         """Value of the label nvidia.com/gpu.product, or nothing."""
         return self.labels.get(PRODUCT, "")
 
-    def counts_as(self, selector: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    def counts_as(self, selector: Mapping[str, str]) -> CountedAs | None:
         """What of it a pool's count shows; None where it is not of the pool.
 
         A selector of no labels means every node with GPUs: a pool of all nodes would count the control plane too.
@@ -63,7 +65,7 @@ def facts_of(body: Body) -> NodeFacts:
     )
 
 
-def count(selector: Mapping[str, Any], nodes: Iterable[tuple[str, NodeFacts]]) -> NodeCount:
+def count(selector: Mapping[str, str], nodes: Iterable[tuple[str, NodeFacts]]) -> NodeCount:
     """The nodes of a pool.
 
     >>> up = NodeFacts(labels={"pool": "east"}, ready=True, cordoned=False, gpus=8)
@@ -85,7 +87,7 @@ def count(selector: Mapping[str, Any], nodes: Iterable[tuple[str, NodeFacts]]) -
     )
 
 
-def _gpus(allocatable: Mapping[str, Any]) -> int:
+def _gpus(allocatable: Mapping[str, object]) -> int:
     """GPUs of a node, whoever made them. [1]"""
     for resource in GPU:
         amount = text_of(allocatable.get(resource))
@@ -100,7 +102,7 @@ class Pools:
     def __init__(self) -> None:
         """Nothing was seen yet."""
         self._nodes: dict[str, NodeFacts] = {}
-        self._selectors: dict[str, Mapping[str, Any]] = {}
+        self._selectors: dict[str, Mapping[str, str]] = {}
 
     def put(self, name: str, facts: NodeFacts | None) -> frozenset[str]:
         """Take in a node, or its end: the result is the profiles whose count has changed."""
@@ -109,7 +111,7 @@ class Pools:
             self._nodes[name] = facts
         return frozenset() if before == facts else frozenset(self._changed(before, facts))
 
-    def select(self, profile: str, selector: Mapping[str, Any] | None) -> frozenset[str]:
+    def select(self, profile: str, selector: Mapping[str, str] | None) -> frozenset[str]:
         """Take in what a profile selects, or its end: the result is the profiles that shared nodes with it, or now do."""
         if self._selectors.get(profile) == selector:
             return frozenset()
@@ -153,7 +155,7 @@ class Pools:
         changed = {name for name in {*old, *new} if old.get(name) != new.get(name)}
         return changed if old.keys() == new.keys() else {*old, *new}
 
-    def _of(self, facts: NodeFacts) -> dict[str, tuple[Any, ...]]:
+    def _of(self, facts: NodeFacts) -> dict[str, CountedAs]:
         """Profiles that a node belongs to, and as what."""
         found = ((name, facts.counts_as(selector)) for name, selector in self._selectors.items())
         return {name: counted for name, counted in found if counted is not None}

@@ -6,30 +6,25 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from mofa_model.errors import InputError
-from mofa_model.kinds import JobKind, demand_of
+from mofa_model.kinds import demand_of
+from mofa_model.kinds.kind import JobKind
 from mofa_model.kinds.observation import Observation
-from mofa_model.kinds.shape import items, part, text_of
 from mofa_model.spec.part import places
 from mofa_model.spec.recovery_classes import RecoveryClass
+from mofa_operator.objects import LiveObject, LiveProfile
 from mofa_operator.observe.nodes import NodeFacts
-from mofa_operator.snapshot import Body
 
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedPool:
     """A ClusterProfile's nodes."""
 
-    uid: str
-    """Of the profile."""
-    selector: Mapping[str, Any]
-    """Labels that its nodes have."""
+    profile: LiveProfile
+    """The ClusterProfile."""
     nodes: Mapping[str, NodeFacts]
     """Its nodes."""
-    days: Any = None
-    """`status.days`, as it stands."""
 
     @cached_property
     def gpus_per_node(self) -> int:
@@ -60,23 +55,22 @@ class Told:
     """Objects that made it, by uid."""
 
 
-def told(kind: JobKind, body: Body, named: str | None, now: float) -> Told:
-    """What the object of a job says at a moment. `now` in seconds of the epoch. [s]"""
-    metadata = part(body, "metadata")
+def told(kind: JobKind, job: LiveObject, named: str | None, now: float) -> Told:
+    """What the object of a job of a kind says at a moment. `now` in seconds of the epoch. [s]"""
     try:
-        demand = demand_of(body)
+        demand = demand_of(job.body)
         gpus, pod, selector = demand.gpus, demand.pod, demand.selector
     except InputError:
         gpus, pod, selector = 0, 0, {}
     return Told(
-        uid=text_of(metadata.get("uid")),
-        observation=kind.observed(body, now),
-        shows=kind.shown(body),
+        uid=job.uid,
+        observation=kind.observed(job.body, now),
+        shows=kind.shown(job.body),
         gpus=gpus,
         pod=pod,
         selector=selector,
         named=named,
-        owners=frozenset(text_of(one.get("uid")) for one in items(metadata.get("ownerReferences"))),
+        owners=job.owners,
     )
 
 
@@ -100,11 +94,17 @@ def place(job: Told, pools: Mapping[str, WatchedPool]) -> tuple[str, float] | No
     It is the one that is named, else the only one, else the only one whose nodes its pods select; a job whose pods ask for
     other nodes is of no pool. A node counts as a whole one, whatever part of it the job has: it is lost as a whole.
     """
-    fitting = [name for name, pool in pools.items() if pool.selector.items() <= job.selector.items()]
+    fitting = [
+        name
+        for name, pool in pools.items()
+        if pool.profile.asked.node_selector.items() <= job.selector.items()
+    ]
     candidates = [job.named] if job.named else list(pools) if len(pools) == 1 else fitting
     if len(candidates) != 1 or (pool := pools.get(candidates[0])) is None or not job.gpus:
         return None
-    if any(job.selector.get(label, value) != value for label, value in pool.selector.items()):
+    if any(
+        job.selector.get(label, value) != value for label, value in pool.profile.asked.node_selector.items()
+    ):
         return None
     if not pool.gpus_per_node:
         return None

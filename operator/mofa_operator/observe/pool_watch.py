@@ -21,6 +21,7 @@ from mofa_model.kinds.shape import moment_of
 from mofa_model.spec.evidence import FailureEvidence, together
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY
+from mofa_operator.evidence import WATCH, Day, date_of
 from mofa_operator.observe.history import BUSY
 from mofa_operator.observe.interruptions import seen
 from mofa_operator.observe.placement import Told, WatchedPool, innermost, place
@@ -28,7 +29,6 @@ from mofa_operator.observe.queries import SMOOTH
 from mofa_operator.observe.run_record import RunRecord, evidence
 from mofa_operator.observe.stretches import Stretch
 from mofa_operator.observe.stretches import days as days_of
-from mofa_operator.snapshot import WATCH, Day, date_of
 
 _KEPT: Final = 3
 """Days that are held until the status has them. [1]"""
@@ -104,7 +104,11 @@ class PoolWatch:
         known, self._pools = self._pools, {}
         for name, pool in pools.items():
             stands = known.get(name)
-            past = stands if stands is not None and stands.uid == pool.uid else _Past(pool, now, self._flap)
+            past = (
+                stands
+                if stands is not None and stands.uid == pool.profile.uid
+                else _Past(pool, now, self._flap)
+            )
             past.look(pool, changes[name], now)
             self._pools[name] = past
         return {name: past.days() for name, past in self._pools.items()}
@@ -115,7 +119,7 @@ class _Past:
 
     def __init__(self, pool: WatchedPool, now: float, flap: float) -> None:
         """The day goes on that the profile's status holds."""
-        self.uid = pool.uid
+        self.uid = pool.profile.uid
         self._flap = flap
         self._tallies: dict[str, _Tally] = {}
         self._at = now
@@ -123,10 +127,8 @@ class _Past:
         self._busy = 0.0
         self._showing: dict[str, float] = {}
         self._down: dict[str, float] = {}
-        rows = pool.days if isinstance(pool.days, list) else []
-        read = (Day.read(row) for row in rows)
         self._stood = {
-            day.date: day for day in read if day and day.witness == WATCH and day.date == date_of(now)
+            day.date: day for day in pool.profile.days if day.witness == WATCH and day.date == date_of(now)
         }
 
     def pause(self) -> None:

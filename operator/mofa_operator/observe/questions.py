@@ -7,21 +7,20 @@ is reduced to what can matter: with `nodes: 256` an answer changes when fewer th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from mofa_model.annotations import ASKED
 from mofa_model.kinds import Kind, asked_of
-from mofa_model.kinds.shape import at, items, part
-from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
+from mofa_model.kinds.shape import at, part
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
+from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob, Written
 from mofa_operator.observe.bodies import digest, packed
 from mofa_operator.observe.relations import ListedPolicy, Uses, policy_for
-from mofa_operator.snapshot import Body, Question
+from mofa_operator.snapshot import Question
 from mofa_operator.words import Aspect
 
 _UNASKED: Final = ("mode", "targetRef", "slo", "throughput")
 """Parts of a TrainingJob's spec that say what to do with an answer, or what to watch."""
-_UNREADY: Final = ("type", "status", "reason", "message")
-"""What of a profile's condition goes into an answer."""
 _ANY_TIME: Final = "1970-01-01T00:00:00Z"
 """What stands where a condition must have a time."""
 _COUNTED: Final = ("name", "failures", "exposureNodeDays", "recoverySeconds")
@@ -34,37 +33,39 @@ def question_bytes(question: Question) -> bytes:
 
 
 def training_question(
-    body: Body, profile: Body | None, uses: Uses, maps: Mapping[str, Mapping[str, str]]
+    job: LiveTrainingJob, profile: LiveProfile | None, uses: Uses, maps: Mapping[str, Mapping[str, str]]
 ) -> Question:
     """What a TrainingJob asks."""
-    spec = body.get("spec")
-    asked = {k: v for k, v in spec.items() if k not in _UNASKED} if isinstance(spec, Mapping) else spec
-    job = {"apiVersion": body.get("apiVersion"), "kind": TRAINING_JOB.kind, "spec": asked}
+    spec = job.body.get("spec")
+    asked = _without(spec, _UNASKED)
     profiles = () if profile is None else (_for_job(_asked(profile), part(spec, "cluster")),)
-    return Question(job=job, profiles=profiles, config_maps=_texts(uses, maps))
+    return Question(
+        job={"apiVersion": job.body.get("apiVersion"), "kind": TRAINING_JOB.kind, "spec": asked},
+        profiles=profiles,
+        config_maps=_texts(uses, maps),
+    )
 
 
 def existing_question(
-    key: Key,
-    body: Body,
-    profiles: Sequence[Body],
+    job: LiveObject,
+    profiles: Sequence[LiveProfile],
     policies: Sequence[ListedPolicy],
     uses: Uses,
     maps: Mapping[str, Mapping[str, str]],
 ) -> Question:
     """What an existing job asks; `profiles` are all that it could mean, `policies` those of its namespace."""
-    policy = policy_for(key, body, policies)
+    policy = policy_for(job, policies)
     chosen_by = set() if policy is None else policy.selector.keys()
-    labels, annotations = part(body, "metadata", "labels"), part(body, "metadata", "annotations")
+    labels, annotations = job.labels, job.annotations
     return Question(
         job={
-            "apiVersion": body.get("apiVersion"),
-            "kind": key.kind.kind,
+            "apiVersion": job.body.get("apiVersion"),
+            "kind": job.key.kind.kind,
             "metadata": {
                 "labels": {name: labels[name] for name in sorted(chosen_by) if name in labels},
                 "annotations": {name: annotations[name] for name in ASKED if name in annotations},
             },
-            "spec": asked_of(body.get("spec")),
+            "spec": asked_of(job.body.get("spec")),
         },
         profiles=tuple(_asked(profile) for profile in profiles),
         policies=() if policy is None else (_named(ADVISOR_POLICY, policy.name, policy.spec),),
@@ -72,62 +73,65 @@ def existing_question(
     )
 
 
-def relevance(profile: Body) -> bytes:
+def relevance(profile: LiveProfile) -> bytes:
     """Mark of all that jobs take from a profile: what goes into answers, and what is shown with them."""
-    status = part(profile, "status")
-    classes = status.get("failures")
-    verdicts = [at(one, "verdict") for one in classes] if isinstance(classes, list) else None
+    verdicts = [row.verdict for row in profile.status.rows]
     shown = [
-        [one.get(field) for field in ("type", "status", "reason", "message")]
-        for one in items(status.get("conditions"))
-        if one.get("type") == Aspect.HISTORY_COMPLETE
+        [one.status, one.reason, one.message]
+        for one in profile.conditions
+        if one.type == Aspect.HISTORY_COMPLETE
     ]
     return digest([_asked(profile), verdicts, shown])
 
 
-def _asked(profile: Body) -> dict[str, Any]:
+def _asked(profile: LiveProfile) -> Written:
     """A profile without what no answer depends on."""
-    status, spec = part(profile, "status"), profile.get("spec")
-    classes, taught = status.get("failures"), at(status, "calibration", "stepTimeRatio")
-    kept: dict[str, Any] = {"nodes": _count(status["nodes"])} if "nodes" in status else {}
-    if isinstance(classes, list):
+    stands = profile.kept("nodes", "failures")
+    kept: Written = {"nodes": _count(stands["nodes"])} if "nodes" in stands else {}
+    if isinstance(classes := stands.get("failures"), list):
         kept["failures"] = [{k: part(one)[k] for k in _COUNTED if k in part(one)} for one in classes]
-    if taught is not None:
+    if (taught := profile.calibration.get("stepTimeRatio")) is not None:
         kept["calibration"] = {"stepTimeRatio": taught, "jobs": 0}
-    if unready := _unready(status):
+    if unready := _unready(profile):
         kept["conditions"] = [unready]
-    asked = {k: v for k, v in spec.items() if k != "prometheus"} if isinstance(spec, Mapping) else spec
-    return _named(CLUSTER_PROFILE, at(profile, "metadata", "name"), asked) | {"status": kept}
+    asked = _without(profile.body.get("spec"), ("prometheus",))
+    return _named(CLUSTER_PROFILE, profile.key.name, asked) | {"status": kept}
 
 
-def _unready(status: Body) -> dict[str, Any]:
+def _unready(profile: LiveProfile) -> Written:
     """That a profile is not ready, and why; empty where nobody says so. When that came about is no part of a question."""
-    for one in items(status.get("conditions")):
-        if one.get("type") == Aspect.READY and one.get("status") == "False":
-            return {k: one[k] for k in _UNREADY if k in one} | {"lastTransitionTime": _ANY_TIME}
+    for one in profile.conditions:
+        if one.type == Aspect.READY and one.status == "False":
+            told = {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message}
+            return {k: text for k, text in told.items() if text} | {"lastTransitionTime": _ANY_TIME}
     return {}
 
 
-def _for_job(profile: dict[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
+def _for_job(profile: Written, cluster: Mapping[str, object]) -> Written:
     """A profile as a TrainingJob sees it: not how nodes are selected, and no more of their number than matters."""
-    spec, status = profile["spec"], dict(profile["status"])
-    if isinstance(spec, Mapping):
-        spec = {k: v for k, v in spec.items() if k != "nodeSelector"}
+    status = dict(profile["status"])
     ready, wanted = at(status, "nodes", "ready"), cluster.get("nodes")
     if isinstance(ready, int) and isinstance(wanted, int):
         status["nodes"] = {"total": wanted, "ready": wanted if ready >= wanted else 0}
     elif isinstance(ready, int) and "maxNodes" in cluster:
         del status["nodes"]
-    return profile | {"spec": spec, "status": status}
+    return profile | {"spec": _without(profile["spec"], ("nodeSelector",)), "status": status}
 
 
-def _count(nodes: Any) -> Any:
+def _without(spec: object, left_out: Sequence[str]) -> object:
+    """A spec without some of its parts; what is no mapping stays, so that its answer says what is wrong."""
+    if not isinstance(spec, Mapping):
+        return spec
+    return {name: value for name, value in spec.items() if name not in left_out}
+
+
+def _count(nodes: object) -> object:
     """Ready nodes; how many there are besides is shown, and no more."""
     ready = at(nodes, "ready")
     return {"total": ready, "ready": ready} if isinstance(ready, int) else nodes
 
 
-def _named(kind: Kind, name: object, spec: object) -> dict[str, Any]:
+def _named(kind: Kind, name: object, spec: object) -> Written:
     """An object of ours with its name and spec alone."""
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "spec": spec}
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, TypeVar
 
 from pydantic import BeforeValidator, PlainValidator
 
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import Kind
-from mofa_model.kinds.shape import Body, Shape, Text, at, part, text_of, under
+from mofa_model.kinds.shape import Shape, Text, under
 from mofa_model.manifest.label_selector import LabelSelector, read_selector
-from mofa_operator.keys import ADVISOR_POLICY, TRAINING_JOB, Key, target_of
+from mofa_operator.keys import ADVISOR_POLICY, TRAINING_JOB, Key
+from mofa_operator.objects import LiveObject, LiveTrainingJob
 
 _MODE, _MODEL, _CONFIG = (PREFIX + key for key in ("mode", "model", "config-ref"))
 _CONFIG_KEY: Final = "config.json"
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,21 +58,20 @@ class ListedPolicy(Shape):
     )
     spec: object = None
 
-    def lists(self, kind: Kind, labels: Mapping[str, Any]) -> bool:
+    def lists(self, kind: Kind, labels: Mapping[str, str]) -> bool:
         """Whether it lists a kind, and its selector matches the labels of a job."""
         listed = any((one.api_version, one.kind) == (kind.api_version, kind.kind) for one in self.kinds)
         return listed and self.selector.matches(labels)
 
 
-def uses_of(key: Key, body: Body, policies: Sequence[ListedPolicy]) -> Uses:
+def uses_of(job: LiveObject, policies: Sequence[ListedPolicy]) -> Uses:
     """What a job depends on; `policies` are those of its namespace."""
-    return _training_job(key, body) if key.kind == TRAINING_JOB else _existing(key, body, policies)
+    return _training_job(job) if isinstance(job, LiveTrainingJob) else _existing(job, policies)
 
 
-def policy_for(key: Key, body: Body, policies: Sequence[ListedPolicy]) -> ListedPolicy | None:
+def policy_for(job: LiveObject, policies: Sequence[ListedPolicy]) -> ListedPolicy | None:
     """The policy that counts for an existing job: the first that lists its kind and labels, else the first that lists no kind."""
-    labels = part(body, "metadata", "labels")
-    listed = (policy for policy in policies if policy.lists(key.kind, labels))
+    listed = (policy for policy in policies if policy.lists(job.key.kind, job.labels))
     return next(listed, None) or next((policy for policy in policies if not policy.kinds), None)
 
 
@@ -142,7 +143,7 @@ def _policy(uses: Uses) -> frozenset[Key]:
     return frozenset() if uses.policy is None else frozenset({uses.policy})
 
 
-def _take(index: dict[Any, set[Key]], under: Any, key: Key) -> None:
+def _take(index: dict[K, set[Key]], under: K, key: Key) -> None:
     """Take a key out of an index; an entry that holds nothing goes, so that an index never grows by what is gone."""
     held = index.get(under)
     if held is not None:
@@ -151,25 +152,24 @@ def _take(index: dict[Any, set[Key]], under: Any, key: Key) -> None:
             del index[under]
 
 
-def _training_job(key: Key, body: Body) -> Uses:
-    config = part(body, "spec", "model", "configMapRef")
-    read = text_of(config.get("name"))
+def _training_job(job: LiveTrainingJob) -> Uses:
+    asked = job.asked
     return Uses(
         asks=True,
-        profile=text_of(at(body, "spec", "cluster", "profile")),
-        target=target_of(key.namespace, part(body, "spec", "targetRef")),
-        config_maps=((read, text_of(config.get("key")) or _CONFIG_KEY),) if read else (),
+        profile=asked.profile,
+        target=job.target,
+        config_maps=((asked.config_map, asked.config_key or _CONFIG_KEY),) if asked.config_map else (),
     )
 
 
-def _existing(key: Key, body: Body, policies: Sequence[ListedPolicy]) -> Uses:
-    annotations = part(body, "metadata", "annotations")
-    policy = policy_for(key, body, policies) or ListedPolicy()
+def _existing(job: LiveObject, policies: Sequence[ListedPolicy]) -> Uses:
+    annotations = job.annotations
+    policy = policy_for(job, policies) or ListedPolicy()
     asks = bool(policy.kinds) or any(name in annotations for name in (_MODE, _MODEL, _CONFIG))
-    name, _, config_key = text_of(annotations.get(_CONFIG)).partition("/")
+    name, _, config_key = annotations.get(_CONFIG, "").partition("/")
     return Uses(
         asks=asks,
         profile=None if name else policy.profile or None,  # a ConfigMap may name another
         config_maps=((name, config_key or _CONFIG_KEY),) if name else (),
-        policy=Key(ADVISOR_POLICY, key.namespace, policy.name) if asks and policy.name else None,
+        policy=Key(ADVISOR_POLICY, job.key.namespace, policy.name) if asks and policy.name else None,
     )

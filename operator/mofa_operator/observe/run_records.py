@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mofa_model.kinds import job_kind
+from mofa_model.kinds import JobKind
 from mofa_model.kinds.observation import Observation
 from mofa_model.kinds.shape import moment_of
+from mofa_operator.objects import LiveObject
 from mofa_operator.observe.gangs import Gang
 from mofa_operator.observe.interruptions import seen
 from mofa_operator.observe.presence import Presences, Steps
@@ -20,7 +21,7 @@ from mofa_operator.observe.remembered import from_text, to_text
 from mofa_operator.observe.run_record import RunRecord, running
 from mofa_operator.observe.steps import Path
 from mofa_operator.observe.trainers import RECENT
-from mofa_operator.snapshot import Alive, Body, Running, record_of
+from mofa_operator.snapshot import Alive, Running
 
 TRAIN_JOB_STATUS: Final = "TrainJobStatus"
 """Source of what a TrainJob's trainer reports to its status."""
@@ -54,11 +55,13 @@ class RunRecords:
         self._walked: dict[tuple[str, str, str], float] = {}
         self._presences = Presences()
 
-    def after(self, body: Body, target: Body | None, look: Telemetry, now: float) -> Running | None:
+    def after(
+        self, job: LiveObject, target: LiveObject | None, look: Telemetry, now: float
+    ) -> Running | None:
         """What a job does, after one more look at it; None where it does not run."""
-        key = _identity(body)
+        key = _identity(job)
         reported = None if target is None else _reported(target, now)
-        record = self._known.get(key) or from_text(record_of(body)) or _joined(look, now)
+        record = self._known.get(key) or from_text(job.record) or _joined(look, now)
         if record is None and target is None and look == Telemetry():
             return None  # it has not begun
         told = [
@@ -84,10 +87,10 @@ class RunRecords:
         return None
 
     def alive(
-        self, body: Body, target: Body | None, look: Telemetry, running: Running | None, now: float
+        self, job: LiveObject, target: LiveObject | None, look: Telemetry, running: Running | None, now: float
     ) -> Alive | None:
         """Whether a job is there to train, after the look that showed what is `running`."""
-        key, gang = _identity(body), look.gang
+        key, gang = _identity(job), look.gang
         record = self._known.get(key, RunRecord(since=now))
         reports = target is not None and _trained(target) != (None, Observation())
         step = running.step if running is not None and running.step is not None else record.step
@@ -101,9 +104,9 @@ class RunRecords:
             now=now,
         )
 
-    def keep(self, bodies: Iterable[Body]) -> None:
+    def keep(self, jobs: Iterable[LiveObject]) -> None:
         """Forget all others."""
-        there = {_identity(body) for body in bodies}
+        there = {_identity(job) for job in jobs}
         self._known = {key: record for key, record in self._known.items() if key in there}
         self._walked = {key: at for key, at in self._walked.items() if key in there}
         self._presences.keep(there)
@@ -186,19 +189,19 @@ def _shown(record: RunRecord, told: Running, now: float) -> Running:
     )
 
 
-def _observed(target: Body | None, now: float) -> list[Observation]:
+def _observed(target: LiveObject | None, now: float) -> list[Observation]:
     """What the object of a job says of its record."""
-    kind = None if target is None else job_kind(target.get("apiVersion"), target.get("kind"))
-    return [] if target is None or kind is None else [kind.observed(target, now)]
+    kind = None if target is None else target.key.kind
+    return [kind.observed(target.body, now)] if target is not None and isinstance(kind, JobKind) else []
 
 
-def _trained(target: Body) -> tuple[float | None, Observation]:
+def _trained(target: LiveObject) -> tuple[float | None, Observation]:
     """What a trainer reports to the object of its job: tokens per second, and steps. [1/s]"""
-    kind = job_kind(target.get("apiVersion"), target.get("kind"))
-    return (None, Observation()) if kind is None else kind.reported(target)
+    kind = target.key.kind
+    return kind.reported(target.body) if isinstance(kind, JobKind) else (None, Observation())
 
 
-def _reported(target: Body, now: float) -> tuple[float | None, Observation] | None:
+def _reported(target: LiveObject, now: float) -> tuple[float | None, Observation] | None:
     """What a TrainJob's trainer reports, where it still does."""
     tokens, steps = _trained(target)
     if tokens is None and steps.step is None:
@@ -206,6 +209,5 @@ def _reported(target: Body, now: float) -> tuple[float | None, Observation] | No
     return None if steps.step_at is not None and steps.step_at < now - RECENT else (tokens, steps)
 
 
-def _identity(body: Body) -> tuple[str, str, str]:
-    metadata = body["metadata"]
-    return str(metadata.get("namespace", "")), str(metadata["name"]), str(metadata.get("uid", ""))
+def _identity(job: LiveObject) -> tuple[str, str, str]:
+    return job.key.namespace, job.key.name, job.uid

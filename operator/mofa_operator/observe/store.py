@@ -12,22 +12,32 @@ depend on) is told when the echo arrives.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 from mofa_model.kinds import Kind
-from mofa_model.kinds.shape import at, glance, part, text_of
-from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOBS, NODE, TRAINING_JOB, Key, key_of
-from mofa_operator.observe.bodies import kept, older, ours, slim, theirs, unpacked
+from mofa_model.kinds.shape import Body, glance
+from mofa_operator.evidence import Day, JobEvidence
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOBS, NODE, Key, key_of
+from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob, live
+from mofa_operator.observe.bodies import (
+    StoredBody,
+    kept,
+    older,
+    ours,
+    slim,
+    stored,
+    theirs,
+    unpacked,
+    version_of,
+)
 from mofa_operator.observe.measured import Measured
 from mofa_operator.observe.nodes import NodeFacts, Pools, facts_of
 from mofa_operator.observe.questions import existing_question, relevance, training_question
 from mofa_operator.observe.relations import ListedPolicy, Relations, uses_of
 from mofa_operator.snapshot import (
     Alive,
-    Day,
     History,
-    JobEvidence,
     JobSnapshot,
     NodeCount,
     NoHistory,
@@ -42,47 +52,29 @@ at its word, so that a cluster restored from a backup, whose versions go back, i
 _NONE: Final[frozenset[Key]] = frozenset()
 
 
-@dataclass(slots=True)
-class _Entry:
-    """One object."""
-
-    version: str
-    """Its resource version."""
-    raw: bytes
-    """Its body, packed."""
-    theirs: bytes
-    """Mark of what others write."""
-    ours: bytes
-    """Mark of what we write."""
-    relevance: bytes = b""
-    """Of a ClusterProfile: mark of what jobs take from it."""
-    ahead: int = 0
-    """Above zero while the echo of our own write is outstanding: how many older events are still let pass."""
-
-
 class Store:
     """The cluster as it was last seen."""
 
     def __init__(self) -> None:
         """Nothing was seen yet."""
-        self._entries: dict[Key, _Entry] = {}
+        self._entries: dict[Key, StoredBody] = {}
         self._pools = Pools()
         self._policies: dict[str, dict[str, ListedPolicy]] = {}
         self._relations = Relations()
         self._measured = Measured()
 
-    def put(self, kind: Kind, body: Mapping[str, Any]) -> frozenset[Key]:
+    def put(self, kind: Kind, body: Body) -> frozenset[Key]:
         """Take in an object as it is now; the result is every key whose decision may have changed."""
         key = key_of(kind, body)
         if kind == NODE:
             return _profiles(self._pools.put(key.name, facts_of(body)))
-        entry, version = self._entries.get(key), text_of(at(body, "metadata", "resourceVersion"))
+        entry, version = self._entries.get(key), version_of(body)
         if entry is not None and entry.ahead and older(version, entry.version):
             entry.ahead -= 1
             return _NONE
         if entry is not None and not entry.ahead and version and version == entry.version:
             return _NONE
-        return self._put(key, entry, slim(kind, body), version)
+        return self._put(key, entry, slim(kind, body))
 
     def drop(self, kind: Kind, namespace: str, name: str) -> frozenset[Key]:
         """Forget an object; its own key is in the result, so that what is exported of it goes too."""
@@ -101,9 +93,9 @@ class Store:
         concerned = self._relations.unlink(key) | set(self._relations.owners(key))
         return frozenset({key, *(k for k in concerned if k in self._entries)})
 
-    def wrote(self, key: Key, body: Mapping[str, Any]) -> None:
+    def wrote(self, key: Key, body: Body) -> None:
         """Take in what the API server answered to a write of ours: its echo is no news, and older events are stale."""
-        entry, version = self._entries.get(key), text_of(at(body, "metadata", "resourceVersion"))
+        entry, version = self._entries.get(key), version_of(body)
         if entry is None or older(version, entry.version):
             return
         entry.raw = kept(slim(key.kind, body))
@@ -137,7 +129,7 @@ class Store:
         nodes = [Key(NODE, "", name) for name in self._pools.names()] if NODE in kinds else []
         return [key for key in self._entries if key.kind in kinds] + nodes
 
-    def differs(self, kind: Kind, body: Mapping[str, Any]) -> bool:
+    def differs(self, kind: Kind, body: Body) -> bool:
         """Whether an object is otherwise than it was last seen, in anything that matters here."""
         key = key_of(kind, body)
         if kind == NODE:
@@ -145,10 +137,25 @@ class Store:
         entry = self._entries.get(key)
         return entry is None or (entry.theirs, entry.ours) != (theirs(kind, body), ours(kind, body))
 
-    def body(self, key: Key) -> dict[str, Any] | None:
-        """An object as it was last seen; None where there is none."""
+    def body(self, key: Key) -> Body | None:
+        """An object as it was last seen, and as it came; None where there is none."""
         entry = self._entries.get(key)
         return None if entry is None else unpacked(entry.raw)
+
+    def live(self, key: Key) -> LiveObject | None:
+        """An object as it was last seen; None where there is none."""
+        body = self.body(key)
+        return None if body is None else live(key.kind, body)
+
+    def profile(self, name: str) -> LiveProfile | None:
+        """A ClusterProfile by its name; None where there is none."""
+        found = self.live(Key(CLUSTER_PROFILE, "", name))
+        return found if isinstance(found, LiveProfile) else None
+
+    def profiles(self) -> list[LiveProfile]:
+        """Every ClusterProfile, by name."""
+        found = (self.profile(name) for name in self._pools.profiles())
+        return [one for one in found if one is not None]
 
     def nodes(self, profile: str) -> NodeCount:
         """The nodes of a profile."""
@@ -162,10 +169,19 @@ class Store:
         """The ClusterProfile that a job, its policy or a TrainingJob about it names."""
         return self._relations.uses(next(iter(self._relations.owners(key)), key)).profile or None
 
-    def target(self, key: Key) -> dict[str, Any] | None:
+    def target(self, key: Key) -> LiveObject | None:
         """The object that a job's targetRef names, as it was last seen; None where there is none."""
         named = self._relations.uses(key).target
-        return None if named is None else self.body(named)
+        return None if named is None else self.live(named)
+
+    def owner(self, key: Key) -> str | None:
+        """Name of the TrainingJob whose targetRef names an existing job, the first one; None where there is none."""
+        return next((owner.name for owner in self._relations.owners(key)), None)
+
+    def means(self, key: Key) -> list[LiveProfile]:
+        """ClusterProfiles that an existing job may mean, as far as they exist."""
+        named = self._relations.uses(key).profile
+        return self.profiles() if named is None else [one] if (one := self.profile(named)) else []
 
     def config_maps_of(self, key: Key) -> tuple[str, ...]:
         """Names of the ConfigMaps, in its namespace, that a job's question needs."""
@@ -178,18 +194,12 @@ class Store:
 
         `now` is in seconds of the epoch [s], `config_maps` holds the data of those that `config_maps_of` names.
         """
-        body = self.body(key)
-        if body is None or key.kind not in {CLUSTER_PROFILE, ADVISOR_POLICY, *JOBS}:
-            return None
-        if key.kind == ADVISOR_POLICY:
-            profile = text_of(at(body, "spec", "profile"))
-            missing = bool(profile) and profile not in self._pools.profiles()
-            jobs = self._relations.under(key)
-            return PolicySnapshot(key=key, body=body, jobs=jobs, profile_missing=missing, now=now)
-        if key.kind == CLUSTER_PROFILE:
+        stands, maps = self.live(key), config_maps or {}
+        if isinstance(stands, LiveTrainingJob):
+            return self._training_job(stands, maps, now)
+        if isinstance(stands, LiveProfile):
             return ProfileSnapshot(
-                key=key,
-                body=body,
+                profile=stands,
                 nodes=self.nodes(key.name),
                 shared=self._pools.shared(key.name),
                 history=self._measured.history(key.name),
@@ -197,73 +207,62 @@ class Store:
                 taught=self._measured.taught(key.name),
                 now=now,
             )
-        maps = config_maps or {}
-        if key.kind == TRAINING_JOB:
-            return self._training_job(key, body, maps, now)
-        return self._existing(key, body, maps, now)
+        if stands is None:
+            return None
+        if key.kind == ADVISOR_POLICY:
+            named = self._policies[key.namespace][key.name].profile
+            missing = bool(named) and named not in self._pools.profiles()
+            jobs = self._relations.under(key)
+            return PolicySnapshot(policy=stands, jobs=jobs, profile_missing=missing, now=now)
+        return self._existing(stands, maps, now) if key.kind in JOBS else None
 
     def _training_job(
-        self, key: Key, body: dict[str, Any], maps: Mapping[str, Mapping[str, str]], now: float
+        self, job: LiveTrainingJob, maps: Mapping[str, Mapping[str, str]], now: float
     ) -> JobSnapshot:
-        uses = self._relations.uses(key)
-        profile = self.body(Key(CLUSTER_PROFILE, "", uses.profile or ""))
+        uses = self._relations.uses(job.key)
+        profile = self.profile(uses.profile or "")
         owners = [] if uses.target is None else self._relations.owners(uses.target)
-        owner = next((other.name for other in owners[:1] if other != key), None)
-        return JobSnapshot(
-            key=key,
-            body=body,
-            question=training_question(body, profile, uses, maps),
-            target=self.body(uses.target) if uses.target is not None and owner is None else None,
+        owner = next((other.name for other in owners[:1] if other != job.key), None)
+        snapshot = JobSnapshot(
+            job=job,
+            question=training_question(job, profile, uses, maps),
+            target=self.live(uses.target) if uses.target is not None and owner is None else None,
             owned_by=owner,
             profile=profile,
-            **self._measured.sighted(key),
             now=now,
         )
+        return self._sighted(snapshot)
 
-    def _existing(
-        self, key: Key, body: dict[str, Any], maps: Mapping[str, Mapping[str, str]], now: float
-    ) -> JobSnapshot:
-        uses = self._relations.uses(key)
-        known = self._pools.profiles() if uses.profile is None else [uses.profile]
-        found = [self.body(Key(CLUSTER_PROFILE, "", name)) for name in known]
-        owners = self._relations.owners(key)
-        return JobSnapshot(
-            key=key,
-            body=body,
-            question=existing_question(
-                key, body, [one for one in found if one is not None], self._policies_of(key), uses, maps
-            ),
-            owned_by=owners[0].name if owners else None,
-            **self._measured.sighted(key),
-            now=now,
-        )
+    def _existing(self, job: LiveObject, maps: Mapping[str, Mapping[str, str]], now: float) -> JobSnapshot:
+        uses, policies = self._relations.uses(job.key), self._policies_of(job.key)
+        question = existing_question(job, self.means(job.key), policies, uses, maps)
+        return self._sighted(JobSnapshot(job=job, question=question, owned_by=self.owner(job.key), now=now))
 
-    def _put(self, key: Key, entry: _Entry | None, body: dict[str, Any], version: str) -> frozenset[Key]:
+    def _sighted(self, snapshot: JobSnapshot) -> JobSnapshot:
+        """With what the last look at the job brought."""
+        seen = self._measured.sighted(snapshot.job.key)
+        return snapshot if seen is None else replace(snapshot, running=seen[0], alive=seen[1], looked=True)
+
+    def _put(self, key: Key, entry: StoredBody | None, body: Body) -> frozenset[Key]:
         """Take in any object but a node."""
-        kind = key.kind
-        fresh = _Entry(
-            version=version,
-            raw=kept(body),
-            theirs=theirs(kind, body),
-            ours=ours(kind, body),
-            relevance=relevance(body) if kind == CLUSTER_PROFILE else b"",
-        )
-        self._entries[key] = fresh
+        kind, stands = key.kind, live(key.kind, body)
+        fresh = self._entries[key] = stored(kind, body)
+        fresh.relevance = relevance(stands) if isinstance(stands, LiveProfile) else b""
         told = entry is None or entry.theirs != fresh.theirs
         own: frozenset[Key] = frozenset({key}) if told or (entry and entry.ours != fresh.ours) else _NONE
-        if kind == CLUSTER_PROFILE:
+        if isinstance(stands, LiveProfile):
             own |= self._policies_with(key.name) if entry is None else _NONE
-            own |= _profiles(self._pools.select(key.name, part(body, "spec", "nodeSelector")))
+            own |= _profiles(self._pools.select(key.name, stands.asked.node_selector))
             changed = entry is None or entry.relevance != fresh.relevance
             return own | self._relations.of_profile(key.name) if changed else own
         if kind == ADVISOR_POLICY:
             return own | self._put_policy(key, body) if told else own
         concerned = frozenset(self._relations.owners(key)) if own else _NONE
         if told:
-            concerned |= self._relations.link(key, uses_of(key, body, self._policies_of(key)))
+            concerned |= self._relations.link(key, uses_of(stands, self._policies_of(key)))
         return own | {k for k in concerned if k in self._entries}
 
-    def _put_policy(self, key: Key, body: dict[str, Any] | None) -> frozenset[Key]:
+    def _put_policy(self, key: Key, body: Body | None) -> frozenset[Key]:
         """Take in a policy, or its end: every existing job of its namespace may now be opted in, or no longer."""
         here = self._policies.setdefault(key.namespace, {})
         here.pop(key.name, None)
@@ -273,8 +272,8 @@ class Store:
             del self._policies[key.namespace]
         jobs = self._relations.existing_in(key.namespace)
         told = set(jobs)
-        for job in jobs:
-            told |= self._relations.link(job, uses_of(job, self.body(job) or {}, self._policies_of(job)))
+        for job in filter(None, map(self.live, jobs)):
+            told |= self._relations.link(job.key, uses_of(job, self._policies_of(key)))
         return frozenset(k for k in told if k in self._entries)
 
     def _policies_of(self, key: Key) -> list[ListedPolicy]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from mofa_model.annotations import PREFIX
-from mofa_model.kinds.shape import Body, at, items, part
 from mofa_model.manifest.advised import duration, quantity
 from mofa_model.page import AdviceView, advice_sections
 from mofa_model.page.figures import band
 from mofa_model.page.markup import Node, el, page, table, text
-from mofa_operator.keys import TRAINING_JOB, kind_of
+from mofa_operator.objects import LiveObject, LiveTrainingJob
+from mofa_operator.shapes import AdvisedStatus, Predictions
 
 LINKS: Final = (("Jobs", "/"), ("Profiles", "/profiles"), ("Metrics", "/metrics"))
 """Navigation of every page."""
@@ -40,10 +41,55 @@ TRY: Final = "kubectl apply -f examples/llama3-405b.yaml"
 """What an empty list proposes."""
 
 
-def jobs_page(bodies: Iterable[Body], namespace: str | None = None) -> str:
+@dataclass(frozen=True, slots=True)
+class ShownJob:
+    """A job, and how it does."""
+
+    job: LiveObject
+    """The job as it stands."""
+    judged: str = ""
+    """A `Health`, as the operator judged last; empty where it does not run, or was not judged."""
+
+    @property
+    def name(self) -> str:
+        """Namespace and name."""
+        return f"{self.job.key.namespace}/{self.job.key.name}"
+
+    @property
+    def status(self) -> AdvisedStatus:
+        """Its status; of other kinds, whose status is not ours, nothing."""
+        return self.job.status if isinstance(self.job, LiveTrainingJob) else AdvisedStatus()
+
+    @property
+    def predicted(self) -> Predictions:
+        """What its status predicts of the advised layout."""
+        return self.job.predicted if isinstance(self.job, LiveTrainingJob) else Predictions()
+
+    @property
+    def health(self) -> str:
+        """How it does: as its status says, which outlives the operator; of other kinds as the operator judged last."""
+        return self.status.health if isinstance(self.job, LiveTrainingJob) else self.judged
+
+    @property
+    def state(self) -> str:
+        """What became of its question."""
+        reason = reason_of(self.job, "Ready") if isinstance(self.job, LiveTrainingJob) else ""
+        return reason or self.said("status") or "Pending"
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it needs no attention."""
+        return self.state == "Recommended" and self.health in {"", "Healthy"}
+
+    def said(self, annotation: str) -> str:
+        """What an annotation of ours says; empty where it does not stand."""
+        return self.job.annotations.get(PREFIX + annotation, "")
+
+
+def jobs_page(jobs: Iterable[ShownJob], namespace: str | None = None) -> str:
     """The list of jobs, those that need attention first; `namespace` is the one whose jobs they are."""
-    listed = sorted(bodies, key=lambda body: (_health(body) != "Stuck", _is_well(body), *_name(body)))
-    rows = [_row(body) for body in listed[:MOST]]
+    listed = sorted(jobs, key=lambda one: (one.health != "Stuck", one.is_well, one.job.key.namespace, one.job.key.name))  # fmt: skip
+    rows = [_row(one) for one in listed[:MOST]]
     where = "" if namespace is None else f" in {namespace}"
     title = f"Jobs{where}"
     content: list[Node] = [el("p", "No job is advised", where, " yet. Try ", el("code", TRY), ".")]
@@ -56,138 +102,93 @@ def jobs_page(bodies: Iterable[Body], namespace: str | None = None) -> str:
     return text(page(title, el("h1", title), *content, links=LINKS, refresh=REFRESH))
 
 
-def job_page(body: Body, view: AdviceView | str | None) -> str:
+def job_page(shown: ShownJob, view: AdviceView | str | None) -> str:
     """One job: predicted against observed, then the advice in full, or why it is not there, then the conditions."""
-    namespace, name = _name(body)
-    kind = str(body.get("kind", ""))
-    status = part(body, "status") if kind == TRAINING_JOB.kind else {}
-    sections: list[Node] = [el("h1", f"{namespace}/{name}")]
-    does = (", ", el("strong", _health_shown(body))) if _health(body) else ()
-    sections.append(el("p", f"{kind}, ", el("strong", _mood(body)), *does, f". {_explanation(body)}"))
-    sections += _observed(status)
+    sections: list[Node] = [el("h1", shown.name)]
+    does = (", ", el("strong", _health(shown))) if shown.health else ()
+    said = shown.said("explanation")
+    told = f"{said}." if said and not said.endswith(".") else said
+    sections.append(el("p", f"{shown.job.key.kind.kind}, ", el("strong", _mood(shown)), *does, f". {told}"))
+    sections += _observed(shown)
     if isinstance(view, AdviceView):
         sections += [el("h2", "Advice"), *advice_sections(view, told=True)]
     elif view is not None:
         sections.append(el("p", view))
-    sections += conditions(status)
-    return text(page(f"{namespace}/{name}", *sections, links=LINKS, foot=_foot(body)))
+    if isinstance(shown.job, LiveTrainingJob):
+        sections += conditions(shown.job)
+    return text(page(shown.name, *sections, links=LINKS, foot=_foot(shown)))
 
 
-def _row(body: Body) -> Sequence[Node]:
-    namespace, name = _name(body)
-    own = _annotations(body)
-    status = part(body, "status") if body.get("kind") == TRAINING_JOB.kind else {}
-    advised = part(status, "recommendation")
-    tokens, ettr = (part(advised, "predicted", name).get("target") for name in ("tokensPerSecond", "ettr"))
-    seen, interval = part(status, "observed").get("tokensPerSecond"), advised.get("checkpointIntervalSeconds")
-    kind = kind_of(str(body.get("apiVersion", "")), str(body.get("kind", "")))
-    resource = kind.resource if kind is not None else "unknown"
-    address = "/jobs/" + "/".join(quote(piece, safe="") for piece in (resource, namespace, name))
-    strategy = advised.get("summary") or own.get("strategy", "")
+def _row(shown: ShownJob) -> Sequence[Node]:
+    key, status = shown.job.key, shown.status
+    seen, interval, predicted = status.observed.tokens_per_second, status.interval, shown.predicted
+    tokens, ettr = predicted.tokens_per_second.target, predicted.ettr.target
+    address = "/jobs/" + "/".join(
+        quote(piece, safe="") for piece in (key.kind.resource, key.namespace, key.name)
+    )
+    strategy = status.summary or shown.said("strategy")
     return (
-        el("a", f"{namespace}/{name}", href=address),
-        _health_shown(body),
-        el("code", str(strategy)) if strategy else "-",
-        str(at(status, "inputs", "nodes") or "-"),
-        "-" if interval is None else duration(float(interval)),
-        str(own.get("predicted-tokens-per-second") or "-") if tokens is None else quantity(float(tokens)),
-        "-" if seen is None else quantity(float(seen)),
-        str(own.get("predicted-ettr") or "-") if ettr is None else f"{float(ettr):.3f}",
-        _mood(body),
+        el("a", shown.name, href=address),
+        _health(shown),
+        el("code", strategy) if strategy else "-",
+        f"{status.nodes:.0f}" if status.nodes else "-",
+        "-" if interval is None else duration(interval),
+        (shown.said("predicted-tokens-per-second") or "-") if tokens is None else quantity(tokens),
+        "-" if seen is None else quantity(seen),
+        (shown.said("predicted-ettr") or "-") if ettr is None else f"{ettr:.3f}",
+        _mood(shown),
     )
 
 
-def _observed(status: Body) -> list[ET.Element]:
+def _observed(shown: ShownJob) -> list[ET.Element]:
     """Predicted bands, of the layout that runs where that is said, with what was seen on them."""
-    today, seen = part(status, "current"), part(status, "observed")
-    predicted = part(today or part(status, "recommendation"), "predicted")
+    today, seen = shown.status.current, shown.status.observed
+    predicted = shown.predicted if today is None else today.predicted
     rows = []
-    for title, key, show in (
-        ("Tokens a second", "tokensPerSecond", "{:,.0f}"),
-        ("Effective training time", "ettr", "{:.3f}"),
+    for title, ends, now, show in (
+        ("Tokens a second", predicted.tokens_per_second, seen.tokens_per_second, "{:,.0f}"),
+        ("Effective training time", predicted.ettr, seen.ettr, "{:.3f}"),
     ):
-        ends = part(predicted, key)
-        if {"lower", "target", "upper"} <= ends.keys():
-            low, middle, high = (float(ends[name]) for name in ("lower", "target", "upper"))
-            now = float(seen[key]) if seen.get(key) is not None else None
-            drawn = band(title, low, middle, high, now, show)
-            rows.append(
-                (title, show.format(middle), "-" if now is None else show.format(now), drawn)
-            )  # fmt: skip
+        if ends.band is not None:
+            drawn = band(title, *ends.band, now, show)
+            told = "-" if now is None else show.format(now)
+            rows.append((title, show.format(ends.band[1]), told, drawn))
     if not rows:
         return []
     found = [
         el("h2", "Predicted and observed"),
         table(("", "predicted", "observed", "band"), rows, numbers=(1, 2)),
     ]
-    if today:
-        found.append(
-            el("p", f"Predicted of the layout that the job is said to run: {today.get('strategy')}.")
-        )
-    if seen.get("interruptions") is not None:
-        found.append(
-            el("p", f"Interruptions since {seen.get('since', 'the start')}: {seen['interruptions']}.")
-        )
+    if today is not None:
+        found.append(el("p", f"Predicted of the layout that the job is said to run: {today.strategy}."))
+    if seen.interruptions is not None:
+        since = seen.since or "the start"
+        found.append(el("p", f"Interruptions since {since}: {seen.interruptions:.0f}."))
     return found
 
 
-def reason_of(body: Body, type_: str) -> str:
+def reason_of(stands: LiveObject, type_: str) -> str:
     """Reason of a condition of an object; empty where it does not stand."""
-    stand = items(at(body, "status", "conditions"))
-    return next((str(one.get("reason") or "") for one in stand if one.get("type") == type_), "")
+    return next((one.reason for one in stands.conditions if one.type == type_), "")
 
 
-def conditions(status: Body) -> list[ET.Element]:
+def conditions(stands: LiveObject) -> list[ET.Element]:
     """The conditions of an object, each with its reason."""
-    rows = [
-        tuple(str(one.get(key, "")) for key in ("type", "status", "reason", "message"))
-        for one in items(status.get("conditions"))
-    ]
+    rows = [(one.type, one.status, one.reason, one.message) for one in stands.conditions]
     headings = ("condition", "holds", "reason", "message")
     return [el("h2", "Conditions"), table(headings, rows)] if rows else []
 
 
-def _explanation(body: Body) -> str:
-    said = _annotations(body).get("explanation", "")
-    return f"{said}." if said and not said.endswith(".") else said
+def _foot(shown: ShownJob) -> str:
+    at, inputs, model = (shown.said(name) or "-" for name in ("computed-at", "inputs-hash", "model-version"))
+    return f"Computed at {at} for inputs {inputs} by model {model}."
 
 
-def _foot(body: Body) -> str:
-    own = _annotations(body)
-    return f"Computed at {own.get('computed-at', '-')} for inputs {own.get('inputs-hash', '-')} by model {own.get('model-version', '-')}."
-
-
-def _state(body: Body) -> str:
-    ours = body.get("kind") == TRAINING_JOB.kind
-    reason = reason_of(body, "Ready") if ours else ""
-    return str(reason or _annotations(body).get("status") or "Pending")
-
-
-def _mood(body: Body) -> ET.Element:
-    state = _state(body)
+def _mood(shown: ShownJob) -> ET.Element:
+    state = shown.state
     return el("span", state, class_="good" if state == "Recommended" else "bad" if state in _BAD else "warn")
 
 
-def _is_well(body: Body) -> bool:
-    return _state(body) == "Recommended" and _health(body) in {"", "Healthy"}
-
-
-def _health(body: Body) -> str:
-    """How it does: as its status says, which outlives the operator; of other kinds as the operator judged last."""
-    ours = body.get("kind") == TRAINING_JOB.kind
-    return str(at(body, *(("status", "health") if ours else ("health",))) or "")
-
-
-def _health_shown(body: Body) -> Node:
-    word = _health(body)
+def _health(shown: ShownJob) -> Node:
+    word = shown.health
     return el("span", word, class_=_HEALTH.get(word, "warn")) if word else "-"
-
-
-def _annotations(body: Body) -> dict[str, str]:
-    given = part(body, "metadata", "annotations")
-    return {key.removeprefix(PREFIX): str(value) for key, value in given.items() if key.startswith(PREFIX)}
-
-
-def _name(body: Body) -> tuple[str, str]:
-    metadata = part(body, "metadata")
-    return str(metadata.get("namespace", "")), str(metadata.get("name", ""))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
-from mofa_model.kinds.shape import Body, items, part
 from mofa_model.page.figures import band
 from mofa_model.page.markup import Node, el, page, table, text
+from mofa_operator.objects import LiveProfile
 from mofa_operator.page.jobs import LINKS, REFRESH, conditions, reason_of
 
 _HEADINGS: Final = ("profile", "nodes", "assumed", "observed", "coverage", "verdict")
@@ -18,19 +18,20 @@ _CLASSES: Final = (
 )  # fmt: skip
 
 
-def profiles_page(bodies: Iterable[Body]) -> str:
+def profiles_page(profiles: Iterable[LiveProfile]) -> str:
     """The list of profiles."""
     rows: list[tuple[Node, ...]] = []
-    for body in sorted(bodies, key=_name):
-        nodes, total = part(body, "status", "nodes"), part(body, "status", "total")
-        coverage = total.get("coveragePercent")
-        verdict = reason_of(body, "AssumptionsHold") or "-"
+    for profile in sorted(profiles, key=lambda one: one.key.name):
+        name, status = profile.key.name, profile.status
+        verdict = reason_of(profile, "AssumptionsHold") or "-"
+        is_counted = status.ready is not None and status.total is not None
         rows.append(
             (
-                el("a", _name(body), href=f"/profiles/{quote(_name(body), safe='')}"),
-                f"{nodes['ready']}/{nodes['total']}" if {"ready", "total"} <= nodes.keys() else "-",
-                *(str(total.get(key) or "-") for key in ("assumed", "observed")),
-                "-" if coverage is None else f"{coverage} %",
+                el("a", name, href=f"/profiles/{quote(name, safe='')}"),
+                f"{status.ready:.0f}/{status.total:.0f}" if is_counted else "-",
+                status.assumed or "-",
+                status.observed or "-",
+                "-" if status.coverage_percent is None else f"{status.coverage_percent:.0f} %",
                 el("span", verdict, class_=_mood(verdict)),
             )
         )
@@ -47,34 +48,29 @@ def profiles_page(bodies: Iterable[Body]) -> str:
     return text(page("Profiles", el("h1", "Profiles"), content, links=LINKS, refresh=REFRESH))
 
 
-def profile_page(body: Body) -> str:
+def profile_page(profile: LiveProfile) -> str:
     """One profile: assumptions with the counted history on them."""
-    status = part(body, "status")
-    sections: list[Node] = [el("h1", _name(body)), *_classes(status), *_learned(status), *conditions(status)]
-    return text(page(_name(body), *sections, links=LINKS))
+    name = profile.key.name
+    sections: list[Node] = [el("h1", name), *_classes(profile), *_learned(profile), *conditions(profile)]
+    return text(page(name, *sections, links=LINKS))
 
 
-def _classes(status: Body) -> list[ET.Element]:
+def _classes(profile: LiveProfile) -> list[ET.Element]:
     rows: list[tuple[Node, ...]] = []
-    for one in items(status.get("failures")):
-        rate = part(one, "rate")
-        verdict = str(one.get("verdict") or "-")
-        assumed = one.get("assumed")
+    for one in profile.status.rows:
+        rate, verdict = one.rate.band, one.verdict or "-"
         drawn: Node = "-"
-        if {"lower", "mean", "upper"} <= rate.keys():
-            low, mean, high = (float(rate[key]) for key in ("lower", "mean", "upper"))
-            seen = None if assumed is None else float(assumed)
-            drawn = band(str(one.get("name")), low, mean, high, seen, "{:.3g}", ("posterior", "assumed"))
-        recovery = one.get("recoverySeconds")
+        if rate is not None:
+            drawn = band(one.name, *rate, one.assumed, "{:.3g}", ("posterior", "assumed"))
         rows.append(
             (
-                str(one.get("name", "")),
-                _number(one.get("failures")),
-                _number(one.get("exposureNodeDays")),
-                _number(assumed),
-                _number(rate.get("mean")),
+                one.name,
+                _number(one.failures),
+                _number(one.exposure_node_days),
+                _number(one.assumed),
+                _number(one.rate.mean),
                 drawn,
-                "-" if recovery is None else f"{recovery} s",
+                "-" if one.recovery_seconds is None else f"{one.recovery_seconds:.0f} s",
                 el("span", verdict, class_=_mood(verdict)),
             )
         )
@@ -84,25 +80,20 @@ def _classes(status: Body) -> list[ET.Element]:
     return [el("h2", "Assumed and observed"), table(_CLASSES, rows, numbers=(1, 2, 3, 4, 6)), el("p", note)]
 
 
-def _learned(status: Body) -> list[ET.Element]:
-    given = part(status, "calibration")
-    if not given:
+def _learned(profile: LiveProfile) -> list[ET.Element]:
+    given = profile.status.calibration
+    if not given.step_time_ratio:
         return []
-    said = f"{given.get('jobs')} jobs ran {given.get('stepTimeRatio')} times as long a step as the model says; advice counts with it."
+    said = f"{given.jobs or 0:.0f} jobs ran {given.step_time_ratio} times as long a step as the model says; advice counts with it."
     return [el("h2", "What running jobs taught"), el("p", said)]
 
 
-def _number(value: Any) -> str:
+def _number(value: float | None) -> str:
     """A number as people read it; a hyphen where there is none."""
     if value is None:
         return "-"
-    number = float(value)
-    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _mood(verdict: str) -> str:
     return {"Consistent": "good", "HigherThanAssumed": "bad"}.get(verdict, "warn")
-
-
-def _name(body: Body) -> str:
-    return str(part(body, "metadata").get("name", ""))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
 from mofa_model.page import AdviceView
 from mofa_model.page.markup import el, page, text
-from mofa_operator.page.jobs import LINKS, job_page, jobs_page
+from mofa_operator.objects import LiveProfile
+from mofa_operator.page.jobs import LINKS, ShownJob, job_page, jobs_page
 from mofa_operator.page.profiles import profile_page, profiles_page
-
-Body = Mapping[str, Any]
 
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'",
@@ -29,13 +28,13 @@ HEADERS: Final = {
 class Source:
     """Where the page takes what it shows: all of it from what the operator holds already."""
 
-    jobs: Callable[[str | None], Awaitable[Sequence[Body]]]
+    jobs: Callable[[str | None], Awaitable[Sequence[ShownJob]]]
     """Every job that is advised, of one namespace or of all."""
-    job: Callable[[str, str, str], Body | None]
+    job: Callable[[str, str, str], ShownJob | None]
     """One job by resource, namespace and name."""
     view: Callable[[str, str, str], Awaitable[AdviceView | str | None]]
     """The same job's advice in full; a sentence that says why it cannot be shown now; None where there is none."""
-    profiles: Callable[[], Iterable[Body]]
+    profiles: Callable[[], Iterable[LiveProfile]]
     """Every profile."""
 
 
@@ -49,19 +48,18 @@ def routes(source: Source) -> list[web.RouteDef]:
 
     async def job(request: web.Request) -> web.Response:
         resource, namespace, name = (request.match_info[word] for word in ("resource", "namespace", "name"))
-        body = source.job(resource, namespace, name)
-        if body is None:
+        shown = source.job(resource, namespace, name)
+        if shown is None:
             return _missing("job")
-        return _page(job_page(body, await source.view(resource, namespace, name)))
+        return _page(job_page(shown, await source.view(resource, namespace, name)))
 
     async def profiles(_: web.Request) -> web.Response:
         return _page(profiles_page(source.profiles()))
 
     async def profile(request: web.Request) -> web.Response:
         name = request.match_info["name"]
-        found = (body for body in source.profiles() if body["metadata"]["name"] == name)
-        body = next(found, None)
-        return _missing("profile") if body is None else _page(profile_page(body))
+        found = next((one for one in source.profiles() if one.key.name == name), None)
+        return _missing("profile") if found is None else _page(profile_page(found))
 
     return [
         web.get("/", jobs),

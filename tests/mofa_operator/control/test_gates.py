@@ -12,6 +12,7 @@ from mofa_model.kinds import JOB_SET
 from mofa_operator.control.gates import Gates
 from mofa_operator.keys import Key
 from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.objects import live
 from mofa_operator.observe.store import Store
 from mofa_operator.refusals import Busy, Conflict, Refused
 from mofa_operator.settings import OperatorSettings
@@ -61,7 +62,7 @@ def played(cluster, seconds, *, dry_run=False):
         settings = OperatorSettings(dry_run=dry_run)
         gates = Gates(store=store, api=cluster, events=events, exporter=exporter, settings=settings)
         store.put(JOB_SET, cluster.body)
-        gates.heed(JOB_SET, cluster.body)
+        gates.heed(live(JOB_SET, cluster.body))
         working = asyncio.create_task(gates.run())
         await asyncio.sleep(seconds)
         working.cancel()

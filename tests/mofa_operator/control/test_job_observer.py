@@ -11,6 +11,7 @@ from mofa_operator.control.intake import Intake
 from mofa_operator.control.job_observer import JobObserver, watched
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
+from mofa_operator.objects import live
 from mofa_operator.observe.run_records import Telemetry
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings
@@ -22,16 +23,16 @@ JOB = Key(TRAINING_JOB, "ns", "a")
 def test_the_pools_matchers_count_more_than_the_jobs():
     pool = profile(prometheus={"matchers": {"cluster": "east"}, "stepQuery": "up"})
     job = training_job(throughput={"preset": "megatron", "matchers": {"cluster": "other", "run": "7"}})
-    found = watched(JOB, job, {"east": pool})
+    found = watched(live(TRAINING_JOB, job), {"east": live(CLUSTER_PROFILE, pool)})
     assert found.preset == "megatron"
     assert found.matchers == {"cluster": "east", "run": "7"}
     assert (found.tokens_query, found.step_query) == (None, "up")
 
 
 def test_a_job_without_a_known_exporter_hides_no_other():
-    assert watched(JOB, training_job(throughput={"preset": "nobody-knows"}), {}) is None
-    assert watched(JOB, training_job(mode="Disabled"), {}) is None
-    assert watched(JOB, training_job(), {}).preset == "mofa"
+    assert watched(live(TRAINING_JOB, training_job(throughput={"preset": "nobody-knows"})), {}) is None
+    assert watched(live(TRAINING_JOB, training_job(mode="Disabled")), {}) is None
+    assert watched(live(TRAINING_JOB, training_job()), {}).preset == "mofa"
 
 
 def test_what_was_seen_stands_while_prometheus_is_away_and_goes_when_the_job_stands_still(caplog):
@@ -70,12 +71,11 @@ JOB_ID = ("ns", "a")
 
 def test_the_object_that_a_training_job_is_about_owns_the_pods():
     about = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "llama"}
-    found = watched(
-        JOB, training_job(targetRef=about), {"east": profile(prometheus={"matchers": {"cluster": "e"}})}
-    )
+    pool = live(CLUSTER_PROFILE, profile(prometheus={"matchers": {"cluster": "e"}}))
+    found = watched(live(TRAINING_JOB, training_job(targetRef=about)), {"east": pool})
     assert found.gang == ("ns", "llama")
     assert found.pool == {"cluster": "e"}
-    assert watched(JOB, training_job(), {}).gang == ("ns", "a")
+    assert watched(live(TRAINING_JOB, training_job()), {}).gang == ("ns", "a")
 
 
 def test_a_job_of_another_kind_is_looked_at_once_it_is_advised_unless_a_training_job_speaks_for_it():

@@ -101,7 +101,7 @@ def test_existing_jobs_are_listed_once_they_have_an_outcome_of_ours(store):
     store.put(JOB_SET, job_set("foreign"))
     store.put(JOB_SET, job_set("ours", annotations=OUTCOME))
     found = asyncio.run(source(store).jobs(None))
-    assert {body["metadata"]["name"] for body in found} == {"a", "ours"}
+    assert {one.job.key.name for one in found} == {"a", "ours"}
     assert asyncio.run(source(store).jobs("elsewhere")) == []
     assert source(store).job("jobsets.jobset.x-k8s.io", "ns", "foreign") is None
     assert source(store).job("secrets", "ns", "a") is None
@@ -112,7 +112,7 @@ def test_every_job_comes_with_how_the_operator_judged_it(store):
     made = Pages(
         store=store, decider=Decider(), api=Api(), health={Key(JOB_SET, "ns", "ours"): "Stuck"}.get
     ).source
-    assert {body["metadata"]["name"]: body["health"] for body in asyncio.run(made.jobs(None))} == {
+    assert {one.job.key.name: one.judged for one in asyncio.run(made.jobs(None))} == {
         "a": None,
         "ours": "Stuck",
     }
@@ -120,4 +120,4 @@ def test_every_job_comes_with_how_the_operator_judged_it(store):
 
 def test_the_page_is_not_handed_specs(store):
     store.put(JOB_SET, job_set("ours", annotations=OUTCOME))
-    assert not any("spec" in body for body in asyncio.run(source(store).jobs(None)))
+    assert not any("spec" in one.job.body for one in asyncio.run(source(store).jobs(None)))

@@ -7,10 +7,10 @@ from mofa_model.kinds import JOB_SET
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.pool_observer import PoolObserver
 from mofa_operator.control.queue import WorkQueue
+from mofa_operator.evidence import WATCH
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings
-from mofa_operator.snapshot import WATCH
 
 EAST = Key(CLUSTER_PROFILE, "", "east")
 

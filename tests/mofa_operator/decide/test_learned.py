@@ -18,7 +18,7 @@ from mofa_operator.decide.learned import (
     remembered,
     samples_of,
 )
-from mofa_operator.snapshot import JobEvidence
+from mofa_operator.evidence import JobEvidence
 
 SLOW = math.log(1 / 0.85)
 """A job at 85 % of the predicted throughput."""

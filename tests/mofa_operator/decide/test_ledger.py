@@ -18,20 +18,14 @@ from mofa_operator.decide import ledger
 from mofa_operator.decide.pool_evidence import remembered
 from mofa_operator.decide.profile import profile as decide
 from mofa_operator.decide.rates import assessed
-from mofa_operator.keys import CLUSTER_PROFILE, Key
-from mofa_operator.snapshot import (
-    Day,
-    History,
-    NodeCount,
-    NoHistory,
-    ProfileSnapshot,
-    date_of,
-)
+from mofa_operator.evidence import Day, date_of, days_in
+from mofa_operator.keys import CLUSTER_PROFILE
+from mofa_operator.objects import live
+from mofa_operator.snapshot import History, NodeCount, NoHistory, ProfileSnapshot
 
 DAY, NODES, WINDOW = 86400.0, 40, 30 * 86400.0
 MIDNIGHT = NOW // DAY * DAY
 CLASSES = ("process", "pod", "job")
-EAST = Key(CLUSTER_PROFILE, "", "east")
 OUTAGE = NoHistory(reason="HistoryUnavailable", message="http://prometheus:9090 does not answer: timed out")
 ALONE = NoHistory(reason="NotConfigured", message="no Prometheus is configured")
 
@@ -119,7 +113,7 @@ class TestLaws:
         kept = ledger.merged((), server, watch, WINDOW, MIDNIGHT + 3600)
         trimmed = ledger.trimmed(kept, MIDNIGHT + 3600)
         assert ledger.memory(trimmed, WINDOW) == ledger.memory(kept, WINDOW)
-        assert ledger.stored({"days": ledger.written(trimmed)}) == trimmed
+        assert days_in(ledger.written(trimmed)) == trimmed
         assert ledger.trimmed(trimmed, MIDNIGHT + 3600) == trimmed
 
 
@@ -201,8 +195,12 @@ class Pool:
     def _snapshot(self, history, watched):
         nodes = NodeCount(total=NODES, ready=NODES, gpus={8: NODES}, names=("a",))
         return ProfileSnapshot(
-            key=EAST, body=self.body, nodes=nodes, history=history, watched=tuple(watched), now=self.now
+            profile=self.stands, nodes=nodes, history=history, watched=tuple(watched), now=self.now
         )
+
+    @property
+    def stands(self):
+        return live(CLUSTER_PROFILE, self.body)
 
     @property
     def status(self):
@@ -260,8 +258,8 @@ class TestProfile:
 
     def test_what_an_older_version_learned_stands_until_the_ledger_holds_half_of_it(self):
         pool = Pool(profile(failures=counted()))
-        assert remembered(pool.status).classes["pod"].failures == 85
-        exposure = remembered(pool.status).node_days
+        assert remembered(pool.stands).classes["pod"].failures == 85
+        exposure = remembered(pool.stands).node_days
         pool.look(history(told([], NOW - DAY, NOW)))
         assert pool.rows["pod"]["failures"] == 85
         assert pool.said["reason"] == "HistoryIncomplete"
@@ -344,7 +342,7 @@ class TestProfile:
                 ]
             )
         }
-        memory = ledger.memory(ledger.stored(status), WINDOW)
+        memory = ledger.memory(days_in(status["days"]), WINDOW)
         spec = cluster_profile({k: v for k, v in profile(ready=None).items() if k != "status"}).spec
         found = {one.name: one for one in assessed(spec, memory)}
         assert found["pod"].expected == pytest.approx(6.0)

@@ -5,15 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from mofa_operator.decide.ledger import memory, stored, written
+from mofa_operator.decide.ledger import memory, written
 from mofa_operator.decide.pool_evidence import remembered
+from mofa_operator.keys import CLUSTER_PROFILE
+from mofa_operator.objects import live
 
 STATUS = json.loads((Path(__file__).parents[2] / "data" / "profile-status-0.1.0.json").read_text("utf-8"))
 """As the operator of version 0.1.0 wrote it, with four of its days."""
+EAST = live(CLUSTER_PROFILE, {"metadata": {"name": "east"}, "status": STATUS})
 
 
 def test_a_status_of_version_0_1_0_is_remembered():
-    found, rows = remembered(STATUS), STATUS["failures"]
+    found, rows = remembered(EAST), STATUS["failures"]
     assert {name: one.failures for name, one in found.classes.items()} == {
         row["name"]: row["failures"] for row in rows
     }
@@ -24,7 +27,7 @@ def test_a_status_of_version_0_1_0_is_remembered():
 
 
 def test_its_days_are_the_ledger_and_are_written_as_they_were():
-    days = stored(STATUS)
+    days = EAST.days
     assert written(days) == STATUS["days"]
     rows = [row for day in STATUS["days"] for row in day["classes"]]
     whole = memory(days, 2_592_000.0)

@@ -12,6 +12,7 @@ from operator_objects import NOW, SETTINGS, World, counted, profile, why_ready
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.decide.profile import profile as decide
 from mofa_operator.keys import CLUSTER_PROFILE, Key
+from mofa_operator.objects import live
 from mofa_operator.snapshot import History, NodeCount, NoHistory, ProfileSnapshot
 
 EAST = Key(CLUSTER_PROFILE, "", "east")
@@ -66,7 +67,9 @@ class Pool:
         return decision
 
     def snapshot(self, seen):
-        return ProfileSnapshot(key=EAST, body=self.body, nodes=self.nodes, history=seen, now=self.now)
+        return ProfileSnapshot(
+            profile=live(CLUSTER_PROFILE, self.body), nodes=self.nodes, history=seen, now=self.now
+        )
 
     @property
     def status(self):

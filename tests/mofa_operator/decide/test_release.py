@@ -9,7 +9,7 @@ from foreign import KINDS, example
 from hypothesis import given
 from hypothesis import strategies as st
 from json_patch import Unfit, patched
-from operator_objects import NOW, SETTINGS, policy, profile, ref, training_job
+from operator_objects import NOW, SETTINGS, policy, profile, ref, standing, training_job
 
 from mofa_model import kinds
 from mofa_model.annotations import PREFIX
@@ -21,6 +21,7 @@ from mofa_operator.decide.reading import moment
 from mofa_operator.decide.release import overdue
 from mofa_operator.decision import Answer
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
+from mofa_operator.objects import live
 from mofa_operator.observe.store import Store
 
 MODE, GATE = f"{PREFIX}mode", f"{PREFIX}gate"
@@ -77,8 +78,8 @@ def test_a_job_that_waits_gets_its_arguments_and_is_let_go(kind):
     body = waiting(kind)
     release = decided(kind, body, fitting(kind)).release
     after = done(body, release)
-    assert not is_suspended(kind, after)
-    assert not is_gated(after)
+    assert not is_suspended(live(kind, after))
+    assert not is_gated(standing(after))
     assert release.note.reason == "AppliedBeforeLaunch"
     assert (release.outcome, release.waited) == ("released", 10.0)
     assert decided(kind, after, fitting(kind)).release is None
@@ -111,7 +112,7 @@ def test_of_kueues_gates_only_ours_goes_and_the_rest_is_kueues(kind):
     body = waiting(kind, None, kueue=f"example.org/quota, {NAME}")
     after = done(body, decided(kind, body, fitting(kind)).release)
     assert after["metadata"]["annotations"][KUEUE] == "example.org/quota"
-    assert is_suspended(kind, after)
+    assert is_suspended(live(kind, after))
     alone = waiting(kind, None, kueue=NAME)
     assert KUEUE not in done(alone, decided(kind, alone, fitting(kind)).release)["metadata"]["annotations"]
 
@@ -119,7 +120,7 @@ def test_of_kueues_gates_only_ours_goes_and_the_rest_is_kueues(kind):
 def test_what_kueue_manages_is_not_resumed_by_our_own_gate():
     body = waiting(JOB_SET, labels={"kueue.x-k8s.io/queue-name": "gold"})
     after = done(body, decided(JOB_SET, body).release)
-    assert is_suspended(JOB_SET, after)
+    assert is_suspended(live(JOB_SET, after))
     assert GATE not in after["metadata"]["annotations"]
 
 
@@ -140,7 +141,7 @@ def test_without_arguments_it_is_let_go_all_the_same_and_told_why(gate, change, 
     release = decided(JOB_SET, body, answer).release
     assert release.launch == ()
     after = done(body, release)
-    assert not is_gated(after)
+    assert not is_gated(standing(after))
     assert after["spec"]["replicatedJobs"] == body["spec"]["replicatedJobs"]
     assert release.note.reason == "GateReleased"
     assert why in release.note.message
@@ -184,7 +185,7 @@ def test_a_suspended_job_that_says_apply_gets_arguments_once_and_is_never_resume
     release = decided(JOB_SET, body).release
     assert release.free == ()
     after = done(body, release)
-    assert is_suspended(JOB_SET, after)
+    assert is_suspended(live(JOB_SET, after))
     assert words(JOB_SET, after)
     assert decided(JOB_SET, waiting(JOB_SET, None, generation=2)).release is None
 
@@ -204,7 +205,7 @@ def test_a_volcano_job_is_advised_and_told_that_nothing_can_be_written():
     assert decision.release is None
     assert decision.notes[-1].reason == "ApplySkippedRunning"
     gated = waiting(VOLCANO_JOB, None, kueue=NAME)
-    assert not is_gated(done(gated, decided(VOLCANO_JOB, gated).release))
+    assert not is_gated(live(VOLCANO_JOB, done(gated, decided(VOLCANO_JOB, gated).release)))
 
 
 def test_a_layout_in_the_command_cannot_be_replaced():
@@ -282,8 +283,8 @@ def test_the_target_of_a_training_job_is_let_go_by_it(mode, outcome):
 
 def test_a_job_whose_age_cannot_be_read_is_not_held():
     body = waiting(JOB_SET, creationTimestamp="soon")
-    assert deadline(body, SETTINGS) == 0.0
-    assert overdue(Key(JOB_SET, "ns", "x"), body, NOW, SETTINGS).outcome == "expired"
+    assert deadline(live(JOB_SET, body), SETTINGS) == 0.0
+    assert overdue(live(JOB_SET, body), NOW, SETTINGS).outcome == "expired"
 
 
 def test_a_patch_fits_no_other_object_and_no_job_that_was_resumed_meanwhile():
@@ -342,10 +343,10 @@ def test_whatever_a_job_looks_like_its_gate_opens_and_what_was_done_is_done(case
     assert body == before
     if decision.release is None:
         gated = decided(kind, body, answer, NOW + 1000.0).release
-        assert is_gated(body) is (gated is not None)
+        assert is_gated(standing(body)) is (gated is not None)
         return
     after = done(body, decision.release)
-    assert not is_gated(after)
+    assert not is_gated(standing(after))
     again = decided(kind, after, answer)
     assert again.release is None or (
         decision.release.note.reason != "AppliedBeforeLaunch" and not again.release.free

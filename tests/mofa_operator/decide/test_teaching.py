@@ -8,8 +8,10 @@ from operator_objects import NOW, SETTINGS, World, key_of, profile, training_job
 from mofa_model.manifest.cluster_profile import ClusterProfileStatus
 from mofa_operator.decide.learned import HALF_LIFE
 from mofa_operator.decide.teaching import OLD, WORTHLESS, calibration
+from mofa_operator.evidence import JobEvidence
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
-from mofa_operator.snapshot import JobEvidence, Running
+from mofa_operator.objects import live
+from mofa_operator.snapshot import Running
 
 EAST, WEST = Key(CLUSTER_PROFILE, "", "east"), Key(CLUSTER_PROFILE, "", "west")
 SLOW = 1 / 0.85
@@ -19,8 +21,13 @@ def job(name, at=NOW, ratio=SLOW):
     return JobEvidence(job=f"ns/{name} 1", log_ratio=math.log(ratio), at=at)
 
 
+def calibrated(status, *given):
+    """What a profile with this status makes of what its jobs say."""
+    return calibration(live(CLUSTER_PROFILE, {"status": status}), *given)
+
+
 def stand(*evidence, now=NOW):
-    made = calibration({}, evidence, now, SETTINGS)
+    made = calibrated({}, evidence, now, SETTINGS)
     ClusterProfileStatus.model_validate({"calibration": dict(made.written)})
     return {"calibration": made.written, "residual": made.residual}
 
@@ -35,37 +42,37 @@ def test_the_factor_fades_after_its_jobs_and_is_forgotten_at_last():
     status = stand(*(job(name) for name in "abc"))
     ratios = []
     for half_lives in (1, 2, 4):
-        later = calibration(status, [], NOW + half_lives * HALF_LIFE, SETTINGS)
+        later = calibrated(status, [], NOW + half_lives * HALF_LIFE, SETTINGS)
         ratios.append(float(later.written["stepTimeRatio"]))
         assert len(later.written["evidence"]) == 3
     assert ratios == sorted(ratios, reverse=True)
     assert ratios[1] == pytest.approx(math.exp(0.1625 * 0.75 / 2.19), abs=0.006)
-    assert calibration(status, [], NOW + WORTHLESS, SETTINGS).written == {}
+    assert calibrated(status, [], NOW + WORTHLESS, SETTINGS).written == {}
 
 
 def test_nothing_is_written_while_nothing_changes_and_evidence_of_a_job_that_runs_stays_young():
     status = stand(job("a"))
-    same = calibration(status, [job("a", NOW + 3600)], NOW + 3600, SETTINGS)
+    same = calibrated(status, [job("a", NOW + 3600)], NOW + 3600, SETTINGS)
     assert same.written == status["calibration"]
     assert same.again
-    day = calibration(status, [job("a", NOW + OLD)], NOW + OLD, SETTINGS)
+    day = calibrated(status, [job("a", NOW + OLD)], NOW + OLD, SETTINGS)
     assert day.written["evidence"][0]["time"] > status["calibration"]["evidence"][0]["time"]
     assert day.written["stepTimeRatio"] == status["calibration"]["stepTimeRatio"]
 
 
 def test_a_second_job_waits_for_its_time_to_be_written():
     status = stand(job("a"))
-    soon = calibration(status, [job("a"), job("b")], NOW + 60, SETTINGS)
+    soon = calibrated(status, [job("a"), job("b")], NOW + 60, SETTINGS)
     assert soon.written == status["calibration"]
     assert soon.again == pytest.approx(SETTINGS.quiet - 60)
-    then = calibration(status, [job("a"), job("b")], NOW + SETTINGS.quiet, SETTINGS)
+    then = calibrated(status, [job("a"), job("b")], NOW + SETTINGS.quiet, SETTINGS)
     assert then.written["jobs"] == 2
 
 
 def test_a_small_change_renews_the_evidence_and_leaves_the_factor_alone():
     status = stand(job("a"), job("b"), job("c"), job("d"), job("e"), job("f"))
     more = [job(name) for name in "abcdefg"]
-    after = calibration(status, more, NOW + SETTINGS.quiet, SETTINGS).written
+    after = calibrated(status, more, NOW + SETTINGS.quiet, SETTINGS).written
     assert after["jobs"] == 7
     assert after["stepTimeRatio"] == status["calibration"]["stepTimeRatio"]
 
@@ -74,7 +81,7 @@ def test_a_small_change_renews_the_evidence_and_leaves_the_factor_alone():
     "odd", [{"evidence": "x"}, {"evidence": [{"job": 5}]}, {"stepTimeRatio": "nan"}, {"time": 3}]
 )
 def test_a_status_that_somebody_broke_teaches_nothing_and_stops_nothing(odd):
-    assert calibration({"calibration": odd}, [job("a")], NOW, SETTINGS).written["jobs"] == 1
+    assert calibrated({"calibration": odd}, [job("a")], NOW, SETTINGS).written["jobs"] == 1
 
 
 class Cluster(World):

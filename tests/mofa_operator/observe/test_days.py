@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mofa_operator.evidence import date_of
 from mofa_operator.observe.days import days, node_failures, shares
 from mofa_operator.observe.facts import StretchFacts
 from mofa_operator.observe.stretches import Stretch
-from mofa_operator.snapshot import date_of
 
 DAY = 86400.0
 START = 1_700_000_000.0 // DAY * DAY

@@ -4,6 +4,8 @@ import pytest
 
 from mofa_model.kinds import JOB_SET, PYTORCH_JOB, TRAIN_JOB
 from mofa_model.spec.evidence import FailureEvidence
+from mofa_operator.keys import CLUSTER_PROFILE
+from mofa_operator.objects import live
 from mofa_operator.observe.nodes import NodeFacts
 from mofa_operator.observe.placement import WatchedPool, innermost, place, told
 from mofa_operator.observe.pool_watch import PoolWatch
@@ -60,6 +62,17 @@ def train_job(uid="9", **status):
 KINDS = {"JobSet": JOB_SET, "TrainJob": TRAIN_JOB, "PyTorchJob": PYTORCH_JOB}
 
 
+def pool_of(uid, selector, nodes=None, days=None):
+    """A pool as its profile selects it."""
+    body = {"metadata": {"uid": uid}, "spec": {"nodeSelector": selector}, "status": {"days": days}}
+    return WatchedPool(profile=live(CLUSTER_PROFILE, body), nodes=nodes or up())
+
+
+def of(kind, body, named, now):
+    """What a job's object says."""
+    return told(kind, live(kind, body), named, now)
+
+
 class Site:
     """One pool under the eyes of an operator."""
 
@@ -73,8 +86,8 @@ class Site:
 
     def look(self, nodes=None, *jobs, after=MINUTE):
         self.now += after
-        pool = WatchedPool(uid="p", selector=EAST, nodes=nodes or up(), days=self.days)
-        said = [told(KINDS[body["kind"]], body, None, self.now) for body in jobs]
+        pool = pool_of("p", EAST, nodes, self.days)
+        said = [of(KINDS[body["kind"]], body, None, self.now) for body in jobs]
         return self.witness.look({"east": pool}, said, self.now)["east"]
 
     def hours(self, hours, nodes=None, *jobs):
@@ -240,18 +253,18 @@ class TestTime:
         site.look()
         site.hours(1)
         site.now += MINUTE
-        again = WatchedPool(uid="q", selector=EAST, nodes=up())
+        again = pool_of("q", EAST)
         assert site.witness.look({"east": again}, [], site.now)["east"] == ()
 
 
 class TestPlacement:
     POOLS = {  # noqa: RUF012 - read only
-        "east": WatchedPool(uid="p", selector=EAST, nodes=up()),
-        "west": WatchedPool(uid="q", selector={"pool": "west"}, nodes=up()),
+        "east": pool_of("p", EAST),
+        "west": pool_of("q", {"pool": "west"}),
     }
 
     def test_a_job_runs_where_its_pods_select_nodes(self):
-        job = told(JOB_SET, job_set(), None, NOON)
+        job = of(JOB_SET, job_set(), None, NOON)
         assert place(job, self.POOLS) == ("east", 2.0)
 
     @pytest.mark.parametrize(
@@ -264,20 +277,20 @@ class TestPlacement:
         replicated["replicas"] = pods
         (container,) = replicated["template"]["spec"]["template"]["spec"]["containers"]
         container["resources"]["limits"]["nvidia.com/gpu"] = str(each)
-        assert place(told(JOB_SET, body, None, NOON), self.POOLS) == ("east", nodes)
+        assert place(of(JOB_SET, body, None, NOON), self.POOLS) == ("east", nodes)
 
     def test_a_job_that_selects_nothing_runs_where_it_is_said_to_run_or_nowhere(self):
-        assert place(told(TRAIN_JOB, train_job(), "west", NOON), self.POOLS) == ("west", 2.0)
-        assert place(told(TRAIN_JOB, train_job(), None, NOON), self.POOLS) is None
-        assert place(told(TRAIN_JOB, train_job(), "north", NOON), self.POOLS) is None
+        assert place(of(TRAIN_JOB, train_job(), "west", NOON), self.POOLS) == ("west", 2.0)
+        assert place(of(TRAIN_JOB, train_job(), None, NOON), self.POOLS) is None
+        assert place(of(TRAIN_JOB, train_job(), "north", NOON), self.POOLS) is None
 
     def test_what_a_policy_says_of_a_train_job_holds_for_its_job_set(self):
         (job,) = innermost(
-            [told(TRAIN_JOB, train_job(), "east", NOON), told(JOB_SET, job_set(owner="9"), None, NOON)]
+            [of(TRAIN_JOB, train_job(), "east", NOON), of(JOB_SET, job_set(owner="9"), None, NOON)]
         )
         assert (job.uid, job.named) == ("1", "east")
 
     def test_an_object_that_cannot_be_read_is_of_no_pool(self):
         broken = job_set()
         broken["spec"]["replicatedJobs"][0]["replicas"] = "many"
-        assert place(told(JOB_SET, broken, None, NOON), self.POOLS) is None
+        assert place(of(JOB_SET, broken, None, NOON), self.POOLS) is None

@@ -4,6 +4,9 @@ import asyncio
 
 import pytest
 
+from mofa_model.kinds import JOB_SET
+from mofa_operator.keys import TRAINING_JOB
+from mofa_operator.objects import live
 from mofa_operator.observe.answers import QueryResult, Sample
 from mofa_operator.observe.facts import Pod
 from mofa_operator.observe.gangs import gang
@@ -12,7 +15,7 @@ from mofa_operator.observe.throughput import Watched, present
 from mofa_operator.snapshot import Running
 
 JOB = ("ml", "llama")
-BODY = {"metadata": {"namespace": "ml", "name": "llama", "uid": "1"}}
+LLAMA = live(TRAINING_JOB, {"metadata": {"namespace": "ml", "name": "llama", "uid": "1"}})
 NONE = Telemetry()
 
 
@@ -30,8 +33,9 @@ class Watching:
         self.lives = RunRecords(lambda _: "")
 
     def look(self, now, look=NONE, target=None):
-        running = self.lives.after(BODY, target, look, now)
-        return self.lives.alive(BODY, target, look, running, now)
+        target = target and live(JOB_SET, target)
+        running = self.lives.after(LLAMA, target, look, now)
+        return self.lives.alive(LLAMA, target, look, running, now)
 
 
 def running(step):

@@ -4,6 +4,9 @@ import pytest
 from timed import recoveries
 
 from mofa_model.annotations import RECORD
+from mofa_model.kinds import TRAIN_JOB
+from mofa_operator.keys import TRAINING_JOB
+from mofa_operator.objects import live
 from mofa_operator.observe.facts import Pod
 from mofa_operator.observe.gangs import gang
 from mofa_operator.observe.remembered import from_text
@@ -15,6 +18,7 @@ from mofa_operator.snapshot import Running
 JOB = ("ml", "llama")
 STEP, SCRAPE, SAVE = 2.0, 5.0, 10
 DAY = {"metadata": {"namespace": "ml", "name": "llama", "uid": "1"}}
+LLAMA = live(TRAINING_JOB, DAY)
 
 
 def pod(slot, created, *, attempt="0", restarts=0, **more):
@@ -129,7 +133,7 @@ def test_after_a_restart_of_the_operator_a_life_goes_on_from_what_stands_on_its_
             path=training.path(max(0.0, now - 60.0), now),
             gang=gang(pods, ends),
         )
-        return lives.after(body, None, look, now)
+        return lives.after(live(TRAINING_JOB, body), None, look, now)
 
     lives, told = RunRecords(lambda _: ""), None
     for now in range(15, 301, 15):
@@ -152,7 +156,7 @@ def test_a_first_look_that_is_coarser_than_the_next_ones_makes_no_interruption()
     for now in range(300, 361, 5):
         path = training.path(0.0 if now == 300 else now - 60.0, float(now), 20.0 if now == 300 else 1.0)
         told = lives.after(
-            DAY, None, Telemetry(running=Running(source="mofa", step_seconds=STEP), path=path), float(now)
+            LLAMA, None, Telemetry(running=Running(source="mofa", step_seconds=STEP), path=path), float(now)
         )
     assert told.interruptions == {}
     assert told.step == training.step(360.0)
@@ -162,7 +166,7 @@ def test_a_job_that_ran_before_us_brings_the_time_that_its_series_still_know():
     told = Running(source="mofa", step_seconds=STEP, step=5000, ettr=0.9, since=1000.0)
     life = from_text(
         RunRecords(lambda _: "")
-        .after(DAY, None, Telemetry(running=told, path=((9990.0, 5000, 9995.0),)), 11_000.0)
+        .after(LLAMA, None, Telemetry(running=told, path=((9990.0, 5000, 9995.0),)), 11_000.0)
         .record
     )
     assert (life.since, life.effective, life.step) == (1000.0, 9000.0, 5000)
@@ -171,12 +175,9 @@ def test_a_job_that_ran_before_us_brings_the_time_that_its_series_still_know():
 
 def test_what_a_train_jobs_trainer_reports_needs_no_prometheus():
     metrics = [{"name": "tokens_per_second", "value": "1000"}, {"name": "step", "value": "7"}]
-    target = {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "status": {"trainerStatus": {"lastUpdatedTime": "1970-01-01T00:01:40Z", "metrics": metrics}},
-    }
+    trainer = {"lastUpdatedTime": "1970-01-01T00:01:40Z", "metrics": metrics}
+    target = live(TRAIN_JOB, {"status": {"trainerStatus": trainer}})
     lives = RunRecords(lambda _: "")
-    found = lives.after(DAY, target, Telemetry(), 110.0)
+    found = lives.after(LLAMA, target, Telemetry(), 110.0)
     assert (found.source, found.tokens_per_second, found.step) == ("TrainJobStatus", 1000.0, 7)
-    assert lives.after(DAY, target, Telemetry(), 5000.0) is None, "it has long been silent"
+    assert lives.after(LLAMA, target, Telemetry(), 5000.0) is None, "it has long been silent"

@@ -209,7 +209,7 @@ class TestWhoIsConcerned:
             key_of(TRAINING_JOB, second),
             SET,
         }
-        assert store.snapshot(key_of(TRAINING_JOB, first), NOW).target["metadata"]["name"] == "js"
+        assert store.snapshot(key_of(TRAINING_JOB, first), NOW).target.key == SET
         loser = store.snapshot(key_of(TRAINING_JOB, second), NOW)
         assert (loser.target, loser.owned_by) == (None, "s")
         assert store.snapshot(SET, NOW).owned_by == "s"

@@ -8,12 +8,13 @@ import pytest
 
 pytest.importorskip("aiohttp", reason="the page needs the extra `operator`")
 
-from operator_objects import job_set, profile, training_job
+from operator_objects import job_set, profile, shown, training_job
 
 from mofa_model.kinds import JOB_SET
 from mofa_model.page.markup import STYLE
 from mofa_operator.decide.view import view
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
+from mofa_operator.objects import live
 from mofa_operator.observe.store import Store
 from mofa_operator.page.jobs import job_page, jobs_page
 from mofa_operator.page.profiles import profile_page, profiles_page
@@ -44,12 +45,12 @@ def pages():
     }  # fmt: skip
     asked = store.snapshot(Key(TRAINING_JOB, "ns", "a"), 0.0).question
     return {
-        "jobs": jobs_page([job, store.body(Key(JOB_SET, "ns", "js"))]),
+        "jobs": jobs_page([shown(job), shown(store.body(Key(JOB_SET, "ns", "js")))]),
         "no jobs": jobs_page([]),
-        "job": job_page(job, view(asked)),
-        "job without advice": job_page(job, "Later."),
-        "profiles": profiles_page([pool]),
-        "profile": profile_page(pool),
+        "job": job_page(shown(job), view(asked)),
+        "job without advice": job_page(shown(job), "Later."),
+        "profiles": profiles_page([live(CLUSTER_PROFILE, pool)]),
+        "profile": profile_page(live(CLUSTER_PROFILE, pool)),
     }
 
 

@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("aiohttp", reason="the page needs the extra `operator`")
 
+from operator_objects import shown
+
 from mofa_operator.page.jobs import job_page, jobs_page
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -40,18 +42,18 @@ def tool():
 
 def test_what_a_browser_makes_of_markup_in_names_is_text(tool, tmp_path):
     page = tmp_path / "jobs.html"
-    page.write_text(jobs_page([BODY]), encoding="utf-8")
-    shown = tool.chromium("--dump-dom", url=page.as_uri())
-    assert "<title>Jobs · MoFa Advisor</title>" in shown
-    assert "<script>" not in shown
-    assert shown.count("<h1") == 1
-    assert html.escape(MARKUP, quote=False) in shown
+    page.write_text(jobs_page([shown(BODY)]), encoding="utf-8")
+    dom = tool.chromium("--dump-dom", url=page.as_uri())
+    assert "<title>Jobs · MoFa Advisor</title>" in dom
+    assert "<script>" not in dom
+    assert dom.count("<h1") == 1
+    assert html.escape(MARKUP, quote=False) in dom
 
 
 def test_light_and_dark_are_two_pictures_with_something_on_them(tool, tmp_path):
     image = pytest.importorskip("PIL.Image")
     page = tmp_path / "job.html"
-    page.write_text(job_page(BODY, None), encoding="utf-8")
+    page.write_text(job_page(shown(BODY), None), encoding="utf-8")
     corners, colors = {}, {}
     for scheme in tool.SCHEMES:
         path = tmp_path / f"{scheme}.png"

@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 aiohttp = pytest.importorskip("aiohttp", reason="the page needs the extra `operator`")
 
 from aiohttp import web  # noqa: E402
+from operator_objects import shown  # noqa: E402
 
+from mofa_operator.keys import CLUSTER_PROFILE  # noqa: E402
+from mofa_operator.objects import live  # noqa: E402
 from mofa_operator.page.jobs import MOST, job_page, jobs_page  # noqa: E402
 from mofa_operator.page.profiles import profile_page, profiles_page  # noqa: E402
 from mofa_operator.page.server import Source, routes  # noqa: E402
@@ -61,11 +64,12 @@ PROFILE = {
         "calibration": {"stepTimeRatio": "1.18", "jobs": 3},
     },
 }
+EAST = live(CLUSTER_PROFILE, PROFILE)
 
 
 def test_the_list_shows_what_columns_show_and_what_needs_attention_first():
     poor = {"kind": "JobSet", "metadata": {"namespace": "ml", "name": "zeta"}}
-    html = jobs_page([JOB, poor])
+    html = jobs_page([shown(JOB), shown(poor)])
     assert html.index("ml/zeta") < html.index("ml/llama")
     assert "412k" in html
     assert "Pending" in html
@@ -87,12 +91,12 @@ def test_a_job_that_hangs_is_first_and_is_never_just_recommended():
         job("e", reason="LowConfidence"),
         job("f", "Stuck"),
     ]
-    shown = jobs_page(jobs)
-    order = [shown.index(f">ml/{name}<") for name in "fcdeab"]
+    html = jobs_page(map(shown, jobs))
+    order = [html.index(f">ml/{name}<") for name in "fcdeab"]
     assert order == sorted(order), "stuck; what else needs attention; the others"
     for word, look in (("Healthy", "good"), ("Drifting", "warn"), ("NotSeen", "warn"), ("Stuck", "bad")):
-        assert f'<span class="{look}">{word}</span>' in shown
-    assert '<span class="bad">Stuck</span>' in job_page(job("f", "Stuck"), None)
+        assert f'<span class="{look}">{word}</span>' in html
+    assert '<span class="bad">Stuck</span>' in job_page(shown(job("f", "Stuck")), None)
 
 
 def test_a_job_of_another_kind_does_as_the_operator_says_and_not_as_its_status_does():
@@ -101,12 +105,12 @@ def test_a_job_of_another_kind_does_as_the_operator_says_and_not_as_its_status_d
         "kind": "JobSet",
         "metadata": {"namespace": "ml", "name": "js"},
     }
-    assert "Healthy" not in jobs_page([foreign | {"status": {"health": "Healthy"}, "health": ""}])
-    assert "Stuck" in jobs_page([foreign | {"health": "Stuck"}])
+    assert "Healthy" not in jobs_page([shown(foreign | {"status": {"health": "Healthy"}})])
+    assert "Stuck" in jobs_page([shown(foreign, "Stuck")])
 
 
 def test_one_job_shows_the_band_with_what_was_seen_and_only_our_annotations():
-    html = job_page(JOB, None)
+    html = job_page(shown(JOB), None)
     assert "predicted 412,000, between 380,000 and 450,000; seen 350,000" in html
     assert "Interruptions since 2026-11-01T00:00:00Z: 2" in html
     assert "tp=8 it is." in html
@@ -116,18 +120,18 @@ def test_one_job_shows_the_band_with_what_was_seen_and_only_our_annotations():
 def test_a_job_that_runs_another_layout_is_shown_against_what_is_predicted_of_that():
     tokens = {"lower": 320000, "target": 362000, "upper": 411000}
     today = {"strategy": "tp=8,pp=16", "predicted": {"tokensPerSecond": tokens}}
-    html = job_page(JOB | {"status": JOB["status"] | {"current": today}}, None)
+    html = job_page(shown(JOB | {"status": JOB["status"] | {"current": today}}), None)
     assert "predicted 362,000, between 320,000 and 411,000; seen 350,000" in html
     assert "said to run: tp=8,pp=16." in html
 
 
 def test_where_the_advice_cannot_be_shown_in_full_the_page_says_why():
-    assert "<p>Later.</p>" in job_page(JOB, "Later.")
+    assert "<p>Later.</p>" in job_page(shown(JOB), "Later.")
 
 
 def test_a_long_list_shows_first_what_needs_attention_and_says_how_to_see_the_others():
     poor = {"kind": "JobSet", "metadata": {"namespace": "ml", "name": "zeta"}}
-    html = jobs_page([JOB] * MOST + [poor])
+    html = jobs_page([shown(JOB)] * MOST + [shown(poor)])
     assert "ml/zeta" in html
     assert html.count("<tr>") == 1 + MOST
     assert "500 of 501 jobs" in html
@@ -139,20 +143,20 @@ def test_a_kind_that_two_groups_have_leads_to_the_right_one():
         {"apiVersion": version, "kind": "Job", "metadata": {"namespace": "ml", "name": "a"}}
         for version in ("batch/v1", "batch.volcano.sh/v1alpha1")
     ]
-    html = jobs_page(both)
+    html = jobs_page(map(shown, both))
     assert 'href="/jobs/jobs.batch/ml/a"' in html
     assert 'href="/jobs/jobs.batch.volcano.sh/ml/a"' in html
 
 
 def test_the_status_of_a_foreign_kind_is_not_taken_for_ours():
     foreign = {"kind": "JobSet", "metadata": JOB["metadata"], "status": JOB["status"]}
-    assert "Conditions" in job_page(JOB, None)
-    assert "Conditions" not in job_page(foreign, None)
+    assert "Conditions" in job_page(shown(JOB), None)
+    assert "Conditions" not in job_page(shown(foreign), None)
 
 
 def test_a_profile_shows_assumption_and_posterior():
-    assert "HigherThanAssumed" in profiles_page([PROFILE])
-    html = profile_page(PROFILE)
+    assert "HigherThanAssumed" in profiles_page([EAST])
+    html = profile_page(EAST)
     assert "pod: posterior 20, between 13 and 29; assumed 5" in html
     assert "3 jobs ran 1.18 times as long a step" in html
 
@@ -172,12 +176,12 @@ def json_values(depth=3):
 
 @given(st.dictionaries(st.sampled_from(["kind", "metadata", "status"]), json_values()))
 def test_any_object_can_be_listed(body):
-    assert jobs_page([body]).startswith("<!doctype html>")
+    assert jobs_page([shown(body)]).startswith("<!doctype html>")
 
 
 def test_the_routes_answer_and_forbid_scripts():
     async def jobs(namespace):
-        return [JOB] if namespace in {None, "ml"} else []
+        return [shown(JOB)] if namespace in {None, "ml"} else []
 
     async def view(*_):
         return "Later."
@@ -185,9 +189,9 @@ def test_the_routes_answer_and_forbid_scripts():
     async def visit():
         source = Source(
             jobs=jobs,
-            job=lambda resource, namespace, name: JOB if name == "llama" else None,
+            job=lambda resource, namespace, name: shown(JOB) if name == "llama" else None,
             view=view,
-            profiles=lambda: [PROFILE],
+            profiles=lambda: [EAST],
         )
         app = web.Application()
         app.add_routes(routes(source))
