@@ -30,12 +30,13 @@ TOKENS: Final = 256
 """Length of the sequence that tiny models run on."""
 PARTS: Final = {
     "encoder": re.compile(r"vis(ion|ual)|multi_modal_projector"),
+    "experts": re.compile(r"experts\.mlp\."),
     "head": re.compile(r"lm_head|embed_out"),
     "embedding": re.compile(
         r"embed_(tokens|in|positions|tokens_per_layer)\.|\.embeddings\.|w[tp]e\.|word_embeddings\."
     ),
 }
-"""Names of parameters by what they belong to; the first that fits counts. Of the rest, stacks of matrices are `experts`."""
+"""Names of parameters by what they belong to; the first that fits counts. Other stacks of matrices are experts, too."""
 
 
 def main() -> None:
@@ -71,7 +72,7 @@ def published(configs: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def parameters(model: torch.nn.Module) -> dict[str, int]:
     """Numbers of parameters, tied ones once."""
-    counted = {"parameters": 0} | dict.fromkeys([*PARTS, "experts", "layers"], 0)
+    counted = {"parameters": 0} | dict.fromkeys([*PARTS, "layers"], 0)
     for name, parameter in model.named_parameters():
         rest = "experts" if parameter.dim() == 3 and "conv" not in name else "layers"
         counted["parameters"] += parameter.numel()
