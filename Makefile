@@ -5,6 +5,7 @@ PYTHON ?= python3
 STAMP  := $(VENV)/.set-up-from-lock
 BIN    := $(VENV)/bin
 CODE   := $(wildcard mofa_model operator/mofa_operator lab/mofa_lab deploy/local/mofa_local)
+ORACLE ?= $(PYTHON)
 PYTEST := $(BIN)/python -m pytest
 JOBS   ?= auto
 
@@ -12,7 +13,7 @@ JOBS   ?= auto
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo studies test test-unit nightly coverage check format rules dashboards reference verify bench validate soak up down test-kind clean
+.PHONY: help setup lock demo studies test test-unit nightly coverage check format rules dashboards reference verify oracle-counts bench validate soak up down test-kind clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +76,9 @@ reference: $(STAMP) ## docs/reference/*.md from the code
 
 chart: $(STAMP) ## the chart's schema, README and files; deploy/manifests and the overlays that come from it
 	$(BIN)/python tools/chart.py
+
+oracle-counts: ## parameters and FLOPs of published architectures, as PyTorch builds them: ORACLE=a python with torch and transformers
+	$(ORACLE) tools/oracle.py
 
 verify: $(STAMP) ## generated files equal their source
 	$(BIN)/python tools/reference.py --check

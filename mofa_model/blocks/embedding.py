@@ -20,6 +20,8 @@ class Embedding:
     """Learned positions: further rows, of which no time and no memory is counted."""
     norm_vectors: Numeric = 1
     """Parameters of the last norm, each as wide as the stream: 1 a weight, 2 with a bias, 0 none."""
+    head_bias: bool = False
+    """True where the head adds a number to each score."""
 
     def __post_init__(self) -> None:
         whole(vocabulary=self.vocabulary)
@@ -34,5 +36,5 @@ class Embedding:
         return 0 if self.tied else self.vocabulary * hidden
 
     def vectors(self, hidden: Count) -> Count:
-        """Learned positions and the last norm. [1]"""
-        return (self.positions + self.norm_vectors) * hidden
+        """Learned positions, the last norm, and the head's bias. [1]"""
+        return (self.positions + self.norm_vectors) * hidden + self.head_bias * self.vocabulary

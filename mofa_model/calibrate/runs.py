@@ -32,7 +32,7 @@ from mofa_model.calibrate.written import as_toml as constants_as_toml
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.files import read_text
 from mofa_model.presets import chosen
-from mofa_model.spec import Training, Transformer, Workload
+from mofa_model.spec import Training, Workload
 from mofa_model.strategy_text import parse_strategy
 from mofa_model.units import GIB
 
@@ -128,7 +128,7 @@ def _case(row: Mapping[str, Any], position: int) -> Case:
         gpu=cluster.device.name,
         group="",
         workload=Workload(
-            model=_model(str(row["model"])),
+            model=presets.model_named(str(row["model"])),
             training=Training(sequence=_count(row, "sequence"), global_batch=batch, precision=precision),
         ),
         cluster=cluster,
@@ -136,11 +136,6 @@ def _case(row: Mapping[str, Any], position: int) -> Case:
         key=CalibrationKey(device=cluster.device.name, precision=precision.name, stack=stack),
         measured=tuple(measured),
     )
-
-
-def _model(name: str) -> Transformer:
-    """A preset, or a model hub's config.json."""
-    return presets.read_config(name) if name.endswith(".json") else presets.model(name)
 
 
 def _number(row: Mapping[str, Any], name: str) -> float:

@@ -8,6 +8,7 @@ is asked for is parsed, once a process. `constants.toml` is written by `mofa fit
     cluster("h100", 1024, stack="megatron-core", precision="bf16")    a Cluster with its Calibration
     model("llama3-405b")                                              a Transformer; ids and aliases, case ignored
     read_config("config.json")                                        a Transformer from a model hub's file
+    model_named("org/name")                                           whichever of these a person means, or what the hub has
 """
 
 from mofa_model.presets.catalogue import (
@@ -25,6 +26,7 @@ from mofa_model.presets.clusters import cluster, link
 from mofa_model.presets.constants import Constant, calibration, constants_of
 from mofa_model.presets.entries import KINDS, entry, meanings, names, resolve, sources
 from mofa_model.presets.huggingface import from_config, read_config
+from mofa_model.presets.named import model_named
 
 __all__ = [
     "KINDS",
@@ -43,6 +45,7 @@ __all__ = [
     "link",
     "meanings",
     "model",
+    "model_named",
     "names",
     "precision",
     "read_config",

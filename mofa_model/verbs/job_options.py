@@ -22,7 +22,7 @@ from mofa_model.spec.reliability import (
     RecoveryTime,
     Reliability,
 )
-from mofa_model.verbs import job_text, problem_options
+from mofa_model.verbs import job_text
 
 _OF_PROFILE: Final = ("rate", "failures", "node_days", "classes", "mttr", "domains", "queue", "spares")
 """Options that a profile replaces."""
@@ -272,5 +272,5 @@ def _size(arguments: Namespace) -> float:
     from mofa_model.equations.parameters import total_parameters
 
     name = presets.resolve("precisions", arguments.precision, field="--precision")
-    recipe, count = presets.precision(name), total_parameters(problem_options.model_of(arguments.model))
+    recipe, count = presets.precision(name), total_parameters(presets.model_named(arguments.model))
     return float(checkpoint.checkpoint_bytes(count, recipe.weight, recipe.optimizer))

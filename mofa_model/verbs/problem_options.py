@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mofa_model import presets, units
 from mofa_model.errors import BadValue, InputError, UnknownName
-from mofa_model.spec import Cluster, Training, Transformer, Workload
+from mofa_model.spec import Cluster, Training, Workload
 from mofa_model.spec.part import part_of, part_of_storage, places
 from mofa_model.spec.reliability import Reliability
 from mofa_model.verbs import job_text
@@ -21,7 +21,10 @@ def add_options(parser: ArgumentParser, *, required: bool = True) -> None:
     """Add model, training and machines; `problems_of` reads them."""
     job = parser.add_argument_group("job")
     job.add_argument(
-        "--model", required=required, metavar="MODEL", help="preset, or a model hub's config.json"
+        "--model",
+        required=required,
+        metavar="MODEL",
+        help="preset, a model hub's config.json, or its id there: ORG/NAME",
     )
     job.add_argument("--seq", metavar="S", help="tokens in a sequence, for example 8192 or 8k")
     job.add_argument("--global-batch", metavar="B", help="sequences in an optimizer step")
@@ -73,7 +76,7 @@ def problems_of(arguments: Namespace, nodes: int | None = None) -> tuple[SearchC
     """The model and its machines for each precision, on a number of nodes (default: the one that is given)."""
     from mofa_model.search import SearchCase
 
-    model = model_of(_needed(arguments.model, "--model"))
+    model = presets.model_named(_needed(arguments.model, "--model"))
     sequence = units.count(_needed(arguments.seq, "--seq"), field="--seq")
     batch = units.count(_needed(arguments.global_batch, "--global-batch"), field="--global-batch")
     tokens = units.count(arguments.tokens, field="--tokens") if arguments.tokens else 0
@@ -173,14 +176,6 @@ def _gpus(arguments: Namespace) -> int:
 def _devices(arguments: Namespace, per_node: int) -> int:
     """Devices of each node that the job has: all, but where it asks for fewer than one node has."""
     return per_node if arguments.gpus is None else min(per_node, _gpus(arguments))
-
-
-def model_of(name: str) -> Transformer:
-    """A preset, or what a model hub's config.json describes."""
-    if name.endswith(".json"):
-        return presets.read_config(name)
-    also = "or give a model hub's file: --model config.json"
-    return presets.model(presets.resolve("models", name, field="--model", also=also))
 
 
 def _gpu(arguments: Namespace) -> str:

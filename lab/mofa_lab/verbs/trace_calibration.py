@@ -125,8 +125,7 @@ def _layout(given: Mapping[str, Any]) -> Layout:
     for key in NEEDED:
         if key not in given:
             raise BadValue(f"--{key.replace('_', '-')}", None, "a trace does not say it, so it must be given")
-    name = str(given["model"])
-    model = presets.read_config(name) if name.endswith(".json") else presets.model(name)
+    model = presets.model_named(str(given["model"]))
     stack = presets.resolve("stacks", str(given.get("stack") or "default"), field="--stack")
     precision = presets.precision(str(given.get("precision") or "bf16"), stack=stack)
     gpus = units.count(given["gpus"], field="--gpus") if given.get("gpus") else None

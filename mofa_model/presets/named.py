@@ -1,0 +1,26 @@
+"""The model that a person names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mofa_model.presets import catalogue, entries, hub
+from mofa_model.presets.huggingface import read_config
+from mofa_model.spec import Transformer
+
+
+def model_named(text: str, *, field: str = "--model") -> Transformer:
+    """A preset; a model hub's config.json or the folder with it; or an id on the hub. `field` is what an error calls it.
+
+    >>> model_named("meta-llama/Llama-3.1-8B").name
+    'llama3-8b'
+    """
+    also = "or give a model hub's file: --model config.json"
+    if text.endswith(".json") or (not entries.meanings("models", text) and Path(text[:4096]).is_dir()):
+        return read_config(text)
+    if hub.ID.fullmatch(text) and not entries.meanings("models", text):
+        file = hub.config_file(text, field=field)
+        if file is not None:
+            return read_config(file)
+        also = f"the hub has no such model, or does not show it without HF_TOKEN; {also}"
+    return catalogue.model(entries.resolve("models", text, field=field, also=also))
