@@ -18,7 +18,11 @@ _HOMES: Final = {
     "SourceUnreachable": "mofa_model.errors",
 }
 
+VERSION: Final = "0.1.0"
+"""Version of the product, as in pyproject.toml: to look it up in the distribution's metadata takes as long as a small answer."""
+
 __all__ = [
+    "VERSION",
     "InputError",
     "MofaError",
     "NoFeasibleStrategy",

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
-from mofa_model import verbs
+from mofa_model import VERSION, verbs
 from mofa_model.errors import InputError, MofaError, UnknownName
 
 OURS: Final = "mofa-advisor"
@@ -119,9 +119,7 @@ def _run_bare(given: list[str]) -> int:
     )
     parser.add_argument("--version", action="store_true", help="show the version and exit")
     if parser.parse_args(given).version:
-        from importlib.metadata import version
-
-        sys.stdout.write(f"mofa {version(OURS)}\n")
+        sys.stdout.write(f"mofa {VERSION}\n")
     else:
         parser.print_help()
     return 0

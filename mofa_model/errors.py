@@ -16,7 +16,6 @@ Every message names the field, the value, and what would be right, on one line.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -71,7 +70,9 @@ class UnknownName(InputError):
 
 def _near(name: str, known: Iterable[str]) -> list[str]:
     """Names that are like this one, best first: none that is much less like it than the best."""
-    likeness = difflib.SequenceMatcher()
+    from difflib import SequenceMatcher
+
+    likeness = SequenceMatcher()
     likeness.set_seq2(name)
     found: list[tuple[float, str]] = []
     for word in known:

@@ -15,7 +15,6 @@ has some, else the first of its tables.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import enum
 import io
@@ -105,6 +104,8 @@ def render(
 
 def as_csv(table: Table) -> str:
     """Keys in the first row, then the values with every digit, in SI; title and notes are left out."""
+    import csv
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([column.key for column in table.columns])

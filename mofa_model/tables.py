@@ -11,7 +11,6 @@ People read `4.2 s` and `81 %`; machines get 4.2 and 0.81 with every digit. A ce
 
 from __future__ import annotations
 
-import html
 import re
 import textwrap
 from collections.abc import Sequence
@@ -210,7 +209,9 @@ def as_markdown(table: Table, *, wide: bool = True) -> str:
 
 def as_html(tables: Sequence[Table]) -> str:
     """One page that needs nothing else."""
-    title = html.escape(tables[0].title if tables else "mofa")
+    from html import escape
+
+    title = escape(tables[0].title if tables else "mofa")
     body = "\n".join(_section(for_people(table, wide=True)) for table in tables)
     return (
         f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>\n'
@@ -227,17 +228,19 @@ _STYLE: Final = (
 
 
 def _section(told: Table) -> str:
+    from html import escape
+
     def row(cells: Sequence[Cell], tag: str) -> str:
         marks = (' class="r"' if column.align == "right" else "" for column in told.columns)
         tagged = (
-            f"<{tag}{mark}>{html.escape(str(cell))}</{tag}>" for mark, cell in zip(marks, cells, strict=True)
+            f"<{tag}{mark}>{escape(str(cell))}</{tag}>" for mark, cell in zip(marks, cells, strict=True)
         )
         return f"<tr>{''.join(tagged)}</tr>"
 
     head = row([column.name for column in told.columns], "th")
     rows = "\n".join(row(cells, "td") for cells in told.rows)
-    notes = "".join(f"\n<p>{html.escape(note)}</p>" for note in told.notes)
-    heading = f"<h2>{html.escape(told.title)}</h2>\n" if told.title else ""
+    notes = "".join(f"\n<p>{escape(note)}</p>" for note in told.notes)
+    heading = f"<h2>{escape(told.title)}</h2>\n" if told.title else ""
     return f"{heading}<table>\n<thead>{head}</thead>\n<tbody>\n{rows}\n</tbody>\n</table>{notes}"
 
 

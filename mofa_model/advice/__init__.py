@@ -22,7 +22,7 @@ from mofa_model.advice.answer import (
     PredictedFigure,
     Status,
 )
-from mofa_model.advice.compose import advise, model_version
+from mofa_model.advice.compose import advise
 from mofa_model.advice.request import OBJECTIVES, Request, Unplaced, assumed_reliability
 
 __all__ = [
@@ -40,5 +40,4 @@ __all__ = [
     "Unplaced",
     "advise",
     "assumed_reliability",
-    "model_version",
 ]

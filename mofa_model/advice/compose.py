@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from mofa_model import units
+from mofa_model import VERSION, units
 from mofa_model.advice.answer import (
     Advice,
     Alternative,
@@ -89,7 +89,7 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
             failures=failure_inputs(request),
             learned=request.learned,
             memory_limit_bytes=limit,
-            model_version=model_version(),
+            model_version=VERSION,
         )
     finalists = _finalists(request, candidates)
     best = finalists[0]
@@ -120,7 +120,7 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         failures=failure_inputs(request),
         learned=request.learned,
         memory_limit_bytes=limit,
-        model_version=model_version(),
+        model_version=VERSION,
     )
 
 
@@ -137,13 +137,6 @@ def question_of(request: Request) -> SearchQuestion:
         apart=True,
         score=lambda problem, nodes: score_of(request, problem, nodes),
     )
-
-
-def model_version() -> str:
-    """Version of the engine."""
-    from importlib.metadata import version
-
-    return version("mofa-advisor")
 
 
 def _finalists(request: Request, candidates: Sequence[Candidate]) -> list[_Finalist]:

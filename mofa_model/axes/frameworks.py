@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final
 
 from mofa_model.axes.choices import (
@@ -101,7 +101,7 @@ class Framework:
 
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
-    text = resources.files("mofa_model.axes").joinpath("frameworks.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("frameworks.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 

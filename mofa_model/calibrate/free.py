@@ -9,7 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final
 
 from mofa_model.calibrate.cases import CalibrationKey
@@ -88,7 +88,7 @@ class Composition:
 
 def own_factors() -> tuple[Free, ...]:
     """Entries of runs.toml, in the section above all others."""
-    text = resources.files("mofa_model.calibrate").joinpath("runs.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("runs.toml").read_text(encoding="utf-8")
     return entries_of({YOURS: tomllib.loads(text)})
 
 

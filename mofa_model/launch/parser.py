@@ -7,16 +7,16 @@ nodes(tree)    every node of it
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model.errors import InputError, shown
+
+if TYPE_CHECKING:
+    import subprocess
 
 _LONGEST: Final = 20_000
 """Characters of a line that are read."""
@@ -68,6 +68,8 @@ def tree(line: str) -> Any:
 
 
 def _parsed(text: bytes) -> Any:
+    import subprocess
+
     import orjson
 
     with _started() as parser:
@@ -86,6 +88,8 @@ def _parsed(text: bytes) -> Any:
 
 def _started() -> subprocess.Popen[bytes]:
     """The parser, waiting for its text; whoever can write jobs decides what that is, so its memory is bounded first."""
+    import subprocess
+
     pipe = subprocess.PIPE
     try:
         parser = subprocess.Popen([_program(), "-ln=bash", "-tojson"], stdin=pipe, stdout=pipe, stderr=pipe)
@@ -101,6 +105,9 @@ def _started() -> subprocess.Popen[bytes]:
 @cache
 def _program() -> str:
     """Where shfmt is: as its distribution was installed, or on the path."""
+    import shutil
+    from importlib import metadata
+
     try:
         files = metadata.files("shfmt-py") or []
     except metadata.PackageNotFoundError:

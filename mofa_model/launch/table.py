@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 from mofa_model.errors import BadValue
 
@@ -90,7 +90,7 @@ def table(trainer: str) -> Arguments:
     >>> table("megatron").kinds["tensor-model-parallel-size"]
     'int'
     """
-    text = resources.files("mofa_model.launch").joinpath(f"arguments/{trainer}.toml").read_text("utf-8")
+    text = Path(__file__).with_name("arguments").joinpath(f"{trainer}.toml").read_text("utf-8")
     given = tomllib.loads(text)
     return Arguments(
         trainer=trainer, release=given["release"], kinds=given["arguments"], older=given.get("older", {})

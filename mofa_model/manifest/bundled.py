@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from mofa_model import presets
 from mofa_model.errors import BadFile, BadValue, UnknownName
 from mofa_model.files import read_text
 from mofa_model.manifest.documents import LARGEST, Documents
@@ -70,8 +70,5 @@ def _known() -> str:
 @cache
 def _texts() -> Mapping[str, str]:
     """Manifests by file name, which is the profile's name."""
-    folder = resources.files("mofa_model.presets").joinpath("profiles")
-    found = sorted(
-        (entry for entry in folder.iterdir() if entry.name.endswith(".yaml")), key=lambda e: e.name
-    )
-    return {entry.name.removesuffix(".yaml"): entry.read_text("utf-8") for entry in found}
+    found = sorted(Path(presets.__file__).with_name("profiles").glob("*.yaml"))
+    return {path.stem: path.read_text("utf-8") for path in found}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ _ABOUT: Final = ("aliases", "source", "note", "derived", "from_memory")
 @cache
 def table(kind: str) -> Mapping[str, Entry]:
     """All entries of a file, by id."""
-    text = resources.files("mofa_model.presets").joinpath(f"{kind}.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name(f"{kind}.toml").read_text(encoding="utf-8")
     try:
         return MappingProxyType(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:

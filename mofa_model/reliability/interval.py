@@ -100,9 +100,7 @@ def recommend(job: Job, *, every: tuple[int, ...] | None = None, most: int = int
     if len(job.blocking) > 1:
         return _nested(job, every, most)
 
-    def curve(steps: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(model.ettr(job, steps))
-
+    curve = model.ettr_at(job)
     rate = model.failure_rate(job)
     start = int(
         best_steps(

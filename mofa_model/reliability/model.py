@@ -9,6 +9,7 @@ The job's rates can be scaled, so that a quantile of the total rate gives the sa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -102,8 +103,14 @@ def ettr(job: Job, steps: Count, every: tuple[int, ...] = (1,)) -> Ratio:
     Waiting for a repaired node is included where spares are limited; initialisation is not (see `objective`).
     """
     if len(job.blocking) == 1:
-        return _one_tier(job, steps) * available(job)
+        return ettr_at(job)(steps)
     return _nested(job, float(steps), every) * available(job)
+
+
+def ettr_at(job: Job) -> Callable[[Count], Ratio]:
+    """ETTR of a job of one tier over its interval in steps; what no interval changes is worked out once. Ours. [1]"""
+    of_work, there = _one_tier(job), available(job)
+    return lambda steps: of_work(steps * job.step_time) * there
 
 
 def one_tier(job: Job, tier: int) -> Job:
@@ -119,20 +126,31 @@ def one_tier(job: Job, tier: int) -> Job:
     )
 
 
-def _one_tier(job: Job, steps: Count) -> Ratio:
-    rel, work = job.reliability, steps * job.step_time
-    rate, parts = failure_rate(job), sources(job)
-    saves = (work, job.blocking[0], job.background[0], rel.slowdown)
+def _one_tier(job: Job) -> Callable[[Seconds], Ratio]:
+    rel, rate = job.reliability, failure_rate(job)
+    saves = (job.blocking[0], job.background[0], rel.slowdown)
     if rel.law.kind == "weibull":
-        return _any_law(job, float(np.max(rate)), saves)
+        return lambda work: _any_law(job, float(np.max(rate)), (work, *saves))
+    phi = survived(job)
     if rel.law.kind == "exponential":
-        return renewal.ettr(rate, survived(job), *saves)
-    total: Ratio = 0.0
-    for share, part in components_of(rel.law, rate):
-        phi = survival_of_recovery(parts, part) if rel.failures_during_recovery else survived(job)
-        weight = share * (rate / np.maximum(part, NEVER))
-        total = total + weight * renewal.ettr(part, phi, *saves)
-    return np.where(np.asarray(rate) > 0, total, renewal.ettr(0.0, 1.0, *saves))[()]
+        return lambda work: renewal.ettr(rate, phi, work, *saves)
+
+    parts = [
+        (
+            share * (rate / np.maximum(part, NEVER)),
+            part,
+            survival_of_recovery(sources(job), part) if rel.failures_during_recovery else phi,
+        )
+        for share, part in components_of(rel.law, rate)
+    ]
+
+    def mixed(work: Seconds) -> Ratio:
+        total: Ratio = 0.0
+        for weight, part, left in parts:
+            total = total + weight * renewal.ettr(part, left, work, *saves)
+        return np.where(np.asarray(rate) > 0, total, renewal.ettr(0.0, 1.0, work, *saves))[()]
+
+    return mixed
 
 
 def _any_law(job: Job, rate: float, saves: tuple[Seconds, Seconds, Seconds, Ratio]) -> Ratio:

@@ -130,12 +130,8 @@ def _at(job: Job, steps: Count) -> Ratio:
     law = job.reliability.law
     if law.kind == "weibull" and np.ndim(model.failure_rate(job) * steps):
         job = replace(job, reliability=replace(job.reliability, law=replace(law, kind="exponential")))
-    return _product(job, steps) * model.available(job)
-
-
-def _product(job: Job, steps: Count) -> Ratio:
     if len(job.blocking) == 1:
-        return model.ettr(replace(job, reliability=replace(job.reliability, spares=None)), steps)
+        return model.ettr(job, steps)
     eps, total = job.reliability.slowdown, model.survived(job)
     work = steps * job.step_time
     for tier, (blocking, background) in enumerate(zip(job.blocking, job.background, strict=True)):
@@ -143,7 +139,7 @@ def _product(job: Job, steps: Count) -> Ratio:
         if tier:
             work = np.maximum(work, renewal.best_work(rate, blocking, background, eps))
         total = total * renewal.ettr(rate, 1.0, work, blocking, background, eps)
-    return total
+    return total * model.available(job)
 
 
 def _tier_rate(job: Job, tier: int) -> Numeric:

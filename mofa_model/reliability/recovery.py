@@ -45,43 +45,25 @@ class FailureSource:
 
 def node_rate(reliability: Reliability) -> float:
     """Failures of a job per node: lambda of each class, 1 / h of each domain's. Source: Poisson processes add. [1/s per node]"""
-    return sum(rate for _, rate in _causes(reliability))
+    return sum((d.rate / d.nodes for d in reliability.domains), sum(c.rate.mean for c in reliability.classes))
 
 
 def sources_of(reliability: Reliability) -> tuple[FailureSource, ...]:
     """The causes of failure of a job, with their shares. Source: Poisson processes add. []"""
-    causes, total = _causes(reliability), node_rate(reliability)
+    total, queue = node_rate(reliability), () if reliability.queue is None else (reliability.queue,)
+    causes = [
+        (c.name, c.rate.mean, (*(queue if c.queues else ()), c.recovery), c.tier) for c in reliability.classes
+    ]
+    causes += [(d.name, d.rate / d.nodes, (*queue, d.recovery), d.tier) for d in reliability.domains]
     return tuple(
         FailureSource(
-            name=source.name,
+            name=name,
             share=rate / total if total > 0 else 1 / len(causes),
-            recoveries=source.recoveries,
-            tier=source.tier,
+            recoveries=recoveries,
+            tier=tier,
         )
-        for source, rate in causes
+        for name, rate, recoveries, tier in causes
     )
-
-
-def _causes(reliability: Reliability) -> list[tuple[FailureSource, float]]:
-    """Classes and domains, with their failures per node and second."""
-    queue = () if reliability.queue is None else (reliability.queue,)
-    classes = [
-        (
-            FailureSource(
-                name=c.name, share=0.0, recoveries=(*(queue if c.queues else ()), c.recovery), tier=c.tier
-            ),
-            c.rate.mean,
-        )
-        for c in reliability.classes
-    ]
-    domains = [
-        (
-            FailureSource(name=d.name, share=0.0, recoveries=(*queue, d.recovery), tier=d.tier),
-            d.rate / d.nodes,
-        )
-        for d in reliability.domains
-    ]
-    return classes + domains
 
 
 def mean_of(recoveries: tuple[RecoveryTime, ...]) -> Seconds:

@@ -224,7 +224,10 @@ def _state(axes: Axes, given: Given, block: Block, level: Sharding) -> ZeroLevel
 
 
 def _stacked(parts: list[Numeric], shape: tuple[int, ...]) -> Array:
-    return np.stack([np.broadcast_to(part, shape) for part in parts])
+    stacked = np.empty((len(parts), *shape))
+    for at, part in enumerate(parts):
+        stacked[at] = part
+    return stacked
 
 
 def _replicas(shard: Shard, group: Array, rows: Rows) -> Array:

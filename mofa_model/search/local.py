@@ -143,7 +143,7 @@ def spread(terms: _Terms, position: Array) -> _Terms:
 
 def varied(strategy: Strategy, **changes: Any) -> Strategy:
     """A strategy with other values that are known to be right: as `replace`, without checking every row again."""
-    other = object.__new__(Strategy)
+    other, put = object.__new__(Strategy), object.__setattr__
     for name in field_names(Strategy):
-        object.__setattr__(other, name, changes[name] if name in changes else getattr(strategy, name))
+        put(other, name, changes[name] if name in changes else getattr(strategy, name))
     return other

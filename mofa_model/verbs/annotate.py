@@ -83,13 +83,12 @@ def run(arguments: Namespace) -> int:
 
 
 def _annotator(profiles: list[Profile]) -> Annotator:
-    from mofa_model.advice import advise, model_version
+    from mofa_model import VERSION
+    from mofa_model.advice import advise
     from mofa_model.manifest.launches import launch_words
     from mofa_model.manifest.stream import Annotator
 
-    return Annotator(
-        answer=advise, words=launch_words, model_version=model_version(), now=_now(), profiles=profiles
-    )
+    return Annotator(answer=advise, words=launch_words, model_version=VERSION, now=_now(), profiles=profiles)
 
 
 def _now() -> str:

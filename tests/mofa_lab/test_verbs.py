@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mofa_model import cli, verbs
+from mofa_model import VERSION, cli, verbs
 
 LAB = Path(__file__).resolve().parents[2] / "lab"
 ROOT = LAB.parent
@@ -26,7 +26,7 @@ def test_the_product_tells_of_the_verbs_that_the_lab_brings_and_of_no_other():
 
 def test_both_distributions_have_one_version_and_the_lab_asks_for_it():
     lab, product = project(LAB), project(ROOT)
-    assert lab["version"] == product["version"]
+    assert lab["version"] == product["version"] == VERSION
     assert f"{product['name']}[plot]=={product['version']}" in lab["dependencies"]
 
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from importlib.metadata import version
 from typing import Any, Final
 
-from mofa_model.advice import model_version
+from mofa_model import VERSION
 from mofa_model.errors import SourceUnreachable
 from mofa_operator.act.events import EventPoster
 from mofa_operator.api import Api
@@ -111,7 +110,7 @@ class Operator:
         self._queue = WorkQueue(backoff=settings.loop.backoff, longest=settings.loop.backoff_longest)
         self._exporter = Exporter(most_jobs=settings.serve.most_jobs)
         api.count = self._exporter.count_write
-        self._exporter.build(version("mofa-advisor"), model_version())
+        self._exporter.build(VERSION, VERSION)
         self._measured = (0, 0.0)
         self._exporter.queue(lambda: self._measured)
         self._events = EventPoster(api, grace=_BRIEFLY)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
-from mofa_model.advice import Advice, Request, Status, advise, model_version
+from mofa_model import VERSION
+from mofa_model.advice import Advice, Request, Status, advise
 from mofa_model.annotations import ASKED, INVALID, PREFIX, hash_of, inputs_hash, of_advice, of_bad_input
 from mofa_model.errors import InputError, MofaError
 from mofa_model.kinds import asked_of
@@ -49,14 +50,13 @@ class _Hashed:
 
 def answer(question: Question) -> Answer:
     """The answer to a question; equal for equal questions."""
-    version = model_version()
     try:
         found = asked(question)
         request = request_of(found)
-        told = _advised(_Hashed(inputs_hash(request, version), request))
+        told = _advised(_Hashed(inputs_hash(request, VERSION), request))
     except MofaError as error:
         reason = Reason.PROFILE_MISSING if isinstance(error, NoProfile) else Reason.INVALID_INPUT
-        return _invalid(question, str(error), reason, version)
+        return _invalid(question, str(error), reason)
     weight = _prior_weight(found)
     reason = _ready_reason(told.outcome, found, weight)
     return replace(
@@ -115,21 +115,21 @@ def _launch(request: Request, advice: Advice) -> Launch | None:
         return None
 
 
-def _invalid(question: Question, message: str, reason: Reason, version: str) -> Answer:
+def _invalid(question: Question, message: str, reason: Reason) -> Answer:
     """The answer to a question that cannot be answered; its hash covers what its author can mend."""
     for offline, here in _WORDING:
         message = message.replace(offline, here)
     annotations = texts(at(question.job, "metadata", "annotations"))
     asked = {key: value for key, value in annotations.items() if key in ASKED}
-    digest = hash_of({"spec": asked_of(question.job.get("spec")), "asked": asked}, version)
-    told = of_bad_input(message, digest, version, "")
+    digest = hash_of({"spec": asked_of(question.job.get("spec")), "asked": asked}, VERSION)
+    told = of_bad_input(message, digest, VERSION, "")
     del told[PREFIX + "computed-at"]
     return Answer(
         digest=digest,
         outcome=INVALID,
         explanation=told[PREFIX + "explanation"],
         annotations=told,
-        status={"inputsHash": digest, "modelVersion": version},
+        status={"inputsHash": digest, "modelVersion": VERSION},
         reason=reason.value,
     )
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from operator_objects import NOW, job_set, key_of, policy, profile, training_job
 
-from mofa_model.advice import advise, model_version
+from mofa_model import VERSION
+from mofa_model.advice import advise
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET
 from mofa_model.manifest.bundled import bundled_text
@@ -37,7 +38,7 @@ def asked(*bodies, maps=None):
 def annotated(text):
     """The annotations that the command gives the job in a stream."""
     moment = "2026-01-01T00:00:00Z"
-    command = Annotator(answer=advise, words=launch_words, model_version=model_version(), now=moment)
+    command = Annotator(answer=advise, words=launch_words, model_version=VERSION, now=moment)
     (out,), outcomes = command.run([Documents.parse(text, "x.yaml")])
     name = outcomes[0].item.name
     (job,) = [item for item in Documents.parse(out, "x.yaml").items if item.name == name]
