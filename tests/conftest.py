@@ -1,6 +1,7 @@
 """What all tests share: calm Hypothesis settings for a machine whose speed is not ours to know."""
 
 import os
+from functools import cache
 
 import pytest
 import workers
@@ -16,6 +17,7 @@ settings.register_profile(
 )
 settings.register_profile("thorough", parent=settings.get_profile("calm"), max_examples=2000)
 settings.register_profile("nightly", parent=settings.get_profile("calm"), max_examples=600, print_blob=True)
+settings.register_profile("glance", parent=settings.get_profile("calm"), max_examples=6)
 settings.register_profile("same", parent=settings.get_profile("calm"), derandomize=True)
 
 # Continuous integration answers for a change, so it draws the same examples every time; people's machines search on, and so
@@ -28,7 +30,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Workers that compute give way to processes that are held to deadlines."""
+    """A glance draws few examples; workers that compute give way to processes that are held to deadlines."""
+    if config.option.one_a_file:
+        settings.load_profile("glance")
     if getattr(config, "workerinput", {}).get("workercount", 0) > workers.CORES and not workers.beside(
         config
     ):
@@ -75,3 +79,16 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if firsts[item.path] is item]
     if hasattr(config, "workerinput"):
         items.sort(key=workers.turn)
+
+
+@pytest.fixture
+def asked_once(monkeypatch):
+    """An advice depends on its request and on nothing else, so what was asked before, by whatever verb, is not searched again."""
+    monkeypatch.setattr("mofa_model.advice.advise", lambda request, _=None: _advised(request))
+
+
+@cache
+def _advised(request):
+    from mofa_model.advice.compose import advise
+
+    return advise(request)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_type_hints
 
 import pytest
+from each import each
 from ruamel.yaml import YAML
 
 import mofa_lab
@@ -90,14 +91,14 @@ def known_names():
     return names
 
 
-@pytest.mark.parametrize("function", [f for _, f in EQUATIONS], ids=[name for name, _ in EQUATIONS])
+@each([pytest.param(function, id=name) for name, function in EQUATIONS])
 def test_an_equation_says_where_it_is_from_and_in_which_unit_it_answers(function):
     first = (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ").strip()
     assert CITED.search(first), f"cite `Eq. (n)`, `Table n`, `Source: …` or `Ours.`: {first}"
     assert UNIT.search(first), f"end with the unit in brackets: {first}"
 
 
-@pytest.mark.parametrize("function", [f for _, f in EQUATIONS], ids=[name for name, _ in EQUATIONS])
+@each([pytest.param(function, id=name) for name, function in EQUATIONS])
 def test_an_equation_shows_a_worked_number(function):
     assert ">>> " in (inspect.getdoc(function) or ""), "show one worked number as a doctest"
 

@@ -69,7 +69,7 @@ def test_every_example_is_parsed(verb, line):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb, line", EVERY, ids=[line for _, line in EVERY])
-def test_every_example_runs(verb, line, tmp_path, monkeypatch, capsys):
+def test_every_example_runs(verb, line, tmp_path, monkeypatch, capsys, asked_once):
     if line.startswith((*PARSED, MINUTES)):
         pytest.skip("needs what is not here; it was parsed")
     for folder in ("examples", "lab/data"):

@@ -34,7 +34,7 @@ Curve = Callable[[NDArray[Any]], NDArray[Any]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interval:
-    """A recommended interval and what departing from it costs."""
+    """A recommended interval."""
 
     steps: int
     """Steps between saves of the nearest tier."""
@@ -42,6 +42,12 @@ class Interval:
     """Saves of the nearest tier for one of each tier."""
     ettr: Ratio
     """ETTR with it. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Departure:
+    """What departing from an interval costs. An advice does without it, for it takes as long as finding the interval."""
+
     half: Ratio
     """ETTR with half the interval. [1]"""
     double: Ratio
@@ -92,15 +98,14 @@ def recommend(job: Job, *, every: tuple[int, ...] | None = None, most: int = int
     >>> job = Job(nodes=32, step_time=27.99, blocking=(2.0,), background=(0.0,),
     ...           reliability=Reliability(classes=paper_classes(0.01)))
     >>> found = recommend(job)
-    >>> found.steps, found.flat
+    >>> found.steps, departure(job, found).flat
     (37, (19, 75))
     """
     if most < 1:
         raise BadValue("most", most, "give at least one step")
     if len(job.blocking) > 1:
         return _nested(job, every, most)
-
-    curve = model.ettr_at(job)
+    curve = _curve(job, (1,))
     rate = model.failure_rate(job)
     start = int(
         best_steps(
@@ -108,7 +113,22 @@ def recommend(job: Job, *, every: tuple[int, ...] | None = None, most: int = int
         )
     )
     steps = start if job.reliability.law.kind == "exponential" else search_steps(curve, most)
-    return _described(curve, steps, (1,), most)
+    return Interval(steps=steps, every=(1,), ettr=float(curve(np.array([float(steps)]))[0]))
+
+
+def departure(job: Job, chosen: Interval) -> Departure:
+    """What half and double of an interval cost, and how flat the top is. Ours. []"""
+    steps, most, curve = chosen.steps, int(MOST_STEPS), _curve(job, chosen.every)
+    around = np.array([max(1, round(steps / 2)), min(most, steps * 2)], dtype=float)
+    half, double = (float(x) for x in curve(around))
+    return Departure(half=half, double=double, flat=flat_range(curve, steps, most))
+
+
+def _curve(job: Job, every: tuple[int, ...]) -> Curve:
+    """ETTR of a job over numbers of steps."""
+    if len(job.blocking) == 1:
+        return model.ettr_at(job)
+    return lambda steps: np.array([float(model.ettr(job, int(k), every)) for k in steps])
 
 
 def search_steps(curve: Curve, most: int) -> int:
@@ -142,22 +162,8 @@ def flat_range(curve: Curve, best: int, most: int) -> tuple[int, int]:
     return reach(best, 0), reach(best, most + 1)
 
 
-def _described(curve: Curve, steps: int, every: tuple[int, ...], most: int) -> Interval:
-    around = np.array([steps, max(1, round(steps / 2)), min(most, steps * 2)], dtype=float)
-    ettr, half, double = (float(x) for x in curve(around))
-    return Interval(
-        steps=steps, every=every, ettr=ettr, half=half, double=double, flat=flat_range(curve, steps, most)
-    )
-
-
 def _nested(job: Job, every: tuple[int, ...] | None, most: int) -> Interval:
     seen: dict[tuple[int, ...], float] = {}
-
-    def value(steps: int, ratios: tuple[int, ...]) -> float:
-        key = (steps, *ratios)
-        if key not in seen:
-            seen[key] = float(model.ettr(job, steps, _multiples(ratios)))
-        return seen[key]
 
     steps, ratios = first_order(job, most)
     if every is not None:
@@ -167,7 +173,9 @@ def _nested(job: Job, every: tuple[int, ...] | None, most: int) -> Interval:
     free = 1 if every is not None else 1 + len(ratios)
 
     def worth(point: tuple[int, ...]) -> float:
-        return value(point[0], point[1:])
+        if point not in seen:
+            seen[point] = float(model.ettr(job, point[0], _multiples(point[1:])))
+        return seen[point]
 
     point = _climbed(worth, (steps, *ratios), free, 2.0, most)
     while True:
@@ -176,12 +184,7 @@ def _nested(job: Job, every: tuple[int, ...] | None, most: int) -> Interval:
         if worth(best) <= worth(point):
             break
         point = best
-    multiples = _multiples(point[1:])
-
-    def curve(many: NDArray[Any]) -> NDArray[Any]:
-        return np.array([value(int(k), point[1:]) for k in many])
-
-    return _described(curve, point[0], multiples, most)
+    return Interval(steps=point[0], every=_multiples(point[1:]), ettr=worth(point))
 
 
 def _climbed(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -136,6 +137,7 @@ def weibull_survival(t: Seconds, rate: Numeric, shape: float) -> Ratio:
     return np.exp(-np.power(t * gamma(1 + 1 / shape) * rate, shape))
 
 
+@lru_cache(maxsize=64)  # a search for an interval asks a thousand times for the same job
 def run_after(
     sources: tuple[FailureSource, ...], rate: float, law: FailureLaw, *, during_recovery: bool
 ) -> Uptime:

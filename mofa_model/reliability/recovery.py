@@ -7,6 +7,7 @@ E f(R) for any other law of failures, which `nodes_of` turns into a short weight
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -48,6 +49,7 @@ def node_rate(reliability: Reliability) -> float:
     return sum((d.rate / d.nodes for d in reliability.domains), sum(c.rate.mean for c in reliability.classes))
 
 
+@lru_cache(maxsize=64)  # each ETTR of a search asks anew
 def sources_of(reliability: Reliability) -> tuple[FailureSource, ...]:
     """The causes of failure of a job, with their shares. Source: Poisson processes add. []"""
     total, queue = node_rate(reliability), () if reliability.queue is None else (reliability.queue,)

@@ -155,7 +155,8 @@ class _Masses:
         p = np.arange(2 * n)
         last = p - p % g
         self.crossed = last > starts[:, None]
-        self.before = last - g > starts[:, None]
+        self.one_behind = self.crossed & (last - g > starts[:, None])
+        self.missed = self.crossed & ~self.one_behind
         times, horizon = chain.near[starts], chain.horizon[starts][:, None]
         begun = p > starts[:, None]
         here = p == starts[:, None]
@@ -180,49 +181,59 @@ class _Masses:
         """Rows of the chain for starts with k misses: steps, those without a far save, and their gain of m."""
         n, g, shares = self.chain.n, self.chain.g, self.chain.shares
         p, origin = np.arange(2 * n), self.starts // g - k
-        everywhere, none = p >= 0, np.zeros((len(self.starts), n))
         home = np.arange(len(self.starts)), self.chain.depth * n + origin % (n // g)
-        steps = self._moved(self.first, self.later, k, everywhere, everywhere)
+        steps = self._moved(self.first, self.later, k)
         steps[home] += shares[1] * self._stayed(self.first)
         steps[:, -1] = shares[2]
-        unread = self._moved(self.first_unread, (none, none), k, everywhere, everywhere)
+        unread = self._moved(self.first_unread, None, k)
         unread[home] += shares[1] * self._stayed(self.first_unread)
         # A restart in the next period is one more far save missed; one that falls back a period is one fewer.
-        gained = self._moved(self.first_unread, self.later_unread, k, p >= n, p >= n + g)
+        gained = self._moved(self.first_unread, self.later_unread, k, (p >= n, p >= n + g))
         gained[home] += shares[1] * self._stayed(self.first_unread) * (origin // (n // g))
         return steps, unread, gained
 
     def _stayed(self, first: tuple[Matrix, Matrix]) -> Matrix:
         """Mass that found no middle save durable since the restart."""
         early, late = first
-        kept = np.where(self.crossed & self.before, 0.0, early) + np.where(self.crossed, 0.0, late)
+        kept = np.where(self.one_behind, 0.0, early) + np.where(self.crossed, 0.0, late)
         total: Matrix = np.sum(kept, axis=1)
         return total
 
     def _moved(
-        self, first: tuple[Matrix, Matrix], later: tuple[Matrix, Matrix], k: int, now: Matrix, back: Matrix
+        self,
+        first: tuple[Matrix, Matrix],
+        later: tuple[Matrix, Matrix] | None,
+        k: int,
+        counted: tuple[Matrix, Matrix] | None = None,
     ) -> Matrix:
         """Mass to each near state, and to each middle state but the one it began at.
 
-        Only columns in `now` count; for a restart at the middle save before the last, only those in `back`.
+        Of `counted`, only columns in the first count; for a restart at the middle save before the last, only those in the
+        second. Without it all do.
         """
         chain = self.chain
         n, g = chain.n, chain.g
         early, late = first
         fresh = np.where(self.crossed, late, 0.0)
-        one = np.where(self.crossed & self.before, early, 0.0)
-        missed = np.where(self.crossed & ~self.before, early, 0.0)
+        one = np.where(self.one_behind, early, 0.0)
+        missed = np.where(self.missed, early, 0.0)
         same = np.where(self.crossed, 0.0, early + late)
-        fresh[:, n:] += later[1]
-        one[:, n:] += later[0]
+        if later is not None:
+            fresh[:, n:] += later[1]
+            one[:, n:] += later[0]
+        back = one
+        if counted is not None:
+            now, back = counted[0], one * counted[1]
+            fresh, one, missed, same = (mass * now for mass in (fresh, one, missed, same))
         out = np.zeros((len(self.starts), chain.size))
         for misses, mass in ((0, fresh), (1, one), (k + 1, missed), (k, same)):
             at = min(misses, chain.depth - 1) * n
-            out[:, at : at + n] += chain.shares[0] * _folded(mass * now, n)
-        rows, middle = np.arange(len(self.starts))[:, None], np.arange(2 * n) // g
-        base, count = chain.depth * n, n // g
-        np.add.at(out, (rows, base + middle % count), chain.shares[1] * fresh * now)
-        np.add.at(out, (rows, base + (middle - 1) % count), chain.shares[1] * one * back)
+            out[:, at : at + n] += chain.shares[0] * _folded(mass, n)
+        if chain.shares[1]:
+            rows, middle = np.arange(len(self.starts))[:, None], np.arange(2 * n) // g
+            base, count = chain.depth * n, n // g
+            np.add.at(out, (rows, base + middle % count), chain.shares[1] * fresh)
+            np.add.at(out, (rows, base + (middle - 1) % count), chain.shares[1] * back)
         return out
 
 

@@ -115,6 +115,7 @@ def _paper_band(job: Job, steps: int, level: float) -> dict[str, float]:
 def _interval(job: Job, best: interval.Interval, steps: int, arguments: Namespace) -> dict[str, Any]:
     low, high = objective.rate_scales(job, arguments.level)
     scale = float(interval.minimax_rate(low, high))
+    away = interval.departure(job, best)
     robust = best if scale == 1 else interval.recommend(replace(job, rate_scale=scale), every=best.every)
     return {
         "steps": steps,
@@ -123,10 +124,10 @@ def _interval(job: Job, best: interval.Interval, steps: int, arguments: Namespac
         "tier_steps": [steps * n for n in best.every],
         "best_steps": best.steps,
         "best_ettr": best.ettr,
-        "half": best.half,
-        "double": best.double,
-        "flat_from": best.flat[0],
-        "flat_to": best.flat[1],
+        "half": away.half,
+        "double": away.double,
+        "flat_from": away.flat[0],
+        "flat_to": away.flat[1],
         "minimax_steps": robust.steps,
     }
 

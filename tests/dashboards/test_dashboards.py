@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from each import each
 from mofa_local import binaries
 from promql_names import series
 from ruamel.yaml import YAML
@@ -25,7 +26,7 @@ PANELS = [
 SCRAPED = {"fleet": (), "job": (), "assumptions": (), "advisor": ("job", "instance")}
 """Which boards look at scrape targets, and so choose by job and instance."""
 each_board = pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS.keys())
-each_panel = pytest.mark.parametrize("board, panel", PANELS)
+each_panel = each(PANELS)
 
 
 def recorded():

@@ -44,7 +44,7 @@ class World:
         self.chance = random.Random(stack.seed)
         self.clock = clock
         self.heap, self.order = [], itertools.count()
-        self.streams = {}
+        self.streams, self.streams_of = {}, {r: [] for r in range(setup.world)}
         self.done, self.blocked = {}, {}
         self.met = {}
         self.ids = itertools.count(1)
@@ -140,8 +140,13 @@ class World:
         self._put(rank, stream, (what, begin, event, call))
 
     def _put(self, rank, number, item):
-        stream = self.streams.setdefault((rank, number), Stream())
+        stream = self.streams.get((rank, number))
+        if stream is None:
+            stream = self.streams[rank, number] = Stream()
+            self.streams_of[rank].append(stream)
         stream.queue.append(item)
+        if stream.at < len(stream.queue) - 1:
+            return  # its turn comes when what stands before it is done
         self.at(item[1] + self.LATENCY, lambda when, key=(rank, number): self._advance(key, when))
 
     def _advance(self, key, when):
@@ -207,8 +212,10 @@ class World:
         self._check_idle(rank, 0.0)
 
     def _check_idle(self, rank, when):
-        mine = [stream for (r, _), stream in self.streams.items() if r == rank]
-        if rank in self.drained and all(stream.at == len(stream.queue) for stream in mine):
+        if rank not in self.drained:
+            return
+        mine = self.streams_of[rank]
+        if all(stream.at == len(stream.queue) for stream in mine):
             last = max([when, *(stream.free - self.GAP for stream in mine)])
             self.at(last, self.drained.pop(rank))
 

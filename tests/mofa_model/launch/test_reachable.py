@@ -1,6 +1,7 @@
 """What a search finds for a trainer its launch can say, and the words say the same again: strategy, flags, strategy, price."""
 
 from dataclasses import replace
+from functools import cache
 
 import megatron_rules as rules
 import pytest
@@ -35,9 +36,9 @@ LATENT = decoder(
 )
 MODELS = {"dense": DENSE, "mixture": MIXTURE, "latent": LATENT}
 LIMITS = {
+    "torchtitan": ("mbs<=2", "cp<=2"),
     "megatron": ("offload=none,activations", "mbs<=2", "cp<=2", "recompute=none,selective,full:2,full"),
     "nemo": ("offload=none,activations", "mbs<=2", "cp<=2", "recompute=none,selective,full:2,full"),
-    "torchtitan": ("mbs<=2", "cp<=2"),
     "deepspeed": ("offload=none,activations", "mbs<=2", "cp<=2"),
 }
 ASKED = 250
@@ -49,6 +50,21 @@ def problem_of(model):
     cluster = Cluster(device=device, gpus=16, scale_up=Link(bandwidth=300e9), scale_out=Link(bandwidth=25e9))
     training = Training(sequence=4096, global_batch=32, precision=Precision(name="bf16"))
     return SearchCase(workload=Workload(model=model, training=training), cluster=cluster)
+
+
+@cache
+def reached(trainer, name):
+    """The strategies that are asked: of all that a search finds for a trainer, every so many."""
+    question = SearchQuestion(
+        problems=(problem_of(MODELS[name]),),
+        nodes=(2,),
+        framework=framework(trainer),
+        constraints=tuple(map(parse_constraint, LIMITS[trainer])),
+        keep=10**6,
+    )
+    found = [one.strategy for one in search(question).best[2]]
+    assert len(found) > ASKED
+    return found[:: len(found) // ASKED]
 
 
 def as_it_acts(strategy, trainer):
@@ -74,15 +90,6 @@ def as_it_acts(strategy, trainer):
 def test_what_a_search_finds_for_a_trainer_its_launch_says_and_reads_again(trainer, name):
     problem = problem_of(MODELS[name])
     model = problem.workload.model
-    question = SearchQuestion(
-        problems=(problem,),
-        nodes=(2,),
-        framework=framework(trainer),
-        constraints=tuple(map(parse_constraint, LIMITS[trainer])),
-        keep=10**6,
-    )
-    found = [one.strategy for one in search(question).best[2]]
-    assert len(found) > ASKED
     experts = model.experts is not None
     run = LaunchSettings(
         sequence=4096,
@@ -92,7 +99,7 @@ def test_what_a_search_finds_for_a_trainer_its_launch_says_and_reads_again(train
         prediction_modules=model.prediction_modules,
         interval_steps=10,
     )
-    for strategy in found[:: len(found) // ASKED]:
+    for strategy in reached(trainer, name):
         words = launch(strategy, trainer, run)
         again = read(words.arguments, words.files.get).strategy(16, layers=model.layers)
         assert as_it_acts(again, trainer) == as_it_acts(strategy, trainer)
@@ -113,16 +120,7 @@ def test_what_a_search_finds_for_a_trainer_its_launch_says_and_reads_again(train
 
 def test_megatron_reaches_what_the_law_is_about():
     """A guard: interleaving, uneven stages, copies, offload and overlap of experts are all among what is asked."""
-    problem = problem_of(LATENT)
-    question = SearchQuestion(
-        problems=(problem,),
-        nodes=(2,),
-        framework=framework("megatron"),
-        constraints=tuple(map(parse_constraint, LIMITS["megatron"])),
-        keep=10**6,
-    )
-    found = [one.strategy for one in search(question).best[2]]
-    found = found[:: len(found) // ASKED]
+    found = reached("megatron", "latent")
     assert {s.schedule for s in found} == {ONE_F_ONE_B, INTERLEAVED}
     assert {bool(s.offload) for s in found} == {True, False}
     assert {s.expert_overlap for s in found} == {True, False}

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from each import each
 
 from mofa_model.manifest.crds import as_yaml, crds, main
 from mofa_model.manifest.documents import Documents
@@ -46,7 +47,7 @@ def test_the_comparison_fails_where_a_file_differs(tmp_path, capsys):
     assert stale.name in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("schema", EVERY)
+@each(EVERY)
 def test_every_schema_is_structural_and_bounded(schema):
     assert schema["type"] in {"object", "array", "string", "integer", "boolean"}  # no floats, no unions
     assert not {"$ref", "anyOf", "oneOf", "title", "examples", "const", "nullable"} & set(schema)

@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[3]
 FILES = sorted([*(ROOT / "examples").glob("*.yaml"), *(ROOT / "deploy" / "kind").glob("*.yaml")])
 OURS = ("ClusterProfile", "AdvisorPolicy")
 
+pytestmark = pytest.mark.usefixtures("asked_once")
+
 
 def items_of(text):
     return Documents.parse(text, "x").items

@@ -12,6 +12,8 @@ from mofa_model.manifest.parsing import cluster_profile
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
+pytestmark = pytest.mark.usefixtures("asked_once")
+
 SMALL = """\
 # a small job that is answered quickly
 apiVersion: mofa.dev/v1alpha1

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,7 +48,7 @@ def test_no_name_means_two_presets_and_every_id_is_in_small_letters(kind):
     assert [name for name in table if name != name.lower()] == []
 
 
-@pytest.mark.parametrize("kind, name", EVERY)
+@each(EVERY)
 def test_every_preset_says_where_it_was_read(kind, name):
     assert presets.sources(kind, name)["source"].strip()
 
@@ -58,7 +59,7 @@ def test_what_is_derived_or_from_memory_is_a_field_of_the_device(name):
     assert set(entry.get("derived", ())) | set(entry.get("from_memory", ())) <= set(entry)
 
 
-@pytest.mark.parametrize("kind, name", EVERY)
+@each(EVERY)
 def test_every_preset_can_be_built(kind, name):
     build = {
         "models": presets.model,

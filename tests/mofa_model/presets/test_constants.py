@@ -2,8 +2,10 @@
 
 import tomllib
 from importlib import resources
+from itertools import product
 
 import pytest
+from each import each
 
 from mofa_model import presets
 from mofa_model.errors import BadFile, BadValue, UnknownName
@@ -52,8 +54,7 @@ def test_every_section_is_of_something_that_exists():
             assert kind == "any"
 
 
-@pytest.mark.parametrize("stack", presets.names("stacks"))
-@pytest.mark.parametrize("device", presets.names("devices"))
+@each(product(presets.names("devices"), presets.names("stacks")))
 def test_every_device_and_stack_has_constants(device, stack):
     for precision in presets.names("precisions"):
         found = presets.calibration(device, precision, stack)

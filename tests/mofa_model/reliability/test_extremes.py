@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mofa_model.errors import BadValue
 from mofa_model.reliability import Job, best_checkpointing, ettr, ettr_band, finish_time, recommend
+from mofa_model.reliability.interval import departure
 from mofa_model.spec.reliability import (
     FailureLaw,
     FailureMode,
@@ -42,9 +43,10 @@ def test_one_tier(plain_job, name, law):
     job = plain_job(law=law, **EXTREMES[name])
     found = recommend(job)
     assert found.steps >= 1
-    for value in (found.ettr, found.half, found.double):
+    away = departure(job, found)
+    for value in (found.ettr, away.half, away.double):
         assert 0 <= value <= 1
-    assert found.flat[0] <= found.steps <= found.flat[1]
+    assert away.flat[0] <= found.steps <= away.flat[1]
     values = ettr(job, np.array([1.0, 100.0, 1e9]))
     assert np.all((values >= 0) & (values <= 1))
 

@@ -10,13 +10,14 @@ def test_the_papers_point_is_37_steps_with_its_neighbourhood(plain_job):
     job = plain_job(32 * 0.01 / 86400, 60.0, blocking=2.0, step=27.99)
     found = recommend(job)
     assert found.steps == 37
-    assert found.flat == (19, 75)
-    for steps in found.flat:
+    away = interval.departure(job, found)
+    assert away.flat == (19, 75)
+    for steps in away.flat:
         assert found.ettr - model.ettr(job, steps) <= interval.FLAT
-    assert found.ettr - model.ettr(job, found.flat[0] - 1) > interval.FLAT
-    assert found.ettr - model.ettr(job, found.flat[1] + 1) > interval.FLAT
-    assert found.half == model.ettr(job, 18)
-    assert found.double == model.ettr(job, 74)
+    assert found.ettr - model.ettr(job, away.flat[0] - 1) > interval.FLAT
+    assert found.ettr - model.ettr(job, away.flat[1] + 1) > interval.FLAT
+    assert away.half == model.ettr(job, 18)
+    assert away.double == model.ettr(job, 74)
 
 
 def test_rounding_goes_both_ways():
