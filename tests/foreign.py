@@ -49,5 +49,4 @@ def install(cluster, *some):
     """Have these kinds in a cluster, all of them by default; returns when they are served."""
     made = [definition(kind) for kind in some or KINDS]
     cluster.apply(*made)
-    names = [f"crd/{one['metadata']['name']}" for one in made]
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+    cluster.await_served(*made)

@@ -45,7 +45,7 @@ class World:
     def __init__(self, cluster, processes, folder):
         self.cluster = cluster
         self.namespace = f"assumed-{secrets.token_hex(3)}"
-        cluster.kubectl("create", "namespace", self.namespace)
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
         name = f"assumed-{next(_numbers)}"
         self.server = Prometheus(
             processes, folder / "prometheus", port=free_port(), name=f"{name}-prometheus"
@@ -160,7 +160,7 @@ def world_of(cluster, processes, folder, pasts, *flags, serving=True, before=flo
         finally:
             made.advisor.stop()
             made.server.stop()
-            cluster.kubectl("delete", "trainingjob", "--all", "-n", made.namespace)
+            cluster.delete("trainingjobs", namespace=made.namespace)
 
 
 def rows(profile):

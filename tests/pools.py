@@ -30,8 +30,8 @@ def pool(cluster, size=2, *, spec=None, form="{}-{}"):
     try:
         yield name
     finally:
-        cluster.kubectl("delete", "clusterprofile", name)
-        cluster.kubectl("delete", "node", "-l", f"example.org/pool={name}", "--wait=false")
+        cluster.delete("clusterprofiles", name)
+        cluster.delete("nodes", labels=f"example.org/pool={name}")
 
 
 def settled(advisor):

@@ -81,11 +81,9 @@ def cluster(binaries, processes, tmp_path_factory):
 def namespace(cluster):
     """The name of a fresh namespace; the objects in it go afterwards, the empty namespace stays (nothing deletes it)."""
     name = f"test-{secrets.token_hex(4)}"
-    cluster.kubectl("create", "namespace", name)
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield name
-    kinds = cluster.kubectl("api-resources", "--namespaced", "--verbs=list,delete", "-o", "name").split()
-    listed = ",".join(one for one in kinds if not one.startswith("events"))
-    cluster.kubectl("delete", listed, "--all", "--wait=false", "-n", name)
+    cluster.empty(name)
 
 
 def _provider(binaries, processes, folder):

@@ -88,8 +88,7 @@ def home(cluster):
         cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
     made = [definition(kind, spec) for kind, spec in MONITORING.items()]
     cluster.apply(*made)
-    names = [f"crd/{body['metadata']['name']}" for body in made]
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+    cluster.await_served(*made)
     return "chart-home"
 
 

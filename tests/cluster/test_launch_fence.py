@@ -60,7 +60,7 @@ def door(cluster):
     with administrator(cluster) as opened_door:
         yield opened_door
     for kind in KINDS:
-        cluster.kubectl("delete", kind.resource, "--all", "-n", PLACE, "--wait=false")
+        cluster.delete(kind.resource, namespace=PLACE)
 
 
 def read(cluster, kind, name):

@@ -25,6 +25,9 @@ from mofa_model.kinds import JOB_SET, RAY_JOB
 LONGEST = 5.0
 """From the signal to the end. [s]"""
 FLAGS = ("--settle=0.2", "--backoff=0.2", "--prometheus-interval=1")
+SAMPLE = ("silent-at-start", "plugin-at-start", "elected", "a-rival", "gated", "writing", "looking")
+"""Of each thing that an operator can wait for, one: a server, a plugin, the Lease, a search, a write, Prometheus."""
+ALL = (*SAMPLE, "unauthorized-at-start", "forbidden-at-start", "searching", "silenced", "cut")
 
 
 @dataclass
@@ -140,7 +143,10 @@ def silent():
         yield f"http://{HOST}:{listening.getsockname()[1]}"
 
 
-def test_sigterm_ends_it_in_every_state(cluster, processes, profile, silent):
+@pytest.mark.parametrize(
+    "names", [pytest.param(SAMPLE, id="sample"), pytest.param(ALL, marks=pytest.mark.soak, id="all")]
+)
+def test_sigterm_ends_it_in_every_state(cluster, processes, profile, silent, names):
     plugin = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "command": "sleep",
@@ -150,23 +156,28 @@ def test_sigterm_ends_it_in_every_state(cluster, processes, profile, silent):
     with contextlib.ExitStack() as stack:
         away = stack.enter_context(contextlib.ExitStack())
 
-        def state(name, *flags, until=stack, **how):
-            return State(cluster, processes, until.enter_context(Proxy(cluster)), name, *flags, **how)
+        def states(*asked, flags=(), until=stack, **how):
+            """Those of these that are among the names."""
+            return [
+                State(cluster, processes, until.enter_context(Proxy(cluster)), name, *flags, **how)
+                for name in asked
+                if name in names
+            ]
 
         at_start = [
-            state("silent-at-start", fault=Hanging()),
-            state("unauthorized-at-start", fault=Unauthorized()),
-            state("forbidden-at-start", fault=Forbidden()),
-            state("plugin-at-start", user={"exec": plugin}),
+            *states("silent-at-start", fault=Hanging()),
+            *states("unauthorized-at-start", fault=Unauthorized()),
+            *states("forbidden-at-start", fault=Forbidden()),
+            *states("plugin-at-start", user={"exec": plugin}),
         ]
-        leading, waiting = (
-            state(name, "--lease-enabled") for name in ("elected", "a-rival")
-        )  # or the other way round
-        searching, gated, silenced, writing = map(state, ("searching", "gated", "silenced", "writing"))
-        cut = state("cut", until=away)
-        looking = state("looking", f"--prometheus-url={silent}")
-        at_work = [leading, waiting, searching, gated, silenced, writing, cut, looking]
+        rivals = states("elected", "a-rival", flags=["--lease-enabled"])  # or the other way round
+        searching, gated, silenced = states("searching"), states("gated"), states("silenced")
+        (writing,) = states("writing")
+        cut = states("cut", until=away)
+        looking = states("looking", flags=[f"--prometheus-url={silent}"])
+        at_work = [*rivals, *searching, *gated, *silenced, writing, *cut, *looking]
         every = [*at_start, *at_work]
+        assert {one.name for one in every} == set(names)
         cluster.apply(
             *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": one.place}} for one in at_work)
         )
@@ -176,21 +187,21 @@ def test_sigterm_ends_it_in_every_state(cluster, processes, profile, silent):
             for one in at_work:
                 until(lambda one=one: one.ready, what=f"{one.name} is ready")
             assert held(cluster)
-            for one in (searching, gated):  # a search that takes long
+            for one in (*searching, *gated):  # a search that takes long
                 for number in one.advisor.workers:
                     os.kill(number, signal.SIGSTOP)
-            silenced.proxy.fault = Hanging()
+            for one in silenced:
+                one.proxy.fault = Hanging()
             writing.proxy.fault = Hanging(lambda asked: asked.is_write)
             away.close()
             asked = {f"{PREFIX}mode": "Annotate"}
             cluster.apply(
-                policy(gated.place, profile),
-                gate(gated.place),
-                *(small_job(one.place, "small", profile) for one in (searching, silenced, cut)),
+                *(made for one in gated for made in (policy(one.place, profile), gate(one.place))),
+                *(small_job(one.place, "small", profile) for one in (*searching, *silenced, *cut)),
                 *(job(JOB_SET, writing.place, f"burst-{number}", annotations=asked) for number in range(40)),
             )
             until(lambda: writing.tried("PATCH"), what="writes have begun")
-            until(lambda: silenced.tried("PATCH"), what="a write waits for good")
+            until(lambda: all(one.tried("PATCH") for one in silenced), what="a write waits for good")
             time.sleep(1.0)  # the others have their objects too
             for one in every:
                 one.stop()
@@ -205,8 +216,15 @@ def test_sigterm_ends_it_in_every_state(cluster, processes, profile, silent):
     assert held(cluster) == ""
     assert [one.name for one in every if "by force" in one.advisor.log] == []
     left = json.loads(cluster.kubectl("get", "jobsets", "-A", "-o", "json"))["items"]
-    assert [one["spec"]["suspend"] for one in left if one["metadata"]["namespace"] == gated.place] == [True]
+    waits = [
+        one["spec"]["suspend"]
+        for one in left
+        for state in gated
+        if one["metadata"]["namespace"] == state.place
+    ]
+    assert waits == [True]
     assert {frozenset(ours(one)) for one in left if one["metadata"]["namespace"] == writing.place} == {
         frozenset({"mode"})
     }
-    cluster.kubectl("delete", "trainingjobs,jobsets", "--all", "-A")
+    for one in at_work:
+        cluster.empty(one.place)

@@ -109,7 +109,7 @@ def change(cluster: Any) -> None:
 
 def leave(cluster: Any) -> None:
     """Jobs end, advice is not wanted any more, and the node comes back."""
-    cluster.kubectl("delete", "trainingjob", "late", "-n", PLACE, "--timeout=10s", "--ignore-not-found")
+    cluster.delete("trainingjobs", "late", namespace=PLACE)
     cluster.apply(job("aims", mode="Disabled", **target("aimed")), job("off"))
     nodes.recover(cluster, f"{POOL}-0")
 
@@ -119,29 +119,18 @@ PHASES: Final[tuple[Callable[[Any], None], ...]] = (arrive, change, leave)
 
 def set_up(cluster: Any) -> None:
     """Namespace, nodes, profile: what is there before the jobs."""
-    if PLACE not in cluster.kubectl("get", "namespaces", "-o", "name"):
-        cluster.kubectl("create", "namespace", PLACE)
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLACE}})
     nodes.create(cluster, [nodes.node(f"{POOL}-{i}", labels=LABELS) for i in range(SIZE)], kwok=False)
     cluster.apply(profile())
 
 
 def tear_down(cluster: Any) -> None:
     """Everything away, so that the next run begins where this one began; nothing holds it up."""
-    cluster.kubectl(
-        "delete",
-        "trainingjobs,jobsets.jobset.x-k8s.io,advisorpolicies",
-        "--all",
-        "-n",
-        PLACE,
-        "--timeout=20s",
-    )
-    events = cluster.admin.resources.get(api_version="v1", kind="Event")
-    events.delete(namespace=PLACE, field_selector="reason!=None")  # at once: kubectl deletes five a second
-    cluster.kubectl("delete", "clusterprofile", POOL, "--timeout=20s", "--ignore-not-found")
-    cluster.kubectl("delete", "events", "-n", "default", f"--field-selector=involvedObject.name={POOL}")
-    cluster.kubectl(
-        "delete", "nodes", *(f"{POOL}-{i}" for i in range(SIZE)), "--timeout=20s", "--ignore-not-found"
-    )
+    for kind in ("trainingjobs", "jobsets.jobset.x-k8s.io", "advisorpolicies", "events"):
+        cluster.delete(kind, namespace=PLACE)
+    cluster.delete("clusterprofiles", POOL)
+    cluster.delete("events", fields=f"involvedObject.name={POOL}")
+    cluster.delete("nodes", labels=f"example.org/pool={POOL}")
 
 
 # ---------------------------------------------------------------------------------------- what stands
@@ -183,11 +172,8 @@ def is_answered(cluster: Any) -> bool:
 def events(cluster: Any) -> set[tuple[str, str]]:
     """Which Events there are, as (object, reason)."""
     listed = _items(cluster.kubectl("get", "events", "-n", PLACE, "-o", "json"))
-    listed += _items(
-        cluster.kubectl(
-            "get", "events", "-n", "default", f"--field-selector=involvedObject.name={POOL}", "-o", "json"
-        )
-    )
+    elsewhere = _items(cluster.kubectl("get", "events", "-n", "default", "-o", "json"))
+    listed += (one for one in elsewhere if one["involvedObject"].get("name") == POOL)
     return {(one["involvedObject"].get("name"), one["reason"]) for one in listed} - EARLY
 
 

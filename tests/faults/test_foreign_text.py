@@ -139,7 +139,7 @@ def test_no_text_leaves_its_quotes(cluster, processes, empty):
             assert supervised.lives == 1
         finally:
             scenario.tear_down(cluster)
-            cluster.kubectl("delete", "clusterprofiles", "--all")
+            cluster.delete("clusterprofiles")
 
 
 # ------------------------------------------------------------------------------------------ any object
@@ -228,9 +228,8 @@ def whatever_comes(cluster, supervised, bodies, number):
     assert all(condition(one, "Ready") for one in listed)
     assert supervised.lives == 1
     assert "our fault" not in supervised.advisor.log
-    cluster.kubectl(
-        "delete", "trainingjobs,jobsets.jobset.x-k8s.io", "--all", "-n", scenario.PLACE, "--timeout=20s"
-    )
+    for kind in ("trainingjobs", "jobsets.jobset.x-k8s.io"):
+        cluster.delete(kind, namespace=scenario.PLACE)
 
 
 def any_objects(cluster, processes, examples, seed):

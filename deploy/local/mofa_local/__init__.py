@@ -16,7 +16,7 @@
     lives, series   its pods, and what exporters would have shown of it
     blocks          that as a block of Prometheus' store; promtool would take minutes
     nodes           fake GPU nodes: created, failed, cordoned, recovered
-    reader          a small client for the next two
+    client          a small client of the API server
     exporter        kube-state-metrics' series from the live API
     trainer         a job that pretends to train
     workload        fake trainers, served and disturbed

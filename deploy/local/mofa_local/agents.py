@@ -24,8 +24,8 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from mofa_local import LocalStackError
+from mofa_local.client import Client
 from mofa_local.ports import HOST
-from mofa_local.reader import Reader
 
 LOOK: Final = 2.0
 """Time between two looks at the nodes. [s]"""
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
     arguments = parser.parse_args()
-    agents, reader = Agents(), Reader(arguments.kubeconfig)
+    agents, client = Agents(), Client(arguments.kubeconfig)
     registry = CollectorRegistry()
     registry.register(agents)
     stop = threading.Event()
@@ -126,7 +126,7 @@ def main() -> None:
     server, thread = start_http_server(arguments.port, addr=HOST, registry=registry)
     while not stop.wait(LOOK):
         with contextlib.suppress(LocalStackError):
-            agents.look(reader.items("/api/v1/nodes") or [])
+            agents.look(client.items("/api/v1/nodes") or [])
     server.shutdown()
     thread.join()
 

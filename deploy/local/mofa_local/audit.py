@@ -36,13 +36,25 @@ WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollect
 """Verbs that change an object."""
 
 
-def events(log: Path) -> list[Event]:
-    """All events so far, in the order in which requests were answered; a line that is being written is left out."""
-    try:
-        lines = log.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return []
-    return [orjson.loads(line) for line in lines[:-1] if line]
+class Log:
+    """The audit log of an API server that writes on; each line is read once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read = 0
+        self._events: list[Event] = []
+
+    def events(self) -> list[Event]:
+        """All events so far, in the order in which requests were answered; a line that is being written is left out."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._read)
+                whole, end, _ = file.read().rpartition(b"\n")
+        except FileNotFoundError:
+            return []
+        self._read += len(whole) + len(end)
+        self._events += [orjson.loads(line) for line in whole.split(b"\n") if line]
+        return list(self._events)
 
 
 def writes(

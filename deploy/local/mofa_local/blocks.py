@@ -11,7 +11,9 @@ import json
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from itertools import pairwise
+from operator import xor
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -120,21 +122,22 @@ def _constant(times: range, value: float) -> bytes:
 
 def _varying(times: range, values: list[float]) -> bytes:
     """As above, but what changes in a value's bits is written out: its leading zeros, its length, itself."""
-    words = [struct.unpack(">Q", struct.pack(">d", value))[0] for value in values]
-    bits = []
-    for before, word in pairwise(words):
-        change = before ^ word
-        if not change:
-            bits.append("00")
-            continue
-        leading = min(64 - change.bit_length(), 31)
-        trailing = (change & -change).bit_length() - 1
-        length = 64 - leading - trailing
-        bits.append(f"011{leading:05b}{length % 64:06b}{change >> trailing:0{length}b}")
-    text = "".join(bits)[1:]  # the second sample's time is in the head
+    words = struct.unpack(f">{len(values)}Q", struct.pack(f">{len(values)}d", *values))
+    text = "".join(map(_changed, map(xor, words, words[1:])))[1:]  # the second sample's time is in the head
     return _head(times, values[0]) + int(text.ljust(-(-len(text) // 8) * 8, "0") or "0", 2).to_bytes(
         -(-len(text) // 8)
     )
+
+
+@cache
+def _changed(change: int) -> str:
+    """Bits of one sample; a counter that rises evenly has few sorts of them."""
+    if not change:
+        return "00"
+    leading = min(64 - change.bit_length(), 31)
+    trailing = (change & -change).bit_length() - 1
+    length = 64 - leading - trailing
+    return f"011{leading:05b}{length % 64:06b}{change >> trailing:0{length}b}"
 
 
 # --------------------------------------------------------------------------------------------------- index

@@ -1,27 +1,31 @@
-"""Any cluster, given its kubeconfig: what tests and `make up` do with it, through kubectl and the Python client."""
+"""Any cluster, given its kubeconfig: what tests and `make up` do with it; kubectl, where people's words are meant."""
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import subprocess
+import time
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from mofa_local import LocalStackError, binaries
+from mofa_local.client import Client, Refused
 from mofa_local.identities import Rule, account, write_kubeconfig
-from mofa_local.reader import Reader
+from mofa_local.processes import STEP
 
 MANAGER: Final = "mofa-local"
 """Field manager of what is applied here."""
 
-LIFE: Final = "24h"
-"""How long a ServiceAccount's token holds."""
+LIFE: Final = 86400
+"""How long a ServiceAccount's token holds. [s]"""
+SERVED: Final = 60.0
+"""Longest wait for a new kind. [s]"""
 _GET: Final = re.compile(
-    r"get (?P<kind>[a-z][a-z0-9.]*)(?: (?P<name>[a-z0-9][a-z0-9.-]*))?"
+    r"get (?P<kinds>[a-z][a-z0-9.,-]*)(?: (?P<name>[a-z0-9][a-z0-9.-]*))?"
     r"(?: -n (?P<namespace>[a-z0-9-]+)|(?P<all> -A))? -o json"
 )
 
@@ -38,10 +42,10 @@ class Cluster:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    @cached_property
+    @property
     def server(self) -> str:
         """Address of the API server."""
-        return self._view("{.clusters[0].cluster.server}")
+        return self._client.server
 
     @cached_property
     def admin(self) -> Any:
@@ -70,12 +74,46 @@ class Cluster:
         return done.stdout
 
     def apply(self, *manifests: Path | dict[str, Any]) -> None:
-        """Server-side apply of files and objects, in this order; CRDs among them are served afterwards."""
-        for path in (one for one in manifests if isinstance(one, Path)):
-            self._apply("-f", str(path))
-        objects = [one for one in manifests if isinstance(one, dict)]
-        if objects:
-            self._apply("-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+        """Server-side apply of files and objects, in this order; an object that is refused is `Refused`."""
+        for one in manifests:
+            if isinstance(one, dict):
+                self._apply(one)
+            else:
+                self.kubectl(
+                    "apply", "--server-side", "--force-conflicts", f"--field-manager={MANAGER}", "-f", one
+                )
+
+    def delete(
+        self, kind: str, name: str = "", *, namespace: str = "default", labels: str = "", fields: str = ""
+    ) -> None:
+        """Have an object go, or all of its kind that have these labels and fields; one that is not there is gone."""
+        chosen = f"?labelSelector={quote(labels)}&fieldSelector={quote(fields)}"
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        try:
+            self._client.ask("DELETE", self._path(kind, namespace, name) + chosen, options)
+        except Refused as error:
+            if error.code != 404:
+                raise
+
+    def empty(self, namespace: str) -> None:
+        """Have every object in a namespace go, but what tells of the past."""
+        kinds = {path + told["resource"]: told for path, told in self._kinds.values()}
+        for told in kinds.values():
+            if (
+                told["scope"] == "Namespaced"
+                and "deletecollection" in told["verbs"]
+                and told["resource"] != "events"
+            ):
+                self.delete(told["resource"], namespace=namespace)
+
+    def await_served(self, *definitions: dict[str, Any]) -> None:
+        """Wait until what these CustomResourceDefinitions define is served."""
+        names = {one["metadata"]["name"] for one in definitions}
+        end = time.monotonic() + SERVED
+        while not names <= self._established():
+            if time.monotonic() > end:
+                raise LocalStackError(f"{', '.join(sorted(names))}: not served after {SERVED:.0f} s")
+            time.sleep(STEP)
 
     def install(self, crds: Path, manifests: Path) -> None:
         """What the operator needs: our CRDs, and its namespace, account, roles and fence where the folder exists."""
@@ -105,11 +143,17 @@ class Cluster:
             self.apply(*account(name, namespace, rules or (), everywhere=everywhere))
             service_account = f"{namespace}/{name}"
         home, _, who = service_account.partition("/")
-        token = self.kubectl("create", "token", who, "-n", home, f"--duration={LIFE}").strip()
+        asked = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": LIFE},
+        }
+        path = f"{self._path('serviceaccounts', home, who)}/token"
+        token = self._client.ask("POST", path, asked)["status"]["token"]
         return write_kubeconfig(
             self.folder / f"{name}.{home}.kubeconfig",
             server=self.server,
-            authority=self._authority,
+            authority=self._client.authority,
             user=f"system:serviceaccount:{home}:{who}",
             token=token,
         )
@@ -119,50 +163,56 @@ class Cluster:
         return binaries.path("kubectl")
 
     @cached_property
-    def _authority(self) -> str:
-        return base64.b64decode(self._view("{.clusters[0].cluster.certificate-authority-data}")).decode()
+    def _client(self) -> Client:
+        return Client(self.kubeconfig)
 
     @cached_property
-    def _reader(self) -> Reader:
-        return Reader(self.kubeconfig)
+    def _kinds(self) -> dict[str, tuple[str, dict[str, Any]]]:
+        return self._client.resources()
 
-    @cached_property
-    def _paths(self) -> dict[str, tuple[str, dict[str, Any]]]:
-        return {}
+    def _path(self, kind: str, namespace: str, name: str = "") -> str:
+        """Where objects of a kind stand, or one of them; a namespace counts where the kind has any, and "" are all of them."""
+        if kind not in self._kinds:
+            self._kinds.update(self._client.resources())
+        path, told = self._kinds[kind]
+        within = f"/namespaces/{namespace}" if told["scope"] == "Namespaced" and namespace else ""
+        return f"{path}{within}/{told['resource']}" + (f"/{name}" if name else "")
+
+    def _apply(self, body: dict[str, Any]) -> None:
+        metadata = body["metadata"]
+        kind = f"{body['apiVersion']}/{body['kind']}"
+        path = self._path(kind, metadata.get("namespace", "default"), metadata["name"])
+        how = f"fieldManager={MANAGER}&force=true&fieldValidation=Strict"
+        self._client.ask("PATCH", f"{path}?{how}", body, sent="application/apply-patch+yaml")
+
+    def _established(self) -> set[str]:
+        found = self._client.items(self._path("customresourcedefinitions", "")) or ()
+        return {
+            one["metadata"]["name"]
+            for one in found
+            for told in one.get("status", {}).get("conditions") or ()
+            if (told["type"], told["status"]) == ("Established", "True")
+        }
 
     def _got(self, arguments: list[str]) -> str | None:
         """What `get KIND [NAME] [-n NAMESPACE | -A] -o json` prints; None for anything else, and where kubectl is to tell why not."""
         plain = _GET.fullmatch(" ".join(arguments))
         if not plain:
             return None
-        kind, name, space = plain["kind"], plain["name"], plain["namespace"] or "default"
-        try:
-            if kind not in self._paths:
-                self._paths.update(self._reader.resources())
-            path, told = self._paths[kind]
-            within = f"/namespaces/{space}" if told["scope"] == "Namespaced" and not plain["all"] else ""
-            where = f"{path}{within}/{told['resource']}" + (f"/{name}" if name else "")
-            body = self._reader.get(where)
-        except (KeyError, LocalStackError):
-            return None
-        if body is None:
-            return None
-        items = [body] if name else body["items"]
-        for one in items:
-            one.setdefault("apiVersion", body["apiVersion"])
-            one.setdefault("kind", told["responseKind"]["kind"])
-            one["metadata"].pop("managedFields", None)
-        return json.dumps(body if name else {"apiVersion": "v1", "kind": "List", "items": items})
-
-    def _view(self, path: str) -> str:
-        return self.kubectl("config", "view", "--minify", "--raw", "-o", f"jsonpath={path}")
-
-    def _apply(self, *arguments: str, input: str | None = None) -> None:  # noqa: A002
-        self.kubectl(
-            "apply",
-            "--server-side",
-            "--force-conflicts",
-            f"--field-manager={MANAGER}",
-            *arguments,
-            input=input,
-        )
+        kinds, name = plain["kinds"].split(","), plain["name"] or ""
+        space = "" if plain["all"] else plain["namespace"] or "default"
+        found: list[dict[str, Any]] = []
+        for kind in kinds:
+            try:
+                body = self._client.get(self._path(kind, space, name))
+            except (KeyError, LocalStackError):
+                return None
+            if body is None:
+                return None
+            for one in [body] if name else body["items"]:
+                one.setdefault("apiVersion", body["apiVersion"])
+                one.setdefault("kind", self._kinds[kind][1]["responseKind"]["kind"])
+                one["metadata"].pop("managedFields", None)
+                found.append(one)
+        is_one = name and len(kinds) == 1
+        return json.dumps(found[0] if is_one else {"apiVersion": "v1", "kind": "List", "items": found})

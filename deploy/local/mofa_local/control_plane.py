@@ -36,7 +36,7 @@ class ControlPlane(Cluster):
         self.controllers = controllers
         self.authority = Authority("mofa-local")
         self._api, self._etcd, *self._health = ports.free_ports(4)
-        self.audit_log = folder / "audit.jsonl"
+        self._audited = audit.Log(folder / "audit.jsonl")
         super().__init__(self._identify(folder, "admin", [ADMINS]), folder)
         self._write_files()
 
@@ -112,7 +112,7 @@ class ControlPlane(Cluster):
                 f"--service-account-key-file={keys / 'tokens.key'}",
                 f"--service-account-signing-key-file={keys / 'tokens.key'}",
                 f"--audit-policy-file={self.folder / 'audit-policy.json'}",
-                f"--audit-log-path={self.audit_log}",
+                f"--audit-log-path={self._audited.path}",
                 "--audit-log-maxsize=4096",  # megabytes: one file, so that nothing is lost to rotation
                 # Without it the server waits up to a minute for clients to end their watches by themselves.
                 "--shutdown-watch-termination-grace-period=2s",
@@ -137,7 +137,7 @@ class ControlPlane(Cluster):
 
     def audit(self) -> list[audit.Event]:
         """What the API server was asked so far."""
-        return audit.events(self.audit_log)
+        return self._audited.events()
 
     def _identify(self, folder: Path, name: str, groups: Sequence[str]) -> Path:
         return write_kubeconfig(

@@ -22,8 +22,8 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from mofa_local import LocalStackError
+from mofa_local.client import Client
 from mofa_local.ports import HOST
-from mofa_local.reader import Reader
 from mofa_local.series import kube_label
 
 PHASES: Final = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
@@ -147,8 +147,8 @@ LISTS: Final = (
 class Exporter(Collector):
     """Lists the cluster at every scrape."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, client: Client) -> None:
+        self._client = client
         self._last: dict[str, list[dict[str, Any]]] = {}
 
     def collect(self) -> Iterable[Metric]:
@@ -156,7 +156,7 @@ class Exporter(Collector):
         families = Families()
         for path, series in LISTS:
             with contextlib.suppress(LocalStackError):  # the API server is away: the last list stands
-                self._last[path] = self._reader.items(path) or []
+                self._last[path] = self._client.items(path) or []
             for body in self._last.get(path, ()):
                 series(families, body)
         return families
@@ -169,7 +169,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     arguments = parser.parse_args()
     registry = CollectorRegistry()
-    registry.register(Exporter(Reader(arguments.kubeconfig)))
+    registry.register(Exporter(Client(arguments.kubeconfig)))
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     server, thread = start_http_server(arguments.port, addr=HOST, registry=registry)

@@ -34,10 +34,10 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from mofa_local import LocalStackError
+from mofa_local.client import Client
 from mofa_local.exporter import Families, pod_series
 from mofa_local.gang import Gang
 from mofa_local.ports import HOST
-from mofa_local.reader import Reader
 from mofa_local.trainer import KINDS, Trainer
 from mofa_model.errors import BadValue, MofaError, UnknownName
 
@@ -248,14 +248,14 @@ def ask(url: str, action: str, **what: object) -> str:
         raise LocalStackError(f"{url}: no fake trainer answers ({error}); `make up` starts one") from error
 
 
-def nodes_of(reader: Reader, training_job: Mapping[str, Any]) -> list[str]:
+def nodes_of(client: Client, training_job: Mapping[str, Any]) -> list[str]:
     """Names of the nodes of a TrainingJob's profile."""
     wanted = training_job["spec"]["cluster"]["profile"]
-    found = (one for one in reader.items(PROFILES) or () if one["metadata"]["name"] == wanted)
+    found = (one for one in client.items(PROFILES) or () if one["metadata"]["name"] == wanted)
     selector: Mapping[str, str] = next((one["spec"].get("nodeSelector", {}) for one in found), {})
     return sorted(
         node["metadata"]["name"]
-        for node in reader.items(NODES) or ()
+        for node in client.items(NODES) or ()
         if selector.items() <= (node["metadata"].get("labels") or {}).items()
     )
 
@@ -265,14 +265,14 @@ def _run(arguments: argparse.Namespace) -> None:
     for given in arguments.job:
         job, tokens, seconds = given.split(":")
         workload.add(job, float(tokens), float(seconds))
-    reader = None if arguments.kubeconfig is None else Reader(arguments.kubeconfig)
+    client = None if arguments.kubeconfig is None else Client(arguments.kubeconfig)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     server = serve(workload, arguments.port)
     while not stop.wait(FOLLOW):
-        if reader is not None:
+        if client is not None:
             with contextlib.suppress(LocalStackError):  # the API server is away: training goes on
-                workload.follow(reader.items(TRAINING_JOBS) or [], partial(nodes_of, reader))
+                workload.follow(client.items(TRAINING_JOBS) or [], partial(nodes_of, client))
     server.shutdown()
 
 
