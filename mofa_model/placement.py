@@ -8,19 +8,22 @@ Rules, by what trainers do:
     slots  as `even`, but where layers do not divide, embedding and head count as one layer each (Megatron's
            account-for-embedding options; BLOOM, Llama 3.1)
     cost   blocks are dealt by parameter cost: a stage closes when the running cost reaches its share (nanotron)
+Where layers begin with different blocks, as attention and a state space, `slots` deals virtual stages by that cost too: such
+trainers are told which layers lie where.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.blocks import Layer
 from mofa_model.checks import field_names
 from mofa_model.errors import BadValue
 from mofa_model.spec import Transformer
@@ -56,8 +59,7 @@ class Stages:
 
 def stages_of(model: Transformer, strategy: Strategy, rule: str, axes: int = 0) -> Stages:
     """The kinds of stages of every layout of a family; `axes` is 1 where anything else of the question is an array."""
-    if rule not in RULES:
-        raise BadValue("placement", rule, f"one of {', '.join(RULES)}")
+    rule = _rule(model, rule)
     patterns, numbers = _described(model)
     given = (strategy.pp, strategy.vpp, *numbers)
     columns = np.broadcast_arrays(*np.atleast_1d(*given))
@@ -157,29 +159,75 @@ def kind_of_stages(model: Transformer, strategy: Strategy, rule: str) -> list[in
     [0, 1, 1, 2]
     """
     patterns, numbers = _described(model)
-    every = _every(rule, patterns, float(strategy.pp), float(strategy.vpp), *map(float, numbers))
+    every = _every(
+        _rule(model, rule), patterns, float(strategy.pp), float(strategy.vpp), *map(float, numbers)
+    )
     first = {kind: at for at, kind in enumerate(dict.fromkeys(every))}
     return [first[kind] for kind in every]
 
 
 def _every(rule: str, patterns: _Patterns, pp: float, vpp: float, *numbers: float) -> list[tuple[float, ...]]:
     """Every stage as (embedding, head, layers of each kind), in order."""
-    repeats, head, costs = numbers[: len(patterns)], numbers[len(patterns)], numbers[len(patterns) + 1 :]
-    order = [kind for run, n in zip(patterns, repeats, strict=True) for kind in run * int(n)]
+    order, head, costs = _order(patterns, numbers)
+    # Layers of each kind before every layer of the network.
+    before = [list(accumulate((one == kind for one in order), initial=0)) for kind in range(len(costs))]
+
+    def held(stage: Iterable[tuple[int, int]]) -> list[int]:
+        return [sum(count[last] - count[first] for first, last in stage) for count in before]
+
     stages = int(pp)
     if rule == "cost":
         dealt = _dealt_by_cost([costs[kind] for kind in order], stages, head)
-    else:
-        layers = _dealt(rule, len(order), stages, int(vpp))
-        dealt = [(n, int(i == 0), int(i == stages - 1)) for i, n in enumerate(layers)]
-    # Layers of each kind before every layer of the network.
-    before = [list(accumulate((one == kind for one in order), initial=0)) for kind in range(len(costs))]
-    every: list[tuple[float, ...]] = []
-    start = 0
-    for n, embedding, has_head in dealt:
-        every.append((embedding, has_head, *(count[start + n] - count[start] for count in before)))
-        start += n
-    return every
+        ranges = _ranges([n for n, _, _ in dealt])
+        return [
+            (at_first, at_last, *held((one,)))
+            for one, (_, at_first, at_last) in zip(ranges, dealt, strict=True)
+        ]
+    chunks = _chunks(rule, order, costs, head, stages, int(vpp))
+    return [(int(i == 0), int(i == stages - 1), *held(chunks[i::stages])) for i in range(stages)]
+
+
+def _order(patterns: _Patterns, numbers: Sequence[float]) -> tuple[list[int], float, Sequence[float]]:
+    """Kinds of all layers in order of the network; costs of the head and of every kind."""
+    repeats = numbers[: len(patterns)]
+    order = [kind for run, n in zip(patterns, repeats, strict=True) for kind in run * int(n)]
+    return order, numbers[len(patterns)], numbers[len(patterns) + 1 :]
+
+
+def _chunks(
+    rule: str, order: list[int], costs: Sequence[float], head: float, stages: int, virtual: int
+) -> list[tuple[int, int]]:
+    """First and last layer of what a stage holds, as one piece, or where layers are unlike one for each virtual stage."""
+    if rule != "unlike":
+        return _ranges(_dealt(rule, len(order), stages, virtual))
+    return _ranges([n for n, _, _ in _dealt_by_cost([costs[kind] for kind in order], stages * virtual, head)])
+
+
+def _ranges(sizes: Iterable[int]) -> list[tuple[int, int]]:
+    """Pieces of these sizes, one after the other."""
+    return list(pairwise(accumulate(sizes, initial=0)))
+
+
+def stages_in_order(model: Transformer, strategy: Strategy, rule: str) -> tuple[tuple[Layer, ...], ...]:
+    """Layers of every virtual stage in order of the network, where they are dealt by what they cost; else nothing.
+
+    >>> from mofa_model.presets import model
+    >>> stages_in_order(model("llama3-8b"), Strategy(pp=4), "slots")
+    ()
+    """
+    if _rule(model, rule) != "unlike":
+        return ()
+    patterns, numbers = _described(model)
+    order, head, costs = _order(patterns, [float(number) for number in numbers])
+    chunks = _chunks("unlike", order, costs, head, int(strategy.pp), int(strategy.vpp))
+    return tuple(tuple(model.kinds[kind] for kind in order[first:last]) for first, last in chunks)
+
+
+def _rule(model: Transformer, rule: str) -> str:
+    """The rule, or `unlike` where a trainer that can be told a layout has layers that do not cost the same."""
+    if rule not in RULES:
+        raise BadValue("placement", rule, f"one of {', '.join(RULES)}")
+    return "unlike" if rule == "slots" and model.unlike else rule
 
 
 def _dealt(rule: str, layers: int, stages: int, virtual: int) -> list[int]:

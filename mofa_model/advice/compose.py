@@ -127,10 +127,12 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
 def question_of(request: Request) -> SearchQuestion:
     """What the search is asked."""
     lifted = frozenset(reason for reason in Rejection if reason.value in request.lifted)
+    trainer = framework(request.framework)
+    trainer.require(request.problems[0].workload.model.blocks)
     return SearchQuestion(
         problems=request.problems,
         nodes=node_counts(request.nodes) if request.fewer_nodes else (request.nodes,),
-        framework=framework(request.framework),
+        framework=trainer,
         constraints=tuple(parse_constraint(text) for text in request.constraints),
         lifted=lifted,
         keep=KEEP,

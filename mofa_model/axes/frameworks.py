@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,8 @@ from mofa_model.axes.choices import (
     Recompute,
     Shard,
 )
-from mofa_model.errors import UnknownName
+from mofa_model.blocks import Block
+from mofa_model.errors import BadValue, UnknownName
 
 ANY: Final = "any"
 
@@ -55,6 +56,14 @@ class Framework:
     def apart(self) -> tuple[tuple[str, str], ...]:
         """Pairs of features that it refuses together, in the words of `bundles`."""
         return tuple((first, second) for first, second in self.given.get("apart", ()))
+
+    def require(self, blocks: Iterable[Block]) -> None:
+        """Refuse a model with blocks that it has not, by name."""
+        has = self.given.get("blocks")
+        for block in blocks:
+            if has is not None and block.called not in has:
+                known = ", ".join(has).replace("_", " ")
+                raise BadValue("framework", self.name, f"it has no {block.name}: it has {known}")
 
     def keeps(self, name: str) -> bool:
         """Whether a restriction of this name holds for it."""

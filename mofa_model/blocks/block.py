@@ -189,9 +189,14 @@ class Block(ABC):
     """What modules that can be recomputed run again."""
 
     @property
+    def called(self) -> str:
+        """What trainers have or have not: its word, or that of its variant."""
+        return self.word
+
+    @property
     def name(self) -> str:
         """What people read."""
-        return self.word.replace("_", " ")
+        return self.called.replace("_", " ")
 
     @property
     def heads_told(self) -> str:

@@ -55,6 +55,13 @@ class LinearAttention(Block):
             raise BadValue("gate_rank", None, "decays of channels are projected through it: give its width")
 
     @property
+    def called(self) -> str:
+        """The variant, by how a state forgets."""
+        return {"fixed": "lightning_attention", "head": "gated_delta_net", "channel": "kimi_delta_attention"}[
+            self.decay
+        ]
+
+    @property
     def keys(self) -> Numeric:
         """Width of all keys. [1]"""
         return self.key_heads * self.key_dim

@@ -26,6 +26,8 @@ class LaunchSettings:
     """Whether the model is a mixture of experts."""
     prediction_modules: int = 0
     """Multi-token prediction modules. [1]"""
+    stages: tuple[tuple[tuple[str, ...], ...], ...] = ()
+    """Blocks of the layers of every virtual stage, where layers are unlike; empty where they are counted."""
     precision: str = "bf16"
     """Precision preset id."""
     interval_steps: int | None = None

@@ -30,6 +30,16 @@ GRAPHED: Final = ("attn",)
 GRAPHED_EXPERTS: Final = ("attn", "moe_router", "moe_preprocess")
 """The same in models with experts: dispatch has no fixed shape."""
 
+SYMBOLS: Final = {
+    "state_space": "M",
+    "gated_delta_net": "G",
+    "attention": "*",
+    "latent_attention": "*",
+    "sparse_attention": "D",
+    "dense": "-",
+    "experts": "E",
+}
+"""Blocks in a pattern of layers. Source: Megatron Core, guide from GPTModel to HybridModel."""
 _LONGEST: Final = 4000
 """Characters of a layout that are read."""
 _GROUP: Final = re.compile(r"\(([^()]{1,64})\)\*(\d{1,3})")
@@ -149,6 +159,19 @@ def split_of(strategy: Strategy, run: LaunchSettings) -> str:
     dealt[-1] -= 1
     words = [f"t*{layers}" if layers else "" for layers in dealt]  # the ends can hold no layer at all
     return "E" + "|".join(words) + "m" * run.prediction_modules + "L"
+
+
+def hybrid_pattern(run: LaunchSettings) -> str:
+    """Blocks of a model with unlike layers in Megatron's notation: a symbol each, | between virtual stages, / before
+    prediction modules.
+
+    >>> layers = (("state_space",), ("dense",)), (("attention",), ("dense",))
+    >>> hybrid_pattern(LaunchSettings(sequence=1, global_batch=1, layers=4, stages=layers))
+    'M-|*-'
+    """
+    stages = ["".join(SYMBOLS[block] for layer in stage for block in layer) for stage in run.stages]
+    last = "".join(SYMBOLS[block] for block in next(stage for stage in reversed(run.stages) if stage)[-1])
+    return "|".join(stages) + f"/{last}" * run.prediction_modules
 
 
 def stages_of_layout(name: str, text: str) -> int:

@@ -13,6 +13,7 @@ from mofa_model.launch.features import (
     GRAPHED_EXPERTS,
     chunk_layers,
     environment,
+    hybrid_pattern,
     offloaded,
     overlaps_experts,
     read_context,
@@ -88,8 +89,10 @@ def _flag(name: str, values: tuple[object, ...]) -> list[str]:
 def _sizes(flags: Words, strategy: Strategy, run: LaunchSettings) -> None:
     flags.add("tensor-model-parallel-size", int(strategy.tp))
     flags.add("pipeline-model-parallel-size", int(strategy.pp))
-    split = split_of(strategy, run)
-    if split not in {"even", "slots"}:  # the layout says how many virtual stages there are
+    split = "pattern" if run.stages else split_of(strategy, run)
+    if split == "pattern":
+        flags.add("hybrid-layer-pattern", hybrid_pattern(run))
+    elif split not in {"even", "slots"}:  # the layout says how many virtual stages there are
         flags.add("pipeline-model-parallel-layout", split)
     elif strategy.vpp > 1:
         flags.add("num-virtual-stages-per-pipeline-rank", int(strategy.vpp))
@@ -195,6 +198,9 @@ def _reading(known: Arguments, given: Mapping[str, tuple[str, ...]]) -> Reading:
         sizes["vpp"] = (
             stages_of_layout("--pipeline-model-parallel-layout", stages[0]) // (sizes["pp"] or 1) or 1
         )
+    pattern = given.get("hybrid-layer-pattern")
+    if pattern and "|" in pattern[0]:
+        sizes["vpp"] = (pattern[0].count("|") + 1) // (sizes["pp"] or 1) or 1
     layout: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
     layout |= read_features(
         sharding=choice("data-parallel-sharding-strategy") or "optim_grads_params",

@@ -38,6 +38,10 @@ def launch(strategy: Strategy, trainer: str, run: LaunchSettings) -> Launch:
         raise UnknownName("launch", trainer, TRAINERS)
     if len(strategy) > 1:
         raise BadValue("strategy", f"{len(strategy)} layouts", "give one")
+    if run.stages and trainer != megatron.TRAINER:
+        raise BadValue(
+            "launch", trainer, "it cannot be told which of unlike layers lie where; launch with megatron"
+        )
     for axis in AXES:
         value = getattr(strategy, axis.fields[0])
         if not axis.assumed and not axis.had_by(framework(trainer), value):

@@ -8,6 +8,9 @@ from mofa_model import presets
 from mofa_model.advice import Advice, Request
 from mofa_model.errors import BadValue, InputError, UnknownName
 from mofa_model.launch import TRAINERS, Launch, LaunchSettings, launch
+from mofa_model.placement import stages_in_order
+from mofa_model.search import SearchCase
+from mofa_model.strategy import Strategy
 
 _ONE_FAMILY: Final = {"megatron", "nemo"}
 """Forms that run one and the same trainer, Megatron Core."""
@@ -53,12 +56,20 @@ def launch_of(request: Request, advice: Advice, trainer: str) -> Launch:
         global_batch=int(training.global_batch),
         layers=int(model.layers),
         experts=model.experts is not None,
+        stages=_stages(request.problems[0], advice.strategy),
         prediction_modules=int(model.prediction_modules),
         precision=advice.precision or training.precision.name,
         interval_steps=advice.checkpoint_interval_steps,
         asynchronous=all(tier.asynchronous for tier in request.reliability.tiers),
     )
     return launch(advice.strategy, trainer, run)
+
+
+def _stages(problem: SearchCase, strategy: Strategy) -> tuple[tuple[tuple[str, ...], ...], ...]:
+    """Blocks of the layers of every virtual stage, where these are not just counted."""
+    rule = problem.cluster.calibration.placement
+    dealt = stages_in_order(problem.workload.model, strategy, rule)
+    return tuple(tuple(tuple(block.called for block in layer.blocks) for layer in stage) for stage in dealt)
 
 
 def launch_words(request: Request, advice: Advice) -> tuple[str, ...]:

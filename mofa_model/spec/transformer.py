@@ -95,6 +95,11 @@ class Transformer:
         return sum(sum(layer is kind for layer in run.layers) * run.repeats for run in self.runs)
 
     @property
+    def unlike(self) -> bool:
+        """True where layers begin with different kinds of blocks, so that a number of them says little of their cost."""
+        return len({layer.blocks[0].called for layer in self.kinds}) > 1
+
+    @property
     def last(self) -> int:
         """The kind of the last layer, which prediction modules are like, as a position in `kinds`."""
         return [layer is self.runs[-1].layers[-1] for layer in self.kinds].index(True)
