@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from mofa_model.blocks.block import ALL, EACH, Again, Block, Cut, Elementwise, Kept, Product
-from mofa_model.checks import whole
+from mofa_model.checks import not_negative, whole
 from mofa_model.units import Count, Numeric
 
 GATED_PASSES: Final = 3.5
@@ -33,9 +33,12 @@ class FeedForward(Block):
     """True for SwiGLU and its kin: three matrices instead of two."""
     bias: bool = False
     """True where its matrices have biases."""
+    learned: Numeric = 0
+    """Numbers that its activation function learns: 2 of xIELU. [1]"""
 
     def __post_init__(self) -> None:
         whole(width=self.width)
+        not_negative(learned=self.learned)
 
     @property
     def inputs(self) -> float:
@@ -53,6 +56,10 @@ class FeedForward(Block):
             Product(n=self.inputs * self.width, k=hidden, bias=self.bias),
             Product(n=hidden, k=self.width, cut=Cut.INPUT, bias=self.bias),
         )
+
+    def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
+        """What the activation function learns."""
+        return self.learned
 
     def dealt(self, hidden: Count) -> Numeric:
         """Three h x f matrices, gated or not: that is what nanotron counts. [1]"""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from mofa_model.presets.families import dense, earlier, mixtures
+from mofa_model.presets.families import dense, earlier, hybrids, mixtures
 from mofa_model.presets.families.fields import Fields
 from mofa_model.spec import Transformer
 
@@ -17,6 +17,7 @@ FAMILIES: Final[Mapping[str, Callable[[Fields], Transformer]]] = MappingProxyTyp
     {
         "apertus": dense.apertus,
         "arcee": dense.ungated,
+        "bamba": hybrids.bamba,
         "bloom": earlier.bloom,
         "codegen": earlier.gpt_j,
         "cohere": dense.cohere,
@@ -24,11 +25,14 @@ FAMILIES: Final[Mapping[str, Callable[[Fields], Transformer]]] = MappingProxyTyp
         "dbrx": mixtures.dbrx,
         "deepseek_v2": mixtures.deepseek,
         "deepseek_v3": mixtures.deepseek,
+        "deepseek_v32": mixtures.deepseek,
         "dots1": mixtures.dots,
         "ernie4_5": dense.ernie,
         "ernie4_5_moe": mixtures.ernie_moe,
         "exaone4": dense.exaone4,
         "falcon": earlier.falcon,
+        "falcon_h1": hybrids.falcon_h1,
+        "falcon_mamba": hybrids.mamba,
         "gemma": dense.gemma,
         "gemma2": dense.gemma2,
         "gemma3_text": dense.gemma3,
@@ -43,24 +47,30 @@ FAMILIES: Final[Mapping[str, Callable[[Fields], Transformer]]] = MappingProxyTyp
         "gptj": earlier.gpt_j,
         "granite": dense.llama,
         "granitemoe": mixtures.granite_moe,
+        "granitemoehybrid": hybrids.granite_hybrid,
         "granitemoeshared": mixtures.granite_moe,
         "hunyuan_v1_dense": dense.hunyuan,
         "hunyuan_v1_moe": mixtures.hunyuan_moe,
+        "jamba": hybrids.jamba,
         "kimi_k2": mixtures.deepseek,
+        "kimi_linear": hybrids.kimi_linear,
         "llama": dense.llama,
         "llama4_text": mixtures.llama4,
+        "mamba": hybrids.mamba,
+        "mamba2": hybrids.mamba2,
         "minicpm3": dense.minicpm3,
+        "minimax": hybrids.minimax,
         "minimax_m2": mixtures.minimax_m2,
         "mistral": dense.mistral,
         "mixtral": mixtures.mixtral,
         "mpt": earlier.mpt,
         "nemotron": dense.nemotron,
+        "nemotron_h": hybrids.nemotron_h,
         "olmo": dense.olmo,
         "olmo2": dense.olmo2,
         "olmo3": dense.olmo2,
         "olmoe": mixtures.olmoe,
         "opt": earlier.opt,
-        "persimmon": dense.persimmon,
         "phi": dense.phi,
         "phi3": dense.mistral,
         "phimoe": mixtures.phimoe,
@@ -68,8 +78,9 @@ FAMILIES: Final[Mapping[str, Callable[[Fields], Transformer]]] = MappingProxyTyp
         "qwen2_moe": mixtures.qwen_moe,
         "qwen3": dense.qwen3,
         "qwen3_moe": mixtures.qwen_moe,
+        "qwen3_next": hybrids.qwen3_next,
         "seed_oss": dense.seed_oss,
-        "smollm3": dense.llama,
+        "smollm3": dense.smollm3,
         "stablelm": dense.stablelm,
         "starcoder2": dense.starcoder2,
     }
@@ -81,6 +92,7 @@ REFUSED: Final[Mapping[str, str]] = MappingProxyType(
         "gemma3n": "AltUp and embeddings of each layer are",
         "gemma3n_text": "AltUp and embeddings of each layer are",
         "jetmoe": "experts inside attention are",
+        "persimmon": "norms with a bias on queries and keys are",
         "zamba": "layers that share weights are",
         "zamba2": "layers that share weights are",
     }

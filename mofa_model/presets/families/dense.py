@@ -21,12 +21,18 @@ from mofa_model.spec import Transformer
 
 
 def llama(f: Fields) -> Transformer:
-    """Llama, Granite and SmolLM3: the file says which biases there are."""
+    """Llama and Granite: the file says which biases there are; a window, if any, is in every layer."""
+    f.skip("use_qk_norm")
     whole = attention(f, bias=f.flag("attention_bias", default=False))
-    f.skip("use_qk_norm", "use_sliding_window", "max_window_layers", "layer_types", "sliding_window")
     dense = feed_forward(f, bias=f.flag("mlp_bias", default=False))
-    tied = f.given.get("model_type") == "smollm3"
-    return network(f, alike([whole] * layers_of(f), dense), tied=tied)
+    return network(f, alike(windowed(f, whole, lambda _: True), dense))
+
+
+def smollm3(f: Fields) -> Transformer:
+    """SmolLM3: Llama with head and embedding in one."""
+    whole = attention(f, bias=f.flag("attention_bias", default=False))
+    dense = feed_forward(f, bias=f.flag("mlp_bias", default=False))
+    return network(f, alike(windowed(f, whole, upper(f)), dense), tied=True)
 
 
 def mistral(f: Fields) -> Transformer:
@@ -36,7 +42,7 @@ def mistral(f: Fields) -> Transformer:
 
 def qwen2(f: Fields) -> Transformer:
     """Qwen 2 and 2.5: biases on queries, keys and values."""
-    whole = attention(f, bias=True, out_bias=False)
+    whole = attention(f, bias=True, output_bias=False)
     return network(f, alike(windowed(f, whole, upper(f)), feed_forward(f)))
 
 
@@ -51,7 +57,7 @@ def seed_oss(f: Fields) -> Transformer:
     whole = attention(
         f,
         bias=f.flag("attention_bias", default=True),
-        out_bias=f.flag("attention_out_bias", default=False),
+        output_bias=f.flag("attention_out_bias", default=False),
     )
     dense = feed_forward(f, bias=f.flag("mlp_bias", default=False))
     return network(f, alike([whole] * layers_of(f), dense))
@@ -89,14 +95,14 @@ def olmo(f: Fields) -> Transformer:
 
 def olmo2(f: Fields) -> Transformer:
     """OLMo 2 and 3: a norm over all queries and one over all keys; of OLMo 3 all but every fourth layer have the window."""
-    whole = attention(f, bias=f.flag("attention_bias", default=False), qk_norm="width")
+    whole = attention(f, bias=f.flag("attention_bias", default=False), qk_norm="whole")
     return network(f, alike(windowed(f, whole, lambda at: (at + 1) % 4 != 0), feed_forward(f)))
 
 
 def cohere(f: Fields) -> Transformer:
     """Command R: one norm for both blocks of a layer, and on wish norms on queries and keys."""
     normed = f.flag("use_qk_norm", default=False)
-    whole = attention(f, bias=f.flag("attention_bias", default=False), qk_norm="width" if normed else "")
+    whole = attention(f, bias=f.flag("attention_bias", default=False), qk_norm="whole" if normed else "")
     return network(f, alike([whole] * layers_of(f), feed_forward(f), norms=1), tied=True)
 
 
@@ -125,7 +131,7 @@ def exaone4(f: Fields) -> Transformer:
 
 def glm(f: Fields) -> Transformer:
     """GLM-4: biases on queries, keys and values where there are any; the models of 2025 have norms after each block, too."""
-    whole = attention(f, bias=f.flag("attention_bias", default=False), out_bias=False)
+    whole = attention(f, bias=f.flag("attention_bias", default=False), output_bias=False)
     norms = 4 if f.given.get("model_type") == "glm4" else 2
     return network(f, alike([whole] * layers_of(f), feed_forward(f), norms=norms))
 
@@ -150,8 +156,8 @@ def stablelm(f: Fields) -> Transformer:
     whole = attention(
         f,
         bias=f.flag("use_qkv_bias", default=False),
-        out_bias=False,
-        qk_norm="width" if normed else "",
+        output_bias=False,
+        qk_norm="whole" if normed else "",
     )
     norms = 1 if f.flag("use_parallel_residual", default=False) else 2
     layers = alike([whole] * layers_of(f), feed_forward(f), norms=norms, vectors=SHIFTED)
@@ -170,7 +176,7 @@ def apertus(f: Fields) -> Transformer:
     f.only("post_norm", False)
     f.skip("qk_norm", "mlp_bias")
     whole = attention(f, bias=f.flag("attention_bias", default=False), qk_norm="head")
-    return network(f, alike([whole] * layers_of(f), feed_forward(f, gated=False, beside=2)))
+    return network(f, alike([whole] * layers_of(f), feed_forward(f, gated=False, learned=2)))
 
 
 def nemotron(f: Fields) -> Transformer:
@@ -190,19 +196,11 @@ def starcoder2(f: Fields) -> Transformer:
 
 def phi(f: Fields) -> Transformer:
     """Phi 1 and 2: one layer norm for both blocks, biases everywhere, also at the head."""
-    normed = "head" if f.flag("qk_layernorm", default=False) else ""
-    whole = attention(f, bias=True, qk_norm=normed, qk_vectors=SHIFTED)
+    f.only("qk_layernorm", False)
+    whole = attention(f, bias=True)
     dense = feed_forward(f, gated=False, bias=True)
     layers = alike([whole] * layers_of(f), dense, norms=1, vectors=SHIFTED)
     return network(f, layers, final=SHIFTED, head_bias=True)
-
-
-def persimmon(f: Fields) -> Transformer:
-    """Persimmon: layer norms everywhere, also on queries and keys, and biases."""
-    normed = "head" if f.flag("qk_layernorm", default=True) else ""
-    whole = attention(f, bias=True, qk_norm=normed, qk_vectors=SHIFTED)
-    dense = feed_forward(f, gated=False, bias=True)
-    return network(f, alike([whole] * layers_of(f), dense, vectors=SHIFTED), final=SHIFTED)
 
 
 def minicpm3(f: Fields) -> Transformer:

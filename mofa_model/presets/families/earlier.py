@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mofa_model.presets.families.fields import Fields
 from mofa_model.presets.families.parts import (
     BARE,
@@ -14,7 +16,6 @@ from mofa_model.presets.families.parts import (
     hidden_of,
     layers_of,
     network,
-    windowed,
 )
 from mofa_model.spec import Transformer
 
@@ -52,9 +53,8 @@ def gpt_neo(f: Fields) -> Transformer:
     kinds = kinds if kinds is not None else ["global"] * layers
     if len(kinds) != layers or any(word not in ("global", "local") for word in kinds):
         raise f.bad(f"global or local for each of {layers} layers", "attention_layers", "attention_types")
-    whole = attention(f, out_bias=True)
-    size = f.number("window_size", default=256)
-    narrow = windowed(Fields({"num_hidden_layers": 1, "sliding_window": size}), whole, lambda _: True)[0]
+    whole = attention(f, output_bias=True)
+    narrow = replace(whole, window=f.number("window_size", default=256))
     mixers = [narrow if word == "local" else whole for word in kinds]
     made = alike(mixers, feed_forward(f, gated=False, bias=True), vectors=SHIFTED)
     positions = f.number("max_position_embeddings", default=2048)

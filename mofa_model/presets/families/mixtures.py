@@ -9,7 +9,6 @@ from mofa_model.presets.families.parts import (
     alike,
     attention,
     feed_forward,
-    hidden_of,
     latent,
     layers_of,
     leading,
@@ -47,14 +46,13 @@ def phimoe(f: Fields) -> Transformer:
 
 def gpt_oss(f: Fields) -> Transformer:
     """GPT-OSS: biases everywhere, sinks, windows in the first, third, ... layer."""
-    count = f.number("num_local_experts", "num_experts")
     experts = mixture(
         f,
-        count=count,
+        count=f.number("num_local_experts", "num_experts"),
         top_k=f.number("num_experts_per_tok", "experts_per_token"),
         width=f.number("intermediate_size"),
         bias=True,
-        beside=count,
+        router_bias=True,
     )
     whole = attention(f, bias=f.flag("attention_bias", default=True), sinks=True)
     return network(f, alike(windowed(f, whole, lambda at: at % 2 == 0), experts))
@@ -64,7 +62,7 @@ def qwen_moe(f: Fields) -> Transformer:
     """Qwen MoE: experts in every layer, or every so many, but for those that are listed as dense."""
     second = f.given.get("model_type") == "qwen2_moe"
     biased = f.flag("qkv_bias" if second else "attention_bias", default=second)
-    whole = attention(f, bias=biased, out_bias=False if second else None, qk_norm="" if second else "head")
+    whole = attention(f, bias=biased, output_bias=False if second else None, qk_norm="" if second else "head")
     seconds = qwen_parts(f, shared=second)
     return network(f, alike(windowed(f, whole, upper(f)), seconds))
 
@@ -80,7 +78,7 @@ def qwen_parts(f: Fields, *, shared: bool) -> list[Block]:
         top_k=f.number("num_experts_per_tok"),
         width=f.number("moe_intermediate_size"),
         shared_width=width,
-        beside=hidden_of(f) if shared else 0,
+        shared_gate=shared,
     )
     dense = feed_forward(f)
     return [dense if at in listed or (at + 1) % step else experts for at in range(layers_of(f))]
@@ -94,7 +92,7 @@ def olmoe(f: Fields) -> Transformer:
         top_k=f.number("num_experts_per_tok"),
         width=f.number("intermediate_size"),
     )
-    whole = attention(f, bias=f.flag("attention_bias", default=False), qk_norm="width")
+    whole = attention(f, bias=f.flag("attention_bias", default=False), qk_norm="whole")
     return network(f, alike([whole] * layers_of(f), experts))
 
 
@@ -130,7 +128,8 @@ def modules_of(f: Fields) -> int:
 
 
 def deepseek(f: Fields) -> Transformer:
-    """DeepSeek V2 and V3, and Kimi K2: latent attention."""
+    """DeepSeek V2, V3 and V3.2, and Kimi K2: latent attention."""
+    f.words("layer_types", layers_of(f), ("full_attention", "indexed_attention"))
     layers = alike([latent(f)] * layers_of(f), deepseek_parts(f))
     return network(f, layers, modules=modules_of(f))
 
@@ -140,7 +139,7 @@ def glm4_moe(f: Fields) -> Transformer:
     whole = attention(
         f,
         bias=f.flag("attention_bias", default=False),
-        out_bias=False,
+        output_bias=False,
         qk_norm="head" if f.flag("use_qk_norm", default=False) else "",
     )
     layers = alike([whole] * layers_of(f), deepseek_parts(f))
@@ -157,15 +156,15 @@ def dots(f: Fields) -> Transformer:
 def ernie_moe(f: Fields) -> Transformer:
     """ERNIE 4.5 MoE: experts from one layer to another; the bias that balances them is learned."""
     bias, layers = f.flag("use_bias", default=False), layers_of(f)
-    width, count = f.number("moe_intermediate_size"), f.number("moe_num_experts")
+    width = f.number("moe_intermediate_size")
     experts = mixture(
         f,
-        count=count,
+        count=f.number("moe_num_experts"),
         top_k=f.number("moe_k"),
         width=width,
         shared_width=width * f.number("moe_num_shared_experts", default=0, least=0),
         bias=bias,
-        beside=count,
+        router_bias=True,
     )
     first = f.number("moe_layer_start_index", default=1, least=0)
     last = f.number("moe_layer_end_index", default=-1, least=-1)
@@ -219,7 +218,7 @@ def minimax_m2(f: Fields) -> Transformer:
         width=f.number("intermediate_size"),
     )
     modules = f.number("num_mtp_modules", default=0, least=0, most=64)
-    return network(f, alike([attention(f, qk_norm="width")] * layers, experts), modules=modules)
+    return network(f, alike([attention(f, qk_norm="whole")] * layers, experts), modules=modules)
 
 
 def llama4(f: Fields) -> Transformer:

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
-from mofa_model.blocks import Block, Embedding, Experts, FeedForward, LatentAttention, Layer, SoftmaxAttention
+from mofa_model.blocks import (
+    Block,
+    Embedding,
+    Experts,
+    FeedForward,
+    LatentAttention,
+    Layer,
+    SoftmaxAttention,
+    SparseAttention,
+)
 from mofa_model.presets.families.fields import MOST_LAYERS, Fields
-from mofa_model.spec import Transformer, runs_of
+from mofa_model.spec import Run, Transformer
 
 BARE, WEIGHTED, SHIFTED = 0, 1, 2
-"""Parameters of a norm, each as wide as what it norms: none, a weight, a weight and a bias."""
+"""Parameters of a norm, each as wide as the stream: none, a weight, a weight and a bias."""
+
+
+HIDDEN: Final = ("hidden_size", "n_embd", "d_model", "n_embed")
+HEADS: Final = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 
 
 def hidden_of(f: Fields) -> int:
     """Width of the residual stream."""
-    return f.number("hidden_size", "n_embd", "d_model", "n_embed", most=2**20)
+    return f.number(*HIDDEN, most=2**20)
 
 
 def layers_of(f: Fields) -> int:
@@ -24,7 +39,7 @@ def layers_of(f: Fields) -> int:
 
 def heads_of(f: Fields) -> int:
     """Query heads."""
-    return f.number("num_attention_heads", "n_head", "n_heads", "num_heads")
+    return f.number(*HEADS)
 
 
 def network(
@@ -46,7 +61,7 @@ def network(
         head_bias=head_bias,
     )
     name = str(f.given.get("_name_or_path") or f.given.get("model_type"))[:200]
-    runs = runs_of(list(layers))
+    runs = Run.of(list(layers))
     return Transformer(name=name, hidden=hidden_of(f), runs=runs, embedding=ends, prediction_modules=modules)
 
 
@@ -66,28 +81,23 @@ def attention(
     *,
     kv_heads: int | None = None,
     bias: bool = False,
-    out_bias: bool | None = None,
-    qk_norm: str = "",
-    qk_vectors: int = WEIGHTED,
-    sinks: bool = False,
+    output_bias: bool | None = None,
+    **more: Any,
 ) -> SoftmaxAttention:
-    """Softmax attention; `out_bias` is that of the others where it is not said, `qk_norm` one for each `head` or all the `width`."""
+    """Softmax attention; `output_bias` is as `bias` where it is not said."""
     hidden, heads = hidden_of(f), heads_of(f)
-    given = f.value("head_dim", "attention_head_dim", "kv_channels")
-    if given is None and hidden % heads:
-        raise f.bad(
-            f"it must divide {f.name('hidden_size', 'n_embd', 'd_model', 'n_embed')} ({hidden})",
-            "num_attention_heads",
-            "n_head",
-            "n_heads",
-            "num_heads",
-        )
-    width = f.number("head_dim", "attention_head_dim", "kv_channels", default=max(hidden // heads, 1))
-    kv = f.number("num_key_value_heads", default=heads) if kv_heads is None else kv_heads
-    normed = {"": 0, "head": 2 * width, "width": (heads + kv) * width}[qk_norm]
-    shifts = (heads + 2 * kv) * width * bias + hidden * (bias if out_bias is None else out_bias)
-    beside = shifts + normed * qk_vectors + heads * sinks
-    return SoftmaxAttention(heads=heads, kv_heads=kv, head_dim=width, beside=beside)
+    names = ("head_dim", "attention_head_dim", "kv_channels")
+    if f.value(*names) is None and hidden % heads:
+        right = f"it must divide {f.name(*HIDDEN)} ({hidden})"
+        raise f.bad(right, *HEADS)
+    return SoftmaxAttention(
+        heads=heads,
+        kv_heads=f.number("num_key_value_heads", default=heads) if kv_heads is None else kv_heads,
+        head_dim=f.number(*names, default=max(hidden // heads, 1)),
+        bias=bias,
+        output_bias=bias if output_bias is None else output_bias,
+        **more,
+    )
 
 
 def windowed(
@@ -99,9 +109,7 @@ def windowed(
     listed = f.words("layer_types", layers, (word, "full_attention"))
     if not size:
         return [whole] * layers
-    narrow = SoftmaxAttention(
-        heads=whole.heads, kv_heads=whole.kv_heads, head_dim=whole.head_dim, beside=whole.beside, window=size
-    )
+    narrow = replace(whole, window=size)
     return [
         narrow if (where(at) if listed is None else listed[at] == word) else whole for at in range(layers)
     ]
@@ -114,55 +122,38 @@ def upper(f: Fields) -> Callable[[int], bool]:
     return lambda at: used and at >= first
 
 
-def feed_forward(
-    f: Fields, *names: str, gated: bool = True, bias: bool = False, beside: int = 0
-) -> FeedForward:
+def feed_forward(f: Fields, *names: str, **more: Any) -> FeedForward:
     """The dense part; where the file gives no width it is four times the stream's."""
-    hidden = hidden_of(f)
-    width = f.number(*(names or ("intermediate_size", "n_inner", "ffn_dim")), default=4 * hidden)
-    return FeedForward(width=width, gated=gated, beside=beside + bias * ((1 + gated) * width + hidden))
+    width = f.number(*(names or ("intermediate_size", "n_inner", "ffn_dim")), default=4 * hidden_of(f))
+    return FeedForward(width=width, **more)
 
 
-def mixture(
-    f: Fields,
-    *,
-    count: int,
-    top_k: int,
-    width: int,
-    shared_width: int = 0,
-    gated: bool = True,
-    bias: bool = False,
-    beside: int = 0,
-) -> Experts:
-    """Experts, of which a token may be restricted to some groups; `bias` is that of each expert."""
-    groups = f.number("n_group", "num_expert_group", default=1)
-    top_groups = f.number("topk_group", default=1)
-    shifts = bias * count * ((1 + gated) * width + hidden_of(f))
-    return Experts(
-        count=count,
-        top_k=top_k,
-        width=width,
-        gated=gated,
-        shared_width=shared_width or None,
-        node_limit=top_groups if top_groups < groups else 0,
-        beside=beside + shifts,
-    )
+def mixture(f: Fields, *, shared_width: int = 0, **more: Any) -> Experts:
+    """Experts, of which a token may be restricted to some groups."""
+    groups, top_groups = f.number("n_group", "num_expert_group", default=1), f.number("topk_group", default=1)
+    limit = top_groups if top_groups < groups else 0
+    return Experts(shared_width=shared_width or None, node_limit=limit, **more)
 
 
 def latent(f: Fields, value_dim: int | None = None) -> LatentAttention:
-    """Multi-head latent attention, with the norms of its latents."""
-    query, kv = f.number("q_lora_rank", default=0, least=0), f.number("kv_lora_rank")
-    rope, hidden = f.number("qk_rope_head_dim", least=0), hidden_of(f)
+    """Multi-head latent attention; over a few tokens alone where the file has an indexer."""
     f.skip("num_key_value_heads", "head_dim", "qk_head_dim")
-    shifts = f.flag("attention_bias", default=False) * (query + kv + rope + hidden)
-    return LatentAttention(
-        heads=heads_of(f),
-        query_rank=query or None,
-        kv_rank=kv,
-        nope_dim=f.number("qk_nope_head_dim"),
-        rope_dim=rope,
-        value_dim=f.number("v_head_dim", default=value_dim),
-        beside=query + kv + shifts,
+    f.only("attention_bias", False)
+    ranks: dict[str, Any] = {
+        "heads": heads_of(f),
+        "query_rank": f.number("q_lora_rank", default=0, least=0) or None,
+        "kv_rank": f.number("kv_lora_rank"),
+        "nope_dim": f.number("qk_nope_head_dim"),
+        "rope_dim": f.number("qk_rope_head_dim", least=0),
+        "value_dim": f.number("v_head_dim", default=value_dim),
+    }
+    if f.value("index_topk") is None:
+        return LatentAttention(**ranks)
+    return SparseAttention(
+        index_heads=f.number("index_n_heads"),
+        index_dim=f.number("index_head_dim"),
+        top_k=f.number("index_topk"),
+        **ranks,
     )
 
 

@@ -18,25 +18,6 @@ HUB = json.loads((Path(__file__).parents[2] / "data" / "hub_configs.json").read_
 LLAMA = HUB["presets"]["llama3-8b"]
 
 
-def plain(model):
-    """A model without what stands beside its matrices, which the older presets leave out: at most 0.04 % of one of them."""
-    runs = tuple(
-        replace(
-            run,
-            layers=tuple(
-                replace(layer, blocks=tuple(map(bare, layer.blocks)), norm_vectors=1) for layer in run.layers
-            ),
-        )
-        for run in model.runs
-    )
-    ends = replace(model.embedding, positions=0, norm_vectors=1, head_bias=False)
-    return replace(model, runs=runs, embedding=ends)
-
-
-def bare(block):
-    return replace(block, beside=0)
-
-
 @pytest.mark.parametrize("name", HUB["presets"])
 def test_a_published_file_describes_the_same_model_as_the_preset(name):
     read, preset = from_config(HUB["presets"][name], name=name), presets.model(name)
