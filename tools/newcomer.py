@@ -144,6 +144,77 @@ def schedule(copy: Copy) -> str:
     return f"advised {chosen}; {memory['gpipe'] / 2**30:.1f} GiB in place of {memory['1f1b'] / 2**30:.1f}"
 
 
+BLOCK = '''"""Pooling: a token adds the mean of all before it, projected to a width and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mofa_model.blocks.block import Block, Core, Cut, Kept, Product, Sight
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pooling(Block):
+    """The mean of what came before."""
+
+    word: ClassVar = "pooling"
+
+    width: float
+    """Width of the mean."""
+
+    def products(self, hidden) -> tuple[Product, ...]:
+        """There and back."""
+        return Product(n=self.width, k=hidden), Product(n=hidden, k=self.width, cut=Cut.INPUT)
+
+    def cores(self) -> tuple[Core, ...]:
+        """A running sum."""
+        return (Core(heads=self.width, width=1, fixed=1),)
+
+    def kept(self, hidden) -> tuple[Kept, ...]:
+        """The mean."""
+        return (Kept(elements=self.width, feeds=True),)
+
+    def sight(self) -> Sight:
+        """The sum is handed on."""
+        return Sight(turned=2 * self.width, state=self.width)
+
+    def split(self) -> tuple[float, ...]:
+        """The width."""
+        return (self.width,)
+'''
+POOLED = """
+[toy-pooled]
+layers = [[8, ["pooling", "dense"], ["pooling", "dense"], ["pooling", "dense"], ["attention", "dense"]]]
+hidden = 4096
+pooling = { width = 4096 }
+attention = { heads = 32, kv_heads = 8, head_dim = 128 }
+dense = { width = 14336 }
+embedding = { vocabulary = 128256 }
+source = "a newcomer"
+"""
+
+
+def block(copy: Copy) -> str:
+    """A toy block: one file, and a preset that has it."""
+    copy.write("mofa_model/blocks/pooling.py", BLOCK)
+    name = "mofa_model/presets/models.toml"
+    copy.write(name, (copy.root / name).read_text(encoding="utf-8") + POOLED)
+    seen = {}
+    for model in ("toy-pooled", "llama3-8b"):
+        told = copy.mofa("explain", *JOB, "--model", model, "--strategy", "tp=2,sp=true", "-o", "json")
+        seen[model] = json.loads(told)
+    parameters = [json.loads(copy.mofa("presets", "models", name, "-o", "json")) for name in seen]
+    layers = seen["toy-pooled"]["layers"]
+    if "pooling + dense" not in layers:
+        raise Fails(f"no layer has it: {', '.join(layers)}")
+    step, memory = ([seen[m]["summary"][n] for m in seen] for n in ("step_seconds", "memory_bytes"))
+    if not (step[0] < step[1] and memory[0] < memory[1] and parameters[0] != parameters[1]):
+        raise Fails(f"it costs as much as attention: {step}, {memory}")
+    chosen = copy.strategy("--model", "toy-pooled", "--framework", "any")
+    return f"a step of {step[0]:.2f} s in place of {step[1]:.2f} s; advised {chosen}"
+
+
 DEVICE = """
 [toy-gpu]
 aliases = ["toy"]
@@ -516,6 +587,7 @@ def alert(copy: Copy) -> str:
 
 
 TOYS: dict[str, tuple[int, Callable[[Copy], str]]] = {
+    "block": (2, block),
     "device": (1, device),
     "schedule": (2, schedule),
     "axis": (2, axis),

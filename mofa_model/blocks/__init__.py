@@ -1,10 +1,11 @@
 """What a layer is made of, a kind of block a file: parameters, products, work of tokens on each other, what it keeps and sends.
 
-A new one is its file and its place in `BLOCKS`; presets, estimate, search and launches walk over that list or over what a
-block says of itself. `block` is the form of all, `layer` puts some into a layer, `embedding` stands at both ends of a model.
+A new one is its file; presets, estimate, search and launches walk over `BLOCKS` or over what a block says of itself. `block` is the form of all, `layer` puts some into a layer, `embedding` stands at both ends of a model.
 May import: checks, units, errors, numpy. Imported by: spec and what stands above it.
 """
 
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Final
 
 from mofa_model.blocks.block import Block, Core, Cut, Elementwise, Exchange, Kept, Product, Ranks, Rows, Sight
@@ -19,21 +20,17 @@ from mofa_model.blocks.softmax import SoftmaxAttention
 from mofa_model.blocks.sparse import SparseAttention
 from mofa_model.blocks.state_space import SelectiveScan, StateSpace
 
+_MODULES: Final = [import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__)]
 BLOCKS: Final[dict[str, type[Block]]] = {
     kind.word: kind
-    for kind in (
-        SoftmaxAttention,
-        LatentAttention,
-        SparseAttention,
-        SharedAttention,
-        LinearAttention,
-        StateSpace,
-        SelectiveScan,
-        FeedForward,
-        Experts,
-    )
+    for module in _MODULES
+    for kind in vars(module).values()
+    if isinstance(kind, type)
+    and kind.__module__ == module.__name__
+    and "word" in vars(kind)
+    and kind is not Block
 }
-"""All kinds of blocks by the word that presets call them by."""
+"""All kinds of blocks by the word that presets call them by: whatever this folder has."""
 
 __all__ = [
     "BLOCKS",
