@@ -60,18 +60,22 @@ class Product:
     """Which tokens it sees."""
     bias: bool = False
     """Whether a number is added to each output."""
+    times: Count = 1
+    """How often such a matrix stands in the block, one after the other."""
+    seen: Ratio | None = None
+    """Share of the tokens that pass it; None = all do."""
     again: frozenset[str] = NOTHING
     """Modules whose recomputation runs it again beyond those of the block."""
 
     @property
     def weights(self) -> Count:
         """Its parameters without the bias. [1]"""
-        return self.n * self.k
+        return self.n * self.k * self.times
 
     @property
     def parameters(self) -> Count:
         """All of them. [1]"""
-        return self.n * self.k + self.n if self.bias else self.n * self.k
+        return (self.k + 1 if self.bias else self.k) * self.n * self.times
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,6 +90,8 @@ class Core:
     """Tokens seen at most, the last ones or the best; None = all before."""
     fixed: Count | None = None
     """Tokens of a chunk, or rows of a state, that are met however long the sequence is; None = they follow it."""
+    times: Count = 1
+    """How often it is done in the block."""
     scored: bool = False
     """Whether attention that is not fused moves a score for each through memory."""
 
@@ -179,6 +185,8 @@ class Block(ABC):
 
     word: ClassVar[str]
     """As presets call it."""
+    norm_before: ClassVar[int] = 1
+    """Norms of the stream before it."""
     stream_passes: ClassVar[float] = 0.0
     """Reads and writes of a stream-wide tensor that tensor parallelism shares out: rotary position, heads put in order."""
     norm_moved_with: ClassVar[str] = ""
@@ -197,6 +205,11 @@ class Block(ABC):
     def name(self) -> str:
         """What people read."""
         return self.called.replace("_", " ")
+
+    @property
+    def own_tokens(self) -> Count | None:
+        """Tokens of its own in every sequence, where it sees others than the layers; None = those of the sequence. [1]"""
+        return None
 
     @property
     def heads_told(self) -> str:
@@ -253,7 +266,11 @@ class Block(ABC):
 
     def matrices(self, hidden: Count, *, active: bool = False) -> Numeric:
         """Parameters of all its matrices, or of those that one token is multiplied with. [1]"""
-        return self._counted(((one.rows, one.weights) for one in self.products(hidden)), active=active)
+        products = self.products(hidden)
+        if not active:
+            return self._counted(((one.rows, one.weights) for one in products), active=active)
+        sizes = ((one.rows, one.weights if one.seen is None else one.weights * one.seen) for one in products)
+        return self._counted(sizes, active=active)
 
     def parameters(self, hidden: Count, *, active: bool = False) -> Numeric:
         """All its parameters, or those that one token meets. [1]"""

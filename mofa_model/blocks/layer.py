@@ -19,19 +19,24 @@ class Layer:
 
     blocks: tuple[Block, ...]
     """What a token passes, in order."""
-    norms: Numeric = 2
-    """Norms: one before each block, or more or fewer where a model has them elsewhere."""
+    norms: Numeric | None = None
+    """Norms; None = one before each block that has one there."""
     norm_vectors: Numeric = 1
     """Parameters of a norm, each as wide as the stream: 1 a weight, 2 with a bias, 0 none."""
 
     def parameters(self, hidden: Count, *, active: bool = False) -> Count:
         """All parameters, or those that one token meets. [1]"""
         blocks = sum(block.parameters(hidden, active=active) for block in self.blocks)
-        return blocks + self.norms * self.norm_vectors * hidden
+        return blocks + self.normed * self.norm_vectors * hidden
 
     def matrices(self, hidden: Count, *, active: bool = False) -> Count:
         """Parameters of all matrices, or of those that one token is multiplied with. [1]"""
         return sum(block.matrices(hidden, active=active) for block in self.blocks)
+
+    @property
+    def normed(self) -> Numeric:
+        """How many norms it has. [1]"""
+        return sum(block.norm_before for block in self.blocks) if self.norms is None else self.norms
 
     @property
     def name(self) -> str:
@@ -48,7 +53,7 @@ class Layer:
         share = 1.0 / len(self.blocks)
         residuals = Counter(block.residual_moved_with for block in self.blocks)
         outputs = Counter(block.norm_moved_with for block in self.blocks)
-        wide = self.norms * hidden
+        wide = self.normed * hidden
         return (
             Kept(
                 elements=wide,

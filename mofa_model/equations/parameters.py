@@ -15,10 +15,10 @@ from typing import Final
 
 import numpy as np
 
-from mofa_model.blocks import Core, Layer
+from mofa_model.blocks import Block, Core, Layer
 from mofa_model.errors import BadValue
 from mofa_model.spec import Transformer
-from mofa_model.units import Count, Flop
+from mofa_model.units import Count, Flop, Ratio
 
 CONVENTIONS: Final = ("full", "causal")
 """How attention scores are counted when FLOPs are reported."""
@@ -67,8 +67,12 @@ def core_flops_per_token(layer: Layer, sequence: Count, *, convention: str = "fu
     """
     if convention not in CONVENTIONS:
         raise BadValue("convention", convention, f"one of {', '.join(CONVENTIONS)}")
-    cores = [core for block in layer.blocks for core in block.cores()]
-    return sum((2.0 * _seen(core, sequence, convention) * core.heads * core.width for core in cores), 0.0)
+    total: Flop = 0.0
+    for block in layer.blocks:
+        for core in block.cores():
+            pairs = _seen(core, sequence, convention) * core.heads * core.times
+            total = total + 2.0 * _share(block, sequence) * pairs * core.width
+    return total
 
 
 def attention_flops_per_token(model: Transformer, sequence: Count, *, convention: str = "full") -> Flop:
@@ -102,9 +106,9 @@ def forward_flops_per_token(
     """
     h = model.hidden
     modules = model.prediction_modules if prediction else 0
-    weights = sum(model.number(kind) * kind.matrices(h, active=True) for kind in model.kinds)
+    weights = sum(model.number(kind) * _met(kind, h, sequence) for kind in model.kinds)
     last = model.kinds[model.last]
-    weights = weights + modules * (last.matrices(h, active=True) + 2 * h * h)
+    weights = weights + modules * (_met(last, h, sequence) + 2 * h * h)
     heads = (2 if head_counted_twice else 1) + modules
     core = attention_flops_per_token(model, sequence, convention=convention)
     core = core + modules * core_flops_per_token(last, sequence, convention=convention)
@@ -128,6 +132,16 @@ def training_flops_per_token(
     return 3.0 * forward_flops_per_token(
         model, sequence, convention=convention, head_counted_twice=head_counted_twice, prediction=prediction
     )
+
+
+def _met(layer: Layer, hidden: Count, sequence: Count) -> Count:
+    """Weights of a layer that a token of the sequence is multiplied with, on average. [1]"""
+    return sum(_share(block, sequence) * block.matrices(hidden, active=True) for block in layer.blocks)
+
+
+def _share(block: Block, sequence: Count) -> Ratio:
+    """Tokens that a block sees for each token of the sequence. [1]"""
+    return 1 if block.own_tokens is None else block.own_tokens / sequence
 
 
 def _counted(model: Transformer, *, active: bool) -> Count:

@@ -42,6 +42,13 @@ def tokens_per_rank(workload: Workload, strategy: Strategy) -> Count:
     return strategy.mbs * (workload.training.sequence / strategy.cp)
 
 
+def block_tokens(workload: Workload, strategy: Strategy, block: Block) -> Count:
+    """Tokens of a micro-batch that a block sees on one device: those of the layers, or its own. [1]"""
+    if block.own_tokens is None:
+        return tokens_per_rank(workload, strategy)
+    return strategy.mbs * (block.own_tokens / strategy.cp)
+
+
 @dataclass(frozen=True, slots=True)
 class BlockTime:
     """A block on one device; forward times. [s]"""
@@ -91,7 +98,7 @@ def stream_time(
     spread = t if strategy.sequence_parallel else 1.0
     width, passes = workload.training.precision.activation, cluster.calibration.compute.elementwise_passes
     shared = [block.stream_passes for block in layer.blocks if block.stream_passes]
-    traffic = tokens * h * width * (STREAM_PASSES * layer.norms / spread + sum(shared) / t) * passes
+    traffic = tokens * h * width * (STREAM_PASSES * layer.normed / spread + sum(shared) / t) * passes
     traffic = traffic + _casts(workload, cluster, tokens * (len(shared) * h))
     return compute.elementwise_time(traffic, rates.memory)
 
@@ -100,7 +107,8 @@ def block_time(
     workload: Workload, cluster: Cluster, strategy: Strategy, rates: Rates, block: Block
 ) -> BlockTime:
     """Any block on one device, from what it says of itself."""
-    s, h, tokens = strategy, workload.model.hidden, tokens_per_rank(workload, strategy)
+    s, h, all_tokens = strategy, workload.model.hidden, tokens_per_rank(workload, strategy)
+    tokens = block_tokens(workload, s, block)
     sent, exchange = tokens / s.tp, block.exchange()  # tokens that this rank sends away
     routed: Count = 0.0
     local: Count = 0.0
@@ -114,12 +122,20 @@ def block_time(
     linear: dict[Rows, Seconds] = {}
     for product in products:
         if product.rows is Rows.TOKENS:
-            one = _product(workload, cluster, rates.linear, tokens, s.tp, product)
+            one = _product(
+                workload,
+                cluster,
+                rates.linear,
+                tokens if product.seen is None else tokens * product.seen,
+                s.tp,
+                product,
+            )
         elif product.rows is Rows.ROUTED:
             penalty = cluster.calibration.compute.grouped_penalty
             one = _product(workload, cluster, rates.linear, routed / local, s.etp, product, penalty)
         else:
             one = _product(workload, cluster, rates.head, sent, s.tp, product)
+        one = one * product.times
         linear[product.rows] = linear[product.rows] + one if product.rows in linear else one
         for module in product.again:
             again[module] = again.get(module, 0.0) + one
@@ -136,7 +152,7 @@ def block_time(
         linear=whole,
         core=_core(workload, cluster, s, rates, block),
         elementwise=sum(moved, 0.0),
-        gathers=block.gathers(),
+        gathers=block.gathers() if block.own_tokens is None else block.gathers() * (tokens / all_tokens),
         context=_context_message(workload, cluster, s, block),
         all_to_all=0.0 if exchange is None else _all_to_all(workload, cluster, s, exchange, sent),
         parameters=held,
@@ -162,8 +178,9 @@ def _core(workload: Workload, cluster: Cluster, s: Strategy, rates: Rates, block
     """Work of tokens on each other. [s]"""
     c, sequence = cluster.calibration.compute, workload.training.sequence
     times = [
-        compute.attention_time(
-            tokens_per_rank(workload, s),
+        core.times
+        * compute.attention_time(
+            block_tokens(workload, s, block),
             compute.attended_tokens(sequence, c.attention_causal, core.window)
             if core.fixed is None
             else core.fixed,
@@ -218,7 +235,7 @@ def _context_message(workload: Workload, cluster: Cluster, s: Strategy, block: B
     sight = block.sight()
     if sight is None:
         return 0.0
-    width, tokens = workload.training.precision.activation, tokens_per_rank(workload, s)
+    width, tokens = workload.training.precision.activation, block_tokens(workload, s, block)
     path = collectives.path_between(cluster, s.cp, s.tp)
     ring, turned = sight.ring / s.tp, sight.turned / s.tp
     size: Bytes = tokens * width * ring

@@ -14,7 +14,7 @@ import numpy as np
 from mofa_model.blocks import Kept, Layer, Ranks
 from mofa_model.blocks.block import EACH, NOTHING
 from mofa_model.equations import activations, memory
-from mofa_model.estimate.blocks import tokens_per_rank
+from mofa_model.estimate.blocks import block_tokens, tokens_per_rank
 from mofa_model.spec import MemoryConstants, Workload
 from mofa_model.strategy import Recompute, Strategy
 from mofa_model.units import Bytes, Count, Ratio
@@ -81,7 +81,7 @@ def _layer(workload: Workload, constants: MemoryConstants, strategy: Strategy, l
 
 def _parts(workload: Workload, constants: MemoryConstants, s: Strategy, layer: Layer) -> list[_Part]:
     """What a layer stores, in the order in which it is made."""
-    h, tokens, precision = workload.model.hidden, tokens_per_rank(workload, s), workload.training.precision
+    h, precision = workload.model.hidden, workload.training.precision
     modules = s.recompute_modules if s.recompute is Recompute.SELECTIVE else NOTHING
     narrow = None if precision.gemm == "bf16" else constants.low_precision_input
     ranks: dict[Ranks, Count] = {
@@ -94,6 +94,7 @@ def _parts(workload: Workload, constants: MemoryConstants, s: Strategy, layer: L
     found = []
     for block in (None, *layer.blocks):
         exchange = None if block is None else block.exchange()
+        tokens = tokens_per_rank(workload, s) if block is None else block_tokens(workload, s, block)
         seen = tokens
         if exchange is not None:
             seen = activations.routed_tokens(

@@ -41,6 +41,7 @@ def test_every_kind_of_block_is_in_a_model_here():
         ("mamba2-2.7b", 2_702_599_680),
         ("mamba-2.8b", 2_768_345_600),
         ("minimax-m1", 456_089_655_296),
+        ("qwen2.5-vl-7b", 8_292_166_656),
     ],
 )
 def test_a_model_has_the_parameters_of_its_published_weights(name, published):
@@ -83,6 +84,13 @@ def counted(word, model, block, s):
             h * 2 * b.inner + b.inner * (b.step_rank + 2 * b.state) + b.step_rank * b.inner + b.inner * h
         )
         return linear + 6 * b.inner * b.state
+    if word == "encoder":
+        w, m = b.width, b.merged
+        layer = 2 * (4 * w * w + 3 * w * b.ffn)
+        seen = b.whole_layers * b.patches + (b.layers - b.whole_layers) * b.window
+        projector = 2 * (m * w * m * w + m * w * h) / m
+        patch = 2 * b.inputs * w + b.layers * layer + 4 * seen * w + projector
+        return patch * b.patches / s
     keys, values = b.key_heads * b.key_dim, b.value_heads * b.value_dim
     linear = h * (2 * keys + values) + values * h
     linear += h * values if b.gate_rank is None else b.gate_rank * (h + values)
@@ -100,7 +108,8 @@ def counted(word, model, block, s):
 def test_a_token_costs_the_flops_of_an_independent_count(word, sequence):
     model, layer, block = EVERY[word]
     alone = replace(layer, blocks=(block,))
-    found = 2.0 * block.matrices(model.hidden, active=True) + p.core_flops_per_token(alone, sequence)
+    seen = 1 if block.own_tokens is None else block.own_tokens / sequence
+    found = 2.0 * seen * block.matrices(model.hidden, active=True) + p.core_flops_per_token(alone, sequence)
     assert float(found) == pytest.approx(counted(word, model, block, sequence), rel=0.01)
 
 
@@ -112,7 +121,10 @@ def test_an_ideal_device_takes_the_time_of_its_flops(word):
         model, runs=(replace(model.runs[0], layers=(replace(layer, blocks=(block,)),), repeats=1),)
     )
     found = estimate(question(short), ideal(1, compute=dict(attention_causal=1.0)), Strategy()).layers[0]
-    flops = 2.0 * block.matrices(model.hidden, active=True) + p.core_flops_per_token(short.kinds[0], 8192)
+    seen = 1 if block.own_tokens is None else block.own_tokens / 8192
+    flops = 2.0 * seen * block.matrices(model.hidden, active=True) + p.core_flops_per_token(
+        short.kinds[0], 8192
+    )
     near = 0.15 if word == "sparse_attention" else 1e-9  # the first tokens see fewer than the best 2048
     assert float(found.linear + found.attention) == pytest.approx(8192 * float(flops) / 1e15, rel=near)
 

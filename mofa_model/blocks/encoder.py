@@ -1,0 +1,143 @@
+"""An encoder of images or sound: a tower of layers of its own width, run once a sample, and a projector into the stream.
+
+It stands as a layer of its own before all others. What it adds to a sequence is counted in the sequence's length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Product, Ranks, Sight
+from mofa_model.blocks.feed_forward import FeedForward
+from mofa_model.checks import not_negative, whole
+from mofa_model.units import Count, Numeric, Ratio
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Encoder(Block):
+    """A vision or audio transformer in which every patch sees every other, or those of its window. Source: Dosovitskiy et al.
+    2021, Qwen2.5-VL.
+
+    Leaves out: launches of its layers one by one, and that its norms are computed in the width of the tower.
+    """
+
+    word: ClassVar = "encoder"
+    norm_before: ClassVar = 0
+
+    width: Numeric
+    """Width of the tower's own stream."""
+    layers: Numeric
+    """Layers of the tower."""
+    heads: Numeric
+    """Heads of its attention."""
+    ffn: Numeric
+    """Width of its feed-forward part."""
+    gated: bool = False
+    """True where that has three matrices."""
+    inputs: Numeric
+    """Numbers of a patch: of an image channels times height times width."""
+    patches: Numeric
+    """Patches of all images, or frames of sound, in a sequence."""
+    merged: Numeric = 1
+    """Patches that become one token of the sequence."""
+    window: Numeric | None = None
+    """Patches that a windowed layer sees; None = no layer is windowed."""
+    whole_layers: Numeric = 0
+    """Layers without a window, where there is one."""
+    bias: bool = True
+    """True where the matrices of its layers and its projector have biases."""
+    input_bias: bool = True
+    """True where that of the patches has one."""
+    positions: Numeric = 0
+    """Learned positions."""
+    norm_vectors: Numeric = 2
+    """Parameters of a norm, each as wide as the tower: 1 a weight, 2 with a bias."""
+    final_norms: Numeric = 1
+    """Norms behind the last layer and before the projector."""
+
+    def __post_init__(self) -> None:
+        whole(
+            encoder_width=self.width,
+            encoder_layers=self.layers,
+            encoder_heads=self.heads,
+            encoder_ffn=self.ffn,
+        )
+        whole(inputs=self.inputs, patches=self.patches, merged=self.merged)
+        not_negative(whole_layers=self.whole_layers, positions=self.positions)
+
+    @property
+    def own_tokens(self) -> Count:
+        """Its patches."""
+        return self.patches
+
+    def products(self, hidden: Count) -> tuple[Product, ...]:
+        """Patches in; queries, keys, values, output and feed-forward part of every layer; two matrices into the stream."""
+        h, many = self.width, self.layers
+        inside = FeedForward(width=self.ffn, gated=self.gated, bias=self.bias).products(h)
+        seen: Ratio = 1.0 / self.merged
+        return (
+            Product(n=h, k=self.inputs, cut=Cut.NOTHING, bias=self.input_bias),
+            Product(n=3 * h, k=h, bias=self.bias, times=many),
+            Product(n=h, k=h, cut=Cut.INPUT, bias=self.bias, times=many),
+            *(Product(n=one.n, k=one.k, cut=one.cut, bias=self.bias, times=many) for one in inside),
+            Product(n=self.merged * h, k=self.merged * h, bias=self.bias, seen=seen),
+            Product(n=hidden, k=self.merged * h, cut=Cut.INPUT, bias=self.bias, seen=seen),
+        )
+
+    def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
+        """Positions and norms."""
+        return self.width * (self.positions + self.norm_vectors * (2 * self.layers + self.final_norms))
+
+    def cores(self) -> tuple[Core, ...]:
+        """Every patch meets all, or those of its window."""
+        dim = 2 * self.width / self.heads
+        every = Core(heads=self.heads, width=dim, fixed=self.patches, times=self.layers, scored=True)
+        if self.window is None:
+            return (every,)
+        return (
+            Core(heads=self.heads, width=dim, fixed=self.patches, times=self.whole_layers, scored=True),
+            Core(
+                heads=self.heads,
+                width=dim,
+                fixed=self.window,
+                times=self.layers - self.whole_layers,
+                scored=True,
+            ),
+        )
+
+    def elementwise(self, hidden: Count) -> tuple[Elementwise, ...]:  # noqa: ARG002
+        """Norms and residuals, and the activation function, of every layer."""
+        passes = FeedForward(width=self.ffn, gated=self.gated).passes
+        return (
+            Elementwise(width=self.width * self.layers, passes=16.0, cast=2 * self.width * self.layers),
+            Elementwise(width=self.ffn * self.layers, passes=passes),
+        )
+
+    def gathers(self) -> Count:
+        """Those of attention and feed-forward part of every layer. [1]"""
+        return 4.0 * self.layers
+
+    def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
+        """Of every layer inputs and outputs of norms, queries, keys and values, the output, and both sides of the activation."""
+        h, many = self.width, self.layers
+        inside = (3 if self.gated else 2) * self.ffn
+        return (
+            Kept(elements=2 * h * many, ranks=Ranks.STREAM),
+            Kept(elements=2 * h * many, ranks=Ranks.STREAM, freed=frozenset({"layernorm", ALL}), feeds=True),
+            Kept(elements=(3 * h + inside) * many, freed=frozenset({ALL}), halved=True),
+            Kept(elements=h * many, feeds=True),
+            Kept(elements=self.merged * h, feeds=True),
+        )
+
+    def sight(self) -> Sight:
+        """Keys and values of every layer go around; queries and outputs turn with them."""
+        return Sight(ring=2 * self.width * self.layers, turned=2 * self.width * self.layers)
+
+    def split(self) -> tuple[Count, ...]:
+        """Heads and widths."""
+        return (self.heads, self.ffn)
+
+    def turned_heads(self) -> Count:
+        """Heads."""
+        return self.heads
