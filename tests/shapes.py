@@ -7,6 +7,8 @@ changed(model, Experts, imbalance=8.0)   the same with other experts
 
 from dataclasses import replace
 
+import numpy as np
+
 from mofa_model.blocks import Embedding, FeedForward, Layer
 from mofa_model.spec import Run, Transformer
 
@@ -26,9 +28,15 @@ def decoder(
 
 
 def deeper(model, layers):
-    """So many layers in all."""
+    """So many layers in all: the last run is longer or shorter, and stands alone where there is no room for the others."""
     *first, last = model.runs
     left = layers - sum(len(run.layers) * run.repeats for run in first)
+    if np.any(np.asarray(left) < len(last.layers)):
+        first, left = [], layers
+    if np.any(
+        np.asarray(left) % len(last.layers)
+    ):  # a pattern that does not come out even: its last layer alone
+        return replace(model, runs=(*first, Run((last.layers[-1],), left)))
     return replace(model, runs=(*first, replace(last, repeats=left / len(last.layers))))
 
 
