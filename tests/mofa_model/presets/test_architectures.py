@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mofa_model.blocks import Rows
+from mofa_model.blocks import LinearAttention, Rows, SelectiveScan, StateSpace
 from mofa_model.equations import parameters
 from mofa_model.errors import InputError
 from mofa_model.presets import from_config
@@ -63,9 +63,16 @@ def test_flops_are_those_that_pytorch_counts(name):
     assert parameters.total_parameters(model) == counted["parameters"]
     core = parameters.attention_flops_per_token(model, counted["tokens"])
     matrices = parameters.forward_flops_per_token(model, counted["tokens"]) - core
-    # The gate of a shared expert, one row, is left out.
-    assert matrices == pytest.approx(counted["matrices"], rel=1e-3)
-    assert core == pytest.approx(counted["cores"], rel=1e-2)
+    assert matrices == counted["matrices"]
+    if not any(scanned(block) for block in model.blocks):
+        assert core == pytest.approx(counted["cores"], rel=1e-2)
+
+
+def scanned(block):
+    """Whether a block works through a state, which PyTorch's reference does in part without matrices: tests of blocks count it."""
+    return isinstance(block, StateSpace | SelectiveScan) or (
+        isinstance(block, LinearAttention) and block.delta
+    )
 
 
 @pytest.mark.parametrize("kind", REFUSED)
