@@ -1,4 +1,5 @@
-"""Parameters and FLOPs of the models in tests/data/architectures.json, as PyTorch builds them, into architectures_counted.json.
+"""Parameters and FLOPs of published models as PyTorch builds them: those of tests/data/architectures.json and of the presets that
+have a `config`, into tests/data/architectures_counted.json.
 
 Run it with an environment of its own that has torch and transformers (`pip install torch transformers`, gigabytes, so in no
 lock): `make oracle-counts ORACLE=PATH/bin/python`. Published models are built on the meta device and never get memory. Tiny
@@ -11,6 +12,7 @@ import json
 import os
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +27,9 @@ try:
 except ImportError as error:
     sys.exit(f"oracle: {error.name} is missing; run it with a Python that has torch and transformers")
 
-DATA: Final = Path(__file__).parents[1] / "tests" / "data"
+ROOT: Final = Path(__file__).parents[1]
+DATA: Final = ROOT / "tests" / "data"
+PRESETS: Final = ROOT / "mofa_model" / "presets" / "models.toml"
 TOKENS: Final = 256
 """Length of the sequence that tiny models run on."""
 PARTS: Final = {
@@ -47,7 +51,9 @@ def main() -> None:
         "transformers": transformers.__version__,
         "torch": torch.__version__.partition("+")[0],
     }
-    table["published"] = published(given["published"])
+    presets = tomllib.loads(PRESETS.read_text(encoding="utf-8"))
+    configs = {name: preset["config"] for name, preset in presets.items() if "config" in preset}
+    table["published"] = published(configs | given["published"])
     table["tiny"] = {name: tiny(config) for name, config in given["tiny"].items()}
     lines = [f" {json.dumps(key)}: {_lines(value)}" for key, value in table.items()]
     text = "{\n" + ",\n".join(lines) + "\n}\n"

@@ -10,7 +10,7 @@ from typing import Any, Final
 from mofa_model import units
 from mofa_model.blocks import BLOCKS, Embedding, Layer
 from mofa_model.errors import BadValue
-from mofa_model.presets import entries
+from mofa_model.presets import entries, huggingface
 from mofa_model.spec import Device, Link, Precision, Run, Transformer
 
 _WIDTHS: Final = tuple(item.name for item in fields(Precision) if item.name not in {"name", "gemm"})
@@ -137,7 +137,8 @@ def _root(name: str) -> str:
 
 @cache
 def _model(name: str) -> Transformer:
-    return network(name, entries.facts(entries.entry("models", name)))
+    given = entries.facts(entries.entry("models", name))
+    return huggingface.from_config(given["config"], name=name) if "config" in given else network(name, given)
 
 
 def network(name: str, given: Mapping[str, Any]) -> Transformer:

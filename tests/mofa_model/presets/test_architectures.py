@@ -9,11 +9,14 @@ import pytest
 from mofa_model.blocks import LinearAttention, Rows, SelectiveScan, StateSpace
 from mofa_model.equations import parameters
 from mofa_model.errors import InputError
-from mofa_model.presets import from_config
+from mofa_model.presets import entries, from_config
 from mofa_model.presets.families import FAMILIES, REFUSED
 
 DATA = Path(__file__).parents[2] / "data"
 GIVEN = json.loads((DATA / "architectures.json").read_text(encoding="utf-8"))
+CONFIGS = {
+    name: preset["config"] for name, preset in entries.table("models").items() if "config" in preset
+} | GIVEN["published"]
 COUNTED = json.loads((DATA / "architectures_counted.json").read_text(encoding="utf-8"))
 
 
@@ -21,7 +24,7 @@ def known(config):
     return config["model_type"] in FAMILIES
 
 
-PUBLISHED = [name for name, config in GIVEN["published"].items() if known(config)]
+PUBLISHED = [name for name, config in CONFIGS.items() if known(config)]
 TINY = [name for name, config in GIVEN["tiny"].items() if known(config)]
 SAVED = [name for name in PUBLISHED if "saved" in COUNTED["published"][name]]
 
@@ -37,7 +40,7 @@ def routed(model):
 
 
 def test_at_least_forty_architectures_are_counted_and_each_that_is_read():
-    counted = {GIVEN["published"][name]["model_type"] for name in PUBLISHED}
+    counted = {CONFIGS[name]["model_type"] for name in PUBLISHED}
     assert len(counted) >= 40
     # These are of one family with another that is counted.
     assert set(FAMILIES) - counted == {"codegen", "granitemoeshared", "kimi_k2"}
@@ -45,7 +48,7 @@ def test_at_least_forty_architectures_are_counted_and_each_that_is_read():
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_published_file_has_the_parameters_that_transformers_builds(name):
-    counted, model = COUNTED["published"][name], from_config(GIVEN["published"][name])
+    counted, model = COUNTED["published"][name], from_config(CONFIGS[name])
     assert parameters.total_parameters(model) == counted["parameters"]
     assert routed(model) == counted.get("experts", 0)
     assert model.embedding.tied == ("head" not in counted)
@@ -84,8 +87,8 @@ def test_what_is_not_modelled_is_refused_with_what_is_missing(kind):
 def fuzzed(seed):
     """A published configuration with some fields changed, dropped or swapped with those of another."""
     draw = random.Random(seed)
-    config = dict(GIVEN["published"][draw.choice(PUBLISHED)])
-    other = GIVEN["published"][draw.choice(PUBLISHED)]
+    config = dict(CONFIGS[draw.choice(PUBLISHED)])
+    other = CONFIGS[draw.choice(PUBLISHED)]
     odd = [
         None,
         True,
