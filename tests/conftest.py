@@ -17,7 +17,6 @@ settings.register_profile(
 )
 settings.register_profile("thorough", parent=settings.get_profile("calm"), max_examples=2000)
 settings.register_profile("nightly", parent=settings.get_profile("calm"), max_examples=600, print_blob=True)
-settings.register_profile("glance", parent=settings.get_profile("calm"), max_examples=6)
 settings.register_profile("same", parent=settings.get_profile("calm"), derandomize=True)
 
 # Continuous integration answers for a change, so it draws the same examples every time; people's machines search on, and so
@@ -30,9 +29,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """A glance draws few examples; workers that compute give way to processes that are held to deadlines."""
-    if config.option.one_a_file:
-        settings.load_profile("glance")
+    """Workers that compute give way to processes that are held to deadlines."""
     if getattr(config, "workerinput", {}).get("workercount", 0) > workers.CORES and not workers.beside(
         config
     ):

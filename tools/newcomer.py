@@ -611,9 +611,7 @@ def main(names: list[str]) -> int:
         with tempfile.TemporaryDirectory() as folder:
             copy = Copy(Path(folder))
             for part in PARTS:
-                shutil.copytree(
-                    ROOT / part, copy.root / part
-                )  # byte code too: what is not changed is not compiled
+                shutil.copytree(ROOT / part, copy.root / part, ignore=shutil.ignore_patterns("__pycache__"))
             try:
                 said = add(copy)
                 copy.keep_to(most)
