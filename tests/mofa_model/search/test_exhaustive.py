@@ -71,7 +71,7 @@ CASES = [
         8,
         20e9,
         "any",
-        ("recompute=none,full", "mbs<=2", "sharding=distributed,zero3", "offload=none,activations"),
+        ("recompute=none,full", "mbs=1", "sharding=distributed,zero3", "offload=none,activations"),
     ),
     ("dense on 64", DENSE, 64, 32, 6e9, "any", (*FEW, "cp<=2", "optimizer=device")),
     ("dense on 64, Megatron", DENSE, 64, 128, 9e9, "megatron", (*FEW, "cp<=2", "optimizer=device")),
