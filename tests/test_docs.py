@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 import mofa_lab
 import mofa_model
 from mofa_model import spec, verbs
+from mofa_model.blocks import BLOCKS, Embedding, Layer
 from mofa_model.strategy import Strategy
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -142,7 +143,13 @@ def test_every_equation_of_the_paper_and_every_function_of_ours_is_on_the_equati
 
 def test_every_field_that_is_given_or_chosen_is_in_the_nomenclature_with_its_unit():
     said = {cells[1]: cells[2] for cells in rows(page("nomenclature.md"))}
-    for kind in [*(getattr(spec, name) for name in spec.__all__), Strategy]:
+    for kind in [
+        *(getattr(spec, name) for name in spec.__all__),
+        Strategy,
+        Embedding,
+        Layer,
+        *BLOCKS.values(),
+    ]:
         for name, hint in get_type_hints(kind, include_extras=True).items():
             unit = said[f"`{name}` of `{kind.__name__}`"]
             assert unit == getattr(hint, "__metadata__", (unit,))[0]

@@ -8,7 +8,18 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Final
 
-from mofa_model.blocks.block import Block, Core, Cut, Elementwise, Exchange, Kept, Product, Ranks, Rows, Sight
+from mofa_model.blocks.block import (
+    Block,
+    Core,
+    Cut,
+    Elementwise,
+    Exchange,
+    Kept,
+    Projection,
+    Ranks,
+    Rows,
+    Sight,
+)
 from mofa_model.blocks.embedding import Embedding
 from mofa_model.blocks.experts import Experts
 from mofa_model.blocks.feed_forward import FeedForward
@@ -46,7 +57,7 @@ __all__ = [
     "LatentAttention",
     "Layer",
     "LinearAttention",
-    "Product",
+    "Projection",
     "Ranks",
     "Rows",
     "SelectiveScan",

@@ -47,7 +47,7 @@ class Ranks(enum.Enum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Product:
+class Projection:
     """A matrix that tokens are multiplied with."""
 
     n: Count
@@ -217,7 +217,7 @@ class Block(ABC):
         return ""
 
     @abstractmethod
-    def products(self, hidden: Count) -> tuple[Product, ...]:
+    def products(self, hidden: Count) -> tuple[Projection, ...]:
         """Its matrices, in order of the forward pass."""
 
     @abstractmethod

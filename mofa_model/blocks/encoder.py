@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Product, Ranks, Sight
+from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Projection, Ranks, Sight
 from mofa_model.blocks.feed_forward import FeedForward
 from mofa_model.checks import not_negative, whole
 from mofa_model.units import Count, Numeric, Ratio
@@ -71,18 +71,18 @@ class Encoder(Block):
         """Its patches."""
         return self.patches
 
-    def products(self, hidden: Count) -> tuple[Product, ...]:
+    def products(self, hidden: Count) -> tuple[Projection, ...]:
         """Patches in; queries, keys, values, output and feed-forward part of every layer; two matrices into the stream."""
         h, many = self.width, self.layers
         inside = FeedForward(width=self.ffn, gated=self.gated, bias=self.bias).products(h)
         seen: Ratio = 1.0 / self.merged
         return (
-            Product(n=h, k=self.inputs, cut=Cut.NOTHING, bias=self.input_bias),
-            Product(n=3 * h, k=h, bias=self.bias, times=many),
-            Product(n=h, k=h, cut=Cut.INPUT, bias=self.bias, times=many),
-            *(Product(n=one.n, k=one.k, cut=one.cut, bias=self.bias, times=many) for one in inside),
-            Product(n=self.merged * h, k=self.merged * h, bias=self.bias, seen=seen),
-            Product(n=hidden, k=self.merged * h, cut=Cut.INPUT, bias=self.bias, seen=seen),
+            Projection(n=h, k=self.inputs, cut=Cut.NOTHING, bias=self.input_bias),
+            Projection(n=3 * h, k=h, bias=self.bias, times=many),
+            Projection(n=h, k=h, cut=Cut.INPUT, bias=self.bias, times=many),
+            *(Projection(n=one.n, k=one.k, cut=one.cut, bias=self.bias, times=many) for one in inside),
+            Projection(n=self.merged * h, k=self.merged * h, bias=self.bias, seen=seen),
+            Projection(n=hidden, k=self.merged * h, cut=Cut.INPUT, bias=self.bias, seen=seen),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002

@@ -17,7 +17,7 @@ from mofa_model.blocks.block import (
     Elementwise,
     Exchange,
     Kept,
-    Product,
+    Projection,
     Ranks,
     Rows,
 )
@@ -97,21 +97,24 @@ class Experts(Block):
         """Width of a token on its way to experts. [1]"""
         return hidden if self.latent is None else self.latent
 
-    def products(self, hidden: Count) -> tuple[Product, ...]:
+    def products(self, hidden: Count) -> tuple[Projection, ...]:
         """Shared experts, one routed expert, and the router h E, Table 2."""
         shared = self._shared
         sent = self._sent(hidden)
         around = (
             ()
             if self.latent is None
-            else (Product(n=sent, k=hidden, cut=Cut.NOTHING), Product(n=hidden, k=sent, cut=Cut.NOTHING))
+            else (
+                Projection(n=sent, k=hidden, cut=Cut.NOTHING),
+                Projection(n=hidden, k=sent, cut=Cut.NOTHING),
+            )
         )
         return (
             *(() if shared is None else shared.products(hidden)),
-            *((Product(n=1, k=hidden, cut=Cut.NOTHING),) if self.shared_gate else ()),
+            *((Projection(n=1, k=hidden, cut=Cut.NOTHING),) if self.shared_gate else ()),
             *around,
             *(replace(one, rows=Rows.ROUTED) for one in self._one.products(sent)),
-            Product(n=self.count, k=hidden, cut=Cut.NOTHING, rows=Rows.SENT, bias=self.router_bias),
+            Projection(n=self.count, k=hidden, cut=Cut.NOTHING, rows=Rows.SENT, bias=self.router_bias),
         )
 
     def elementwise(self, hidden: Count) -> tuple[Elementwise, ...]:

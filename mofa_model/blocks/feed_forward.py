@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from mofa_model.blocks.block import ALL, EACH, Again, Block, Cut, Elementwise, Kept, Product
+from mofa_model.blocks.block import ALL, EACH, Again, Block, Cut, Elementwise, Kept, Projection
 from mofa_model.checks import not_negative, whole
 from mofa_model.units import Count, Numeric
 
@@ -50,11 +50,11 @@ class FeedForward(Block):
         """Reads and writes by the activation function. [1]"""
         return GATED_PASSES if self.gated else PLAIN_PASSES
 
-    def products(self, hidden: Count) -> tuple[Product, ...]:
+    def products(self, hidden: Count) -> tuple[Projection, ...]:
         """3 h g where gated, else 2 h g, Table 2."""
         return (
-            Product(n=self.inputs * self.width, k=hidden, bias=self.bias),
-            Product(n=hidden, k=self.width, cut=Cut.INPUT, bias=self.bias),
+            Projection(n=self.inputs * self.width, k=hidden, bias=self.bias),
+            Projection(n=hidden, k=self.width, cut=Cut.INPUT, bias=self.bias),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002

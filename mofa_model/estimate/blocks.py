@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mofa_model.blocks import Block, Cut, Elementwise, Exchange, Layer, Product, Rows
+from mofa_model.blocks import Block, Cut, Elementwise, Exchange, Layer, Projection, Rows
 from mofa_model.blocks.layer import STREAM_PASSES
 from mofa_model.equations import collectives, compute
 from mofa_model.spec import Cluster, Workload
@@ -166,7 +166,7 @@ def _product(
     rate: FlopPerSecond,
     rows: Count,
     ranks: Count,
-    product: Product,
+    product: Projection,
     penalty: Ratio = 1.0,
 ) -> Seconds:
     n = product.n / ranks if product.cut is Cut.OUTPUT else product.n

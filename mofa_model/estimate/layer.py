@@ -22,7 +22,7 @@ class LayerTime:
     """One layer and one micro-batch on one device; forward times unless said otherwise. [s]"""
 
     linear: Seconds
-    """Matrix products with weights."""
+    """Projection products with weights."""
     attention: Seconds
     """Scores, softmax and weighted values."""
     elementwise: Seconds
