@@ -25,7 +25,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same" if os.environ.
 
 
 def pytest_addoption(parser):
-    parser.addoption("--one-a-room", action="store_true", help="the first test of each folder, once: a glance")
+    parser.addoption(
+        "--one-a-room", action="store_true", help="the first test of each folder, once: a glance"
+    )
 
 
 def pytest_configure(config):

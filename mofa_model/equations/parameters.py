@@ -70,7 +70,8 @@ def core_flops_per_token(layer: Layer, sequence: Count, *, convention: str = "fu
     total: Flop = 0.0
     for block in layer.blocks:
         for core in block.cores():
-            pairs = _seen(core, sequence, convention) * core.heads * core.times
+            pairs = _seen(core, sequence, convention) * core.heads
+            pairs = pairs if core.times is None else pairs * core.times
             total = total + 2.0 * _share(block, sequence) * pairs * core.width
     return total
 

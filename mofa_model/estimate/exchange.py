@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mofa_model.equations import collectives, compute, overlap
-from mofa_model.estimate.resident import dense_weights, expert_weights
+from mofa_model.estimate.resident import layer_weights
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Placement, Sharding, Strategy
@@ -64,12 +64,13 @@ def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> H
     dense = matrices * (model.embedding.vocabulary * model.hidden / s.tp)
     experts: Count = 0.0
     for layer, layers in zip(model.kinds, stages.held, strict=True):
-        dense = dense + layers * dense_weights(workload, s, layer)
+        around, inside = layer_weights(workload, s, layer)
+        dense = dense + layers * around
         if layer.routed:
-            experts = experts + layers * expert_weights(workload, s, layer)
-    inside = np.max(experts, axis=0) if np.ndim(experts) else experts
+            experts = experts + layers * inside
+    fullest = np.max(experts, axis=0) if np.ndim(experts) else experts
     tensors = TENSORS_PER_LAYER * np.max(stages.layers, axis=0) + 2.0
-    return HeldParameters(dense=np.max(dense, axis=0), experts=inside, tensors=tensors)
+    return HeldParameters(dense=np.max(dense, axis=0), experts=fullest, tensors=tensors)
 
 
 def exchange_time(

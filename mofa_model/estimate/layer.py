@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,14 @@ import numpy as np
 from mofa_model.blocks import Layer
 from mofa_model.blocks.block import ALL, EACH
 from mofa_model.equations import collectives, overlap
-from mofa_model.estimate.blocks import BlockTime, achieved_rates, block_time, stream_time, tokens_per_rank
+from mofa_model.estimate.blocks import (
+    BlockTime,
+    Rates,
+    achieved_rates,
+    block_time,
+    stream_time,
+    tokens_per_rank,
+)
 from mofa_model.estimate.stored import stored_layers
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import ACTIVATIONS, LAYER_INPUT, Recompute, Strategy
@@ -53,18 +60,27 @@ class LayerTime:
 
 def layer_times(workload: Workload, cluster: Cluster, strategy: Strategy) -> tuple[LayerTime, ...]:
     """Times of every kind of layer."""
-    kinds = workload.model.kinds
+    model, rates = workload.model, achieved_rates(workload, cluster)
     moved = _offloaded(workload, cluster, strategy)
+    times = {id(block): block_time(workload, cluster, strategy, rates, block) for block in model.blocks}
     return tuple(
-        _layer(workload, cluster, strategy, kind, size) for kind, size in zip(kinds, moved, strict=True)
+        _layer(workload, cluster, strategy, rates, kind, [times[id(block)] for block in kind.blocks], size)
+        for kind, size in zip(model.kinds, moved, strict=True)
     )
 
 
-def _layer(workload: Workload, cluster: Cluster, strategy: Strategy, layer: Layer, moved: Bytes) -> LayerTime:
+def _layer(
+    workload: Workload,
+    cluster: Cluster,
+    strategy: Strategy,
+    rates: Rates,
+    layer: Layer,
+    blocks: Sequence[BlockTime],
+    moved: Bytes,
+) -> LayerTime:
     s, c, k = strategy, cluster.calibration.compute, cluster.calibration.overlap
-    precision, rates = workload.training.precision, achieved_rates(workload, cluster)
+    precision = workload.training.precision
     stream = stream_time(workload, cluster, s, rates, layer)
-    blocks = [block_time(workload, cluster, s, rates, block) for block in layer.blocks]
     scale = c.layer_scale * (c.expert_scale if layer.routed else 1.0)
     linear = _sum(block.linear for block in blocks) * scale
     core = _sum(block.core for block in blocks) * scale
@@ -139,7 +155,7 @@ def _sum(terms: Iterable[Seconds]) -> Seconds:
     return sum(terms, 0.0)
 
 
-def _modules(layer: Layer, blocks: list[BlockTime], scale: Ratio, expert: Seconds) -> dict[str, Seconds]:
+def _modules(layer: Layer, blocks: Sequence[BlockTime], scale: Ratio, expert: Seconds) -> dict[str, Seconds]:
     """Forward time of the modules that a layer's blocks have, by name. [s]"""
     found: dict[str, Seconds] = {}
     for block, time in zip(layer.blocks, blocks, strict=True):

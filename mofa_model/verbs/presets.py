@@ -108,7 +108,7 @@ def _model(name: str) -> tuple[Cell, ...]:
         float(parameters.active_parameters(model)) / 1e9,
         int(model.layers),
         int(model.hidden),
-        next(model.blocks).heads_told,
+        next(iter(model.blocks)).heads_told,
         "" if e is None else f"{e.top_k} of {e.count}",
     )
 

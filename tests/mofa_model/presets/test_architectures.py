@@ -35,7 +35,10 @@ def routed(model):
         (model.number(kind), block) for kind in model.kinds for block in kind.blocks if block.exchange()
     )
     return sum(
-        number * block.exchange().count * block.weights(model.hidden, Rows.ROUTED) for number, block in blocks
+        number * block.exchange().count * one.weights
+        for number, block in blocks
+        for one in block.products(model.hidden)
+        if one.rows is Rows.ROUTED
     )
 
 

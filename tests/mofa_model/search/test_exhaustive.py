@@ -224,7 +224,7 @@ def copies_of(x, w, gpus):
 
 
 def tp_rule(x, w, c, t, gpus):
-    a, m = next(w.model.blocks), w.model
+    a, m = next(iter(w.model.blocks)), w.model
     if x["tp"] > c.domain:
         return "TensorParallelCrossesNode"
     heads = [a.heads] if isinstance(a, LatentAttention) else [a.heads, a.kv_heads]
@@ -235,7 +235,7 @@ def tp_rule(x, w, c, t, gpus):
 
 def context_rule(x, w, c, t, gpus):
     mode, size = x["context"]
-    s, a = w.training.sequence, next(w.model.blocks)
+    s, a = w.training.sequence, next(iter(w.model.blocks))
     if gpus % (x["tp"] * size) or s % (2 * size if mode is ContextMode.RING and size > 1 else size):
         return "NotDivisible"
     groups = a.heads if isinstance(a, LatentAttention) else a.kv_heads
