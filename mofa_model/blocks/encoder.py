@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Projection, Ranks, Sight
-from mofa_model.blocks.feed_forward import FeedForward
+from mofa_model.blocks.feed_forward import FeedForward, both_ways
 from mofa_model.checks import not_negative, whole
 from mofa_model.units import Count, Numeric, Ratio
 
@@ -74,7 +74,7 @@ class Encoder(Block):
     def products(self, hidden: Count) -> tuple[Projection, ...]:
         """Patches in; queries, keys, values, output and feed-forward part of every layer; two matrices into the stream."""
         h, many = self.width, self.layers
-        inside = FeedForward(width=self.ffn, gated=self.gated, bias=self.bias).products(h)
+        inside = both_ways(h, self.ffn, gated=self.gated, bias=self.bias)
         seen: Ratio = 1.0 / self.merged
         return (
             Projection(n=h, k=self.inputs, cut=Cut.NOTHING, bias=self.input_bias),
