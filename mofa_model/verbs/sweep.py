@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -18,7 +18,7 @@ from mofa_model.verbs import problem_options
 from mofa_model.verbs.sweep_fields import parse_vary, points_of
 from mofa_model.verbs.sweep_points import Row, answers
 
-_EXAMPLES: Final = """\
+EXAMPLES: Final = """\
 values are a list (1,2,4), or a range that doubles (64..8192), multiplies
 (64..8192:x4) or steps (10..100:+10)
 
@@ -65,8 +65,6 @@ _DRAWN: Final = {"duration_seconds": ("d", DAY), "memory_bytes": ("GiB", GIB)}
 
 def configure(parser: ArgumentParser) -> None:
     """Add the job, what varies, and how the work is carried."""
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
     parser.add_argument(
         "--vary", nargs="+", required=True, metavar="FIELD=VALUES", help="fields and their values"
     )
