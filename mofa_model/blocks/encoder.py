@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Projection, Ranks, Sight
-from mofa_model.blocks.feed_forward import FeedForward
+from mofa_model.blocks.feed_forward import FeedForward, both_ways
 from mofa_model.checks import not_negative, whole
 from mofa_model.units import Count, Numeric, Ratio
 
@@ -86,7 +86,7 @@ class Encoder(Block):
     def products(self, hidden: Count) -> tuple[Projection, ...]:
         """Patches in; queries, keys, values, output and feed-forward part of every layer; the projector into the stream."""
         h, many, joined = self.width, self.layers, self.joined
-        inside = FeedForward(width=self.ffn, gated=self.gated, bias=self.bias).products(h)
+        inside = both_ways(h, self.ffn, gated=self.gated, bias=self.bias)
         widths = (joined, *((joined,) if self.projector is None else self.projector), hidden)
         seen: Ratio = 1.0 / self.merged
         steps = [
