@@ -120,7 +120,7 @@ def test_without_the_extra_the_command_runs_from_the_wheel(without_extra, tmp_pa
 
 
 def test_without_the_extra_kubernetes_plots_and_the_lab_are_absent(without_extra):
-    program = "from importlib.util import find_spec; print([n for n in ('kopf', 'kubernetes', 'aiohttp', 'matplotlib', 'mofa_lab') if find_spec(n)])"
+    program = "from importlib.util import find_spec; print([n for n in ('kopf', 'kubernetes', 'aiohttp', 'matplotlib', 'huggingface_hub', 'mofa_lab') if find_spec(n)])"
     assert run(without_extra, "-c", program).strip() == "[]"
 
 
@@ -132,6 +132,7 @@ def test_without_the_extra_kubernetes_plots_and_the_lab_are_absent(without_extra
         ("rates --prometheus http://127.0.0.1:1 --profile h100-east", "operator"),
         ("profile --from-cluster", "operator"),
         ("ettr --nodes 4 --step 10s --plot a.svg", "plot"),
+        ("advise --model org/model --gpu h100 --gpus 8 --global-batch 8 --seq 4k", "hub"),
     ],
 )
 def test_without_the_extra_a_verb_that_needs_it_says_so_in_one_line(without_extra, tmp_path, words, extra):

@@ -104,9 +104,9 @@ def _model(name: str) -> tuple[Cell, ...]:
     return (
         float(parameters.total_parameters(model)) / 1e9,
         float(parameters.active_parameters(model)) / 1e9,
-        int(model.layers),
+        int(sum(model.number(kind) for kind in model.kinds if kind.blocks[0].own_tokens is None)),
         int(model.hidden),
-        next(iter(model.blocks)).heads_told,
+        next(filter(None, (block.heads_told for block in model.blocks)), ""),
         "" if e is None else f"{e.top_k} of {e.count}",
     )
 
