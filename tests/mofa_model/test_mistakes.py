@@ -12,7 +12,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "llama3-405b.yaml"
 MISTAKES = [  # words, what is wrong, its value, what would be right
     ("advize", "verb", "advize", "advise"),
     (f"advise {JOB} --precision fp8", "--precision", "fp8", "fp8-delayed, fp8-current, fp8-tensorwise"),
-    (f"advise {JOB} --model gemma3-27b", "--model", "gemma3-27b", "--model config.json"),
+    (f"advise {JOB} --model gemma3-26b", "--model", "gemma3-26b", "did you mean gemma3-12b or gemma3-27b"),
+    (f"advise {JOB} --model grok-1", "--model", "grok-1", "--model config.json"),
     (f"advise {JOB} --model nowhere.json", "nowhere.json", "nowhere.json", "o such file"),
     (f"advise {JOB} --gpu h100sxm", "--gpu", "h100sxm", "did you mean h100-80gb-sxm"),
     (f"advise {JOB} --gpus 12", "--gpus", "12", "nodes of 8"),

@@ -54,7 +54,7 @@ def test_an_unknown_model_of_a_manifest_is_told_of_the_other_ways_to_give_one():
     with pytest.raises(
         UnknownName, match=r"spec\.model\.preset: unknown .*, or describe it by architecture or configMapRef$"
     ):
-        ask({"model": {"preset": "gemma3-27b"}})
+        ask({"model": {"preset": "gemma3-26b"}})
 
 
 def rates(question):
