@@ -159,14 +159,17 @@ def _collective(
 def _rounds(s: Strategy, micro_batches: Count) -> Count:
     """How often sharded gradients are reduced and weights gathered in a step. [1]
 
-    Once a micro-batch; interleaved stages run a chunk for p micro-batches in a row and do it once for all of them.
+    Once a micro-batch; interleaved stages run a chunk for p micro-batches in a row and do it once for all of them, those of
+    a V take turns.
     """
+    if s.schedule.folded:
+        return micro_batches
     return np.where(np.asarray(s.vpp) > 1, np.maximum(1.0, micro_batches / s.pp), micro_batches)
 
 
 def _tied_embedding(workload: Workload, cluster: Cluster, s: Strategy, ranks: Count) -> Seconds:
     model = workload.model
-    if not model.embedding.tied:
+    if not model.embedding.tied or s.schedule.folded:
         return 0.0
     path = collectives.path_between(cluster, s.pp, s.tp * ranks)
     size = model.embedding.vocabulary * model.hidden / s.tp * workload.training.precision.reduce

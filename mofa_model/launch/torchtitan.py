@@ -9,7 +9,7 @@ from typing import Any, Final
 from mofa_model.errors import BadFile
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.table import Words, table, unsupported
-from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
+from mofa_model.schedules import DUALPIPE_V, INTERLEAVED, ONE_F_ONE_B, ZBV
 from mofa_model.strategy import Graphs, Placement, Recompute, Sharding, Strategy
 
 TRAINER: Final = "torchtitan"
@@ -17,8 +17,8 @@ TRAINER: Final = "torchtitan"
 _SCHEDULES: Final = {
     ONE_F_ONE_B: "1F1B",
     INTERLEAVED: "Interleaved1F1B",
-    ZERO_BUBBLE: "ZBVZeroBubble",
-    DUALPIPE: "DualPipeV",
+    ZBV: "ZBVZeroBubble",
+    DUALPIPE_V: "DualPipeV",
 }
 _PER_OPERATOR: Final = frozenset({"per_op"})
 """What torchtitan's selective mode does."""
@@ -71,6 +71,8 @@ def _refuse(strategy: Strategy) -> None:
         raise unsupported(TRAINER, "optimizer", "distributed")
     if strategy.etp != 1:
         raise unsupported(TRAINER, "etp", strategy.etp)
+    if strategy.pp > 1 and strategy.schedule not in _SCHEDULES:
+        raise unsupported(TRAINER, "schedule", strategy.schedule.value)
     if strategy.offload:
         raise unsupported(TRAINER, "offload", "+".join(sorted(strategy.offload)))
     if strategy.sharding is Sharding.NONE and strategy.cp > 1:
@@ -195,8 +197,10 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
         known.choice("parallelism.pipeline_parallel_schedule", schedule)
         words = {word: chosen for chosen, word in _SCHEDULES.items()}
         layout["schedule"] = words.get(schedule, ONE_F_ONE_B)
-        if layout["schedule"] == INTERLEAVED:
-            layout["vpp"] = 2  # torchtitan's default where the layers of a stage are not stated
+        if layout["schedule"] != ONE_F_ONE_B:
+            layout["vpp"] = (
+                2  # torchtitan's default where the layers of a stage are not stated, and what a V has
+            )
     return Reading(
         trainer=TRAINER,
         layout=layout,

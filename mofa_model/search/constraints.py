@@ -152,7 +152,10 @@ def _virtual(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
     if not c.words:
         return tuple(v for v in values if c.admits(v.virtual))
     plain = tuple(v for v in values if v.virtual == 1 and 1 in c.numbers())
-    return plain + tuple(Pipeline(s, n) for s in SCHEDULES if s.looped for n in c.numbers() if n > 1)
+    more = [n for n in c.numbers() if n > 1]
+    return plain + tuple(
+        Pipeline(s, n) for s in SCHEDULES for n in more if s.looped or (s.folded and Pipeline(s, n) in values)
+    )
 
 
 def _shards(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -274,6 +274,8 @@ def pipeline_rule(x, w, c, t, gpus):
             return "NotDivisible"
     if schedule == INTERLEAVED and m % p:
         return "ScheduleNotPossible"
+    if schedule.folded and m < {"zbv": 2 * p - 1, "v-half": p + 1, "dualpipev": 2 * p}[schedule.value]:
+        return "ScheduleNotPossible"
     if schedule == DUALPIPE and (p % 2 or m % 2 or m < 2 * p):
         return "ScheduleNotPossible"
     return None
