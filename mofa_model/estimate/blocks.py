@@ -24,7 +24,7 @@ class Rates:
 
 
 def achieved_rates(workload: Workload, cluster: Cluster) -> Rates:
-    """Peaks of the data sheet times the constants of the calibration. [FLOP/s, B/s]"""
+    """Peaks of the data sheet times the constants of the calibration, Eqs. (1), (17). [FLOP/s, B/s]"""
     device, constants = cluster.device, cluster.calibration.compute
     bf16 = device.peak("bf16")
     gemm = workload.training.precision.gemm

@@ -52,7 +52,7 @@ class LayerTime:
 
 
 def layer_times(workload: Workload, cluster: Cluster, strategy: Strategy) -> tuple[LayerTime, ...]:
-    """Times of every kind of layer."""
+    """Times of every kind of layer, Eqs. (7), (8), (30) and (32)."""
     kinds = workload.model.kinds
     moved = _offloaded(workload, cluster, strategy)
     return tuple(

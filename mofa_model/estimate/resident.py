@@ -63,7 +63,7 @@ class _Group:
 
 
 def resident(workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages) -> Resident:
-    """What stays, on every kind of stage."""
+    """What stays, on every kind of stage, Eq. (4)."""
     constants, precision = cluster.calibration.memory, workload.training.precision
     groups = _groups(workload, constants, strategy, stages)
     buffers = _added(groups, "buffer") + memory.tensor_buffer(

@@ -99,7 +99,7 @@ def micro_batches(workload: Workload, strategy: Strategy) -> Count:
 
 
 def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estimate:
-    """Step time and memory of one layout, or of every layout of a family at once."""
+    """Step time and memory of one layout, or of every layout of a family at once, Eq. (16)."""
     s = strategy
     m = micro_batches(workload, s)
     axes = axes_of(workload, cluster, s)

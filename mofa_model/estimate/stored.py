@@ -39,7 +39,7 @@ class StoredLayer:
 def stored_layers(
     workload: Workload, constants: MemoryConstants, strategy: Strategy
 ) -> tuple[StoredLayer, ...]:
-    """Every kind of layer."""
+    """Every kind of layer, Eq. (29)."""
     return tuple(_layer(workload, constants, strategy, kind) for kind in workload.model.kinds)
 
 

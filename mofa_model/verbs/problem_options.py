@@ -11,6 +11,7 @@ from mofa_model.errors import BadValue, InputError, UnknownName
 from mofa_model.spec import Cluster, Training, Workload
 from mofa_model.spec.part import part_of, part_of_storage, places
 from mofa_model.spec.reliability import Reliability
+from mofa_model.spec.roofline import Roofline, under
 from mofa_model.verbs import job_text
 
 if TYPE_CHECKING:
@@ -70,6 +71,12 @@ def add_options(parser: ArgumentParser, *, required: bool = True) -> None:
     stack.add_argument(
         "--release", metavar="R", help="release of the stack (default: the newest that is listed)"
     )
+    stack.add_argument(
+        "--roofline",
+        default=Roofline.SHAPED.value,
+        metavar="NAME",
+        help=f"how compute is modelled: {', '.join(one.value for one in Roofline)} (default: shaped)",
+    )
 
 
 def problems_of(arguments: Namespace, nodes: int | None = None) -> tuple[SearchCase, ...]:
@@ -100,6 +107,7 @@ def problems_of(arguments: Namespace, nodes: int | None = None) -> tuple[SearchC
             oversubscription=arguments.oversubscription,
             reserve=_percent(arguments.headroom),
         )
+        cluster = replace(cluster, calibration=under(_roofline(arguments), cluster.calibration))
         cluster = part_of(cluster, _devices(arguments, int(cluster.gpus_per_node)))
         cluster = replace(cluster, gpus=count * int(cluster.gpus_per_node))
         cluster.device.peak(precision.gemm)  # a device without the format is refused here
@@ -161,6 +169,13 @@ def stack_of(arguments: Namespace) -> str:
         return presets.resolve("stacks", arguments.framework or "default")
     except UnknownName:
         return "default"
+
+
+def _roofline(arguments: Namespace) -> Roofline:
+    names = [one.value for one in Roofline]
+    if arguments.roofline not in names:
+        raise BadValue("--roofline", arguments.roofline, f"one of {', '.join(names)}")
+    return Roofline(arguments.roofline)
 
 
 def _per_node(arguments: Namespace) -> int:

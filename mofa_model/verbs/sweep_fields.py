@@ -30,6 +30,7 @@ FLAGS: Final = (
     "framework",
     "stack",
     "release",
+    "roofline",
     "objective",
     "failure_rate",
     "checkpoint_bandwidth",

@@ -155,8 +155,8 @@ def test_recomputing_more_never_makes_a_step_faster(workload, cluster, family):
         )
         for kind in (Recompute.NONE, Recompute.FULL)
     )
-    near = 1 + ONE_RATIO[family.schedule]
-    assert np.all(none.step_time <= full.step_time * near)
+    near, there = 1 + ONE_RATIO[family.schedule], runnable(family, workload)
+    assert np.all((none.step_time <= full.step_time * near)[there])
     assume(family.recompute is Recompute.SELECTIVE)
     some = estimate(workload, cluster, replace(family, offload=frozenset()))
-    assert np.all(none.step_time <= some.step_time * near)
+    assert np.all((none.step_time <= some.step_time * near)[there])
