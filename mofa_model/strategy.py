@@ -159,7 +159,7 @@ AXES: Final = (
             Number(key="cp", field="cp", about="Context-parallel size."),
             Choice(key="cp-mode", field="context_mode", about="How context parallelism communicates.", choices=ContextMode),
         ),
-        values=f"none; ring and all-to-all of {', '.join(map(str, tried.CONTEXT))}", example="cp<=4`, `cp-mode=ring",
+        values=f"none; ring and all-to-all (all-gather and USP where they are asked for) of {', '.join(map(str, tried.CONTEXT))}", example="cp<=4`, `cp-mode=ring",
         had=Framework.splits, local=True, rules=rules.CONTEXT, columns=rules.context_columns,
         stuck="no context-parallel size is left",
     ),

@@ -5,7 +5,7 @@
 
 The full form always writes these eleven keys, in this order; further ones only where they differ from the default:
 
-    etp=2  shard=8  schedule=1f1b|interleaved|zero-bubble|zbv|v-half|dualpipe|dualpipev  cp-mode=ring|a2a  chunks=4
+    etp=2  shard=8  schedule=1f1b|interleaved|zero-bubble|zbv|v-half|dualpipe|dualpipev  cp-mode=ring|a2a|allgather|usp  chunks=4
     graphs=none|partial|full  tp-overlap=true  dp-overlap=false  pp-overlap=false  ep-overlap=true
 
     recompute=none | selective | selective:core_attn+mlp | full | full:4 (layers of a stage)

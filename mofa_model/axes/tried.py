@@ -64,9 +64,10 @@ def of_experts(*values: Any) -> Tried:
 
 
 def contexts(_: AxisContext) -> tuple[Context, ...]:
-    """None, and every size in both modes."""
+    """None, and every size as a ring and by all-to-all."""
     alone = Context(ContextMode.RING, 1)
-    return (alone, *(Context(mode, size) for mode in ContextMode for size in CONTEXT))
+    modes = (ContextMode.RING, ContextMode.ALL_TO_ALL)
+    return (alone, *(Context(mode, size) for mode in modes for size in CONTEXT))
 
 
 def stage_counts(asked: AxisContext) -> tuple[int, ...]:

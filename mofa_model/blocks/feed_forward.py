@@ -53,7 +53,7 @@ class FeedForward(Block):
     def products(self, hidden: Count) -> tuple[Product, ...]:
         """3 h g where gated, else 2 h g, Table 2."""
         return (
-            Product(n=self.inputs * self.width, k=hidden, bias=self.bias),
+            Product(n=self.inputs * self.width, k=hidden, parts=self.inputs, bias=self.bias),
             Product(n=hidden, k=self.width, cut=Cut.INPUT, bias=self.bias),
         )
 

@@ -16,7 +16,7 @@ from mofa_model.blocks.block import EACH, NOTHING
 from mofa_model.equations import activations, memory
 from mofa_model.estimate.blocks import block_tokens, tokens_per_rank
 from mofa_model.spec import MemoryConstants, Workload
-from mofa_model.strategy import Recompute, Strategy
+from mofa_model.strategy import ContextMode, Recompute, Strategy
 from mofa_model.units import Bytes, Count, Ratio
 
 
@@ -74,16 +74,27 @@ def _layer(workload: Workload, constants: MemoryConstants, strategy: Strategy, l
         whole=constants.activation_scale * (_sum(fixed) + running) + gathered,
         kept=constants.activation_scale * (_waiting(fixed) + waiting) + gathered,
         input=activations.kept_activation(tokens, h, width=width, ranks=_spread(strategy)),
-        gradients=constants.backward_copies * (_sum(inner) + running),
+        gradients=constants.backward_copies * (_sum(inner) + running)
+        + _gathered_keys(workload, strategy, layer),
         moved=constants.activation_scale * moved,
     )
+
+
+def _gathered_keys(workload: Workload, s: Strategy, layer: Layer) -> Bytes:
+    """Keys and values of all context-parallel ranks and their gradients, where they are gathered for a layer. [B]"""
+    if s.context_mode is not ContextMode.ALL_GATHER:
+        return 0.0
+    seen = [sight for block in layer.blocks if (sight := block.sight()) is not None]
+    wide = sum(sight.ring / s.tp + (sight.shared or 0.0) for sight in seen)
+    others = tokens_per_rank(workload, s) * (s.cp - 1.0)
+    return 2.0 * workload.training.precision.activation * others * wide
 
 
 def _parts(workload: Workload, constants: MemoryConstants, s: Strategy, layer: Layer) -> list[_Part]:
     """What a layer stores, in the order in which it is made."""
     h, precision = workload.model.hidden, workload.training.precision
     modules = s.recompute_modules if s.recompute is Recompute.SELECTIVE else NOTHING
-    narrow = None if precision.gemm == "bf16" else constants.low_precision_input
+    narrow = None if not precision.quantised else constants.low_precision_input
     ranks: dict[Ranks, Count] = {
         Ranks.STREAM: _spread(s),
         Ranks.TENSOR: s.tp,

@@ -10,7 +10,7 @@ from mofa_model.errors import BadFile
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.table import Words, table, unsupported
 from mofa_model.schedules import DUALPIPE_V, INTERLEAVED, ONE_F_ONE_B, ZBV
-from mofa_model.strategy import Graphs, Placement, Recompute, Sharding, Strategy
+from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Sharding, Strategy
 
 TRAINER: Final = "torchtitan"
 
@@ -51,7 +51,9 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
         words.add("checkpoint.async_mode", "async" if run.asynchronous else "disabled")
     words.add("activation-checkpoint", strategy.recompute.value)  # a positional word: it must be the last
     notes = ["after: --module MODEL --config RECIPE; the recipe also chooses the precision"]
-    if run.precision not in {"bf16", "fp16"}:
+    if run.precision == "fp32":
+        words.add("training.mixed_precision_param", "float32")
+    elif run.precision not in {"bf16", "fp16"}:
         notes.append(f"choose a recipe whose linear layers are converted to {run.precision}")
     if strategy.recompute is Recompute.SELECTIVE and strategy.recompute_modules != _PER_OPERATOR:
         notes.append("selective mode recomputes by operator here, not by the modules that were asked for")
@@ -73,6 +75,8 @@ def _refuse(strategy: Strategy) -> None:
         raise unsupported(TRAINER, "etp", strategy.etp)
     if strategy.pp > 1 and strategy.schedule not in _SCHEDULES:
         raise unsupported(TRAINER, "schedule", strategy.schedule.value)
+    if strategy.cp > 1 and strategy.context_mode not in {ContextMode.RING, ContextMode.ALL_TO_ALL}:
+        raise unsupported(TRAINER, "cp-mode", strategy.context_mode.value)
     if strategy.offload:
         raise unsupported(TRAINER, "offload", "+".join(sorted(strategy.offload)))
     if strategy.sharding is Sharding.NONE and strategy.cp > 1:

@@ -142,7 +142,7 @@ DERIVED: Final = {"dp": "dp", "micro-batches": "micro_batches"}
 def _sizes(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
     if not c.words:
         return tuple(v for v in values if c.admits(v.size))
-    modes = dict.fromkeys(v.mode for v in values)
+    modes = dict.fromkeys(v.mode for v in values if v.size > 1) or {ContextMode.RING: None}
     return tuple(
         Context(mode, size) for size in c.numbers() for mode in ((ContextMode.RING,) if size == 1 else modes)
     )
@@ -193,11 +193,17 @@ def _recomputed(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
 def _with(attribute: str, kind: Any) -> _Narrow:
     def narrow(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
         wanted = [_member(c, word, kind) for word in c.words]
-        plain = [v for v in values if attribute == "mode" and v.size == 1]
-        kept = [v for v in values if getattr(v, attribute) in wanted]
-        return tuple(dict.fromkeys([*plain, *kept]))
+        return tuple(v for v in values if getattr(v, attribute) in wanted)
 
     return narrow
+
+
+def _modes(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """No context parallelism, and the sizes that are left in every mode that is named, tried by itself or not."""
+    wanted = [_member(c, word, ContextMode) for word in c.words]
+    sizes = dict.fromkeys(v.size for v in values if v.size > 1)
+    plain = [v for v in values if v.size == 1]
+    return tuple(plain + [Context(mode, size) for mode in ContextMode if mode in wanted for size in sizes])
 
 
 def _offloaded(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -229,7 +235,7 @@ _KEYS: Final = {word.key: (axis.name, word) for axis in EVERY for word in axis.k
 """Axis and word of each key."""
 _NARROW: Final[Mapping[str, _Narrow]] = {
     "cp": _sizes,
-    "cp-mode": _with("mode", ContextMode),
+    "cp-mode": _modes,
     "vpp": _virtual,
     "schedule": _with("schedule", SCHEDULES),
     "sharding": _shards,

@@ -17,6 +17,8 @@ FLAGS: Final = (
     "global_batch",
     "tokens",
     "precision",
+    "lora",
+    "documents",
     "gpu",
     "gpus",
     "nodes",
