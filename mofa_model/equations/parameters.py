@@ -76,7 +76,7 @@ def core_flops_per_token(layer: Layer, sequence: Count, *, convention: str = "fu
 
 
 def attention_flops_per_token(model: Transformer, sequence: Count, *, convention: str = "full") -> Flop:
-    """The same of all layers. [FLOP]
+    """The same of all layers, Table 2. [FLOP]
 
     >>> from mofa_model.presets import model
     >>> attention_flops_per_token(model("llama3-8b"), 8192) / 32
