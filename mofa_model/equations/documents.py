@@ -14,10 +14,10 @@ def over_documents(training: Training, of: Callable[[Numeric], Numeric]) -> Nume
     Attention's work is the sum of squares of the lengths: two documents of 1024 tokens and one of 2048 in a sequence of 4096
     ask for (2 + 4) / 16 of its products.
 
-    >>> from mofa_model.spec import Documents, Precision
-    >>> packed = Documents((1024.0, 2048.0), (2.0, 1.0))
+    >>> from mofa_model.spec import PackedDocuments, Precision
+    >>> packed = PackedDocuments((1024.0, 2048.0), (2.0, 1.0))
     >>> step = Training(sequence=4096, global_batch=1, precision=Precision(name="bf16"), documents=packed)
-    >>> over_documents(step, lambda length: length) / 4096
+    >>> float(over_documents(step, lambda length: length)) / 4096
     0.375
     """
     if training.documents is None:

@@ -23,7 +23,7 @@ from mofa_model.manifest.models import model_of
 from mofa_model.manifest.parsing import Profile
 from mofa_model.manifest.training_job import LIMITS, ClusterPart, Constraints, Range, TrainingJobSpec
 from mofa_model.search import SearchCase, framework
-from mofa_model.spec import Cluster, Optimizer, Training, Workload
+from mofa_model.spec import Cluster, Training, UpdateRule, Workload
 from mofa_model.spec.documents import parse_documents
 from mofa_model.spec.evidence import ByClass
 from mofa_model.spec.part import part_of, part_of_storage
@@ -106,7 +106,7 @@ def to_inputs(
     )
 
 
-def _optimizer(name: str | None, field: str) -> Optimizer:
+def _optimizer(name: str | None, field: str) -> UpdateRule:
     return presets.optimizer(presets.resolve("optimizers", name or "adamw", field=field))
 
 

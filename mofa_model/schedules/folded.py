@@ -14,7 +14,7 @@ from mofa_model.schedules.schedule import Flow, Schedule
 from mofa_model.units import Count, Seconds
 
 
-class Piece(NamedTuple):
+class ChunkTimes(NamedTuple):
     """Times of one virtual stage, of the mean device beside the slowest one; a hop that blocks is part of the work. [s]"""
 
     forward: Seconds
@@ -35,18 +35,18 @@ class Folded(Schedule):
         return (2,)
 
 
-def pieces(flow: Flow) -> tuple[Seconds, Piece]:
+def pieces(flow: Flow) -> tuple[Seconds, ChunkTimes]:
     """Time of a micro-batch on the slowest device, and that of a virtual stage elsewhere; blocking hops included."""
     mean = (flow.total - flow.slowest) / np.maximum(flow.stages - 1, 1) / 2.0
     F, W = flow.forward * mean, flow.weight * mean
     I = mean - F - W
     if not flow.blocking:
-        return flow.slowest, Piece(F, I, W, flow.hop)
+        return flow.slowest, ChunkTimes(F, I, W, flow.hop)
     tau = np.where(flow.stages > 1, flow.hop, 0.0)
-    return flow.slowest + 4.0 * tau, Piece(F + tau, I + tau, W, 0.0 * tau)
+    return flow.slowest + 4.0 * tau, ChunkTimes(F + tau, I + tau, W, 0.0 * tau)
 
 
-def way(piece: Piece, *counts: Count) -> Seconds:
+def way(piece: ChunkTimes, *counts: Count) -> Seconds:
     """Time of a way through the order that has so many forwards, input gradients, weight gradients and hops. [s]"""
     F, I, W, tau = piece
     f, i, w, hops = counts

@@ -13,8 +13,8 @@ from mofa_model.spec.calibration import (
     OverlapConstants,
 )
 from mofa_model.spec.cluster import Cluster, Device, Host, Link
-from mofa_model.spec.documents import Documents
-from mofa_model.spec.optimizer import Optimizer
+from mofa_model.spec.documents import PackedDocuments
+from mofa_model.spec.optimizer import UpdateRule
 from mofa_model.spec.training import Precision, Training, Workload
 from mofa_model.spec.transformer import Run, Transformer
 
@@ -23,17 +23,17 @@ __all__ = [
     "Cluster",
     "ComputeConstants",
     "Device",
-    "Documents",
     "Host",
     "HostConstants",
     "Link",
     "LinkConstants",
     "MemoryConstants",
-    "Optimizer",
     "OverlapConstants",
+    "PackedDocuments",
     "Precision",
     "Run",
     "Training",
     "Transformer",
+    "UpdateRule",
     "Workload",
 ]

@@ -18,7 +18,7 @@ _MOST: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Documents:
+class PackedDocuments:
     """A distribution of lengths."""
 
     lengths: tuple[float, ...]
@@ -36,11 +36,11 @@ class Documents:
         return total / tokens
 
 
-def parse_documents(text: str, *, field: str) -> Documents:
+def parse_documents(text: str, *, field: str) -> PackedDocuments:
     """Documents from a text of lengths, each with its share.
 
     >>> parse_documents("512:3,8k", field="documents")
-    Documents(lengths=(512.0, 8000.0), shares=(3.0, 1.0))
+    PackedDocuments(lengths=(512.0, 8000.0), shares=(3.0, 1.0))
     """
     parts = [part.partition(":") for part in text.split(",")]
     if len(parts) > _MOST:
@@ -52,4 +52,4 @@ def parse_documents(text: str, *, field: str) -> Documents:
         shares = (0.0,)
     if min(lengths) < 1 or not all(0 < share < math.inf for share in shares):
         raise BadValue(field, text, "write LENGTH:SHARE,… with lengths of at least 1 and shares above zero")
-    return Documents(lengths, shares)
+    return PackedDocuments(lengths, shares)

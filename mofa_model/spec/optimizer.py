@@ -12,7 +12,7 @@ ADAM_MOMENTS = 8.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Optimizer:
+class UpdateRule:
     """One row of presets/optimizers.toml."""
 
     name: str = "adamw"

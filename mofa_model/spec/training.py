@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from mofa_model.checks import not_negative, whole
 from mofa_model.errors import BadValue
-from mofa_model.spec.documents import Documents
-from mofa_model.spec.optimizer import Optimizer
+from mofa_model.spec.documents import PackedDocuments
+from mofa_model.spec.optimizer import UpdateRule
 from mofa_model.spec.transformer import Transformer
 from mofa_model.units import Bytes, Numeric
 
@@ -73,11 +73,11 @@ class Training:
     """Number formats."""
     tokens: Numeric = 0
     """Tokens of the whole run; 0 = not stated."""
-    optimizer: Optimizer = field(default=Optimizer(), metadata=LATER)
+    optimizer: UpdateRule = field(default=UpdateRule(), metadata=LATER)
     """What updates the weights."""
     adapter_rank: Numeric = field(default=0, metadata=LATER)
     """Rank of the adapters that are trained beside frozen weights (LoRA); 0 = all weights are trained."""
-    documents: Documents | None = field(default=None, metadata=LATER)
+    documents: PackedDocuments | None = field(default=None, metadata=LATER)
     """Documents that are packed into a sequence; None = each sequence is one."""
 
     def __post_init__(self) -> None:

@@ -63,9 +63,9 @@ def test_frozen_weights_have_no_gradients_and_no_states(sharding):
 
 def test_a_step_saves_the_gradients_of_weights_and_their_exchange():
     whole, some = found(0), found(16)
-    assert some.layer.weight == 0.0
-    assert some.layer.backward < whole.layer.backward
-    assert some.layer.forward > whole.layer.forward  # adapters are passed through as well
+    assert some.layers[0].weight == 0.0
+    assert some.layers[0].backward < whole.layers[0].backward
+    assert some.layers[0].forward > whole.layers[0].forward  # adapters are passed through as well
     assert some.exchange.collective < 0.2 * whole.exchange.collective
     assert 0.6 < some.step_time / whole.step_time < 0.95
 
