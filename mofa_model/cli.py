@@ -12,7 +12,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NoReturn
 
 from mofa_model import VERSION, verbs
@@ -91,13 +91,45 @@ def _run_verb(name: str, rest: list[str]) -> int:
             raise UnknownName("verb", name, [*verbs.ours(), *verbs.LAB, *foreign])
         verb = verbs.load(name, foreign[name])
     parser = _Parser(
-        prog=f"mofa {name}", description=verbs.SUMMARIES.get(name) or verbs.LAB.get(name, verb.__doc__)
+        prog=f"mofa {name}",
+        description=verbs.SUMMARIES.get(name) or verbs.LAB.get(name, verb.__doc__),
+        epilog=getattr(verb, "EXAMPLES", None),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verb.configure(parser)
-    arguments = parser.parse_args(rest)
+    arguments, unknown = parser.parse_known_args(rest)
+    if unknown:
+        _refuse_unknown(parser, unknown)
     if name in {*verbs.ours(), *verbs.LAB}:
         _refuse_nothing(rest)
     return verb.run(arguments)
+
+
+def _refuse_unknown(parser: argparse.ArgumentParser, words: list[str]) -> None:
+    """Name the option that people may have meant: one that is spelled like it, has its word, is short for it or explained by it."""
+    flag = words[0].partition("=")[0]
+    if not flag.startswith("--"):
+        parser.error(f"unrecognized arguments: {' '.join(words)}")
+    options = {action.option_strings[-1]: action.help or "" for action in _actions(parser)}
+    word = flag[2:]
+    meant = (
+        option
+        for option, told in options.items()
+        if word in {*option[2:].split("-"), told.partition(" ")[0].strip(",;:")}
+        or (word.isalpha() and word.startswith(option[2:]))
+    )
+    also = f"`{parser.prog} --help` lists them all"
+    raise UnknownName("option", flag, options, aliases=dict(zip([flag], meant, strict=False)), also=also)
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Every option that a verb takes, those of its own verbs included."""
+    for action in parser._actions:  # noqa: SLF001, argparse has no other list of them
+        if isinstance(action.choices, Mapping):
+            for below in action.choices.values():
+                yield from _actions(below)
+        elif action.option_strings and action.help is not argparse.SUPPRESS:
+            yield action
 
 
 def _refuse_nothing(words: Sequence[str]) -> None:

@@ -24,6 +24,7 @@ from mofa_model.axes.choices import (
     MODULES,
     NO_MODULES,
     OFFLOADED,
+    Context,
     ContextMode,
     Graphs,
     Placement,
@@ -31,7 +32,7 @@ from mofa_model.axes.choices import (
     Sharding,
 )
 from mofa_model.axes.frameworks import Framework
-from mofa_model.axes.words import Choice, Number, Offloaded, Optimizer, Recomputed
+from mofa_model.axes.words import Choice, Number, Offloaded, Optimizer, Recomputed, Sharded
 from mofa_model.checks import not_negative, whole
 from mofa_model.errors import BadValue
 from mofa_model.schedules import ONE_F_ONE_B, SCHEDULES, Schedule
@@ -155,9 +156,10 @@ AXES: Final = (
     ),
     Axis(
         name="context", fields=("context_mode", "cp"), scope=Scope.SHAPE, tried=tried.contexts, complexity=6,
+        listed=tried.context_sizes, off=Context(ContextMode.RING, 1),
         words=(
             Number(key="cp", field="cp", about="Context-parallel size."),
-            Choice(key="cp-mode", field="context_mode", about="How context parallelism communicates.", choices=ContextMode),
+            Choice(key="cp-mode", field="context_mode", about="How context parallelism communicates.", choices=ContextMode, beyond=True),
         ),
         values=f"none; ring and all-to-all (all-gather and USP where they are asked for) of {', '.join(map(str, tried.CONTEXT))}", example="cp<=4`, `cp-mode=ring",
         had=Framework.splits, local=True, rules=rules.CONTEXT, columns=rules.context_columns,
@@ -175,6 +177,7 @@ AXES: Final = (
     ),
     Axis(
         name="pipeline", fields=("schedule", "vpp"), scope=Scope.SHAPE, tried=tried.pipelines, complexity=8,
+        listed=tried.virtual_stages,
         words=(
             Number(key="vpp", field="vpp", about="Virtual stages per device."),
             Choice(key="schedule", field="schedule", about="Pipeline schedules.", choices=SCHEDULES),
@@ -204,9 +207,10 @@ AXES: Final = (
     ),
     Axis(
         name="sharding", fields=("sharding", "shard"), scope=Scope.STATE, tried=tried.shards, complexity=10,
+        listed=tried.shard_groups,
         words=(Optimizer(key="optimizer", field="sharding"), Number(key="shard", field="shard", least=0)),
         limits=(
-            Choice(key="sharding", field="sharding", about="What data-parallel ranks share out.", choices=Sharding),
+            Sharded(key="sharding", field="sharding", about="What data-parallel ranks share out."),
             Number(key="shard", field="shard", least=0),
         ),
         values="replicated; ZeRO-1, -2, -3, each over all data-parallel ranks or over those of a scale-up domain",

@@ -25,7 +25,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same" if os.environ.
 
 
 def pytest_addoption(parser):
-    parser.addoption("--one-a-file", action="store_true", help="the first test of each file, once: a glance")
+    parser.addoption(
+        "--one-a-room", action="store_true", help="the first test of each folder, once: a glance"
+    )
 
 
 def pytest_configure(config):
@@ -71,9 +73,9 @@ def pytest_collection_modifyitems(config, items):
         config.hook.pytest_deselected(items=soaking)
         gone = set(soaking)
         items[:] = [item for item in items if item not in gone]
-    if config.option.one_a_file:
-        firsts = {item.path: item for item in reversed(items)}
-        items[:] = [item for item in items if firsts[item.path] is item]
+    if config.option.one_a_room:
+        firsts = {item.path.parent: item for item in reversed(items)}
+        items[:] = [item for item in items if firsts[item.path.parent] is item]
     if hasattr(config, "workerinput"):
         items.sort(key=workers.turn)
 

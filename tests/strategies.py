@@ -35,7 +35,7 @@ ROWS = 7
 
 
 @st.composite
-def workloads(draw, models=DENSE + MIXTURES + tuple(HYBRIDS)):
+def workloads(draw, models=DENSE + MIXTURES):
     """A model with its batch, sequence and formats."""
     recipe = presets.precision(draw(st.sampled_from(["bf16", "fp8-block", "mxfp8"])))
     training = Training(

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import get_type_hints
 
@@ -16,6 +17,7 @@ from ruamel.yaml import YAML
 import mofa_lab
 import mofa_model
 from mofa_model import spec, verbs
+from mofa_model.blocks import BLOCKS, Embedding, Layer
 from mofa_model.strategy import Strategy
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -140,11 +142,23 @@ def test_every_equation_of_the_paper_and_every_function_of_ours_is_on_the_equati
     assert [name for name, _ in EQUATIONS if f"`{name}`" not in text] == []
 
 
+def told_with(kind, name):
+    """The first of a class and those that it is made from that has a field."""
+    return next(one for one in reversed(kind.__mro__) if name in getattr(one, "__annotations__", {}))
+
+
 def test_every_field_that_is_given_or_chosen_is_in_the_nomenclature_with_its_unit():
     said = {cells[1]: cells[2] for cells in rows(page("nomenclature.md"))}
-    for kind in [*(getattr(spec, name) for name in spec.__all__), Strategy]:
-        for name, hint in get_type_hints(kind, include_extras=True).items():
-            unit = said[f"`{name}` of `{kind.__name__}`"]
+    for kind in [
+        *(getattr(spec, name) for name in spec.__all__),
+        Strategy,
+        Embedding,
+        Layer,
+        *BLOCKS.values(),
+    ]:
+        hints = get_type_hints(kind, include_extras=True)
+        for name in [field.name for field in fields(kind)]:
+            hint, unit = hints[name], said[f"`{name}` of `{told_with(kind, name).__name__}`"]
             assert unit == getattr(hint, "__metadata__", (unit,))[0]
 
 

@@ -31,8 +31,9 @@ RUNS = "model,gpu,gpus,strategy,global_batch,sequence,step_seconds\nllama3-8b,h1
 
 def parser_of(verb):
     foreign = {point.name: point.value for point in entry_points(group=verbs.GROUP)}
-    parser = argparse.ArgumentParser(prog=f"mofa {verb}", exit_on_error=False)
-    verbs.load(verb, foreign.get(verb)).configure(parser)
+    module = verbs.load(verb, foreign.get(verb))
+    parser = argparse.ArgumentParser(prog=f"mofa {verb}", epilog=module.EXAMPLES, exit_on_error=False)
+    module.configure(parser)
     return parser
 
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST = 300
 CORE = {
-    "errors", "units", "spec", "axes", "strategy", "strategy_text", "placement", "equations", "schedules", "estimate",
+    "errors", "units", "checks", "blocks", "spec", "axes", "strategy", "strategy_text", "placement", "equations", "schedules", "estimate",
     "reliability", "simulator", "search",
 }  # fmt: skip
 """What needs numpy and the standard library only."""

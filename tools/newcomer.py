@@ -151,7 +151,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mofa_model.blocks.block import Block, Core, Cut, Kept, Product, Sight
+from mofa_model.blocks.block import Block, Core, Cut, Kept, Projection, Sight
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,9 +163,9 @@ class Pooling(Block):
     width: float
     """Width of the mean."""
 
-    def products(self, hidden) -> tuple[Product, ...]:
+    def products(self, hidden) -> tuple[Projection, ...]:
         """There and back."""
-        return Product(n=self.width, k=hidden), Product(n=hidden, k=self.width, cut=Cut.INPUT)
+        return Projection(n=self.width, k=hidden), Projection(n=hidden, k=self.width, cut=Cut.INPUT)
 
     def cores(self) -> tuple[Core, ...]:
         """A running sum."""

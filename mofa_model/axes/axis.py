@@ -59,6 +59,8 @@ class Axis:
     """Keys of strategy texts."""
     limits: tuple[Word, ...] = ()
     """Keys of constraints and manifests, where those are others."""
+    listed: Callable[[tuple[int, ...], tuple[Any, ...]], tuple[Any, ...]] = lambda numbers, _: numbers
+    """What a constraint's list of numbers leaves of values, where a number is but a part of one."""
     values: str = ""
     """The values in the table of docs/search.md, where they are no list of words."""
     example: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -70,6 +70,14 @@ def contexts(_: AxisContext) -> tuple[Context, ...]:
     return (alone, *(Context(mode, size) for mode in modes for size in CONTEXT))
 
 
+def context_sizes(sizes: Sequence[int], left: Sequence[Context]) -> tuple[Context, ...]:
+    """Listed sizes in the modes that are left; one rank has no mode."""
+    modes = dict.fromkeys(one.mode for one in left if one.size > 1) or {ContextMode.RING: None}
+    return tuple(
+        Context(mode, size) for size in sizes for mode in ((ContextMode.RING,) if size == 1 else modes)
+    )
+
+
 def stage_counts(asked: AxisContext) -> tuple[int, ...]:
     """Every number up to layers + 2 that divides the devices."""
     deepest, per_node = int(asked.model.layers) + 2, asked.gpus_per_node
@@ -82,6 +90,13 @@ def pipelines(asked: AxisContext) -> tuple[Pipeline, ...]:
     return tuple(Pipeline(s, v) for s in SCHEDULES for v in s.virtual_stages(layers))
 
 
+def virtual_stages(numbers: Sequence[int], left: Sequence[Pipeline]) -> tuple[Pipeline, ...]:
+    """Listed numbers of virtual stages: one of what is left, more of every schedule that can have them."""
+    plain = tuple(one for one in left if one.virtual == 1 and 1 in numbers)
+    more = [Pipeline(s, n) for s in SCHEDULES for n in numbers if n > 1 and (s.looped or s.folded)]
+    return plain + tuple(one for one in more if one.schedule.looped or one in left)
+
+
 def expert_groups(asked: AxisContext) -> tuple[int, ...]:
     """The divisors of the experts."""
     return (1,) if asked.model.experts is None else divisors(int(asked.model.experts.count))
@@ -91,6 +106,12 @@ def shards(_: AxisContext) -> tuple[Shard, ...]:
     """Every level, over all ranks and over those of a scale-up domain."""
     levels = [level for level in Sharding if level is not Sharding.NONE]
     return (Shard(Sharding.NONE, 0), *(Shard(level, group) for level in levels for group in (0, IN_NODE)))
+
+
+def shard_groups(groups: Sequence[int], left: Sequence[Shard]) -> tuple[Shard, ...]:
+    """The levels that are left, each over listed numbers of ranks; 0 = all of them."""
+    levels = dict.fromkeys(one.level for one in left if one.level is not Sharding.NONE)
+    return tuple(Shard(level, group) for level in levels for group in groups)
 
 
 def recomputations(asked: AxisContext) -> tuple[Recomputation, ...]:

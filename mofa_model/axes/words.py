@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeVar
 
 from mofa_model.axes.choices import (
     ACTIVATIONS,
+    IN_NODE,
     MODULES,
     NO_MODULES,
     OFFLOADED,
@@ -43,6 +44,14 @@ class Word(ABC):
     @abstractmethod
     def read(self, path: str, word: str) -> dict[str, Any]:
         """Fields of `Strategy` that a word means; `path` is what an error calls it."""
+
+    def admits(self, said: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
+        """Whether what a constraint's word says holds for the fields of a value."""
+        return said.items() <= chosen.items()
+
+    def names(self, said: Mapping[str, Any]) -> bool:
+        """Whether a word says all of a value, so that it need not be one that the search tries by itself."""
+        return len(said) > 1
 
     def write(self, strategy: object) -> str:
         """The word of a strategy."""
@@ -80,6 +89,8 @@ class Choice(Word):
 
     choices: Iterable[enum.Enum | Schedule]
     """All of them."""
+    beyond: bool = False
+    """Whether a word that is not tried by itself goes, where it is named, with whatever stands beside those that are."""
 
     def read(self, path: str, word: str) -> dict[str, Any]:
         """The value."""
@@ -162,6 +173,14 @@ class Offloaded(Word):
             raise BadValue(path, word, f"none, or of {', '.join(OFFLOADED)} with + between them")
         return {self.field: names}
 
+    def admits(self, said: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
+        """All activations are whatever the trainer can offload."""
+        return super().admits(said, chosen) if self.names(said) else bool(chosen[self.field])
+
+    def names(self, said: Mapping[str, Any]) -> bool:
+        """Whether inputs are named one by one."""
+        return bool(said[self.field] != {ACTIVATIONS})
+
     def write(self, strategy: object) -> str:
         """Its parts in the order of the alphabet."""
         return "+".join(sorted(getattr(strategy, self.field))) or "none"
@@ -173,6 +192,22 @@ class Offloaded(Word):
     def alone(self) -> dict[str, str]:
         """Its name, for all activations."""
         return {self.key: ACTIVATIONS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharded(Choice):
+    """zero3 | zero3@node | zero3@all | zero3@8: a level, and the ranks that share one copy"""
+
+    choices: Iterable[enum.Enum | Schedule] = Sharding
+
+    def read(self, path: str, word: str) -> dict[str, Any]:
+        """The level, with the ranks where they are said."""
+        level, _, group = word.partition("@")
+        said = super().read(path, level)
+        if not group:
+            return said
+        named = {"node": IN_NODE, "all": 0}
+        return said | {"shard": named[group] if group in named else number(path, group)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,11 +4,23 @@ A new one is its file; presets, estimate, search and launches walk over `BLOCKS`
 May import: checks, units, errors, numpy. Imported by: spec and what stands above it.
 """
 
+import inspect
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Final
 
-from mofa_model.blocks.block import Block, Core, Cut, Elementwise, Exchange, Kept, Product, Ranks, Rows, Sight
+from mofa_model.blocks.block import (
+    Block,
+    Core,
+    Cut,
+    Elementwise,
+    Exchange,
+    Kept,
+    Projection,
+    Ranks,
+    Rows,
+    Sight,
+)
 from mofa_model.blocks.embedding import Embedding
 from mofa_model.blocks.experts import Experts
 from mofa_model.blocks.feed_forward import FeedForward
@@ -25,9 +37,9 @@ BLOCKS: Final[dict[str, type[Block]]] = {
     kind.word: kind
     for module in _MODULES
     for kind in vars(module).values()
-    if isinstance(kind, type)
+    if inspect.isclass(kind)
+    and issubclass(kind, Block)
     and kind.__module__ == module.__name__
-    and "word" in vars(kind)
     and kind is not Block
 }
 """All kinds of blocks by the word that presets call them by: whatever this folder has."""
@@ -46,7 +58,7 @@ __all__ = [
     "LatentAttention",
     "Layer",
     "LinearAttention",
-    "Product",
+    "Projection",
     "Ranks",
     "Rows",
     "SelectiveScan",

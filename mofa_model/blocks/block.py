@@ -47,7 +47,7 @@ class Ranks(enum.Enum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Product:
+class Projection:
     """A matrix that tokens are multiplied with."""
 
     n: Count
@@ -60,8 +60,8 @@ class Product:
     """Which tokens it sees."""
     bias: bool = False
     """Whether a number is added to each output."""
-    times: Count = 1
-    """How often such a matrix stands in the block, one after the other."""
+    times: Count | None = None
+    """How often such a matrix stands in the block, one after the other; None = once."""
     seen: Ratio | None = None
     """Share of the tokens that pass it; None = all do."""
     parts: Count = 1
@@ -72,12 +72,16 @@ class Product:
     @property
     def weights(self) -> Count:
         """Its parameters without the bias. [1]"""
-        return self.n * self.k * self.times
+        return self.n * self.k if self.times is None else self.n * self.k * self.times
 
     @property
     def parameters(self) -> Count:
         """All of them. [1]"""
-        return (self.k + 1 if self.bias else self.k) * self.n * self.times
+        return (
+            self.weights
+            if not self.bias
+            else self.weights + self.n * (1 if self.times is None else self.times)
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,8 +96,8 @@ class Core:
     """Tokens seen at most, the last ones or the best; None = all before."""
     fixed: Count | None = None
     """Tokens of a chunk, or rows of a state, that are met however long the sequence is; None = they follow it."""
-    times: Count = 1
-    """How often it is done in the block."""
+    times: Count | None = None
+    """How often it is done in the block; None = once."""
     scored: bool = False
     """Whether attention that is not fused moves a score for each through memory."""
 
@@ -219,7 +223,7 @@ class Block(ABC):
         return ""
 
     @abstractmethod
-    def products(self, hidden: Count) -> tuple[Product, ...]:
+    def products(self, hidden: Count) -> tuple[Projection, ...]:
         """Its matrices, in order of the forward pass."""
 
     @abstractmethod
@@ -261,10 +265,6 @@ class Block(ABC):
     def turned_heads(self) -> Count | None:
         """What an all-to-all over context-parallel ranks has to divide; None where nothing."""
         return None
-
-    def weights(self, hidden: Count, rows: Rows) -> Numeric:
-        """Parameters of the matrices that some tokens see, each expert's once. [1]"""
-        return sum(one.weights for one in self.products(hidden) if one.rows is rows)
 
     def matrices(self, hidden: Count, *, active: bool = False) -> Numeric:
         """Parameters of all its matrices, or of those that one token is multiplied with. [1]"""

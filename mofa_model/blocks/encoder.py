@@ -5,11 +5,12 @@ It stands as a layer of its own before all others. What it adds to a sequence is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Product, Ranks, Sight
-from mofa_model.blocks.feed_forward import FeedForward
+from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Projection, Ranks, Sight
+from mofa_model.blocks.feed_forward import FeedForward, both_ways
 from mofa_model.checks import not_negative, whole
 from mofa_model.units import Count, Numeric, Ratio
 
@@ -46,15 +47,21 @@ class Encoder(Block):
     whole_layers: Numeric = 0
     """Layers without a window, where there is one."""
     bias: bool = True
-    """True where the matrices of its layers and its projector have biases."""
+    """True where the matrices of its layers have biases."""
     input_bias: bool = True
     """True where that of the patches has one."""
     positions: Numeric = 0
     """Learned positions."""
     norm_vectors: Numeric = 2
     """Parameters of a norm, each as wide as the tower: 1 a weight, 2 with a bias."""
-    final_norms: Numeric = 1
-    """Norms behind the last layer and before the projector."""
+    final_vectors: Numeric = 1
+    """Parameters of the norms before the first layer and behind the last, each as wide as the tower."""
+    pooled: bool = False
+    """True where the patches that become one token are averaged; else they are joined."""
+    projector: tuple[Numeric, ...] | None = None
+    """Widths inside the projector; None = one, that of what it takes."""
+    projector_bias: bool = True
+    """True where its matrices have biases."""
 
     def __post_init__(self) -> None:
         whole(
@@ -71,23 +78,33 @@ class Encoder(Block):
         """Its patches."""
         return self.patches
 
-    def products(self, hidden: Count) -> tuple[Product, ...]:
-        """Patches in; queries, keys, values, output and feed-forward part of every layer; two matrices into the stream."""
-        h, many = self.width, self.layers
-        inside = FeedForward(width=self.ffn, gated=self.gated, bias=self.bias).products(h)
+    @property
+    def joined(self) -> Numeric:
+        """What the projector takes. [1]"""
+        return self.width if self.pooled else self.merged * self.width
+
+    def products(self, hidden: Count) -> tuple[Projection, ...]:
+        """Patches in; queries, keys, values, output and feed-forward part of every layer; the projector into the stream."""
+        h, many, joined = self.width, self.layers, self.joined
+        inside = both_ways(h, self.ffn, gated=self.gated, bias=self.bias)
+        widths = (joined, *((joined,) if self.projector is None else self.projector), hidden)
         seen: Ratio = 1.0 / self.merged
+        steps = [
+            Projection(n=n, k=k, cut=Cut.OUTPUT, bias=self.projector_bias, seen=seen)
+            for k, n in itertools.pairwise(widths)
+        ]
         return (
-            Product(n=h, k=self.inputs, cut=Cut.NOTHING, bias=self.input_bias),
-            Product(n=3 * h, k=h, bias=self.bias, times=many),
-            Product(n=h, k=h, cut=Cut.INPUT, bias=self.bias, times=many),
-            *(Product(n=one.n, k=one.k, cut=one.cut, bias=self.bias, times=many) for one in inside),
-            Product(n=self.merged * h, k=self.merged * h, bias=self.bias, seen=seen),
-            Product(n=hidden, k=self.merged * h, cut=Cut.INPUT, bias=self.bias, seen=seen),
+            Projection(n=h, k=self.inputs, cut=Cut.NOTHING, bias=self.input_bias),
+            Projection(n=3 * h, k=h, bias=self.bias, times=many),
+            Projection(n=h, k=h, cut=Cut.INPUT, bias=self.bias, times=many),
+            *(Projection(n=one.n, k=one.k, cut=one.cut, bias=self.bias, times=many) for one in inside),
+            *steps[:-1],
+            replace(steps[-1], cut=Cut.INPUT),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
         """Positions and norms."""
-        return self.width * (self.positions + self.norm_vectors * (2 * self.layers + self.final_norms))
+        return self.width * (self.positions + 2 * self.norm_vectors * self.layers + self.final_vectors)
 
     def cores(self) -> tuple[Core, ...]:
         """Every patch meets all, or those of its window."""
@@ -127,7 +144,7 @@ class Encoder(Block):
             Kept(elements=2 * h * many, ranks=Ranks.STREAM, freed=frozenset({"layernorm", ALL}), feeds=True),
             Kept(elements=(3 * h + inside) * many, freed=frozenset({ALL}), halved=True),
             Kept(elements=h * many, feeds=True),
-            Kept(elements=self.merged * h, feeds=True),
+            Kept(elements=self.joined, feeds=True),
         )
 
     def sight(self) -> Sight:

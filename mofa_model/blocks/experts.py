@@ -17,11 +17,11 @@ from mofa_model.blocks.block import (
     Elementwise,
     Exchange,
     Kept,
-    Product,
+    Projection,
     Ranks,
     Rows,
 )
-from mofa_model.blocks.feed_forward import FeedForward
+from mofa_model.blocks.feed_forward import FeedForward, both_ways
 from mofa_model.checks import not_negative, whole
 from mofa_model.errors import BadValue
 from mofa_model.units import Count, Numeric
@@ -97,22 +97,21 @@ class Experts(Block):
         """Width of a token on its way to experts. [1]"""
         return hidden if self.latent is None else self.latent
 
-    def products(self, hidden: Count) -> tuple[Product, ...]:
+    def products(self, hidden: Count) -> tuple[Projection, ...]:
         """Shared experts, one routed expert, and the router h E, Table 2."""
-        shared = self._shared
-        sent = self._sent(hidden)
-        around = (
-            ()
-            if self.latent is None
-            else (Product(n=sent, k=hidden, cut=Cut.NOTHING), Product(n=hidden, k=sent, cut=Cut.NOTHING))
+        sent, found = self._sent(hidden), list[Projection]()
+        if self.shared_width is not None:
+            found += both_ways(hidden, self.shared_width, gated=self.gated, bias=self.bias)
+        if self.shared_gate:
+            found.append(Projection(n=1, k=hidden, cut=Cut.NOTHING))
+        if self.latent is not None:
+            found.append(Projection(n=sent, k=hidden, cut=Cut.NOTHING))
+            found.append(Projection(n=hidden, k=sent, cut=Cut.NOTHING))
+        found += both_ways(sent, self.width, gated=self.gated, bias=self.bias, rows=Rows.ROUTED)
+        found.append(
+            Projection(n=self.count, k=hidden, cut=Cut.NOTHING, rows=Rows.SENT, bias=self.router_bias)
         )
-        return (
-            *(() if shared is None else shared.products(hidden)),
-            *((Product(n=1, k=hidden, cut=Cut.NOTHING),) if self.shared_gate else ()),
-            *around,
-            *(replace(one, rows=Rows.ROUTED) for one in self._one.products(sent)),
-            Product(n=self.count, k=hidden, cut=Cut.NOTHING, rows=Rows.SENT, bias=self.router_bias),
-        )
+        return tuple(found)
 
     def elementwise(self, hidden: Count) -> tuple[Elementwise, ...]:
         """Activation functions, and tokens sorted by expert and back."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from mofa_model.blocks.block import ALL, EACH, Again, Block, Cut, Elementwise, Kept, Product
+from mofa_model.blocks.block import ALL, EACH, Again, Block, Cut, Elementwise, Kept, Projection, Rows
 from mofa_model.checks import not_negative, whole
 from mofa_model.units import Count, Numeric
 
@@ -14,6 +14,17 @@ GATED_PASSES: Final = 3.5
 """Reads and writes of an FFN-wide tensor by a gated activation function. Source: counted on fused kernels."""
 PLAIN_PASSES: Final = 2.5
 """The same by a plain one."""
+
+
+def both_ways(
+    hidden: Count, width: Count, *, gated: bool, bias: bool, rows: Rows = Rows.TOKENS
+) -> tuple[Projection, Projection]:
+    """Matrices into an activation function and out of it: 3 h g where gated, else 2 h g, Table 2."""
+    first = 2 if gated else 1
+    return (
+        Projection(n=first * width, k=hidden, parts=first, bias=bias, rows=rows),
+        Projection(n=hidden, k=width, cut=Cut.INPUT, bias=bias, rows=rows),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +52,7 @@ class FeedForward(Block):
         not_negative(learned=self.learned)
 
     @property
-    def inputs(self) -> float:
+    def inputs(self) -> int:
         """Matrices into the activation function. [1]"""
         return 2 if self.gated else 1
 
@@ -50,12 +61,9 @@ class FeedForward(Block):
         """Reads and writes by the activation function. [1]"""
         return GATED_PASSES if self.gated else PLAIN_PASSES
 
-    def products(self, hidden: Count) -> tuple[Product, ...]:
-        """3 h g where gated, else 2 h g, Table 2."""
-        return (
-            Product(n=self.inputs * self.width, k=hidden, parts=self.inputs, bias=self.bias),
-            Product(n=hidden, k=self.width, cut=Cut.INPUT, bias=self.bias),
-        )
+    def products(self, hidden: Count) -> tuple[Projection, ...]:
+        """Into the activation function and out of it."""
+        return both_ways(hidden, self.width, gated=self.gated, bias=self.bias)
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
         """What the activation function learns."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mofa_model.blocks.block import ALL, Block, Core, Cut, Kept, Product, Ranks, Sight
+from mofa_model.blocks.block import ALL, Block, Core, Cut, Kept, Projection, Ranks, Sight
 from mofa_model.blocks.softmax import CORE, OUTPUT
 from mofa_model.checks import not_negative, whole
 from mofa_model.units import Count, Numeric
@@ -49,26 +49,26 @@ class LatentAttention(Block):
         """Width of the query latent; zero where there is none. [1]"""
         return 0 if self.query_rank is None else self.query_rank
 
-    def products(self, hidden: Count) -> tuple[Product, ...]:
+    def products(self, hidden: Count) -> tuple[Projection, ...]:
         """Queries through their latent, the latent of keys and values, its way up, and the output. Source: DeepSeek-V2."""
         queries = self.heads * (self.nope_dim + self.rope_dim)
         first = (
-            (Product(n=queries, k=hidden),)
+            (Projection(n=queries, k=hidden),)
             if self.query_rank is None
             else (
-                Product(n=self.query_rank, k=hidden, cut=Cut.NOTHING),
-                Product(n=queries, k=self.query_rank),
+                Projection(n=self.query_rank, k=hidden, cut=Cut.NOTHING),
+                Projection(n=queries, k=self.query_rank),
             )
         )
         return (
             *first,
-            Product(n=self.kv_rank + self.rope_dim, k=hidden, cut=Cut.NOTHING),
-            Product(
+            Projection(n=self.kv_rank + self.rope_dim, k=hidden, cut=Cut.NOTHING),
+            Projection(
                 n=self.heads * (self.nope_dim + self.value_dim),
                 k=self.kv_rank,
                 again=frozenset({"mla_up_proj"}),
             ),
-            Product(n=hidden, k=self.heads * self.value_dim, cut=Cut.INPUT),
+            Projection(n=hidden, k=self.heads * self.value_dim, cut=Cut.INPUT),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Product, Sight
+from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Projection, Sight
 from mofa_model.blocks.softmax import GATE_PASSES, OUTPUT
 from mofa_model.checks import not_negative, whole
 from mofa_model.errors import BadValue
@@ -76,7 +76,7 @@ class LinearAttention(Block):
         """Numbers of each token that steer its heads: a decay, a step of the delta rule. [1]"""
         return self.value_heads * ((1 if self.decay == "head" else 0) + (1 if self.delta else 0))
 
-    def products(self, hidden: Count) -> tuple[Product, ...]:
+    def products(self, hidden: Count) -> tuple[Projection, ...]:
         """Queries, keys and values with the gate; what steers the heads; the output. Sources: MiniMax-01, Qwen3-Next, Kimi
         Linear.
         """
@@ -85,19 +85,19 @@ class LinearAttention(Block):
         through = (
             ()
             if self.gate_rank is None
-            else (Product(n=rank, k=hidden, cut=Cut.NOTHING), Product(n=self.values, k=rank))
+            else (Projection(n=rank, k=hidden, cut=Cut.NOTHING), Projection(n=self.values, k=rank))
         )
         decays = (
             ()
             if self.decay != "channel"
-            else (Product(n=rank, k=hidden, cut=Cut.NOTHING), Product(n=self.keys, k=rank))
+            else (Projection(n=rank, k=hidden, cut=Cut.NOTHING), Projection(n=self.keys, k=rank))
         )
         return (
-            Product(n=2 * self.keys + self.values + whole_gate, k=hidden),
+            Projection(n=2 * self.keys + self.values + whole_gate, k=hidden),
             *through,
             *decays,
-            *((Product(n=self.numbers, k=hidden),) if self.delta or self.decay == "head" else ()),
-            Product(n=hidden, k=self.values, cut=Cut.INPUT),
+            *((Projection(n=self.numbers, k=hidden),) if self.delta or self.decay == "head" else ()),
+            Projection(n=hidden, k=self.values, cut=Cut.INPUT),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mofa_model.blocks.block import ALL, Cut, Kept, Product
+from mofa_model.blocks.block import ALL, Cut, Kept, Projection
 from mofa_model.blocks.softmax import CORE, OUTPUT, SoftmaxAttention
 from mofa_model.units import Count
 
@@ -19,12 +19,12 @@ class SharedAttention(SoftmaxAttention):
 
     word: ClassVar = "shared_attention"
 
-    def products(self, hidden: Count) -> tuple[Product, ...]:
+    def products(self, hidden: Count) -> tuple[Projection, ...]:
         """Queries with their gate, and the output. Source: cross-layer attention (Brandon et al. 2024)."""
         width = self.heads * self.head_dim
         return (
-            Product(n=self.asked * width, k=hidden, bias=self.bias),
-            Product(n=hidden, k=width, cut=Cut.INPUT, bias=self.output_bias),
+            Projection(n=self.asked * width, k=hidden, bias=self.bias),
+            Projection(n=hidden, k=width, cut=Cut.INPUT, bias=self.output_bias),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Product, Sight
+from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Projection, Sight
 from mofa_model.checks import positive, whole
 from mofa_model.errors import BadValue
 from mofa_model.units import Count, Numeric
@@ -70,16 +70,16 @@ class SoftmaxAttention(Block):
         """Query heads over those of keys and values."""
         return f"{self.heads} over {self.kv_heads}"
 
-    def products(self, hidden: Count) -> tuple[Product, ...]:
+    def products(self, hidden: Count) -> tuple[Projection, ...]:
         """Queries, keys and values in one, with the gate; and the output: h^2 (2 + 2 k_v/a), Table 2."""
         return (
-            Product(
+            Projection(
                 n=(self.heads * self.asked + 2 * self.kv_heads) * self.head_dim,
                 k=hidden,
                 parts=3,
                 bias=self.bias,
             ),
-            Product(n=hidden, k=self.heads * self.head_dim, cut=Cut.INPUT, bias=self.output_bias),
+            Projection(n=hidden, k=self.heads * self.head_dim, cut=Cut.INPUT, bias=self.output_bias),
         )
 
     @property

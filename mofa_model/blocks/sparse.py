@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mofa_model.blocks.block import ALL, Core, Cut, Kept, Product, Ranks, Sight
+from mofa_model.blocks.block import ALL, Core, Cut, Kept, Projection, Ranks, Sight
 from mofa_model.blocks.latent import LatentAttention
 from mofa_model.blocks.softmax import CORE, OUTPUT
 from mofa_model.checks import whole
@@ -37,13 +37,13 @@ class SparseAttention(LatentAttention):
         """Heads."""
         return f"{self.heads} sparse"
 
-    def products(self, hidden: Count) -> tuple[Product, ...]:
+    def products(self, hidden: Count) -> tuple[Projection, ...]:
         """Those of latent attention, and queries, key and weights of the indexer. Source: DeepSeek-V3.2."""
         return (
             *LatentAttention.products(self, hidden),
-            Product(n=self.index_heads * self.index_dim, k=self.query_latent, cut=Cut.NOTHING),
-            Product(n=self.index_dim, k=hidden, cut=Cut.NOTHING),
-            Product(n=self.index_heads, k=hidden, cut=Cut.NOTHING),
+            Projection(n=self.index_heads * self.index_dim, k=self.query_latent, cut=Cut.NOTHING),
+            Projection(n=self.index_dim, k=hidden, cut=Cut.NOTHING),
+            Projection(n=self.index_heads, k=hidden, cut=Cut.NOTHING),
         )
 
     def vectors(self, hidden: Count) -> Count:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Product, Sight
+from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Projection, Sight
 from mofa_model.blocks.softmax import OUTPUT
 from mofa_model.checks import whole
 from mofa_model.units import Count, Numeric
@@ -52,11 +52,11 @@ class StateSpace(Block):
         """Channels of the convolution. [1]"""
         return self.inner + 2 * self.groups * self.state
 
-    def products(self, hidden: Count) -> tuple[Product, ...]:
+    def products(self, hidden: Count) -> tuple[Projection, ...]:
         """Gate, input, both sides of the state and steps in one; and the output."""
         return (
-            Product(n=self.inner + self.convolved + self.heads, k=hidden, bias=self.bias),
-            Product(n=hidden, k=self.inner, cut=Cut.INPUT, bias=self.bias),
+            Projection(n=self.inner + self.convolved + self.heads, k=hidden, bias=self.bias),
+            Projection(n=hidden, k=self.inner, cut=Cut.INPUT, bias=self.bias),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
@@ -124,13 +124,13 @@ class SelectiveScan(Block):
     def __post_init__(self) -> None:
         whole(inner=self.inner, state=self.state, step_rank=self.step_rank, kernel=self.kernel)
 
-    def products(self, hidden: Count) -> tuple[Product, ...]:
+    def products(self, hidden: Count) -> tuple[Projection, ...]:
         """Input and gate; steps and both sides of the state; steps of every channel; output."""
         return (
-            Product(n=2 * self.inner, k=hidden),
-            Product(n=self.step_rank + 2 * self.state, k=self.inner, cut=Cut.INPUT),
-            Product(n=self.inner, k=self.step_rank, bias=True),
-            Product(n=hidden, k=self.inner, cut=Cut.INPUT),
+            Projection(n=2 * self.inner, k=hidden),
+            Projection(n=self.step_rank + 2 * self.state, k=self.inner, cut=Cut.INPUT),
+            Projection(n=self.inner, k=self.step_rank, bias=True),
+            Projection(n=hidden, k=self.inner, cut=Cut.INPUT),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002

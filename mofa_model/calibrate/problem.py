@@ -116,6 +116,9 @@ def tiled(described: Any, copies: int) -> Any:
     """A description with every array repeated."""
     if isinstance(described, np.ndarray):
         return np.tile(described, copies)
+    if isinstance(described, tuple):
+        items = tuple(tiled(item, copies) for item in described)
+        return described if all(new is old for new, old in zip(items, described, strict=True)) else items
     if not is_dataclass(described) or isinstance(described, type):
         return described
     changed = {}

@@ -42,4 +42,6 @@ def _widths(layer: Layer, hidden: Count) -> tuple[Count, Count]:
         for one in block.products(hidden)
         if one.rows is Rows.TOKENS
     ]
-    return sum(one.times * one.parts * one.k for one in passed), sum(one.times * one.n for one in passed)
+    times = [1 if one.times is None else one.times for one in passed]
+    inputs = sum(n * one.parts * one.k for n, one in zip(times, passed, strict=True))
+    return inputs, sum(n * one.n for n, one in zip(times, passed, strict=True))

@@ -55,6 +55,9 @@ def matrices(layer: Layer, hidden: Count, rank: Count, *, routed: bool) -> Itera
                 continue
             if np.any(rank):
                 if not routed:
-                    yield rank * one.times * (one.parts * one.k + one.n), np.minimum(rank, one.k)
+                    yield (
+                        rank * (1 if one.times is None else one.times) * (one.parts * one.k + one.n),
+                        np.minimum(rank, one.k),
+                    )
             else:
                 yield one.weights, np.minimum(one.n / one.parts, one.k)

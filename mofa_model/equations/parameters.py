@@ -70,13 +70,14 @@ def core_flops_per_token(layer: Layer, sequence: Count, *, convention: str = "fu
     total: Flop = 0.0
     for block in layer.blocks:
         for core in block.cores():
-            pairs = _seen(core, sequence, convention) * core.heads * core.times
+            pairs = _seen(core, sequence, convention) * core.heads
+            pairs = pairs if core.times is None else pairs * core.times
             total = total + 2.0 * _share(block, sequence) * pairs * core.width
     return total
 
 
 def attention_flops_per_token(model: Transformer, sequence: Count, *, convention: str = "full") -> Flop:
-    """The same of all layers, Table 2. [FLOP]
+    """Forward FLOPs of the tokens on each other in all layers, Table 2. [FLOP]
 
     >>> from mofa_model.presets import model
     >>> attention_flops_per_token(model("llama3-8b"), 8192) / 32

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from mofa_model.blocks import Block, Core, Cut, Elementwise, Exchange, Layer, Product, Rows
+from mofa_model.blocks import Block, Core, Cut, Elementwise, Exchange, Layer, Projection, Rows
 from mofa_model.blocks.layer import STREAM_PASSES
 from mofa_model.equations import collectives, compute, documents
 from mofa_model.spec import Cluster, Workload
@@ -138,15 +138,16 @@ def block_time(
             one = _product(workload, cluster, rates.linear, routed / local, s.etp, product, penalty)
         else:
             one = _product(workload, cluster, rates.head, sent, s.tp, product)
-        one = one * product.times
+        if product.times is not None:
+            one = one * product.times
         linear[product.rows] = linear[product.rows] + one if product.rows in linear else one
         for module in product.again:
             again[module] = again.get(module, 0.0) + one
     whole = linear.get(Rows.TOKENS, 0.0)
-    held = block.weights(h, Rows.TOKENS) / s.tp
+    held = _weights(products, Rows.TOKENS) / s.tp
     if exchange is not None:
         whole = whole + linear[Rows.ROUTED] * local + linear[Rows.SENT]
-        held = held + block.weights(h, Rows.SENT) + local * block.weights(h, Rows.ROUTED) / s.etp
+        held = held + _weights(products, Rows.SENT) + local * _weights(products, Rows.ROUTED) / s.etp
     moved = [
         compute.elementwise_time(_traffic(workload, cluster, s, one, tokens, routed), rates.memory)
         for one in block.elementwise(h)
@@ -163,13 +164,18 @@ def block_time(
     )
 
 
+def _weights(products: Iterable[Projection], rows: Rows) -> Count:
+    """Parameters of the matrices that some tokens see, each expert's once. [1]"""
+    return sum(one.weights for one in products if one.rows is rows)
+
+
 def _product(
     workload: Workload,
     cluster: Cluster,
     rate: FlopPerSecond,
     rows: Count,
     ranks: Count,
-    product: Product,
+    product: Projection,
     penalty: Ratio = 1.0,
 ) -> Seconds:
     n = product.n / ranks if product.cut is Cut.OUTPUT else product.n
@@ -179,7 +185,7 @@ def _product(
 
 def _core(workload: Workload, cluster: Cluster, s: Strategy, rates: Rates, block: Block) -> Seconds:
     """Work of tokens on each other. [s]"""
-    c = cluster.calibration.compute
+    c, cores = cluster.calibration.compute, block.cores()
 
     def met(core: Core) -> Count:
         return documents.over_documents(
@@ -187,8 +193,7 @@ def _core(workload: Workload, cluster: Cluster, s: Strategy, rates: Rates, block
         )
 
     times = [
-        core.times
-        * compute.attention_time(
+        compute.attention_time(
             block_tokens(workload, s, block),
             met(core) if core.fixed is None else core.fixed,
             core.heads / s.tp,
@@ -198,9 +203,12 @@ def _core(workload: Workload, cluster: Cluster, s: Strategy, rates: Rates, block
             score_traffic=c.score_traffic if core.scored else 0.0,
             bandwidth=rates.memory,
         )
-        for core in block.cores()
+        for core in cores
     ]
-    return sum(times[1:], times[0]) if times else 0.0
+    often = [
+        time if core.times is None else time * core.times for core, time in zip(cores, times, strict=True)
+    ]
+    return sum(often[1:], often[0]) if often else 0.0
 
 
 def _traffic(

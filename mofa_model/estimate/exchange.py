@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mofa_model.equations import adapters, collectives, compute, optimizers, overlap
-from mofa_model.estimate.resident import dense_weights, expert_weights
+from mofa_model.estimate.resident import layer_weights
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Placement, Sharding, Strategy
@@ -68,16 +68,17 @@ def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> H
     beside: Count = 0.0
     rank = workload.training.adapter_rank
     for layer, layers in zip(model.kinds, stages.held, strict=True):
-        dense = dense + layers * dense_weights(workload, s, layer)
+        around, inside = layer_weights(workload, s, layer)
+        dense = dense + layers * around
         if layer.routed:
-            experts = experts + layers * expert_weights(workload, s, layer)
+            experts = experts + layers * inside
         if np.any(rank):
             beside = beside + layers * adapters.adapter_parameters(layer, model.hidden, rank)
-    inside = np.max(experts, axis=0) if np.ndim(experts) else experts
+    fullest = np.max(experts, axis=0) if np.ndim(experts) else experts
     whole = np.max(dense, axis=0)
     tensors = TENSORS_PER_LAYER * np.max(stages.layers, axis=0) + 2.0
     trained = np.max(beside, axis=0) / s.tp if np.any(rank) else whole
-    return HeldParameters(dense=whole, experts=inside, tensors=tensors, trained=trained)
+    return HeldParameters(dense=whole, experts=fullest, tensors=tensors, trained=trained)
 
 
 def exchange_time(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +29,7 @@ class LayerTime:
     """One layer and one micro-batch on one device; forward times unless said otherwise. [s]"""
 
     linear: Seconds
-    """Matrix products with weights."""
+    """Projection products with weights."""
     attention: Seconds
     """Scores, softmax and weighted values."""
     elementwise: Seconds
@@ -60,18 +60,27 @@ class LayerTime:
 
 def layer_times(workload: Workload, cluster: Cluster, strategy: Strategy) -> tuple[LayerTime, ...]:
     """Times of every kind of layer, Eqs. (7), (8), (30) and (32)."""
-    kinds = workload.model.kinds
+    model, rates = workload.model, achieved_rates(workload, cluster)
     moved = _offloaded(workload, cluster, strategy)
+    times = {id(block): block_time(workload, cluster, strategy, rates, block) for block in model.blocks}
     return tuple(
-        _layer(workload, cluster, strategy, kind, size) for kind, size in zip(kinds, moved, strict=True)
+        _layer(workload, cluster, strategy, rates, kind, [times[id(block)] for block in kind.blocks], size)
+        for kind, size in zip(model.kinds, moved, strict=True)
     )
 
 
-def _layer(workload: Workload, cluster: Cluster, strategy: Strategy, layer: Layer, moved: Bytes) -> LayerTime:
+def _layer(
+    workload: Workload,
+    cluster: Cluster,
+    strategy: Strategy,
+    rates: Rates,
+    layer: Layer,
+    blocks: Sequence[BlockTime],
+    moved: Bytes,
+) -> LayerTime:
     s, c, k = strategy, cluster.calibration.compute, cluster.calibration.overlap
-    precision, rates = workload.training.precision, achieved_rates(workload, cluster)
+    precision = workload.training.precision
     stream = stream_time(workload, cluster, s, rates, layer)
-    blocks = [block_time(workload, cluster, s, rates, block) for block in layer.blocks]
     scale = c.layer_scale * (c.expert_scale if layer.routed else 1.0)
     linear = _sum(block.linear for block in blocks) * scale
     core = _sum(block.core for block in blocks) * scale
@@ -154,7 +163,7 @@ def _sum(terms: Iterable[Seconds]) -> Seconds:
     return sum(terms, 0.0)
 
 
-def _modules(layer: Layer, blocks: list[BlockTime], scale: Ratio, expert: Seconds) -> dict[str, Seconds]:
+def _modules(layer: Layer, blocks: Sequence[BlockTime], scale: Ratio, expert: Seconds) -> dict[str, Seconds]:
     """Forward time of the modules that a layer's blocks have, by name. [s]"""
     found: dict[str, Seconds] = {}
     for block, time in zip(layer.blocks, blocks, strict=True):

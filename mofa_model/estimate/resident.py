@@ -110,23 +110,24 @@ def layers_on(workload: Workload, stages: Stages) -> Sequence[Count]:
     return held
 
 
-def dense_weights(workload: Workload, strategy: Strategy, layer: Layer) -> Count:
-    """Matrices of a layer on a device that all data-parallel ranks hold. [1]
+def layer_weights(workload: Workload, strategy: Strategy, layer: Layer) -> tuple[Count, Count]:
+    """Matrices of a layer on a device: those that all data-parallel ranks hold, and those of experts. [1]
 
     Leaves out: norms, biases and other vectors, and that tensor parallelism repeats routers and latents.
     """
-    h, t = workload.model.hidden, strategy.tp
-    return sum(b.weights(h, Rows.TOKENS) + b.weights(h, Rows.SENT) for b in layer.blocks) / t
-
-
-def expert_weights(workload: Workload, strategy: Strategy, layer: Layer) -> Count:
-    """Matrices of a layer's experts on a device. [1]"""
-    found: Count = 0.0
+    s, whole = strategy, 0
+    inside: Count = 0.0
     for block in layer.blocks:
-        if (exchange := block.exchange()) is not None:
-            one = block.weights(workload.model.hidden, Rows.ROUTED)
-            found = found + one * (exchange.count / (strategy.ep * strategy.etp))
-    return found
+        exchange = block.exchange()
+        routed = 0
+        for product in block.products(workload.model.hidden):
+            if product.rows is Rows.ROUTED:
+                routed = routed + product.weights
+            else:
+                whole = whole + product.weights
+        if exchange is not None:
+            inside = inside + routed * (exchange.count / (s.ep * s.etp))
+    return whole / s.tp, inside
 
 
 def _groups(workload: Workload, constants: MemoryConstants, s: Strategy, stages: Stages) -> list[_Group]:
@@ -151,7 +152,7 @@ def _groups(workload: Workload, constants: MemoryConstants, s: Strategy, stages:
     widest: Count = 0.0
     widest_inside: Count = 0.0
     for layer, layers in zip(model.kinds, layers_on(workload, stages), strict=True):
-        widest, widest_inside = dense_weights(workload, s, layer), expert_weights(workload, s, layer)
+        widest, widest_inside = layer_weights(workload, s, layer)
         dense = dense + layers * (directions * widest)
         if layer.routed:
             inside = inside + layers * (directions * widest_inside)

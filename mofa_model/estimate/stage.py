@@ -24,7 +24,7 @@ class HeadTime:
     """Head and loss of one micro-batch, forward and backward. [s]"""
 
     linear: Seconds
-    """Matrix products of the head."""
+    """Projection products of the head."""
     logits: Seconds
     """Memory traffic of logits and loss."""
     tensor: Seconds

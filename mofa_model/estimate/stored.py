@@ -6,12 +6,12 @@ says itself (`Kept` in `mofa_model/blocks/block.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from mofa_model.blocks import Kept, Layer, Ranks
+from mofa_model.blocks import Block, Kept, Layer, Ranks
 from mofa_model.blocks.block import EACH, NOTHING
 from mofa_model.equations import activations, memory
 from mofa_model.estimate.blocks import block_tokens, tokens_per_rank
@@ -40,7 +40,21 @@ def stored_layers(
     workload: Workload, constants: MemoryConstants, strategy: Strategy
 ) -> tuple[StoredLayer, ...]:
     """Every kind of layer, Eq. (29)."""
-    return tuple(_layer(workload, constants, strategy, kind) for kind in workload.model.kinds)
+    model, sized = workload.model, _sizes(workload, constants, strategy)
+    blocks = {id(block): sized(block.kept(model.hidden), block) for block in model.blocks}
+    return tuple(
+        _layer(
+            workload,
+            constants,
+            strategy,
+            kind,
+            [
+                *sized(kind.stream(model.hidden), None),
+                *(part for one in kind.blocks for part in blocks[id(one)]),
+            ],
+        )
+        for kind in model.kinds
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +68,12 @@ class _Part:
     """How much of it waits; None = all."""
 
 
-def _layer(workload: Workload, constants: MemoryConstants, strategy: Strategy, layer: Layer) -> StoredLayer:
+def _layer(
+    workload: Workload, constants: MemoryConstants, strategy: Strategy, layer: Layer, parts: list[_Part]
+) -> StoredLayer:
     """Adds up the parts of a layer."""
     tokens, h = tokens_per_rank(workload, strategy), workload.model.hidden
     width = workload.training.precision.activation
-    parts = _parts(workload, constants, strategy, layer)
     fixed = [part for part in parts if not part.kept.routed]
     routed = [part for part in parts if part.kept.routed]
     inner = [part for part in parts if part.kept.inner]
@@ -87,12 +102,15 @@ def _gathered_keys(workload: Workload, s: Strategy, layer: Layer) -> Bytes:
     seen = [sight for block in layer.blocks if (sight := block.sight()) is not None]
     wide = sum(sight.ring / s.tp + (sight.shared or 0.0) for sight in seen)
     others = tokens_per_rank(workload, s) * (s.cp - 1.0)
-    return 2.0 * workload.training.precision.activation * others * wide
+    size: Bytes = 2.0 * workload.training.precision.activation * others * wide
+    return size
 
 
-def _parts(workload: Workload, constants: MemoryConstants, s: Strategy, layer: Layer) -> list[_Part]:
-    """What a layer stores, in the order in which it is made."""
-    h, precision = workload.model.hidden, workload.training.precision
+def _sizes(
+    workload: Workload, constants: MemoryConstants, s: Strategy
+) -> Callable[[Iterable[Kept], Block | None], list[_Part]]:
+    """What makes parts on one device of what a block keeps, or the stream; in the order in which it is made."""
+    precision = workload.training.precision
     modules = s.recompute_modules if s.recompute is Recompute.SELECTIVE else NOTHING
     narrow = None if not precision.quantised else constants.low_precision_input
     ranks: dict[Ranks, Count] = {
@@ -102,40 +120,35 @@ def _parts(workload: Workload, constants: MemoryConstants, s: Strategy, layer: L
         Ranks.NOBODY: 1.0,
     }
     masked = np.any(np.asarray(constants.mask) > 0)
-    found = []
-    for block in (None, *layer.blocks):
-        exchange = None if block is None else block.exchange()
+
+    def size(one: Kept, tokens: Count, seen: Count) -> Bytes:
+        if one.scored:
+            return activations.score_activation(
+                tokens,
+                one.elements,
+                workload.training.sequence,
+                statistic=precision.logit,
+                score=constants.score,
+                ranks=ranks[one.ranks],
+            )
+        width = precision.logit if one.logit else constants.mask if one.masked else precision.activation
+        rows = seen if one.routed else tokens
+        return activations.kept_activation(rows, one.elements, width=width, ranks=ranks[one.ranks])
+
+    def parts(every: Iterable[Kept], block: Block | None) -> list[_Part]:
         tokens = tokens_per_rank(workload, s) if block is None else block_tokens(workload, s, block)
-        seen = tokens
+        seen, exchange = tokens, None if block is None else block.exchange()
         if exchange is not None:
             seen = activations.routed_tokens(
                 tokens, exchange.top_k, exchange.imbalance, tensor=s.tp, expert_tensor=s.etp
             )
-        for one in layer.stream(h) if block is None else block.kept(h):
-            if one.masked and not masked:
-                continue
-            if one.scored:
-                size = activations.score_activation(
-                    tokens,
-                    one.elements,
-                    workload.training.sequence,
-                    statistic=precision.logit,
-                    score=constants.score,
-                    ranks=ranks[one.ranks],
-                )
-            else:
-                size = activations.kept_activation(
-                    seen if one.routed else tokens,
-                    one.elements,
-                    width=precision.logit
-                    if one.logit
-                    else constants.mask
-                    if one.masked
-                    else precision.activation,
-                    ranks=ranks[one.ranks],
-                )
-            found.append(_Part(one, size, _weight(one, modules, narrow)))
-    return found
+        return [
+            _Part(one, size(one, tokens, seen), _weight(one, modules, narrow))
+            for one in every
+            if masked or not one.masked
+        ]
+
+    return parts
 
 
 def _weight(one: Kept, modules: frozenset[str], narrow: Ratio | None) -> Ratio | None:

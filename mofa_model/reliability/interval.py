@@ -127,7 +127,8 @@ def departure(job: Job, chosen: Interval) -> Departure:
 def _curve(job: Job, every: tuple[int, ...]) -> Curve:
     """ETTR of a job over numbers of steps."""
     if len(job.blocking) == 1:
-        return model.ettr_at(job)
+        at = model.ettr_at(job)
+        return lambda steps: np.asarray(at(steps))
     return lambda steps: np.array([float(model.ettr(job, int(k), every)) for k in steps])
 
 

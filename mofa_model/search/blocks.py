@@ -47,7 +47,7 @@ class Overlap:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ShapeBlock:
     """Rows of one schedule, with what all of their features share."""
 
     layout: Strategy
@@ -110,7 +110,7 @@ class Work:
 
 def blocks_of(
     axes: Axes, given: Given, shapes: Shapes, features: Features, schedule: Schedule, members: Array
-) -> Iterator[tuple[Block, Array]]:
+) -> Iterator[tuple[ShapeBlock, Array]]:
     """Some shapes of one schedule, with the position of each row among `members`.
 
     Numbers of recomputed layers are degrees as well: one block has all of them in a column, instead of a kind of work each.
@@ -140,7 +140,7 @@ def _block(
     schedule: Schedule,
     members: Array,
     layers: tuple[Array, Array] | None,
-) -> Block:
+) -> ShapeBlock:
     rows = {name: column[members] for name, column in shapes.rows.items()}
     layout = varied(Strategy(), schedule=schedule, **{name: rows[name] for name in DEGREES})
     allowed = {name: ok[:, members] for name, ok in features.allowed.items()}
@@ -148,7 +148,7 @@ def _block(
     overlaps = tuple(_overlaps(axes, allowed, idle))
     repeated = sum((overlap.ok for overlap in overlaps), np.zeros(len(members), dtype=np.int64))
     index = shapes.index[members]
-    return Block(
+    return ShapeBlock(
         layout=layout,
         rows=rows,
         shapes=index,
@@ -187,13 +187,13 @@ def _choices(
         )
 
 
-def states_of(axes: Axes, given: Given, block: Block) -> list[ZeroLevel]:
+def states_of(axes: Axes, given: Given, block: ShapeBlock) -> list[ZeroLevel]:
     """Everything of each ZeRO level that does not depend on a micro-batch's work."""
     levels = dict.fromkeys(shard.level for shard in axes["sharding"])
     return [_state(axes, given, block, level) for level in levels]
 
 
-def _state(axes: Axes, given: Given, block: Block, level: Sharding) -> ZeroLevel:
+def _state(axes: Axes, given: Given, block: ShapeBlock, level: Sharding) -> ZeroLevel:
     w, c, stages, m = given.workload, given.cluster, block.stages, block.rows["micro_batches"]
     strides, base = axes.strides(), varied(block.layout, sharding=level)
     rows, offsets, legal, replicas = [], [], [], []
@@ -238,7 +238,7 @@ def _replicas(shard: Shard, group: Array, rows: Rows) -> Array:
     return copies / np.where(group > 0, np.minimum(group, copies), copies)
 
 
-def works_of(axes: Axes, block: Block) -> Iterator[Work]:
+def works_of(axes: Axes, block: ShapeBlock) -> Iterator[Work]:
     """Every kind of work that some row of a block can have."""
     features = [
         _recomputed(axes, block, axis) if axis.name == "recompute" else _beside(axes, block, axis)
@@ -250,7 +250,7 @@ def works_of(axes: Axes, block: Block) -> Iterator[Work]:
             yield Work(varied(block.layout, **_fields(chosen)), ok, sum(one.offset for one in chosen))
 
 
-def _recomputed(axes: Axes, block: Block, axis: Axis) -> list[_Feature]:
+def _recomputed(axes: Axes, block: ShapeBlock, axis: Axis) -> list[_Feature]:
     """What is computed again; numbers of layers are a column of a block of their own."""
     values = _beside(axes, block, axis)
     if block.layers is not None:
@@ -273,7 +273,7 @@ class _Feature:
     """Its part of the raw index."""
 
 
-def _beside(axes: Axes, block: Block, axis: Axis) -> list[_Feature]:
+def _beside(axes: Axes, block: ShapeBlock, axis: Axis) -> list[_Feature]:
     """Every value of an axis of features beside the rows of a block."""
     name, stride = axis.name, axes.strides()[axis.name]
     return [

@@ -13,28 +13,25 @@ that is fixed or listed need not be one that the search tries by itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
+from mofa_model.axes.axis import Axis
 from mofa_model.axes.choices import (
-    ACTIVATIONS,
     IN_NODE,
     Context,
-    ContextMode,
     Pipeline,
     Placement,
     Recomputation,
-    Recompute,
     Shard,
     Sharding,
 )
-from mofa_model.axes.words import CPU, Choice, Number, Switch, Word, member
+from mofa_model.axes.words import CPU, Choice, Number, Word, number
 from mofa_model.errors import BadValue, UnknownName
-from mofa_model.schedules import SCHEDULES
 from mofa_model.search.axes import EVERY, Axes
-from mofa_model.strategy_text import pair_of, parse_strategy
+from mofa_model.strategy import Strategy
+from mofa_model.strategy_text import pair_of
 
 _FORM: Final = re.compile(r"\s*([a-z_-]+)\s*(<=|>=|=)\s*(\S.*?)\s*", re.IGNORECASE)
 _FIELD: Final = "constraint"
@@ -54,13 +51,9 @@ class Constraint:
     high: int = _FAR
     """Most, where a range is given."""
 
-    def admits(self, number: int) -> bool:
-        """Whether a number is inside."""
-        return number in self.numbers() if self.words else self.low <= number <= self.high
-
-    def numbers(self) -> tuple[int, ...]:
+    def numbers(self, least: int = 1) -> tuple[int, ...]:
         """The listed values as numbers."""
-        return tuple(_whole(self.key, word) for word in self.words)
+        return tuple(number(f"{_FIELD}.{self.key}", word, least) for word in self.words)
 
 
 def parse_constraint(text: str) -> Constraint:
@@ -87,8 +80,8 @@ def parse_constraint(text: str) -> Constraint:
     if key not in DERIVED and not (isinstance(said := _KEYS[key][1], Number) and said.least):
         raise BadValue(f"{_FIELD}.{key}", text, "list its values after an equals sign")
     if span is not None:
-        return Constraint(key, (), _whole(key, span.group(1)), _whole(key, span.group(2)))
-    bound = _whole(key, rest)
+        return Constraint(key, (), number(f"{_FIELD}.{key}", span[1]), number(f"{_FIELD}.{key}", span[2]))
+    bound = number(f"{_FIELD}.{key}", rest)
     return Constraint(key, (), high=bound) if sign == "<=" else Constraint(key, (), low=bound)
 
 
@@ -106,12 +99,11 @@ def constrained(
             continue
         for one in _apart(constraint):
             axis, said = _KEYS[one.key]
-            narrow: _Narrow = _NARROW.get(one.key) or partial(_kept, said)
-            left = narrow(one, values[axis])
+            left = _left(axis, said, one, values[axis.name])
             if not left:
-                right = f"it leaves no value; there are {', '.join(_shown(v) for v in values[axis])}"
+                right = f"it leaves no value; there are {', '.join(_shown(v) for v in values[axis.name])}"
                 raise BadValue(f"{_FIELD}.{one.key}", ",".join(one.words) or "the range", right)
-            values[axis] = left
+            values[axis.name] = left
     return Axes(values), bounds
 
 
@@ -133,127 +125,36 @@ def _apart(c: Constraint) -> tuple[Constraint, ...]:
     return Constraint("sharding", levels), Constraint("optimizer", places)
 
 
-_Narrow = Callable[[Constraint, tuple[Any, ...]], tuple[Any, ...]]
-
 DERIVED: Final = {"dp": "dp", "micro-batches": "micro_batches"}
 """Numbers that follow from axes and can be bounded; a list bounds from its least to its most."""
 
 
-def _sizes(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _left(axis: Axis, said: Word, c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values of an axis that a constraint leaves, or that it names beside those that are tried."""
     if not c.words:
-        return tuple(v for v in values if c.admits(v.size))
-    modes = dict.fromkeys(v.mode for v in values if v.size > 1) or {ContextMode.RING: None}
-    return tuple(
-        Context(mode, size) for size in c.numbers() for mode in ((ContextMode.RING,) if size == 1 else modes)
-    )
-
-
-def _virtual(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not c.words:
-        return tuple(v for v in values if c.admits(v.virtual))
-    plain = tuple(v for v in values if v.virtual == 1 and 1 in c.numbers())
-    more = [n for n in c.numbers() if n > 1]
-    return plain + tuple(
-        Pipeline(s, n) for s in SCHEDULES for n in more if s.looped or (s.folded and Pipeline(s, n) in values)
-    )
-
-
-def _shards(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    found = []
+        return tuple(v for v in values if c.low <= axis.chosen(v)[said.field] <= c.high)
+    if isinstance(said, Number):
+        return axis.listed(c.numbers(said.least), values)
+    whole, plain = len(axis.fields) == 1, Strategy()
+    known = tuple(said.choices) if whole and isinstance(said, Choice) else values
+    # Where a value has parts, the one that does nothing goes with any word about one of them.
+    kept = dict.fromkeys(v for v in known if v == axis.off and not whole)
     for word in c.words:
-        level, _, group = word.partition("@")
-        chosen = _member(c, level, Sharding)
-        if group:
-            number = IN_NODE if group == "node" else 0 if group == "all" else _whole(c.key, group)
-            found.append(Shard(chosen, number))
-        else:
-            found += [v for v in values if v.level is chosen]
-    return tuple(found)
-
-
-def _shared(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The levels that are left, each over so many ranks; 0 = all of them."""
-    groups = [0 if word == "0" else _whole(c.key, word) for word in c.words]
-    levels = dict.fromkeys(v.level for v in values if v.level is not Sharding.NONE)
-    return tuple(Shard(level, group) for level in levels for group in groups)
-
-
-def _recomputed(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    found: list[Any] = []
-    for word in c.words:
-        if ":" not in word:
-            mode = _member(c, word, Recompute)
-            found += [v for v in values if v.mode is mode]
-            continue
-        s = parse_strategy(f"recompute={word}", field=_FIELD)
-        found.append(Recomputation(s.recompute, s.recompute_modules, int(s.recompute_layers)))
-    return tuple(found)
-
-
-def _with(attribute: str, kind: Any) -> _Narrow:
-    def narrow(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        wanted = [_member(c, word, kind) for word in c.words]
-        return tuple(v for v in values if getattr(v, attribute) in wanted)
-
-    return narrow
-
-
-def _modes(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """No context parallelism, and the sizes that are left in every mode that is named, tried by itself or not."""
-    wanted = [_member(c, word, ContextMode) for word in c.words]
-    sizes = dict.fromkeys(v.size for v in values if v.size > 1)
-    plain = [v for v in values if v.size == 1]
-    return tuple(plain + [Context(mode, size) for mode in ContextMode if mode in wanted for size in sizes])
-
-
-def _offloaded(c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    found: list[Any] = []
-    for word in c.words:
-        if word == ACTIVATIONS:
-            found += [v for v in values if v]
-        else:
-            found.append(parse_strategy(f"offload={word}", field=_FIELD).offload)
-    return tuple(dict.fromkeys(found))
-
-
-def _kept(word: Word, c: Constraint, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The values of a plain axis that a constraint leaves, or that it names beside those that are tried."""
-    if isinstance(word, Switch):
-        for said in c.words:
-            if said not in _TRUTHS:
-                raise BadValue(f"{_FIELD}.{c.key}", said, f"one of {', '.join(_TRUTHS)}")
-        return tuple(v for v in values if v in [_TRUTHS[said] for said in c.words])
-    if isinstance(word, Choice):
-        named = [_member(c, said, word.choices) for said in c.words]
-        return tuple(v for v in word.choices if v in named)
-    return c.numbers() if c.words else tuple(v for v in values if c.admits(v))
+        wanted = said.read(f"{_FIELD}.{c.key}", word)
+        like = [v for v in known if said.admits(wanted, axis.chosen(v))]
+        if not like and isinstance(said, Choice) and said.beyond:
+            others = [axis.chosen(v) | wanted for v in values if v != axis.off]
+            like = [*dict.fromkeys(type(values[0])(*one.values()) for one in others)]
+        if not like and said.names(wanted):
+            parts = [wanted.get(name, getattr(plain, name)) for name in axis.fields]
+            like = [parts[0] if whole else type(values[0])(*parts)]
+        kept |= dict.fromkeys(like)
+    return tuple(sorted(kept, key=known.index) if kept.keys() <= set(known) else kept)
 
 
 _PLACES: Final = tuple(one.value for one in Placement)
-_TRUTHS: Final = {"true": True, "false": False}
-_KEYS: Final = {word.key: (axis.name, word) for axis in EVERY for word in axis.keys}
+_KEYS: Final = {word.key: (axis, word) for axis in EVERY for word in axis.keys}
 """Axis and word of each key."""
-_NARROW: Final[Mapping[str, _Narrow]] = {
-    "cp": _sizes,
-    "cp-mode": _modes,
-    "vpp": _virtual,
-    "schedule": _with("schedule", SCHEDULES),
-    "sharding": _shards,
-    "shard": _shared,
-    "recompute": _recomputed,
-    "offload": _offloaded,
-}
-"""How keys narrow an axis whose values are no plain numbers, choices or truths."""
-
-
-def _member(c: Constraint, word: str, kind: Any) -> Any:
-    return member(f"{_FIELD}.{c.key}", word, kind)
-
-
-def _whole(key: str, word: str) -> int:
-    if not (word.isascii() and word.isdigit() and 0 < len(word) <= 9) or int(word) < 1:
-        raise BadValue(f"{_FIELD}.{key}", word, "give whole numbers of one or more")
-    return int(word)
 
 
 def _shown(value: Any) -> str:

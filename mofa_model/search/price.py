@@ -25,7 +25,7 @@ from mofa_model.estimate.stage import stage_times
 from mofa_model.estimate.step import pipeline_times, step_terms
 from mofa_model.placement import Stages
 from mofa_model.search.axes import Axes, within
-from mofa_model.search.blocks import Block, Work, ZeroLevel, blocks_of, states_of, works_of
+from mofa_model.search.blocks import ShapeBlock, Work, ZeroLevel, blocks_of, states_of, works_of
 from mofa_model.search.floor import parts_of
 from mofa_model.search.local import Locals, spread, varied
 from mofa_model.search.rank import Leaders
@@ -84,7 +84,7 @@ def price(
 
 
 def _price_block(
-    axes: Axes, given: Given, block: Block, local: Locals, leaders: Leaders
+    axes: Axes, given: Given, block: ShapeBlock, local: Locals, leaders: Leaders
 ) -> Counter[Rejection]:
     """Every kind of work of a block beside every state."""
     rejected = Counter[Rejection]()
@@ -103,7 +103,7 @@ def _price_block(
 
 def _fitting(
     given: Given,
-    block: Block,
+    block: ShapeBlock,
     states: list[ZeroLevel],
     work: Work,
     local: Locals,
@@ -141,7 +141,7 @@ def _fitting(
     return found
 
 
-def _remember_leanest(block: Block, work: Work, fitting: list[_Fit], leaders: Leaders) -> None:
+def _remember_leanest(block: ShapeBlock, work: Work, fitting: list[_Fit], leaders: Leaders) -> None:
     """The strategy that needs the least device memory, for the case that none fits."""
     for fit in fitting:
         at = np.unravel_index(int(np.argmin(fit.peak)), fit.peak.shape)
@@ -151,7 +151,7 @@ def _remember_leanest(block: Block, work: Work, fitting: list[_Fit], leaders: Le
             leaders.leanest = (least, int(block.index[at[1]]) + offset)
 
 
-def _counted(mask: Array, block: Block) -> int:
+def _counted(mask: Array, block: ShapeBlock) -> int:
     """Strategies behind a mask over rows. [1]"""
     if isinstance(block.repeated, int):
         return int(np.count_nonzero(mask)) * block.repeated
@@ -184,7 +184,7 @@ def _largest_sum(held: Array, moving: Array) -> Array:
 
 def _time(
     given: Given,
-    block: Block,
+    block: ShapeBlock,
     fitting: list[_Fit],
     work: Work,
     local: Locals,

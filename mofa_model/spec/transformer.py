@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -105,9 +105,9 @@ class Transformer:
         return [layer is self.runs[-1].layers[-1] for layer in self.kinds].index(True)
 
     @property
-    def blocks(self) -> Iterator[Block]:
-        """Every block of every kind of layer."""
-        return (block for layer in self.kinds for block in layer.blocks)
+    def blocks(self) -> Iterable[Block]:
+        """Every block of every kind of layer; one that is in several is there once."""
+        return {id(block): block for layer in self.kinds for block in layer.blocks}.values()
 
     @property
     def experts(self) -> Experts | None:

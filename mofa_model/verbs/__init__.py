@@ -2,11 +2,12 @@
 
 May import everything in `mofa_model`; only `cli` and the lab import it, and only the verb that is asked for.
 
-A verb is a module with two functions, found by its name here or through the entry-point group `mofa.verbs`
+A verb is a module with two functions and the end of its help, found by its name here or through the entry-point group `mofa.verbs`
 (`name = "package.module"`), which is how `mofa_operator` adds its own:
 
     configure(parser)      add arguments to an empty `argparse.ArgumentParser`
     run(arguments) -> int  do it and return the exit code; raise a `MofaError` for anything that cannot be
+    EXAMPLES               command lines that `--help` shows after the options
 
 `mofa --help` must not import every verb, so the one-line summaries of ours stand here. A foreign verb is listed by name
 and the module that brings it. Imports inside a verb that are slow (rich, pydantic, scipy) belong in `run`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mofa_model.search import SearchCase
     from mofa_model.strategy import Strategy
 
-_EXAMPLES: Final = """\
+EXAMPLES: Final = """\
 examples:
   mofa advise examples/llama3-405b.yaml
   a job as it is, of any kind that is read; on this profile, which is a file or the name of one that comes with the package
@@ -34,8 +34,6 @@ examples:
 
 def configure(parser: ArgumentParser) -> None:
     """Add the manifest or the flags, and what to answer."""
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
     parser.add_argument(
         "file",
         nargs="?",

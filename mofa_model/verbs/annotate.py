@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,7 @@ EPOCH: Final = "SOURCE_DATE_EPOCH"
 
 _CODES: Final = {"InvalidInput": InputError.exit_code, "NoRecommendation": NoFeasibleStrategy.exit_code}
 """Exit codes of the outcomes that are none; the lower one counts, because it is to be mended first."""
-_EXAMPLES: Final = """\
+EXAMPLES: Final = """\
 Comments, order and everything that is not ours stay as they are; running it
 twice changes nothing. TrainingJobs are annotated, and existing jobs (JobSet,
 PyTorchJob, TrainJob, Volcano, Ray, Job) that carry advisor.mofa.dev/model. A
@@ -43,8 +43,6 @@ A ResourceList on standard input is answered with a ResourceList: a KRM function
 
 def configure(parser: ArgumentParser) -> None:
     """Add the options."""
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
     parser.add_argument(
         "files", nargs="+", metavar="FILE", help="manifests, YAML or JSON; - is standard input"
     )

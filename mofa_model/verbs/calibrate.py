@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +13,7 @@ from mofa_model.tables import Column, Table
 if TYPE_CHECKING:
     from mofa_model.calibrate.runs import Refinement
 
-_EXAMPLES: Final = """\
+EXAMPLES: Final = """\
 examples:
   your own runs: a layer over the shipped constants, with its band
     mofa calibrate --from-runs runs.csv --to mine.toml
@@ -29,8 +29,6 @@ _MOVED: Final = "`mofa fit` takes case files, `mofa trace calibrate` takes trace
 
 def configure(parser: ArgumentParser) -> None:
     """Own runs, and where to write."""
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
     parser.add_argument("--to", metavar="FILE", help="file to write")
     parser.add_argument(
         "--from-runs", metavar="FILE", help="runs (.json, .csv; see docs/calibration.md) or a trainer's log"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from mofa_model.errors import BadValue
 from mofa_model.tables import Column, Table
 from mofa_model.verbs import job_options, job_text
 
-_EXAMPLES: Final = """\
+EXAMPLES: Final = """\
 examples:
   the paper's section 5.4: the best interval is 37 steps
     mofa ettr --nodes 32 --step 27.99s --rate 0.01 --mttr 60s --save 2s
@@ -35,8 +35,6 @@ examples:
 
 def configure(parser: ArgumentParser) -> None:
     """Add the job's options, and what to say of it."""
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
     job_options.add_options(parser)
     ask = parser.add_argument_group("answer")
     ask.add_argument("--interval", type=int, metavar="K", help="steps between saves (default: the best)")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from typing import Final
 
 from mofa_model import output, plots
 from mofa_model.tables import broken
 from mofa_model.verbs import problem_options
 
-_EXAMPLES: Final = """\
+EXAMPLES: Final = """\
 examples:
   mofa explain --model llama3.1-405b --gpu h100-sxm --gpus 16384 --global-batch 2048 --seq 8192 \\
       --strategy tp=8,pp=16,sp=true,vpp=8,schedule=interleaved,recompute=selective,offload=activations
@@ -23,8 +23,6 @@ examples:
 
 def configure(parser: ArgumentParser) -> None:
     """Add the strategy, the job and the machines."""
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
     parser.add_argument(
         "--strategy",
         required=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ CONSTANTS: Final = "constants"
 """The kind that is asked for with a device: measured constants, after all their layers."""
 
 
-_EXAMPLES: Final = """\
+EXAMPLES: Final = """\
 examples:
   mofa presets                          every kind, with its names
   mofa presets devices                  one kind
@@ -25,8 +25,6 @@ examples:
 
 def configure(parser: ArgumentParser) -> None:
     """Add kind and name, and what the constants of a device depend on."""
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
     kinds = ", ".join((*presets.KINDS, CONSTANTS))
     parser.add_argument("kind", nargs="?", metavar="KIND", help=f"one of {kinds}")
     parser.add_argument("name", nargs="?", metavar="NAME", help="an id or alias; for constants, a device")
@@ -106,9 +104,9 @@ def _model(name: str) -> tuple[Cell, ...]:
     return (
         float(parameters.total_parameters(model)) / 1e9,
         float(parameters.active_parameters(model)) / 1e9,
-        int(model.layers),
+        int(sum(model.number(kind) for kind in model.kinds if kind.blocks[0].own_tokens is None)),
         int(model.hidden),
-        next(model.blocks).heads_told,
+        next(filter(None, (block.heads_told for block in model.blocks)), ""),
         "" if e is None else f"{e.top_k} of {e.count}",
     )
 

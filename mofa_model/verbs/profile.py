@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from typing import Any, Final
 
 from mofa_model import files
 from mofa_model.errors import BadValue, InputError
 from mofa_model.spec.recovery_classes import RecoveryClass, listed
 
-_EXAMPLES: Final = """\
+EXAMPLES: Final = """\
 examples:
   mofa profile --name pool --gpu h100-sxm --nodes 256 --scale-out "400 Gbit/s"
   mofa profile --name lab --gpu a100 --storage Remote=1GB/s:10GB/s
@@ -25,8 +25,6 @@ _LABEL: Final = "nvidia.com/gpu.product"
 
 def configure(parser: ArgumentParser) -> None:
     """Add the options."""
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
     parser.add_argument(
         "--from-cluster",
         action="store_true",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +23,7 @@ GROUP: Final = "mofa.sources"
 """Entry-point group of live sources: `prometheus` is a function (url, profile) -> ObservedFailures, `profile` one from a name to the
 manifest of a ClusterProfile."""
 
-_EXAMPLES: Final = """\
+EXAMPLES: Final = """\
 examples:
   counts of a cluster against the paper's assumption of 0.005 per node-day
     mofa rates --failures 419 --node-days 110592 --assumed 0.005
@@ -44,8 +44,6 @@ nodes.csv has the columns node, node_days, and possible_node_days where known.""
 
 def configure(parser: ArgumentParser) -> None:
     """Three ways to say what was observed, and what was assumed."""
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
     seen = parser.add_argument_group("observed")
     seen.add_argument("--failures", type=int, metavar="K", help="failures in all")
     seen.add_argument("--count", metavar="CLASS=K[,…]", help="failures by class, in place of --failures")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import output, units
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mofa_model.simulator.runs import Runs, TimelineStretch
     from mofa_model.simulator.scenario import Scenario
 
-_EXAMPLES: Final = """\
+EXAMPLES: Final = """\
 examples:
   a week on 2048 nodes, a thousand times; the interval is the best one
     mofa simulate --nodes 2048 --step 10s --save 20s --duration 7d --runs 1000
@@ -29,8 +29,6 @@ examples:
 
 def configure(parser: ArgumentParser) -> None:
     """Add the job's options, and how long and how often to run it."""
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
     job_options.add_options(parser)
     ask = parser.add_argument_group("simulation")
     ask.add_argument("--duration", default="7 d", metavar="TIME", help="length of a run (default: 7 d)")

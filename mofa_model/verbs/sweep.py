@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -18,13 +18,13 @@ from mofa_model.verbs import problem_options
 from mofa_model.verbs.sweep_fields import parse_vary, points_of
 from mofa_model.verbs.sweep_points import Row, answers, with_linearity
 
-_EXAMPLES: Final = """\
+EXAMPLES: Final = """\
 values are a list (1,2,4), or a range that doubles (64..8192), multiplies
 (64..8192:x4) or steps (10..100:+10)
 
 examples:
   the best strategy from 64 to 8192 GPUs, at two batch sizes
-    mofa sweep --model llama3-70b --gpu h100 --global-batch 1024 --seq 8192 --vary gpus=64..8192 global_batch=1024,2048
+    mofa sweep --model llama3-70b --gpu h100 --global-batch 1024 --seq 8192 --vary gpus=64..512 global_batch=1024,2048
   one strategy, virtual stages and optimizer placement varied
     mofa sweep --model llama3.1-405b --gpu h100 --gpus 1024 --global-batch 512 --seq 8192 \\
         --strategy tp=8,pp=16,sp=true,schedule=interleaved --vary vpp=2,4,8 optimizer=distributed,distributed-cpu
@@ -32,7 +32,7 @@ examples:
     mofa sweep --model llama3-70b --gpu h100 --gpus 8192 --global-batch 2048 --seq 8192 --strategy tp=8,pp=4,sp=true \\
         --vary interval=1..1024 failure_rate=0.002,0.005,0.01 --y ettr --plot ettr.svg
   a batch that grows with the GPUs; overlap on and off
-    mofa sweep --model llama3-70b --gpu h100 --seq 8192 --vary gpus=64..2048 global_batch=0.25/gpu,1/gpu dp_overlap=true,false
+    mofa sweep --model llama3-70b --gpu h100 --seq 8192 --vary gpus=64..512 global_batch=0.25/gpu,1/gpu dp_overlap=true,false
   a measured constant: what if attention ran at 90 % of the peak?
     mofa sweep --model llama3-8b --gpu h100 --gpus 64 --global-batch 512 --seq 8192 --vary compute.attention_efficiency=0.5,0.9
   over the workers of an existing Dask cluster
@@ -66,8 +66,6 @@ _DRAWN: Final = {"duration_seconds": ("d", DAY), "memory_bytes": ("GiB", GIB)}
 
 def configure(parser: ArgumentParser) -> None:
     """Add the job, what varies, and how the work is carried."""
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
     parser.add_argument(
         "--vary", nargs="+", required=True, metavar="FIELD=VALUES", help="fields and their values"
     )

@@ -2,6 +2,7 @@
 
 May import: mofa_model, kopf, aiohttp, kubernetes, prometheus_client. Imported by: nothing; found by entry points.
 
+recent      what was asked for lately, for whoever asks again
 words       names that others see: conditions, reasons, kinds of events
 keys        kinds of objects, and which object is meant
 evidence    what was seen of failures and steps, as it is remembered

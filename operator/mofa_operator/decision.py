@@ -32,7 +32,7 @@ class Answer:
     reason: str = ""
     """Reason of the condition Ready."""
     figures: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
-    """Predictions by name, each with lower, target and upper: tokens_per_second, step_seconds, ettr, mfu, memory_bytes."""
+    """PredictedEnds by name, each with lower, target and upper: tokens_per_second, step_seconds, ettr, mfu, memory_bytes."""
     strategy: Mapping[str, str] = field(default_factory=dict)
     """Axes of the strategy, as text."""
     arguments: tuple[str, ...] = ()

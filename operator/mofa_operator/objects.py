@@ -24,7 +24,7 @@ from mofa_operator.shapes import (
     AskedJob,
     AskedPool,
     LearnedStatus,
-    Predictions,
+    PredictedEnds,
     StandingCondition,
     condition,
     generation,
@@ -128,9 +128,9 @@ class LiveTrainingJob(LiveObject):
         return glance(AdvisedStatus, self.body.get("status"))
 
     @property
-    def predicted(self) -> Predictions:
+    def predicted(self) -> PredictedEnds:
         """What its status predicts of the advised layout."""
-        return glance(Predictions, part(self.body, "status", "recommendation").get("predicted"))
+        return glance(PredictedEnds, part(self.body, "status", "recommendation").get("predicted"))
 
     @cached_property
     def target(self) -> Key | None:

@@ -121,7 +121,7 @@ class Ends(Shape):
         return self.lower, middle, self.upper
 
 
-class Predictions(Shape):
+class PredictedEnds(Shape):
     """What a layout is expected to do."""
 
     tokens_per_second: Ends = Ends()
@@ -131,7 +131,7 @@ class Predictions(Shape):
 
 class _Current(Shape):
     strategy: Text = ""
-    predicted: Predictions = Predictions()
+    predicted: PredictedEnds = PredictedEnds()
 
 
 class _Loss(Shape):

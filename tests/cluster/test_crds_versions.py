@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from advisor import until
+from mofa_local.client import Refused
 from mofa_local.cluster import KubectlFailed
 from ruamel.yaml import YAML
 
@@ -92,7 +93,7 @@ def test_a_second_version_is_served_stored_and_outlives_the_first(cluster, names
     for name in ("old", "new"):
         moved = json.dumps(get("v1beta1", name))
         cluster.kubectl("replace", "-n", namespace, "-f", "-", input=moved)
-    with pytest.raises(KubectlFailed, match="v1alpha1"):
+    with pytest.raises(Refused, match="v1alpha1"):
         cluster.apply(scratch({"v1beta1": True}, "v1beta1"))  # while the API server may still hold the first
     stored = json.dumps({"status": {"storedVersions": ["v1beta1"]}})
     cluster.kubectl(

@@ -233,3 +233,20 @@ def test_help_imports_nothing_slow():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("--device", "--gpu"),
+        ("--modle", "--model"),
+        ("--batch=64", "--global-batch"),
+        ("--sequence", "--seq"),
+        ("--trainer", "--framework"),
+    ],
+)
+def test_an_option_that_is_not_there_is_named_with_the_one_that_is_like_it(given, meant, capsys):
+    assert cli.main(["advise", given, "h100"]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert f"unknown name {given.partition('=')[0]!r}; did you mean {meant}?" in told

@@ -229,15 +229,13 @@ def _head(made: StepTemplates, layout: Layout) -> list[Finding]:
     if not any(p.kind is Class.GEMM for p in pieces):
         return []
     moved = sum(p.seconds for p in pieces if p.kind is Class.ELEMENTWISE)
-    w, s = layout.workload, layout.strategy
-    accumulate = (
-        w.model.embedding.vocabulary * w.model.hidden / s.tp * (2.0 * w.training.precision.gradient + 2.0)
-    )
+    w, s, rows = layout.workload, layout.strategy, layout.workload.model.embedding.vocabulary
+    accumulate = rows * w.model.hidden / s.tp * (2.0 * w.training.precision.gradient + 2.0)
     reached = learned_cluster(
         layout.cluster, _layer_rates(made, layout)
     ).calibration.compute.memory_efficiency
     traffic = moved * float(layout.cluster.device.memory_bandwidth * reached) - float(accumulate)
-    logits = float(tokens_per_rank(w, s)) * float(w.model.embedding.vocabulary) / float(s.tp)
+    logits = float(tokens_per_rank(w, s)) * float(rows) / float(s.tp)
     host = sum(p.host for p in pieces)
     return [
         _finding("compute.logit_traffic", max(traffic, 0.0) / logits, [], "head and loss", count=len(pieces)),

@@ -8,7 +8,7 @@ from mofa_lab.traces.operators import Class
 from mofa_model.blocks import Block
 from mofa_model.equations import collectives, parameters
 from mofa_model.estimate.blocks import achieved_rates, block_time, gemm, stream_time, tokens_per_rank
-from mofa_model.estimate.resident import expert_weights
+from mofa_model.estimate.resident import layer_weights
 from mofa_model.schedules.order import OperationKind as Work
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Sharding, Strategy
@@ -77,7 +77,7 @@ def prices(layout: Layout) -> Prices:
     rates, tokens = achieved_rates(w, c), tokens_per_rank(w, s)
     kind = model.kinds[0]
     blocks = [block_time(w, c, s, rates, block) for block in kind.blocks]
-    routed = float(expert_weights(w, s, kind))
+    routed = float(layer_weights(w, s, kind)[1])
     linear = [
         sum(b.linear for b, of in zip(blocks, kind.blocks, strict=True) if _grouped(of) is g)
         for g in (False, True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mofa_lab.validate import paper_equations as paper
 from mofa_lab.validate.record import Record
-from mofa_model.blocks import Experts, Rows
+from mofa_model.blocks import Experts
 from mofa_model.spec import Transformer
 from mofa_model.units import Count, Seconds
 
@@ -113,7 +113,7 @@ def parameters(mixture: Mixture, run: MixtureColumns) -> tuple[Count, Count]:
         dense_layers=mixture.model.number(plain),
         attention=attention.matrices(h),
         dense=dense.matrices(h),
-        expert=experts.weights(h, Rows.ROUTED),
+        expert=(experts.matrices(h) - experts.count * h) / experts.count,
         local_experts=experts.count / run.ep,
     )
 

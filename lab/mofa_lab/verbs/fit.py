@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mofa_lab.fitting.campaign import CampaignResult
     from mofa_model.calibrate.cases import Case
 
-_EXAMPLES: Final = """\
+EXAMPLES: Final = """\
 examples:
   fit all constants anew and see how well they hold; nothing is written
     mofa fit lab/data/cases/throughput.json lab/data/cases/sweep.json
@@ -29,8 +29,6 @@ examples:
 
 def configure(parser: ArgumentParser) -> None:
     """Case files, and where to write."""
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
     parser.add_argument(
         "files", nargs="+", metavar="CASES.json", help="case files, as for `mofa validate steps`"
     )

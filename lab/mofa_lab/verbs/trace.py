@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Final
 
 from mofa_lab.verbs import trace_calibration, trace_layout
@@ -12,7 +12,7 @@ from mofa_model.errors import BadValue
 if TYPE_CHECKING:
     from mofa_lab.traces.events import Trace
 
-_EXAMPLES: Final = """\
+EXAMPLES: Final = """\
 examples:
   mofa trace inspect rank0.json.gz                     where the time of each step goes
   mofa trace inspect rank*.json.gz -o html > step.html the same with a timeline
@@ -26,8 +26,6 @@ docs/traces.md says how to record a useful trace."""
 
 def configure(parser: ArgumentParser) -> None:
     """Add the options of each action."""
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, summary in (
         ("inspect", "where the time of each step goes"),

@@ -57,7 +57,7 @@ Constants come from validate/paper.toml, which says from which rows they were fi
 rows of the given files."""
 
 
-_EXAMPLES: Final = """\
+EXAMPLES: Final = """\
 examples:
   mofa validate steps lab/data/cases/throughput.json
   mofa validate ettr lab/data/ettr_cases.json --json
@@ -66,8 +66,6 @@ examples:
 
 def configure(parser: ArgumentParser) -> None:
     """Three kinds of cases."""
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     steps = kinds.add_parser("steps", help="step time and memory of measured runs", description=_STEPS)
     steps.add_argument(

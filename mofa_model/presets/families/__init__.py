@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from mofa_model.presets.families import dense, earlier, hybrids, mixtures
+from mofa_model.presets.families import dense, earlier, hybrids, mixtures, multimodal
 from mofa_model.presets.families.fields import Fields
 from mofa_model.spec import Transformer
 
@@ -35,6 +35,7 @@ FAMILIES: Final[Mapping[str, Callable[[Fields], Transformer]]] = MappingProxyTyp
         "falcon_mamba": hybrids.mamba,
         "gemma": dense.gemma,
         "gemma2": dense.gemma2,
+        "gemma3": multimodal.gemma3,
         "gemma3_text": dense.gemma3,
         "glm": dense.glm,
         "glm4": dense.glm,
@@ -55,6 +56,7 @@ FAMILIES: Final[Mapping[str, Callable[[Fields], Transformer]]] = MappingProxyTyp
         "kimi_k2": mixtures.deepseek,
         "kimi_linear": hybrids.kimi_linear,
         "llama": dense.llama,
+        "llama4": multimodal.llama4,
         "llama4_text": mixtures.llama4,
         "mamba": hybrids.mamba,
         "mamba2": hybrids.mamba2,
@@ -75,6 +77,8 @@ FAMILIES: Final[Mapping[str, Callable[[Fields], Transformer]]] = MappingProxyTyp
         "phi3": dense.mistral,
         "phimoe": mixtures.phimoe,
         "qwen2": dense.qwen2,
+        "qwen2_5_vl": multimodal.qwen2_5_vl,
+        "qwen2_5_vl_text": dense.qwen2,
         "qwen2_moe": mixtures.qwen_moe,
         "qwen3": dense.qwen3,
         "qwen3_moe": mixtures.qwen_moe,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 from mofa_model.errors import BadValue
@@ -132,12 +133,12 @@ class Fields:
         if value is not None and not any(type(value) is type(one) and value == one for one in values):
             raise self.bad(f"only {' or '.join(str(one).lower() for one in values)} is modelled", name)
 
-    def inside(self, name: str) -> Fields:
-        """An object inside the file; an empty one where the file has none."""
+    def inside(self, name: str, defaults: Mapping[str, Any] = MappingProxyType({})) -> Fields:
+        """An object inside the file; an empty one where the file has none. What it leaves out is as in `defaults`."""
         value = self.value(name)
         if value is not None and not isinstance(value, Mapping):
             raise self.bad("the file must give an object", name)
-        found = Fields(value or {}, f"{self.path}.{name}")
+        found = Fields({**defaults, **(value or {})}, f"{self.path}.{name}")
         self.inner.append(found)
         return found
 
@@ -155,9 +156,7 @@ class Fields:
         for name, value in self.given.items():
             if name in OFF and name not in self.asked:
                 if value:
-                    raise BadValue(
-                        f"{self.path}.{name}", value, "an encoder with cross attention is not modelled"
-                    )
+                    raise self.bad("what it switches on is not modelled in this family", name)
             elif name not in self.asked and name not in HARMLESS and not str(name).startswith("_"):
                 right = (
                     "no such field is known for this family, so its cost is not; leave it out if it has none"

@@ -150,7 +150,7 @@ def falcon_h1(f: Fields) -> Transformer:
     scan = state_space(f, norm=f.flag("mamba_rms_norm", default=False))
     whole = attention(f, bias=f.flag("attention_bias", default=False))
     dense = feed_forward(f, bias=f.flag("mlp_bias", default=False))
-    return network(f, [Layer((scan, whole, dense))] * layers_of(f))
+    return network(f, [Layer((scan, whole, dense), norms=2)] * layers_of(f))
 
 
 def jamba(f: Fields) -> Transformer:

@@ -12,16 +12,16 @@ import logging
 import multiprocessing
 import os
 import signal
-from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 from mofa_model.page import AdviceView
 from mofa_operator.control import worker
 from mofa_operator.decision import Answer
+from mofa_operator.recent import Recent
 from mofa_operator.snapshot import Question
 
 DEADLINE: Final = 60.0
@@ -79,8 +79,8 @@ class Decider:
         self._bytes_of = bytes_of
         self._work = work
         self._draw = draw
-        self._answers: _Memory[Answer] = _Memory(kept)
-        self._views: _Memory[AdviceView | None] = _Memory(VIEWS)
+        self._answers: Recent[Answer] = Recent(kept)
+        self._views: Recent[AdviceView | None] = Recent(VIEWS)
         self._asked: dict[bytes, _Asked] = {}
         self._pending: asyncio.PriorityQueue[tuple[int, int, _Asked]] = asyncio.PriorityQueue()
         self._number = count()
@@ -112,7 +112,7 @@ class Decider:
         mark = self._mark(question, b"answer")
         if mark in self._answers:
             self.remembered += 1
-            return self._answers.recall(mark)
+            return self._answers[mark]
         self.remembered += mark in self._asked
         asked = self._ask(mark, self._work, question, _PEOPLE if urgent else _ROUTINE)
         asked.wanted.append(wanted)
@@ -125,7 +125,7 @@ class Decider:
         """The answer in full, None where there is none; raises `NoAnswer`, and `Outdated` where too many wait already."""
         mark = self._mark(question, b"view")
         if mark in self._views:
-            return self._views.recall(mark)
+            return self._views[mark]
         if mark not in self._asked and sum(one.rank == _PAGE for one in self._asked.values()) >= VIEWS:
             raise Outdated
         asked = self._ask(mark, self._draw, question, _PAGE)
@@ -179,30 +179,10 @@ class Decider:
 
     def _keep(self, asked: _Asked, found: Any) -> None:
         if asked.rank == _PAGE:
-            self._views.keep(asked.mark, found)
+            self._views[asked.mark] = found
         else:
             self.computed += 1
-            self._answers.keep(asked.mark, found)
-
-
-class _Memory(Generic[_T]):
-    """What was asked for last, and no more of it than `most`."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept: OrderedDict[bytes, _T] = OrderedDict()
-
-    def __contains__(self, mark: bytes) -> bool:
-        return mark in self._kept
-
-    def recall(self, mark: bytes) -> _T:
-        self._kept.move_to_end(mark)
-        return self._kept[mark]
-
-    def keep(self, mark: bytes, found: _T) -> None:
-        self._kept[mark] = found
-        while len(self._kept) > self._most:
-            self._kept.popitem(last=False)
+            self._answers[asked.mark] = found
 
 
 class _Worker:

@@ -3,7 +3,7 @@
 Each job says one thing: the logarithm x of its observed step time over the one that the model alone predicted. The profile's
 true θ is expected near 0, a job's x near θ:
 
-    θ ~ Normal(0, prior_sd²)        x ~ Normal(θ, job_sd² / w),        w = weight · 2^(−age / half_life)
+    θ ~ Normal(0, prior_sd²)        x ~ Normal(θ, job_sd² / w),        w = 2^(−age / half_life)
 
     θ̂ = Σ w x / (Σ w + k),   k = (job_sd / prior_sd)²                  so one job moves little, and old evidence fades to 1
 
@@ -44,18 +44,6 @@ MOST: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class JobSample:
-    """What one job says."""
-
-    log_ratio: float
-    """Logarithm of observed over predicted step time, the prediction without the factor. [1]"""
-    age: float = 0.0
-    """Since when it says nothing newer. [s]"""
-    weight: float = 1.0
-    """How much of a job it is: less where it ran only shortly. [1]"""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Learned:
     """The factor on the step time."""
 
@@ -70,7 +58,8 @@ class Learned:
 
 
 def learned(
-    samples: Sequence[JobSample],
+    evidence: Sequence[JobEvidence],
+    now: float,
     *,
     prior_sd: float = PRIOR_SD,
     job_sd: float = JOB_SD,
@@ -82,19 +71,18 @@ def learned(
     The next job is predicted at 0.896 of the model's throughput, and its residual is −5 % where it was −15 %; one job alone
     makes it −9 %, and after two half-lives the three weigh 0.75 and −10 % is left.
 
-    >>> three = [JobSample(log_ratio=math.log(1 / 0.85))] * 3
-    >>> factor = learned(three)
+    >>> three = [JobEvidence(job="a/x", log_ratio=math.log(1 / 0.85), at=0.0)] * 3
+    >>> factor = learned(three, 0.0)
     >>> round(factor.ratio, 3), round(factor.lower, 3), round(factor.upper, 3), factor.jobs
     (1.116, 1.038, 1.201, 3)
-    >>> round(0.85 * factor.ratio - 1, 3), round(0.85 * learned(three[:1]).ratio - 1, 3)
+    >>> round(0.85 * factor.ratio - 1, 3), round(0.85 * learned(three[:1], 0.0).ratio - 1, 3)
     (-0.051, -0.091)
-    >>> old = [JobSample(log_ratio=math.log(1 / 0.85), age=2 * HALF_LIFE)] * 3
-    >>> round(0.85 * learned(old).ratio - 1, 3)
+    >>> round(0.85 * learned(three, 2 * HALF_LIFE).ratio - 1, 3)
     -0.101
     """
-    reach = prior_sd * min(CLIP, ALONE * len(samples))
-    clipped = [max(-reach, min(reach, one.log_ratio)) for one in samples]
-    weights = _weights(samples, clipped, job_sd, half_life)
+    reach = prior_sd * min(CLIP, ALONE * len(evidence))
+    clipped = [max(-reach, min(reach, one.log_ratio)) for one in evidence]
+    weights = _weights([now - one.at for one in evidence], clipped, job_sd, half_life)
     known = sum(weights)
     mean = sum(w * x for w, x in zip(weights, clipped, strict=True)) / known if known else 0.0
     scatter = max(job_sd, _scatter(weights, clipped, mean))
@@ -105,7 +93,7 @@ def learned(
         ratio=math.exp(centre),
         lower=math.exp(centre - spread),
         upper=math.exp(centre + spread),
-        jobs=len(samples),
+        jobs=len(evidence),
     )
 
 
@@ -135,11 +123,6 @@ def remembered(
     return tuple(sorted((*others, latest), key=lambda one: (one.at, one.job))[-most:])
 
 
-def samples_of(evidence: Sequence[JobEvidence], now: float) -> list[JobSample]:
-    """Evidence as samples of an age."""
-    return [JobSample(log_ratio=one.log_ratio, age=max(0.0, now - one.at)) for one in evidence]
-
-
 def drifts(
     observed: float,
     lower: float,
@@ -164,12 +147,10 @@ def drifts(
     return round(abs(observed / target - 1), 2) >= (threshold * 2 / 3 if drifting else threshold)
 
 
-def _weights(
-    samples: Sequence[JobSample], clipped: Sequence[float], job_sd: float, half_life: float
-) -> list[float]:
+def _weights(ages: Sequence[float], clipped: Sequence[float], job_sd: float, half_life: float) -> list[float]:
     """Weights by age, and by distance from the median of the jobs where that has a meaning, from three on."""
-    aged = [one.weight * math.exp2(-max(0.0, one.age) / half_life) for one in samples]
-    if len(samples) < 3:
+    aged = [math.exp2(-max(0.0, age) / half_life) for age in ages]
+    if len(ages) < 3:
         return aged
     middle = median(clipped)
     return [

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from mofa_operator.decide.learned import HALF_LIFE, learned, ratio_of, remembered, samples_of
+from mofa_operator.decide.learned import HALF_LIFE, learned, ratio_of, remembered
 from mofa_operator.decide.observation import predicted_tokens, seen_tokens
 from mofa_operator.decide.reading import left, moment
 from mofa_operator.decision import Answer
@@ -79,7 +79,7 @@ def calibration(
     if not evidence:  # a ratio without any was set by somebody, and is left alone
         kept = {} if stands.evidence else written
         return TaughtCalibration(written=kept, residual=status.residual if kept else "")
-    found = learned(samples_of(evidence, now))
+    found = learned(evidence, now)
     ratio = stands.ratio
     moved = ratio is None or abs(found.ratio / ratio - 1) >= STEP
     wait = left(stands.time, settings.quiet, now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from mofa_model.spec.recovery_classes import RecoveryClass
@@ -92,34 +93,19 @@ _ENDS: Final = ("lower", "mean", "upper")
 GATE_BUCKETS: Final = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
 
-def _gauge(
-    name: str, labels: tuple[str, ...], unit: str, text: str, read: Callable[..., Value] | None = None
-) -> Declared:
-    return Declared(name=name, type=Type.GAUGE, labels=labels, unit=unit, help=text, read=read)
-
-
-def _counter(
-    name: str, labels: tuple[str, ...], unit: str, text: str, read: Callable[..., Value] | None = None
-) -> Declared:
-    return Declared(name=name, type=Type.COUNTER, labels=labels, unit=unit, help=text, read=read)
-
-
-def _info(
-    name: str, labels: tuple[str, ...], text: str, read: Callable[..., Value] | None = None
-) -> Declared:
-    return Declared(name=name, type=Type.INFO, labels=labels, unit="1", help=text, read=read)
-
-
-def _histogram(
+def _row(
+    type_: Type,
     name: str,
     labels: tuple[str, ...],
-    buckets: tuple[float, ...],
+    unit: str,
     text: str,
     read: Callable[..., Value] | None = None,
+    buckets: tuple[float, ...] = (),
 ) -> Declared:
-    return Declared(
-        name=name, type=Type.HISTOGRAM, labels=labels, unit="s", buckets=buckets, help=text, read=read
-    )
+    return Declared(name=name, type=type_, labels=labels, unit=unit, help=text, read=read, buckets=buckets)
+
+
+_gauge, _counter, _histogram, _info = (partial(_row, one) for one in Type)
 
 
 def _by_class(bands: Mapping[str, tuple[float, float, float]]) -> Value:
@@ -170,9 +156,9 @@ JOBS: Final = (
     _gauge("mofa_job_throughput_residual_ratio", JOB, "1", "Observed over predicted tokens per second of the layout that runs, minus one.", lambda f, _: f.residual),
     _gauge("mofa_job_checkpoint_interval_seconds", (*JOB, "source"), "s", "Time between checkpoints; source is recommended or observed.", lambda f, _: {"recommended": f.checkpoint_interval, "observed": getattr(f.running, "checkpoint_interval", None)}),
     _counter("mofa_job_interruptions_total", (*JOB, "class", "cause"), "1", f"Interruptions seen, by recovery class ({', '.join(RecoveryClass)}) and cause (failure, preemption, eviction).", lambda _, c: c.interruptions),
-    _histogram("mofa_job_recovery_seconds", (*JOB, "class"), RECOVERY_BUCKETS, "Time of finished recoveries, by recovery class.", lambda _, c: c.recoveries),
+    _histogram("mofa_job_recovery_seconds", (*JOB, "class"), "s", "Time of finished recoveries, by recovery class.", lambda _, c: c.recoveries, RECOVERY_BUCKETS),
     _counter("mofa_job_lost_seconds_total", (*JOB, "cause"), "s", "Time of the job that made no progress, by cause.", lambda _, c: c.lost),
-    _info("mofa_job_strategy_info", (*JOB, "pool", *AXES), "The advised strategy, axis by axis, and the ClusterProfile that it is for.", _strategy),
+    _info("mofa_job_strategy_info", (*JOB, "pool", *AXES), "1", "The advised strategy, axis by axis, and the ClusterProfile that it is for.", _strategy),
 )  # fmt: skip
 """Of one job each; they go when the job goes."""
 
@@ -193,12 +179,12 @@ POOLS: Final = (
 
 ADVISOR: Final = (
     _counter("mofa_advisor_recommendations_total", ("training_kind", "outcome", "reason"), "1", "Answers given, by kind of job, outcome and reason."),
-    _histogram("mofa_advisor_recommendation_duration_seconds", (), DECISION_BUCKETS, "Time from taking an object off the queue to the decision on it."),
+    _histogram("mofa_advisor_recommendation_duration_seconds", (), "s", "Time from taking an object off the queue to the decision on it.", None, DECISION_BUCKETS),
     _counter("mofa_advisor_history_requests_total", ("flavour", "outcome"), "1", "Requests to Prometheus, by flavour of the server and outcome."),
     _gauge("mofa_advisor_last_success_timestamp_seconds", ("loop",), "s", "When a loop last succeeded, in seconds of the epoch; loop is reconcile, history or resync."),
     _counter("mofa_advisor_api_writes_total", ("verb", "outcome"), "1", "Writes to the API server, by verb and outcome."),
-    _histogram("mofa_advisor_gate_wait_seconds", ("outcome",), GATE_BUCKETS, "Time that jobs in mode Apply waited at our gate, by outcome."),
-    _info("mofa_advisor_build_info", ("version", "model_version"), "Versions of the operator and of the model."),
+    _histogram("mofa_advisor_gate_wait_seconds", ("outcome",), "s", "Time that jobs in mode Apply waited at our gate, by outcome.", None, GATE_BUCKETS),
+    _info("mofa_advisor_build_info", ("version", "model_version"), "1", "Versions of the operator and of the model."),
     _gauge("mofa_advisor_jobs", ("training_kind",), "1", "Jobs that the operator advises, by kind."),
     _gauge("mofa_advisor_jobs_without_series", ("training_kind",), "1", "Jobs beyond the cap on series, which are only counted here, by kind."),
     _counter("mofa_advisor_series_dropped_total", (), "1", "Jobs that were refused series of their own because the cap was reached."),

@@ -29,7 +29,8 @@ from mofa_operator.observe.names import Names, misnamed, unknown
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.queries import Pool
 from mofa_operator.observe.stalls import Edges, edges, timed
-from mofa_operator.observe.stretches import SETTLED, Memory, Stretch, stretches
+from mofa_operator.observe.stretches import SETTLED, Stretch, stretches
+from mofa_operator.recent import Recent
 from mofa_operator.snapshot import History, NoHistory
 from mofa_operator.words import Reason
 
@@ -38,7 +39,7 @@ BUSY: Final = 0.1
 _AT_ONCE: Final = 3
 """Stretches that are asked for at the same time. [1]"""
 
-Known: TypeAlias = Memory[tuple[StretchFacts, list[Edges]]]
+Known: TypeAlias = Recent[tuple[StretchFacts, list[Edges]]]
 """What was found out about stretches that are over; keep one for as long as the operator runs."""
 
 
@@ -97,12 +98,12 @@ async def _look(
 ) -> tuple[StretchFacts, list[Edges]]:
     """One stretch; from memory, where it is over and was looked at before."""
     key = (prometheus.address, pool, stretch)
-    found = known.get(key)
-    if found is None:
-        async with gate:
-            found = await facts(prometheus, pool, stretch), await edges(prometheus, pool, stretch)
-        if now - stretch.end >= SETTLED and not found[0].warnings:
-            known.keep(key, found)
+    if key in known:
+        return known[key]
+    async with gate:
+        found = await facts(prometheus, pool, stretch), await edges(prometheus, pool, stretch)
+    if now - stretch.end >= SETTLED and not found[0].warnings:
+        known[key] = found
     return found
 
 

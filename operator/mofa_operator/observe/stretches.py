@@ -7,11 +7,9 @@ and its facts can be kept. The start of the window moves in steps of a hundredth
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 from mofa_model.units import DAY, HOUR
 from mofa_operator.observe.queries import GRID
@@ -20,8 +18,6 @@ POINTS: Final = 2_000_000
 """Points of the grid, over all nodes, that one query may look at. [1]"""
 SETTLED: Final = HOUR
 """Age from which on a stretch does not change any more: late samples have come. [s]"""
-
-F = TypeVar("F")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -65,25 +61,3 @@ def days(stretch: Stretch) -> list[Stretch]:
     midnights = range(math.floor(stretch.start / DAY) + 1, math.ceil(stretch.end / DAY))
     seams = [stretch.start, *(float(at * DAY) for at in midnights), stretch.end]
     return [Stretch(a, b) for a, b in pairwise(seams)]
-
-
-@dataclass(slots=True)
-class Memory(Generic[F]):
-    """What was found out about stretches that are over; the longest unused go first."""
-
-    most: int = 2000
-    """Stretches kept, over all profiles. [1]"""
-    _kept: OrderedDict[Hashable, F] = field(default_factory=OrderedDict)
-
-    def get(self, key: Hashable) -> F | None:
-        """What is kept, if anything."""
-        if key in self._kept:
-            self._kept.move_to_end(key)
-        return self._kept.get(key)
-
-    def keep(self, key: Hashable, facts: F) -> None:
-        """Keep it."""
-        self._kept[key] = facts
-        self._kept.move_to_end(key)
-        while len(self._kept) > self.most:
-            self._kept.popitem(last=False)

@@ -14,7 +14,7 @@ from mofa_model.page import AdviceView, advice_sections
 from mofa_model.page.figures import band
 from mofa_model.page.markup import Node, el, page, table, text
 from mofa_operator.objects import LiveObject, LiveTrainingJob
-from mofa_operator.shapes import AdvisedStatus, Predictions
+from mofa_operator.shapes import AdvisedStatus, PredictedEnds
 
 LINKS: Final = (("Jobs", "/"), ("Profiles", "/profiles"), ("Metrics", "/metrics"))
 """Navigation of every page."""
@@ -61,9 +61,9 @@ class ShownJob:
         return self.job.status if isinstance(self.job, LiveTrainingJob) else AdvisedStatus()
 
     @property
-    def predicted(self) -> Predictions:
+    def predicted(self) -> PredictedEnds:
         """What its status predicts of the advised layout."""
-        return self.job.predicted if isinstance(self.job, LiveTrainingJob) else Predictions()
+        return self.job.predicted if isinstance(self.job, LiveTrainingJob) else PredictedEnds()
 
     @property
     def health(self) -> str:

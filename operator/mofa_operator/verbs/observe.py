@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ PATIENCE: Final = 3
 _REMEMBERED: Final = 10_000
 """Lines whose step times make the median of --once."""
 
-_EXAMPLES: Final = """\
+EXAMPLES: Final = """\
 examples:
   beside the trainer, which writes to a shared volume; serves http://0.0.0.0:9400/metrics
     mofa observe /logs/train.log --job llama3-405b --namespace research --sequence 8192
@@ -44,8 +44,6 @@ says itself (batch, GPUs or sequence length, in the lines of the trainer's start
 
 def configure(parser: ArgumentParser) -> None:
     """Add the log, the job, and where to serve."""
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _EXAMPLES
     parser.add_argument(
         "log",
         metavar="LOG",

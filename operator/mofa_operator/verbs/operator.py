@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from dataclasses import asdict, replace
 from typing import Final
 
 from mofa_model.errors import BadFile
 from mofa_operator.verbs import flags
 
-_EPILOGUE: Final = """\
+EXAMPLES: Final = """\
 Every flag has an environment variable: --prometheus-url is MOFA_PROMETHEUS_URL. A flag counts more.
 
 examples:
@@ -26,8 +26,6 @@ exit codes: 0 stopped by a signal, 1 something failed, 2 bad settings, 4 the API
 
 def configure(parser: ArgumentParser) -> None:
     """One flag for each setting."""
-    parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = _EPILOGUE
     parser.add_argument(
         "--kubeconfig", metavar="FILE", help="kubeconfig (default: KUBECONFIG, else the pod's account)"
     )

@@ -10,6 +10,8 @@ LOSS = 1e-4
 GRID = regimes()
 FLAT = [r for r in GRID if len(r.job.blocking) == 1]
 NESTED = [r for r in GRID if len(r.job.blocking) > 1]
+# Three tiers under Weibull failures cost ten seconds a regime: one of them is held below, all of them in `make soak`.
+SAMPLE = [r for r in NESTED[::29] if r.label[-2:] != ("3", "weibull")]
 
 
 def best_of_all(job, points):
@@ -36,7 +38,7 @@ def test_no_interval_of_one_tier_is_better(regime):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("regime", NESTED[::29], ids=lambda r: "-".join(r.label))
+@pytest.mark.parametrize("regime", SAMPLE, ids=lambda r: "-".join(r.label))
 def test_no_intervals_of_nested_tiers_are_better(regime):
     assert recommend(regime.job).ettr >= best_of_all(regime.job, 4) - LOSS
 

@@ -82,7 +82,7 @@ def as_started(problem, strategy):
         layers=model.layers,
         experts=0 if model.experts is None else model.experts.count,
         predictions=model.prediction_modules,
-        latent=not hasattr(next(model.blocks), "kv_heads"),
+        latent=not hasattr(next(iter(model.blocks)), "kv_heads"),
     )
 
 

@@ -113,7 +113,7 @@ def test_what_a_search_finds_for_a_trainer_its_launch_says_and_reads_again(train
                 "experts": 8 * experts,
                 "predictions": model.prediction_modules,
             }
-            latent = isinstance(next(model.blocks), LatentAttention)
+            latent = isinstance(next(iter(model.blocks)), LatentAttention)
             given = rules.started(words.arguments, words.environment, gpus=16, latent=latent, **brought)
             assert rules.broken(given) == []
 

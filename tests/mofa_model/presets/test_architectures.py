@@ -35,7 +35,10 @@ def routed(model):
         (model.number(kind), block) for kind in model.kinds for block in kind.blocks if block.exchange()
     )
     return sum(
-        number * block.exchange().count * block.weights(model.hidden, Rows.ROUTED) for number, block in blocks
+        number * block.exchange().count * one.weights
+        for number, block in blocks
+        for one in block.products(model.hidden)
+        if one.rows is Rows.ROUTED
     )
 
 
@@ -43,7 +46,7 @@ def test_at_least_forty_architectures_are_counted_and_each_that_is_read():
     counted = {CONFIGS[name]["model_type"] for name in PUBLISHED}
     assert len(counted) >= 40
     # These are of one family with another that is counted.
-    assert set(FAMILIES) - counted == {"codegen", "granitemoeshared", "kimi_k2"}
+    assert set(FAMILIES) - counted == {"codegen", "granitemoeshared", "kimi_k2", "qwen2_5_vl_text"}
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -142,3 +145,11 @@ def test_a_wrong_file_is_read_or_refused_in_one_line_that_names_a_field(seeds):
     ]
     assert not wrong
     assert sum(map(bool, said)) > len(said) / 3
+
+
+def test_the_page_of_presets_lists_what_is_read_and_what_is_refused():
+    page = (DATA.parents[1] / "docs" / "presets.md").read_text(encoding="utf-8")
+    listed = page.partition("are read (`mofa_model/presets/families/`):")[2].partition(".\n")[0]
+    assert [word.strip() for word in listed.split(",")] == list(FAMILIES)
+    refused = page.partition("what is missing, are ")[2].partition(".")[0]
+    assert refused.split(", ") == list(REFUSED)

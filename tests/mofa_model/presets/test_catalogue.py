@@ -124,8 +124,9 @@ def test_a_name_of_several_recipes_is_refused_with_all_of_them():
 @pytest.mark.parametrize(
     "kind, name, suggested",
     [
-        ("models", "gemma3-27b", None),
-        ("models", "llama4-scout", None),
+        ("models", "whisper", None),
+        ("models", "grok-1", None),
+        ("models", "llama4-scot", "llama4-scout?"),
         ("models", "lama3.1-405b", "llama3.1-405b?"),
         ("devices", "gtx1080", None),
         ("devices", "mi355", "mi355x?"),

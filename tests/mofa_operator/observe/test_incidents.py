@@ -7,7 +7,8 @@ import pytest
 from mofa_operator.observe.facts import Pod, StretchFacts
 from mofa_operator.observe.incidents import incidents
 from mofa_operator.observe.stalls import Edges, timed
-from mofa_operator.observe.stretches import Memory, Stretch, stretches
+from mofa_operator.observe.stretches import Stretch, stretches
+from mofa_operator.recent import Recent
 
 JOB = ("research", "llama")
 START, DAY = 1_000_000.0, 86400.0
@@ -157,10 +158,9 @@ def test_stretches_cover_the_window_once_and_their_seams_stand_still(window, nod
     assert set(found[1:-1]) <= set(later)
 
 
-def test_memory_forgets_what_was_not_used_longest():
-    memory = Memory(most=2)
-    memory.keep("a", 1)
-    memory.keep("b", 2)
-    assert memory.get("a") == 1
-    memory.keep("c", 3)
-    assert (memory.get("a"), memory.get("b"), memory.get("c")) == (1, None, 3)
+def test_what_is_unused_longest_is_forgotten():
+    recent = Recent(most=2)
+    recent["a"], recent["b"] = 1, 2
+    assert recent["a"] == 1
+    recent["c"] = 3
+    assert ("a" in recent, "b" in recent, "c" in recent) == (True, False, True)

@@ -1,0 +1,34 @@
+"""What was asked for lately, and no more of it than so much: what is unused longest goes first."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Recent(Generic[T]):
+    """Values by key."""
+
+    def __init__(self, most: int = 2000) -> None:
+        """At most so many are kept. [1]"""
+        self._most = most
+        self._kept: OrderedDict[Hashable, T] = OrderedDict()
+
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether it is kept."""
+        return key in self._kept
+
+    def __getitem__(self, key: Hashable) -> T:
+        """What is kept, and now used."""
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+    def __setitem__(self, key: Hashable, value: T) -> None:
+        """Keep it."""
+        self._kept[key] = value
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)
