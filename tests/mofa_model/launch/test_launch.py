@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mofa_model.axes.frameworks import framework
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.launch import TRAINERS, LaunchSettings, launch, read, read_layout
+from mofa_model.launch.features import CONTEXT_WORDS
 from mofa_model.launch.table import table
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B
 from mofa_model.strategy import (
@@ -174,7 +175,7 @@ def layouts(draw, *, trainer):
             graphs += [Graphs.FULL] if whole or sharded else [Graphs.FULL, Graphs.PARTIAL]
         fields["graphs"] = draw(st.sampled_from(graphs))
         if fields["cp"] > 1:
-            fields["context_mode"] = draw(st.sampled_from(list(ContextMode)))
+            fields["context_mode"] = draw(st.sampled_from(list(CONTEXT_WORDS)))
         if recompute is Recompute.FULL:
             fields["recompute_layers"] = draw(st.sampled_from([0, 2 * vpp]))
         ranks = dp * fields["cp"]
