@@ -71,8 +71,9 @@ rules: $(STAMP) ## deploy/rules/*.yaml from their source
 dashboards: $(STAMP) ## deploy/grafana/*.json from their code
 	$(BIN)/python tools/dashboards.py
 
-reference: $(STAMP) ## docs/reference/*.md from the code
+reference: $(STAMP) ## docs/reference/*.md and the tables of docs/equations.md from the code
 	$(BIN)/python tools/reference.py
+	$(BIN)/python tools/equations.py
 
 chart: $(STAMP) ## the chart's schema, README and files; deploy/manifests and the overlays that come from it
 	$(BIN)/python tools/chart.py
@@ -82,6 +83,7 @@ oracle-counts: ## parameters and FLOPs of published architectures, as PyTorch bu
 
 verify: $(STAMP) ## generated files equal their source
 	$(BIN)/python tools/reference.py --check
+	$(BIN)/python tools/equations.py --check
 	$(BIN)/python -m mofa_model.manifest.crds --check
 	$(BIN)/python tools/metrics.py --check
 	$(BIN)/python tools/rules.py --check

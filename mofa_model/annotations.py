@@ -18,7 +18,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any, Final
 
 from mofa_model.advice import Advice, Current, PredictedFigure, Request
@@ -255,7 +255,7 @@ def _canonical(value: Any) -> Any:
     if isinstance(value, int | float) or hasattr(value, "tolist"):
         return _canonical_number(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: _canonical(getattr(value, item.name)) for item in fields(value)}
+        return {item.name: _canonical(getattr(value, item.name)) for item in _asked(value)}
     if isinstance(value, Mapping):
         return {str(key): _canonical(item) for key, item in value.items()}
     if isinstance(value, set | frozenset):
@@ -263,6 +263,11 @@ def _canonical(value: Any) -> Any:
     if isinstance(value, Iterable):
         return [_canonical(item) for item in value]
     raise TypeError(f"a question cannot hold {type(value).__name__}")
+
+
+def _asked(value: Any) -> list[Field[Any]]:
+    """Fields of a part of a question; one that came later and says its default asks nothing new."""
+    return [item for item in fields(value) if not item.metadata or getattr(value, item.name) != item.default]
 
 
 def _canonical_number(value: Any) -> Any:

@@ -67,7 +67,7 @@ def stages_of(model: Transformer, strategy: Strategy, rule: str, axes: int = 0) 
     flat = [c.reshape(-1) for c in columns]
     first, inverse = distinct(flat)
     keys = np.stack([column[first] for column in flat], axis=1)
-    tables = [_kinds(rule, patterns, *key) for key in keys.tolist()]
+    tables = [_kinds(rule, strategy.schedule.folded, patterns, *key) for key in keys.tolist()]
     width = max(len(table) for table in tables)
     padded = np.zeros((4 + len(model.kinds), width, len(tables)))
     for index, table in enumerate(tables):
@@ -142,11 +142,11 @@ def _described(model: Transformer) -> tuple[_Patterns, list[Numeric]]:
 
 @lru_cache(maxsize=65536)
 def _kinds(
-    rule: str, patterns: _Patterns, pp: float, vpp: float, *numbers: float
+    rule: str, folded: bool, patterns: _Patterns, pp: float, vpp: float, *numbers: float
 ) -> tuple[tuple[float, ...], ...]:
     """Distinct stages as (count, position, embedding, head, layers of each kind), in order of position."""
     kinds: dict[tuple[float, ...], list[float]] = {}
-    for position, kind in enumerate(_every(rule, patterns, pp, vpp, *numbers)):
+    for position, kind in enumerate(_every(rule, folded, patterns, pp, vpp, *numbers)):
         kinds.setdefault(kind, [0, position])[0] += 1
     return tuple((n, position, *kind) for kind, (n, position) in kinds.items())
 
@@ -159,15 +159,22 @@ def kind_of_stages(model: Transformer, strategy: Strategy, rule: str) -> list[in
     [0, 1, 1, 2]
     """
     patterns, numbers = _described(model)
-    every = _every(
-        _rule(model, rule), patterns, float(strategy.pp), float(strategy.vpp), *map(float, numbers)
-    )
+    folded, pp, vpp = strategy.schedule.folded, float(strategy.pp), float(strategy.vpp)
+    every = _every(_rule(model, rule), folded, patterns, pp, vpp, *map(float, numbers))
     first = {kind: at for at, kind in enumerate(dict.fromkeys(every))}
     return [first[kind] for kind in every]
 
 
-def _every(rule: str, patterns: _Patterns, pp: float, vpp: float, *numbers: float) -> list[tuple[float, ...]]:
-    """Every stage as (embedding, head, layers of each kind), in order."""
+def _every(
+    rule: str, folded: bool, patterns: _Patterns, pp: float, vpp: float, *numbers: float
+) -> list[tuple[float, ...]]:
+    """Every stage as (embedding, head, layers of each kind), in order; in a V both virtual stages of a device together."""
+    if folded:
+        line = _every(rule, False, patterns, 2.0 * pp, 1.0, *numbers)
+        return [
+            tuple(a + b for a, b in zip(down, up, strict=True))
+            for down, up in zip(line[: int(pp)], reversed(line), strict=False)
+        ]
     order, head, costs = _order(patterns, numbers)
     # Layers of each kind before every layer of the network.
     before = [list(accumulate((one == kind for one in order), initial=0)) for kind in range(len(costs))]

@@ -110,6 +110,8 @@ class Strategy:
     def __post_init__(self) -> None:
         whole(**{name: getattr(self, name) for name in DEGREES if name not in _FROM_ZERO})
         not_negative(**{name: getattr(self, name) for name in _FROM_ZERO})
+        if self.schedule.folded:
+            self.schedule.own_virtual_stages(self.vpp)
         unknown = self.recompute_modules - set(MODULES)
         if unknown:
             raise BadValue("recompute", ", ".join(sorted(unknown)), f"modules: {', '.join(MODULES)}")
@@ -157,9 +159,9 @@ AXES: Final = (
         listed=tried.context_sizes, off=Context(ContextMode.RING, 1),
         words=(
             Number(key="cp", field="cp", about="Context-parallel size."),
-            Choice(key="cp-mode", field="context_mode", about="How context parallelism communicates.", choices=ContextMode),
+            Choice(key="cp-mode", field="context_mode", about="How context parallelism communicates.", choices=ContextMode, beyond=True),
         ),
-        values=f"none; ring and all-to-all of {', '.join(map(str, tried.CONTEXT))}", example="cp<=4`, `cp-mode=ring",
+        values=f"none; ring and all-to-all (all-gather and USP where they are asked for) of {', '.join(map(str, tried.CONTEXT))}", example="cp<=4`, `cp-mode=ring",
         had=Framework.splits, local=True, rules=rules.CONTEXT, columns=rules.context_columns,
         stuck="no context-parallel size is left",
     ),
@@ -181,7 +183,7 @@ AXES: Final = (
             Choice(key="schedule", field="schedule", about="Pipeline schedules.", choices=SCHEDULES),
         ),
         values="1F1B; interleaved with 2, 4, 8 virtual stages and whatever up to 16 divides layers or layers + 2;"
-        " zero-bubble (ZB-H1); DualPipe",
+        " zero-bubble (ZB-H1); ZBV, V-half and DualPipeV, which are V-shaped, with 2; DualPipe",
         example="schedule=1f1b`, `vpp=2,4", had=Framework.runs, rules=rules.PIPELINE, columns=rules.pipeline_columns,
         stuck="no pipeline schedule goes with layers, stages and micro-batches",
     ),

@@ -5,8 +5,8 @@
 
 The full form always writes these eleven keys, in this order; further ones only where they differ from the default:
 
-    etp=2  shard=8  schedule=1f1b|interleaved|zero-bubble|dualpipe  cp-mode=ring|a2a  chunks=4  graphs=none|partial|full
-    tp-overlap=true  dp-overlap=false  pp-overlap=false  ep-overlap=true
+    etp=2  shard=8  schedule=1f1b|interleaved|zero-bubble|zbv|v-half|dualpipe|dualpipev  cp-mode=ring|a2a|allgather|usp  chunks=4
+    graphs=none|partial|full  tp-overlap=true  dp-overlap=false  pp-overlap=false  ep-overlap=true
 
     recompute=none | selective | selective:core_attn+mlp | full | full:4 (layers of a stage)
     optimizer=replicated | distributed | zero2 | zero3, with -cpu where its states live in host memory
@@ -69,6 +69,8 @@ def parse_strategy(text: object, gpus: Numeric | None = None, *, field: str = "s
     values: dict[str, Any] = {}
     for key, word in pairs_of(text, field).items():
         values |= _WORDS[key].read(f"{field}.{key}", word)
+    if values.get("schedule", ONE_F_ONE_B).folded:
+        values.setdefault("vpp", 2)
     if gpus is not None:
         values["dp"] = _data_parallel(values, gpus, field)
     return Strategy(**values)

@@ -132,6 +132,8 @@ def families(draw, rows=ROWS, schedules=SCHEDULES):
     chosen, columns = draw(categories(schedules)), draw(degrees(rows))
     if chosen["schedule"] in {ZERO_BUBBLE, DUALPIPE}:
         columns["vpp"] = np.ones(rows)
+    if chosen["schedule"].folded:
+        columns["vpp"] = np.full(rows, 2.0)
     if chosen["schedule"] == DUALPIPE:
         columns["pp"] = np.maximum(columns["pp"], 2.0)
     return Strategy(**chosen, **columns)

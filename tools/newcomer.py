@@ -129,7 +129,7 @@ def schedule(copy: Copy) -> str:
         "from mofa_model.schedules.interleaved import",
         "from mofa_model.schedules.gpipe import GPIPE\nfrom mofa_model.schedules.interleaved import",
     )
-    copy.change("mofa_model/schedules/__init__.py", "ZERO_BUBBLE, DUALPIPE)", "ZERO_BUBBLE, DUALPIPE, GPIPE)")
+    copy.change("mofa_model/schedules/__init__.py", "DUALPIPE, DUALPIPE_V)", "DUALPIPE, DUALPIPE_V, GPIPE)")
     chosen = copy.strategy("--constraint", "schedule=gpipe", "--constraint", "pp=4")
     if "schedule=gpipe" not in chosen:
         raise Fails(f"the search does not choose it where nothing else is allowed: {chosen}")

@@ -107,7 +107,8 @@ def _replayed(some: list[tuple[SearchCase, Strategy, Estimate]]) -> list[StepTim
 def _chunks(problem: SearchCase, s: Strategy, found: Estimate) -> NDArray[Any]:
     """Time of every virtual stage for one micro-batch, forward and backward. [s]"""
     kinds = kind_of_stages(problem.workload.model, s, problem.cluster.calibration.placement)
-    return np.tile(np.asarray(found.stage.total)[kinds] / s.vpp, int(s.vpp))
+    chunks = np.asarray(found.stage.total)[kinds] / s.vpp
+    return np.concatenate([chunks, chunks[::-1]]) if s.schedule.folded else np.tile(chunks, int(s.vpp))
 
 
 def _twice(times: NDArray[Any]) -> NDArray[Any]:

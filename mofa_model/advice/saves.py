@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.advice.request import Request
+from mofa_model.equations.adapters import adapter_parameters
 from mofa_model.equations.memory import expert_data_ranks, shard_ranks
+from mofa_model.equations.optimizers import state_bytes
 from mofa_model.equations.parameters import prediction_parameters, total_parameters
 from mofa_model.reliability import Interval, Job, best_checkpointing, recommend
 from mofa_model.reliability.checkpoint import bytes_per_node, checkpoint_bytes, save_times
@@ -25,9 +27,16 @@ def checkpoint_size(request: Request, problem: SearchCase) -> Bytes:
     """Bytes of a whole checkpoint. [B]"""
     if request.checkpoint_bytes is not None:
         return request.checkpoint_bytes
-    model, precision = problem.workload.model, problem.workload.training.precision
-    parameters = total_parameters(model) + prediction_parameters(model)
-    return checkpoint_bytes(float(parameters), precision.weight, precision.optimizer)
+    model, training = problem.workload.model, problem.workload.training
+    states = state_bytes(training.precision.optimizer, training.optimizer.states)
+    if training.adapter_rank:  # frozen weights are where they came from
+        parameters = sum(
+            model.number(kind) * adapter_parameters(kind, model.hidden, training.adapter_rank)
+            for kind in model.kinds
+        )
+    else:
+        parameters = total_parameters(model) + prediction_parameters(model)
+    return checkpoint_bytes(float(parameters), training.precision.weight, states)
 
 
 def replicas_of(problem: SearchCase, strategy: Strategy) -> Count:

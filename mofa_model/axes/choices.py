@@ -30,6 +30,8 @@ class ContextMode(enum.Enum):
 
     RING = "ring"
     ALL_TO_ALL = "a2a"
+    ALL_GATHER = "allgather"  # of keys and values, before attention begins
+    HIERARCHICAL = "usp"  # all-to-all inside a scale-up domain, a ring between domains
 
 
 class Placement(enum.Enum):

@@ -22,6 +22,13 @@ from mofa_model.blocks import Block
 from mofa_model.errors import BadValue, UnknownName
 
 ANY: Final = "any"
+_SERVES: Final = "serves models"
+_REINFORCES: Final = "trains by reinforcement"
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("vllm", "sglang", "tensorrt-llm", "trt-llm", "tgi", "lmdeploy"), _SERVES),
+    **dict.fromkeys(("verl", "openrlhf", "trl", "nemo-rl", "nemo-aligner", "slime", "areal"), _REINFORCES),
+}
+"""Well-known names that are no trainers of this kind, and what they do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +137,9 @@ def framework(name: str = ANY, *, field: str = "framework") -> Framework:
     'megatron'
     """
     wanted = name.strip().lower()
+    if wanted in _ELSEWHERE:
+        right = f"it {_ELSEWHERE[wanted]}; here are pretraining and fine-tuning, and no reinforcement learning or inference"
+        raise BadValue(field, name, right)
     names = {alias: key for key, entry in _table().items() for alias in (key, *entry.get("aliases", ()))}
     if wanted not in names:
         raise UnknownName(field, name, frameworks(), aliases=names)

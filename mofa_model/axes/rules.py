@@ -22,11 +22,15 @@ from mofa_model.spec import Cluster, Workload
 from mofa_model.units import Numeric
 
 Rows = dict[str, NDArray[Any]]
-"""Columns of degrees, one entry a row; `pipeline` holds positions on its axis, `schedule` those in `SCHEDULES`."""
+"""Columns of degrees, one entry a row; `pipeline` holds positions on its axis, `schedule` those in `SCHEDULES`, `mode` those in `ContextMode`."""
 Mask = NDArray[np.bool_]
 
 SHORTEST: Final = 1024
 """Tokens of a sequence that a context-parallel rank gets at least: below it attention kernels starve. Ours."""
+
+_MODES: Final = tuple(ContextMode)
+_SPLIT_HEADS: Final = _MODES.index(ContextMode.ALL_TO_ALL)
+"""The mode that needs heads to divide; USP takes as many for its all-to-all as do."""
 
 LOOPED: Final = 2
 """Virtual stages that a trainer which rounds the layers of a stage deals by itself, however many layers there are. [1]"""
@@ -76,14 +80,16 @@ def _gpus(*names: str) -> Rule:
 
 
 def _sequence(r: Rows, g: Given) -> Any:
-    halved = r["ring"] | g.framework.keeps("context_halves")  # two blocks a rank balance causal attention
+    halved = (r["mode"] != _SPLIT_HEADS) | g.framework.keeps(
+        "context_halves"
+    )  # two blocks a rank balance causal attention
     blocks = np.where(halved & (r["cp"] > 1), 2.0 * r["cp"], r["cp"])
     return np.mod(g.workload.training.sequence, blocks) != 0
 
 
 def _context_heads(r: Rows, g: Given) -> Any:
     groups = (block.turned_heads() for block in g.workload.model.blocks)
-    return ~r["ring"] & _undivided(groups, r["tp"] * r["cp"])
+    return (r["mode"] == _SPLIT_HEADS) & _undivided(groups, r["tp"] * r["cp"])
 
 
 def _sequence_short(r: Rows, g: Given) -> Any:
@@ -186,8 +192,8 @@ EXPERTS: Final = (
 def context_columns(values: tuple[Context, ...], position: NDArray[Any]) -> Rows:
     """Columns of a position on the context axis."""
     sizes = np.array([float(v.size) for v in values])
-    rings = np.array([v.mode is ContextMode.RING for v in values])
-    return {"cp": sizes[position], "ring": rings[position]}
+    modes = np.array([float(_MODES.index(v.mode)) for v in values])
+    return {"cp": sizes[position], "mode": modes[position]}
 
 
 def pipeline_columns(values: tuple[Pipeline, ...], position: NDArray[Any]) -> Rows:

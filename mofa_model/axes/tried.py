@@ -64,14 +64,15 @@ def of_experts(*values: Any) -> Tried:
 
 
 def contexts(_: AxisContext) -> tuple[Context, ...]:
-    """None, and every size in both modes."""
+    """None, and every size as a ring and by all-to-all."""
     alone = Context(ContextMode.RING, 1)
-    return (alone, *(Context(mode, size) for mode in ContextMode for size in CONTEXT))
+    modes = (ContextMode.RING, ContextMode.ALL_TO_ALL)
+    return (alone, *(Context(mode, size) for mode in modes for size in CONTEXT))
 
 
 def context_sizes(sizes: Sequence[int], left: Sequence[Context]) -> tuple[Context, ...]:
     """Listed sizes in the modes that are left; one rank has no mode."""
-    modes = dict.fromkeys(one.mode for one in left)
+    modes = dict.fromkeys(one.mode for one in left if one.size > 1) or {ContextMode.RING: None}
     return tuple(
         Context(mode, size) for size in sizes for mode in ((ContextMode.RING,) if size == 1 else modes)
     )
@@ -92,7 +93,8 @@ def pipelines(asked: AxisContext) -> tuple[Pipeline, ...]:
 def virtual_stages(numbers: Sequence[int], left: Sequence[Pipeline]) -> tuple[Pipeline, ...]:
     """Listed numbers of virtual stages: one of what is left, more of every schedule that can have them."""
     plain = tuple(one for one in left if one.virtual == 1 and 1 in numbers)
-    return plain + tuple(Pipeline(s, n) for s in SCHEDULES if s.looped for n in numbers if n > 1)
+    more = [Pipeline(s, n) for s in SCHEDULES for n in numbers if n > 1 and (s.looped or s.folded)]
+    return plain + tuple(one for one in more if one.schedule.looped or one in left)
 
 
 def expert_groups(asked: AxisContext) -> tuple[int, ...]:

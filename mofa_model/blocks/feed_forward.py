@@ -20,8 +20,9 @@ def both_ways(
     hidden: Count, width: Count, *, gated: bool, bias: bool, rows: Rows = Rows.TOKENS
 ) -> tuple[Projection, Projection]:
     """Matrices into an activation function and out of it: 3 h g where gated, else 2 h g, Table 2."""
+    first = 2 if gated else 1
     return (
-        Projection(n=(2 if gated else 1) * width, k=hidden, bias=bias, rows=rows),
+        Projection(n=first * width, k=hidden, parts=first, bias=bias, rows=rows),
         Projection(n=hidden, k=width, cut=Cut.INPUT, bias=bias, rows=rows),
     )
 

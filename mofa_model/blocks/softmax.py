@@ -74,7 +74,10 @@ class SoftmaxAttention(Block):
         """Queries, keys and values in one, with the gate; and the output: h^2 (2 + 2 k_v/a), Table 2."""
         return (
             Projection(
-                n=(self.heads * self.asked + 2 * self.kv_heads) * self.head_dim, k=hidden, bias=self.bias
+                n=(self.heads * self.asked + 2 * self.kv_heads) * self.head_dim,
+                k=hidden,
+                parts=3,
+                bias=self.bias,
             ),
             Projection(n=hidden, k=self.heads * self.head_dim, cut=Cut.INPUT, bias=self.output_bias),
         )

@@ -6,5 +6,6 @@ May import: spec, strategy, units, errors, numpy. Imported by: estimate, search,
     collectives  communication on a path                         overlap       what of it stays exposed
     host         launches                                        pipeline      all micro-batches through all stages
     activations  what a layer stores                             memory        what a device holds
-    offload      what its host holds                             paper         forms that only its tables need
+    offload      what its host holds                             optimizers    what another than AdamW changes
+    adapters     trained beside frozen weights                   documents     packed into sequences
 """

@@ -38,7 +38,7 @@ def bandwidth_at_scale(bandwidth: BytesPerSecond, nodes: Count, decay: Ratio) ->
 
 
 def path_between(cluster: Cluster, size: Count, stride: Count) -> Path:
-    """Path of a group of `size` ranks that lie `stride` apart. Source: ring over the NICs of a domain's members. []
+    """Path of a group of `size` ranks that lie `stride` apart, Eq. (18): a ring over the NICs of a domain's members. []
 
     A group inside the scale-up domain uses its links. One that leaves it runs a ring that enters and leaves each domain
     through the NICs of all its members there, so it has min(scale-up, members x NIC).
@@ -74,8 +74,8 @@ def path_between(cluster: Cluster, size: Count, stride: Count) -> Path:
 
 
 def all_gather_time(size: Bytes, group: Count, path: Path) -> Seconds:
-    """Ring all-gather of `size` bytes in total, or a reduce-scatter, which is one run backwards.
-    Source: (g - 1) hops of size / g after a start; nothing for g = 1. [s]
+    """Ring all-gather of `size` bytes in total, or a reduce-scatter, which is one run backwards: Eq. (2) as
+    (g - 1) hops of size / g after a start; nothing for g = 1. [s]
 
     >>> round(float(all_gather_time(8e9, 8, Path(350e9, 5e-6))) * 1e3, 3)
     20.035
@@ -85,7 +85,7 @@ def all_gather_time(size: Bytes, group: Count, path: Path) -> Seconds:
 
 
 def point_to_point_time(size: Bytes, bandwidth: BytesPerSecond, latency: Seconds) -> Seconds:
-    """One pipeline hop. Source: latency plus bytes over bandwidth. [s]
+    """One pipeline hop, Eq. (2): latency plus bytes over bandwidth. [s]
 
     >>> round(point_to_point_time(1e8, 50e9, 3e-4) * 1e3, 2)
     2.3

@@ -34,7 +34,7 @@ def gemm_time(
     width: Bytes,
     bandwidth: BytesPerSecond,
 ) -> Seconds:
-    """Time of an m x k by k x n product on the modified roofline, Eq. (19) with a shape penalty of ours. [s]
+    """Time of an m x k by k x n product, Eq. (1) on the modified roofline of Eq. (19), with a shape penalty of ours. [s]
 
     T = max( 2 m n k / rate (1 + half_m/m + half_n/n + half_k/k), width (m n + n k + m k) / bandwidth ).
     The penalty stands for tiles at the edges and short accumulations; it is fitted on operator tables.
@@ -74,7 +74,7 @@ def attention_time(
     score_traffic: Bytes,
     bandwidth: BytesPerSecond,
 ) -> Seconds:
-    """Forward time of scores, softmax and weighted values, Table 2 rows QK^T to AV. [s]
+    """Forward time of scores, softmax and weighted values, Eq. (1) for Table 2's rows QK^T to AV. [s]
 
     `heads` are those on the device, `width` is the sum of a head's key and value widths. Small grids of heads x tokens
     do not fill the device (`half`); attention that is not fused also moves every score through memory.
@@ -121,6 +121,21 @@ def host_update_time(
     2.25
     """
     return parameters * (gradient / link + weight / link + 1.0 / processor_rate)
+
+
+def scaling_linearity(
+    step: Seconds, devices: Count, work: Count, base: tuple[Seconds, Count, Count]
+) -> Ratio:
+    """Work per device and second on a cluster over that on another one, Eq. (45). [1]
+
+    The paper compares step times, T_1 / T_2, of clusters whose batch grows with them; `base` is time, devices and work of the
+    first. Work is anything that counts what a step does, such as its tokens.
+
+    >>> scaling_linearity(12.0, 128.0, 200.0, (10.0, 64.0, 100.0))
+    0.8333333333333334
+    """
+    first, few, done = base
+    return (work / devices / step) / (done / few / first)
 
 
 def model_flops_utilisation(flops: Flop, step: Seconds, devices: Count, peak: FlopPerSecond) -> Ratio:

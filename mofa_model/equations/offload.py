@@ -17,7 +17,7 @@ def device_optimizer_bytes(optimizer: Bytes, *, on_host: bool) -> Bytes:
 def host_activation(
     in_flight: Count, layers: Count, layer: Bytes, layer_input: Bytes, devices: Count
 ) -> Bytes:
-    """Activations that the devices of a node park in its host: n_inflight l (A - A_in) G. Ours. [B]
+    """Activations that the devices of a node park in its host: n_inflight l (A - A_in) G, what Eq. (33) takes from them. [B]
 
     >>> host_activation(2, 16, 5.0e8, 1.0e8, 8)
     102400000000.0

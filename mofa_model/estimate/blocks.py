@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mofa_model.blocks import Block, Cut, Elementwise, Exchange, Layer, Projection, Rows
+import numpy as np
+
+from mofa_model.blocks import Block, Core, Cut, Elementwise, Exchange, Layer, Projection, Rows
 from mofa_model.blocks.layer import STREAM_PASSES
-from mofa_model.equations import collectives, compute
+from mofa_model.equations import collectives, compute, documents
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import ContextMode, Strategy
 from mofa_model.units import Bytes, BytesPerSecond, Count, FlopPerSecond, Ratio, Seconds
@@ -24,15 +26,16 @@ class Rates:
 
 
 def achieved_rates(workload: Workload, cluster: Cluster) -> Rates:
-    """Peaks of the data sheet times the constants of the calibration. [FLOP/s, B/s]"""
+    """Peaks of the data sheet times the constants of the calibration, Eqs. (1), (17). [FLOP/s, B/s]"""
     device, constants = cluster.device, cluster.calibration.compute
-    bf16 = device.peak("bf16")
     gemm = workload.training.precision.gemm
-    low = bf16 if gemm == "bf16" else device.peak(gemm) * constants.low_precision_rate
+    quantised = workload.training.precision.quantised
+    wide = device.peak("bf16" if quantised else gemm)
+    low = device.peak(gemm) * constants.low_precision_rate if quantised else wide
     return Rates(
         linear=low * constants.gemm_efficiency,
-        head=bf16 * constants.gemm_efficiency,
-        attention=bf16 * constants.attention_efficiency,
+        head=wide * constants.gemm_efficiency,
+        attention=wide * constants.attention_efficiency,
         memory=device.memory_bandwidth * constants.memory_efficiency,
     )
 
@@ -182,13 +185,17 @@ def _product(
 
 def _core(workload: Workload, cluster: Cluster, s: Strategy, rates: Rates, block: Block) -> Seconds:
     """Work of tokens on each other. [s]"""
-    c, sequence, cores = cluster.calibration.compute, workload.training.sequence, block.cores()
+    c, cores = cluster.calibration.compute, block.cores()
+
+    def met(core: Core) -> Count:
+        return documents.over_documents(
+            workload.training, lambda seen: compute.attended_tokens(seen, c.attention_causal, core.window)
+        )
+
     times = [
         compute.attention_time(
             block_tokens(workload, s, block),
-            compute.attended_tokens(sequence, c.attention_causal, core.window)
-            if core.fixed is None
-            else core.fixed,
+            met(core) if core.fixed is None else core.fixed,
             core.heads / s.tp,
             core.width,
             rate=rates.attention,
@@ -238,7 +245,8 @@ def _all_to_all(
 def _context_message(workload: Workload, cluster: Cluster, s: Strategy, block: Block) -> Seconds:
     """Time of the forward messages of context parallelism. [s]
 
-    A ring passes the keys and values of c - 1 other ranks; all-to-all moves queries, keys, values and outputs once.
+    A ring passes the keys and values of c - 1 other ranks, an all-gather fetches them at once; all-to-all moves queries, keys,
+    values and outputs once. USP does so within its inner group and passes a ring of what that holds between the groups.
     """
     sight = block.sight()
     if sight is None:
@@ -249,16 +257,32 @@ def _context_message(workload: Workload, cluster: Cluster, s: Strategy, block: B
     size: Bytes = tokens * width * ring
     if s.context_mode is ContextMode.ALL_TO_ALL:
         return tokens * width * (ring + turned) * (s.cp - 1.0) / s.cp / path.bandwidth
+    outer: Count = s.cp
+    exchange: Seconds = 0.0
+    if s.context_mode is ContextMode.HIERARCHICAL:
+        inner = _inner_ranks(cluster, s, block)
+        outer = s.cp / inner
+        within = collectives.path_between(cluster, inner, s.tp)
+        exchange = tokens * width * (ring + turned) * (inner - 1.0) / inner / within.bandwidth
+        path = collectives.path_between(cluster, outer, s.tp * inner)
     if sight.shared is not None:
         size = size + tokens * width * sight.shared
     if sight.state is not None:
         # States are gathered in the width of logits, one for each sequence. Source: LASP-2 (Sun et al. 2025).
         size = size + s.mbs * workload.training.precision.logit * (sight.state / s.tp)
-    return collectives.all_gather_time(size * s.cp, s.cp, path)
+    return exchange + collectives.all_gather_time(size * outer, outer, path)
+
+
+def _inner_ranks(cluster: Cluster, s: Strategy, block: Block) -> Count:
+    """Ranks of an inner group of USP: as many as share a scale-up domain and divide the heads. Source: Fang and Zhao, 2024. [1]"""
+    fits = np.maximum(1, cluster.domain // np.asarray(s.tp)).astype(int)
+    heads = np.maximum(1, np.asarray(block.turned_heads() or s.cp) // np.asarray(s.tp)).astype(int)
+    ranks: Count = np.gcd(np.gcd(np.asarray(s.cp).astype(int), fits), heads).astype(float)
+    return ranks
 
 
 def _casts(workload: Workload, cluster: Cluster, elements: Count) -> Bytes:
-    """Traffic of quantising GEMM inputs; nothing in bf16. [B]"""
-    if workload.training.precision.gemm == "bf16":
+    """Traffic of quantising GEMM inputs; nothing in bf16 and fp32. [B]"""
+    if not workload.training.precision.quantised:
         return 0.0
     return cluster.calibration.compute.cast_traffic * elements

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mofa_model.equations import collectives, compute, overlap
+from mofa_model.equations import adapters, collectives, compute, optimizers, overlap
 from mofa_model.estimate.resident import layer_weights
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, Workload
@@ -53,24 +53,32 @@ class HeldParameters:
     """Replicated over the ranks that hold the same experts."""
     tensors: Count
     """Tensors."""
+    trained: Count
+    """Of the dense ones those that get gradients; fewer under adapters, and then none of the experts."""
 
 
 def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> HeldParameters:
     """Parameters of each kind of stage on one device, maximum over the kinds."""
     model, s = workload.model, strategy
-    matrices = stages.embedding + stages.head
+    ends = stages.embedding + stages.head
     if model.embedding.tied:  # one matrix where a stage holds both ends
-        matrices = np.minimum(matrices, 1.0)
-    dense = matrices * (model.embedding.vocabulary * model.hidden / s.tp)
+        ends = np.minimum(ends, 1.0)
+    dense = ends * (model.embedding.vocabulary * model.hidden / s.tp)
     experts: Count = 0.0
+    beside: Count = 0.0
+    rank = workload.training.adapter_rank
     for layer, layers in zip(model.kinds, stages.held, strict=True):
         around, inside = layer_weights(workload, s, layer)
         dense = dense + layers * around
         if layer.routed:
             experts = experts + layers * inside
+        if np.any(rank):
+            beside = beside + layers * adapters.adapter_parameters(layer, model.hidden, rank)
     fullest = np.max(experts, axis=0) if np.ndim(experts) else experts
+    whole = np.max(dense, axis=0)
     tensors = TENSORS_PER_LAYER * np.max(stages.layers, axis=0) + 2.0
-    return HeldParameters(dense=np.max(dense, axis=0), experts=fullest, tensors=tensors)
+    trained = np.max(beside, axis=0) / s.tp if np.any(rank) else whole
+    return HeldParameters(dense=whole, experts=fullest, tensors=tensors, trained=trained)
 
 
 def exchange_time(
@@ -100,15 +108,18 @@ def traffic(
     held = held_parameters(workload, s, stages)
     ranks = s.dp * s.cp
     copies = np.maximum(1.0, ranks * s.tp / (s.ep * s.etp))
-    total = _collective(workload, cluster, s, held.dense, held.tensors, ranks, s.tp, micro_batches)
+    total = _collective(
+        workload, cluster, s, held.dense, held.trained, held.tensors, ranks, s.tp, micro_batches
+    )
     if workload.model.experts is not None:
+        trained = 0.0 * held.experts if np.any(workload.training.adapter_rank) else held.experts
         total = total + _collective(
-            workload, cluster, s, held.experts, 0.0, copies, s.ep * s.etp, micro_batches
+            workload, cluster, s, held.experts, trained, 0.0, copies, s.ep * s.etp, micro_batches
         )
     return Traffic(
         collective=total,
         embedding=_tied_embedding(workload, cluster, s, ranks),
-        optimizer=_update(workload, cluster, s, held, ranks, copies),
+        optimizer=_update(workload, cluster, s, stages, held, ranks, copies),
     )
 
 
@@ -130,6 +141,7 @@ def _collective(
     cluster: Cluster,
     s: Strategy,
     held: Count,
+    trained: Count,
     tensors: Count,
     ranks: Count,
     stride: Count,
@@ -141,7 +153,8 @@ def _collective(
     path = collectives.path_between(cluster, ranks, stride)
     inner = collectives.path_between(cluster, shard, stride)
     ring, inner_ring = (ranks - 1.0) / ranks, (shard - 1.0) / shard
-    reduce, gather = held * p.reduce, held * p.gather
+    gathered = held if s.sharding is Sharding.WEIGHTS else trained
+    reduce, gather = trained * p.reduce, gathered * p.gather
     alone = np.asarray(ranks) <= 1
     if s.sharding is Sharding.NONE:
         factor = 1.0 if cluster.in_network_reduction else 2.0
@@ -160,14 +173,17 @@ def _collective(
 def _rounds(s: Strategy, micro_batches: Count) -> Count:
     """How often sharded gradients are reduced and weights gathered in a step. [1]
 
-    Once a micro-batch; interleaved stages run a chunk for p micro-batches in a row and do it once for all of them.
+    Once a micro-batch; interleaved stages run a chunk for p micro-batches in a row and do it once for all of them, those of
+    a V take turns.
     """
+    if s.schedule.folded:
+        return micro_batches
     return np.where(np.asarray(s.vpp) > 1, np.maximum(1.0, micro_batches / s.pp), micro_batches)
 
 
 def _tied_embedding(workload: Workload, cluster: Cluster, s: Strategy, ranks: Count) -> Seconds:
     model = workload.model
-    if not model.embedding.tied:
+    if not model.embedding.tied or s.schedule.folded or np.any(workload.training.adapter_rank):
         return 0.0
     path = collectives.path_between(cluster, s.pp, s.tp * ranks)
     size = model.embedding.vocabulary * model.hidden / s.tp * workload.training.precision.reduce
@@ -175,10 +191,17 @@ def _tied_embedding(workload: Workload, cluster: Cluster, s: Strategy, ranks: Co
 
 
 def _update(
-    workload: Workload, cluster: Cluster, s: Strategy, held: HeldParameters, ranks: Count, copies: Count
+    workload: Workload,
+    cluster: Cluster,
+    s: Strategy,
+    stages: Stages,
+    held: HeldParameters,
+    ranks: Count,
+    copies: Count,
 ) -> Seconds:
     """Update of what this rank owns, on the device or in host memory. [s]"""
     c, p = cluster.calibration.compute, workload.training.precision
+    experts = 0.0 * held.experts if np.any(workload.training.adapter_rank) else held.experts
     sharded = s.sharding is not Sharding.NONE
     wanted = np.where(np.asarray(s.shard) > 0, s.shard, ranks)
     own = np.minimum(wanted, ranks) if sharded else 1.0
@@ -187,9 +210,46 @@ def _update(
         link = cluster.host.link.bandwidth * cluster.calibration.links.host_link_efficiency
         rate = cluster.host.optimizer_rate / cluster.gpus_per_node
         return compute.host_update_time(
-            held.dense / own + held.experts / own_experts, p.gradient, p.gather, link, rate
+            held.trained / own + experts / own_experts, p.gradient, p.gather, link, rate
         )
     bandwidth = cluster.device.memory_bandwidth * c.optimizer_efficiency
-    return compute.update_time(held.dense, own, c.optimizer_traffic, bandwidth) + compute.update_time(
-        held.experts, own_experts, c.optimizer_traffic, bandwidth
+    moved = optimizers.update_bytes(c.optimizer_traffic, workload.training.optimizer.states)
+    time = compute.update_time(held.trained, own, moved, bandwidth) + compute.update_time(
+        experts, own_experts, moved, bandwidth
     )
+    if workload.training.optimizer.iterations:
+        time = time + _whole_matrices(workload, cluster, s, stages, own, own_experts)
+    return time
+
+
+def _whole_matrices(
+    workload: Workload, cluster: Cluster, s: Strategy, stages: Stages, own: Count, own_experts: Count
+) -> Seconds:
+    """Newton-Schulz iterations on matrices that one rank has whole, and the way there. [s]
+
+    What sharding parts is gathered over those ranks, what tensor parallelism parts over its ranks and back.
+    """
+    model, o, rank = workload.model, workload.training.optimizer, workload.training.adapter_rank
+    rate = cluster.device.peak("bf16") * cluster.calibration.compute.gemm_efficiency
+    copies = np.maximum(1.0, s.dp * s.cp * s.tp / (s.ep * s.etp))
+    each = 1.0 if model.experts is None else model.experts.count / s.ep
+    groups = (
+        (False, own, s.dp * s.cp, s.tp, s.tp, 1.0),
+        (True, own_experts, copies, s.ep * s.etp, s.etp, each),
+    )
+    time: Seconds = 0.0
+    for routed, shared, ranks, stride, slices, times in groups:
+        held: Count = 0.0
+        flops: Count = 0.0
+        for layer, layers in zip(model.kinds, stages.held, strict=True):
+            for size, side in optimizers.matrices(layer, model.hidden, rank, routed=routed):
+                some = layers * (times * size / slices)
+                held, flops = held + some, flops + optimizers.newton_schulz_flops(some, side, o.iterations)
+        if np.any(held):
+            held, flops = np.max(held, axis=0), np.max(flops, axis=0)
+            sharing = collectives.path_between(cluster, np.minimum(shared, ranks), stride)
+            across = collectives.path_between(cluster, slices, 1.0)
+            sent = o.gather * held * (shared - 1.0) / shared / sharing.bandwidth
+            sent = sent + 2.0 * o.gather * (held / shared) * (slices - 1.0) / slices / across.bandwidth
+            time = time + flops / shared / rate + sent
+    return time

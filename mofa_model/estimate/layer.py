@@ -9,7 +9,7 @@ import numpy as np
 
 from mofa_model.blocks import Layer
 from mofa_model.blocks.block import ALL, EACH
-from mofa_model.equations import collectives, overlap
+from mofa_model.equations import adapters, collectives, compute, overlap
 from mofa_model.estimate.blocks import (
     BlockTime,
     Rates,
@@ -20,7 +20,7 @@ from mofa_model.estimate.blocks import (
 )
 from mofa_model.estimate.stored import stored_layers
 from mofa_model.spec import Cluster, Workload
-from mofa_model.strategy import ACTIVATIONS, LAYER_INPUT, Recompute, Strategy
+from mofa_model.strategy import ACTIVATIONS, LAYER_INPUT, ContextMode, Recompute, Strategy
 from mofa_model.units import Bytes, Ratio, Seconds
 
 
@@ -59,7 +59,7 @@ class LayerTime:
 
 
 def layer_times(workload: Workload, cluster: Cluster, strategy: Strategy) -> tuple[LayerTime, ...]:
-    """Times of every kind of layer."""
+    """Times of every kind of layer, Eqs. (7), (8), (30) and (32)."""
     model, rates = workload.model, achieved_rates(workload, cluster)
     moved = _offloaded(workload, cluster, strategy)
     times = {id(block): block_time(workload, cluster, strategy, rates, block) for block in model.blocks}
@@ -85,6 +85,9 @@ def _layer(
     linear = _sum(block.linear for block in blocks) * scale
     core = _sum(block.core for block in blocks) * scale
     elementwise = (stream + _sum(block.elementwise for block in blocks)) * scale
+    elementwise = elementwise + _adapters(workload, s, rates, layer)
+    trained = 0.0 if np.any(workload.training.adapter_rank) else 1.0  # no gradient is made of a frozen weight
+    weight = trained * linear
     gathers = _sum(block.gathers for block in blocks)
 
     message = tokens_per_rank(workload, s) * workload.model.hidden * precision.activation
@@ -95,23 +98,28 @@ def _layer(
     tail = k.tensor_overlapped if s.tensor_overlap else k.tensor
     tensor = overlap.tensor_exposed(sent_forward, linear, tail)
     tail_backward = k.tensor_overlapped if s.tensor_overlap else k.tensor_backward
-    tensor_backward = overlap.tensor_exposed(sent_backward, 2.0 * linear, tail_backward)
+    tensor_backward = overlap.tensor_exposed(sent_backward, linear + weight, tail_backward)
 
     ring = _sum(block.context for block in blocks)
-    context = overlap.context_exposed(ring, core, s.cp, k.context)
-    context_backward = overlap.context_exposed(2.0 * ring, c.attention_backward * core, s.cp, k.context)
+    # Attention begins when all keys and values are there: nothing runs beside an all-gather.
+    beside_ring = 0.0 if s.context_mode is ContextMode.ALL_GATHER else 1.0
+    context = overlap.context_exposed(ring, beside_ring * core, s.cp, k.context)
+    context_backward = overlap.context_exposed(
+        2.0 * ring, beside_ring * (c.attention_backward * core), s.cp, k.context
+    )
     dispatch = _sum(block.all_to_all for block in blocks)
     expert_tail = k.expert_overlapped if s.expert_overlap else 1.0
     # Forward of one micro-batch runs beside backward of another: each direction's messages see half of both.
-    beside = 0.5 * (3.0 * linear + (1.0 + c.attention_backward) * core + 3.0 * elementwise)
+    beside = 0.5 * (2.0 * linear + weight + (1.0 + c.attention_backward) * core + 3.0 * elementwise)
     expert = overlap.expert_exposed(dispatch, beside * float(s.expert_overlap), expert_tail)
 
     accumulate = (
-        _sum(block.parameters for block in blocks)
+        trained
+        * _sum(block.parameters for block in blocks)
         * (2.0 * precision.gradient + precision.activation)
         / rates.memory
     )
-    busy = 2.0 * linear + c.attention_backward * core + 2.0 * elementwise + accumulate
+    busy = linear + weight + c.attention_backward * core + 2.0 * elementwise + accumulate
     hidden = sent_backward - tensor_backward + dispatch - expert
     busy = overlap.slowed(busy, hidden, k.slow_down)
     forward_busy = overlap.slowed(linear, sent_forward - tensor + dispatch - expert, k.slow_down)
@@ -146,7 +154,7 @@ def _layer(
         offload=overlap.offload_exposed(transfer, apart * forward),
         communication=sent_forward + sent_backward + 3.0 * ring + 2.0 * dispatch,
         backward=backward + overlap.offload_exposed(transfer, apart * backward),
-        weight=linear,
+        weight=weight,
         recompute=recompute * c.recompute_share,
     )
 
@@ -165,6 +173,14 @@ def _modules(layer: Layer, blocks: Sequence[BlockTime], scale: Ratio, expert: Se
         for name, product in time.again.items():
             found[name] = found.get(name, 0.0) + product * scale
     return found
+
+
+def _adapters(workload: Workload, s: Strategy, rates: Rates, layer: Layer) -> Seconds:
+    """Passing the adapters of a layer, forward; they are so narrow that memory decides. [s]"""
+    if not np.any(workload.training.adapter_rank):
+        return 0.0
+    elements = tokens_per_rank(workload, s) * adapters.adapter_traffic(layer, workload.model.hidden) / s.tp
+    return compute.elementwise_time(elements * workload.training.precision.activation, rates.memory)
 
 
 def _offloaded(workload: Workload, cluster: Cluster, strategy: Strategy) -> list[Bytes]:

@@ -77,7 +77,7 @@ def with_loss(
 def waiting(
     workload: Workload, strategy: Strategy, stages: Stages, kinds: tuple[StoredLayer, ...]
 ) -> Waiting:
-    """Activations on every kind of stage, from those of every kind of layer."""
+    """Activations on every kind of stage, from those of every kind of layer, Eqs. (5), (29), (31), (33)."""
     s = strategy
     micro_batches = workload.training.global_batch / (s.dp * s.mbs)
     chunks = s.schedule.in_flight(

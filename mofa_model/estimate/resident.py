@@ -6,12 +6,12 @@ Nothing here depends on recomputation, offloaded activations or sequence paralle
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mofa_model.blocks import Layer, Rows
-from mofa_model.equations import memory, offload
+from mofa_model.equations import adapters, memory, offload, optimizers
 from mofa_model.estimate.blocks import tokens_per_rank
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, MemoryConstants, Workload
@@ -63,7 +63,7 @@ class _Group:
 
 
 def resident(workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages) -> Resident:
-    """What stays, on every kind of stage."""
+    """What stays, on every kind of stage, Eq. (4)."""
     constants, precision = cluster.calibration.memory, workload.training.precision
     groups = _groups(workload, constants, strategy, stages)
     buffers = _added(groups, "buffer") + memory.tensor_buffer(
@@ -138,10 +138,18 @@ def _groups(workload: Workload, constants: MemoryConstants, s: Strategy, stages:
     ends = model.embedding
     vocabulary = embedding + head * (1.0 - embedding) if ends.tied else embedding + head
     directions = 2.0 if s.schedule.both_ends else 1.0
+    training, ranks = workload.training, s.dp * s.cp
+    frozen = np.any(training.adapter_rank)
+    more: list[_Group] = []
     dense = vocabulary * (ends.vocabulary * h / s.tp)
+    if training.optimizer.outside != training.optimizer.states and not frozen:
+        states = optimizers.state_bytes(training.precision.optimizer, training.optimizer.outside)
+        more.append(_group(workload, constants, s, dense, 0.0, ranks, states))
+        dense = 0.0 * dense
     if np.any(model.prediction_modules):
         dense = dense + stages.head * (model.prediction_modules * (2.0 * h * h / s.tp))
     inside: Count = 0.0
+    beside: Count = 0.0
     widest: Count = 0.0
     widest_inside: Count = 0.0
     for layer, layers in zip(model.kinds, layers_on(workload, stages), strict=True):
@@ -149,24 +157,48 @@ def _groups(workload: Workload, constants: MemoryConstants, s: Strategy, stages:
         dense = dense + layers * (directions * widest)
         if layer.routed:
             inside = inside + layers * (directions * widest_inside)
-    ranks = s.dp * s.cp
-    groups = [_group(workload, constants, s, dense, widest, ranks)]
+        if frozen:
+            own = adapters.adapter_parameters(layer, h, training.adapter_rank)
+            beside = beside + layers * (directions * own / s.tp)
+    if frozen:
+        more.append(_group(workload, constants, s, beside, 0.0, ranks))
+    groups = [_body(workload, constants, s, dense, widest, ranks)]
     if model.experts is not None:
         copies = memory.expert_data_ranks(ranks, s.tp, s.ep, s.etp)
-        groups.append(_group(workload, constants, s, inside, widest_inside, copies))
-    return groups
+        groups.append(_body(workload, constants, s, inside, widest_inside, copies))
+    return [*groups, *more]
+
+
+def _body(
+    workload: Workload, constants: MemoryConstants, s: Strategy, held: Count, widest: Count, ranks: Count
+) -> _Group:
+    """The model's own parameters: trained, or frozen beside adapters."""
+    found = _group(workload, constants, s, held, widest, ranks)
+    if not np.any(workload.training.adapter_rank):
+        return found
+    weight: Bytes = workload.training.precision.weight
+    if s.sharding is Sharding.WEIGHTS:
+        weight = memory.sharded_bytes(weight, memory.shard_ranks(ranks, s.shard))
+    return replace(found, weight=weight, gradient=0.0, optimizer=0.0, buffer=0.0, update=0.0, parked=0.0)
 
 
 def _group(
-    workload: Workload, constants: MemoryConstants, s: Strategy, held: Count, widest: Count, ranks: Count
+    workload: Workload,
+    constants: MemoryConstants,
+    s: Strategy,
+    held: Count,
+    widest: Count,
+    ranks: Count,
+    states: Bytes | None = None,
 ) -> _Group:
     """What a parameter costs a device at this ZeRO level, Eqs. (4), (25), (27)."""
     precision = workload.training.precision
+    if states is None:
+        states = optimizers.state_bytes(precision.optimizer, workload.training.optimizer.states)
     d = memory.shard_ranks(ranks, s.shard)
     on_host = s.optimizer is Placement.HOST
     weight: Bytes = precision.weight
     gradient: Bytes = precision.gradient
-    states: Bytes = precision.optimizer
     buffer: Bytes = constants.bucket
     update: Bytes = 0.0 if on_host else constants.update
     parked = states + gradient

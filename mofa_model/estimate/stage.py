@@ -94,14 +94,17 @@ def head_time(workload: Workload, cluster: Cluster, strategy: Strategy) -> HeadT
     path = collectives.path_between(cluster, t, 1.0)
     message = collectives.all_gather_time(tokens * model.hidden * precision.activation, t, path)
     tail = cluster.calibration.overlap.tensor
+    frozen = bool(np.any(workload.training.adapter_rank))
     return HeadTime(
-        linear=3.0
+        linear=(2.0 if frozen else 3.0)
         * gemm(workload, cluster, rates.head, tokens, model.embedding.vocabulary / t, model.hidden),
         logits=compute.elementwise_time(
             tokens * (model.embedding.vocabulary / t) * c.logit_traffic, rates.memory
         ),
         tensor=4.0 * message * tail,
-        accumulate=(model.embedding.vocabulary / t)
+        accumulate=0.0 * rates.memory
+        if frozen
+        else (model.embedding.vocabulary / t)
         * model.hidden
         * (2.0 * precision.gradient + precision.activation)
         / rates.memory,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mofa_model.equations import collectives, compute, parameters
+from mofa_model.equations import collectives, compute, documents, parameters
 from mofa_model.equations.pipeline import bubble_time
 from mofa_model.estimate.blocks import tokens_per_rank
 from mofa_model.estimate.exchange import ExchangeTime, exchange_time
@@ -99,7 +99,7 @@ def micro_batches(workload: Workload, strategy: Strategy) -> Count:
 
 
 def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estimate:
-    """Step time and memory of one layout, or of every layout of a family at once."""
+    """Step time and memory of one layout, or of every layout of a family at once, Eq. (16)."""
     s = strategy
     m = micro_batches(workload, s)
     axes = axes_of(workload, cluster, s)
@@ -197,5 +197,13 @@ def tokens_per_second(workload: Workload, step: Seconds) -> Numeric:
 def utilisation(workload: Workload, cluster: Cluster, step: Seconds) -> Ratio:
     """Model FLOPs utilisation with full attention counted, Eq. (15). [1]"""
     tokens = workload.training.global_batch * workload.training.sequence
-    flops = tokens * parameters.training_flops_per_token(workload.model, workload.training.sequence)
+    each = documents.over_documents(
+        workload.training, lambda seen: parameters.training_flops_per_token(workload.model, seen)
+    )
+    if np.any(
+        workload.training.adapter_rank
+    ):  # no gradient of a weight: two FLOPs less for each that a token meets
+        ends = workload.model.embedding.vocabulary * workload.model.hidden
+        each = each - 2.0 * (parameters.active_parameters(workload.model) - ends)
+    flops = tokens * each
     return compute.model_flops_utilisation(flops, step, cluster.gpus, cluster.device.peak_bf16)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mofa_model.blocks import Block, Kept, Ranks
+from mofa_model.blocks import Block, Kept, Layer, Ranks
 from mofa_model.blocks.block import EACH, NOTHING
 from mofa_model.equations import activations, memory
 from mofa_model.estimate.blocks import block_tokens, tokens_per_rank
 from mofa_model.spec import MemoryConstants, Workload
-from mofa_model.strategy import Recompute, Strategy
+from mofa_model.strategy import ContextMode, Recompute, Strategy
 from mofa_model.units import Bytes, Count, Ratio
 
 
@@ -39,7 +39,7 @@ class StoredLayer:
 def stored_layers(
     workload: Workload, constants: MemoryConstants, strategy: Strategy
 ) -> tuple[StoredLayer, ...]:
-    """Every kind of layer."""
+    """Every kind of layer, Eq. (29)."""
     model, sized = workload.model, _sizes(workload, constants, strategy)
     blocks = {id(block): sized(block.kept(model.hidden), block) for block in model.blocks}
     return tuple(
@@ -47,6 +47,7 @@ def stored_layers(
             workload,
             constants,
             strategy,
+            kind,
             [
                 *sized(kind.stream(model.hidden), None),
                 *(part for one in kind.blocks for part in blocks[id(one)]),
@@ -68,7 +69,7 @@ class _Part:
 
 
 def _layer(
-    workload: Workload, constants: MemoryConstants, strategy: Strategy, parts: list[_Part]
+    workload: Workload, constants: MemoryConstants, strategy: Strategy, layer: Layer, parts: list[_Part]
 ) -> StoredLayer:
     """Adds up the parts of a layer."""
     tokens, h = tokens_per_rank(workload, strategy), workload.model.hidden
@@ -88,9 +89,21 @@ def _layer(
         whole=constants.activation_scale * (_sum(fixed) + running) + gathered,
         kept=constants.activation_scale * (_waiting(fixed) + waiting) + gathered,
         input=activations.kept_activation(tokens, h, width=width, ranks=_spread(strategy)),
-        gradients=constants.backward_copies * (_sum(inner) + running),
+        gradients=constants.backward_copies * (_sum(inner) + running)
+        + _gathered_keys(workload, strategy, layer),
         moved=constants.activation_scale * moved,
     )
+
+
+def _gathered_keys(workload: Workload, s: Strategy, layer: Layer) -> Bytes:
+    """Keys and values of all context-parallel ranks and their gradients, where they are gathered for a layer. [B]"""
+    if s.context_mode is not ContextMode.ALL_GATHER:
+        return 0.0
+    seen = [sight for block in layer.blocks if (sight := block.sight()) is not None]
+    wide = sum(sight.ring / s.tp + (sight.shared or 0.0) for sight in seen)
+    others = tokens_per_rank(workload, s) * (s.cp - 1.0)
+    size: Bytes = 2.0 * workload.training.precision.activation * others * wide
+    return size
 
 
 def _sizes(
@@ -99,7 +112,7 @@ def _sizes(
     """What makes parts on one device of what a block keeps, or the stream; in the order in which it is made."""
     precision = workload.training.precision
     modules = s.recompute_modules if s.recompute is Recompute.SELECTIVE else NOTHING
-    narrow = None if precision.gemm == "bf16" else constants.low_precision_input
+    narrow = None if not precision.quantised else constants.low_precision_input
     ranks: dict[Ranks, Count] = {
         Ranks.STREAM: _spread(s),
         Ranks.TENSOR: s.tp,

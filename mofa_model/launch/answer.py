@@ -30,6 +30,12 @@ class LaunchSettings:
     """Blocks of the layers of every virtual stage, where layers are unlike; empty where they are counted."""
     precision: str = "bf16"
     """Precision preset id."""
+    optimizer: str = "adamw"
+    """Optimizer preset id."""
+    adapters: bool = False
+    """Whether adapters are trained beside frozen weights."""
+    documents: bool = False
+    """Whether sequences are packed of documents."""
     interval_steps: int | None = None
     """Steps between checkpoints; None = the trainer's own. [1]"""
     asynchronous: bool = True

@@ -66,7 +66,10 @@ def _refuse(strategy: Strategy, run: LaunchSettings) -> None:
         "schedule": (strategy.schedule != ONE_F_ONE_B, strategy.schedule.value),
         "etp": (strategy.etp != 1, int(strategy.etp)),
         "graphs": (strategy.graphs is not Graphs.NONE, strategy.graphs.value),
-        "cp-mode": (strategy.cp > 1 and strategy.context_mode is ContextMode.RING, "ring"),
+        "cp-mode": (
+            strategy.cp > 1 and strategy.context_mode is not ContextMode.ALL_TO_ALL,
+            strategy.context_mode.value,
+        ),
         "recompute": (strategy.recompute is Recompute.SELECTIVE, "selective"),
         "offload": (
             bool(strategy.offload)

@@ -21,6 +21,12 @@ from mofa_model.strategy import (
     Strategy,
 )
 
+CONTEXT_WORDS: Final = {
+    ContextMode.RING: "p2p",
+    ContextMode.ALL_TO_ALL: "a2a",
+    ContextMode.ALL_GATHER: "allgather",
+}
+"""Modes of context parallelism; a hierarchy of both needs the sizes of its groups, which follow from the machines."""
 FSDP: Final = {Sharding.GRADIENTS: "optim_grads", Sharding.WEIGHTS: "optim_grads_params"}
 """Sharding levels that Megatron-FSDP does; the one below is the distributed optimizer's."""
 DISPATCHER: Final = "alltoall"
@@ -125,8 +131,9 @@ def read_features(
 
 
 def read_context(words: Sequence[str]) -> ContextMode:
-    """How context parallelism communicates; anything but an all-to-all is priced as a ring."""
-    return ContextMode.ALL_TO_ALL if tuple(words) == ("a2a",) else ContextMode.RING
+    """How context parallelism communicates; one word for all layers, and a ring where layers differ."""
+    said = {word: mode for mode, word in CONTEXT_WORDS.items()} | {"a2a+p2p": ContextMode.HIERARCHICAL}
+    return said.get(" ".join(words).replace("all_gather", "allgather"), ContextMode.RING)
 
 
 def _modules(words: Sequence[str]) -> frozenset[str]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.features import (
+    CONTEXT_WORDS,
     DISPATCHER,
     FSDP,
     GRAPHED,
@@ -24,7 +25,7 @@ from mofa_model.launch.features import (
 )
 from mofa_model.launch.refusals import instances, refuse
 from mofa_model.launch.table import Arguments, Words, table, unsupported
-from mofa_model.strategy import ACTIVATIONS, ContextMode, Graphs, Placement, Recompute, Sharding, Strategy
+from mofa_model.strategy import ACTIVATIONS, Graphs, Placement, Recompute, Sharding, Strategy
 
 TRAINER: Final = "megatron"
 
@@ -101,7 +102,7 @@ def _sizes(flags: Words, strategy: Strategy, run: LaunchSettings) -> None:
         flags.add("account-for-loss-in-pipeline-split")
     flags.add("context-parallel-size", int(strategy.cp))
     if strategy.cp > 1:
-        flags.add("cp-comm-type", "p2p" if strategy.context_mode is ContextMode.RING else "a2a")
+        flags.add("cp-comm-type", CONTEXT_WORDS[strategy.context_mode])
     if run.experts:
         flags.add("expert-model-parallel-size", int(strategy.ep))
         flags.add("expert-tensor-parallel-size", int(strategy.etp))

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.features import (
+    CONTEXT_WORDS,
     DISPATCHER,
     FSDP,
     GRAPHED,
@@ -24,7 +25,7 @@ from mofa_model.launch.features import (
 )
 from mofa_model.launch.refusals import instances, refuse
 from mofa_model.launch.table import Words, table, unsupported
-from mofa_model.strategy import ACTIVATIONS, ContextMode, Graphs, Placement, Recompute, Sharding, Strategy
+from mofa_model.strategy import ACTIVATIONS, Graphs, Placement, Recompute, Sharding, Strategy
 
 TRAINER: Final = "nemo"
 
@@ -86,7 +87,7 @@ def _sizes(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
         words.add("model.account_for_loss_in_pipeline_split", True)
     words.add("model.context_parallel_size", int(strategy.cp))
     if strategy.cp > 1:
-        words.add("model.cp_comm_type", "p2p" if strategy.context_mode is ContextMode.RING else "a2a")
+        words.add("model.cp_comm_type", CONTEXT_WORDS[strategy.context_mode].replace("allg", "all_g"))
     if run.experts:
         words.add("model.expert_model_parallel_size", int(strategy.ep))
         words.add("model.expert_tensor_parallel_size", int(strategy.etp))

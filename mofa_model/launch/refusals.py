@@ -13,6 +13,7 @@ from typing import Any
 from mofa_model.axes.choices import EXPERT_INPUTS
 from mofa_model.errors import BadValue
 from mofa_model.launch.answer import LaunchSettings
+from mofa_model.launch.features import CONTEXT_WORDS
 from mofa_model.launch.table import table, unsupported
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
 from mofa_model.strategy import Graphs, Recompute, Sharding, Strategy
@@ -53,6 +54,8 @@ def _unknown(s: Strategy, trainer: str) -> None:
     """What there is no word for."""
     if s.schedule not in {ONE_F_ONE_B, INTERLEAVED}:
         raise unsupported(trainer, "schedule", s.schedule.value)
+    if s.cp > 1 and s.context_mode not in CONTEXT_WORDS:  # the sizes of its groups follow from the machines
+        raise unsupported(trainer, "cp-mode", s.context_mode.value)
     modules = s.recompute_modules if s.recompute is Recompute.SELECTIVE else frozenset[str]()
     unknown = modules - set(table("megatron").choices("recompute-modules"))
     if unknown:

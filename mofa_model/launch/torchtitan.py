@@ -9,16 +9,16 @@ from typing import Any, Final
 from mofa_model.errors import BadFile
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.table import Words, table, unsupported
-from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
-from mofa_model.strategy import Graphs, Placement, Recompute, Sharding, Strategy
+from mofa_model.schedules import DUALPIPE_V, INTERLEAVED, ONE_F_ONE_B, ZBV
+from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Sharding, Strategy
 
 TRAINER: Final = "torchtitan"
 
 _SCHEDULES: Final = {
     ONE_F_ONE_B: "1F1B",
     INTERLEAVED: "Interleaved1F1B",
-    ZERO_BUBBLE: "ZBVZeroBubble",
-    DUALPIPE: "DualPipeV",
+    ZBV: "ZBVZeroBubble",
+    DUALPIPE_V: "DualPipeV",
 }
 _PER_OPERATOR: Final = frozenset({"per_op"})
 """What torchtitan's selective mode does."""
@@ -51,7 +51,9 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
         words.add("checkpoint.async_mode", "async" if run.asynchronous else "disabled")
     words.add("activation-checkpoint", strategy.recompute.value)  # a positional word: it must be the last
     notes = ["after: --module MODEL --config RECIPE; the recipe also chooses the precision"]
-    if run.precision not in {"bf16", "fp16"}:
+    if run.precision == "fp32":
+        words.add("training.mixed_precision_param", "float32")
+    elif run.precision not in {"bf16", "fp16"}:
         notes.append(f"choose a recipe whose linear layers are converted to {run.precision}")
     if strategy.recompute is Recompute.SELECTIVE and strategy.recompute_modules != _PER_OPERATOR:
         notes.append("selective mode recomputes by operator here, not by the modules that were asked for")
@@ -71,6 +73,10 @@ def _refuse(strategy: Strategy) -> None:
         raise unsupported(TRAINER, "optimizer", "distributed")
     if strategy.etp != 1:
         raise unsupported(TRAINER, "etp", strategy.etp)
+    if strategy.pp > 1 and strategy.schedule not in _SCHEDULES:
+        raise unsupported(TRAINER, "schedule", strategy.schedule.value)
+    if strategy.cp > 1 and strategy.context_mode not in {ContextMode.RING, ContextMode.ALL_TO_ALL}:
+        raise unsupported(TRAINER, "cp-mode", strategy.context_mode.value)
     if strategy.offload:
         raise unsupported(TRAINER, "offload", "+".join(sorted(strategy.offload)))
     if strategy.sharding is Sharding.NONE and strategy.cp > 1:
@@ -195,8 +201,10 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
         known.choice("parallelism.pipeline_parallel_schedule", schedule)
         words = {word: chosen for chosen, word in _SCHEDULES.items()}
         layout["schedule"] = words.get(schedule, ONE_F_ONE_B)
-        if layout["schedule"] == INTERLEAVED:
-            layout["vpp"] = 2  # torchtitan's default where the layers of a stage are not stated
+        if layout["schedule"] != ONE_F_ONE_B:
+            layout["vpp"] = (
+                2  # torchtitan's default where the layers of a stage are not stated, and what a V has
+            )
     return Reading(
         trainer=TRAINER,
         layout=layout,

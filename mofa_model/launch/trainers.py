@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from mofa_model.axes.frameworks import framework
@@ -23,6 +24,8 @@ _WRITERS: Final[Mapping[str, Callable[[Strategy, LaunchSettings], Launch]]] = {
 TRAINERS: Final = tuple(_WRITERS)
 """What `--launch` takes."""
 
+_USUAL: Final = "adamw"
+"""The optimizer that every trainer has, and that launch arguments leave as it is."""
 _LONGEST: Final = 20_000
 """Characters of a launch command that are read."""
 
@@ -46,7 +49,38 @@ def launch(strategy: Strategy, trainer: str, run: LaunchSettings) -> Launch:
         value = getattr(strategy, axis.fields[0])
         if not axis.assumed and not axis.had_by(framework(trainer), value):
             raise unsupported(trainer, axis.words[0].key, value)
-    return _WRITERS[trainer](strategy, run)
+    said = _left_to_people(trainer, run)
+    found = _WRITERS[trainer](strategy, run)
+    return replace(found, notes=(*found.notes, *said)) if said else found
+
+
+def _left_to_people(trainer: str, run: LaunchSettings) -> list[str]:
+    """What the trainer can do but is told elsewhere; what it cannot is refused."""
+    known = framework(trainer)
+    if run.optimizer not in known.given.get("optimizers", (_USUAL,)):
+        raise BadValue("training.optimizer", run.optimizer, f"{trainer} has no such optimizer")
+    if run.adapters and not known.keeps("adapters"):
+        raise BadValue(
+            "training.adapterRank", "adapters", f"{trainer} trains none; leave it out to train all weights"
+        )
+    if run.documents and not known.keeps("documents"):
+        raise BadValue(
+            "training.documents",
+            "packed documents",
+            f"{trainer} lets all tokens of a sequence see each other",
+        )
+    notes = (
+        []
+        if run.optimizer == _USUAL
+        else [f"choose the optimizer {run.optimizer} in the trainer's own words"]
+    )
+    if run.adapters:
+        notes.append("say the adapters and the weights they stand beside in the trainer's own words")
+    if run.documents:
+        notes.append(
+            "say where documents end in the trainer's own words: without it all tokens see each other"
+        )
+    return notes
 
 
 def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) -> Reading:

@@ -23,7 +23,8 @@ from mofa_model.manifest.models import model_of
 from mofa_model.manifest.parsing import Profile
 from mofa_model.manifest.training_job import LIMITS, ClusterPart, Constraints, Range, TrainingJobSpec
 from mofa_model.search import SearchCase, framework
-from mofa_model.spec import Cluster, Training, Workload
+from mofa_model.spec import Cluster, Training, UpdateRule, Workload
+from mofa_model.spec.documents import parse_documents
 from mofa_model.spec.evidence import ByClass
 from mofa_model.spec.part import part_of, part_of_storage
 from mofa_model.strategy import Strategy
@@ -60,6 +61,11 @@ def to_inputs(
         tokens=units.count(spec.training.tokens, field=f"{path}.training.tokens")
         if spec.training.tokens
         else 0,
+        optimizer=_optimizer(spec.training.optimizer, f"{path}.training.optimizer"),
+        adapter_rank=spec.training.adapter_rank or 0,
+        documents=parse_documents(spec.training.documents, field=f"{path}.training.documents")
+        if spec.training.documents
+        else None,
     )
     whole = cluster_of(
         profile.spec,
@@ -98,6 +104,10 @@ def to_inputs(
         notes=notes,
         caveats=_caveats(spec, profile, ready),
     )
+
+
+def _optimizer(name: str | None, field: str) -> UpdateRule:
+    return presets.optimizer(presets.resolve("optimizers", name or "adamw", field=field))
 
 
 def cluster_of(

@@ -59,6 +59,9 @@ def launch_of(request: Request, advice: Advice, trainer: str) -> Launch:
         stages=_stages(request.problems[0], advice.strategy),
         prediction_modules=int(model.prediction_modules),
         precision=advice.precision or training.precision.name,
+        optimizer=training.optimizer.name,
+        adapters=bool(training.adapter_rank),
+        documents=training.documents is not None,
         interval_steps=advice.checkpoint_interval_steps,
         asynchronous=all(tier.asynchronous for tier in request.reliability.tiers),
     )

@@ -55,6 +55,12 @@ class TrainingPart(Part):
     """Sequences in an optimizer step."""
     precision: Word = Field(default="bf16", examples=["BF16"])
     """Precision preset, for example BF16, fp8-current or mxfp8."""
+    optimizer: Word | None = Field(default=None, examples=["muon"])
+    """What updates the weights; without it AdamW."""
+    adapter_rank: Count | None = Field(default=None, examples=[16])
+    """Rank of the adapters that are trained beside frozen weights (LoRA); without it all weights are trained."""
+    documents: Annotated[str, Field(max_length=512)] | None = Field(default=None, examples=["512:3,8k"])
+    """Lengths of the documents that are packed into a sequence, each with its share; without it each sequence is one."""
     framework: Word | None = Field(default=None, examples=["megatron"])
     """Trainer; it restricts the search to what that trainer can run, and decides the form of launch arguments."""
     framework_version: Word | None = Field(default=None, examples=["26.04"])

@@ -19,6 +19,7 @@ from mofa_model.presets.catalogue import (
     fabric,
     family,
     model,
+    optimizer,
     precision,
     stack,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "model",
     "model_named",
     "names",
+    "optimizer",
     "precision",
     "read_config",
     "resolve",

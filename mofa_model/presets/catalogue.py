@@ -11,7 +11,7 @@ from mofa_model import units
 from mofa_model.blocks import BLOCKS, Embedding, Layer
 from mofa_model.errors import BadValue
 from mofa_model.presets import entries, huggingface
-from mofa_model.spec import Device, Link, Precision, Run, Transformer
+from mofa_model.spec import Device, Link, Precision, Run, Transformer, UpdateRule
 
 _WIDTHS: Final = tuple(item.name for item in fields(Precision) if item.name not in {"name", "gemm"})
 
@@ -107,6 +107,16 @@ def precision(name: str, *, stack: str = "default", fp8_params: bool = False) ->
     (12.0, 1.0)
     """
     return _precision(entries.resolve("precisions", name), entries.resolve("stacks", stack), fp8_params)
+
+
+def optimizer(name: str) -> UpdateRule:
+    """What updates the weights.
+
+    >>> optimizer("muon").states, optimizer("Adam").name
+    (4.0, 'adamw')
+    """
+    found = entries.resolve("optimizers", name)
+    return UpdateRule(name=found, **entries.facts(entries.entry("optimizers", found)))
 
 
 def stack(name: str) -> Stack:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mofa_model.errors import BadFile, BadValue, UnknownName
 
-KINDS: Final = ("models", "devices", "fabrics", "precisions", "stacks")
+KINDS: Final = ("models", "devices", "fabrics", "precisions", "optimizers", "stacks")
 """Kinds of preset, each a file of that name."""
 
 Entry = Mapping[str, Any]

@@ -36,7 +36,7 @@ class Budget:
 
 
 def budget(job: Job, steps: float, every: tuple[int, ...] = (1,)) -> Budget:
-    """Shares of wall time of one job at an interval. Ours. [1]
+    """Shares of wall time of one job at an interval, Eq. (39) by cause. [1]
 
     >>> from mofa_model.spec.reliability import Reliability, paper_classes
     >>> job = Job(nodes=2048, step_time=10.0, blocking=(20.0,), background=(0.0,),

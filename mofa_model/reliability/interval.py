@@ -92,7 +92,7 @@ def minimax_rate(low: Numeric, high: Numeric) -> Numeric:
 
 
 def recommend(job: Job, *, every: tuple[int, ...] | None = None, most: int = int(MOST_STEPS)) -> Interval:
-    """The best interval of one job on the exact model, per tier; `every` fixes the tiers' ratios. Ours. []
+    """The best interval of one job on the exact model, per tier; `every` fixes the tiers' ratios; Eq. (44). []
 
     >>> from mofa_model.spec.reliability import Reliability, paper_classes
     >>> job = Job(nodes=32, step_time=27.99, blocking=(2.0,), background=(0.0,),

@@ -72,7 +72,7 @@ def sources(job: Job) -> tuple[FailureSource, ...]:
 
 
 def failure_rate(job: Job) -> Numeric:
-    """Failures of the job (Lam): N lambda. [1/s]"""
+    """Failures of the job (Lam), Eq. (38) as a rate: N lambda. [1/s]"""
     return job.nodes * (node_rate(job.reliability) * job.rate_scale)
 
 
@@ -98,7 +98,7 @@ def available(job: Job) -> Ratio:
 
 
 def ettr(job: Job, steps: Count, every: tuple[int, ...] = (1,)) -> Ratio:
-    """Exact ETTR of a job that saves every `steps` steps, tier j at each `every[j]`-th save. Ours. [1]
+    """Exact ETTR of a job that saves every `steps` steps, tier j at each `every[j]`-th save, for Eq. (36). [1]
 
     Waiting for a repaired node is included where spares are limited; initialisation is not (see `objective`).
     """

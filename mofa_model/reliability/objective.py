@@ -70,7 +70,7 @@ def best_checkpointing(
 
 
 def finish_time(steps: Count, step_time: Seconds, ettr: Ratio, start: Seconds = 0.0) -> Seconds:
-    """Expected wall time of a run: S t / ETTR + T_init; infinite where nothing gets done. Ours, as Eq. (43). [s]
+    """Expected wall time of a run: S t / ETTR + T_init; infinite where nothing gets done. Eqs. (37), (43). [s]
 
     >>> float(finish_time(1000, 2.0, 0.8))
     2500.0

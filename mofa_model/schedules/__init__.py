@@ -8,12 +8,26 @@ May import: equations, spec, units, errors, numpy. Imported by: strategy and wha
 from typing import Final
 
 from mofa_model.schedules.dualpipe import DUALPIPE
+from mofa_model.schedules.dualpipe_v import DUALPIPE_V
 from mofa_model.schedules.interleaved import INTERLEAVED
 from mofa_model.schedules.one_f_one_b import ONE_F_ONE_B
 from mofa_model.schedules.schedule import Flow, Schedule
+from mofa_model.schedules.v_half import V_HALF
+from mofa_model.schedules.zbv import ZBV
 from mofa_model.schedules.zero_bubble import ZERO_BUBBLE
 
-SCHEDULES: Final = (ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE, DUALPIPE)
+SCHEDULES: Final = (ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE, ZBV, V_HALF, DUALPIPE, DUALPIPE_V)
 """All of them, the simplest first: of two strategies that take the same time the one with the simpler schedule wins."""
 
-__all__ = ["DUALPIPE", "INTERLEAVED", "ONE_F_ONE_B", "SCHEDULES", "ZERO_BUBBLE", "Flow", "Schedule"]
+__all__ = [
+    "DUALPIPE",
+    "DUALPIPE_V",
+    "INTERLEAVED",
+    "ONE_F_ONE_B",
+    "SCHEDULES",
+    "V_HALF",
+    "ZBV",
+    "ZERO_BUBBLE",
+    "Flow",
+    "Schedule",
+]

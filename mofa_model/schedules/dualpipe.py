@@ -28,14 +28,14 @@ class DualPipe(Schedule):
     def order(self, p: int, m: int, v: int = 1) -> Order:
         """P and m are even and m >= 2 p. The first m / 2 micro-batches enter at device 0, the others at device p - 1."""
         at_least_one(stages=p, microbatches=m)
-        self.one_virtual_stage(v)
+        self.own_virtual_stages(v)
         if p % 2:
             raise BadValue("stages", p, "DualPipe needs an even number of stages")
         if m % 2 or m < 2 * p:
             raise BadValue(
                 "microbatches", m, f"DualPipe needs an even number, at least {2 * p} for {p} stages"
             )
-        return order((_from_both_ends(i, p, m) for i in range(p)), p, m)
+        return order((from_both_ends(i, p, m) for i in range(p)), p, m)
 
     def in_flight(
         self, *, position: Count, microbatches: Count, stages: Count, virtual: Count = 1.0
@@ -79,7 +79,7 @@ class DualPipe(Schedule):
         return (np.mod(p, 2) == 0) & (np.mod(m, 2) == 0) & (m >= 2 * p)
 
 
-def _from_both_ends(i: int, p: int, m: int) -> list[Step]:
+def from_both_ends(i: int, p: int, m: int) -> list[Step]:
     """The eight phases of the published schedule; direction 0 is the one that enters at this device's end."""
     inside = min(i, p - 1 - i)
     outside = p // 2 - 1 - inside

@@ -11,7 +11,7 @@ virtual stages per device.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -54,7 +54,7 @@ class Order:
     """Micro-batches that pass through all of them."""
 
 
-def order(devices: Iterator[Iterator[Step]] | Iterator[list[Step]], depth: int, m: int) -> Order:
+def order(devices: Iterable[Iterable[Step]], depth: int, m: int) -> Order:
     """The steps of all devices as an order of `depth` virtual stages and `m` micro-batches."""
     return Order(devices=tuple(tuple(steps) for steps in devices), virtual_stages=depth, microbatches=m)
 

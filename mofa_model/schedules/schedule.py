@@ -64,6 +64,9 @@ class Schedule(ABC):
     both_ends: ClassVar[bool] = False
     """Whether the model enters at both ends: a device then holds the weights of two stages."""
 
+    folded: ClassVar[bool] = False
+    """Whether the model goes down the devices and comes back in a second virtual stage: the first device holds both ends."""
+
     @abstractmethod
     def order(self, p: int, m: int, v: int = 1) -> Order:
         """Who does what, in which order, for p stages, m micro-batches and v virtual stages per device."""
@@ -96,7 +99,8 @@ class Schedule(ABC):
         del layers
         return (1,)
 
-    def one_virtual_stage(self, v: int) -> None:
-        """Refuse virtual stages."""
-        if v != 1:
-            raise BadValue("virtual_stages", v, f"schedule {self.value} takes 1")
+    def own_virtual_stages(self, v: Count) -> None:
+        """Refuse another number of virtual stages than the one that the schedule is made of."""
+        own = 2 if self.folded else 1
+        if np.any(np.asarray(v) != own):
+            raise BadValue("virtual_stages", v, f"schedule {self.value} takes {own}")

@@ -29,7 +29,7 @@ class ZeroBubble(Schedule):
     def order(self, p: int, m: int, v: int = 1) -> Order:
         """Forwards, input gradients, and the weight gradients i micro-batches later."""
         at_least_one(stages=p, microbatches=m)
-        self.one_virtual_stage(v)
+        self.own_virtual_stages(v)
         return order((_put_off(i, p, m) for i in range(p)), p, m)
 
     def in_flight(

@@ -142,7 +142,7 @@ def _block(
     layers: tuple[Array, Array] | None,
 ) -> ShapeBlock:
     rows = {name: column[members] for name, column in shapes.rows.items()}
-    layout = varied(Strategy(schedule=schedule), **{name: rows[name] for name in DEGREES})
+    layout = varied(Strategy(), schedule=schedule, **{name: rows[name] for name in DEGREES})
     allowed = {name: ok[:, members] for name, ok in features.allowed.items()}
     idle = {name: mask[members] for name, mask in features.idle.items()}
     overlaps = tuple(_overlaps(axes, allowed, idle))

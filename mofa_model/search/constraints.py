@@ -142,6 +142,9 @@ def _left(axis: Axis, said: Word, c: Constraint, values: tuple[Any, ...]) -> tup
     for word in c.words:
         wanted = said.read(f"{_FIELD}.{c.key}", word)
         like = [v for v in known if said.admits(wanted, axis.chosen(v))]
+        if not like and isinstance(said, Choice) and said.beyond:
+            others = [axis.chosen(v) | wanted for v in values if v != axis.off]
+            like = [*dict.fromkeys(type(values[0])(*one.values()) for one in others)]
         if not like and said.names(wanted):
             parts = [wanted.get(name, getattr(plain, name)) for name in axis.fields]
             like = [parts[0] if whole else type(values[0])(*parts)]

@@ -113,7 +113,7 @@ class Ranking:
 
 
 def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _: None) -> Ranking:
-    """The best strategies, with every combination of the axes counted. `advance` hears of the share that is done."""
+    """The best strategies, with every combination of the axes counted, Eq. (42). `advance` hears of the share that is done."""
     first = question.problems[0]
     per_node = int(first.cluster.gpus_per_node)
     recipes = [p.workload.training.precision.name for p in question.problems]

@@ -97,7 +97,7 @@ def _floors(
 ) -> Array:
     """The floor of every member, the least over whatever can make it faster. [s]"""
     w, c, rows = given.workload, given.cluster, shapes.rows
-    layout = varied(Strategy(schedule=schedule), **{name: rows[name][members] for name in DEGREES})
+    layout = varied(Strategy(), schedule=schedule, **{name: rows[name][members] for name in DEGREES})
     stages = stages_of(w.model, layout, c.calibration.placement, 1)
     m, position = rows["micro_batches"][members], local.position[members]
     choices = [_choices(axes, given, features, axis, members) for axis in _TIMED]

@@ -62,16 +62,14 @@ class Locals:
 
     def __init__(self, workload: Workload, cluster: Cluster, table: Rows, members: Array) -> None:
         self._workload, self._cluster = workload, cluster
-        rows = {name: table[name][members] for name in ("ring", *LOCAL)}
-        first, self.position = distinct([(~rows["ring"]).astype(float), *(rows[name] for name in LOCAL)])
-        rings = rows["ring"][first]
-        # `distinct` goes by the first column first: all rings stand before the others.
+        rows = {name: table[name][members] for name in ("mode", *LOCAL)}
+        first, self.position = distinct([rows["mode"], *(rows[name] for name in LOCAL)])
+        # `distinct` goes by the first column first: one mode stands behind the other.
+        parts = [(first[rows["mode"][first] == at], mode) for at, mode in enumerate(ContextMode)]
         self._shapes = tuple(
-            _shape({name: rows[name][some] for name in LOCAL}, mode)
-            for some, mode in ((first[rings], ContextMode.RING), (first[~rings], ContextMode.ALL_TO_ALL))
-            if some.size
+            _shape({name: rows[name][some] for name in LOCAL}, mode) for some, mode in parts if some.size
         )
-        self._sizes = [int(np.count_nonzero(rings)), int(np.count_nonzero(~rings))]
+        self._sizes = [some.size for some, _ in parts]
         self._asked: dict[Hashable, Any] = {}
 
     def of(self, some: Array) -> Locals:

@@ -13,6 +13,8 @@ from mofa_model.spec.calibration import (
     OverlapConstants,
 )
 from mofa_model.spec.cluster import Cluster, Device, Host, Link
+from mofa_model.spec.documents import PackedDocuments
+from mofa_model.spec.optimizer import UpdateRule
 from mofa_model.spec.training import Precision, Training, Workload
 from mofa_model.spec.transformer import Run, Transformer
 
@@ -27,9 +29,11 @@ __all__ = [
     "LinkConstants",
     "MemoryConstants",
     "OverlapConstants",
+    "PackedDocuments",
     "Precision",
     "Run",
     "Training",
     "Transformer",
+    "UpdateRule",
     "Workload",
 ]

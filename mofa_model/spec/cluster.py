@@ -32,8 +32,16 @@ class Device:
         not_negative(peak_fp8=self.peak_fp8, peak_fp4=self.peak_fp4)
 
     def peak(self, gemm: str) -> FlopPerSecond:
-        """Peak of the matrix units in a format; a format without one is an input error. [FLOP/s]"""
-        peak: FlopPerSecond = {"bf16": self.peak_bf16, "fp8": self.peak_fp8, "fp4": self.peak_fp4}[gemm]
+        """Peak of the matrix units in a format; a format without one is an input error. [FLOP/s]
+
+        fp32 runs as TF32, at half the bf16 rate on every device here (data sheets of A100, H100, B200, MI300X).
+        """
+        peak: FlopPerSecond = {
+            "bf16": self.peak_bf16,
+            "fp8": self.peak_fp8,
+            "fp4": self.peak_fp4,
+            "fp32": 0.5 * self.peak_bf16,
+        }[gemm]
         try:
             positive(peak=peak)
         except BadValue:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mofa_model.checks import not_negative, whole
 from mofa_model.errors import BadValue
+from mofa_model.spec.documents import PackedDocuments
+from mofa_model.spec.optimizer import UpdateRule
 from mofa_model.spec.transformer import Transformer
 from mofa_model.units import Bytes, Numeric
 
-GEMM_FORMATS = ("bf16", "fp8", "fp4")
+GEMM_FORMATS = ("bf16", "fp8", "fp4", "fp32")
+LATER = {"later": True}
+"""Marks a field that came after the first release: a question that says its default is the same question as before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,7 +23,7 @@ class Precision:
     name: str
     """Recipe id, for example bf16 or mxfp8."""
     gemm: str = "bf16"
-    """Format of the linear layers' matrix products; fp16 runs at the bf16 rate."""
+    """Format of the linear layers' matrix products; fp16 runs at the bf16 rate, fp32 as TF32."""
     weight: Bytes = 2.0
     """Width of the weights that the GEMMs read. [B]"""
     gradient: Bytes = 4.0
@@ -36,6 +40,11 @@ class Precision:
     """Width of parameters while they are gathered. [B]"""
     logit: Bytes = 4.0
     """Width of the logits that the loss keeps. [B]"""
+
+    @property
+    def quantised(self) -> bool:
+        """Whether inputs of matrix products are brought into a narrower format first."""
+        return self.gemm in {"fp8", "fp4"}
 
     def __post_init__(self) -> None:
         if self.gemm not in GEMM_FORMATS:
@@ -64,10 +73,16 @@ class Training:
     """Number formats."""
     tokens: Numeric = 0
     """Tokens of the whole run; 0 = not stated."""
+    optimizer: UpdateRule = field(default=UpdateRule(), metadata=LATER)
+    """What updates the weights."""
+    adapter_rank: Numeric = field(default=0, metadata=LATER)
+    """Rank of the adapters that are trained beside frozen weights (LoRA); 0 = all weights are trained."""
+    documents: PackedDocuments | None = field(default=None, metadata=LATER)
+    """Documents that are packed into a sequence; None = each sequence is one."""
 
     def __post_init__(self) -> None:
         whole(sequence=self.sequence, global_batch=self.global_batch)
-        not_negative(tokens=self.tokens)
+        not_negative(tokens=self.tokens, adapter_rank=self.adapter_rank)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -134,6 +134,11 @@ def _precision(name: str) -> tuple[Cell, ...]:
     return recipe.gemm, float(recipe.weight), float(recipe.gradient), float(recipe.optimizer)
 
 
+def _optimizer(name: str) -> tuple[Cell, ...]:
+    rule = presets.optimizer(name)
+    return float(rule.states), float(rule.outside), int(rule.iterations), float(rule.gather)
+
+
 def _stack(name: str) -> tuple[Cell, ...]:
     stack = presets.stack(name)
     return stack.placement, stack.tensor_overlap, ", ".join(stack.releases), ", ".join(stack.defects)
@@ -167,6 +172,15 @@ _KINDS: Final[Mapping[str, tuple[tuple[Column, ...], Callable[[str], tuple[Cell,
     "precisions": (
         (Column("gemm"), Column("weight"), Column("gradient"), Column("optimizer")),
         _precision,
+    ),
+    "optimizers": (
+        (
+            Column("states", unit="B"),
+            Column("outside layers", unit="B"),
+            Column("iterations"),
+            Column("gathered", unit="B"),
+        ),
+        _optimizer,
     ),
     "stacks": (
         (Column("placement"), Column("tensor overlap"), Column("releases", wide=True), Column("defects")),

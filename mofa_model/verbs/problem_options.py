@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from mofa_model import presets, units
 from mofa_model.errors import BadValue, InputError, UnknownName
 from mofa_model.spec import Cluster, Training, Workload
+from mofa_model.spec.documents import parse_documents
 from mofa_model.spec.part import part_of, part_of_storage, places
 from mofa_model.spec.reliability import Reliability
+from mofa_model.spec.roofline import Roofline, under
 from mofa_model.verbs import job_text
 
 if TYPE_CHECKING:
@@ -34,6 +36,15 @@ def add_options(parser: ArgumentParser, *, required: bool = True) -> None:
         default="bf16",
         metavar="P[,…]",
         help="training recipe; several let the search choose (default: bf16)",
+    )
+    job.add_argument(
+        "--optimizer", default="adamw", metavar="O", help="what updates the weights (default: adamw)"
+    )
+    job.add_argument(
+        "--lora", default="0", metavar="RANK", help="train adapters of this rank beside frozen weights"
+    )
+    job.add_argument(
+        "--documents", metavar="L[:SHARE],…", help="lengths of the documents that are packed into a sequence"
     )
     machines = parser.add_argument_group("machines")
     machines.add_argument(
@@ -70,6 +81,12 @@ def add_options(parser: ArgumentParser, *, required: bool = True) -> None:
     stack.add_argument(
         "--release", metavar="R", help="release of the stack (default: the newest that is listed)"
     )
+    stack.add_argument(
+        "--roofline",
+        default=Roofline.SHAPED.value,
+        metavar="NAME",
+        help=f"how compute is modelled: {', '.join(one.value for one in Roofline)} (default: shaped)",
+    )
 
 
 def problems_of(arguments: Namespace, nodes: int | None = None) -> tuple[SearchCase, ...]:
@@ -85,7 +102,19 @@ def problems_of(arguments: Namespace, nodes: int | None = None) -> tuple[SearchC
     for recipe in arguments.precision.split(","):
         name = presets.resolve("precisions", recipe.strip(), field="--precision")
         precision = presets.precision(name, stack=stack_of(arguments))
-        training = Training(sequence=sequence, global_batch=batch, precision=precision, tokens=tokens)
+        training = Training(
+            sequence=sequence,
+            global_batch=batch,
+            precision=precision,
+            tokens=tokens,
+            optimizer=presets.optimizer(
+                presets.resolve("optimizers", arguments.optimizer, field="--optimizer")
+            ),
+            adapter_rank=_rank(arguments.lora),
+            documents=parse_documents(arguments.documents, field="--documents")
+            if arguments.documents
+            else None,
+        )
         cluster = presets.cluster(
             _gpu(arguments),
             1,
@@ -100,6 +129,7 @@ def problems_of(arguments: Namespace, nodes: int | None = None) -> tuple[SearchC
             oversubscription=arguments.oversubscription,
             reserve=_percent(arguments.headroom),
         )
+        cluster = replace(cluster, calibration=under(_roofline(arguments), cluster.calibration))
         cluster = part_of(cluster, _devices(arguments, int(cluster.gpus_per_node)))
         cluster = replace(cluster, gpus=count * int(cluster.gpus_per_node))
         cluster.device.peak(precision.gemm)  # a device without the format is refused here
@@ -161,6 +191,20 @@ def stack_of(arguments: Namespace) -> str:
         return presets.resolve("stacks", arguments.framework or "default")
     except UnknownName:
         return "default"
+
+
+def _rank(text: str) -> int:
+    rank = units.count(text, field="--lora")
+    if rank < 0:
+        raise BadValue("--lora", text, "give a rank of 1 or more, or 0 to train all weights")
+    return rank
+
+
+def _roofline(arguments: Namespace) -> Roofline:
+    names = [one.value for one in Roofline]
+    if arguments.roofline not in names:
+        raise BadValue("--roofline", arguments.roofline, f"one of {', '.join(names)}")
+    return Roofline(arguments.roofline)
 
 
 def _per_node(arguments: Namespace) -> int:

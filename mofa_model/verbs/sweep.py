@@ -16,7 +16,7 @@ from mofa_model.tables import Column, Table
 from mofa_model.units import DAY, GIB
 from mofa_model.verbs import problem_options
 from mofa_model.verbs.sweep_fields import parse_vary, points_of
-from mofa_model.verbs.sweep_points import Row, answers
+from mofa_model.verbs.sweep_points import Row, answers, with_linearity
 
 EXAMPLES: Final = """\
 values are a list (1,2,4), or a range that doubles (64..8192), multiplies
@@ -43,6 +43,7 @@ _FIGURES: Final = {
     "step_seconds": Column("step seconds", unit="s"),
     "tokens_per_second": Column("tokens per second"),
     "mfu": Column("MFU", unit="%"),
+    "linearity": Column("linearity", unit="%"),
     "memory_bytes": Column("memory bytes", unit="B"),
     "interval_steps": Column("interval steps"),
     "ettr": Column("ETTR", unit="%"),
@@ -121,6 +122,7 @@ def run(arguments: Namespace) -> int:
             rows.append(row)
             advance(1)
     names = [name for name, _ in varied]
+    rows = with_linearity(rows, names)
     failed = [row["why"] for row in rows if "why" in row]
     if rows and all(row["status"] == "Failed" for row in rows):
         raise InputError(failed[0])

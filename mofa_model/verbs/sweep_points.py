@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from mofa_model import units
+from mofa_model.equations.compute import scaling_linearity
 from mofa_model.errors import BadValue, MofaError
 from mofa_model.verbs import problem_options
 from mofa_model.verbs.sweep_fields import FLAGS, INTERVAL, PER_GPU, Point, keys, number, steps, typed
@@ -32,6 +33,29 @@ def answers(
 ) -> Iterator[Row]:
     """The answers in the order of the points."""
     yield from carry(answer, [dict(given)] * len(points), points)
+
+
+_DEVICES = ("gpus", "nodes")
+"""Fields that say how many devices there are."""
+
+
+def with_linearity(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
+    """The rows with the linearity of Eq. (45), each beside the fewest devices that have an answer and share its other fields."""
+    size = next((name for name in names if name in _DEVICES), None)
+    if size is None:
+        return list(rows)
+    first: dict[tuple[Any, ...], tuple[float, float, float]] = {}
+    told = []
+    for row in sorted(range(len(rows)), key=lambda at: units.count(rows[at][size], field=size)):
+        one = rows[row]
+        if "step_seconds" not in one:
+            told.append((row, one))
+            continue
+        step, tokens = one["step_seconds"], one["tokens_per_second"]
+        here = (step, units.count(one[size], field=size), tokens * step)
+        base = first.setdefault(tuple(one[name] for name in names if name != size), here)
+        told.append((row, {**one, "linearity": float(scaling_linearity(*here, base))}))
+    return [row for _, row in sorted(told, key=lambda pair: pair[0])]
 
 
 def _figures(a: Namespace, point: Point) -> Row:

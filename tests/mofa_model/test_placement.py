@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hybrids import HYBRIDS
 from hypothesis import given
 from hypothesis import strategies as st
 from shapes import changed, deeper, ends
@@ -11,7 +12,7 @@ from shapes import changed, deeper, ends
 from mofa_model import presets
 from mofa_model.blocks import Experts, FeedForward
 from mofa_model.errors import BadValue
-from mofa_model.placement import RULES, axes_of, distinct, stages_of
+from mofa_model.placement import RULES, axes_of, distinct, stages_in_order, stages_of
 from mofa_model.strategy import Strategy
 
 LLAMA = presets.model("llama3.1-405b")
@@ -131,3 +132,22 @@ def test_a_description_with_an_array_in_it_has_an_axis():
 def test_an_unknown_rule_is_refused_with_those_that_exist():
     with pytest.raises(BadValue, match="placement: 'odd' cannot be right; one of even, slots, cost"):
         stages_of(LLAMA, Strategy(), "odd")
+
+
+@pytest.mark.parametrize("name", ["nemotron-h-8b", "qwen3-next", "shared"])
+@pytest.mark.parametrize("pp, vpp", [(4, 1), (4, 2), (8, 1)])
+def test_unlike_layers_are_dealt_by_cost_and_told_in_the_same_order(name, pp, vpp):
+    """Every layer lies once; what is told chunk by chunk is what the stages hold; no stage weighs far more than its share."""
+    model, layout = HYBRIDS[name], Strategy(pp=pp, vpp=vpp)
+    found, chunks = stages_of(model, layout, "slots"), stages_in_order(model, layout, "slots")
+    assert sum(map(len, chunks)) == (found.count * found.layers).sum() == model.layers
+    held = [
+        [sum(layer is kind for c in chunks[i::pp] for layer in c) for kind in model.kinds] for i in range(pp)
+    ]
+    assert sorted(map(tuple, held)) == sorted(
+        tuple(found.held[:, k].tolist()) for k in range(len(found.count)) for _ in range(int(found.count[k]))
+    )
+    cost = [sum(block.dealt(model.hidden) for block in kind.blocks) for kind in model.kinds]
+    weights = [np.dot(cost, stage) for stage in held[:-1]]  # the last stage has the head as well
+    assert max(weights) < 1.5 * np.mean(weights)
+    assert stages_in_order(model, layout, "even") == ()

@@ -61,3 +61,24 @@ def test_ettr_varies_as_the_paper_does_in_section_5_4(capsys):
     told = rows(capsys, "ettr", *job, "--vary", "rate=0.0025,0.01,0.015")
     assert [row["interval_steps"] for row in told] == [74, 37, 30]
     assert [round(row["ettr"], 4) for row in told] == [0.998, 0.9959, 0.995]
+
+
+def test_three_rooflines_from_the_data_sheet_to_every_shape(capsys):
+    """Theoretical is never slower than modified, nor that than shaped; memory and launches do not change."""
+    told = rows(capsys, "sweep", *JOB, *ONE, "--vary", "roofline=theoretical,modified,shaped")
+    times = [row["step_seconds"] for row in told]
+    assert times == sorted(set(times))
+    assert len({row["memory_bytes"] for row in told}) == 1
+    default = rows(capsys, "sweep", *JOB, *ONE, "--vary", "gpu=h100")[0]
+    assert default["step_seconds"] == times[2]
+
+
+def test_linearity_is_work_per_device_and_second_over_that_of_the_fewest(capsys):
+    """Eq. (45): where the batch grows with the GPUs, the ratio of step times."""
+    told = rows(
+        capsys, "sweep", *JOB, *ONE, "--vary", "gpus=64,16,1k", "global_batch=2/gpu,4/gpu", "--jobs", "1"
+    )
+    first = {row["global_batch"]: row["step_seconds"] for row in told if row["gpus"] == "16"}
+    for row in told:
+        assert row["linearity"] == pytest.approx(first[row["global_batch"]] / row["step_seconds"], rel=1e-12)
+    assert "linearity" not in rows(capsys, "sweep", *JOB, *ONE, "--vary", "mbs=1,2")[0]

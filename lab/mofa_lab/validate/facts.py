@@ -11,7 +11,7 @@ from mofa_lab.validate.record import Record
 from mofa_model import presets
 from mofa_model.blocks import Block, Embedding, Experts, FeedForward, LatentAttention, Layer, SoftmaxAttention
 from mofa_model.errors import BadValue, UnknownName
-from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
+from mofa_model.schedules import DUALPIPE, DUALPIPE_V, INTERLEAVED, ONE_F_ONE_B, ZBV, ZERO_BUBBLE
 from mofa_model.spec import Cluster, Precision, Run, Transformer
 from mofa_model.strategy import ACTIVATIONS, ContextMode, Graphs, Recompute, Sharding, Strategy
 
@@ -32,10 +32,11 @@ _SCHEDULE: Final = {
     "interleaved": INTERLEAVED,
     "1f1b-interleaved": INTERLEAVED,
     "zero-bubble": ZERO_BUBBLE,
-    # Later members of the family have smaller bubbles still; they are priced as the one we model.
-    **dict.fromkeys(("zb", "zb-h1", "zb-h2", "zb-1p", "zb-2p", "zbv", "zb-v"), ZERO_BUBBLE),
+    # ZB-H2 holds more and waits less; it is priced as the one we model.
+    **dict.fromkeys(("zb", "zb-h1", "zb-h2", "zb-1p", "zb-2p"), ZERO_BUBBLE),
+    **dict.fromkeys(("zbv", "zb-v"), ZBV),
     "dualpipe": DUALPIPE,
-    "dualpipev": DUALPIPE,
+    "dualpipev": DUALPIPE_V,
 }
 
 

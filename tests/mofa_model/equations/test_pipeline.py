@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from bounds import pipeline_lower_bound
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mofa_model.equations.pipeline import (
@@ -13,7 +13,17 @@ from mofa_model.equations.pipeline import (
     steady_time,
     warmup_time,
 )
-from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES, ZERO_BUBBLE, Flow
+from mofa_model.schedules import (
+    DUALPIPE,
+    DUALPIPE_V,
+    INTERLEAVED,
+    ONE_F_ONE_B,
+    SCHEDULES,
+    V_HALF,
+    ZBV,
+    ZERO_BUBBLE,
+    Flow,
+)
 from mofa_model.schedules.replay import StageTimes, replay
 
 CLOSE = 1e-12
@@ -30,6 +40,8 @@ def layouts(draw, schedules=SCHEDULES):
     if schedule == DUALPIPE:
         p = 2 * -(-p // 2)
         m = 2 * (m + p)
+    if schedule.folded:
+        m, v = m + 2 * p, 2
     return schedule, p, m, v
 
 
@@ -69,9 +81,18 @@ def overlap(f, i, w, saved):
 
 @given(layouts(), work, work, work, share, share)
 def test_closed_form_is_the_replay_for_equal_stages_with_overlapped_hops(layout, f, i, w, part, saved):
+    schedule, v = layout[0], layout[3]
+    if schedule == V_HALF:  # beyond it every micro-batch waits
+        i = f + (i - 1.5) / 3 * w
+        assume(i > 0)
     longest = {DUALPIPE: min(f, i, w) / 2, ZERO_BUBBLE: min(f, i + w, w / 2)}
-    hop = part * longest.get(layout[0], min(f, i + w) / layout[3])
-    closed, found = both(layout, f, i, w, hop, overlap(f, i, w, saved))
+    longest |= dict.fromkeys((ZBV, DUALPIPE_V), min(f, i, w) / 2 / v)
+    longest[V_HALF] = min(f, i, w, w - 2 * abs(f - i)) / 2 / v
+    hop = part * longest.get(schedule, min(f, i + w) / v)
+    pair = overlap(f, i, w, saved)
+    if schedule == DUALPIPE_V:
+        pair = max(pair, (i + w + v * hop / 2) / (f + i + w))
+    closed, found = both(layout, f, i, w, hop, pair)
     assert closed == pytest.approx(found, rel=CLOSE)
 
 
@@ -81,8 +102,9 @@ def test_closed_form_is_the_replay_for_equal_stages_with_blocking_hops(layout, f
     assert closed == pytest.approx(found, rel=CLOSE)
 
 
-@given(layouts([ZERO_BUBBLE, DUALPIPE]), work, work, work, share)
+@given(layouts([ZERO_BUBBLE, DUALPIPE, ZBV, V_HALF, DUALPIPE_V]), work, work, work, share)
 def test_with_blocking_hops_the_split_schedules_are_bounded_from_above(layout, f, i, w, part):
+    assume(layout[0] != V_HALF or 2 * abs(f - i) <= w)
     closed, found = both(layout, f, i, w, part * min(f, i, w), 1.0, blocking=True)
     assert closed >= found * (1 - CLOSE)
 
@@ -92,6 +114,8 @@ def test_the_pipeline_never_beats_its_lower_bound(layout, f, i, w, hop, blocking
     _, p, m, v = layout
     C, pair = f + i + w, overlap(f, i, w, saved)
     found = both(layout, f, i, w, hop, pair, blocking=blocking)
+    if layout[0].folded:  # whose halves meet without a hop
+        hop = hop * (2 * p - 2) / (2 * p - 1)
     bound = pipeline_lower_bound(
         slowest=C, total=p * C, microbatches=m, stages=p, virtual=v, hop=hop, weight=w / C, pair=pair
     )
@@ -168,6 +192,27 @@ def test_dualpipe_has_the_published_bubble_when_forward_is_as_long_as_input_grad
     times = StageTimes(forward=f, input_gradient=f, weight_gradient=w, pair=pair)
     middle = float(replay(DUALPIPE.order(p, m), times).idle[half - 1])
     assert middle == pytest.approx((half - 1) * (pair * C + f + w - 3 * w), abs=1e-9)
+
+
+@given(st.integers(1, 5), st.integers(0, 8), work, share, share)
+def test_dualpipev_has_the_published_bubble_when_forward_is_as_long_as_input_gradient(
+    p, more, f, less, saved
+):
+    """DeepSeek's README: (PP/2 - 1)(F&B + B - 3 W) for PP = 2 p virtual stages, on the device at the bottom of the V."""
+    w = less * f
+    C, pair = 2 * f + w, overlap(f, f, w, saved)
+    times = StageTimes(forward=f, input_gradient=f, weight_gradient=w, pair=pair)
+    bottom = float(replay(DUALPIPE_V.order(p, 2 * p + more), times).idle[p - 1])
+    assert bottom == pytest.approx((p - 1) * (pair * C + f + w - 3 * w), abs=1e-9)
+
+
+def test_zbv_waits_a_sixth_of_1f1b_and_v_half_two_thirds():
+    """p = 8, F = I = W = 1: 21 of 1F1B; (p - 1) / 2 for ZBV; 3.5 p - 2 passes of half a device for V-half."""
+    common = {"slowest": 3.0, "total": 24.0, "microbatches": 32.0, "stages": 8.0, "virtual": 2.0}
+    bubbles = [
+        float(bubble_time(s.time(Flow(**common)), slowest=3.0, microbatches=32.0)) for s in (ZBV, V_HALF)
+    ]
+    assert bubbles == pytest.approx([3.5, 13.0], rel=CLOSE)
 
 
 def test_time_falls_with_virtual_stages_when_hops_are_free():

@@ -48,6 +48,51 @@ def test_a_ring_of_context_ranks_passes_keys_and_values_of_the_others():
     )
 
 
+def test_an_all_gather_sends_what_a_ring_sends_and_hides_none_of_it():
+    ring, gathered = (
+        estimate(workload(), ideal(4, scale_up=SLOW * 1e3), Strategy(cp=4, context_mode=mode))
+        for mode in (ContextMode.RING, ContextMode.ALL_GATHER)
+    )
+    assert float(gathered.layers[0].communication) == float(ring.layers[0].communication)
+    assert float(gathered.layers[0].context) == pytest.approx(3 * 2048 * 2048 * 2 / (SLOW * 1e3))
+    assert float(ring.layers[0].context) < float(gathered.layers[0].context)
+
+
+def test_an_all_gather_holds_keys_and_values_of_all_ranks_for_one_layer():
+    """Three other ranks' 2048 tokens of 2 x 1024 numbers, and their gradients, 2 B each: 50.3 MB; no fragmentation here."""
+    ring, gathered = (
+        estimate(workload(), ideal(4), Strategy(cp=4, context_mode=mode)).memory.backward
+        for mode in (ContextMode.RING, ContextMode.ALL_GATHER)
+    )
+    assert float((gathered - ring).max()) == 2 * 3 * 2048 * 2048 * 2
+
+
+def test_usp_is_all_to_all_inside_a_domain_and_a_ring_where_no_domain_is_shared():
+    """Eight key heads: all eight ranks of a domain exchange heads; alone in their domains they pass a ring."""
+    for cluster, like in ((ideal(8, scale_up=SLOW), ContextMode.ALL_TO_ALL), (apart(8), ContextMode.RING)):
+        usp, other = (
+            estimate(workload(), cluster, Strategy(cp=8, context_mode=mode))
+            for mode in (ContextMode.HIERARCHICAL, like)
+        )
+        assert float(usp.layers[0].communication) == pytest.approx(float(other.layers[0].communication))
+
+
+def test_usp_over_two_domains_sends_less_between_them_than_a_ring():
+    """Sixteen ranks of two domains: 8 exchange heads inside, and a ring of two passes what 8 of them hold."""
+    cluster = replace(ideal(16, scale_up=SLOW * 1e6, scale_out=SLOW), domain=8)
+    usp, ring = (
+        estimate(workload(), cluster, Strategy(cp=16, context_mode=mode))
+        for mode in (ContextMode.HIERARCHICAL, ContextMode.RING)
+    )
+    assert float(usp.layers[0].communication) == pytest.approx(3 * 512 * 2048 * 2 / SLOW, rel=1e-3)
+    assert float(usp.layers[0].communication) < float(ring.layers[0].communication)
+
+
+def apart(devices):
+    """Machines of one device each."""
+    return replace(ideal(devices, scale_out=SLOW), domain=1, gpus_per_node=1)
+
+
 def test_experts_get_their_tokens_and_send_them_back():
     """Mixtral, 8 ranks: each of 4096 tokens goes to 2 experts, 7/8 of them elsewhere, in 2 B and back in 2 B; twice, backward."""
     work = workload("mixtral-8x7b", sequence=4096)

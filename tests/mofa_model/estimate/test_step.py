@@ -12,6 +12,7 @@ from mofa_model.equations.parameters import training_flops_per_token
 from mofa_model.estimate import estimate
 from mofa_model.estimate.step import micro_batches, tokens_per_second, utilisation
 from mofa_model.schedules import INTERLEAVED
+from mofa_model.spec import Training, Workload
 from mofa_model.strategy import MODULES, Graphs, Recompute, Sharding, Strategy
 
 CLOSE = 1e-9
@@ -29,6 +30,26 @@ def test_a_perfect_device_takes_the_model_s_flops_over_its_peak(model):
     work = workload(model)
     found = estimate(work, ideal(1), Strategy())
     assert float(found.step_time) == pytest.approx(flops(work) / PEAK, rel=CLOSE)
+
+
+def test_fp32_halves_the_rate_of_products_and_doubles_what_is_stored():
+    """TF32 peak over bf16 peak is a half; activations are 4 B, and weights are their own master."""
+    plain, wide = (
+        estimate(
+            Workload(
+                model=presets.model("llama3-8b"),
+                training=Training(sequence=8192, global_batch=64, precision=presets.precision(name)),
+            ),
+            presets.cluster("h100", 8),
+            Strategy(dp=8, sharding=Sharding.NONE),
+        )
+        for name in ("bf16", "fp32")
+    )
+    assert float(wide.layers[0].linear) == pytest.approx(2 * float(plain.layers[0].linear), rel=1e-9)
+    assert float(wide.layers[0].attention) == pytest.approx(2 * float(plain.layers[0].attention), rel=1e-9)
+    assert (wide.memory.activations / plain.memory.activations).max() == pytest.approx(2.0, rel=0.01)
+    states = (wide.memory.weights + wide.memory.optimizer) / (plain.memory.weights + plain.memory.optimizer)
+    assert states.max() == pytest.approx(12 / 14)
 
 
 def test_a_prediction_module_costs_a_layer_and_a_head_more():

@@ -6,11 +6,14 @@ import dataclasses
 import json
 
 import pytest
+from hybrids import HYBRIDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mofa_model.axes.frameworks import framework
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.launch import TRAINERS, LaunchSettings, launch, read, read_layout
+from mofa_model.launch.features import CONTEXT_WORDS
 from mofa_model.launch.table import table
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B
 from mofa_model.strategy import (
@@ -172,7 +175,7 @@ def layouts(draw, *, trainer):
             graphs += [Graphs.FULL] if whole or sharded else [Graphs.FULL, Graphs.PARTIAL]
         fields["graphs"] = draw(st.sampled_from(graphs))
         if fields["cp"] > 1:
-            fields["context_mode"] = draw(st.sampled_from(list(ContextMode)))
+            fields["context_mode"] = draw(st.sampled_from(list(CONTEXT_WORDS)))
         if recompute is Recompute.FULL:
             fields["recompute_layers"] = draw(st.sampled_from([0, 2 * vpp]))
         ranks = dp * fields["cp"]
@@ -322,3 +325,26 @@ def test_any_text_is_a_layout_or_an_input_error(text):
 def test_any_words_are_a_layout_or_an_input_error(words):
     with contextlib.suppress(InputError):
         assert isinstance(read_layout(words, 64, layers=32), Strategy)
+
+
+def test_a_model_of_unlike_layers_is_launched_with_its_pattern_and_read_back():
+    """Mamba and dense layers in one half, attention in the other; other trainers cannot be told and say so."""
+    stages = ((("state_space",), ("dense",)), (("attention",), ("experts",)))
+    run = dataclasses.replace(RUN, layers=4, stages=stages, experts=True)
+    words = launch(Strategy(pp=2, dp=4), "megatron", run).arguments
+    assert words[words.index("--hybrid-layer-pattern") + 1] == "M-|*E"
+    interleaved = dataclasses.replace(run, stages=stages * 2, layers=8, prediction_modules=1)
+    words = launch(Strategy(pp=2, vpp=2, dp=4, schedule=INTERLEAVED), "megatron", interleaved).arguments
+    assert words[words.index("--hybrid-layer-pattern") + 1] == "M-|*E|M-|*E/E"
+    assert read(words).layout["vpp"] == 2
+    with pytest.raises(BadValue, match="launch: 'nemo' cannot be right; it cannot be told"):
+        launch(Strategy(pp=2, dp=4), "nemo", run)
+
+
+def test_a_trainer_without_a_block_refuses_the_model_by_name():
+    blocks = HYBRIDS["nemotron-h-8b"].blocks
+    framework("megatron").require(blocks)
+    with pytest.raises(BadValue, match="framework: 'torchtitan' cannot be right; it has no state space"):
+        framework("torchtitan").require(blocks)
+    with pytest.raises(BadValue, match="it has no kimi delta attention"):
+        framework("megatron").require(HYBRIDS["kimi-linear"].blocks)

@@ -66,6 +66,7 @@ def test_every_preset_can_be_built(kind, name):
         "devices": presets.device,
         "fabrics": presets.fabric,
         "precisions": presets.precision,
+        "optimizers": presets.optimizer,
         "stacks": presets.stack,
     }[kind]
     assert build(name).name == name
@@ -133,7 +134,7 @@ def test_a_name_of_several_recipes_is_refused_with_all_of_them():
         ("fabrics", "slingshoot", "slingshot11?"),
         ("stacks", "pytorch", None),
         ("stacks", "torchtitn", "torchtitan?"),
-        ("precisions", "fp32", None),
+        ("precisions", "posit16", None),
     ],
 )
 def test_only_names_that_are_near_are_suggested_and_each_entry_once(kind, name, suggested):

@@ -37,6 +37,8 @@ def replayed(found, strategy, micro_batches, hop, alike):
     if alike or strategy.schedule == DUALPIPE:  # whose devices hold a stage of either end
         totals = np.full_like(totals, found.stage.slowest)
     chunk = np.tile(totals, int(strategy.vpp)) / strategy.vpp
+    if strategy.schedule.folded:
+        chunk = np.concatenate([totals, totals[::-1]]) / strategy.vpp
     f, w = float(found.stage.forward_share), float(found.stage.weight_share)
     times = StageTimes(
         forward=f * chunk, input_gradient=(1 - f - w) * chunk, weight_gradient=w * chunk, hop=hop
@@ -48,7 +50,7 @@ def replayed(found, strategy, micro_batches, hop, alike):
 @st.composite
 def layouts(draw, schedules):
     schedule, p = draw(st.sampled_from(schedules)), draw(st.sampled_from([2, 4, 8]))
-    v = draw(st.sampled_from([2, 4])) if schedule == INTERLEAVED else 1
+    v = draw(st.sampled_from([2, 4])) if schedule == INTERLEAVED else 2 if schedule.folded else 1
     return schedule, p, v, p * draw(st.sampled_from([2, 3, 4]))
 
 

@@ -8,8 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mofa_model.errors import BadValue
-from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES, ZERO_BUBBLE
+from mofa_model.schedules import (
+    DUALPIPE,
+    DUALPIPE_V,
+    INTERLEAVED,
+    ONE_F_ONE_B,
+    SCHEDULES,
+    V_HALF,
+    ZBV,
+    ZERO_BUBBLE,
+)
 from mofa_model.schedules.order import OperationKind
+from mofa_model.schedules.replay import StageTimes, replay
+from mofa_model.strategy import Strategy
 
 
 def peak_in_flight(order, *, until=OperationKind.WEIGHT_GRADIENT):
@@ -41,6 +52,57 @@ def test_dualpipe_on_two_stages_splits_the_last_backward_and_pairs_the_middle_on
     assert as_text(DUALPIPE.order(2, 4).devices[0]) == "F0 F2 F1 B2 F3B0 B3 I1 W1"
 
 
+def v_text(steps, p):
+    """Capitals on the way down, small letters on the way back."""
+    letters = [
+        ["".join(letter(o.kind.value, o.virtual_stage >= p) + str(o.microbatch) for o in step)]
+        for step in steps
+    ]
+    return " ".join(word for (word,) in letters)
+
+
+def letter(kind, back):
+    return kind.lower() if back else kind
+
+
+def test_zbv_is_the_order_that_pytorch_runs():
+    """ScheduleZBVZeroBubble on two ranks with three micro-batches, rank 0 and rank 1."""
+    first, second = ZBV.order(2, 3).devices
+    assert v_text(first, 2) == "F0 F1 F2 f0 i0 w0 f1 i1 w1 I0 W0 f2 i2 w2 I1 W1 I2 W2"
+    assert v_text(second, 2) == "F0 f0 F1 f1 i0 w0 F2 I0 W0 f2 i1 w1 I1 i2 I2 W1 w2 W2"
+
+
+def test_dualpipev_is_the_order_that_pytorch_runs():
+    """ScheduleDualPipeV on two ranks with four micro-batches, rank 1."""
+    assert v_text(DUALPIPE_V.order(2, 4).devices[1], 2) == (
+        "F0 f0 F1 f1 F2 b0 f2B0 F3b1 f3B1 b2 B2 i3 I3 w3 W3"
+    )
+
+
+def test_v_half_follows_its_building_block():
+    """First of four devices: F at 0, f at 10, i at 14 and I at 25, repeated every six; weight gradients between."""
+    assert v_text(V_HALF.order(4, 5).devices[0], 4).startswith("F0 F1 f0 F2 i0 w0 f1 F3 i1 w1 f2 F4 I0")
+
+
+def test_zbv_leaves_no_bubble_where_all_passes_take_the_same_time():
+    """Published: from its first pass to its last, no device waits where F = I = W."""
+    order = ZBV.order(4, 8)
+    found = replay(order, StageTimes(forward=1.0, input_gradient=1.0, weight_gradient=1.0), timeline=True)
+    for starts, busy in zip(found.starts, found.busy, strict=True):
+        assert starts[-1] + 1.0 - starts[0] == busy
+
+
+def test_v_half_holds_half_and_zbv_as_much_as_the_first_device_of_1f1b():
+    """Published, in micro-batches of p stages: V-half (p + 2) // 2, ZBV p."""
+    for p in (4, 8, 16):
+        assert max(peak_in_flight(V_HALF.order(p, 2 * p))) == 2 * ((p + 2) // 2)
+        assert (
+            max(peak_in_flight(ZBV.order(p, 2 * p)))
+            == 2 * p
+            == 2 * max(peak_in_flight(ONE_F_ONE_B.order(p, 2 * p)))
+        )
+
+
 def test_interleaved_first_device_passes_a_group_through_both_chunks_before_the_first_backward():
     steps = INTERLEAVED.order(2, 4, 2).devices[0]
     first = [(o.kind.value, o.virtual_stage, o.microbatch) for (o,) in steps[:6]]
@@ -57,6 +119,8 @@ def any_order(draw):
     if schedule == DUALPIPE:
         p, m = 2 * -(-p // 2), 2 * m
         m += 2 * p
+    if schedule.folded:
+        m, v = m + 2 * p, 2
     return schedule, p, m, v
 
 
@@ -92,6 +156,10 @@ def test_zero_bubble_holds_as_1f1b_if_the_input_gradient_released_it_all():
         (lambda: INTERLEAVED.order(4, 6, 2), "microbatches: 6 .* multiple of the 4 stages"),
         (lambda: DUALPIPE.order(3, 8), "stages: 3 .* even"),
         (lambda: DUALPIPE.order(4, 6), "microbatches: 6 .* at least 8"),
+        (lambda: ZBV.order(4, 6), "microbatches: 6 .* at least 7"),
+        (lambda: V_HALF.order(4, 4), "microbatches: 4 .* more than the 4"),
+        (lambda: DUALPIPE_V.order(4, 7), "microbatches: 7 .* at least 8"),
+        (lambda: Strategy(schedule=ZBV), "virtual_stages: 1 .* zbv takes 2"),
         (lambda: ONE_F_ONE_B.order(0, 6), "stages: 0 .* at least 1"),
         (
             lambda: DUALPIPE.order(2, 8, 2),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mofa_model.estimate import estimate
 from mofa_model.presets import cluster, model, precision
-from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
+from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B, ZBV, ZERO_BUBBLE
 from mofa_model.search import Score, SearchCase, SearchQuestion, framework, parse_constraint, search
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy import Recompute, Sharding, Strategy
@@ -74,17 +74,17 @@ def test_a_feature_with_nothing_to_act_on_changes_nothing(name, degrees):
 @given(
     name=st.sampled_from(MODELS),
     degrees=layouts,
-    schedule=st.sampled_from([ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE]),
+    schedule=st.sampled_from([ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE, ZBV]),
 )
 def test_recomputation_and_offload_only_add_time(name, degrees, schedule):
     """What a floor leaves out is never below zero: m C (and the fill of 1F1B) bounds every strategy of a shape."""
     p = problem(name)
     degrees["dp"] = 64 // (degrees["tp"] * degrees["pp"] * degrees["cp"])
-    virtual = 2 if schedule == INTERLEAVED else 1
+    virtual = 2 if schedule == INTERLEAVED or schedule.folded else 1
     s = Strategy(**degrees, schedule=schedule, vpp=virtual)
     lean = estimate(p.workload, p.cluster, replace(s, recompute=Recompute.NONE, offload=frozenset()))
     floor = lean.micro_batches * lean.stage.slowest
-    if schedule != ZERO_BUBBLE:
+    if schedule not in {ZERO_BUBBLE, ZBV}:
         floor = floor + (lean.stage.all_stages - lean.stage.slowest) / virtual
     assert estimate(p.workload, p.cluster, s).step_time >= floor * (1 - 1e-9)
 

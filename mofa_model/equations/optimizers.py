@@ -1,0 +1,63 @@
+"""What another optimizer than AdamW changes: bytes of its states, traffic of its update, products on whole matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from mofa_model.blocks import Layer, Rows
+from mofa_model.spec.optimizer import ADAM_MOMENTS
+from mofa_model.units import Bytes, Count, Flop
+
+
+def state_bytes(width: Bytes, states: Bytes) -> Bytes:
+    """Master weight and states of a parameter, from the width that a precision has under AdamW. Ours. [B]
+
+    >>> state_bytes(12.0, 4.0)
+    8.0
+    """
+    return width - ADAM_MOMENTS + states
+
+
+def update_bytes(traffic: Bytes, states: Bytes) -> Bytes:
+    """Bytes that an update moves per parameter, from those of AdamW: each state is read and written. Ours. [B]
+
+    >>> update_bytes(30.0, 4.0)
+    22.0
+    """
+    return traffic + 2.0 * (states - ADAM_MOMENTS)
+
+
+def newton_schulz_flops(parameters: Count, side: Count, iterations: Count) -> Flop:
+    """Products that make the update of matrices orthogonal. Source: Jordan et al., Muon, 2024: at most 6 T n m^2. [FLOP]
+
+    Each iteration is X X^T, its square and a product with X: 4 n m^2 + 2 m^3 for n >= m, at most 6 m on each of n m
+    parameters; `side` is the shorter side m.
+
+    >>> newton_schulz_flops(16384 * 16384, 16384, 5) == 5 * 6 * 16384**3
+    True
+    """
+    return 6.0 * iterations * side * parameters
+
+
+def matrices(layer: Layer, hidden: Count, rank: Count, *, routed: bool) -> Iterator[tuple[Count, Count]]:
+    """Parameters of a layer's trained matrices, an expert's once, with their shorter side; of adapters their rank. Ours. [1]
+
+    >>> from mofa_model.presets import model
+    >>> llama = model("llama3-8b")
+    >>> [(int(size), int(side)) for size, side in matrices(llama.kinds[0], llama.hidden, 0, routed=False)]
+    [(25165824, 2048), (16777216, 4096), (117440512, 4096), (58720256, 4096)]
+    """
+    for block in layer.blocks:
+        for one in block.products(hidden):
+            if (one.rows is Rows.ROUTED) is not routed or one.rows is Rows.SENT:
+                continue
+            if np.any(rank):
+                if not routed:
+                    yield (
+                        rank * (1 if one.times is None else one.times) * (one.parts * one.k + one.n),
+                        np.minimum(rank, one.k),
+                    )
+            else:
+                yield one.weights, np.minimum(one.n / one.parts, one.k)

@@ -1,0 +1,108 @@
+"""ZBV (Qi et al., 2024, by hand as in PyTorch): a V of two virtual stages a device, weight gradients put off at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mofa_model.errors import BadValue
+from mofa_model.schedules.folded import Folded, pieces, way
+from mofa_model.schedules.order import Operation, OperationKind, Order, Step, at_least_one, order
+from mofa_model.schedules.schedule import Flow
+from mofa_model.units import Count, Seconds
+
+_F, _I, _W = OperationKind.FORWARD, OperationKind.INPUT_GRADIENT, OperationKind.WEIGHT_GRADIENT
+
+
+@dataclass(frozen=True)
+class ZeroBubbleV(Folded):
+    """No device waits once it has begun, where forward, input gradient and weight gradient take the same time.
+
+    Every backward is split. Weight gradients follow their input gradients at once, except the last i of device i.
+    """
+
+    value: ClassVar[str] = "zbv"
+
+    def order(self, p: int, m: int, v: int = 2) -> Order:
+        """Warm-up, pairs of passes through both virtual stages, and the last gradients."""
+        at_least_one(stages=p, microbatches=m)
+        self.own_virtual_stages(v)
+        if m < 2 * p - 1:
+            raise BadValue("microbatches", m, f"ZBV needs at least {2 * p - 1} for {p} stages")
+        return order((_in_a_v(i, p, m) for i in range(p)), 2 * p, m)
+
+    def in_flight(
+        self, *, position: Count, microbatches: Count, stages: Count, virtual: Count = 2.0
+    ) -> Count:
+        """Chunks that every device holds, Source: Qi et al., 2024, section 6: 2 p, as much as 1F1B on the first. [1]
+
+        >>> float(ZeroBubbleV().in_flight(position=1, microbatches=32, stages=8))
+        16.0
+        """
+        del microbatches, virtual
+        return 2.0 * stages + 0 * position  # takes the shape of the positions
+
+    def time(self, flow: Flow) -> Seconds:
+        """Time of ZBV, Ours: m max C and the longest of twelve ways through its order; (p - 1) F where F = I = W. [s]
+
+        F, I and W are those of one virtual stage. Exact while a hop takes at most half of each of them, and near it beyond.
+        Blocking: each forward and each input gradient carries its hop, which is an upper bound. It takes m >= 2 p - 1.
+
+        >>> round(float(ZeroBubbleV().time(Flow(slowest=3.0, total=12.0, microbatches=8.0, stages=4.0, virtual=2.0))), 9)
+        25.5
+        """
+        slowest, piece = pieces(flow)
+        n = flow.stages - 1
+        bubble = reduce(
+            np.maximum,
+            (
+                way(piece, 2 * n - 1, 1 - n, 0, 3 * n - 2),
+                way(piece, 0, n, 0, 5 * n - 2),
+                way(piece, n - 1, 1, 0, 5 * n - 2),
+                way(piece, n, 0, -1, 5 * n),
+                way(piece, 0, 1, n - 1, 3 * n),
+                way(piece, 1, 0, n - 1, 3 * n - 2),
+                way(piece, 2 * n, -n, -1, 3 * n),
+                way(piece, 0, 2 * n, -2 * n, 6 * n - 2),
+                way(piece, n - 1, n + 1, -2 * n, 6 * n - 2),
+                way(piece, 2 * n - 1, 1, -2 * n, 4 * n - 2),
+                way(piece, n, n, -2 * n - 1, 6 * n),
+                way(piece, 2 * n, 0, -2 * n - 1, 4 * n),
+            ),
+        )
+        return flow.microbatches * slowest + np.where(flow.stages > 1, bubble, 0.0)
+
+    def possible(self, *, microbatches: Count, stages: Count) -> Any:
+        """Whether there is a micro-batch for every virtual stage but one: with fewer its order has gaps."""
+        return np.asarray(microbatches) >= 2 * np.asarray(stages) - 1
+
+
+def _in_a_v(i: int, p: int, m: int) -> list[Step]:
+    """The order of device i; `down` and `up` are its two virtual stages."""
+    down, up = i, 2 * p - 1 - i
+    steps: list[Step] = []
+    count: Counter[tuple[OperationKind, int]] = Counter()
+
+    def run(*operations: tuple[OperationKind, int]) -> None:
+        for kind, k in operations:
+            steps.append((Operation(kind, k, count[kind, k]),))
+            count[kind, k] += 1
+
+    run(*[(_F, down)] * (2 * (p - i) - 1))
+    run(*[(_F, up), (_F, down)] * i)
+    run(*[(_F, up), (_I, up), (_W, up)] * (p - i))
+    while count[_F, up] < m:
+        if count[_F, down] < m:
+            run((_F, down))
+        run((_I, down), (_W, down), (_F, up), (_I, up), (_W, up))
+    run(*[(_I, down), (_I, up)] * i)
+    run(*[(_I, down), (_W, down)] * (p - i))
+    run(*[(_W, up)] * (m - count[_W, up]), *[(_W, down)] * (m - count[_W, down]))
+    return steps
+
+
+ZBV = ZeroBubbleV()

@@ -1,0 +1,148 @@
+"""The tables of docs/equations.md from the code's own references: which function computes an equation, and where one is from.
+
+    .venv/bin/python tools/equations.py [--check]
+
+A function that cites `Eq. (n)` in the first sentences of its docstring stands in row n; quantity, test and status are written
+by hand. Functions of the paper's room without a number fill the other tables, in the order of their source.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PAGE: Final = ROOT / "docs" / "equations.md"
+LAB: Final = ROOT / "lab" / "mofa_lab" / "validate"
+FILES: Final = (*sorted((ROOT / "mofa_model").rglob("*.py")), LAB / "paper_equations.py", LAB / "forms.py")
+"""The model, and what the lab has of the paper's own forms beside it."""
+NUMBERS: Final = 45
+"""Numbered equations of the paper."""
+_CITED: Final = re.compile(r"Eqs?\. (\(\d+\)(?:(?:,? and |, | to |-)(?:Eqs?\. )?\(\d+\))*)")
+_ROW: Final = re.compile(r"^\| \((\d+)\) \|")
+
+
+class Cited(NamedTuple):
+    """A function with the first sentences of its docstring."""
+
+    name: str
+    first: str
+
+
+def functions() -> Iterator[Cited]:
+    """Every public function and method, in the order of the names of files and of their lines."""
+    for path in FILES:
+        place = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        place = place.removeprefix("mofa_model.").removeprefix("lab.").removesuffix(".__init__")
+        yield from _within(ast.parse(path.read_text(encoding="utf-8")), place)
+
+
+def _within(node: ast.AST, place: str) -> Iterator[Cited]:
+    for one in ast.iter_child_nodes(node):
+        if isinstance(one, ast.FunctionDef | ast.ClassDef) and not one.name.startswith("_"):
+            name = f"{place}.{one.name}"
+            if isinstance(one, ast.ClassDef):
+                yield from _within(one, name)
+            elif text := ast.get_docstring(one):
+                yield Cited(name, " ".join(text.split("\n\n")[0].split()))
+
+
+def numbers(text: str) -> list[int]:
+    """The numbers that a text cites, ranges in full.
+
+    >>> numbers("Eqs. (10) to (12) and (23); Eq. (5)")
+    [5, 10, 11, 12, 23]
+    """
+    found: set[int] = set()
+    for group in _CITED.findall(text):
+        cited = [int(one) for one in re.findall(r"\((\d+)\)", group)]
+        found |= set(cited)
+        for low, high in re.findall(r"\((\d+)\)(?: to |-)(?:Eqs?\. )?\((\d+)\)", group):
+            found |= set(range(int(low), int(high) + 1))
+    return sorted(found)
+
+
+def made(page: str) -> str:
+    """The page with its functions as the code has them."""
+    cited: dict[int, list[str]] = {n: [] for n in range(1, NUMBERS + 1)}
+    tables: dict[str, list[str]] = {"Table 2": [], "Source": [], "Ours": []}
+    for name, first in functions():
+        for n in numbers(first):
+            cited[n].append(f"`{name}`")
+        if not numbers(first) and name.startswith(("equations.", "mofa_lab.validate.paper_equations.")):
+            kind, row = _row(name, first)
+            tables[kind].append(row)
+    lines = page.splitlines()
+    for at, line in enumerate(lines):
+        if found := _ROW.match(line):
+            cells = line.split(" | ")
+            cells[2] = ", ".join(cited[int(found[1])])
+            lines[at] = " | ".join(cells)
+    text = "\n".join(lines) + "\n"
+    for rows in tables.values():
+        heading = (
+            "| function | quantity |\n|---|---|\n"
+            if rows is tables["Ours"]
+            else "| function | quantity | source |\n|---|---|---|\n"
+        )
+        first_row = {"Table 2": "### Table 2", "Source": "### Published", "Ours": "### Ours"}
+        title = next(first_row[kind] for kind, some in tables.items() if some is rows)
+        text = re.sub(
+            rf"({re.escape(title)}.*?\n\n.*?\n\n){re.escape(heading)}(?:\|[^\n]*\n)*",
+            lambda found, rows=rows, heading=heading: (
+                found[1] + heading + "".join(row + "\n" for row in rows)
+            ),
+            text,
+            count=1,
+            flags=re.DOTALL,
+        )
+    return text
+
+
+def _row(name: str, first: str) -> tuple[str, str]:
+    """Which table a function without a number stands in, and its row."""
+    said = re.sub(r"\s*\[[^\]]*\]$", "", first)
+    for kind, mark in (
+        ("Source", r"Source: (?!Table 2)"),
+        ("Table 2", r"(?:Source: )?(?=Table 2)"),
+        ("Source", r"(?=Table \d)"),
+        ("Ours", r"Ours\b"),
+    ):
+        quantity, found, source = _parted(said, mark)
+        if found:
+            quantity = re.split(r"[.,:]$", quantity)[0]
+            return kind, f"| `{name}` | {quantity} |" + ("" if kind == "Ours" else f" {source} |")
+    raise SystemExit(f"{name}: cite an equation, a table, a source, or say `Ours`")
+
+
+def _parted(text: str, mark: str) -> tuple[str, bool, str]:
+    found = re.search(mark, text)
+    if found is None:
+        return text, False, ""
+    return text[: found.start()].rstrip().rstrip(".,"), True, text[found.end() :].rstrip(".")
+
+
+def main() -> int:
+    """Write the page, or with --check say whether it is as the code has it."""
+    old = PAGE.read_text(encoding="utf-8")
+    new = made(old)
+    missing = [
+        n for n in range(1, NUMBERS + 1) if re.search(rf"^\| \({n}\) \| [^|]* \|  \|", new, re.MULTILINE)
+    ]
+    if missing:
+        print(f"docs/equations.md: no function cites {', '.join(f'({n})' for n in missing)}")
+        return 1
+    if "--check" in sys.argv[1:]:
+        if new != old:
+            print("docs/equations.md is not what the code says: run tools/equations.py")
+        return int(new != old)
+    PAGE.write_text(new, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
