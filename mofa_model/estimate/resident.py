@@ -115,11 +115,12 @@ def layer_weights(workload: Workload, strategy: Strategy, layer: Layer) -> tuple
 
     Leaves out: norms, biases and other vectors, and that tensor parallelism repeats routers and latents.
     """
-    s, whole = strategy, 0
+    s = strategy
+    whole: Count = 0
     inside: Count = 0.0
     for block in layer.blocks:
         exchange = block.exchange()
-        routed = 0
+        routed: Count = 0
         for product in block.products(workload.model.hidden):
             if product.rows is Rows.ROUTED:
                 routed = routed + product.weights

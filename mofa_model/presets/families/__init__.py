@@ -81,6 +81,8 @@ FAMILIES: Final[Mapping[str, Callable[[Fields], Transformer]]] = MappingProxyTyp
         "qwen2_5_vl_text": dense.qwen2,
         "qwen2_moe": mixtures.qwen_moe,
         "qwen3": dense.qwen3,
+        "qwen3_5_moe_text": hybrids.qwen3_next,
+        "qwen3_5_text": hybrids.qwen3_next,
         "qwen3_moe": mixtures.qwen_moe,
         "qwen3_next": hybrids.qwen3_next,
         "seed_oss": dense.seed_oss,

@@ -58,8 +58,9 @@ def state_space(f: Fields, *, norm: bool = True) -> StateSpace:
 
 
 def qwen3_next(f: Fields) -> Transformer:
-    """Qwen3-Next: gated DeltaNet, and gated attention in every fourth layer."""
-    f.skip("use_sliding_window")
+    """Qwen3-Next and 3.5: gated DeltaNet, and gated attention in every fourth layer; experts, or a dense part where there are none."""
+    f.skip("use_sliding_window", "mamba_ssm_dtype", "mtp_use_dedicated_embeddings", "output_gate_type")
+    f.only("attn_output_gate", True)
     period = f.number("full_attention_interval", default=4)
     whole = attention(f, bias=f.flag("attention_bias", default=False), gated=True, qk_norm="head")
     linear = LinearAttention(
@@ -70,7 +71,10 @@ def qwen3_next(f: Fields) -> Transformer:
         kernel=f.number("linear_conv_kernel_dim", default=4),
     )
     full = full_layers(f, lambda at: (at + 1) % period == 0)
-    return network(f, alike([whole if one else linear for one in full], qwen_parts(f, shared=True)))
+    routed = f.value("num_experts") is not None
+    second = qwen_parts(f, shared=True) if routed else feed_forward(f)
+    modules = f.number("mtp_num_hidden_layers", default=0, least=0, most=64)
+    return network(f, alike([whole if one else linear for one in full], second), modules=modules)
 
 
 def kimi_linear(f: Fields) -> Transformer:

@@ -10,20 +10,20 @@ from mofa_model.blocks import Layer
 from mofa_model.blocks.encoder import Encoder
 from mofa_model.presets.families import dense, mixtures
 from mofa_model.presets.families.fields import Fields
+from mofa_model.presets.families.parts import called
 from mofa_model.spec import Run, Transformer
 
 
 def seeing(f: Fields, text: Callable[[Fields], Transformer], tower: Encoder, **defaults: Any) -> Transformer:
     """The decoder inside the file, or beside its `vision_config`, behind a tower; `defaults` are those of the decoder's fields."""
-    if f.value("text_config") is None:
-        model = text(f)
-    else:
+    inner = f
+    if f.value("text_config") is not None:
         inner = f.inside("text_config", defaults)
-        tied = f.flag("tie_word_embeddings", default=inner.flag("tie_word_embeddings", default=False))
-        model = text(inner)
-        if f.value("tie_word_embeddings") is not None:
-            model = replace(model, embedding=replace(model.embedding, tied=tied))
-    return replace(model, runs=(Run((Layer((tower,)),)), *model.runs))
+        f.skip(*inner.given)  # some files say it all twice
+    model = text(inner)
+    ends = replace(model.embedding, tied=f.flag("tie_word_embeddings", default=model.embedding.tied))
+    runs = (Run((Layer((tower,)),)), *model.runs)
+    return replace(model, name=called(f), embedding=ends, runs=runs)
 
 
 def qwen2_5_vl(f: Fields) -> Transformer:

@@ -27,6 +27,11 @@ HIDDEN: Final = ("hidden_size", "n_embd", "d_model", "n_embed")
 HEADS: Final = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 
 
+def called(f: Fields) -> str:
+    """What a file calls its model."""
+    return str(f.given.get("_name_or_path") or f.given.get("model_type"))[:200]
+
+
 def hidden_of(f: Fields) -> int:
     """Width of the residual stream."""
     return f.number(*HIDDEN, most=2**20)
@@ -60,9 +65,10 @@ def network(
         norm_vectors=final,
         head_bias=head_bias,
     )
-    name = str(f.given.get("_name_or_path") or f.given.get("model_type"))[:200]
     runs = Run.of(list(layers))
-    return Transformer(name=name, hidden=hidden_of(f), runs=runs, embedding=ends, prediction_modules=modules)
+    return Transformer(
+        name=called(f), hidden=hidden_of(f), runs=runs, embedding=ends, prediction_modules=modules
+    )
 
 
 def alike(

@@ -136,6 +136,18 @@ def test_the_text_inside_of_a_file_is_found_by_itself():
         from_config({"model_type": "other", "text_config": LLAMA | {"hidden_size": -1}})
 
 
+def test_a_text_that_stands_in_the_file_twice_is_read_once():
+    vision = presets.entry("models", "qwen2.5-vl-7b")["config"]
+    text = {name: value for name, value in vision.items() if name != "vision_config"} | {
+        "model_type": "qwen2_5_vl_text"
+    }
+    assert from_config(vision | {"text_config": text}) == from_config(vision)
+    with pytest.raises(BadValue, match=r"config\.new_field"):
+        from_config(vision | {"new_field": 3})
+    with pytest.raises(BadValue, match=r"config\.vision_config\.new_field"):
+        from_config(vision | {"vision_config": vision["vision_config"] | {"new_field": 3}})
+
+
 def test_private_fields_say_nothing_about_cost():
     assert from_config(LLAMA | {"_attn_implementation_autoset": True}) == from_config(LLAMA)
 
