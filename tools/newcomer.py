@@ -104,7 +104,7 @@ class GPipe(Schedule):
 
     def order(self, p, m, v=1) -> Order:
         """Forwards, then backwards."""
-        self.one_virtual_stage(v)
+        self.own_virtual_stages(v)
         kinds = [(k, j) for k in (OperationKind.FORWARD, OperationKind.BACKWARD) for j in range(m)]
         return order((iter([(Operation(k, i, j),) for k, j in kinds]) for i in range(p)), p, m)
 

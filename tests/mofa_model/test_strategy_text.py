@@ -35,7 +35,9 @@ recompute = st.one_of(
     st.builds(lambda layers: {"recompute": Recompute.FULL, "recompute_layers": layers}, st.integers(0, 200)),
 )
 layouts = st.builds(
-    lambda plain, activations: replace(plain, **activations),
+    lambda plain, schedule, activations: replace(
+        plain, schedule=schedule, **({"vpp": 2} if schedule.folded else {}), **activations
+    ),
     st.builds(
         Strategy,
         tp=degree,
@@ -47,7 +49,6 @@ layouts = st.builds(
         vpp=degree,
         mbs=degree,
         shard=st.integers(0, 10**6),
-        schedule=st.sampled_from(SCHEDULES),
         sharding=st.sampled_from(Sharding),
         sequence_parallel=st.booleans(),
         context_mode=st.sampled_from(ContextMode),
@@ -60,6 +61,7 @@ layouts = st.builds(
         expert_overlap=st.booleans(),
         graphs=st.sampled_from(Graphs),
     ),
+    st.sampled_from(SCHEDULES),
     recompute,
 )
 
