@@ -1,0 +1,163 @@
+"""Predicted against measured kernels: with the surfaces that hold, with families of shapes left out, or with the relative's."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_lab.kernels import fit
+from mofa_lab.kernels.device import FEWEST, calls_of
+from mofa_lab.kernels.tables import Calls
+from mofa_model.files import read_text, write_text
+from mofa_model.kernels import OPERATORS, Timer
+from mofa_model.kernels.surface import Floats
+from mofa_model.presets.kernels import kernels, relative, sheet
+
+FOLDS: Final = 4
+"""Parts of the families, each left out once."""
+WAYS: Final = ("family", "device")
+"""What can be left out."""
+NCCL: Final = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+ROWS: Final = 8.0
+"""Rows an expert from which grouped GEMM is judged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """Calls with their predictions; a prediction that cannot be made is not a number."""
+
+    calls: Calls
+    """What was measured."""
+    predicted: Floats
+    """What was predicted. [s]"""
+    reason: str = ""
+    """Why nothing was predicted."""
+
+
+def compared(files: Iterable[str], left_out: str | None = None, told: Callable[[str], None] = lambda _: None) -> list[Compared]:
+    """All calls of the tables beside their predictions."""
+    found = []
+    for calls in calls_of(files):
+        way = {None: _shipped, "family": _folds, "device": _relative}[left_out]
+        found.append(way(calls))
+        told(f"{calls.device} {calls.operator} {calls.form}")
+    return found
+
+
+def _shipped(calls: Calls) -> Compared:
+    held = kernels(calls.device)
+    if (calls.operator, calls.form) not in held.surfaces:
+        return _none(calls, f"no surface of {calls.operator} {calls.form}")
+    return Compared(calls=calls, predicted=_asked(calls, held.timer(calls.operator, calls.form)))
+
+
+def _relative(calls: Calls) -> Compared:
+    """As if the device had not been measured."""
+    of = relative(calls.device)
+    surface = kernels(of).surfaces.get((calls.operator, calls.form)) if of else None
+    if surface is None or kernels(of or "").measured[calls.operator, calls.form] != of:
+        return _none(calls, "no relative was measured")
+    timer = Timer(
+        work=OPERATORS[calls.operator].work, surface=surface, sheet=sheet(calls.device, surface.format)
+    )
+    return Compared(calls=calls, predicted=_asked(calls, timer))
+
+
+def _folds(calls: Calls) -> Compared:
+    """Every family predicted from a fit to three quarters of the others."""
+    fold = np.array([zlib.crc32(family.encode()) % FOLDS for family in calls.families.tolist()])
+    predicted = np.full(len(calls.seconds), np.nan)
+    promised = sheet(calls.device, calls.format)
+    for number in range(FOLDS):
+        out = fold == number
+        if not np.any(out) or np.sum(~out) < FEWEST:
+            continue
+        surface = fit.surface(calls.rows(~out), promised, "")
+        timer = Timer(work=OPERATORS[calls.operator].work, surface=surface, sheet=promised)
+        predicted[out] = _asked(calls.rows(out), timer)
+    return Compared(calls=calls, predicted=predicted, reason="too few families to leave one out")
+
+
+def _asked(calls: Calls, timer: Timer) -> Floats:
+    return np.broadcast_to(timer.seconds(**calls.sizes), calls.seconds.shape).astype(float)
+
+
+def _none(calls: Calls, reason: str) -> Compared:
+    return Compared(calls=calls, predicted=np.full(len(calls.seconds), np.nan), reason=reason)
+
+
+def document(found: Sequence[Compared]) -> dict[str, Any]:
+    """Summary and cases, as `mofa validate kernels` answers them."""
+    cases: list[dict[str, Any]] = []
+    missing: list[dict[str, Any]] = []
+    for one in found:
+        op = f"{one.calls.operator} {one.calls.form}"
+        rows = zip(one.calls.ids.tolist(), one.predicted.tolist(), one.calls.seconds.tolist(), strict=True)
+        for name, predicted, measured in rows:
+            case = {"id": name, "device": one.calls.device, "op": op}
+            if np.isnan(predicted):
+                missing.append(case | {"reason": one.reason})
+            else:
+                cases.append(case | {"predicted_s": predicted, "measured_s": measured})
+    groups = [
+        {"device": device, "op": op, **spread} for (device, op), spread in sorted(grouped(found).items())
+    ]
+    return {"summary": {**_spread(np.concatenate([_errors(one) for one in found])), "groups": groups}, "cases": cases, "unsupported": missing}
+
+
+def grouped(found: Sequence[Compared]) -> Mapping[tuple[str, str], dict[str, Any]]:
+    """Errors by device and group of operators."""
+    parts: dict[tuple[str, str], list[Floats]] = {}
+    for one in found:
+        for group, rows in _groups(one.calls):
+            parts.setdefault((one.calls.device, group), []).append(_errors(one, rows))
+    joined = {key: np.concatenate(errors) for key, errors in parts.items()}
+    return {key: _spread(errors) for key, errors in joined.items() if len(errors)}
+
+
+def record(file: str, way: str, groups: Sequence[Mapping[str, Any]]) -> None:
+    """Keep a summary, beside those of the other ways that the file holds."""
+    held = json.loads(read_text(file)) if Path(file).exists() else {}
+    held[way] = [
+        {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in group.items()}
+        for group in groups
+    ]
+    write_text(file, json.dumps(held, indent=1) + "\n")
+
+
+def _groups(calls: Calls) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """What is judged together."""
+    whole = np.ones(len(calls.seconds), dtype=bool)
+    if calls.operator == "grouped-gemm":
+        each = calls.sizes["tokens"] * calls.sizes["topk"] / calls.sizes["experts"]
+        yield f"grouped-gemm {calls.form}, {ROWS:g} rows an expert and more", each >= ROWS
+    elif calls.operator in NCCL and calls.form.startswith("nccl"):
+        yield "collectives", whole
+    elif calls.operator in NCCL:
+        yield "all-reduce of inference engines", whole
+    elif calls.operator.endswith("-attention"):
+        yield f"{calls.operator} {calls.form.split()[0]}", whole
+    elif calls.operator in {"gemm", "latent-block"}:
+        yield f"{calls.operator} {calls.form}", whole
+    else:
+        yield calls.operator, whole
+
+
+def _errors(one: Compared, rows: NDArray[np.bool_] | None = None) -> Floats:
+    errors = np.abs(one.predicted / one.calls.seconds - 1.0)
+    chosen = ~np.isnan(errors) if rows is None else rows & ~np.isnan(errors)
+    return errors[chosen]
+
+
+def _spread(errors: Floats) -> dict[str, Any]:
+    if not len(errors):
+        return {"n": 0, "median_ape": None, "mape": None, "p90_ape": None}
+    median, p90 = np.percentile(errors, (50, 90)).tolist()
+    return {"n": len(errors), "median_ape": median, "mape": float(np.mean(errors)), "p90_ape": p90}
