@@ -98,7 +98,9 @@ def _shipped(device: str) -> Surfaces:
 
 def _own(folder: Path, device: str) -> Surfaces:
     if not folder.is_dir():
-        raise BadFile(folder, f"is no folder; {VARIABLE} names folders that `mofa calibrate kernels --to` wrote")
+        raise BadFile(
+            folder, f"is no folder; {VARIABLE} names folders that `mofa calibrate kernels --to` wrote"
+        )
     file = folder / f"{device}.json"
     if not file.exists():
         return {}

@@ -31,7 +31,9 @@ def configure(parser: ArgumentParser) -> None:
     """Add kind and name, and what the constants of a device depend on."""
     kinds = ", ".join((*presets.KINDS, CONSTANTS, KERNELS))
     parser.add_argument("kind", nargs="?", metavar="KIND", help=f"one of {kinds}")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="an id or alias; for constants and kernels, a device")
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="an id or alias; for constants and kernels, a device"
+    )
     group = parser.add_argument_group(CONSTANTS)
     group.add_argument(
         "--stack", default="default", help="software stack (default: one that nobody measured)"

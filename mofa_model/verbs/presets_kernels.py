@@ -17,7 +17,9 @@ def devices() -> Table:
         held = kernels(name)
         if held.surfaces:
             of = sorted(set(held.measured.values()), key=lambda device: device != name)
-            rows.append((name, len(held.surfaces), sum(one.rows for one in held.surfaces.values()), ", ".join(of)))
+            rows.append(
+                (name, len(held.surfaces), sum(one.rows for one in held.surfaces.values()), ", ".join(of))
+            )
     columns = (Column("device"), Column("surfaces"), Column("calls"), Column("measured on"))
     note = "`mofa presets kernels DEVICE` lists its surfaces; --call prices one call."
     return Table(title="Kernels", columns=columns, rows=tuple(rows), notes=(note,))
@@ -27,11 +29,22 @@ def surfaces(device: str) -> Table:
     """Every surface of a device."""
     held = kernels(device)
     rows = tuple(
-        (operator, form, one.rows, one.corrections.size, one.law.start, one.law.matrix, held.measured[operator, form], one.source)
+        (
+            operator,
+            form,
+            one.rows,
+            one.corrections.size,
+            one.law.start,
+            one.law.matrix,
+            held.measured[operator, form],
+            one.source,
+        )
         for (operator, form), one in sorted(held.surfaces.items())
     )
     if not rows:
-        raise BadValue("NAME", held.device, "nobody measured its kernels, nor a relative's: `mofa presets kernels`")
+        raise BadValue(
+            "NAME", held.device, "nobody measured its kernels, nor a relative's: `mofa presets kernels`"
+        )
     columns = (
         Column("operator"),
         Column("form"),

@@ -32,7 +32,9 @@ def calls_of(files: Iterable[str]) -> list[Calls]:
     return [_together(parts) for parts in found.values()]
 
 
-def made(calls: Sequence[Calls], source: str, told: Callable[[str], None] = lambda _: None) -> dict[str, Surfaces]:
+def made(
+    calls: Sequence[Calls], source: str, told: Callable[[str], None] = lambda _: None
+) -> dict[str, Surfaces]:
     """Surfaces by device."""
     devices: dict[str, dict[tuple[str, str], Surface]] = {}
     for some in calls:

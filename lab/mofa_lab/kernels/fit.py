@@ -215,7 +215,7 @@ def _bends(shape: Sequence[int]) -> Floats:
 def _normal(index: Places, weight: Floats, target: Floats, scale: Floats, size: int) -> tuple[Floats, Floats]:
     """Both sides of the normal equations of rows with few entries each."""
     squares, sides = np.zeros(size * size), np.zeros(size)
-    for i, (places, shares) in enumerate(zip(index, weight, strict=True)):
+    for places, shares in zip(index, weight, strict=True):
         sides += np.bincount(places, shares * target * scale, size)
         for others, parts in zip(index, weight, strict=True):
             squares += np.bincount(places * size + others, shares * parts * scale, size * size)

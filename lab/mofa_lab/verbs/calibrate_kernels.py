@@ -11,18 +11,23 @@ from mofa_model.tables import Column, Table
 EXAMPLES: Final = """\
 examples:
   ten minutes on a GPU of your own, its surfaces, and what then holds
-    python -m mofa_lab.kernels.measure --device h100 > mine.csv
-    mofa calibrate kernels mine.csv --to mine --source "node 7, PyTorch 2.9"
+    python -m mofa_lab.kernels.measure --device h100 --to tables
+    mofa calibrate kernels tables/*.csv --to mine --source "node 7, PyTorch 2.9"
     MOFA_KERNELS=mine mofa presets kernels h100
-    MOFA_KERNELS=mine mofa validate kernels mine.csv"""
+    MOFA_KERNELS=mine mofa validate kernels tables/*.csv"""
 
 
 def configure(parser: ArgumentParser) -> None:
     """Tables, and where to write."""
     parser.add_argument(
-        "files", nargs="+", metavar="TABLE.csv", help="tables of kernels, .csv or .csv.xz; see docs/calibration.md"
+        "files",
+        nargs="+",
+        metavar="TABLE.csv",
+        help="tables of kernels, .csv or .csv.xz; see docs/calibration.md",
     )
-    parser.add_argument("--to", required=True, metavar="FOLDER", help="folder to write DEVICE.json to, one a device")
+    parser.add_argument(
+        "--to", required=True, metavar="FOLDER", help="folder to write DEVICE.json to, one a device"
+    )
     parser.add_argument(
         "--source", default="your own measurements", metavar="TEXT", help="where the calls were measured"
     )
@@ -42,6 +47,8 @@ def run(arguments: Namespace) -> int:
         for (operator, form), surface in sorted(surfaces.items())
     )
     columns = (Column("device"), Column("operator"), Column("form"), Column("calls"), Column("numbers"))
-    table = Table(title="Surfaces", columns=columns, rows=rows, notes=tuple(f"written: {name}" for name in written))
+    table = Table(
+        title="Surfaces", columns=columns, rows=rows, notes=tuple(f"written: {name}" for name in written)
+    )
     output.emit(arguments.output, [table])
     return 0

@@ -61,9 +61,8 @@ rows of the given files."""
 
 _KERNELS: Final = """\
 Each row of a table of measured kernels beside what the surfaces of its device say, or those of the relative that the device's
-preset names. Tables are told by their columns (docs/calibration.md). --left-out family fits anew without a quarter of the
-families of shapes, four times, and compares each with the fit that did not see it; --left-out device compares with the
-relative's surfaces alone."""
+preset names. Tables are told by their columns (docs/calibration.md). --left-out family fits anew without a fifth of the
+families of shapes, and compares those with it; --left-out device compares with the relative's surfaces alone."""
 
 
 EXAMPLES: Final = """\
@@ -109,7 +108,9 @@ def configure(parser: ArgumentParser) -> None:
     output.add_options(paper)
     measured = kinds.add_parser("kernels", help="measured kernels and collectives", description=_KERNELS)
     measured.add_argument("files", metavar="TABLE.csv", nargs="+", help="tables of kernels, .csv or .csv.xz")
-    measured.add_argument("--left-out", choices=("family", "device"), help="compare with a fit that did not see the row")
+    measured.add_argument(
+        "--left-out", choices=("family", "device"), help="compare with a fit that did not see the row"
+    )
     measured.add_argument("--record", metavar="FILE.json", help="keep the summary for docs/validation.md")
     output.add_options(measured)
 
