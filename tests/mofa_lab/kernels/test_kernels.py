@@ -20,7 +20,7 @@ WHOLE = "MOFA_KERNEL_ROWS"
 FLOORS = {
     ("gemm bf16", "a100-80gb-sxm"): (7, 21), ("gemm bf16", ""): (4.5, 13), ("gemm fp8-tensorwise", ""): (4, 12),
     ("gemm fp8-block", "h100-80gb-sxm"): (7, 20), ("gemm fp8-block", ""): (4, 14), ("gemm nvfp4", ""): (5, 16),
-    ("gemm fp8-rowwise", ""): (8, 28), ("causal-attention bf16", ""): (4.5, 16), ("causal-attention fp8", ""): (4.5, 22),
+    ("gemm fp8-rowwise", ""): (8, 28), ("causal-attention bf16", ""): (4.5, 18), ("causal-attention fp8", ""): (4.5, 22),
     ("full-attention bf16", ""): (9, 25), ("collectives", ""): (4, 15),
 }  # fmt: skip
 """Median and 90th percentile in percent of a device's sampled rows; "" for the other devices. Some are a hundred rows."""

@@ -21,8 +21,8 @@ SIZES = {
     "channels": (1024, 32768), "k_heads": (16, 16), "k_dim": (128, 128), "v_heads": (2, 64), "v_dim": (128, 128),
     "width": (256, 65536), "size": (512, 2**29), "ranks": (2, 8), "multiprocessors": (20, 20),
 }  # fmt: skip
-TOLERANCE = 0.03
-"""How far a time may fall where a size grows: twenty thousand draws on the whole hull find less than this."""
+FALLS = {"hyper-connection": 0.08, "convolution": 0.08, "sparse-block": 0.05, "scan": 0.02}
+"""How far a time of an operator with few measured calls, which jump between kernels, may fall where a size grows; others 0.1 %."""
 
 
 def drawn(timer, seed, count=400):
@@ -53,7 +53,7 @@ def test_no_call_beats_the_peak_and_none_shrinks_where_a_size_grows(device):
         for name in OPERATORS[operator].grows:
             grown = timer.seconds(**sizes | {name: sizes[name] * 1.3})
             fallen[operator, form, name] = float(np.max(1.0 - grown / seconds))
-    assert {key: fall for key, fall in fallen.items() if fall > TOLERANCE} == {}
+    assert {key: fall for key, fall in fallen.items() if fall > FALLS.get(key[0], 1e-3)} == {}
 
 
 def test_a_call_alone_has_the_bits_that_it_has_in_a_block():
@@ -100,7 +100,9 @@ def toy():
 def test_a_law_is_start_and_work_over_its_share_of_the_peak():
     """1e12 operations at half of 1e15 a second, 1.1 times as long for the half of 100 in 1,000: 2.2 ms and the start."""
     sheet = Sheet(peak=1e15, memory=1e12, link=1e11)
-    timer = Timer(work=lambda at, width: Work(at=(at, 1.0, 1.0), flops=1e12), surface=toy(), sheet=sheet)
+    timer = Timer(
+        work=lambda at, width: Work(at=(at, 1.0, 1.0), flops=1e12, wide=1e9), surface=toy(), sheet=sheet
+    )
     assert timer.seconds(at=1000.0) == pytest.approx(2.2e-3 + 1e-5, rel=1e-3)
 
 
