@@ -45,7 +45,7 @@ def from_text(text: str, file: str) -> tuple[str, Surfaces]:
 
 
 def _plain(operator: str, form: str, surface: Surface) -> dict[str, Any]:
-    law = {
+    law: dict[str, Any] = {
         name: value for name, value in asdict(surface.law).items() if value != getattr(Law(start=0.0), name)
     }
     return {

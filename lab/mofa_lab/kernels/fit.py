@@ -119,7 +119,7 @@ def _knots(places: Floats, most: int) -> tuple[float, ...]:
 def _table(blank: Surface, work: Work, calls: Calls, sheet: Sheet) -> Floats:
     """Corrections at the knots."""
     index, weight = (np.stack(np.broadcast_arrays(*part)) for part in blank.corners(work))
-    target = np.log2(calls.seconds / blank.law.seconds(work, sheet))
+    target: Floats = np.log2(np.asarray(calls.seconds / blank.law.seconds(work, sheet), dtype=float))
     size = blank.corrections.size
     bends = _bends(blank.corrections.shape)
     still = SMOOTH * bends.T @ bends + SMALL * np.eye(size)
@@ -127,7 +127,7 @@ def _table(blank: Surface, work: Work, calls: Calls, sheet: Sheet) -> Floats:
     for _ in range(PASSES):
         left = target - np.sum(weight * found[index], axis=0)
         squares, sides = _normal(index, weight, target, ROUND / np.maximum(np.abs(left), ROUND), size)
-        found = np.linalg.solve(squares + still, sides)
+        found = np.asarray(np.linalg.solve(squares + still, sides), dtype=float)
     squares += still
     drawn, clean = np.random.default_rng(0), 0
     rows, least = np.zeros((0, size)), np.zeros(0)
@@ -140,7 +140,9 @@ def _table(blank: Surface, work: Work, calls: Calls, sheet: Sheet) -> Floats:
         for _ in range(STEPS):
             short = rows @ found < least
             held = STIFF * rows[short]
-            found = np.linalg.solve(squares + held.T @ rows[short], sides + held.T @ least[short])
+            found = np.asarray(
+                np.linalg.solve(squares + held.T @ rows[short], sides + held.T @ least[short]), dtype=float
+            )
     return found
 
 

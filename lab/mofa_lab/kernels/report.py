@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mofa_model.files import read_text
-from mofa_model.output import as_markdown
-from mofa_model.tables import Column, Table
+from mofa_model.tables import Column, Table, as_markdown
 
 HEAD: Final = """\
 ## Kernels

@@ -21,7 +21,7 @@ SIZES = {
     "channels": (1024, 32768), "k_heads": (16, 16), "k_dim": (128, 128), "v_heads": (2, 64), "v_dim": (128, 128),
     "width": (256, 65536), "size": (512, 2**29), "ranks": (2, 8), "multiprocessors": (20, 20),
 }  # fmt: skip
-FALLS = {"hyper-connection": 0.08, "convolution": 0.08, "sparse-block": 0.05, "scan": 0.02}
+FALLS = {"hyper-connection": 0.08, "convolution": 0.08, "sparse-block": 0.05, "scan": 0.04}
 """How far a time of an operator with few measured calls, which jump between kernels, may fall where a size grows; others 0.1 %."""
 
 
@@ -49,7 +49,7 @@ def test_no_call_beats_the_peak_and_none_shrinks_where_a_size_grows(device):
         sizes = drawn(timer, 3)
         seconds = timer.seconds(**sizes)
         work = timer.work(**timer.surface.given, **sizes)
-        assert np.all(seconds * timer.sheet.peak >= work.flops)
+        assert np.all(seconds * timer.sheet.peak >= work.flops * (1.0 - 1e-12))
         for name in OPERATORS[operator].grows:
             grown = timer.seconds(**sizes | {name: sizes[name] * 1.3})
             fallen[operator, form, name] = float(np.max(1.0 - grown / seconds))
