@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from mofa_model.kernels.surface import Work
+from mofa_model.kernels.surface import CallWork
 from mofa_model.units import Bytes, Count, Flop
 
 LATENT: Final = (192.0, 128.0)
@@ -26,7 +26,7 @@ def causal(
     *,
     value_dim: Count,
     width: Bytes,
-) -> Work:
+) -> CallWork:
     """Each token sees those before it; keys and values are written to a cache, `width` bytes an element. Ours.
 
     >>> causal(1, 8192, 32, 8, 128, value_dim=128, width=2.0).flops / 8192 / 8192
@@ -46,7 +46,7 @@ def windowed(
     *,
     value_dim: Count,
     width: Bytes,
-) -> Work:
+) -> CallWork:
     """Each token sees `window` before it. Ours."""
     reach = np.minimum(window, sequence)
     pairs = reach * (sequence - 0.5 * reach)
@@ -54,7 +54,7 @@ def windowed(
     return replace(work, at=(*work.at, window))
 
 
-def full(batch: Count, sequence: Count, heads: Count, head_dim: Count) -> Work:
+def full(batch: Count, sequence: Count, heads: Count, head_dim: Count) -> CallWork:
     """Each token sees all: encoders, which keep no cache. Ours."""
     work = _attention(batch, sequence, heads, heads, head_dim, head_dim, 1.0 * sequence * sequence, 2.0)
     return replace(work, at=work.at[:2])
@@ -69,10 +69,10 @@ def _attention(
     values: Count,
     pairs: Count,
     kept: Bytes,
-) -> Work:
+) -> CallWork:
     """Scores, softmax and weighted values of `pairs` of tokens a head; `kept` bytes of a key are read and written."""
     grid = 1.0 * batch * heads
-    return Work(
+    return CallWork(
         at=(sequence, grid, 1.0 * kv_heads / heads),
         flops=2.0 * grid * pairs * (1.0 * keys + values),
         moved=batch * sequence * (1.0 * keys + values) * (2.0 * heads + kept * kv_heads),
@@ -80,10 +80,10 @@ def _attention(
     )
 
 
-def latent(batch: Count, sequence: Count, heads: Count) -> Work:
+def latent(batch: Count, sequence: Count, heads: Count) -> CallWork:
     """Multi-head latent attention without its projections. Source: DeepSeek-V3's shape."""
     keys, values = LATENT
-    return Work(
+    return CallWork(
         at=(sequence, batch, heads),
         flops=1.0 * batch * heads * sequence * sequence * (keys + values),
         moved=4.0 * batch * sequence * heads * (keys + values),
@@ -91,13 +91,13 @@ def latent(batch: Count, sequence: Count, heads: Count) -> Work:
     )
 
 
-def latent_block(batch: Count, sequence: Count, heads: Count, *, width: Bytes = 2.0) -> Work:
+def latent_block(batch: Count, sequence: Count, heads: Count, *, width: Bytes = 2.0) -> CallWork:
     """A whole block of latent attention: projections down and up, attention, projection out. Source: DeepSeek-V3's shape."""
     inside = latent(batch, sequence, heads)
     return _block(batch, sequence, heads, inside.flops, inside.moved, width)
 
 
-def sparse_block(batch: Count, sequence: Count, heads: Count, *, width: Bytes = 2.0) -> Work:
+def sparse_block(batch: Count, sequence: Count, heads: Count, *, width: Bytes = 2.0) -> CallWork:
     """A whole block of sparse attention: an indexer scores all keys, 2,048 are attended. Source: DeepSeek-V3.2's shape."""
     tokens = 1.0 * batch * sequence
     chosen = np.minimum(_CHOSEN, sequence)
@@ -106,12 +106,12 @@ def sparse_block(batch: Count, sequence: Count, heads: Count, *, width: Bytes = 
     return _block(batch, sequence, heads, flops, 4.0 * tokens * heads * (2.0 * _LATENT + _ROPE), width)
 
 
-def _block(batch: Count, sequence: Count, heads: Count, flops: Flop, moved: Bytes, width: Bytes) -> Work:
+def _block(batch: Count, sequence: Count, heads: Count, flops: Flop, moved: Bytes, width: Bytes) -> CallWork:
     tokens = 1.0 * batch * sequence
     keys, values = LATENT
     whole = _HIDDEN * (_QUERY + _LATENT + _ROPE)
     of_heads = heads * (_QUERY * keys + _LATENT * 2.0 * values + values * _HIDDEN)
-    return Work(
+    return CallWork(
         at=(sequence, batch, heads),
         flops=2.0 * tokens * (whole + of_heads) + flops,
         moved=width * (whole + of_heads) + moved + 4.0 * tokens * (_HIDDEN + heads * values),

@@ -45,7 +45,7 @@ def from_text(text: str, file: str) -> tuple[str, Surfaces]:
 
 
 def _plain(operator: str, form: str, surface: Surface) -> dict[str, Any]:
-    law: dict[str, Any] = {
+    law = {
         name: value for name, value in asdict(surface.law).items() if value != getattr(Law(start=0.0), name)
     }
     return {
@@ -63,7 +63,7 @@ def _plain(operator: str, form: str, surface: Surface) -> dict[str, Any]:
 
 def _surface(plain: Mapping[str, Any]) -> Surface:
     knots = tuple(tuple(float(place) for place in axis) for axis in plain["knots"])
-    law = {
+    law: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else float(value)
         for name, value in plain["law"].items()
     }

@@ -21,7 +21,7 @@ Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Work:
+class CallWork:
     """What calls of an operator do; numbers or arrays of one shape."""
 
     at: tuple[Numeric, ...]
@@ -71,11 +71,11 @@ class Law:
     sharpness: float = 2.0
     """Exponent of the rounding: 1 adds, many take the larger."""
 
-    def seconds(self, work: Work, sheet: Sheet) -> Seconds:
+    def seconds(self, work: CallWork, sheet: Sheet) -> Seconds:
         """Time of the calls without corrections. [s]
 
         >>> sheet = Sheet(peak=1e15, memory=3e12, link=4e11)
-        >>> float(Law(start=1e-6, matrix=0.5).seconds(Work(at=(), flops=1e12), sheet))
+        >>> float(Law(start=1e-6, matrix=0.5).seconds(CallWork(at=(), flops=1e12), sheet))
         0.002001...
         """
         p = self.sharpness
@@ -100,7 +100,7 @@ class Surface:
     law: Law
     """What physics says."""
     knots: tuple[tuple[float, ...], ...]
-    """Places of the table along each axis of `Work.at`, ascending, two or more."""
+    """Places of the table along each axis of `CallWork.at`, ascending, two or more."""
     corrections: Floats
     """Binary logarithm of measured over law at the knots."""
     format: str
@@ -112,7 +112,7 @@ class Surface:
     source: str
     """Where they were measured."""
 
-    def seconds(self, work: Work, sheet: Sheet) -> Seconds:
+    def seconds(self, work: CallWork, sheet: Sheet) -> Seconds:
         """Time of the calls. [s]"""
         index, weight = self.corners(work)
         correction: Numeric = sum(
@@ -121,7 +121,7 @@ class Surface:
         least = np.maximum(np.divide(work.flops, sheet.peak), np.divide(work.sent, sheet.link))
         return np.maximum(self.law.seconds(work, sheet) * np.exp2(correction), least)
 
-    def corners(self, work: Work) -> tuple[list[Places], list[Floats]]:
+    def corners(self, work: CallWork) -> tuple[list[Places], list[Floats]]:
         """Numbers of the table around each call, by their place in it, and their weights, which add up to 1."""
         index: list[Places] = [np.zeros((), dtype=np.intp)]
         weight: list[Floats] = [np.ones(())]
@@ -146,7 +146,7 @@ class Surface:
 class Timer:
     """An operator in one form on a device: found once, then asked for many sizes."""
 
-    work: Callable[..., Work]
+    work: Callable[..., CallWork]
     """What its calls do."""
     surface: Surface
     """How long such work takes."""

@@ -34,7 +34,7 @@ def surfaces(device: str) -> Table:
             form,
             one.rows,
             one.corrections.size,
-            one.law.start,
+            float(one.law.start),
             one.law.matrix,
             held.measured[operator, form],
             one.source,
@@ -84,7 +84,7 @@ def call(device: str, text: str) -> Table:
     rows = (
         ("time [s]", seconds),
         ("rate of the matrix units [FLOP/s]", float(work.flops) / seconds or None),
-        ("share of their peak", float(work.flops) / seconds / promised.peak or None),
+        ("share of their peak", float(work.flops) / seconds / float(promised.peak) or None),
         ("measured on", held.measured[operator, form]),
     )
     columns = (Column("figure"), Column("value", align="left"))

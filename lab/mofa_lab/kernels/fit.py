@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_lab.kernels.tables import Calls
-from mofa_model.kernels import OPERATORS, Sheet, Surface, Timer, Work
+from mofa_model.kernels import OPERATORS, CallWork, Sheet, Surface, Timer
 from mofa_model.kernels.files import UNIT
 from mofa_model.kernels.surface import Floats, Law, Places
 
@@ -69,7 +69,7 @@ def surface(calls: Calls, sheet: Sheet, source: str) -> Surface:
     return replace(blank, corrections=np.rint(found * UNIT).reshape(blank.corrections.shape) / UNIT)
 
 
-def law(work: Work, seconds: Floats, sheet: Sheet, halved: int) -> Law:
+def law(work: CallWork, seconds: Floats, sheet: Sheet, halved: int) -> Law:
     """The law nearest to the calls, by least squares of logarithms that the worst do not rule."""
     from scipy.optimize import least_squares
 
@@ -116,7 +116,7 @@ def _knots(places: Floats, most: int) -> tuple[float, ...]:
     return tuple(float(f"{place:.6g}") for place in even)
 
 
-def _table(blank: Surface, work: Work, calls: Calls, sheet: Sheet) -> Floats:
+def _table(blank: Surface, work: CallWork, calls: Calls, sheet: Sheet) -> Floats:
     """Corrections at the knots."""
     index, weight = (np.stack(np.broadcast_arrays(*part)) for part in blank.corners(work))
     target: Floats = np.log2(np.asarray(calls.seconds / blank.law.seconds(work, sheet), dtype=float))
@@ -224,14 +224,14 @@ def _normal(index: Places, weight: Floats, target: Floats, scale: Floats, size: 
     return squares.reshape(size, size), sides
 
 
-def _chosen(work: Work, rows: NDArray[np.intp]) -> Work:
+def _chosen(work: CallWork, rows: NDArray[np.intp]) -> CallWork:
     """Some of the calls."""
 
     def part(value: Any) -> Any:
         return value if np.ndim(value) == 0 else value[rows]
 
     flat = {field.name: part(getattr(work, field.name)) for field in fields(work) if field.name != "at"}
-    return Work(at=tuple(part(axis) for axis in work.at), **flat)
+    return CallWork(at=tuple(part(axis) for axis in work.at), **flat)
 
 
 def shrinking(calls: Calls, timer: Timer) -> float:

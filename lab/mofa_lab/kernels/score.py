@@ -29,7 +29,7 @@ ROWS: Final = 8.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
+class KernelComparison:
     """Calls with their predictions; a prediction that cannot be made is not a number."""
 
     calls: Calls
@@ -42,7 +42,7 @@ class Compared:
 
 def compared(
     files: Iterable[str], left_out: str | None = None, told: Callable[[str], None] = lambda _: None
-) -> list[Compared]:
+) -> list[KernelComparison]:
     """All calls of the tables beside their predictions."""
     found = []
     for calls in calls_of(files):
@@ -52,12 +52,12 @@ def compared(
     return found
 
 
-def _shipped(calls: Calls) -> Compared:
+def _shipped(calls: Calls) -> KernelComparison:
     held = kernels(calls.device)
     form = _held_form([form for operator, form in held.surfaces if operator == calls.operator], calls.form)
     if form is None:
         return _none(calls, f"no surface of {calls.operator} {calls.form}")
-    return Compared(calls=calls, predicted=_asked(calls, held.timer(calls.operator, form)))
+    return KernelComparison(calls=calls, predicted=_asked(calls, held.timer(calls.operator, form)))
 
 
 def _held_form(forms: Sequence[str], wanted: str) -> str | None:
@@ -68,7 +68,7 @@ def _held_form(forms: Sequence[str], wanted: str) -> str | None:
     return max(library, key=lambda form: [int(part) for part in re.findall(r"\d+", form)], default=None)
 
 
-def _relative(calls: Calls) -> Compared:
+def _relative(calls: Calls) -> KernelComparison:
     """As if the device had not been measured."""
     of = relative(calls.device)
     surface = kernels(of).surfaces.get((calls.operator, calls.form)) if of else None
@@ -77,10 +77,10 @@ def _relative(calls: Calls) -> Compared:
     timer = Timer(
         work=OPERATORS[calls.operator].work, surface=surface, sheet=sheet(calls.device, surface.format)
     )
-    return Compared(calls=calls, predicted=_asked(calls, timer))
+    return KernelComparison(calls=calls, predicted=_asked(calls, timer))
 
 
-def _folds(calls: Calls) -> Compared:
+def _folds(calls: Calls) -> KernelComparison:
     """A part of the families, predicted from a fit to the others."""
     out = np.array([zlib.crc32(family.encode()) % PARTS == 0 for family in calls.families.tolist()])
     predicted = np.full(len(calls.seconds), np.nan)
@@ -89,18 +89,20 @@ def _folds(calls: Calls) -> Compared:
         surface = fit.surface(calls.rows(~out), promised, "")
         timer = Timer(work=OPERATORS[calls.operator].work, surface=surface, sheet=promised)
         predicted[out] = _asked(calls.rows(out), timer)
-    return Compared(calls=calls, predicted=predicted, reason="not among the families that are left out")
+    return KernelComparison(
+        calls=calls, predicted=predicted, reason="not among the families that are left out"
+    )
 
 
 def _asked(calls: Calls, timer: Timer) -> Floats:
     return np.broadcast_to(timer.seconds(**calls.sizes), calls.seconds.shape).astype(float)
 
 
-def _none(calls: Calls, reason: str) -> Compared:
-    return Compared(calls=calls, predicted=np.full(len(calls.seconds), np.nan), reason=reason)
+def _none(calls: Calls, reason: str) -> KernelComparison:
+    return KernelComparison(calls=calls, predicted=np.full(len(calls.seconds), np.nan), reason=reason)
 
 
-def document(found: Sequence[Compared]) -> dict[str, Any]:
+def document(found: Sequence[KernelComparison]) -> dict[str, Any]:
     """Summary and cases, as `mofa validate kernels` answers them."""
     cases: list[dict[str, Any]] = []
     missing: list[dict[str, Any]] = []
@@ -123,7 +125,7 @@ def document(found: Sequence[Compared]) -> dict[str, Any]:
     }
 
 
-def grouped(found: Sequence[Compared]) -> Mapping[tuple[str, str], dict[str, Any]]:
+def grouped(found: Sequence[KernelComparison]) -> Mapping[tuple[str, str], dict[str, Any]]:
     """Errors by device and group of operators."""
     parts: dict[tuple[str, str], list[Floats]] = {}
     for one in found:
@@ -161,7 +163,7 @@ def _groups(calls: Calls) -> Iterator[tuple[str, NDArray[np.bool_]]]:
         yield calls.operator, whole
 
 
-def _errors(one: Compared, rows: NDArray[np.bool_] | None = None) -> Floats:
+def _errors(one: KernelComparison, rows: NDArray[np.bool_] | None = None) -> Floats:
     errors = np.abs(one.predicted / one.calls.seconds - 1.0)
     chosen = ~np.isnan(errors) if rows is None else rows & ~np.isnan(errors)
     return errors[chosen]

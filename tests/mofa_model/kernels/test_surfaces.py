@@ -8,7 +8,7 @@ import pytest
 from mofa_model import presets
 from mofa_model.cli import main
 from mofa_model.errors import BadFile, UnknownName
-from mofa_model.kernels import OPERATORS, Sheet, Surface, Timer, Work
+from mofa_model.kernels import OPERATORS, CallWork, Sheet, Surface, Timer
 from mofa_model.kernels.files import as_text, from_text
 from mofa_model.kernels.surface import Law
 from mofa_model.presets.kernels import VARIABLE, kernels, relative
@@ -101,7 +101,7 @@ def test_a_law_is_start_and_work_over_its_share_of_the_peak():
     """1e12 operations at half of 1e15 a second, 1.1 times as long for the half of 100 in 1,000: 2.2 ms and the start."""
     sheet = Sheet(peak=1e15, memory=1e12, link=1e11)
     timer = Timer(
-        work=lambda at, width: Work(at=(at, 1.0, 1.0), flops=1e12, wide=1e9), surface=toy(), sheet=sheet
+        work=lambda at, width: CallWork(at=(at, 1.0, 1.0), flops=1e12, wide=1e9), surface=toy(), sheet=sheet
     )
     assert timer.seconds(at=1000.0) == pytest.approx(2.2e-3 + 1e-5, rel=1e-3)
 
