@@ -45,7 +45,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=300.0, help="time for each table (default: 300)")
     arguments = parser.parse_args(words)
     device = presets.resolve("devices", arguments.device, field="--device")
-    import torch
+    import torch  # type: ignore[import-not-found,unused-ignore]  # the extra `torch` is in no lock
 
     if not torch.cuda.is_available():
         parser.error("PyTorch sees no GPU here")
