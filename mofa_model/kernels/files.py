@@ -1,10 +1,9 @@
-"""Surfaces as text and back: one JSON document a device, a line a surface, corrections in thousandths of an octave."""
+"""Surfaces from text: one JSON document a device, a line a surface, corrections in thousandths of an octave."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
@@ -18,14 +17,6 @@ Surfaces = Mapping[tuple[str, str], Surface]
 
 UNIT: Final = 1000.0
 """Steps of a correction in an octave: 0.07 %."""
-
-
-def as_text(device: str, found: Surfaces) -> str:
-    """The document of a device."""
-    lines = [
-        json.dumps(_plain(*name, surface), separators=(",", ":")) for name, surface in sorted(found.items())
-    ]
-    return f'{{"device":{json.dumps(device)},"surfaces":[\n' + ",\n".join(lines) + "\n]}\n"
 
 
 def from_text(text: str, file: str) -> tuple[str, Surfaces]:
@@ -42,23 +33,6 @@ def from_text(text: str, file: str) -> tuple[str, Surfaces]:
         if operator not in OPERATORS:
             raise BadFile(file, f"has an operator {operator!r}: one of {', '.join(OPERATORS)}")
     return device, found
-
-
-def _plain(operator: str, form: str, surface: Surface) -> dict[str, Any]:
-    law = {
-        name: value for name, value in asdict(surface.law).items() if value != getattr(Law(start=0.0), name)
-    }
-    return {
-        "operator": operator,
-        "form": form,
-        "format": surface.format,
-        "given": dict(surface.given),
-        "rows": surface.rows,
-        "source": surface.source,
-        "law": law,
-        "knots": surface.knots,
-        "corrections": np.rint(np.ravel(surface.corrections) * UNIT).astype(int).tolist(),
-    }
 
 
 def _surface(plain: Mapping[str, Any]) -> Surface:

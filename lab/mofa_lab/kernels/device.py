@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,7 +15,8 @@ from mofa_lab.kernels.tables import Calls, read
 from mofa_model.errors import BadFile, UnknownName
 from mofa_model.files import write_text
 from mofa_model.kernels import Surface
-from mofa_model.kernels.files import Surfaces, as_text
+from mofa_model.kernels.files import UNIT, Surfaces
+from mofa_model.kernels.surface import Law
 from mofa_model.presets import names
 from mofa_model.presets.kernels import sheet
 
@@ -56,6 +59,31 @@ def write(devices: dict[str, Surfaces], folder: str) -> list[str]:
         written.append(str(Path(folder) / f"{device}.json"))
         write_text(written[-1], as_text(device, found))
     return written
+
+
+def as_text(device: str, found: Surfaces) -> str:
+    """The document of a device."""
+    lines = [
+        json.dumps(_plain(*name, surface), separators=(",", ":")) for name, surface in sorted(found.items())
+    ]
+    return f'{{"device":{json.dumps(device)},"surfaces":[\n' + ",\n".join(lines) + "\n]}\n"
+
+
+def _plain(operator: str, form: str, surface: Surface) -> dict[str, Any]:
+    law = {
+        name: value for name, value in asdict(surface.law).items() if value != getattr(Law(start=0.0), name)
+    }
+    return {
+        "operator": operator,
+        "form": form,
+        "format": surface.format,
+        "given": dict(surface.given),
+        "rows": surface.rows,
+        "source": surface.source,
+        "law": law,
+        "knots": surface.knots,
+        "corrections": np.rint(np.ravel(surface.corrections) * UNIT).astype(int).tolist(),
+    }
 
 
 def _together(parts: Sequence[Calls]) -> Calls:

@@ -12,9 +12,9 @@ EXAMPLES: Final = """\
 examples:
   ten minutes on a GPU of your own, its surfaces, and what then holds
     python -m mofa_lab.kernels.measure --device h100 --to tables
-    mofa calibrate kernels tables/*.csv --to mine --source "node 7, PyTorch 2.9"
+    mofa calibrate kernels tables/gemm.csv --to mine --source "node 7, PyTorch 2.9"
     MOFA_KERNELS=mine mofa presets kernels h100
-    MOFA_KERNELS=mine mofa validate kernels tables/*.csv"""
+    MOFA_KERNELS=mine mofa validate kernels tables/gemm.csv"""
 
 
 def configure(parser: ArgumentParser) -> None:

@@ -67,7 +67,7 @@ families of shapes, and compares those with it; --left-out device compares with 
 
 EXAMPLES: Final = """\
 examples:
-  mofa validate kernels gemm.csv.xz --left-out family
+  mofa validate kernels tables/gemm.csv --left-out device
   mofa validate steps lab/data/cases/throughput.json
   mofa validate ettr lab/data/ettr_cases.json --json
   mofa validate paper lab/data/paper_table6.json --calibrate-on 1,5,6,7,9,12,16,18"""
