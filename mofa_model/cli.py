@@ -43,7 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     name = next((word for word in given[:1] if not word.startswith("-")), "")
     try:
-        code = _run_verb(name, given[1:]) if name else _run_bare(given)
+        two = " ".join(given[:2])
+        if two in verbs.LAB:
+            name = two
+        code = _run_verb(name, given[len(name.split()) :]) if name else _run_bare(given)
         sys.stdout.flush()
     except MofaError as error:
         return _fail(name, str(error), error.exit_code)

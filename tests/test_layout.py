@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LONGEST = 300
 CORE = {
     "errors", "units", "checks", "blocks", "spec", "axes", "strategy", "strategy_text", "placement", "equations", "schedules", "estimate",
-    "reliability", "simulator", "search",
+    "kernels", "reliability", "simulator", "search",
 }  # fmt: skip
 """What needs numpy and the standard library only."""
 

@@ -41,9 +41,11 @@ SUMMARIES: Final[Mapping[str, str]] = {
 LAB: Final[Mapping[str, str]] = {
     "validate": "predicted against measured, for published cases",
     "fit": "fit the shipped constants to case files, and say how well they hold",
+    "calibrate kernels": "surfaces of a device's kernels from tables of measured calls",
     "trace": "inspect, replay, predict or calibrate from profiler traces",
 }
-"""Verbs of the lab, a distribution of its own: what no cluster runs. They are told of here, so that one can ask for it."""
+"""Verbs of the lab, a distribution of its own: what no cluster runs. They are told of here, so that one can ask for it. One of two
+words stands beside our verb of the first."""
 
 LAB_NAME: Final = "mofa-advisor-lab"
 """The distribution that brings them."""

@@ -14,20 +14,26 @@ from mofa_model.tables import Cell, Column, Table
 CONSTANTS: Final = "constants"
 """The kind that is asked for with a device: measured constants, after all their layers."""
 
+KERNELS: Final = "kernels"
+"""The kind of surfaces that were fitted to measured kernels."""
+
 
 EXAMPLES: Final = """\
 examples:
   mofa presets                          every kind, with its names
   mofa presets devices                  one kind
   mofa presets models llama3.1-405b     one preset, with its source
-  mofa presets constants h100 --stack megatron-core --precision fp8-current"""
+  mofa presets constants h100 --stack megatron-core --precision fp8-current
+  mofa presets kernels h100 --call 'gemm bf16 m=8192 n=8192 k=4096'"""
 
 
 def configure(parser: ArgumentParser) -> None:
     """Add kind and name, and what the constants of a device depend on."""
-    kinds = ", ".join((*presets.KINDS, CONSTANTS))
+    kinds = ", ".join((*presets.KINDS, CONSTANTS, KERNELS))
     parser.add_argument("kind", nargs="?", metavar="KIND", help=f"one of {kinds}")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="an id or alias; for constants, a device")
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="an id or alias; for constants and kernels, a device"
+    )
     group = parser.add_argument_group(CONSTANTS)
     group.add_argument(
         "--stack", default="default", help="software stack (default: one that nobody measured)"
@@ -36,6 +42,9 @@ def configure(parser: ArgumentParser) -> None:
     group.add_argument("--release", help="release of the stack (default: the newest that is listed)")
     group.add_argument(
         "--defect", action="append", default=[], help="a known state of the stack; may be repeated"
+    )
+    parser.add_argument_group(KERNELS).add_argument(
+        "--call", metavar="TEXT", help="what one call takes: operator, form and sizes"
     )
     output.add_options(parser)
 
@@ -47,8 +56,10 @@ def run(arguments: Namespace) -> int:
         table = _kinds()
     elif kind == CONSTANTS:
         table = _constants(arguments)
+    elif kind == KERNELS:
+        table = _kernels(name, arguments.call)
     elif kind not in presets.KINDS:
-        raise UnknownName("presets", kind, (*presets.KINDS, CONSTANTS))
+        raise UnknownName("presets", kind, (*presets.KINDS, CONSTANTS, KERNELS))
     else:
         table = _list(kind) if name is None else _one(kind, name)
     output.emit(arguments.output, [table])
@@ -96,6 +107,16 @@ def _constants(arguments: Namespace) -> Table:
         rows=tuple((c.path, c.value, c.scatter or None, c.source) for c in found.values()),
         notes=("Every other constant has its default.",),
     )
+
+
+def _kernels(device: str | None, call: str | None) -> Table:
+    from mofa_model.verbs import presets_kernels
+
+    if device is None and call is None:
+        return presets_kernels.devices()
+    if device is None:
+        raise BadValue("NAME", None, "name a device: mofa presets kernels h100 --call ...")
+    return presets_kernels.call(device, call) if call else presets_kernels.surfaces(device)
 
 
 def _model(name: str) -> tuple[Cell, ...]:

@@ -41,7 +41,7 @@ def test_the_help_of_a_clone_lists_every_verb_once(capsys):
 @pytest.mark.parametrize("name", verbs.LAB)
 def test_every_verb_explains_itself(capsys, name):
     with pytest.raises(SystemExit) as stop:
-        cli.main([name, "--help"])
+        cli.main([*name.split(), "--help"])
     assert stop.value.code == 0
     assert f"usage: mofa {name}" in capsys.readouterr().out
 

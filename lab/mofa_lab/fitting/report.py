@@ -27,6 +27,9 @@ those with something left out: the constants are then fitted without it, and a s
 defaults of an unseen stack.
 """
 
+KERNELS: Final = Path("lab/data/kernels.json")
+"""Figures of `mofa validate kernels`, in a clone."""
+
 REGIMES: Final = 6
 """One in so many regimes of the reliability grid is simulated: the whole takes minutes."""
 
@@ -51,6 +54,7 @@ def page_of(found: CampaignResult, progress: Progress = lambda _: None) -> str:
         *odd(found),
         *constants(found),
         *_reliability(progress),
+        *_kernels(),
     ]
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
@@ -148,6 +152,14 @@ def _bands(found: CampaignResult) -> Iterator[str]:
         for set_name, (n, share) in coverage(part, QUANTITIES[quantity]).items()
     ]
     yield table((Column("left-out runs"), Column("n"), Column("held by their band", unit="%")), rows)
+
+
+def _kernels() -> Iterator[str]:
+    """Kernels are scored by `mofa validate kernels`, which leaves its figures in a file: their tables are too large for a clone."""
+    from mofa_lab.kernels import report
+
+    if KERNELS.exists():
+        yield report.section(KERNELS)
 
 
 def _reliability(progress: Progress) -> Iterator[str]:

@@ -3,6 +3,7 @@
     mofa validate steps CASES.json        step time and memory of measured runs
     mofa validate ettr CASES.json         effective training time, intervals and rates
     mofa validate paper TABLE.json …      the MoFa paper's tables against its own equations
+    mofa validate kernels TABLE.csv …     measured kernels and collectives
 
 The figures decide nothing here: the exit code is 0 whatever they are, and 2 where a file cannot be read.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections import Counter
 from collections.abc import Mapping
 from textwrap import shorten
 from typing import Any, Final
@@ -57,15 +59,22 @@ Constants come from validate/paper.toml, which says from which rows they were fi
 rows of the given files."""
 
 
+_KERNELS: Final = """\
+Each row of a table of measured kernels beside what the surfaces of its device say, or those of the relative that the device's
+preset names. Tables are told by their columns (docs/calibration.md). --left-out family fits anew without a fifth of the
+families of shapes, and compares those with it; --left-out device compares with the relative's surfaces alone."""
+
+
 EXAMPLES: Final = """\
 examples:
+  mofa validate kernels tables/gemm.csv --left-out device
   mofa validate steps lab/data/cases/throughput.json
   mofa validate ettr lab/data/ettr_cases.json --json
   mofa validate paper lab/data/paper_table6.json --calibrate-on 1,5,6,7,9,12,16,18"""
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Three kinds of cases."""
+    """Four kinds of cases."""
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     steps = kinds.add_parser("steps", help="step time and memory of measured runs", description=_STEPS)
     steps.add_argument(
@@ -97,11 +106,18 @@ def configure(parser: ArgumentParser) -> None:
         help="fit the constants anew from these row ids, for example 1,5,6,7,9,12,16,18",
     )
     output.add_options(paper)
+    measured = kinds.add_parser("kernels", help="measured kernels and collectives", description=_KERNELS)
+    measured.add_argument("files", metavar="TABLE.csv", nargs="+", help="tables of kernels, .csv or .csv.xz")
+    measured.add_argument(
+        "--left-out", choices=("family", "device"), help="compare with a fit that did not see the row"
+    )
+    measured.add_argument("--record", metavar="FILE.json", help="keep the summary for docs/validation.md")
+    output.add_options(measured)
 
 
 def run(arguments: Namespace) -> int:
     """Price the cases and print the comparison."""
-    verb = {"steps": _steps, "ettr": _ettr, "paper": _paper}[arguments.kind]
+    verb = {"steps": _steps, "ettr": _ettr, "paper": _paper, "kernels": _kernels}[arguments.kind]
     verb(arguments)
     return 0
 
@@ -153,6 +169,27 @@ def _paper(arguments: Namespace) -> None:
     if document["unsupported"]:
         tables.append(_rows("Unsupported", ("id", "reason"), document["unsupported"]))
     output.emit(arguments.output, tables, document)
+
+
+def _kernels(arguments: Namespace) -> None:
+    from mofa_lab.kernels import score
+
+    with output.progress("comparing") as advance:
+        found = score.compared(arguments.files, arguments.left_out, lambda _: advance(1.0))
+    document = score.document(found)
+    summary = document["summary"]
+    if arguments.record:
+        score.record(arguments.record, arguments.left_out or "fitted", summary["groups"])
+    tables = [
+        _spreads("Errors", "kernels", {"all": summary}),
+        _spreads("By device", "kernels", {f"{row['device']} {row['op']}": row for row in summary["groups"]}),
+    ]
+    if document["unsupported"]:
+        reasons = Counter((row["device"], row["op"], row["reason"]) for row in document["unsupported"])
+        rows = [{"device": d, "op": op, "reason": why, "rows": n} for (d, op, why), n in reasons.items()]
+        tables.append(_rows("Unsupported", ("device", "op", "reason", "rows"), rows))
+    names = ("id", "device", "op", "predicted_s", "measured_s")
+    output.emit(arguments.output, tables, document, records=_rows("Cases", names, document["cases"]))
 
 
 def _spreads(title: str, name: str, groups: Mapping[str, Any]) -> Table:

@@ -1,0 +1,99 @@
+"""All surfaces of the devices that tables hold, made and written: one file a device."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mofa_lab.kernels import fit
+from mofa_lab.kernels.tables import Calls, read
+from mofa_model.errors import BadFile, UnknownName
+from mofa_model.files import write_text
+from mofa_model.kernels import Surface
+from mofa_model.kernels.files import UNIT, Surfaces
+from mofa_model.kernels.surface import Law
+from mofa_model.presets import names
+from mofa_model.presets.kernels import sheet
+
+FEWEST: Final = 8
+"""Calls below which no surface is made of them."""
+
+
+def calls_of(files: Iterable[str]) -> list[Calls]:
+    """Calls of all tables, those of one operator in one form on one device together."""
+    found: dict[tuple[str, str, str], list[Calls]] = {}
+    for file in files:
+        for calls in read(file):
+            if calls.device not in names("devices"):
+                raise UnknownName(f"{file}: device", calls.device, names("devices"))
+            found.setdefault((calls.device, calls.operator, calls.form), []).append(calls)
+    return [_together(parts) for parts in found.values()]
+
+
+def made(
+    calls: Sequence[Calls], source: str, told: Callable[[str], None] = lambda _: None
+) -> dict[str, Surfaces]:
+    """Surfaces by device."""
+    devices: dict[str, dict[tuple[str, str], Surface]] = {}
+    for some in calls:
+        if len(some.seconds) >= FEWEST:
+            found = fit.surface(some, sheet(some.device, some.format), source)
+            devices.setdefault(some.device, {})[some.operator, some.form] = found
+        told(f"{some.device} {some.operator} {some.form}")
+    return dict(devices)
+
+
+def write(devices: dict[str, Surfaces], folder: str) -> list[str]:
+    """Write a file a device; the result is their names."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadFile(folder, f"cannot be a folder: {error.strerror}") from None
+    written = []
+    for device, found in devices.items():
+        written.append(str(Path(folder) / f"{device}.json"))
+        write_text(written[-1], as_text(device, found))
+    return written
+
+
+def as_text(device: str, found: Surfaces) -> str:
+    """The document of a device."""
+    lines = [
+        json.dumps(_plain(*name, surface), separators=(",", ":")) for name, surface in sorted(found.items())
+    ]
+    return f'{{"device":{json.dumps(device)},"surfaces":[\n' + ",\n".join(lines) + "\n]}\n"
+
+
+def _plain(operator: str, form: str, surface: Surface) -> dict[str, Any]:
+    law = {
+        name: value for name, value in asdict(surface.law).items() if value != getattr(Law(start=0.0), name)
+    }
+    return {
+        "operator": operator,
+        "form": form,
+        "format": surface.format,
+        "given": dict(surface.given),
+        "rows": surface.rows,
+        "source": surface.source,
+        "law": law,
+        "knots": surface.knots,
+        "corrections": np.rint(np.ravel(surface.corrections) * UNIT).astype(int).tolist(),
+    }
+
+
+def _together(parts: Sequence[Calls]) -> Calls:
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    return Calls(
+        device=first.device, operator=first.operator, form=first.form, format=first.format, given=first.given,
+        sizes={name: np.concatenate([part.sizes[name] for part in parts]) for name in first.sizes},
+        seconds=np.concatenate([part.seconds for part in parts]),
+        families=np.concatenate([part.families for part in parts]),
+        ids=np.concatenate([part.ids for part in parts]),
+    )  # fmt: skip

@@ -1,0 +1,158 @@
+"""A surface: seconds of one operator in one form on a device, as a law and a small table of corrections over it.
+
+The law says what physics says: a start, the matrix units at their efficiency, the memory and the link at theirs. The table says
+by what factor kernels depart from it, at knots between which its logarithm is linear in the logarithms of the dimensions;
+beyond the outer knots it stays what it is at them, and the law goes on. No time is below that of the peak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.units import Bytes, BytesPerSecond, Flop, FlopPerSecond, Numeric, Seconds
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallWork:
+    """What calls of an operator do; numbers or arrays of one shape."""
+
+    at: tuple[Numeric, ...]
+    """Place in the table, one positive number an axis; time grows with each."""
+    flops: Flop = 0.0
+    """Floating-point operations of the matrix units. [FLOP]"""
+    moved: Bytes = 0.0
+    """To and from device memory. [B]"""
+    sent: Bytes = 0.0
+    """The least that a device sends over its link. [B]"""
+    wide: Numeric = 1.0
+    """What runs side by side, in elements of the output: too few leave units idle."""
+    padded: Numeric = 1.0
+    """Rows of whole tiles over rows, at least 1."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sheet:
+    """What a data sheet promises, of which a law has shares."""
+
+    peak: FlopPerSecond
+    """Of the matrix units in the operator's format. [FLOP/s]"""
+    memory: BytesPerSecond
+    """Bandwidth of device memory. [B/s]"""
+    link: BytesPerSecond
+    """Bandwidth of the scale-up link, one direction. [B/s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Law:
+    """A start, and the larger of three times, rounded where two are alike."""
+
+    start: Seconds
+    """Of a call that does nothing. [s]"""
+    matrix: float = 1.0
+    """Share of the peak that a large call reaches."""
+    memory: float = 1.0
+    """Share of the memory bandwidth; above 1 where operands lie in the cache."""
+    link: float = 1.0
+    """Share of the link."""
+    halves: tuple[float, ...] = ()
+    """For the first axes, with which operations grow in step, where half of the speed is lost."""
+    width: float = 1.0
+    """Elements of the output that fill the device once."""
+    edge: float = 0.0
+    """Share of the logarithm of the padding that is paid."""
+    sharpness: float = 2.0
+    """Exponent of the rounding: 1 adds, many take the larger."""
+
+    def seconds(self, work: CallWork, sheet: Sheet) -> Seconds:
+        """Time of the calls without corrections. [s]
+
+        >>> sheet = Sheet(peak=1e15, memory=3e12, link=4e11)
+        >>> float(Law(start=1e-6, matrix=0.5).seconds(CallWork(at=(), flops=1e12), sheet))
+        0.002001...
+        """
+        p = self.sharpness
+        paid = np.power(work.padded, self.edge)
+        lost: Numeric = paid
+        scale: Numeric = paid  # padding is of the first axis
+        for axis, half in zip(work.at, self.halves, strict=False):
+            lost, scale = lost * (1.0 + half / (scale * axis)), 1.0
+        full = np.power(1.0 + np.power(self.width / (lost * work.wide), p), 1.0 / p)
+        times = (
+            work.flops * lost * full / (sheet.peak * self.matrix),
+            work.moved / (sheet.memory * self.memory),
+            work.sent / (sheet.link * self.link),
+        )
+        return self.start + np.power(sum(np.power(time, p) for time in times), 1.0 / p)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surface:
+    """A law, the table over it, and where both come from."""
+
+    law: Law
+    """What physics says."""
+    knots: tuple[tuple[float, ...], ...]
+    """Places of the table along each axis of `CallWork.at`, ascending, two or more."""
+    corrections: Floats
+    """Binary logarithm of measured over law at the knots."""
+    format: str
+    """Format of the matrix units: bf16, fp8 or fp4."""
+    given: Mapping[str, float]
+    """Sizes that all its calls share."""
+    rows: int
+    """Measured calls that it was fitted to."""
+    source: str
+    """Where they were measured."""
+
+    def seconds(self, work: CallWork, sheet: Sheet) -> Seconds:
+        """Time of the calls. [s]"""
+        index, weight = self.corners(work)
+        correction: Numeric = sum(
+            share * self._flat[place] for place, share in zip(index, weight, strict=True)
+        )
+        least = np.maximum(np.divide(work.flops, sheet.peak), np.divide(work.sent, sheet.link))
+        return np.maximum(self.law.seconds(work, sheet) * np.exp2(correction), least)
+
+    def corners(self, work: CallWork) -> tuple[list[Places], list[Floats]]:
+        """Numbers of the table around each call, by their place in it, and their weights, which add up to 1."""
+        index: list[Places] = [np.zeros((), dtype=np.intp)]
+        weight: list[Floats] = [np.ones(())]
+        for axis, logs in zip(work.at, self._logs, strict=True):
+            place = np.interp(np.log2(np.asarray(axis, dtype=float)), logs, np.arange(float(len(logs))))
+            low = np.minimum(np.asarray(place).astype(np.intp), len(logs) - 2)
+            share = place - low
+            index = [old * len(logs) + low + step for old in index for step in (0, 1)]
+            weight = [old * part for old in weight for part in (1.0 - share, share)]
+        return index, weight
+
+    @cached_property
+    def _logs(self) -> tuple[Floats, ...]:
+        return tuple(np.log2(np.asarray(axis)) for axis in self.knots)
+
+    @cached_property
+    def _flat(self) -> Floats:
+        return np.ravel(self.corrections)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timer:
+    """An operator in one form on a device: found once, then asked for many sizes."""
+
+    work: Callable[..., CallWork]
+    """What its calls do."""
+    surface: Surface
+    """How long such work takes."""
+    sheet: Sheet
+    """What the device promises."""
+
+    def seconds(self, **sizes: Numeric) -> Seconds:
+        """Time of calls of these sizes, numbers or arrays of one shape. [s]"""
+        return self.surface.seconds(self.work(**self.surface.given, **sizes), self.sheet)

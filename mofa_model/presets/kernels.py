@@ -1,0 +1,110 @@
+"""The surfaces of a device: its own, a relative's below them, and files of the user's above.
+
+Shipped surfaces are `mofa_model/kernels/measured/DEVICE.json`. `kernels` of a device's entry names the relative whose surfaces hold,
+scaled by both data sheets, where the device was not measured itself. The environment variable MOFA_KERNELS names folders, the
+way PATH names them, whose files of the same names stand above.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from mofa_model.errors import BadFile, UnknownName
+from mofa_model.files import read_text
+from mofa_model.kernels import OPERATORS, Sheet, Surface, Timer
+from mofa_model.kernels.files import Surfaces, from_text
+from mofa_model.presets import catalogue, entries
+
+VARIABLE: Final = "MOFA_KERNELS"
+"""The environment variable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceKernels:
+    """What was measured of a device's kernels, or of its relative's."""
+
+    device: str
+    """Preset id."""
+    surfaces: Surfaces
+    """Surfaces by operator and form."""
+    measured: Mapping[tuple[str, str], str]
+    """Device that each was measured on."""
+
+    def timer(self, operator: str, form: str) -> Timer:
+        """Times of an operator in a form.
+
+        >>> timer = kernels("h200").timer("gemm", "bf16")
+        >>> 0.1e-3 < float(timer.seconds(m=4096, n=4096, k=4096)) < 0.3e-3
+        True
+        """
+        if operator not in OPERATORS:
+            raise UnknownName("operator", operator, tuple(OPERATORS))
+        forms = tuple(name for kind, name in self.surfaces if kind == operator)
+        if form not in forms:
+            raise UnknownName(f"{self.device}: form of {operator}", form, forms)
+        surface = self.surfaces[operator, form]
+        return Timer(work=OPERATORS[operator].work, surface=surface, sheet=sheet(self.device, surface.format))
+
+
+def kernels(device: str) -> DeviceKernels:
+    """The surfaces that hold for a device."""
+    return _kernels(entries.resolve("devices", device), _folders())
+
+
+def relative(device: str) -> str | None:
+    """The device whose surfaces stand below its own.
+
+    >>> relative("h200"), relative("a100")
+    ('h100-80gb-sxm', None)
+    """
+    return entries.entry("devices", device).get("kernels")
+
+
+@cache
+def sheet(device: str, format: str) -> Sheet:
+    """What a device's data sheet promises in a format."""
+    found = catalogue.device(device)
+    peak = {"fp8": found.peak_fp8, "fp4": found.peak_fp4}.get(format) or found.peak_bf16
+    fabric = catalogue.fabric(entries.entry("devices", device)["scale_up"])
+    return Sheet(peak=float(peak), memory=float(found.memory_bandwidth), link=float(fabric.link.bandwidth))
+
+
+def _folders() -> tuple[str, ...]:
+    return tuple(name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name)
+
+
+@cache
+def _kernels(device: str, folders: tuple[str, ...]) -> DeviceKernels:
+    surfaces: dict[tuple[str, str], Surface] = {}
+    measured: dict[tuple[str, str], str] = {}
+    for source in filter(None, (relative(device), device)):
+        for layer in (_shipped(source), *(_own(Path(folder), source) for folder in folders)):
+            surfaces |= layer
+            measured |= dict.fromkeys(layer, source)
+    return DeviceKernels(device=device, surfaces=surfaces, measured=measured)
+
+
+@cache
+def _shipped(device: str) -> Surfaces:
+    file = resources.files("mofa_model.kernels").joinpath("measured", f"{device}.json")
+    return from_text(file.read_text(encoding="utf-8"), f"{device}.json")[1] if file.is_file() else {}
+
+
+def _own(folder: Path, device: str) -> Surfaces:
+    if not folder.is_dir():
+        raise BadFile(
+            folder, f"is no folder; {VARIABLE} names folders that `mofa calibrate kernels --to` wrote"
+        )
+    file = folder / f"{device}.json"
+    if not file.exists():
+        return {}
+    named, found = from_text(read_text(file, largest=2**26), str(file))
+    if named != device:
+        raise BadFile(file, f"holds surfaces of {named}; give {named}.json that name")
+    return found
