@@ -147,7 +147,7 @@ def test_of_kueues_gates_ours_opens_with_the_arguments_written_and_the_others_st
     cluster.apply(waiting(kind, place, None, **{KUEUE: f"example.org/quota,{NAME}"}))
     found = until(lambda: (body := read(cluster, kind, place)) and not is_gated(live(kind, body)) and body)
     assert found["metadata"]["annotations"][KUEUE] == "example.org/quota"
-    assert is_suspended(kind, found)
+    assert is_suspended(live(kind, found))
     assert has_layout(kind, found)
 
 
@@ -226,7 +226,7 @@ def test_killed_between_the_two_steps_it_starts_after_the_restart(cluster, runni
         cluster.apply(waiting(JOB_SET, place))
         until(lambda: words(JOB_SET, read(cluster, JOB_SET, place)))
         running.kill()
-        assert is_suspended(JOB_SET, read(cluster, JOB_SET, place))
+        assert is_suspended(live(JOB_SET, read(cluster, JOB_SET, place)))
     finally:
         no_wall(cluster, "no-release")
     running.start(*QUICK)
@@ -273,8 +273,8 @@ def test_a_suspended_job_without_a_gate_gets_arguments_and_stays_suspended(clust
     cluster.apply(waiting(TRAIN_JOB, place, None))
     found = until(lambda: words(TRAIN_JOB, f := read(cluster, TRAIN_JOB, place)) and f)
     settled(running)
-    assert is_suspended(TRAIN_JOB, found)
-    assert is_suspended(TRAIN_JOB, read(cluster, TRAIN_JOB, place))
+    assert is_suspended(live(TRAIN_JOB, found))
+    assert is_suspended(live(TRAIN_JOB, read(cluster, TRAIN_JOB, place)))
 
 
 def test_a_training_job_in_mode_apply_starts_its_target(cluster, running, namespace, profile):
