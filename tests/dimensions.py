@@ -20,10 +20,12 @@ from mofa_model.spec import (
     LinkConstants,
     MemoryConstants,
     OverlapConstants,
+    PackedDocuments,
     Precision,
     Run,
     Training,
     Transformer,
+    UpdateRule,
     Workload,
 )
 
@@ -66,6 +68,7 @@ DIMENSIONED: Mapping[type, Mapping[str, str]] = {
         ),
         "s",
     ),
+    UpdateRule: dict.fromkeys(("states", "outside", "replaced", "gather"), "B"),
     LinkConstants: dict.fromkeys(
         (
             "scale_up_hop",
@@ -88,6 +91,7 @@ PLAIN = (
     Calibration,
     Cluster,
     OverlapConstants,
+    PackedDocuments,
     Training,
     Embedding,
     Layer,

@@ -28,7 +28,8 @@ def checkpoint_size(request: Request, problem: SearchCase) -> Bytes:
     if request.checkpoint_bytes is not None:
         return request.checkpoint_bytes
     model, training = problem.workload.model, problem.workload.training
-    states = state_bytes(training.precision.optimizer, training.optimizer.states)
+    rule = training.optimizer
+    states = state_bytes(training.precision.optimizer, rule.states, rule.replaced)
     if training.adapter_rank:  # frozen weights are where they came from
         parameters = sum(
             model.number(kind) * adapter_parameters(kind, model.hidden, training.adapter_rank)

@@ -7,26 +7,25 @@ from collections.abc import Iterator
 import numpy as np
 
 from mofa_model.blocks import Layer, Rows
-from mofa_model.spec.optimizer import ADAM_MOMENTS
 from mofa_model.units import Bytes, Count, Flop
 
 
-def state_bytes(width: Bytes, states: Bytes) -> Bytes:
+def state_bytes(width: Bytes, states: Bytes, replaced: Bytes) -> Bytes:
     """Master weight and states of a parameter, from the width that a precision has under AdamW. Ours. [B]
 
-    >>> state_bytes(12.0, 4.0)
+    >>> state_bytes(12.0, 4.0, 8.0)
     8.0
     """
-    return width - ADAM_MOMENTS + states
+    return width - replaced + states
 
 
-def update_bytes(traffic: Bytes, states: Bytes) -> Bytes:
+def update_bytes(traffic: Bytes, states: Bytes, replaced: Bytes) -> Bytes:
     """Bytes that an update moves per parameter, from those of AdamW: each state is read and written. Ours. [B]
 
-    >>> update_bytes(30.0, 4.0)
+    >>> update_bytes(30.0, 4.0, 8.0)
     22.0
     """
-    return traffic + 2.0 * (states - ADAM_MOMENTS)
+    return traffic + 2.0 * (states - replaced)
 
 
 def newton_schulz_flops(parameters: Count, side: Count, iterations: Count) -> Flop:

@@ -39,7 +39,7 @@ def active_parameters(model: Transformer) -> Count:
 
     >>> from mofa_model.presets import model
     >>> active_parameters(model("deepseek-v3"))
-    37552157696
+    37552282624
     """
     return _counted(model, active=True)
 

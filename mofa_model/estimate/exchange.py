@@ -213,7 +213,8 @@ def _update(
             held.trained / own + experts / own_experts, p.gradient, p.gather, link, rate
         )
     bandwidth = cluster.device.memory_bandwidth * c.optimizer_efficiency
-    moved = optimizers.update_bytes(c.optimizer_traffic, workload.training.optimizer.states)
+    rule = workload.training.optimizer
+    moved = optimizers.update_bytes(c.optimizer_traffic, rule.states, rule.replaced)
     time = compute.update_time(held.trained, own, moved, bandwidth) + compute.update_time(
         experts, own_experts, moved, bandwidth
     )

@@ -142,8 +142,9 @@ def _groups(workload: Workload, constants: MemoryConstants, s: Strategy, stages:
     frozen = np.any(training.adapter_rank)
     more: list[_Group] = []
     dense = vocabulary * (ends.vocabulary * h / s.tp)
-    if training.optimizer.outside != training.optimizer.states and not frozen:
-        states = optimizers.state_bytes(training.precision.optimizer, training.optimizer.outside)
+    rule = training.optimizer
+    if rule.outside != rule.states and not frozen:
+        states = optimizers.state_bytes(training.precision.optimizer, rule.outside, rule.replaced)
         more.append(_group(workload, constants, s, dense, 0.0, ranks, states))
         dense = 0.0 * dense
     if np.any(model.prediction_modules):
@@ -194,7 +195,8 @@ def _group(
     """What a parameter costs a device at this ZeRO level, Eqs. (4), (25), (27)."""
     precision = workload.training.precision
     if states is None:
-        states = optimizers.state_bytes(precision.optimizer, workload.training.optimizer.states)
+        rule = workload.training.optimizer
+        states = optimizers.state_bytes(precision.optimizer, rule.states, rule.replaced)
     d = memory.shard_ranks(ranks, s.shard)
     on_host = s.optimizer is Placement.HOST
     weight: Bytes = precision.weight

@@ -21,10 +21,13 @@ class UpdateRule:
     """Moments of a parameter of a matrix inside a layer. [B]"""
     outside: Bytes = ADAM_MOMENTS
     """The same of embedding and head, where another rule may update them. [B]"""
+    replaced: Bytes = ADAM_MOMENTS
+    """The moments that the optimizer bytes of a precision, and measured traffic, hold in their place. [B]"""
     iterations: Count = 0.0
     """Newton-Schulz iterations on every matrix inside a layer; 0 = none. [1]"""
     gather: Bytes = 0.0
     """Sent per parameter beside gradients and weights, so that one rank has a matrix whole. [B]"""
 
     def __post_init__(self) -> None:
-        not_negative(states=self.states, outside=self.outside, iterations=self.iterations, gather=self.gather)
+        not_negative(states=self.states, outside=self.outside, replaced=self.replaced)
+        not_negative(iterations=self.iterations, gather=self.gather)

@@ -73,5 +73,5 @@ def test_states_on_the_host_are_parked_there_for_every_optimizer():
 
 
 def test_adamw_is_to_the_bit_what_it_was():
-    assert state_bytes(12.0, 8.0) == 12.0
-    assert update_bytes(30.0, 8.0) == 30.0
+    assert state_bytes(12.0, 8.0, 8.0) == 12.0
+    assert update_bytes(30.0, 8.0, 8.0) == 30.0

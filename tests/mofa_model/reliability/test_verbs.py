@@ -15,7 +15,7 @@ POINT = ["--nodes", "32", "--step", "27.99s", "--rate", "0.01", "--mttr", "60s",
 
 
 def examples(verb):
-    text = importlib.import_module(f"mofa_model.verbs.{verb}")._EXAMPLES
+    text = importlib.import_module(f"mofa_model.verbs.{verb}").EXAMPLES
     return [line.strip() for line in text.splitlines() if line.strip().startswith("mofa ")]
 
 
