@@ -29,7 +29,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "deploy" / "local")]
 
-import orjson  # noqa: E402
 from advisor import MOFA, USER  # noqa: E402
 from mofa_local import audit, nodes  # noqa: E402
 from mofa_local.control_plane import ControlPlane  # noqa: E402
@@ -74,22 +73,17 @@ kopf.run(standalone=True, clusterwide=True)
 
 
 class Tail:
-    """An audit log, read on from where it was."""
+    """The audit log from now on."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._at = path.stat().st_size
-        self.events: list[dict[str, Any]] = []
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self._before = len(plane.audit())
+        self.events: list[audit.Event] = []
         self.since = time.monotonic()
 
     def read(self) -> None:
         """Add what has come."""
-        with self._path.open("rb") as file:
-            file.seek(self._at)
-            found = file.read()
-        whole = found[: found.rfind(b"\n") + 1]
-        self._at += len(whole)
-        self.events += [orjson.loads(line) for line in whole.splitlines()]
+        self.events = self._plane.audit()[self._before :]
 
 
 @dataclass(frozen=True)
@@ -127,15 +121,14 @@ class Bench:
     async def fill(self, jobs: int = JOBS) -> None:
         """So many jobs, anew."""
         async with self.api() as api:
-            async for body in api.list(TRAINING_JOB):
-                await api.delete(TRAINING_JOB, PLACE, body["metadata"]["name"])
+            self.plane.delete(TRAINING_JOB.resource, namespace=PLACE)
             numbers = list(range(jobs))
             random.Random(7).shuffle(numbers)
             await _together(lambda n: api.create(TRAINING_JOB, PLACE, job(n)), numbers)
 
     def clear(self, name: str, command: list[Any], writes: int, user: str) -> Cleared:
         """Let an operator clear all jobs; each takes so many writes."""
-        log = Tail(self.plane.audit_log)
+        log = Tail(self.plane)
         self.processes.start(name, command, environment={"KUBECONFIG": str(self.plane.kubeconfig)})
         largest = 0
         while True:
@@ -257,10 +250,10 @@ def judged(figures: dict[str, float]) -> int:
 async def _restless(bench: Bench, pool: list[dict[str, Any]]) -> float:
     """Most decisions that a job needs for 1,000 updates of its pool's nodes."""
     await bench.fill(AFFECTED)
-    log = Tail(bench.plane.audit_log)
+    log = Tail(bench.plane)
     bench.processes.start("restless", _ours(bench), environment={"KUBECONFIG": str(bench.plane.kubeconfig)})
     await _advised(log)
-    log = Tail(bench.plane.audit_log)
+    log = Tail(bench.plane)
     async with bench.api() as api:
         names = [node["metadata"]["name"] for node in pool]
         for turn in range(1000):
