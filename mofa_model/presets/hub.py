@@ -5,7 +5,6 @@ Endpoint, token, cache and offline mode are those of the library's own variables
 
 from __future__ import annotations
 
-import logging
 import re
 from pathlib import Path
 from typing import Final
@@ -21,6 +20,8 @@ _INSTEAD: Final = "or give its file: --model config.json"
 
 def config_file(name: str, *, field: str) -> Path | None:
     """The file of a model, from the cache or fetched into it; None where the hub shows no such model. `field` names it in errors."""
+    import logging
+
     try:
         import huggingface_hub as hub
         from huggingface_hub import errors

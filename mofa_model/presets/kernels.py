@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Final
 
@@ -92,8 +91,8 @@ def _kernels(device: str, folders: tuple[str, ...]) -> DeviceKernels:
 
 @cache
 def _shipped(device: str) -> Surfaces:
-    file = resources.files("mofa_model.kernels").joinpath("measured", f"{device}.json")
-    return from_text(file.read_text(encoding="utf-8"), f"{device}.json")[1] if file.is_file() else {}
+    file = Path(__file__).parent.with_name("kernels") / "measured" / f"{device}.json"
+    return from_text(file.read_text(encoding="utf-8"), file.name)[1] if file.is_file() else {}
 
 
 def _own(folder: Path, device: str) -> Surfaces:

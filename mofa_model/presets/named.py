@@ -16,9 +16,10 @@ def model_named(text: str, *, field: str = "--model") -> Transformer:
     'llama3-8b'
     """
     also = "or give a model hub's file: --model config.json"
-    if text.endswith(".json") or (not entries.meanings("models", text) and Path(text[:4096]).is_dir()):
+    known = entries.meanings("models", text)
+    if text.endswith(".json") or (not known and Path(text[:4096]).is_dir()):
         return read_config(text)
-    if hub.ID.fullmatch(text) and not entries.meanings("models", text):
+    if hub.ID.fullmatch(text) and not known:
         file = hub.config_file(text, field=field)
         if file is not None:
             return read_config(file)

@@ -29,5 +29,10 @@ class UpdateRule:
     """Sent per parameter beside gradients and weights, so that one rank has a matrix whole. [B]"""
 
     def __post_init__(self) -> None:
-        not_negative(states=self.states, outside=self.outside, replaced=self.replaced)
-        not_negative(iterations=self.iterations, gather=self.gather)
+        not_negative(
+            states=self.states,
+            outside=self.outside,
+            replaced=self.replaced,
+            iterations=self.iterations,
+            gather=self.gather,
+        )

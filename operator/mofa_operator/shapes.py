@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from pydantic import Field, PlainValidator
 
-from mofa_model.kinds.shape import Labels, Many, Shape, Text, text_of, under
+from mofa_model.kinds.shape import Labels, Many, Shape, Text, moment_of, text_of, under
 from mofa_model.manifest.failure_history import evidence_in
 from mofa_model.spec.evidence import ByClass
 from mofa_operator.evidence import JobEvidence
@@ -38,12 +37,7 @@ def seconds(written: object) -> float | None:
     >>> seconds("1970-01-01T00:01:00Z")
     60.0
     """
-    if not _MOMENT.fullmatch(text := text_of(written)):
-        return None
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError):
-        return None
+    return moment_of(written) if _MOMENT.fullmatch(text_of(written)) else None
 
 
 def texts(value: object) -> dict[str, str]:
