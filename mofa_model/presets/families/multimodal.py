@@ -61,21 +61,28 @@ GEMMA3: Mapping[str, Any] = {
 """What a published Gemma 3 leaves out of its text: the defaults of its class."""
 
 
+def _squares(v: Fields, *, patch: int, image: int, layers: int, heads: int, ffn: int) -> dict[str, Any]:
+    """A tower over a square picture cut into square patches; what is given holds where the file does not say."""
+    side, channels = v.number("patch_size", default=patch), v.number("num_channels", default=3)
+    return {
+        "width": v.number("hidden_size", default=768),
+        "layers": v.number("num_hidden_layers", default=layers, most=1024),
+        "heads": v.number("num_attention_heads", default=heads),
+        "ffn": v.number("intermediate_size", default=ffn),
+        "inputs": channels * side**2,
+        "patches": (v.number("image_size", default=image) // side) ** 2,
+    }
+
+
 def gemma3(f: Fields) -> Transformer:
     """Gemma 3 from 4B on: SigLIP, of whose patches 256 averages become tokens."""
     v = f.inside("vision_config")
     v.only("vision_use_head", False)
-    side, channels = v.number("patch_size", default=16), v.number("num_channels", default=3)
-    patches = (v.number("image_size", default=224) // side) ** 2
+    squares = _squares(v, patch=16, image=224, layers=12, heads=12, ffn=3072)
     tower = Encoder(
-        width=v.number("hidden_size", default=768),
-        layers=v.number("num_hidden_layers", default=12, most=1024),
-        heads=v.number("num_attention_heads", default=12),
-        ffn=v.number("intermediate_size", default=3072),
-        inputs=channels * side**2,
-        patches=patches,
-        merged=max(patches // f.number("mm_tokens_per_image", default=256), 1),
-        positions=patches,
+        **squares,
+        merged=max(squares["patches"] // f.number("mm_tokens_per_image", default=256), 1),
+        positions=squares["patches"],
         final_vectors=3,
         pooled=True,
         projector=(),
@@ -90,21 +97,15 @@ def llama4(f: Fields) -> Transformer:
     v.only("multi_modal_projector_bias", False)
     v.only("pixel_shuffle_ratio", 0.5)
     v.skip("vision_feature_select_strategy", "vision_feature_layer")
-    side, channels = v.number("patch_size", default=14), v.number("num_channels", default=3)
-    patches = (v.number("image_size", default=448) // side) ** 2
+    squares = _squares(v, patch=14, image=448, layers=34, heads=16, ffn=5632)
     widths = v.number("projector_input_dim", default=4096), v.number("projector_output_dim", default=4096)
     if v.number("vision_output_dim", default=widths[1]) != widths[1]:
         raise v.bad(f"only projector_output_dim ({widths[1]}) is modelled", "vision_output_dim")
     tower = Encoder(
-        width=v.number("hidden_size", default=768),
-        layers=v.number("num_hidden_layers", default=34, most=1024),
-        heads=v.number("num_attention_heads", default=16),
-        ffn=v.number("intermediate_size", default=5632),
-        inputs=channels * side**2,
-        patches=patches,
+        **squares,
         merged=4,
         input_bias=False,
-        positions=patches + 2,
+        positions=squares["patches"] + 2,
         final_vectors=4,
         projector=widths,
         projector_bias=False,
