@@ -35,7 +35,7 @@ from mofa_model.axes.frameworks import Framework
 from mofa_model.axes.words import Choice, Number, Offloaded, Optimizer, Recomputed, Sharded
 from mofa_model.checks import not_negative, whole
 from mofa_model.errors import BadValue
-from mofa_model.schedules import ONE_F_ONE_B, SCHEDULES, Schedule
+from mofa_model.schedules import ONE_F_ONE_B, SCHEDULES, V_HALF, Schedule
 from mofa_model.units import Numeric
 
 __all__ = [
@@ -156,10 +156,10 @@ AXES: Final = (
     ),
     Axis(
         name="context", fields=("context_mode", "cp"), scope=Scope.SHAPE, tried=tried.contexts, complexity=6,
-        listed=tried.context_sizes, off=Context(ContextMode.RING, 1),
+        listed=tried.context_sizes, only_named=lambda one: one.mode in {ContextMode.ALL_GATHER, ContextMode.HIERARCHICAL}, off=Context(ContextMode.RING, 1),
         words=(
             Number(key="cp", field="cp", about="Context-parallel size."),
-            Choice(key="cp-mode", field="context_mode", about="How context parallelism communicates.", choices=ContextMode, beyond=True),
+            Choice(key="cp-mode", field="context_mode", about="How context parallelism communicates.", choices=ContextMode),
         ),
         values=f"none; ring and all-to-all (all-gather and USP where they are asked for) of {', '.join(map(str, tried.CONTEXT))}", example="cp<=4`, `cp-mode=ring",
         had=Framework.splits, local=True, rules=rules.CONTEXT, columns=rules.context_columns,
@@ -177,13 +177,13 @@ AXES: Final = (
     ),
     Axis(
         name="pipeline", fields=("schedule", "vpp"), scope=Scope.SHAPE, tried=tried.pipelines, complexity=8,
-        listed=tried.virtual_stages,
+        listed=tried.virtual_stages, only_named=lambda one: one.schedule is V_HALF,  # no trainer runs it
         words=(
             Number(key="vpp", field="vpp", about="Virtual stages per device."),
             Choice(key="schedule", field="schedule", about="Pipeline schedules.", choices=SCHEDULES),
         ),
         values="1F1B; interleaved with 2, 4, 8 virtual stages and whatever up to 16 divides layers or layers + 2;"
-        " zero-bubble (ZB-H1); ZBV, V-half and DualPipeV, which are V-shaped, with 2; DualPipe",
+        " zero-bubble (ZB-H1); ZBV and DualPipeV, which are V-shaped, with 2; DualPipe; V-half with 2 where it is asked for",
         example="schedule=1f1b`, `vpp=2,4", had=Framework.runs, rules=rules.PIPELINE, columns=rules.pipeline_columns,
         stuck="no pipeline schedule goes with layers, stages and micro-batches",
     ),

@@ -51,6 +51,8 @@ class Axis:
     """What of a step it changes."""
     tried: Tried
     """Its values, the plainest first."""
+    only_named: Callable[[Any], bool] = lambda _: False
+    """Which of them are searched only where a constraint names some."""
     fields: tuple[str, ...]
     """Fields of `Strategy` that a value fixes; of several, in the order of the value's parts."""
     complexity: int

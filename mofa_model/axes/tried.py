@@ -64,10 +64,9 @@ def of_experts(*values: Any) -> Tried:
 
 
 def contexts(_: AxisContext) -> tuple[Context, ...]:
-    """None, and every size as a ring and by all-to-all."""
+    """None, and every size in every mode."""
     alone = Context(ContextMode.RING, 1)
-    modes = (ContextMode.RING, ContextMode.ALL_TO_ALL)
-    return (alone, *(Context(mode, size) for mode in modes for size in CONTEXT))
+    return (alone, *(Context(mode, size) for mode in ContextMode for size in CONTEXT))
 
 
 def context_sizes(sizes: Sequence[int], left: Sequence[Context]) -> tuple[Context, ...]:

@@ -89,8 +89,6 @@ class Choice(Word):
 
     choices: Iterable[enum.Enum | Schedule]
     """All of them."""
-    beyond: bool = False
-    """Whether a word that is not tried by itself goes, where it is named, with whatever stands beside those that are."""
 
     def read(self, path: str, word: str) -> dict[str, Any]:
         """The value."""

@@ -80,6 +80,8 @@ class StageTime:
     """The largest total."""
     all_stages: Seconds
     """Totals added over all stages."""
+    device_forward: Ratio
+    """Forward work of the devices, without what the host adds, as a part of the total."""
     forward_share: Ratio
     """Forward part of the total."""
     weight_share: Ratio
@@ -174,13 +176,15 @@ def stage_times(
         for part in (device, launch, forward, weight)
     )
     mine = overlap.device_part(busy, launched)
+    on_device = mine * (forward / busy)
     return StageTime(
         device=device,
         launch=launch,
         total=total,
         slowest=slowest,
         all_stages=all_stages,
-        forward_share=mine * (forward / busy) + (1.0 - mine) * LAUNCHED_FORWARD,
+        device_forward=on_device,
+        forward_share=on_device + (1.0 - mine) * LAUNCHED_FORWARD,
         weight_share=mine * (weight / busy) + (1.0 - mine) * LAUNCHED_WEIGHT,
     )
 

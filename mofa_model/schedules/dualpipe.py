@@ -73,6 +73,11 @@ class DualPipe(Schedule):
         bubble = q * (X - I - 2 * W + np.maximum(I + tau, W)) + np.maximum((q + 1) * F, q * (I + tau)) - F
         return (p + 1) * single + (m - p - 1) * paired + bubble + hops
 
+    def fill(self, flow: Flow) -> Seconds:
+        """The forwards of the others on the way in and out, where a pair takes as long as its halves, Ours. [s]"""
+        others = (flow.stages - 2) / np.maximum(flow.stages - 1, 1)
+        return np.where(flow.pair < 1, 0.0, others * flow.forward * (flow.total - flow.slowest))
+
     def possible(self, *, microbatches: Count, stages: Count) -> Any:
         """Whether stages and micro-batches are even, and there are at least two micro-batches a stage."""
         m, p = microbatches, stages

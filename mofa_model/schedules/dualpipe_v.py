@@ -72,6 +72,10 @@ class DualPipeV(Folded):
         bubble = q * (X - I - 2 * W + np.maximum(I + tau, W)) + drain - F
         return (2 * p + 1) * (slowest / 2.0) + (2 * m - 2 * p - 1) * paired + bubble + hops
 
+    def fill(self, flow: Flow) -> Seconds:
+        """The forwards of the others, through both virtual stages, where a pair takes as long as its halves, Ours. [s]"""
+        return np.where(flow.pair < 1, 0.0, flow.forward * (flow.total - flow.slowest))
+
     def possible(self, *, microbatches: Count, stages: Count) -> Any:
         """Whether there are at least two micro-batches a stage."""
         return np.asarray(microbatches) >= 2 * np.asarray(stages)

@@ -76,6 +76,11 @@ class ZeroBubbleV(Folded):
         )
         return flow.microbatches * slowest + np.where(flow.stages > 1, bubble, 0.0)
 
+    def fill(self, flow: Flow) -> Seconds:
+        """The mean of three ways without hops, n F - W, n I and I + (n - 1) W, whatever the shares; n = p - 1, Ours. [s]"""
+        n = flow.stages - 1
+        return np.maximum(n - 2, 0) / 6.0 * (flow.total - flow.slowest) / np.maximum(n, 1)
+
     def possible(self, *, microbatches: Count, stages: Count) -> Any:
         """Whether there is a micro-batch for every virtual stage but one: with fewer its order has gaps."""
         return np.asarray(microbatches) >= 2 * np.asarray(stages) - 1

@@ -72,6 +72,10 @@ class ZeroBubble(Schedule):
         bubble = np.maximum(np.maximum(by_both, by_forward), by_input)
         return m * C + np.where(p > 1, bubble, 0.0)
 
+    def fill(self, flow: Flow) -> Seconds:
+        """The second of the three paths without hops: the forwards of the other devices, Ours. [s]"""
+        return flow.forward * (flow.total - flow.slowest)
+
 
 def _put_off(i: int, p: int, m: int) -> Iterator[Step]:
     ahead = p - i - 1

@@ -81,8 +81,8 @@ class Axes:
         )
 
 
-def default_axes(asked: AxisContext) -> Axes:
-    """Every value that the search tries by default."""
+def known_axes(asked: AxisContext) -> Axes:
+    """Every value that the search tries by itself, or where a constraint names it."""
     return Axes({axis.name: axis.tried(asked) for axis in EVERY})
 
 

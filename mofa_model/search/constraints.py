@@ -89,7 +89,17 @@ def constrained(
     axes: Axes, constraints: Iterable[Constraint]
 ) -> tuple[Axes, Mapping[str, tuple[float, float]]]:
     """The axes that constraints leave, and the bounds of derived numbers."""
-    values, bounds = dict(axes.values), dict[str, tuple[float, float]]()
+    constraints = tuple(constraints)
+    named = {
+        axis.name
+        for axis, said in (_KEYS[c.key] for c in constraints if c.key in _KEYS)
+        if isinstance(said, Choice)
+    }
+    values = {
+        axis.name: tuple(v for v in axes[axis.name] if axis.name in named or not axis.only_named(v))
+        for axis in EVERY
+    }
+    bounds = dict[str, tuple[float, float]]()
     for constraint in constraints:
         if constraint.key in DERIVED:
             name = DERIVED[constraint.key]
@@ -142,9 +152,6 @@ def _left(axis: Axis, said: Word, c: Constraint, values: tuple[Any, ...]) -> tup
     for word in c.words:
         wanted = said.read(f"{_FIELD}.{c.key}", word)
         like = [v for v in known if said.admits(wanted, axis.chosen(v))]
-        if not like and isinstance(said, Choice) and said.beyond:
-            others = [axis.chosen(v) | wanted for v in values if v != axis.off]
-            like = [*dict.fromkeys(type(values[0])(*one.values()) for one in others)]
         if not like and said.names(wanted):
             parts = [wanted.get(name, getattr(plain, name)) for name in axis.fields]
             like = [parts[0] if whole else type(values[0])(*parts)]

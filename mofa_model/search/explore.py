@@ -14,7 +14,7 @@ from mofa_model.axes.frameworks import Framework, framework
 from mofa_model.axes.rules import Given
 from mofa_model.axes.tried import AxisContext
 from mofa_model.axes.verdict import Rejection
-from mofa_model.search.axes import Axes, default_axes
+from mofa_model.search.axes import Axes, known_axes
 from mofa_model.search.bundles import bundles
 from mofa_model.search.constraints import Constraint, constrained
 from mofa_model.search.price import price
@@ -127,7 +127,7 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
         offloads=question.framework.offloads(experts=first.workload.model.experts is not None),
         scores=scores,
     )
-    full, bounds = constrained(default_axes(asked), question.constraints)
+    full, bounds = constrained(known_axes(asked), question.constraints)
     axes = full.had_by(question.framework)
     rejected = Counter({Rejection.NOT_IN_FRAMEWORK: full.raw - axes.raw})
     found: dict[int, list[Candidate]] = {}

@@ -5,7 +5,8 @@ worth looking at is left out with everything beside it. That loses nothing:
 
     recomputation and offload only add to a micro-batch's work     their work is left out of the floor
     sharding and placement only add to the step                    traffic and update are left out
-    m micro-batches take the slowest device m C; what a schedule fills and drains on top is its own: 1F1B (S - C) / v
+    m micro-batches take the slowest device m C; what a schedule fills and drains on top is its own: 1F1B (S - C) / v,
+    those that put weight gradients off the forwards of the other devices
 
 with C the slowest device's time for a micro-batch and S the sum over devices. Overlap and graphs are taken at their best.
 """
@@ -111,6 +112,7 @@ def _floors(
             microbatches=m,
             stages=layout.pp,
             virtual=layout.vpp,
+            forward=stage.device_forward,  # what recomputation adds to the host's part takes nothing from it
         )
         time = m * stage.slowest + schedule.fill(flow)
         legal = reduce(and_, (ok for _, ok in chosen))

@@ -12,7 +12,7 @@ from mofa_model.axes.words import Choice
 from mofa_model.blocks import Experts, SoftmaxAttention
 from mofa_model.equations.memory import expert_data_ranks
 from mofa_model.search import SearchCase, SearchQuestion, parse_constraint, search
-from mofa_model.search.axes import EVERY, QUESTION, default_axes
+from mofa_model.search.axes import EVERY, QUESTION, known_axes
 from mofa_model.search.explore import strategy_of
 from mofa_model.search.rank import Leaders
 from mofa_model.spec import (
@@ -48,7 +48,7 @@ def test_every_field_of_a_strategy_belongs_to_one_axis_and_dp_follows_from_them(
 
 
 def test_axes_have_names_keys_and_an_order_of_their_own():
-    assert set(default_axes(ASKED).values) == {axis.name for axis in EVERY}
+    assert set(known_axes(ASKED).values) == {axis.name for axis in EVERY}
     assert len({axis.name for axis in EVERY}) == len(EVERY)
     assert len({axis.complexity for axis in EVERY}) == len(EVERY)
     for keys in (
@@ -86,7 +86,14 @@ SMALL = ("tp=4", "cp=1", "pp=1,2", "mbs=1", "ep=2", "etp=1", "chunks=1", "schedu
 QUESTIONS = {
     "tensor and experts": ("any", (*SHAPES, "cp=1", "pp=1", "mbs=1")),
     "pipelines": ("any", (*SHAPES, "tp=1", "cp=1", "ep=1", "etp=1", "chunks=1")),
-    "contexts": ("any", (*SHAPES, "pp=1", "mbs=1", "ep=1", "etp=1", "chunks=1", "tp=1")),
+    "a pipeline that is searched where it is named": (
+        "any",
+        (*SHAPES, "tp=1", "cp=1", "ep=1", "etp=1", "chunks=1", "schedule=v-half"),
+    ),
+    "contexts": (
+        "any",
+        (*SHAPES, "cp-mode=ring,a2a,allgather,usp", "pp=1", "mbs=1", "ep=1", "etp=1", "chunks=1", "tp=1"),
+    ),
     "features": ("any", (*SMALL, f"offload=none,{ACTIVATIONS}", "graphs=none,partial,full")),
     "no overlap of gradients": ("any", (*PLAIN[:-1], *SMALL, "dp-overlap=false")),
     "no overlap in Megatron": ("megatron", (*PLAIN[:-2], *SMALL)),

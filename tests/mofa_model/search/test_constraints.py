@@ -15,13 +15,13 @@ from mofa_model.errors import BadValue, UnknownName
 from mofa_model.presets import cluster, model, precision
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
 from mofa_model.search import SearchCase, SearchQuestion, framework, frameworks, parse_constraint, search
-from mofa_model.search.axes import default_axes, node_counts
+from mofa_model.search.axes import known_axes, node_counts
 from mofa_model.search.constraints import constrained
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy import ContextMode, Placement, Recompute, Sharding, Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
 
-AXES = default_axes(AxisContext(model=model("llama3-8b"), nodes=(8,), gpus_per_node=8))
+AXES = known_axes(AxisContext(model=model("llama3-8b"), nodes=(8,), gpus_per_node=8))
 
 
 def left(*texts):

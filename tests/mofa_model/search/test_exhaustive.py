@@ -61,6 +61,7 @@ def workload(model, batch: int) -> Workload:
 
 
 FEW = ("recompute=none,selective:layernorm,full:1", "offload=none")
+EVERY_SCHEDULE = f"schedule={','.join(one.value for one in SCHEDULES)}"
 CASES = [
     # model, GPUs, batch, memory, trainer, constraints that keep the loop short; the quickest first, for a glance
     ("mixture on 64", MIXTURE, 64, 64, 5e9, "megatron", ("recompute=none", "cp=1", "mbs<=2")),
@@ -103,7 +104,15 @@ CASES = [
         ("recompute=none,full:1,full:2", "cp<=2", "mbs=1", "sharding=distributed"),
     ),
     ("latent on 32", LATENT, 32, 32, 6e9, "torchtitan", ("cp=1", "mbs<=4")),
-    ("latent on 8", LATENT, 8, 8, 9e9, "any", ("mbs=1", "sharding=zero3", "recompute=full:1", "cp=1")),
+    (
+        "latent on 8",
+        LATENT,
+        8,
+        8,
+        9e9,
+        "any",
+        ("mbs=1", "sharding=zero3", "recompute=full:1", "cp=1", EVERY_SCHEDULE),
+    ),
 ]
 
 
@@ -372,7 +381,7 @@ def apart(name, value, x):
 def test_optimizer_and_levels_are_all_there():
     """A guard of the guard: the loop above walks every category of the strategy."""
     w, c = workload(DENSE, 16), cluster(8, 80e9)
-    few = (parse_constraint("mbs=1"), parse_constraint("recompute=none,selective:layernorm,full:1"))
+    few = tuple(map(parse_constraint, (EVERY_SCHEDULE, "mbs=1", "recompute=none,selective:layernorm,full:1")))
     problem = SearchCase(workload=w, cluster=c)
     found = search(SearchQuestion(problems=(problem,), nodes=(1,), constraints=few, keep=10**6))
     strategies = [one.strategy for one in found.best[1]]
