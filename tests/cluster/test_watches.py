@@ -9,7 +9,7 @@ from pathlib import Path
 
 from advisor import Advisor, until
 from foreign import install
-from operator_objects import small_job
+from operator_objects import job_set, small_job
 from pools import pool
 from ruamel.yaml import YAML
 
@@ -18,8 +18,8 @@ from mofa_operator.keys import ADVISOR_POLICY
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
 WATCHED = re.compile(r'^mofa_advisor_watch_up\{kind="([^"]+)"\} 1\.0$', re.MULTILINE)
-MANY = 50
-"""Jobs that come at once."""
+MANY, SHOWN = 20, 15
+"""Jobs that come at once, and those of them that have series of their own."""
 
 
 def sample(advisor, name):
@@ -40,13 +40,13 @@ def rules(without=()):
 
 
 def test_kinds_that_may_not_be_watched_end_no_other_watch_and_are_watched_once_they_may_be(
-    cluster, processes
+    cluster, processes, namespace
 ):
     install(cluster)
     blind = (JOB_SET, ADVISOR_POLICY)  # one that we watch ourselves, one that kopf does
     kubeconfig = cluster.identity("blind", list(rules(blind)), namespace="mofa-system")
     advisor = Advisor(cluster, processes, "blind", kubeconfig=kubeconfig)
-    advisor.start("--resync=600")
+    advisor.start("--resync=2")
     hidden = {kind.resource for kind in blind}
     try:
         seen = until(lambda: len(found := set(WATCHED.findall(advisor.metrics()))) >= 7 and found)
@@ -58,6 +58,9 @@ def test_kinds_that_may_not_be_watched_end_no_other_watch_and_are_watched_once_t
         assert {one["objectRef"]["resource"] for one in asked if one["verb"] == "watch"} <= {
             kind.plural for kind in blind
         }
+        cluster.kubectl("create", "-f", "-", input=json.dumps(job_set("unseen", namespace=namespace)))
+        missed = "mofa_advisor_watch_resync_differences_total"
+        until(lambda: sample(advisor, missed) >= 1, 10.0, "a full list shows what no watch did")
         cluster.identity("blind", list(rules()), namespace="mofa-system")
         until(lambda: set(WATCHED.findall(advisor.metrics())) == seen | hidden, 10.0, "all are watched")
     finally:
@@ -67,7 +70,7 @@ def test_kinds_that_may_not_be_watched_end_no_other_watch_and_are_watched_once_t
 def test_depth_and_age_of_the_queue_are_measured(cluster, processes, namespace):
     advisor = Advisor(cluster, processes, "queue")
     with pool(cluster) as profile:
-        advisor.start(f"--namespace={namespace}", "--settle=0.2", "--concurrency=1")
+        advisor.start(f"--namespace={namespace}", "--settle=0.2", "--concurrency=1", f"--most-jobs={SHOWN}")
         try:
             until(lambda: sample(advisor, "mofa_advisor_queue_depth") == 0)
             (worker,) = advisor.workers
@@ -88,5 +91,8 @@ def test_depth_and_age_of_the_queue_are_measured(cluster, processes, namespace):
             os.kill(worker, signal.SIGCONT)
             until(lambda: sample(advisor, "mofa_advisor_queue_depth") == 0)
             assert sample(advisor, "mofa_advisor_queue_oldest_age_seconds") == 0
+            assert sample(advisor, "mofa_advisor_series_dropped_total") == MANY - SHOWN
+            unseen = r'mofa_advisor_jobs_without_series\{training_kind="TrainingJob"\}'
+            assert sample(advisor, unseen) == MANY - SHOWN
         finally:
             advisor.stop()

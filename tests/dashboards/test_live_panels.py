@@ -196,9 +196,9 @@ ELSEWHERE = {
     "mofa_advisor_gate_wait_seconds": "cluster/test_apply.py",
     "mofa_advisor_queue_depth": "cluster/test_watches.py",
     "mofa_advisor_queue_oldest_age_seconds": "cluster/test_watches.py",
-    "mofa_advisor_jobs_without_series": "mofa_operator/metrics/test_exporter.py",
-    "mofa_advisor_series_dropped_total": "mofa_operator/metrics/test_exporter.py",
-    "mofa_advisor_watch_resync_differences_total": "mofa_operator/control/test_resync.py",
+    "mofa_advisor_jobs_without_series": "cluster/test_watches.py",
+    "mofa_advisor_series_dropped_total": "cluster/test_watches.py",
+    "mofa_advisor_watch_resync_differences_total": "cluster/test_watches.py",
 }
 """Metrics that stay at zero while all is well, and the tests in which they move."""
 
