@@ -20,15 +20,21 @@ help: ## list the targets
 
 setup: $(STAMP) ## make .venv with everything, from the lock
 
-$(STAMP): requirements/dev.txt requirements/models.txt pyproject.toml lab/pyproject.toml
+$(STAMP): requirements/dev.txt requirements/models.txt requirements/uv.txt pyproject.toml lab/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "setup: Python 3.11 or newer is needed; say which with make PYTHON=...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || $(PYTHON) -m venv --clear --without-pip $(VENV)
 	@echo "setup: installing the lock into $(VENV)"
-	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then pip="$(BIN)/python -m pip"; \
-	else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi; \
-	$$pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt \
-	&& $$pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/models.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable lab
+	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then tool="$(BIN)/python -m pip"; \
+	else tool="$(PYTHON) -m pip --python $(BIN)/python"; fi; \
+	pip="$$tool install --quiet --disable-pip-version-check"; \
+	$$pip --require-hashes -r requirements/uv.txt; \
+	export UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX-$${PIP_INDEX_URL-$$($$tool config get global.index-url 2>/dev/null)}}"; \
+	for install in "$(BIN)/uv pip install --quiet --python $(BIN)/python" "$$pip"; do \
+		$$install --require-hashes -r requirements/dev.txt \
+		&& $$install --require-hashes --no-deps -r requirements/models.txt \
+		&& $$install --no-deps --no-build-isolation --editable . --editable lab && exit 0; \
+		echo "setup: once more, with pip"; \
+	done; exit 1
 	@touch $@
 
 lock: $(STAMP) ## make requirements/*.txt anew from pyproject.toml
