@@ -90,10 +90,11 @@ def _by(found: CampaignResult, key: Callable[[FitRow], str], by: str) -> Iterato
 def large(found: CampaignResult) -> Iterator[str]:
     """Every run of many GPUs by itself."""
     yield f"## Runs of {LARGE:,} GPUs and more"
-    told = [
-        errors(found.time, values, lambda row: row.figure is not None and row.case.cluster.gpus >= LARGE)
-        for _, values in ways(found, "group")
-    ]
+
+    def many(row: FitRow) -> bool:
+        return row.figure is not None and bool(row.case.cluster.gpus >= LARGE)
+
+    told = [errors(found.time, values, many) for _, values in ways(found, "group")]
     rows = [(found.time.evidence.rows[index].case, index) for index in told[0]]
     yield table(
         (Column("run"), Column("GPUs"), *(Column(how, unit="%") for how, _ in ways(found, "group"))),
