@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from mofa_model.checks import not_negative, positive, whole
 from mofa_model.errors import BadValue
 from mofa_model.search import LIFTABLE, SearchCase
-from mofa_model.spec.reliability import CheckpointTier, Reliability, paper_classes
+from mofa_model.spec.reliability import COPY_SLOWDOWN, CheckpointTier, Reliability, paper_classes
 from mofa_model.strategy import Strategy
 from mofa_model.units import Bytes, Count, Ratio, Seconds
 
@@ -38,7 +38,7 @@ def assumed_reliability(snapshot_bandwidth: float, per_node_day: float = RATE) -
         snapshot_bandwidth=snapshot_bandwidth,
         stall=STALL,
     )
-    return Reliability(classes=paper_classes(per_node_day), tiers=(remote,))
+    return Reliability(classes=paper_classes(per_node_day), tiers=(remote,), slowdown=COPY_SLOWDOWN)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -88,13 +88,15 @@ def exchange_time(
     stages: Stages,
     *,
     micro_batches: Count,
-    window: Seconds,
+    slowest: Seconds,
 ) -> ExchangeTime:
-    """Collectives over data-parallel groups beside `window` seconds of one micro-batch's compute, Eqs. (13), (24)."""
+    """Collectives over data-parallel groups beside compute of `slowest` seconds a micro-batch, Eqs. (13), (24)."""
     sent = traffic(workload, cluster, strategy, stages, micro_batches=micro_batches)
     return ExchangeTime(
         collective=sent.collective,
-        exposed=exposed_time(cluster, strategy, sent.collective, window, micro_batches),
+        exposed=exposed_time(
+            cluster, strategy, sent.collective, overlap_window(strategy, slowest, micro_batches)
+        ),
         embedding=sent.embedding,
         optimizer=sent.optimizer,
     )
@@ -123,16 +125,22 @@ def traffic(
     )
 
 
-def exposed_time(
-    cluster: Cluster, strategy: Strategy, collective: Seconds, window: Seconds, micro_batches: Count
-) -> Seconds:
-    """Part of the collectives that compute does not hide, Eq. (24). [s]"""
+def overlap_window(strategy: Strategy, slowest: Seconds, micro_batches: Count) -> Seconds:
+    """Compute beside which a step's collectives run: of every micro-batch where each sends, else by schedule, Eq. (24). [s]"""
+    s = strategy
+    if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
+        return slowest * micro_batches
+    return slowest * s.schedule.overlap_window(microbatches=micro_batches, stages=s.pp, virtual=s.vpp)
+
+
+def exposed_time(cluster: Cluster, strategy: Strategy, collective: Seconds, window: Seconds) -> Seconds:
+    """Part of the collectives that `window` seconds of compute do not hide, Eq. (24). [s]"""
     s, k = strategy, cluster.calibration.overlap
     reach, tail = (
         (k.data, k.data_tail) if s.sharding is not Sharding.NONE else (k.data_replicated, k.data_tail)
     )
     if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
-        reach, tail, window = k.gather, k.gather_tail, window * micro_batches
+        reach, tail = k.gather, k.gather_tail
     return overlap.data_exposed(collective, window, reach * float(s.data_overlap), tail)
 
 

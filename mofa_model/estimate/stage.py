@@ -119,8 +119,12 @@ def launch_times(
     """Host time of every kind of layer, and of the head, forward and backward. [s]"""
     c, s = cluster.calibration.host, strategy
     captured = {Graphs.NONE: 1.0, Graphs.PARTIAL: c.graph_partial, Graphs.FULL: c.graph_full}[s.graphs]
-    again = 1.0 if s.recompute is Recompute.FULL else 0.0
-    share = host.graph_share(captured, again, c.recompute)
+    again = {
+        Recompute.NONE: 0.0,
+        Recompute.SELECTIVE: host.relaunched(s.recompute_modules),
+        Recompute.FULL: 1.0,
+    }
+    share = host.graph_share(captured, again[s.recompute], c.recompute)
 
     def launches(sharded: Seconds, whole: Seconds) -> Seconds:
         time = host.layer_launch_time(sharded, whole, s.tp, cluster.gpus_per_node, c.extra_node, c.extra_rank)

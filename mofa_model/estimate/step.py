@@ -108,7 +108,7 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
     head = head_time(workload, cluster, s)
     stage = stage_times(workload, cluster, s, stages, layers, head)
     pipeline, hops = pipeline_times(workload, cluster, s, stage, m)
-    exchange = exchange_time(workload, cluster, s, stages, micro_batches=m, window=stage.slowest)
+    exchange = exchange_time(workload, cluster, s, stages, micro_batches=m, slowest=stage.slowest)
     step = step_terms(
         cluster,
         slowest=stage.slowest,

@@ -29,6 +29,15 @@ class Interleaved(OneFOneB):
         """Whether the micro-batches go in whole groups of p."""
         return np.mod(microbatches, stages) == 0
 
+    def overlap_window(self, *, microbatches: Count, stages: Count, virtual: Count) -> Count:
+        """1 + (min(p, m) - 1) (v - 1) / v. Ours: a chunk runs p micro-batches in a row, so its gradients leave beside all
+        micro-batches of the chunks that come after it, and its parameters arrive beside those of the chunks before.
+
+        >>> float(Interleaved().overlap_window(microbatches=16, stages=8, virtual=4))
+        6.25
+        """
+        return 1.0 + (np.minimum(stages, microbatches) - 1.0) * (1.0 - 1.0 / np.asarray(virtual))
+
     def virtual_stages(self, layers: int) -> tuple[int, ...]:
         """2, 4, 8, and whatever else divides the layers, embedding and head counted or not.
 

@@ -85,6 +85,14 @@ class Schedule(ABC):
         """What hops add to the pipeline's time without them, Eq. (23). [s]"""
         return self.time(flow) - pipeline
 
+    def overlap_window(self, *, microbatches: Count, stages: Count, virtual: Count) -> Count:
+        """Micro-batches whose compute may hide the gradients and parameters of a step; one where a device has one chunk.
+
+        Gradients are whole in the last micro-batch, and parameters are wanted in the first.
+        """
+        del microbatches, stages, virtual
+        return 1.0
+
     def fill(self, flow: Flow) -> Seconds:
         """Time beside m max C that no hop and no choice of features can take away, Ours; 0 where none is proved. [s]"""
         del flow

@@ -18,7 +18,7 @@ from mofa_model.axes.axis import Scope
 from mofa_model.axes.rules import Given
 from mofa_model.axes.verdict import Rejection
 from mofa_model.checks import field_names
-from mofa_model.estimate.exchange import exposed_time
+from mofa_model.estimate.exchange import exposed_time, overlap_window
 from mofa_model.estimate.footprint import host_room, room
 from mofa_model.estimate.live import waiting, with_loss
 from mofa_model.estimate.stage import stage_times
@@ -215,14 +215,10 @@ def _time(
                 block.shapes[columns[hopeful]],
                 block.index[columns[hopeful]] + (work.offset + overlap.offset[columns[hopeful]]),
             )
+            of_step = {name: getattr(s, name) for name in _OF_STEP}
+            chunks = {name: _picked(getattr(s, name), hopeful) for name in ("pp", "vpp")}
             for fit in fitting:
-                _step(
-                    c,
-                    varied(fit.state.level, **{name: getattr(s, name) for name in _OF_STEP}),
-                    fit,
-                    here,
-                    leaders,
-                )
+                _step(c, varied(fit.state.level, **of_step, **chunks), fit, here, leaders)
 
 
 def _step(cluster: Cluster, level: Strategy, fit: _Fit, at: _Timed, leaders: Leaders) -> None:
@@ -235,7 +231,7 @@ def _step(cluster: Cluster, level: Strategy, fit: _Fit, at: _Timed, leaders: Lea
         micro_batches=at.micro_batches,
         pipeline=at.pipeline,
         hops=at.hops,
-        data=exposed_time(cluster, level, collective, at.slowest, at.micro_batches),
+        data=exposed_time(cluster, level, collective, overlap_window(level, at.slowest, at.micro_batches)),
         embedding=_picked(state.embedding, columns),
         optimizer=np.take(state.optimizer, columns, axis=1),
     )

@@ -14,6 +14,7 @@ from mofa_model.reliability.model import Job
 from mofa_model.reliability.rates import JEFFREYS
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.spec.reliability import (
+    COPY_SLOWDOWN,
     PAPER_RATE,
     PRIOR_WEIGHT,
     CheckpointTier,
@@ -104,9 +105,9 @@ def add_options(parser: ArgumentParser) -> None:
     save.add_argument(
         "--slowdown",
         type=float,
-        default=0.0,
+        default=COPY_SLOWDOWN,
         metavar="X",
-        help="slowdown of steps while copying, 0.02 = 2 %%",
+        help="slowdown of steps while copying, 0.02 = 2 %% (default: %(default)s, as measured)",
     )
     save.add_argument(
         "--storage", action="append", default=[], metavar="NAME:NODE_BW[:TOTAL_BW[:SNAPSHOT_BW]]",

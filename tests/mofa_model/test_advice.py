@@ -220,7 +220,7 @@ def test_the_score_is_the_time_to_finish_and_its_bound_holds():
         found = float(score.of(np.array([step]), replicas)[0])
         assert found >= step * score.least
         job = job_of(given, problem, 256, strategy, step)
-        exact = min(steps_to_finish(problem) * step / float(ettr(job, k)) for k in range(1, 2000))
+        exact = min(steps_to_finish(problem) * step / float(ettr(job, k)) for k in range(1, 4000))
         assert found == pytest.approx(exact, rel=1e-6)
 
 

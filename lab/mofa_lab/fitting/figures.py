@@ -56,10 +56,10 @@ SUBJECTS: Final = (
         name="published, step time",
         quantity="time",
         chosen=_of("published", {STEP}),
-        by=("source", "publisher", "stack", "device"),
+        by=("group", "publisher", "stack", "device"),
         aims={
             "": (0.04, 0.06, 0.12),
-            "source": (0.06, 0.09, None),
+            "group": (0.06, 0.09, None),
             "publisher": (0.10, 0.15, None),
         },
     ),
@@ -67,7 +67,7 @@ SUBJECTS: Final = (
         name="published, memory",
         quantity="memory",
         chosen=_of("published", {"peak", "first stage"}),
-        by=("source", "publisher"),
+        by=("group", "publisher"),
         aims={"": (0.05, None, None)},
     ),
     Subject(

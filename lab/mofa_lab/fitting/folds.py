@@ -1,12 +1,14 @@
-"""Cross-validation: fits that leave out a publisher, a source, a stack, a device class, a model or large runs.
+"""Cross-validation: fits that leave out a publisher, a group of its runs, a stack, a device class, a model or large runs.
 
-A fold never sees what it is judged on. Beside the rows that bear its name it leaves out their twins: the sweep of a
-publisher whose tables repeat it, and every run of the same shape of model where a model is left out. A stack of which
-nothing is left falls back to its priors, which are what an unseen stack would be given.
+A group is what a publisher ran of one family of models on one GPU, whatever the container: releases of one software would
+teach each other. A fold never sees what it is judged on. Beside the rows that bear its name it leaves out their twins: the
+sweep of a publisher whose tables repeat it, and every run of the same shape of model where a model is left out. A stack of
+which nothing is left falls back to its priors, which are what an unseen stack would be given.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,6 +27,8 @@ Mask = NDArray[np.bool_]
 LARGE: Final = 128
 """A run of more GPUs is judged by a fit that saw no such run, where scale is left out."""
 
+_SIZE: Final = re.compile(r"[-_](\d+x)?\d+(\.\d+)?[bmt]\b.*")
+_MINOR: Final = re.compile(r"(?<=\d)\.\d+$")
 
 CLOSE: Final = 1e-4
 """Gain of the last step of a fold's fit, as a share of the loss: a fold starts close to where it ends. [1]"""
@@ -36,9 +40,22 @@ def _shape(row: FitRow) -> str:
     return f"{model.layers} x {model.hidden}, ffn {widths}, vocabulary {model.embedding.vocabulary}"
 
 
+def _group(row: FitRow) -> str:
+    return f"{row.case.publisher}, {family(row.case.workload.model.name)}, {row.case.gpu}"
+
+
+def family(model: str) -> str:
+    """A model's name without its size and what follows, and without the minor version: these share their blocks.
+
+    >>> family("llama3.1-405b"), family("qwen3-235b-a22b"), family("deepseek-v2")
+    ('llama3', 'qwen3', 'deepseek-v2')
+    """
+    return _MINOR.sub("", _SIZE.sub("", model.lower()))
+
+
 KEYS: Final[dict[str, Callable[[FitRow], str]]] = {
     "publisher": lambda row: row.case.publisher,
-    "source": lambda row: row.case.source,
+    "group": _group,
     "stack": lambda row: row.case.key.stack,
     "device": lambda row: presets.device_class(row.case.key.device).split("-")[0],
     "model": _shape,
@@ -86,7 +103,7 @@ def folds(
 
 def _twins(rows: tuple[FitRow, ...], here: Mask, by: str) -> Mask:
     """Sweep rows of the publishers whose published rows are left out: those tables repeat rows of the sweep."""
-    if by != "source":
+    if by != "group":
         return np.zeros(len(rows), dtype=bool)
     publishers = {
         row.case.publisher for row, left in zip(rows, here, strict=True) if left and not row.case.group

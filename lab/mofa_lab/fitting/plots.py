@@ -99,7 +99,7 @@ def _residuals(found: CampaignResult) -> Figure:
     figure, axes = _panels(3, height=2.6)
     edges = np.linspace(-0.5, 0.5, 51).tolist()
     for ax, name in zip(axes, SETS, strict=True):
-        by = "source" if name == "published" else "model"
+        by = "group" if name == "published" else "model"
         told: Mapping[str, Any] = {"all runs fitted": found.time.values}
         if by in found.time.validated:
             told = {**told, f"{by} left out": found.time.validated[by].values}
@@ -168,13 +168,13 @@ def _validated(found: CampaignResult) -> Figure:
 
 
 def _sources(found: CampaignResult) -> Figure:
-    """Errors of every published source, in-sample and with the source left out."""
+    """Errors of every published source, in-sample and with its group left out."""
     part = found.time
     names = sorted({row.case.source for row in part.evidence.rows if _is_step(row, "published")})
     figure, axes = _panels(1, width=8.0, height=0.2 * len(names) + 0.8)
     told = {"all runs fitted": part.values}
-    if "source" in part.validated:
-        told["source left out"] = part.validated["source"].values
+    if "group" in part.validated:
+        told["group left out"] = part.validated["group"].values
     for number, (label, values) in enumerate(told.items()):
         by_row = errors(part, values, lambda row: _is_step(row, "published"))
         where = [names.index(part.evidence.rows[i].case.source) + 0.3 * number for i in by_row]

@@ -10,7 +10,7 @@ from mofa_lab.fitting import figures
 from mofa_lab.fitting.campaign import CampaignResult, shipped_loss
 from mofa_lab.fitting.figures import ErrorRow, lines, memory_calls, rates_of, regret
 from mofa_lab.fitting.report_constants import ablation, constants, unseen
-from mofa_lab.fitting.report_runs import SPREAD, odd, published, sweeps, table, ways
+from mofa_lab.fitting.report_runs import SPREAD, large, odd, published, sweeps, table, ways
 from mofa_lab.fitting.widths import QUANTITIES, coverage
 from mofa_model.bands import SHARE
 from mofa_model.files import write_text
@@ -24,7 +24,8 @@ HEAD: Final = """\
 Written by `make validate` from the runs in `lab/data/cases`; do not edit. Every error is predicted / measured - 1 and
 every figure counts all runs, those that look wrong included. *All runs fitted* is in-sample; the figures to quote are
 those with something left out: the constants are then fitted without it, and a stack of which no run is left has the
-defaults of an unseen stack.
+defaults of an unseen stack. A *group* that is left out is everything that one publisher ran of one family of models on one
+GPU, so that releases of a container never teach each other.
 """
 
 KERNELS: Final = Path("lab/data/kernels.json")
@@ -47,7 +48,7 @@ def write(found: CampaignResult, folder: Path, *, progress: Progress = lambda _:
 
 def page_of(found: CampaignResult, progress: Progress = lambda _: None) -> str:
     """The page as markdown."""
-    parts = [HEAD, *_standing(found), *_bands(found), *published(found), *sweeps(found)]
+    parts = [HEAD, *_standing(found), *_bands(found), *published(found), *large(found), *sweeps(found)]
     parts += [
         *unseen(found, progress),
         *ablation(found, progress),
@@ -139,12 +140,12 @@ def _calls(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
 
 
 def _bands(found: CampaignResult) -> Iterator[str]:
-    if "source" not in found.time.validated:
+    if "group" not in found.time.validated:
         return
     yield "## Bands"
     yield (
         f"Every estimate carries a band that is made to hold {100 * SHARE:.0f} % of runs. Here each band is made without "
-        "the source or model that it is judged on."
+        "the group or model that it is judged on."
     )
     rows = [
         (f"{set_name}, {quantity}", n, share)

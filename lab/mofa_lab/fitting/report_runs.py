@@ -15,6 +15,9 @@ from mofa_lab.validate.score import spread
 from mofa_model.calibrate.evidence import FitRow
 from mofa_model.tables import Cell, Column, Table, as_markdown
 
+LARGE: Final = 2048
+"""GPUs from which every run is told by itself: there are few, and they are what people plan for. [1]"""
+
 LARGE_ERROR: Final = 0.25
 """A run beyond this error that no rule explains is listed as unexplained. [1]"""
 
@@ -52,7 +55,7 @@ def published(found: CampaignResult) -> Iterator[str]:
         "source": lambda row: row.case.source,
     }
     for name, key in keys.items():
-        by = "publisher" if name == "publisher" else "source"
+        by = "publisher" if name == "publisher" else "group"
         yield f"### By {name}"
         yield table(
             (Column(name), *SPREAD, Column(f"median, {by} left out", unit="%"), Column("bias", unit="%")),
@@ -82,6 +85,21 @@ def _by(found: CampaignResult, key: Callable[[FitRow], str], by: str) -> Iterato
             float(np.median(np.abs(left))) if left else None,
             float(np.median(left)) if left else None,
         )
+
+
+def large(found: CampaignResult) -> Iterator[str]:
+    """Every run of many GPUs by itself."""
+    yield f"## Runs of {LARGE:,} GPUs and more"
+
+    def many(row: FitRow) -> bool:
+        return row.figure is not None and bool(row.case.cluster.gpus >= LARGE)
+
+    told = [errors(found.time, values, many) for _, values in ways(found, "group")]
+    rows = [(found.time.evidence.rows[index].case, index) for index in told[0]]
+    yield table(
+        (Column("run"), Column("GPUs"), *(Column(how, unit="%") for how, _ in ways(found, "group"))),
+        ((case.id, int(case.cluster.gpus), *(way.get(index) for way in told)) for case, index in rows),
+    )
 
 
 def sweeps(found: CampaignResult) -> Iterator[str]:

@@ -96,9 +96,9 @@ def residuals(part: Calibrated, names: Iterable[str], by: str) -> list[Residual]
 
 
 def unseen_by_one(part: Calibrated, names: Iterable[str]) -> list[Residual]:
-    """The residuals that bands are made of and judged by: published runs without their source, sweeps without a model."""
+    """The residuals that bands are made of and judged by: published runs without their group, sweeps without a model."""
     wanted = tuple(names)
-    return residuals(part, wanted, "source") + residuals(part, wanted, "model")
+    return residuals(part, wanted, "group") + residuals(part, wanted, "model")
 
 
 def _unstretched(part: Calibrated, wanted: tuple[str, ...], *, without: str = "") -> Widths:

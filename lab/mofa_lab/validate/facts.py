@@ -79,6 +79,7 @@ def model_of(record: Record) -> Transformer:
         hidden=hidden,
         runs=runs,
         embedding=Embedding(vocabulary=given.count("vocab"), tied=given.flag("tied_embeddings")),
+        prediction_modules=given.count("mtp_layers", 0, most=DEEPEST),
     )
 
 
@@ -97,6 +98,8 @@ def precision_of(record: Record) -> Precision:
     widths: dict[str, Any] = {}
     if normalized.get("fp32_gradients") is not None:
         widths["gradient"] = 4.0 if normalized.flag("fp32_gradients") else 2.0
+        if not normalized.flag("fp32_gradients"):
+            widths["reduce"] = 2.0  # what is summed in 16 bits is sent in 16 bits
     if normalized.get("reduce_dtype") is not None:
         widths["reduce"] = {"bf16": 2.0, "fp16": 2.0}.get(normalized.text("reduce_dtype"), 4.0)
     name, fp8_params = normalized.text("precision", "bf16"), normalized.flag("fp8_params")

@@ -27,6 +27,7 @@ STATED: Final = (
 _TESTS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "stated": lambda fact, wanted: (fact is not None) == wanted,
     "in": lambda fact, wanted: fact in wanted,
+    "beside": lambda fact, wanted: fact is not None and fact not in wanted,
     "has": lambda fact, wanted: isinstance(fact, str | list) and wanted in fact,
     "least": lambda fact, wanted: fact is not None and fact >= wanted,
     "most": lambda fact, wanted: fact is not None and fact <= wanted,

@@ -37,7 +37,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--without", action="append", default=[], metavar="KEY=NAME",
-        help="leave runs out of the fit: publisher, source, stack, device or model; may be repeated",
+        help="leave runs out of the fit: publisher, group, stack, device, model or scale; may be repeated",
     )  # fmt: skip
     parser.add_argument("--priors", metavar="FILE", help="priors in the form of fitting/priors.toml")
     parser.add_argument("--to", metavar="PATH", help="folder to write constants.toml and bands.toml to")
@@ -118,7 +118,7 @@ def _write(folder: Path, found: CampaignResult) -> list[str]:
 
     folder.mkdir(parents=True, exist_ok=True)
     texts = {"constants.toml": writer.as_toml(found.constants)}
-    if "source" in found.time.validated:
+    if "group" in found.time.validated:
         texts["bands.toml"] = widths.as_toml(widths.all_widths(found.time, found.memory))
     for name, text in texts.items():
         write_text(folder / name, text)

@@ -16,7 +16,7 @@ from mofa_model.presets.constants import defaults
 
 @pytest.fixture(scope="module")
 def found(few, entries):
-    return campaign.calibrate(few, entries, leave_out=("source", "model", "stack", "device", "scale"))
+    return campaign.calibrate(few, entries, leave_out=("group", "model", "stack", "device", "scale"))
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mofa_lab.fitting.folds import KEYS, cross_validate, folds
+from mofa_lab.fitting.folds import KEYS, cross_validate, family, folds
 from mofa_lab.fitting.sets import set_of
 from mofa_model.calibrate.evidence import memories, times
 from mofa_model.calibrate.fit import fit
@@ -27,11 +27,22 @@ def test_every_run_is_judged_once(everything):
     assert np.all(judged == 1)
 
 
-def test_a_source_is_left_out_with_the_sweep_whose_rows_it_repeats(everything):
+def test_releases_of_a_container_never_teach_each_other(everything):
+    found = list(folds(everything.rows, "group", judged=lambda row: not row.case.group))
+    assert len(found) > 20
+    for fold in found:
+        judged = [row for row, here in zip(everything.rows, fold.judged, strict=True) if here]
+        pairs = {(row.case.publisher, family(row.case.workload.model.name), row.case.gpu) for row in judged}
+        assert len(pairs) == 1
+        seen = [row.case for row, left in zip(everything.rows, fold.unseen, strict=True) if not left]
+        assert not any((c.publisher, family(c.workload.model.name), c.gpu) in pairs for c in seen)
+
+
+def test_a_group_is_left_out_with_the_sweep_whose_rows_it_repeats(everything):
     found = {
-        fold.name: fold for fold in folds(everything.rows, "source", judged=lambda row: not row.case.group)
+        fold.name: fold for fold in folds(everything.rows, "group", judged=lambda row: not row.case.group)
     }
-    tables = next(fold for name, fold in found.items() if "nanotron docs" in name)
+    tables = next(fold for name, fold in found.items() if name.startswith("huggingface"))
     unseen = {row.case.id for row, left in zip(everything.rows, tables.unseen, strict=True) if left}
     assert all(row.case.id in unseen for row in everything.rows if set_of(row.case) == "nanotron")
     assert not any(row.case.id in unseen for row in everything.rows if set_of(row.case) == "vtrain")

@@ -1,6 +1,7 @@
 """A JSON case becomes a workload, a cluster, a strategy and the name of the constants it asks for."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from mofa_model.errors import InputError
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
 from mofa_model.strategy import ContextMode, Graphs, Recompute, Sharding
 from mofa_model.units import GIB
+
+CASES = Path(__file__).parents[3] / "lab" / "data" / "cases"
 
 
 def case(values):
@@ -59,10 +62,12 @@ def test_a_head_is_hidden_over_heads_wide_where_nothing_else_is_said(plain):
         ({"strategy": {"async_tp": True}}, "tensor_overlap", True),
         ({"strategy": {"overlap": "grad/param sync, TP user-buffer overlap"}}, "tensor_overlap", True),
         ({"strategy": {"overlap": "none (TP, P2P and DP overlap disabled)"}}, "data_overlap", False),
+        ({"strategy": {"overlap": "P2P and grad-reduce overlap (TP overlap disabled)"}}, "tensor_overlap", False),
         ({"strategy": {"ep_a2a_overlap": True}}, "expert_overlap", True),
         ({"strategy": {"cuda_graph": "full iteration"}}, "graphs", Graphs.FULL),
         ({"strategy": {"cuda_graph": "local", "cuda_graph_scope": "full_iteration"}}, "graphs", Graphs.FULL),
         ({"strategy": {"cuda_graph": "transformer_engine", "cuda_graph_scope": ["attn"]}}, "graphs", Graphs.PARTIAL),
+        ({"strategy": {"cuda_graph": "none"}}, "graphs", Graphs.NONE),
         ({"strategy": {}}, "graphs", Graphs.NONE),
     ],
 )  # fmt: skip
@@ -94,6 +99,22 @@ def test_widths_that_a_case_states_overrule_the_recipe(changed):
     stated = {"precision": "fp8-current", "fp8_params": True, "fp32_gradients": False, "reduce_dtype": "bf16"}
     precision = case(changed({"normalized": stated})).workload.training.precision
     assert (precision.weight, precision.gradient, precision.reduce) == (1.0, 2.0, 2.0)
+
+
+def test_gradients_that_are_summed_in_16_bits_are_sent_in_16_bits(changed):
+    precision = case(changed({"normalized": {"fp32_gradients": False}})).workload.training.precision
+    assert (precision.gradient, precision.reduce) == (2.0, 2.0)
+
+
+def test_a_module_of_extra_predictions_is_part_of_the_model(changed):
+    assert case(changed({"model": {"mtp_layers": 1}})).workload.model.prediction_modules == 1
+
+
+@pytest.mark.parametrize("path", sorted(CASES.glob("*.json")), ids=lambda path: path.stem)
+def test_every_run_that_is_shipped_can_be_read(path):
+    cases, unsupported = load(path)
+    assert cases
+    assert unsupported == []
 
 
 def test_memory_is_of_rank_zero_where_the_source_says_so(changed):

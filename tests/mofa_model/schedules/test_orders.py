@@ -52,6 +52,19 @@ def test_dualpipe_on_two_stages_splits_the_last_backward_and_pairs_the_middle_on
     assert as_text(DUALPIPE.order(2, 4).devices[0]) == "F0 F2 F1 B2 F3B0 B3 I1 W1"
 
 
+@pytest.mark.parametrize("p, m, v", [(1, 3, 1), (4, 8, 1), (2, 4, 2), (4, 4, 3), (4, 16, 2), (8, 16, 12)])
+def test_gradients_of_a_chunk_leave_beside_the_backward_passes_that_come_after_it(p, m, v):
+    """From the last backward pass of the chunk that is finished first to the end, in micro-batches; the first stage is the last to end."""
+    schedule = INTERLEAVED if v > 1 else ONE_F_ONE_B
+    steps = schedule.order(p, m, v).devices[0]
+    passes = [o.virtual_stage for step in steps for o in step if o.kind is OperationKind.BACKWARD]
+    last = {chunk: at for at, chunk in enumerate(passes)}
+    counted = (len(passes) - min(last.values())) / v
+    window = schedule.overlap_window(microbatches=m, stages=p, virtual=v)
+    assert float(window) == pytest.approx(counted)
+    assert 1 <= counted <= m
+
+
 def v_text(steps, p):
     """Capitals on the way down, small letters on the way back."""
     letters = [
