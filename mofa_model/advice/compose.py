@@ -20,7 +20,8 @@ from mofa_model.advice.finalists import Priced, priced, priced_together
 from mofa_model.advice.reasons import compared, nearest_constraints, why_not, why_nothing
 from mofa_model.advice.request import Request, Unplaced
 from mofa_model.advice.saves import score_of
-from mofa_model.estimate.footprint import room
+from mofa_model.estimate.footprint import overflow, room
+from mofa_model.estimate.routing import fullest_rank
 from mofa_model.reliability import Interval
 from mofa_model.search import (
     Candidate,
@@ -267,6 +268,10 @@ def _explained(request: Request, best: _Finalist) -> str:
     )
     if float(request.learned) != 1.0:
         text += f"; running jobs here taught a factor of {request.learned:g} on the step"
+    load = fullest_rank(one.problem.workload, one.strategy)
+    if load is not None and load.tail > load.mean:
+        risk = overflow(one.problem.workload, one.problem.cluster, one.strategy)
+        text += f"; by its routing a run is out of memory with a probability of {risk:.2g}"
     if request.problems[0].workload.training.tokens:
         text += f", and the tokens are done in {units.format(told.duration_seconds.target, 's', 3)}"
     return "; ".join((text, *request.notes))
