@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from mofa_model.errors import BadValue
 from mofa_model.units import Numeric
+
+LATER: Final = {"later": True}
+"""Marks a field that came after the first release: a question that says its default is the same question as before."""
 
 
 def positive(**values: Numeric) -> None:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from mofa_model.blocks import Layer
 from mofa_model.estimate import Estimate, StepTime, estimate
-from mofa_model.estimate.footprint import Footprint, host_room, room
+from mofa_model.estimate.footprint import Footprint, host_room, overflow, room
 from mofa_model.estimate.layer import LayerTime
+from mofa_model.estimate.routing import RISK, fullest_rank
 from mofa_model.estimate.step import tokens_per_second, utilisation
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Strategy
@@ -85,7 +86,7 @@ def explain(workload: Workload, cluster: Cluster, strategy: Strategy) -> Explana
         "gpu": cluster.device.name,
         "gpus": int(cluster.gpus),
         "stack": cluster.calibration.stack,
-        "summary": _summary(workload, cluster, found),
+        "summary": _summary(workload, cluster, strategy, found),
         "step": _terms(STEP, found.step),
         "layers": {name: _terms(LAYER, layer) for name, layer in layers.items()},
         "head": {item.name: float(getattr(found.head, item.name)) for item in fields(found.head)},
@@ -135,8 +136,11 @@ def _names(kinds: Sequence[Layer]) -> list[str]:
     return [kind.name for kind in kinds]
 
 
-def _summary(workload: Workload, cluster: Cluster, found: Estimate) -> dict[str, Any]:
-    step = float(found.step_time)
+def _summary(workload: Workload, cluster: Cluster, strategy: Strategy, found: Estimate) -> dict[str, Any]:
+    step, load, uneven = float(found.step_time), fullest_rank(workload, strategy), dict[str, float]()
+    if load is not None:
+        risk = overflow(workload, cluster, strategy)
+        uneven = {"load_mean": float(load.mean), "load_tail": float(load.tail), "out_of_memory": float(risk)}
     return {
         "step_seconds": step,
         "tokens_per_second": float(tokens_per_second(workload, step)),
@@ -147,6 +151,7 @@ def _summary(workload: Workload, cluster: Cluster, found: Estimate) -> dict[str,
         "host_bytes": float(found.memory.host),
         "host_limit_bytes": float(host_room(cluster)),
         "fits": bool(found.memory.fits(cluster)),
+        **uneven,
     }
 
 
@@ -208,6 +213,9 @@ def _summary_table(d: Mapping[str, Any]) -> Table:
         ),
         ("host memory of a node", f"{s['host_bytes'] / GIB:.0f} of {s['host_limit_bytes'] / GIB:.0f} GiB"),
     )
+    if "load_mean" in s:
+        load = f"{s['load_mean']:.3g} times the mean, {s['load_tail']:.3g} at the {RISK:.0%} tail of a run"
+        rows += (("fullest rank of experts", load), ("out of memory in a run", f"{s['out_of_memory']:.2%}"))
     title = f"{d['model']} on {d['gpus']} {d['gpu']} ({d['stack']}): {d['strategy']}"
     return Table(title=title, columns=(Column("quantity"), Column("value", align="left")), rows=rows)
 

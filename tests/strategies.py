@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mofa_model import presets
 from mofa_model.schedules import DUALPIPE, SCHEDULES, ZERO_BUBBLE
 from mofa_model.spec import Calibration, LinkConstants, MemoryConstants, Training, Workload
+from mofa_model.spec.imbalance import with_imbalance
 from mofa_model.strategy import (
     MODULES,
     OFFLOADED,
@@ -44,7 +45,9 @@ def workloads(draw, models=DENSE + MIXTURES):
         precision=recipe,
     )
     name = draw(st.sampled_from(models))
-    return Workload(model=HYBRIDS.get(name) or presets.model(name), training=training)
+    model = HYBRIDS.get(name) or presets.model(name)
+    mean, spread = draw(st.sampled_from([(1.0, 0.0), (1.0, 0.0), (1.5, 0.0), (1.25, 0.125)]))
+    return Workload(model=with_imbalance(model, mean, spread), training=training)
 
 
 @st.composite

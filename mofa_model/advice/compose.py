@@ -17,10 +17,11 @@ from mofa_model.advice.answer import (
 )
 from mofa_model.advice.confidence import confidence, failure_inputs, predicted
 from mofa_model.advice.finalists import Priced, priced, priced_together
-from mofa_model.advice.reasons import compared, nearest_constraints, why_not, why_nothing
+from mofa_model.advice.reasons import compared, nearest_constraints, unoffered, why_not, why_nothing
 from mofa_model.advice.request import Request, Unplaced
 from mofa_model.advice.saves import score_of
-from mofa_model.estimate.footprint import room
+from mofa_model.estimate.footprint import overflow, room
+from mofa_model.estimate.routing import fullest_rank
 from mofa_model.reliability import Interval
 from mofa_model.search import (
     Candidate,
@@ -80,7 +81,7 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
             objective=request.objective,
             nodes=request.nodes,
             gpus=int(request.nodes * first.cluster.gpus_per_node),
-            explanation=why_nothing(ranking, limit),
+            explanation=why_nothing(ranking, limit) + _in_chunks(request, ranking),
             rejected=rejected,
             counts=counts,
             current=_current(request, None),
@@ -122,6 +123,21 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         memory_limit_bytes=limit,
         model_version=VERSION,
     )
+
+
+def _in_chunks(request: Request, ranking: Ranking) -> str:
+    """What experts in chunks would do where nothing fits and the trainer has none of them; empty where they do not help."""
+    model = request.problems[0].workload.model
+    if ranking.leanest is None or model.experts is None or len(ranking.axes["chunks"]) > 1:
+        return ""
+    asked = question_of(request)
+    asked = replace(asked, constraints=(*asked.constraints, parse_constraint("chunks=2,4,8")))
+    found = [one for some in search(asked).best.values() for one in some]
+    if not found:
+        return ""
+    best = min(found, key=lambda one: (one.score, one.nodes, one.index))
+    offered = f"; no trainer offers {unoffered(best.strategy)}"
+    return f"; experts in {int(best.strategy.chunks)} chunks would fit, as {format_strategy(best.strategy)}{offered}"
 
 
 def question_of(request: Request) -> SearchQuestion:
@@ -267,6 +283,12 @@ def _explained(request: Request, best: _Finalist) -> str:
     )
     if float(request.learned) != 1.0:
         text += f"; running jobs here taught a factor of {request.learned:g} on the step"
+    if built := unoffered(one.strategy):
+        text += f"; no trainer offers {built}, so it has to be built"
+    load = fullest_rank(one.problem.workload, one.strategy)
+    if load is not None and load.tail > load.mean:
+        risk = overflow(one.problem.workload, one.problem.cluster, one.strategy)
+        text += f"; by its routing a run is out of memory with a probability of {risk:.2g}"
     if request.problems[0].workload.training.tokens:
         text += f", and the tokens are done in {units.format(told.duration_seconds.target, 's', 3)}"
     return "; ".join((text, *request.notes))

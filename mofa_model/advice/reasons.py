@@ -9,11 +9,12 @@ from typing import Final
 from mofa_model import units
 from mofa_model.advice.answer import Advice
 from mofa_model.advice.finalists import Priced, priced
+from mofa_model.axes.frameworks import ANY, frameworks
 from mofa_model.estimate import StepTime, estimate
 from mofa_model.estimate.footprint import host_room
-from mofa_model.search import MEANING, NearMiss, Ranking
+from mofa_model.search import MEANING, NearMiss, Ranking, framework
 from mofa_model.spec import Cluster
-from mofa_model.strategy import AXES
+from mofa_model.strategy import AXES, Strategy
 from mofa_model.strategy_text import format_strategy
 from mofa_model.units import GIB, Ratio
 
@@ -177,6 +178,17 @@ def why_nothing(ranking: Ranking, limit: float) -> str:
     axis, reason = ranking.stuck
     told = next(one.stuck for one in AXES if one.name == axis) or f"no value of {axis} is left"
     return f"no strategy is legal: {told} ({reason.value}: {MEANING[reason]})"
+
+
+def unoffered(strategy: Strategy) -> str:
+    """What of a strategy no trainer offers, in the words of strategies; empty where some trainer offers all."""
+    trainers = [framework(name) for name in frameworks() if name != ANY]
+    found = []
+    for axis in AXES:
+        value = getattr(strategy, axis.fields[0])
+        if not axis.assumed and value != axis.off and not any(axis.had_by(t, value) for t in trainers):
+            found.append(f"{axis.words[0].key}={value}")
+    return ", ".join(found)
 
 
 def _missing(lean: NearMiss, limit: float) -> str:

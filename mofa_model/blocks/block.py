@@ -169,7 +169,9 @@ class Exchange:
     count: Count
     """Experts."""
     imbalance: Ratio
-    """Load of the fullest rank against the mean."""
+    """Load of the fullest rank against the mean, over layers and micro-batches on the mean."""
+    spread: Ratio
+    """Standard deviation of that load."""
     node_limit: Count
     """Nodes that the experts of one token may lie on; 0 = any."""
     width: Count | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from mofa_model.blocks.block import (
     Rows,
 )
 from mofa_model.blocks.feed_forward import FeedForward, both_ways
-from mofa_model.checks import not_negative, whole
+from mofa_model.checks import LATER, not_negative, whole
 from mofa_model.errors import BadValue
 from mofa_model.units import Count, Numeric
 
@@ -64,7 +64,9 @@ class Experts(Block):
     router_bias: bool = False
     """True where the router has learned biases."""
     imbalance: Numeric = 1.0
-    """Load of the fullest rank against the mean, at least 1."""
+    """Load of the fullest rank against the mean, at least 1: its mean over layers and micro-batches."""
+    imbalance_spread: Numeric = field(default=0.0, metadata=LATER)
+    """Standard deviation of that load over layers and micro-batches; its tail decides the memory."""
     node_limit: Numeric = 0
     """Nodes that the experts of one token may lie on; 0 = any (DeepSeek-V3 routes to 4). [1]"""
 
@@ -79,6 +81,10 @@ class Experts(Block):
             raise BadValue("top_k", self.top_k, f"it cannot exceed the number of experts ({self.count})")
         if not np.all(np.isfinite(self.imbalance) & (np.asarray(self.imbalance) >= 1)):
             raise BadValue("imbalance", self.imbalance, "give 1 (balanced) or more")
+        not_negative(imbalance_spread=self.imbalance_spread)
+        if np.any((np.asarray(self.imbalance_spread) > 0) & (np.asarray(self.imbalance) == 1)):
+            right = "a fullest rank whose mean is 1 is balanced always; give a mean above 1 or no spread"
+            raise BadValue("imbalance_spread", self.imbalance_spread, right)
 
     @property
     def _shared(self) -> FeedForward | None:
@@ -164,6 +170,7 @@ class Experts(Block):
             top_k=self.top_k,
             count=self.count,
             imbalance=self.imbalance,
+            spread=self.imbalance_spread,
             node_limit=self.node_limit,
             width=self.latent,
         )

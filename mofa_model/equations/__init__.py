@@ -8,4 +8,5 @@ May import: spec, strategy, units, errors, numpy. Imported by: estimate, search,
     activations  what a layer stores                             memory        what a device holds
     offload      what its host holds                             optimizers    what another than AdamW changes
     adapters     trained beside frozen weights                   documents     packed into sequences
+    routing      tokens to experts, and experts in chunks
 """

@@ -101,6 +101,17 @@ def chunked_activation(experts: Bytes, chunks: Count) -> Bytes:
     return experts / chunks
 
 
+def crowded_activation(in_flight: Count, layers: Count, layer: Bytes) -> Bytes:
+    """What stored layers hold above their mean where each has a load of its own, by the root of their number. Ours. [B]
+
+    `layer` is what a layer holds above its mean at the tail. Loads of layers and micro-batches are taken as independent.
+
+    >>> float(crowded_activation(8, 2, 1e8))
+    400000000.0
+    """
+    return np.sqrt(in_flight * layers) * layer
+
+
 def backward_activation(whole: Bytes, stored: Bytes, gradients: Bytes) -> Bytes:
     """What the backward pass of one layer brings back or makes new: recomputed activations and their gradients. Ours. [B]
 

@@ -3,7 +3,8 @@
 May import: placement, equations, spec, strategy, units, errors. Imported by: search, explain, validate, calibrate, advice.
 
     blocks     halves of a layer: attention, plain FFN, experts
-    layer      one layer, forward and backward
+    routing    how full the fullest rank of experts is, and what goes there
+    layer      one layer, forward and backward; again: what it computes again
     stage      one pipeline stage and micro-batch: device work against host launches
     exchange   once a step: gradient and parameter collectives, optimizer
     resident   memory that stays between micro-batches

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mofa_model.blocks import Block, Core, Cut, Elementwise, Exchange, Layer, Projection, Rows
+from mofa_model.blocks import Block, Core, Cut, Elementwise, Layer, Projection, Rows
 from mofa_model.blocks.layer import STREAM_PASSES
 from mofa_model.equations import collectives, compute, documents
+from mofa_model.estimate.routing import all_to_all, chunks_of, routed_load
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import ContextMode, Strategy
 from mofa_model.units import Bytes, BytesPerSecond, Count, FlopPerSecond, Ratio, Seconds
@@ -62,7 +63,8 @@ class BlockTime:
     gathers: Count  # tensor-parallel all-gathers and reduce-scatters in the forward pass
     context: Seconds  # messages of context parallelism
     all_to_all: Seconds
-    parameters: Count  # on one device
+    routed: Seconds  # of products and traffic what tokens at experts take
+    parameters: Count  # on one device, as often as a micro-batch adds up their gradients
     again: Mapping[
         str, Seconds
     ]  # products that modules of recomputation run again, beyond what the block says
@@ -115,11 +117,12 @@ def block_time(
     sent, exchange = tokens / s.tp, block.exchange()  # tokens that this rank sends away
     routed: Count = 0.0
     local: Count = 0.0
+    chunks: Count = 1.0
     if exchange is not None:
-        routed = (
-            sent * s.etp * exchange.top_k * exchange.imbalance
-        )  # and that it receives, with its expert-tensor group
+        load = routed_load(workload, s, exchange).mean
+        routed = sent * s.etp * exchange.top_k * load  # and that it receives, with its expert-tensor group
         local = exchange.count / s.ep
+        chunks = chunks_of(workload, s, exchange)
     products = block.products(h)
     again: dict[str, Seconds] = {}
     linear: dict[Rows, Seconds] = {}
@@ -135,7 +138,8 @@ def block_time(
             )
         elif product.rows is Rows.ROUTED:
             penalty = cluster.calibration.compute.grouped_penalty
-            one = _product(workload, cluster, rates.linear, routed / local, s.etp, product, penalty)
+            rows = routed / local / chunks  # of an expert in a chunk
+            one = chunks * _product(workload, cluster, rates.linear, rows, s.etp, product, penalty)
         else:
             one = _product(workload, cluster, rates.head, sent, s.tp, product)
         if product.times is not None:
@@ -147,18 +151,24 @@ def block_time(
     held = _weights(products, Rows.TOKENS) / s.tp
     if exchange is not None:
         whole = whole + linear[Rows.ROUTED] * local + linear[Rows.SENT]
-        held = held + _weights(products, Rows.SENT) + local * _weights(products, Rows.ROUTED) / s.etp
+        inside = local * _weights(products, Rows.ROUTED) / s.etp
+        held = held + _weights(products, Rows.SENT) + chunks * inside
+    work = block.elementwise(h)
     moved = [
         compute.elementwise_time(_traffic(workload, cluster, s, one, tokens, routed), rates.memory)
-        for one in block.elementwise(h)
+        for one in work
     ]
+    at_experts = sum((time for one, time in zip(work, moved, strict=True) if one.sorted is not None), 0.0)
     return BlockTime(
         linear=whole,
         core=_core(workload, cluster, s, rates, block),
         elementwise=sum(moved, 0.0),
         gathers=block.gathers() if block.own_tokens is None else block.gathers() * (tokens / all_tokens),
         context=_context_message(workload, cluster, s, block),
-        all_to_all=0.0 if exchange is None else _all_to_all(workload, cluster, s, exchange, sent),
+        all_to_all=0.0
+        if exchange is None
+        else all_to_all(workload, cluster, s, exchange, sent * load, chunks),
+        routed=0.0 if exchange is None else linear[Rows.ROUTED] * local + at_experts,
         parameters=held,
         again=again,
     )
@@ -223,23 +233,6 @@ def _traffic(
     own = one.width / s.etp
     traffic = routed * one.passes * width * (one.sorted * c.permute_passes + own * c.elementwise_passes)
     return traffic + _casts(workload, cluster, routed * (one.cast + own))
-
-
-def _all_to_all(
-    workload: Workload, cluster: Cluster, s: Strategy, exchange: Exchange, sent: Count
-) -> Seconds:
-    """Tokens to their experts and back; the fullest rank decides, by `imbalance`. [s]"""
-    precision, k = workload.training.precision, cluster.calibration.links
-    width = workload.model.hidden if exchange.width is None else exchange.width
-    return collectives.all_to_all_time(
-        sent * exchange.imbalance * width * (precision.dispatch + precision.activation),
-        s.ep,
-        exchange.top_k,
-        exchange.node_limit,
-        domains=s.ep * s.etp / cluster.domain,
-        up=cluster.scale_up.bandwidth * (k.scale_up_efficiency * k.all_to_all_efficiency),
-        out=cluster.scale_out.bandwidth * (k.scale_out_efficiency * k.all_to_all_efficiency),
-    )
 
 
 def _context_message(workload: Workload, cluster: Cluster, s: Strategy, block: Block) -> Seconds:

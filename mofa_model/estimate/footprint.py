@@ -3,23 +3,31 @@
     footprint(workload, cluster, strategy, stages) -> Footprint     terms of shape [K, ...], K kinds of stages
     footprint(…).peak                                               bytes of the fullest stage
     footprint(…).fits(cluster)                                      True where device and host have room
+    overflow(workload, cluster, strategy)                           probability that a run does not fit after all
 
 Where one device holds the stages of two directions (DualPipe), it holds the parameters of both.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.equations import routing
 from mofa_model.estimate.live import live
 from mofa_model.estimate.resident import resident
-from mofa_model.placement import Stages
+from mofa_model.estimate.routing import RISK, exchanges, routed_load
+from mofa_model.placement import Stages, axes_of, stages_of
 from mofa_model.spec import Cluster, Workload
+from mofa_model.spec.imbalance import with_imbalance
 from mofa_model.strategy import Strategy
 from mofa_model.units import Bytes, Ratio
+
+_NEAR: Final = 1e-6
+"""How near the load is found that just fits, of itself. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,6 +113,33 @@ def footprint(workload: Workload, cluster: Cluster, strategy: Strategy, stages: 
         host=host_bytes(cluster, stays.parked, moves.parked),
         usable=cluster.calibration.memory.usable,
     )
+
+
+def overflow(workload: Workload, cluster: Cluster, strategy: Strategy) -> Ratio:
+    """Probability that some layer and micro-batch of a run does not fit the device, by its load on experts. Ours. [1]
+
+    Memory rises with the load at the tail, and one just fits; the largest load of the run may be larger.
+    """
+    w, model = workload, workload.model
+    stages = stages_of(model, strategy, cluster.calibration.placement, axes_of(w, cluster, strategy))
+    sent = None if model.experts is None else model.experts.exchange()
+
+    def fits(spread: Ratio) -> bool:
+        there = w if sent is None else replace(w, model=with_imbalance(model, sent.imbalance, spread))
+        return bool(footprint(there, cluster, strategy, stages).peak <= room(cluster))
+
+    if sent is None or not sent.spread or not fits(0.0):
+        return 0.0 if fits(0.0) else 1.0
+    often, mean = exchanges(w, strategy), routed_load(w, strategy, sent).mean
+    largest = routing.largest_load(strategy.ep, sent.count, sent.top_k)
+    each = routing.tail_load(0.0, 1.0, often, RISK)  # load that the tail gains with the spread
+    least, most = 0.0, float((largest - mean) / each)
+    if fits(most):
+        return 0.0
+    while most - least > _NEAR * most:
+        half = 0.5 * (least + most)
+        least, most = (half, most) if fits(half) else (least, half)
+    return float(routing.overflow_probability(mean, sent.spread, often, mean + least * each))
 
 
 def host_bytes(cluster: Cluster, states: Bytes, activations: Bytes) -> Bytes:

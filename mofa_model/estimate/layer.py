@@ -10,6 +10,7 @@ import numpy as np
 from mofa_model.blocks import Layer
 from mofa_model.blocks.block import ALL, EACH
 from mofa_model.equations import adapters, collectives, compute, overlap
+from mofa_model.estimate.again import chunks_again, exchanges_again, modules_again, recomputed
 from mofa_model.estimate.blocks import (
     BlockTime,
     Rates,
@@ -78,41 +79,65 @@ def _layer(
     blocks: Sequence[BlockTime],
     moved: Bytes,
 ) -> LayerTime:
-    s, c, k = strategy, cluster.calibration.compute, cluster.calibration.overlap
-    precision = workload.training.precision
+    s, precision = strategy, workload.training.precision
+    c, k = cluster.calibration.compute, cluster.calibration.overlap
     stream = stream_time(workload, cluster, s, rates, layer)
     scale = c.layer_scale * (c.expert_scale if layer.routed else 1.0)
     linear = _sum(block.linear for block in blocks) * scale
     core = _sum(block.core for block in blocks) * scale
-    elementwise = (stream + _sum(block.elementwise for block in blocks)) * scale
-    elementwise = elementwise + _adapters(workload, s, rates, layer)
+    elementwise = (stream + _sum(block.elementwise for block in blocks)) * scale + _adapters(
+        workload, s, rates, layer
+    )
     trained = 0.0 if np.any(workload.training.adapter_rank) else 1.0  # no gradient is made of a frozen weight
     weight = trained * linear
-    gathers = _sum(block.gathers for block in blocks)
 
     message = tokens_per_rank(workload, s) * workload.model.hidden * precision.activation
-    path = collectives.path_between(cluster, s.tp, 1.0)
-    one = collectives.all_gather_time(message, s.tp, path)
+    one = collectives.all_gather_time(message, s.tp, collectives.path_between(cluster, s.tp, 1.0))
+    gathers = _sum(block.gathers for block in blocks)
     regather = 0.5 * gathers if s.sequence_parallel else 0.0  # inputs of weight gradients are gathered again
     sent_forward, sent_backward = gathers * one, (gathers + regather) * one
     tail = k.tensor_overlapped if s.tensor_overlap else k.tensor
     tensor = overlap.tensor_exposed(sent_forward, linear, tail)
-    tail_backward = k.tensor_overlapped if s.tensor_overlap else k.tensor_backward
-    tensor_backward = overlap.tensor_exposed(sent_backward, linear + weight, tail_backward)
+    tail = k.tensor_overlapped if s.tensor_overlap else k.tensor_backward
+    tensor_backward = overlap.tensor_exposed(sent_backward, linear + weight, tail)
 
-    ring = _sum(block.context for block in blocks)
+    ring, dispatch = _sum(block.context for block in blocks), _sum(block.all_to_all for block in blocks)
     # Attention begins when all keys and values are there: nothing runs beside an all-gather.
     beside_ring = 0.0 if s.context_mode is ContextMode.ALL_GATHER else 1.0
     context = overlap.context_exposed(ring, beside_ring * core, s.cp, k.context)
     context_backward = overlap.context_exposed(
         2.0 * ring, beside_ring * (c.attention_backward * core), s.cp, k.context
     )
-    dispatch = _sum(block.all_to_all for block in blocks)
-    expert_tail = k.expert_overlapped if s.expert_overlap else 1.0
-    # Forward of one micro-batch runs beside backward of another: each direction's messages see half of both.
-    beside = 0.5 * (2.0 * linear + weight + (1.0 + c.attention_backward) * core + 3.0 * elementwise)
-    expert = overlap.expert_exposed(dispatch, beside * float(s.expert_overlap), expert_tail)
 
+    forward_work, more = linear + elementwise + core, exchanges_again(s, layer)
+
+    covered = sent_forward - tensor + ring - context  # what runs beside other messages, forward
+    covered_twice = covered + sent_backward - tensor_backward + 2.0 * ring - context_backward
+
+    def exposed(again: Seconds, more: Ratio) -> Seconds:
+        """What is left of one pass of the exchange, of which there are two and `more`, beside all work and what is done again.
+
+        Leaves out: without a third pass, work that hides other messages hides these as well.
+        """
+        beside = 2.0 * linear + weight + (1.0 + c.attention_backward) * core + 3.0 * elementwise
+        beside = beside + more * (c.recompute_share * again - covered_twice)
+        beside = beside / (2.0 + more * c.recompute_share)
+        tail = k.expert_overlapped if s.expert_overlap else 1.0
+        return overlap.expert_exposed(dispatch, beside * float(s.expert_overlap), tail)
+
+    def again(expert: Seconds, everything: Seconds) -> Seconds:
+        """Forward work that a layer does again which does not do it as a whole."""
+        modules = {
+            "core_attn": core,
+            "layernorm": 0.25 * stream * scale,
+            EACH: linear + elementwise,
+            ALL: forward_work,
+        } | modules_again(layer, blocks, scale, expert)
+        chunks = chunks_again(layer, blocks, scale, expert)
+        return recomputed(s, layer, modules, chunks, expert, everything)
+
+    # Passes of one micro-batch run beside those of another: the messages of each pass see their share of all work.
+    expert = exposed(again(0.0, forward_work) if s.expert_overlap else 0.0, more)
     accumulate = (
         trained
         * _sum(block.parameters for block in blocks)
@@ -123,24 +148,14 @@ def _layer(
     hidden = sent_backward - tensor_backward + dispatch - expert
     busy = overlap.slowed(busy, hidden, k.slow_down)
     forward_busy = overlap.slowed(linear, sent_forward - tensor + dispatch - expert, k.slow_down)
-    again = {
-        "core_attn": core,
-        "layernorm": 0.25 * stream * scale,
-        EACH: linear + elementwise,
-        ALL: linear + elementwise + core,
-    } | _modules(layer, blocks, scale, expert)
     forward = forward_busy + core + elementwise + tensor + context + expert
     backward = busy + tensor_backward + context_backward + expert
-    recompute = _recomputed(s, again, forward)
-    if layer.routed:
-        # MemFine computes every chunk of the experts again, whatever else is recomputed; a layer that is recomputed as a
-        # whole does so anyway. Leaves out: where only some layers are, these pay for their chunks twice.
-        chunked = np.where(np.asarray(s.chunks) > 1, again["moe"], 0.0)
-        if s.recompute is not Recompute.FULL:
-            recompute = np.maximum(recompute, chunked)
-        else:
-            some = np.asarray(s.recompute_layers) > 0
-            backward = backward + np.where(some, chunked, 0.0) * c.recompute_share
+    recompute = again(expert, forward) * c.recompute_share
+    if s.recompute is Recompute.FULL:
+        # A layer that does everything again has a pass of the exchange more, and more work for all three to hide behind.
+        backward, left = backward + recompute, exposed(forward_work - covered, 1.0)
+        whole = forward_busy + core + elementwise + tensor + context + left
+        recompute = whole * c.recompute_share + 2.0 * (left - expert) - recompute
     transfer = moved / (cluster.host.link.bandwidth * cluster.calibration.links.host_link_efficiency)
     # Inputs of recomputed layers are copied in the order of the compute; transformers 5.23 says so of its `offload`.
     apart = 0.0 if LAYER_INPUT in s.offload else 1.0
@@ -155,24 +170,12 @@ def _layer(
         communication=sent_forward + sent_backward + 3.0 * ring + 2.0 * dispatch,
         backward=backward + overlap.offload_exposed(transfer, apart * backward),
         weight=weight,
-        recompute=recompute * c.recompute_share,
+        recompute=recompute,
     )
 
 
 def _sum(terms: Iterable[Seconds]) -> Seconds:
     return sum(terms, 0.0)
-
-
-def _modules(layer: Layer, blocks: Sequence[BlockTime], scale: Ratio, expert: Seconds) -> dict[str, Seconds]:
-    """Forward time of the modules that a layer's blocks have, by name. [s]"""
-    found: dict[str, Seconds] = {}
-    for block, time in zip(layer.blocks, blocks, strict=True):
-        for name, part in block.again.items():
-            own = (part.linear * time.linear + part.elementwise * time.elementwise) * scale
-            found[name] = found.get(name, 0.0) + (own + expert if part.exchange else own)
-        for name, product in time.again.items():
-            found[name] = found.get(name, 0.0) + product * scale
-    return found
 
 
 def _adapters(workload: Workload, s: Strategy, rates: Rates, layer: Layer) -> Seconds:
@@ -197,17 +200,3 @@ def _offloaded(workload: Workload, cluster: Cluster, strategy: Strategy) -> list
             moved = np.where(some, moved, 0.0) + own
         found.append(moved)
     return found
-
-
-def _recomputed(strategy: Strategy, modules: dict[str, Seconds], everything: Seconds) -> Seconds:
-    """Forward time that a recomputed layer pays again, Eqs. (30) and (32). [s]
-
-    Departs from the paper: tensor-parallel collectives inside the recomputed forward are paid again as well.
-    """
-    if strategy.recompute is Recompute.FULL:
-        return everything
-    if strategy.recompute is Recompute.SELECTIVE:
-        # Modules may contain each other; nothing is computed more than once again.
-        named = sorted(strategy.recompute_modules & modules.keys())
-        return np.minimum(_sum(modules[name] for name in named), everything)
-    return 0.0

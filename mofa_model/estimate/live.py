@@ -93,12 +93,17 @@ def waiting(
     parked: list[Bytes] = []
     for layer, layers in zip(kinds, layers_on(workload, stages), strict=True):
         kept, again = _kept(layer, s, share)
+        surge = layer.surge if s.recompute is not Recompute.FULL else (1.0 - share) * layer.surge
         # A chunk in flight holds the layers of one virtual stage.
         if s.offload:
             left, back = _offloaded(layer, s, share, kept)
+            if ACTIVATIONS in s.offload:
+                back, surge = back + surge, 0.0
             parked.append(offload.host_activation(chunks, layers, kept / s.vpp, left / s.vpp, 1.0))
             kept, again = left, again + back
         stored.append(memory.stored_activation(chunks, layers, kept / s.vpp))
+        if np.any(surge):
+            stored.append(memory.crowded_activation(chunks, layers / s.vpp, surge))
         backward.append(np.where(np.asarray(layers) > 0, again, 0.0))
     return Waiting(
         stored=sum(stored[1:], stored[0]),
@@ -110,7 +115,8 @@ def waiting(
 def _kept(layer: StoredLayer, s: Strategy, share: Ratio) -> tuple[Bytes, Bytes]:
     """Bytes of a layer that wait for its backward pass, and those that the backward pass adds."""
     if s.recompute is not Recompute.FULL:
-        return layer.kept, memory.backward_activation(layer.whole, layer.kept, layer.gradients)
+        held = layer.kept + layer.surge
+        return layer.kept, memory.backward_activation(layer.whole, held, layer.gradients)
     kept = memory.full_recompute_activation(layer.kept, layer.input, share)
     return kept, memory.backward_activation(layer.whole, layer.input, layer.gradients)
 

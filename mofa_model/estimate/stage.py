@@ -8,8 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from mofa_model.equations import collectives, compute, host, overlap
+from mofa_model.equations import collectives, compute, host, overlap, routing
 from mofa_model.estimate.blocks import achieved_rates, gemm, tokens_per_rank
+from mofa_model.estimate.routing import chunks_of
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Graphs, Recompute, Strategy
@@ -131,9 +132,18 @@ def launch_times(
         return time * share
 
     kinds = [
-        (c.layer_experts,) * 2 if k.routed else (c.layer, c.layer_unsharded) for k in workload.model.kinds
+        launches(c.layer_experts, c.layer_experts) if k.routed else launches(c.layer, c.layer_unsharded)
+        for k in workload.model.kinds
     ]
-    return [launches(*kind) for kind in kinds], c.head * captured
+    if np.any(np.asarray(s.chunks) > 1):
+        inside = captured * np.maximum(
+            0.0, c.layer_experts - c.layer
+        )  # what experts launch beside a plain layer
+        for at, kind in enumerate(workload.model.kinds):
+            for sent in filter(None, (block.exchange() for block in kind.blocks)):
+                added = routing.chunk_launch_time(inside, chunks_of(workload, s, sent), again, c.recompute)
+                kinds[at] = kinds[at] + np.where(np.asarray(s.chunks) > 1, added, 0.0)
+    return kinds, c.head * captured
 
 
 def stage_times(

@@ -7,14 +7,15 @@ says itself (`Kept` in `mofa_model/blocks/block.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mofa_model.blocks import Block, Kept, Layer, Ranks
-from mofa_model.blocks.block import EACH, NOTHING
+from mofa_model.blocks.block import ALL, EACH, NOTHING
 from mofa_model.equations import activations, memory
 from mofa_model.estimate.blocks import block_tokens, tokens_per_rank
+from mofa_model.estimate.routing import routed_load
 from mofa_model.spec import MemoryConstants, Workload
 from mofa_model.strategy import ContextMode, Recompute, Strategy
 from mofa_model.units import Bytes, Count, Ratio
@@ -34,6 +35,8 @@ class StoredLayer:
     """Gradients that the backward pass makes on its way."""
     moved: Bytes = 0.0
     """What of `kept` the offloaded inputs of modules take to the host."""
+    surge: Bytes = 0.0
+    """What comes to `kept` where the load on experts is that of the tail; `whole` and `gradients` are at the tail."""
 
 
 def stored_layers(
@@ -66,6 +69,8 @@ class _Part:
     """All of it. [B]"""
     weight: Ratio | None
     """How much of it waits; None = all."""
+    tail: Ratio = 1.0
+    """Its size at the tail of the load over that on the mean."""
 
 
 def _layer(
@@ -77,13 +82,18 @@ def _layer(
     fixed = [part for part in parts if not part.kept.routed]
     routed = [part for part in parts if part.kept.routed]
     inner = [part for part in parts if part.kept.inner]
-    running = memory.chunked_activation(_sum(routed), strategy.chunks)
+    full = sum((part.tail * part.size for part in routed), 0.0)
+    running = memory.chunked_activation(full, strategy.chunks)
     waiting: Bytes = 0.0
+    surge: Bytes = 0.0
     moved = _moved(fixed, strategy)
     if routed:
         chunked = np.asarray(strategy.chunks) > 1
-        waiting = np.where(chunked, 0.0, _waiting(routed))
+        waiting = np.where(chunked, _chunk_input(workload, constants, strategy), _waiting(routed))
         moved = moved + np.where(chunked, 0.0, _moved(routed, strategy))
+        if any(np.any(part.tail > 1.0) for part in routed):
+            peak = _waiting(replace(part, size=(part.tail - 1.0) * part.size) for part in routed)
+            surge = constants.activation_scale * np.where(chunked, 0.0, peak)
     gathered = constants.gathered_input * (width * tokens * h)
     return StoredLayer(
         whole=constants.activation_scale * (_sum(fixed) + running) + gathered,
@@ -92,7 +102,17 @@ def _layer(
         gradients=constants.backward_copies * (_sum(inner) + running)
         + _gathered_keys(workload, strategy, layer),
         moved=constants.activation_scale * moved,
+        surge=surge,
     )
+
+
+def _chunk_input(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
+    """What the input of experts takes more where it is kept to compute chunks again, not for matrix products alone. [B]"""
+    narrow, wide = _narrow(workload, constants), tokens_per_rank(workload, s) * workload.model.hidden
+    if narrow is None or _modules(s) & {"layernorm", EACH, ALL}:
+        return 0.0
+    width = (1.0 - narrow) * workload.training.precision.activation
+    return activations.kept_activation(wide, 1.0, width=width, ranks=_spread(s))
 
 
 def _gathered_keys(workload: Workload, s: Strategy, layer: Layer) -> Bytes:
@@ -111,8 +131,7 @@ def _sizes(
 ) -> Callable[[Iterable[Kept], Block | None], list[_Part]]:
     """What makes parts on one device of what a block keeps, or the stream; in the order in which it is made."""
     precision = workload.training.precision
-    modules = s.recompute_modules if s.recompute is Recompute.SELECTIVE else NOTHING
-    narrow = None if not precision.quantised else constants.low_precision_input
+    modules, narrow = _modules(s), _narrow(workload, constants)
     ranks: dict[Ranks, Count] = {
         Ranks.STREAM: _spread(s),
         Ranks.TENSOR: s.tp,
@@ -138,17 +157,30 @@ def _sizes(
     def parts(every: Iterable[Kept], block: Block | None) -> list[_Part]:
         tokens = tokens_per_rank(workload, s) if block is None else block_tokens(workload, s, block)
         seen, exchange = tokens, None if block is None else block.exchange()
+        tail: Ratio = 1.0
         if exchange is not None:
+            load = routed_load(workload, s, exchange)
             seen = activations.routed_tokens(
-                tokens, exchange.top_k, exchange.imbalance, tensor=s.tp, expert_tensor=s.etp
+                tokens, exchange.top_k, load.mean, tensor=s.tp, expert_tensor=s.etp
             )
+            tail = load.tail / load.mean
         return [
-            _Part(one, size(one, tokens, seen), _weight(one, modules, narrow))
+            _Part(one, size(one, tokens, seen), _weight(one, modules, narrow), tail)
             for one in every
             if masked or not one.masked
         ]
 
     return parts
+
+
+def _modules(s: Strategy) -> frozenset[str]:
+    """Modules that are computed again."""
+    return s.recompute_modules if s.recompute is Recompute.SELECTIVE else NOTHING
+
+
+def _narrow(workload: Workload, constants: MemoryConstants) -> Ratio | None:
+    """How wide inputs of matrix products wait, of their width; None where they are as wide. [1]"""
+    return constants.low_precision_input if workload.training.precision.quantised else None
 
 
 def _weight(one: Kept, modules: frozenset[str], narrow: Ratio | None) -> Ratio | None:

@@ -26,6 +26,7 @@ from mofa_model.search import SearchCase, framework
 from mofa_model.spec import Cluster, Training, UpdateRule, Workload
 from mofa_model.spec.documents import parse_documents
 from mofa_model.spec.evidence import ByClass
+from mofa_model.spec.imbalance import read_imbalance
 from mofa_model.spec.part import part_of, part_of_storage
 from mofa_model.strategy import Strategy
 
@@ -52,6 +53,8 @@ def to_inputs(
     nodes, fewer = _nodes(spec, ready, path)
     trainer, stack = _trainer(spec, path)
     model = model_of(spec.model, config, f"{path}.model")
+    if spec.training.imbalance:
+        model = read_imbalance(model, spec.training.imbalance, field=f"{path}.training.imbalance")
     recipe, notes = _recipe(spec.training.precision, f"{path}.training.precision")
     precision = presets.precision(recipe, stack=stack)
     training = Training(

@@ -61,6 +61,9 @@ class TrainingPart(Part):
     """Rank of the adapters that are trained beside frozen weights (LoRA); without it all weights are trained."""
     documents: Annotated[str, Field(max_length=512)] | None = Field(default=None, examples=["512:3,8k"])
     """Lengths of the documents that are packed into a sequence, each with its share; without it each sequence is one."""
+    imbalance: Annotated[str, Field(max_length=32)] | None = Field(default=None, examples=["1.4:0.3"])
+    """Load of the fullest rank of experts over the mean, and behind a colon its standard deviation over layers and
+    micro-batches; without it the model's own."""
     framework: Word | None = Field(default=None, examples=["megatron"])
     """Trainer; it restricts the search to what that trainer can run, and decides the form of launch arguments."""
     framework_version: Word | None = Field(default=None, examples=["26.04"])

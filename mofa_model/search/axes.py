@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
@@ -74,11 +74,14 @@ class Axes:
             chosen[name] = self.values[name][at]
         return chosen
 
-    def had_by(self, trainer: Framework) -> Axes:
-        """The same with the values that a trainer has."""
-        return Axes(
-            {axis.name: tuple(v for v in self[axis.name] if axis.had_by(trainer, v)) for axis in EVERY}
-        )
+    def had_by(self, trainer: Framework, keys: Collection[str] = ()) -> Axes:
+        """The same with the values that a trainer has; who names an axis that none is assumed to have, builds it."""
+
+        def has(axis: Axis, value: Any) -> bool:
+            named = not axis.assumed and any(word.key in keys for word in axis.keys)
+            return named or axis.had_by(trainer, value)
+
+        return Axes({axis.name: tuple(v for v in self[axis.name] if has(axis, v)) for axis in EVERY})
 
 
 def known_axes(asked: AxisContext) -> Axes:

@@ -128,7 +128,8 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
         scores=scores,
     )
     full, bounds = constrained(known_axes(asked), question.constraints)
-    axes = full.had_by(question.framework)
+    keys = {constraint.key for constraint in question.constraints}
+    axes = full.had_by(question.framework, keys)
     rejected = Counter({Rejection.NOT_IN_FRAMEWORK: full.raw - axes.raw})
     found: dict[int, list[Candidate]] = {}
     misses: list[tuple[int, float, NearMiss]] = []
@@ -137,7 +138,7 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
     stuck: tuple[str, Rejection] | None = None
     parts = bundles(axes, question.framework)
     # Who constrains offloading asks for it.
-    wanted = {Rejection.OFFLOAD_UNPROVEN} if any(c.key == "offload" for c in question.constraints) else set()
+    wanted = {Rejection.OFFLOAD_UNPROVEN} if "offload" in keys else set()
     share = 1.0 / max(1, len(axes["nodes"]) * len(question.problems))
     for problem in question.problems if axes.raw else ():
         for nodes in axes["nodes"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mofa_model.checks import not_negative, whole
+from mofa_model.checks import LATER, not_negative, whole
 from mofa_model.errors import BadValue
 from mofa_model.spec.documents import PackedDocuments
 from mofa_model.spec.optimizer import UpdateRule
@@ -12,8 +12,6 @@ from mofa_model.spec.transformer import Transformer
 from mofa_model.units import Bytes, Numeric
 
 GEMM_FORMATS = ("bf16", "fp8", "fp4", "fp32")
-LATER = {"later": True}
-"""Marks a field that came after the first release: a question that says its default is the same question as before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

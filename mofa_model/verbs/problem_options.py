@@ -10,6 +10,7 @@ from mofa_model import presets, units
 from mofa_model.errors import BadValue, InputError, UnknownName
 from mofa_model.spec import Cluster, Training, Workload
 from mofa_model.spec.documents import parse_documents
+from mofa_model.spec.imbalance import read_imbalance
 from mofa_model.spec.part import part_of, part_of_storage, places
 from mofa_model.spec.reliability import Reliability
 from mofa_model.spec.roofline import Roofline, under
@@ -45,6 +46,11 @@ def add_options(parser: ArgumentParser, *, required: bool = True) -> None:
     )
     job.add_argument(
         "--documents", metavar="L[:SHARE],…", help="lengths of the documents that are packed into a sequence"
+    )
+    job.add_argument(
+        "--imbalance",
+        metavar="MEAN[:SPREAD]",
+        help="load of the fullest rank of experts over the mean, and its standard deviation over layers and micro-batches",
     )
     machines = parser.add_argument_group("machines")
     machines.add_argument(
@@ -94,6 +100,8 @@ def problems_of(arguments: Namespace, nodes: int | None = None) -> tuple[SearchC
     from mofa_model.search import SearchCase
 
     model = presets.model_named(_needed(arguments.model, "--model"))
+    if arguments.imbalance:
+        model = read_imbalance(model, arguments.imbalance, field="--imbalance")
     sequence = units.count(_needed(arguments.seq, "--seq"), field="--seq")
     batch = units.count(_needed(arguments.global_batch, "--global-batch"), field="--global-batch")
     tokens = units.count(arguments.tokens, field="--tokens") if arguments.tokens else 0

@@ -19,6 +19,7 @@ FLAGS: Final = (
     "precision",
     "lora",
     "documents",
+    "imbalance",
     "gpu",
     "gpus",
     "nodes",

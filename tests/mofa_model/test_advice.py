@@ -8,12 +8,14 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from shapes import decoder
 
 from mofa_model import units
 from mofa_model.advice import Request, Status, advise, assumed_reliability
 from mofa_model.advice.finalists import priced
 from mofa_model.advice.reasons import gained, terms_of, why_not
 from mofa_model.advice.saves import job_of, replicas_of, score_of, steps_to_finish
+from mofa_model.blocks import Experts, SoftmaxAttention
 from mofa_model.cli import main
 from mofa_model.errors import BadValue
 from mofa_model.estimate import estimate
@@ -21,7 +23,7 @@ from mofa_model.launch import read
 from mofa_model.presets import cluster, model, precision
 from mofa_model.reliability import ettr
 from mofa_model.search import SearchCase
-from mofa_model.spec import Training, Workload
+from mofa_model.spec import Cluster, Device, Link, Training, Workload
 from mofa_model.spec.reliability import CheckpointTier
 from mofa_model.strategy import Sharding, Strategy
 from mofa_model.strategy_text import parse_strategy
@@ -51,6 +53,34 @@ def test_every_combination_is_accounted_for(answer):
     assert c.raw == c.searched + c.pruned + c.rejected
     assert c.rejected == sum(answer.rejected.values())
     assert answer.status is Status.RECOMMENDED
+
+
+def crowded(trainer, *constraints, memory=4e9):
+    """A small mixture whose experts fit in chunks alone."""
+    experts = Experts(count=4, top_k=2, width=2048, imbalance=1.5, imbalance_spread=0.1)
+    attention = SoftmaxAttention(heads=16, kv_heads=4, head_dim=128)
+    mixture = decoder(
+        "mixture", layers=4, hidden=2048, attention=attention, ffn=8192, vocabulary=32000, experts=experts, dense_layers=1
+    )  # fmt: skip
+    device = Device(name="test", peak_bf16=400e12, memory=memory, memory_bandwidth=2e12)
+    machines = Cluster(device=device, gpus=16, scale_up=Link(bandwidth=300e9), scale_out=Link(bandwidth=25e9))
+    training = Training(sequence=4096, global_batch=16, precision=precision("bf16"), tokens=1e9)
+    case = SearchCase(workload=Workload(model=mixture, training=training), cluster=machines)
+    limits = ("cp=1", "tp=1", "pp=1", "optimizer=device", *constraints)
+    return advise(request(problems=(case,), nodes=2, framework=trainer, constraints=limits))
+
+
+def test_what_fits_in_chunks_alone_is_said_to_whom_no_trainer_offers_them():
+    nothing = crowded("megatron")
+    assert nothing.status is Status.NO_RECOMMENDATION
+    assert re.search(
+        r"; experts in 2 chunks would fit, as tp=1,.*; no trainer offers chunks=2$", nothing.explanation
+    )
+    assert "chunks" not in crowded("megatron", memory=3e9).explanation.split("nothing fits")[0]
+    for built in (crowded("any"), crowded("megatron", "chunks<=8")):
+        assert built.strategy.chunks == 2
+        assert "; no trainer offers chunks=2, so it has to be built" in built.explanation
+        assert "; by its routing a run is out of memory with a probability of " in built.explanation
 
 
 def test_bounds_hold_their_targets(answer):

@@ -26,6 +26,7 @@ from mofa_model.spec import (
     Training,
     Workload,
 )
+from mofa_model.spec.imbalance import with_imbalance
 from mofa_model.strategy import ContextMode, Placement, Recompute, Sharding
 from mofa_model.strategy_text import format_strategy
 
@@ -40,6 +41,7 @@ MIXTURE = decoder(
     dense_layers=1,
     **SMALL,
 )
+UNEVEN = with_imbalance(MIXTURE, 1.5, 0.1)
 LATENT = decoder(
     "latent",
     layers=4,
@@ -103,6 +105,15 @@ CASES = [
         "megatron",
         ("recompute=none,full:1,full:2", "cp<=2", "mbs=1", "sharding=distributed"),
     ),
+    (
+        "mixture on 16, Megatron, chunks that somebody builds",
+        UNEVEN,
+        16,
+        16,
+        4.3e9,
+        "megatron",
+        ("chunks=1,2,4,8", "cp=1", "tp=1", "pp=1", "optimizer=device"),
+    ),
     ("latent on 32", LATENT, 32, 32, 6e9, "torchtitan", ("cp=1", "mbs<=4")),
     (
         "latent on 8",
@@ -149,6 +160,23 @@ def test_search_equals_a_nested_loop_over_the_rules(_, model, gpus, batch, memor
     assert {r.value: n for r, n in found.rejected.items()} == +reasons
     assert found.raw == found.searched + found.pruned + sum(found.rejected.values())
     assert len(fitting) > 50
+
+
+def test_the_fewest_chunks_that_fit_are_the_best():
+    """Nothing fits 4 GB with whole experts; of 2, 4 and 8 chunks the best has 2, and more memory asks for none."""
+    w, limits = workload(UNEVEN, 16), ("chunks=1,2,4,8", "cp=1", "tp=1", "pp=1", "optimizer=device")
+    found = []
+    for memory in (4e9, 5e9):
+        c = cluster(16, memory)
+        question = SearchQuestion(
+            problems=(SearchCase(workload=w, cluster=c),),
+            nodes=(2,),
+            constraints=tuple(parse_constraint(text) for text in limits),
+        )
+        found.append(search(question).best[2])
+    few, many = found
+    assert min(one.strategy.chunks for one in few) == few[0].strategy.chunks == 2
+    assert many[0].strategy.chunks == 1
 
 
 @pytest.mark.parametrize("layers, deepest", [(78, 10), (80, 5)])

@@ -1,0 +1,153 @@
+"""MemFine: experts in chunks cost time and save memory; uneven routing costs time by its mean and memory by its tail."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from shapes import changed
+
+from mofa_model import presets
+from mofa_model.blocks import Experts
+from mofa_model.estimate import estimate
+from mofa_model.estimate.footprint import overflow, room
+from mofa_model.estimate.routing import RISK, chunks_of, exchanges, routed_load
+from mofa_model.spec import Training, Workload
+from mofa_model.spec.imbalance import read_imbalance, with_imbalance
+from mofa_model.strategy import Recompute, Strategy
+
+CHUNKS = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
+CLUSTER = presets.cluster("h800-80gb-sxm", 2048)
+LAYOUT = Strategy(pp=16.0, dp=128.0, ep=64.0)
+
+
+def workload(name="deepseek-v3", mean=1.0, spread=0.0, *, precision="bf16", tokens=0, sequence=4096):
+    training = Training(
+        sequence=sequence, global_batch=15360, precision=presets.precision(precision), tokens=tokens
+    )
+    return Workload(model=with_imbalance(presets.model(name), mean, spread), training=training)
+
+
+@pytest.mark.parametrize("again", [Recompute.NONE, Recompute.FULL])
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("name, ep", [("deepseek-v3", 64.0), ("mixtral-8x7b", 8.0)])
+def test_time_rises_with_chunks_and_memory_falls(again, overlap, name, ep):
+    layout = replace(LAYOUT, chunks=CHUNKS, recompute=again, expert_overlap=overlap, ep=ep)
+    found = estimate(workload(name, 1.5, 0.2), CLUSTER, layout)
+    assert np.all(np.diff(found.step_time) > 0)
+    saved = -np.diff(found.memory.peak)
+    assert np.all(saved[:3] > 0)
+    assert np.all(saved >= 0)  # until a plain layer takes more
+    fits = found.memory.peak <= np.median(found.memory.peak)
+    assert (
+        np.argmin(np.where(fits, found.step_time, np.inf)) == np.argmax(fits) > 0
+    )  # the fewest that fit are best
+
+
+def test_memory_falls_by_the_experts_part_alone():
+    """Twice the chunks halve what the working layer's experts take; the rest stays."""
+    layout = replace(LAYOUT, ep=8.0, chunks=CHUNKS[1:])
+    found = estimate(workload("mixtral-8x7b"), CLUSTER, layout).memory
+    saved = -np.diff(np.max(found.activations + found.backward, axis=0))
+    assert saved[1:] / saved[:-1] == pytest.approx(0.5, rel=1e-9)
+
+
+def test_a_chunk_costs_launches_starts_smaller_products_and_gradients_added_up_again():
+    few, many = (estimate(workload(), CLUSTER, replace(LAYOUT, chunks=float(n))) for n in (2, 8))
+    small, large = few.layers[-1], many.layers[-1]
+    assert large.linear > small.linear
+    assert large.backward - small.backward > large.forward - small.forward
+    assert np.max(many.stage.launch) > 3 * np.max(few.stage.launch)
+    links, path = CLUSTER.calibration.links, CLUSTER.scale_out
+    start = links.collective + links.scale_out_hop + path.latency
+    assert large.expert - small.expert == pytest.approx(6 * 2 * start, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "recompute",
+    [
+        dict(chunks=2.0),
+        dict(recompute=Recompute.FULL),
+        dict(recompute=Recompute.SELECTIVE, recompute_modules=frozenset({"moe"})),
+    ],
+)
+def test_an_exchange_in_three_passes_hides_behind_all_work_of_the_three(recompute):
+    """Half of forward and backward beside each of three passes made a GB200 with four times the peak 1.3 % slower."""
+    layout = Strategy(dp=64.0, ep=64.0, expert_overlap=True, **recompute)
+    training = Training(sequence=4096, global_batch=1024, precision=presets.precision("bf16"))
+    w = Workload(model=presets.model("gpt-oss-20b"), training=training)
+    cluster = presets.cluster("gb200", 2048, gpus_per_node=4, domain=4)
+    peaks = [replace(cluster.device, peak_bf16=x * cluster.device.peak_bf16) for x in (1.0, 1.5, 4.0)]
+    steps = [float(estimate(w, replace(cluster, device=one), layout).step_time) for one in peaks]
+    assert steps == sorted(steps, reverse=True)
+
+
+def test_what_chunks_are_computed_again_from_stays_wide():
+    """In FP8 a layer that keeps half of its experts' input would keep less than one that keeps its own input alone."""
+    inputs = frozenset({"attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm"})
+    layout = Strategy(pp=16.0, dp=8.0, chunks=2.0, offload=inputs)
+    w = workload("mixtral-8x7b", precision="fp8-block", sequence=2048)
+    none, full = (
+        estimate(w, CLUSTER, replace(layout, recompute=again)).memory.peak
+        for again in (Recompute.NONE, Recompute.FULL)
+    )
+    assert full <= none
+
+
+def test_time_follows_the_mean_of_the_load_and_memory_its_tail():
+    plain, uneven, spread = (
+        estimate(workload(mean=m, spread=s), CLUSTER, LAYOUT) for m, s in ((1.0, 0.0), (1.4, 0.0), (1.4, 0.1))
+    )
+    assert plain.step_time < uneven.step_time == spread.step_time
+    assert plain.memory.peak < uneven.memory.peak < spread.memory.peak
+    longer = estimate(workload(mean=1.4, spread=0.1, tokens=15e12), CLUSTER, LAYOUT)
+    assert longer.memory.peak > spread.memory.peak  # the worst of more exchanges is worse
+    alone = estimate(workload(mean=1.4, spread=0.1), CLUSTER, replace(LAYOUT, ep=1.0))
+    assert alone.memory.peak == estimate(workload(), CLUSTER, replace(LAYOUT, ep=1.0)).memory.peak
+
+
+def test_the_risk_of_a_run_is_that_of_the_tail_where_memory_just_fits():
+    w = workload(mean=1.4, spread=0.1, tokens=15e12)
+    peak = float(estimate(w, CLUSTER, LAYOUT).memory.peak)
+    exact = replace(
+        CLUSTER, device=replace(CLUSTER.device, memory=CLUSTER.device.memory * peak / float(room(CLUSTER)))
+    )
+    assert overflow(w, exact, LAYOUT) == pytest.approx(RISK, rel=1e-3)
+    roomy = replace(exact, device=replace(exact.device, memory=1.1 * exact.device.memory))
+    assert 0 < overflow(w, roomy, LAYOUT) < RISK / 10
+    assert overflow(workload(), roomy, LAYOUT) == 0
+    assert overflow(workload(mean=8.0), CLUSTER, LAYOUT) == 1
+
+
+def test_exchanges_of_a_run_do_not_depend_on_how_many_pipelines_share_the_batch():
+    """58 layers with experts, 15360 sequences and 64 ranks an exchange: 13,920 in a step."""
+    w = workload(mean=1.4, spread=0.1)
+    assert exchanges(w, LAYOUT) == exchanges(w, replace(LAYOUT, dp=256.0)) == 58 * 15360 / 64
+
+
+def test_a_load_that_most_layers_do_not_have_costs_them_no_chunks():
+    w = workload(mean=1.4, spread=0.3, tokens=15e12)
+    sent = w.model.experts.exchange()
+    layout = replace(LAYOUT, chunks=8.0)
+    assert 1 <= chunks_of(w, layout, sent) < 3
+    assert chunks_of(workload(), layout, workload().model.experts.exchange()) == 8
+    assert routed_load(w, layout, sent).tail > 5
+
+
+@pytest.mark.parametrize("text", ["x", "0.9", "1.4:", "1.4:-1", "1:0.2", "nan", "inf", "1.4:0.1:2", ""])
+def test_an_imbalance_that_cannot_be_is_refused_in_one_line(text):
+    with pytest.raises(ValueError, match=r"^--imbalance: .* cannot be right; write MEAN or MEAN:SPREAD"):
+        read_imbalance(presets.model("mixtral-8x7b"), text, field="--imbalance")
+
+
+def test_a_dense_model_has_no_imbalance():
+    with pytest.raises(ValueError, match="llama3-8b has no experts"):
+        read_imbalance(presets.model("llama3.1-8b"), "1.4", field="--imbalance")
+    assert read_imbalance(presets.model("llama3.1-8b"), "1", field="--imbalance").experts is None
+
+
+def test_the_imbalance_of_a_preset_is_that_of_its_experts():
+    model = presets.model("deepseek-v3")
+    assert read_imbalance(model, "1.4:0.3", field="") == changed(
+        model, Experts, imbalance=1.4, imbalance_spread=0.3
+    )
+    assert read_imbalance(model, "1", field="") == model
