@@ -27,8 +27,11 @@ from mofa_model.axes.choices import (
     Context,
     ContextMode,
     Graphs,
+    Pipeline,
     Placement,
+    Recomputation,
     Recompute,
+    Shard,
     Sharding,
 )
 from mofa_model.axes.frameworks import Framework
@@ -155,7 +158,7 @@ AXES: Final = (
         rules=rules.TENSOR, stuck="no tensor-parallel size is left",
     ),
     Axis(
-        name="context", fields=("context_mode", "cp"), scope=Scope.SHAPE, tried=tried.contexts, complexity=6,
+        name="context", fields=("context_mode", "cp"), parts=Context, scope=Scope.SHAPE, tried=tried.contexts, complexity=6,
         listed=tried.context_sizes, only_named=lambda one: one.mode in {ContextMode.ALL_GATHER, ContextMode.HIERARCHICAL}, off=Context(ContextMode.RING, 1),
         words=(
             Number(key="cp", field="cp", about="Context-parallel size."),
@@ -176,7 +179,7 @@ AXES: Final = (
         stuck="the global batch goes with no number of data-parallel ranks and micro-batches",
     ),
     Axis(
-        name="pipeline", fields=("schedule", "vpp"), scope=Scope.SHAPE, tried=tried.pipelines, complexity=8,
+        name="pipeline", fields=("schedule", "vpp"), parts=Pipeline, scope=Scope.SHAPE, tried=tried.pipelines, complexity=8,
         listed=tried.virtual_stages, only_named=lambda one: one.schedule is V_HALF,  # no trainer runs it
         words=(
             Number(key="vpp", field="vpp", about="Virtual stages per device."),
@@ -206,7 +209,7 @@ AXES: Final = (
         bad=feature_rules.sequence_parallel_bad, idle=ones("tp"),
     ),
     Axis(
-        name="sharding", fields=("sharding", "shard"), scope=Scope.STATE, tried=tried.shards, complexity=10,
+        name="sharding", fields=("sharding", "shard"), parts=Shard, scope=Scope.STATE, tried=tried.shards, complexity=10,
         listed=tried.shard_groups,
         words=(Optimizer(key="optimizer", field="sharding"), Number(key="shard", field="shard", least=0)),
         limits=(
@@ -215,11 +218,15 @@ AXES: Final = (
         ),
         values="replicated; ZeRO-1, -2, -3, each over all data-parallel ranks or over those of a scale-up domain",
         example="sharding=distributed,zero3@node", had=Framework.shards,
+        apart={
+            "replicated states": lambda value: value.level is Sharding.NONE,
+            "full sharding": lambda value: value.level in {Sharding.GRADIENTS, Sharding.WEIGHTS},
+        },
         bad=feature_rules.sharding_bad, idle=feature_rules.alone,
     ),
     Axis(
-        name="recompute", fields=("recompute", "recompute_modules", "recompute_layers"), scope=Scope.WORK,
-        tried=tried.recomputations, complexity=16,
+        name="recompute", fields=("recompute", "recompute_modules", "recompute_layers"), parts=Recomputation,
+        scope=Scope.WORK, tried=tried.recomputations, complexity=16,
         words=(Recomputed(key="recompute", field="recompute", about="Activation recomputation."),),
         values="none; sets of modules;"
         f" whole layers: {', '.join(map(str, tried.RECOMPUTED))} of a stage, or all",
@@ -248,6 +255,7 @@ AXES: Final = (
         limits=(Choice(key="optimizer", field="optimizer", about="Where optimizer states live.", choices=Placement),),
         values="states on the device, on the host", example="optimizer=device",
         off=Placement.DEVICE, feature="optimizer_host",
+        apart={"host optimizer": lambda value: value is Placement.HOST},
     ),
     switch(
         "tensor_overlap", "tp-overlap", Scope.LAYER, tried.of_all(False, True), 13, example="tp-overlap=false",
@@ -272,6 +280,10 @@ AXES: Final = (
         words=(Choice(key="graphs", field="graphs", choices=Graphs),),
         values="none; the others only where they are asked for", example="graphs=none,partial,full",
         off=Graphs.NONE, feature="graphs",
+        apart={
+            "graphs": lambda value: value is not Graphs.NONE,
+            "partial graphs": lambda value: value is Graphs.PARTIAL,
+        },
     ),
 )  # fmt: skip
 """One row an axis, in the order in which the search asks them: degrees and schedule first, then the features."""

@@ -273,7 +273,10 @@ def _tried(axis: Axis) -> str:
 
 def _lacks(name: str, axis: Axis) -> bool:
     named = [one.choices for one in axis.words if isinstance(one, Choice) and len(axis.fields) == 1]
-    values = (*axis.tried(_asked("deepseek-v3")), *(value for some in named for value in some))
+    values = (
+        *(one for one in axis.tried(_asked("deepseek-v3")) if not axis.only_named(one)),
+        *(value for some in named for value in some),
+    )
     return not all(axis.had_by(framework(name), value) for value in values)
 
 

@@ -55,6 +55,8 @@ class Axis:
     """Which of them are searched only where a constraint names some."""
     fields: tuple[str, ...]
     """Fields of `Strategy` that a value fixes; of several, in the order of the value's parts."""
+    parts: Callable[..., Any] | None = None
+    """What holds the values of several fields."""
     complexity: int
     """Of two strategies with one score the one wins that has the plainer value on the axis where this is highest."""
     words: tuple[Word, ...] = ()
@@ -100,6 +102,11 @@ class Axis:
     def chosen(self, value: Any) -> dict[str, Any]:
         """Fields of `Strategy` under a value."""
         return dict(zip(self.fields, value, strict=True)) if len(self.fields) > 1 else {self.fields[0]: value}
+
+    def value_of(self, strategy: Any) -> Any:
+        """The value that a strategy has."""
+        fields = [getattr(strategy, name) for name in self.fields]
+        return fields[0] if self.parts is None else self.parts(*fields)
 
     def had_by(self, trainer: Framework, value: Any) -> bool:
         """Whether a trainer has a value; with none named, some trainer has it."""

@@ -104,7 +104,9 @@ class Framework:
     def recomputes(self, value: Recomputation) -> bool:
         """Whether it has a mode of recomputation, for these modules or layers."""
         g = self.given
-        known = value.mode is not Recompute.SELECTIVE or value.modules <= set(g.get("modules", value.modules))
+        sets = self.module_sets or (frozenset(g.get("modules", value.modules)),)
+        named = value.modules in sets if self.module_sets else value.modules <= sets[0]
+        known = value.mode is not Recompute.SELECTIVE or named
         whole = value.layers == 0 or g.get("recompute_layers", True)
         return value.mode.value in g.get("recompute", (value.mode.value,)) and known and whole
 
@@ -118,7 +120,8 @@ class Framework:
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
     text = Path(__file__).with_name("frameworks.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    given = tomllib.loads(text)
+    return {name: given.get(entry.get("like", ""), {}) | entry for name, entry in given.items()}
 
 
 def frameworks() -> tuple[str, ...]:

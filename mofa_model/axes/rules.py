@@ -118,7 +118,7 @@ def _layers(r: Rows, g: Given) -> Any:
     chunks, layers, uneven = r["pp"] * r["vpp"], g.workload.model.layers, g.framework.uneven
     if uneven == "rounded":
         size = -(-(layers + 2) // chunks)
-        return (r["vpp"] > LOOPED) & (-(-(layers + 2) // size) != chunks)
+        return (r["vpp"] > LOOPED) & (np.mod(layers, chunks) != 0) & (-(-(layers + 2) // size) != chunks)
     bad = np.mod(layers, chunks) != 0
     if uneven != "none":
         bad &= np.mod(layers + 2, chunks) != 0

@@ -9,11 +9,9 @@ from typing import Any, Final
 from mofa_model.errors import BadFile, BadValue
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.table import Words, table, unsupported
-from mofa_model.schedules import ONE_F_ONE_B
 from mofa_model.strategy import (
     LAYER_INPUT,
     ContextMode,
-    Graphs,
     Placement,
     Recompute,
     Sharding,
@@ -29,7 +27,8 @@ _STAGES: Final = {Sharding.NONE: 0, Sharding.OPTIMIZER: 1, Sharding.GRADIENTS: 2
 
 def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     """The configuration and arguments that make DeepSpeed run a layout."""
-    _refuse(strategy, run)
+    if run.precision not in {"bf16", "fp16"}:
+        raise unsupported(TRAINER, "precision", run.precision)
     rounds, stage = run.micro_batches(strategy), _STAGES[strategy.sharding]
     keys = Words(table(TRAINER), _setting)
     keys.add("train_batch_size", run.global_batch)
@@ -58,34 +57,6 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
         files={FILE: json.dumps(_nested(keys.words), indent=2)},
         notes=("DeepSpeed has no checkpoint interval: the trainer that calls it saves every --save_steps",),
     )
-
-
-def _refuse(strategy: Strategy, run: LaunchSettings) -> None:
-    beyond: dict[str, tuple[Any, object]] = {
-        "pp": (strategy.pp != 1, int(strategy.pp)),  # stages are made in code, by PipelineModule
-        "schedule": (strategy.schedule != ONE_F_ONE_B, strategy.schedule.value),
-        "etp": (strategy.etp != 1, int(strategy.etp)),
-        "graphs": (strategy.graphs is not Graphs.NONE, strategy.graphs.value),
-        "cp-mode": (
-            strategy.cp > 1 and strategy.context_mode is not ContextMode.ALL_TO_ALL,
-            strategy.context_mode.value,
-        ),
-        "recompute": (strategy.recompute is Recompute.SELECTIVE, "selective"),
-        "offload": (
-            bool(strategy.offload)
-            and (strategy.offload != {LAYER_INPUT} or strategy.recompute is not Recompute.FULL),
-            "+".join(sorted(strategy.offload)),
-        ),
-        "recompute_layers": (strategy.recompute_layers != 0, int(strategy.recompute_layers)),
-        "shard": (
-            0 < strategy.shard < strategy.dp * strategy.cp and strategy.sharding is not Sharding.WEIGHTS,
-            int(strategy.shard),
-        ),
-        "precision": (run.precision not in {"bf16", "fp16"}, run.precision),
-    }
-    for field, (hit, value) in beyond.items():
-        if hit:
-            raise unsupported(TRAINER, field, value)
 
 
 def _arguments(strategy: Strategy, run: LaunchSettings, rounds: int) -> list[str]:

@@ -23,7 +23,7 @@ from mofa_model.launch.features import (
     split_of,
     stages_of_layout,
 )
-from mofa_model.launch.refusals import instances, refuse
+from mofa_model.launch.refusals import instances
 from mofa_model.launch.table import Arguments, Words, table, unsupported
 from mofa_model.strategy import ACTIVATIONS, Graphs, Placement, Recompute, Sharding, Strategy
 
@@ -49,7 +49,6 @@ _FP8_RECIPES: Final = {
 
 def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     """The flags that make Megatron-LM run a layout."""
-    refuse(strategy, run, TRAINER)
     flags = Words(table(TRAINER), _flag)
     _sizes(flags, strategy, run)
     _sharding(flags, strategy)
@@ -116,9 +115,9 @@ def _sizes(flags: Words, strategy: Strategy, run: LaunchSettings) -> None:
 
 
 def _sharding(flags: Words, strategy: Strategy) -> None:
-    if strategy.sharding is Sharding.NONE:
+    if strategy.sharding is Sharding.NONE and strategy.optimizer is Placement.DEVICE:
         return
-    flags.add("use-distributed-optimizer")
+    flags.add("use-distributed-optimizer")  # a lone rank with its states on the host needs it too
     if strategy.sharding in FSDP:
         flags.add("use-megatron-fsdp")
         flags.add("data-parallel-sharding-strategy", FSDP[strategy.sharding])

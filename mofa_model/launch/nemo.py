@@ -23,7 +23,7 @@ from mofa_model.launch.features import (
     split_of,
     stages_of_layout,
 )
-from mofa_model.launch.refusals import instances, refuse
+from mofa_model.launch.refusals import instances
 from mofa_model.launch.table import Words, table, unsupported
 from mofa_model.strategy import ACTIVATIONS, Graphs, Placement, Recompute, Sharding, Strategy
 
@@ -44,7 +44,6 @@ _OVERRIDE: Final = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 
 def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     """The overrides that make a NeMo recipe run a layout."""
-    refuse(strategy, run, TRAINER)
     words = Words(table(TRAINER), _override)
     _sizes(words, strategy, run)
     _data_parallel(words, strategy, run)

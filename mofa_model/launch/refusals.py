@@ -1,8 +1,7 @@
-"""What megatron-core refuses to start, and what its words cannot say: layouts that are no launch of Megatron or NeMo.
+"""What a trainer is not told, because it would refuse it: the rows of `axes/frameworks.toml`, asked of one strategy.
 
-Read in megatron-core 0.19.2: `validate_args` of megatron/training/arguments.py, `TransformerConfig.__post_init__` of
-megatron/core/transformer/transformer_config.py, `initialize_model_parallel` of megatron/core/parallel_state.py and
-`FullyShardedDataParallel` of megatron/core/distributed/fsdp/mcore_fsdp_adapter.py.
+The search asks the same rows of all its strategies at once, so what it finds is refused here only where someone asks for a launch
+that was not searched. Files and functions in which a trainer's rules were read stand in frameworks.toml.
 """
 
 from __future__ import annotations
@@ -10,28 +9,40 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mofa_model.axes.choices import EXPERT_INPUTS
+import numpy as np
+
+from mofa_model.axes.axis import Axis
+from mofa_model.axes.frameworks import Framework, framework
+from mofa_model.equations.memory import expert_data_ranks
 from mofa_model.errors import BadValue
 from mofa_model.launch.answer import LaunchSettings
-from mofa_model.launch.features import CONTEXT_WORDS
-from mofa_model.launch.table import table, unsupported
-from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
-from mofa_model.strategy import Graphs, Recompute, Sharding, Strategy
+from mofa_model.schedules import INTERLEAVED
+from mofa_model.strategy import AXES, ContextMode, Recompute, Strategy
 
-FULLY_SHARDED = frozenset({Sharding.GRADIENTS, Sharding.WEIGHTS})
-"""ZeRO levels that Megatron-FSDP does; the one below is the distributed optimizer's."""
+_Case = tuple[Any, str, object, str]
+"""Whether a rule is broken, the field, its value, and what would be right."""
 
 
 def refuse(strategy: Strategy, run: LaunchSettings, trainer: str) -> None:
-    """Refuse what no Megatron trainer can be told, by the name of a field and with what would be right."""
+    """Refuse what a trainer cannot be told or does not start, by the name of a field and with what would be right."""
+    known = framework(trainer)
     run.micro_batches(strategy)  # refuses a batch that does not divide
-    _unknown(strategy, trainer)
-    for hit, field, value, right in (
-        *_parallelism(strategy, run),
-        *_expert_overlap(strategy, run),
-        *_activations(strategy, run),
-        *_graphs(strategy),
-    ):
+    acting = [axis for axis in AXES if not _idle(axis, strategy, run)]
+    for axis in acting:
+        if not axis.had_by(known, axis.value_of(strategy)):
+            told = [word for word in axis.keys if word.write(strategy) != word.write(Strategy())]
+            word = told[-1] if told else axis.keys[0]
+            right = f"{trainer} has no argument for it; constrain {' or '.join(one.key for one in axis.keys)}"
+            raise BadValue(f"strategy.{word.key}", word.write(strategy), right)
+    means = {word: (axis, meant) for axis in acting for word, meant in axis.apart.items()}
+    for first, second in known.apart:
+        if all(
+            word in means and means[word][1](means[word][0].value_of(strategy)) for word in (first, second)
+        ):
+            other, key = (means[word][0].keys[0].key for word in (first, second))
+            right = f"{trainer} does not start it beside {first}; constrain {key} or {other}"
+            raise BadValue(f"strategy.{key}", second, right)
+    for hit, field, value, right in (*_sizes(strategy, run, known), *_features(strategy, run, known)):
         if hit:
             raise BadValue(f"strategy.{field}", value, f"{trainer} {right}")
 
@@ -46,139 +57,95 @@ def instances(strategy: Strategy) -> int:
     return ranks // shard if 0 < shard < ranks else 1
 
 
-_Case = tuple[Any, str, object, str]
-"""Whether a rule is broken, the field, its value, and what would be right."""
-
-
-def _unknown(s: Strategy, trainer: str) -> None:
-    """What there is no word for."""
-    if s.schedule not in {ONE_F_ONE_B, INTERLEAVED}:
-        raise unsupported(trainer, "schedule", s.schedule.value)
-    if s.cp > 1 and s.context_mode not in CONTEXT_WORDS:  # the sizes of its groups follow from the machines
-        raise unsupported(trainer, "cp-mode", s.context_mode.value)
-    modules = s.recompute_modules if s.recompute is Recompute.SELECTIVE else frozenset[str]()
-    unknown = modules - set(table("megatron").choices("recompute-modules"))
-    if unknown:
-        raise unsupported(trainer, "recompute", "+".join(sorted(unknown)))
-    unknown = s.offload - set(table("megatron").choices("offload-modules"))
-    if unknown:
-        raise unsupported(trainer, "offload", "+".join(sorted(unknown)))
-
-
-def _parallelism(s: Strategy, run: LaunchSettings) -> Iterator[_Case]:
-    ranks, copies = int(s.dp) * int(s.cp), instances(s)
-    holders = max(1, ranks * int(s.tp) // (int(s.ep) * int(s.etp))) if run.experts else ranks
-    yield (
-        s.tensor_overlap and s.tp > 1 and not s.sequence_parallel,
-        "tp-overlap",
-        "true",
-        "overlaps tensor parallelism under sequence parallelism only; constrain sp=true or tp-overlap=false",
+def _idle(axis: Axis, s: Strategy, run: LaunchSettings) -> bool:
+    """Whether an axis has nothing to act on, so that what it says is not heard."""
+    if axis.idle is None:
+        return False
+    degrees = {name: np.array([float(getattr(s, name))]) for name in ("tp", "pp", "ep")}
+    return bool(
+        axis.idle(degrees | {"ranks": np.array([float(s.dp * s.cp)]), "copies": np.array([_holders(s, run)])})
     )
+
+
+def _holders(s: Strategy, run: LaunchSettings) -> float:
+    """Data-parallel ranks of experts; of the whole model where it has none. [1]"""
+    ranks = s.dp * s.cp
+    return float(expert_data_ranks(ranks, s.tp, s.ep, s.etp) if run.experts else ranks)
+
+
+def _sizes(s: Strategy, run: LaunchSettings, known: Framework) -> Iterator[_Case]:
+    ranks, copies, holders = int(s.dp) * int(s.cp), instances(s), int(_holders(s, run))
     yield (
-        run.experts and s.tp > 1 and not s.sequence_parallel,
+        run.experts and s.tp > 1 and not s.sequence_parallel and known.keeps("experts_need_sequence"),
         "sp",
         "false",
         "trains experts beside tensor parallelism with sequence parallelism only; constrain sp=true",
     )
+    halves = s.cp > 1 and (known.keeps("context_halves") or s.context_mode is not ContextMode.ALL_TO_ALL)
     yield (
-        s.cp > 1 and run.sequence % (2 * s.cp) != 0,
+        halves and run.sequence % (2 * s.cp) != 0,
         "cp",
         int(s.cp),
         f"needs a sequence of whole multiples of 2 cp, and it is {run.sequence}; constrain cp",
     )
     yield (
-        ranks % copies != 0 or holders % copies != 0 or (copies > 1 and ranks % int(s.shard) != 0),
+        copies > 1 and (ranks % int(s.shard) != 0 or holders % copies != 0),
         "shard",
         int(s.shard),
         f"keeps {copies} copies: they divide {ranks} data-parallel ranks and {holders} of experts; constrain sharding",
     )
     yield (
-        s.vpp > 1 and s.pp == 2 and not s.pipeline_overlap,
+        s.pp > 1 and not known.shards_in_pipeline(s.sharding.value),
+        "sharding",
+        s.sharding.value,
+        "shards so without pipeline stages only; constrain sharding or pp",
+    )
+    yield (
+        copies > 1 and known.keeps("shard_holds_context") and s.shard % s.cp != 0,
+        "shard",
+        int(s.shard),
+        f"shares among whole groups of context parallelism; give a multiple of cp = {int(s.cp)}",
+    )
+    yield (
+        s.vpp > 1 and s.pp == 2 and not s.pipeline_overlap and known.keeps("overlap_between_two"),
         "pp-overlap",
         "false",
         "overlaps hops between two stages with virtual ones; constrain pp-overlap=true, pp or vpp",
     )
 
 
-def _expert_overlap(s: Strategy, run: LaunchSettings) -> Iterator[_Case]:
-    on = s.expert_overlap and run.experts and s.ep > 1
-    again = s.recompute_modules if s.recompute is Recompute.SELECTIVE else frozenset[str]()
-    right = "does not beside overlap of expert exchange; constrain ep-overlap=false or "
+def _features(s: Strategy, run: LaunchSettings, known: Framework) -> Iterator[_Case]:
+    exchange = s.expert_overlap and run.experts and s.ep > 1
     yield (
-        on and s.recompute is Recompute.FULL,
-        "recompute",
-        "full",
-        f"recomputes whole layers {right}recompute",
-    )
-    yield on and "moe" in again, "recompute", "moe", f"recomputes all of the experts {right}recompute"
-    yield (
-        on and s.pp > 1 and s.vpp == 1,
+        exchange and s.pp > 1 and s.schedule != INTERLEAVED and known.keeps("expert_overlap_interleaved"),
         "vpp",
         1,
         "overlaps expert exchange under a pipeline with virtual stages only; constrain vpp or ep-overlap=false",
     )
     yield (
-        on and run.prediction_modules > 1,
+        exchange and run.prediction_modules > known.given.get("expert_overlap_predictions", np.inf),
         "ep-overlap",
         "true",
         "overlaps expert exchange beside one prediction module at most; constrain ep-overlap=false",
     )
-
-
-def _activations(s: Strategy, run: LaunchSettings) -> Iterator[_Case]:
     again = s.recompute_modules if s.recompute is Recompute.SELECTIVE else frozenset[str]()
-    unscaled = again & {"layernorm", "moe_act"}
+    never = again & set(known.given.get("recompute_never", {}).get(run.precision, ()))
     yield (
-        run.precision == "fp8-delayed" and bool(unscaled),
+        bool(never),
         "recompute",
-        "+".join(sorted(unscaled)),
-        "does not compute them again under delayed scaling; constrain recompute or choose another precision",
+        "+".join(sorted(never)),
+        f"does not compute them again under {run.precision}; constrain recompute or choose another precision",
     )
+    whole = s.recompute is Recompute.FULL and known.keeps("recompute_by_chunk")
     yield (
-        s.recompute is Recompute.FULL and s.recompute_layers % s.vpp != 0,
+        whole and s.recompute_layers % s.vpp != 0,
         "recompute",
         f"full:{int(s.recompute_layers)}",
         f"recomputes a number of layers of every virtual stage; give a multiple of vpp = {int(s.vpp)}",
     )
-    moved = "+".join(sorted(s.offload))
-    yield (
-        bool(s.offload) and s.recompute is Recompute.FULL,
-        "offload",
-        moved,
-        "keeps inputs of whole layers on the device; constrain offload=none or recompute",
-    )
-    yield (
-        bool(s.offload & EXPERT_INPUTS) and "moe" in again,
-        "offload",
-        moved,
-        "moves no inputs inside experts that are computed again; constrain offload or recompute",
-    )
     yield (
         "attn_proj" in s.offload and "core_attn" not in s.offload,
         "offload",
-        moved,
+        "+".join(sorted(s.offload)),
         "moves attn_proj beside core_attn only; constrain offload",
-    )
-
-
-def _graphs(s: Strategy) -> Iterator[_Case]:
-    partial, again = s.graphs is Graphs.PARTIAL, s.recompute is not Recompute.NONE
-    whole = s.recompute is Recompute.FULL or (again and "moe" in s.recompute_modules)
-    yield (
-        partial and whole,
-        "graphs",
-        "partial",
-        "captures nothing that is recomputed whole; constrain graphs",
-    )
-    yield (
-        partial and s.sharding in FULLY_SHARDED,
-        "graphs",
-        "partial",
-        "captures no part of fully sharded layers; constrain graphs or sharding",
-    )
-    yield (
-        s.graphs is not Graphs.NONE and bool(s.offload),
-        "graphs",
-        s.graphs.value,
-        "offloads under graphs by other arguments; constrain graphs=none or offload=none",
     )

@@ -10,7 +10,7 @@ from mofa_model.errors import BadFile
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.table import Words, table, unsupported
 from mofa_model.schedules import DUALPIPE_V, INTERLEAVED, ONE_F_ONE_B, ZBV
-from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Sharding, Strategy
+from mofa_model.strategy import Placement, Recompute, Sharding, Strategy
 
 TRAINER: Final = "torchtitan"
 
@@ -22,8 +22,6 @@ _SCHEDULES: Final = {
 }
 _PER_OPERATOR: Final = frozenset({"per_op"})
 """What torchtitan's selective mode does."""
-_OUTER: Final = 2
-"""Embedding and head, each counted as a layer where layers go to stages. [1]"""
 _SECTIONS: Final = (
     "parallelism",
     "training",
@@ -36,14 +34,17 @@ _SECTIONS: Final = (
 
 def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     """The arguments that make torchtitan run a layout, after `--module` and `--config`."""
-    _refuse(strategy)
     words = Words(table(TRAINER), _option)
     _batch(words, strategy, run)
     _degrees(words, strategy, run)
     if strategy.optimizer is Placement.HOST:
         words.add("training.enable_cpu_offload")
+    words.add(
+        "training.disable_cuda_graphs"
+    )  # they are on by default, and refused beside pipelines and experts
     if strategy.tensor_overlap and strategy.tp > 1:
         words.add("compile.enable")
+        words.add("compile.components", "model", "loss")  # recipes compile the loss alone
         words.add("compile.enable_async_tensor_parallel")
     if run.interval_steps is not None:
         words.add("checkpoint.enable")
@@ -55,8 +56,6 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
         words.add("training.mixed_precision_param", "float32")
     elif run.precision not in {"bf16", "fp16"}:
         notes.append(f"choose a recipe whose linear layers are converted to {run.precision}")
-    if strategy.recompute is Recompute.SELECTIVE and strategy.recompute_modules != _PER_OPERATOR:
-        notes.append("selective mode recomputes by operator here, not by the modules that were asked for")
     return Launch(
         trainer=TRAINER, release=table(TRAINER).release, arguments=tuple(words.words), notes=tuple(notes)
     )
@@ -66,27 +65,6 @@ def _option(name: str, values: tuple[object, ...]) -> list[str]:
     if name == "activation-checkpoint":
         return [f"{name}:{values[0]}"]
     return [f"--{name}", *(str(value) for value in values)]
-
-
-def _refuse(strategy: Strategy) -> None:
-    if strategy.sharding is Sharding.OPTIMIZER:
-        raise unsupported(TRAINER, "optimizer", "distributed")
-    if strategy.etp != 1:
-        raise unsupported(TRAINER, "etp", strategy.etp)
-    if strategy.pp > 1 and strategy.schedule not in _SCHEDULES:
-        raise unsupported(TRAINER, "schedule", strategy.schedule.value)
-    if strategy.cp > 1 and strategy.context_mode not in {ContextMode.RING, ContextMode.ALL_TO_ALL}:
-        raise unsupported(TRAINER, "cp-mode", strategy.context_mode.value)
-    if strategy.offload:
-        raise unsupported(TRAINER, "offload", "+".join(sorted(strategy.offload)))
-    if strategy.sharding is Sharding.NONE and strategy.cp > 1:
-        raise unsupported(TRAINER, "sharding", "replicated")
-    if strategy.graphs is not Graphs.NONE:
-        raise unsupported(TRAINER, "graphs", strategy.graphs.value)
-    if strategy.shard % strategy.cp or (strategy.shard and strategy.dp * strategy.cp % strategy.shard):
-        raise unsupported(TRAINER, "shard", int(strategy.shard))
-    if strategy.recompute is Recompute.FULL and strategy.recompute_layers:
-        raise unsupported(TRAINER, "recompute", f"full:{int(strategy.recompute_layers)}")
 
 
 def _batch(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
@@ -116,6 +94,9 @@ def _degrees(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
     if strategy.pp > 1:
         schedule = INTERLEAVED if strategy.vpp > 1 and strategy.schedule == ONE_F_ONE_B else strategy.schedule
         words.add("parallelism.pipeline_parallel_schedule", _SCHEDULES[schedule])
+        slots = _slots(strategy, run)
+        words.add("parallelism.pipeline_parallel_first_stage_less_layers", slots)
+        words.add("parallelism.pipeline_parallel_last_stage_less_layers", slots)
         if strategy.vpp > 2:  # two virtual stages are what the looped schedules make by themselves
             words.add("parallelism.pipeline_parallel_layers_per_stage", _stage_layers(strategy, run))
     words.add("parallelism.context_parallel_degree", int(strategy.cp))
@@ -123,9 +104,14 @@ def _degrees(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
         words.add("parallelism.expert_parallel_degree", int(strategy.ep))
 
 
+def _slots(strategy: Strategy, run: LaunchSettings) -> int:
+    """What the embedding counts as, and the head, where layers go to stages: nothing where the layers alone divide. [1]"""
+    return int(run.layers % int(strategy.pp * strategy.vpp) != 0)
+
+
 def _stage_layers(strategy: Strategy, run: LaunchSettings) -> int:
-    """Layers of a virtual stage, embedding and head counted as one each, as torchtitan does by default. [1]"""
-    stages, slots = int(strategy.pp) * int(strategy.vpp), run.layers + _OUTER
+    """Layers of a virtual stage, embedding and head counted as they are there. [1]"""
+    stages, slots = int(strategy.pp * strategy.vpp), run.layers + 2 * _slots(strategy, run)
     size = -(-slots // stages)
     if -(-slots // size) != stages:
         raise unsupported(TRAINER, "vpp", int(strategy.vpp))
@@ -177,6 +163,9 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
         value = given.get(name)
         return None if value in {None, "-1"} else known.number(f"--{name}", value)
 
+    def slots(name: str) -> int:
+        return 0 if given.get(name) == "0" else number(name) or 1
+
     tp, pp, cp = (
         number(f"parallelism.{axis}_parallel_degree") or 1 for axis in ("tensor", "pipeline", "context")
     )
@@ -213,7 +202,9 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
         global_batch=number("training.global_batch_size"),
         interval_steps=number("checkpoint.interval"),
         chunk_layers=number("parallelism.pipeline_parallel_layers_per_stage"),
-        outer_slots=_OUTER,
+        outer_slots=sum(
+            slots(f"parallelism.pipeline_parallel_{end}_stage_less_layers") for end in ("first", "last")
+        ),
     )
 
 

@@ -10,9 +10,10 @@ from mofa_model.axes.frameworks import framework
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.launch import deepspeed, megatron, nemo, torchtitan
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
+from mofa_model.launch.refusals import refuse
 from mofa_model.launch.shell import words_of
-from mofa_model.launch.table import table, unsupported
-from mofa_model.strategy import AXES, Strategy
+from mofa_model.launch.table import table
+from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import parse_strategy
 
 _WRITERS: Final[Mapping[str, Callable[[Strategy, LaunchSettings], Launch]]] = {
@@ -45,10 +46,7 @@ def launch(strategy: Strategy, trainer: str, run: LaunchSettings) -> Launch:
         raise BadValue(
             "launch", trainer, "it cannot be told which of unlike layers lie where; launch with megatron"
         )
-    for axis in AXES:
-        value = getattr(strategy, axis.fields[0])
-        if not axis.assumed and not axis.had_by(framework(trainer), value):
-            raise unsupported(trainer, axis.words[0].key, value)
+    refuse(strategy, run, trainer)
     said = _left_to_people(trainer, run)
     found = _WRITERS[trainer](strategy, run)
     return replace(found, notes=(*found.notes, *said)) if said else found

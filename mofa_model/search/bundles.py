@@ -26,8 +26,8 @@ class Bundle:
 
     only: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """Positions of the values on axes that decide; an axis that is missing has all."""
-    barred: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """Positions of the values that these rule out, on the other axes."""
+    barred: Mapping[str, Mapping[int, frozenset[str]]] = field(default_factory=dict)
+    """Positions of the values that these rule out, on the other axes, and the axes that do so."""
 
     def has(self, axis: str, at: int) -> bool:
         """Whether a value is in it."""
@@ -52,11 +52,12 @@ def bundles(axes: Axes, framework: Framework) -> tuple[Bundle, ...]:
     found = []
     for kinds_of in product(*(kinds.items() for kinds in deciding.values())):
         only = {axis: frozenset(mine) for axis, (_, mine) in zip(deciding, kinds_of, strict=True)}
-        barred: dict[str, set[int]] = {}
-        for out, _ in kinds_of:
+        barred: dict[str, dict[int, frozenset[str]]] = {}
+        for axis, (out, _) in zip(deciding, kinds_of, strict=True):
             for other, at in out:
-                barred.setdefault(other, set()).add(at)
-        found.append(Bundle(only, {other: frozenset(places) for other, places in barred.items()}))
+                places = barred.setdefault(other, {})
+                places[at] = places.get(at, frozenset()) | {axis}
+        found.append(Bundle(only, barred))
     return tuple(found)
 
 

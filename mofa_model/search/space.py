@@ -138,8 +138,9 @@ def features_of(axes: Axes, given: Given, shapes: Shapes, bundle: Bundle = WHOLE
         for at, value in enumerate(values):
             counted = rejected if bundle.has(name, at) else Counter[Rejection]()
             found = [] if axis.bad is None else [*axis.bad(value, rows, given)]
-            if at in bundle.barred.get(name, ()):
-                found.append((Rejection.NOT_IN_FRAMEWORK, ~idle[name]))
+            if deciding := bundle.barred.get(name, {}).get(at):
+                acting = np.any([~idle[axis] for axis in deciding], axis=0)
+                found.append((Rejection.NOT_IN_FRAMEWORK, acting & ~idle[name]))
             for reason, bad in found:
                 if reason in given.lifted:
                     continue

@@ -106,9 +106,13 @@ def test_a_launch_can_be_copied_into_a_shell():
     [
         ("megatron", Strategy(schedule=DUALPIPE, pp=2), "schedule"),
         ("nemo", Strategy(chunks=4), "chunks"),
-        ("torchtitan", Strategy(dp=2), "optimizer"),
+        ("torchtitan", Strategy(dp=2), "sharding"),
+        ("torchtitan", Strategy(dp=2, sharding=Sharding.WEIGHTS, optimizer=Placement.HOST), "optimizer"),
+        ("megatron", Strategy(dp=2, sharding=Sharding.NONE, optimizer=Placement.HOST), "optimizer"),
+        ("megatron", Strategy(graphs=Graphs.PARTIAL, recompute=Recompute.FULL), "graphs"),
+        ("megatron", Strategy(pp=2, dp=2, sharding=Sharding.WEIGHTS), "sharding"),
         ("deepspeed", Strategy(pp=2), "pp"),
-        ("deepspeed", Strategy(cp=2), "cp-mode"),
+        ("deepspeed", Strategy(cp=2), "cp"),
         ("deepspeed", Strategy(offload=frozenset({"layer_input"})), "offload"),
         ("torchtitan", Strategy(sharding=Sharding.NONE, cp=2), "sharding"),
         ("megatron", Strategy(offload=frozenset({"activations"})), "offload"),
@@ -156,11 +160,11 @@ def layouts(draw, *, trainer):
         "mbs": draw(st.sampled_from([1, 2])),
         "schedule": INTERLEAVED if vpp > 1 else ONE_F_ONE_B,
         "recompute": recompute,
-        "optimizer": draw(st.sampled_from(list(Placement))),
     }
     if megatron:
         fields["etp"] = draw(st.sampled_from([1, 2]))
-        fields["sharding"] = draw(st.sampled_from(list(Sharding)))
+        levels = [Sharding.NONE, Sharding.OPTIMIZER] if pp > 1 else list(Sharding)
+        fields["sharding"] = draw(st.sampled_from(levels))
         fields["sequence_parallel"] = tp > 1
         fields["tensor_overlap"] = tp > 1 and draw(st.booleans())
         fields["data_overlap"] = draw(st.booleans())
@@ -178,20 +182,19 @@ def layouts(draw, *, trainer):
             fields["context_mode"] = draw(st.sampled_from(list(CONTEXT_WORDS)))
         if recompute is Recompute.FULL:
             fields["recompute_layers"] = draw(st.sampled_from([0, 2 * vpp]))
+        if fields["sharding"] is not Sharding.NONE:
+            fields["optimizer"] = draw(st.sampled_from(list(Placement)))
         ranks = dp * fields["cp"]
         held = ranks * tp // (fields["ep"] * fields["etp"])  # ranks that hold the same experts
         if fields["sharding"] is not Sharding.NONE and ranks > 1 and held and held % 2 == 0:
             fields["shard"] = draw(st.sampled_from([0, ranks // 2]))
     elif trainer == "torchtitan":
-        fields["sharding"] = (
-            draw(st.sampled_from([Sharding.GRADIENTS, Sharding.WEIGHTS]))
-            if dp * fields["cp"] > 1
-            else Sharding.NONE
-        )
+        fields["sharding"] = draw(st.sampled_from([Sharding.GRADIENTS, Sharding.WEIGHTS]))
         fields["sequence_parallel"] = tp > 1 and draw(st.booleans())
         fields["tensor_overlap"] = tp > 1 and draw(st.booleans())
         fields["recompute_modules"] = frozenset({"per_op"})
     else:
+        fields["optimizer"] = draw(st.sampled_from(list(Placement)))
         fields["sharding"] = draw(st.sampled_from(list(Sharding)))
         fields["data_overlap"] = fields["sharding"] in {Sharding.WEIGHTS, Sharding.OPTIMIZER}
         fields["context_mode"] = ContextMode.ALL_TO_ALL
@@ -206,6 +209,8 @@ def normal(strategy):
         changes["recompute_modules"] = plain.recompute_modules
     if strategy.cp == 1:
         changes["context_mode"] = plain.context_mode
+    if strategy.dp * strategy.cp == 1:
+        changes["sharding"] = plain.sharding  # nobody to share with
     return dataclasses.replace(strategy, **changes)
 
 

@@ -179,9 +179,9 @@ def test_the_fewest_chunks_that_fit_are_the_best():
     assert many[0].strategy.chunks == 1
 
 
-@pytest.mark.parametrize("layers, deepest", [(78, 10), (80, 5)])
+@pytest.mark.parametrize("layers, deepest", [(78, 13), (80, 10)])
 def test_what_a_search_finds_for_torchtitan_its_launch_can_say(layers, deepest):
-    """With embedding and head 78 layers are 80 places, 4 on each of 2 x 10 chunks; 82 places at 5 a chunk fill 17 of 2 x 10."""
+    """78 layers are 3 on each of 2 x 13 chunks, 80 are 4 on each of 2 x 10: then embedding and head count as none."""
     w, c = workload(deeper(DENSE, layers), 16), cluster(8, 400e9)
     question = SearchQuestion(
         problems=(SearchCase(workload=w, cluster=c),),
@@ -235,7 +235,9 @@ def brute_force(w, c, trainer, found, gpus, asked):
             reason = feature_reason(name, value, chosen, w, c, t, gpus)
             reason = None if reason == "OffloadUnproven" and asked else reason
             if reason is None and not idle:
-                reason = refused_together(name, value, chosen, t)
+                reason = refused_together(
+                    name, value, chosen, t, shares=not is_idle("sharding", chosen, w, gpus)
+                )
             if reason is None and idle and good:
                 reason = "Duplicate"
             if reason:
@@ -303,7 +305,7 @@ def pipeline_rule(x, w, c, t, gpus):
         return "MoreStagesThanLayers"
     uneven = t.get("uneven", "any")
     if uneven == "rounded" and v > 2:
-        if len(range(0, layers + 2, ceil((layers + 2) / (p * v)))) != p * v:
+        if layers % (p * v) and len(range(0, layers + 2, ceil((layers + 2) / (p * v)))) != p * v:
             return "NotDivisible"
     elif uneven != "rounded":
         even = layers % (p * v) == 0 or (uneven != "none" and (layers + 2) % (p * v) == 0)
@@ -389,13 +391,15 @@ def feature_reason(name, value, x, w, c, t, gpus):
     return None
 
 
-def refused_together(name, value, x, t):
+def refused_together(name, value, x, t, *, shares):
     """What Megatron refuses beside features that were chosen before."""
-    bad = "apart" in t and apart(name, value, x)
+    bad = "apart" in t and apart(name, value, x, shares)
     return "NotInFramework" if bad else None
 
 
-def apart(name, value, x):
+def apart(name, value, x, shares):
+    if name == "optimizer":
+        return shares and value is Placement.HOST and x["sharding"].level is Sharding.NONE
     again = x.get("recompute")
     full = again is not None and again.mode is Recompute.FULL
     experts = again is not None and again.mode is Recompute.SELECTIVE and "moe" in again.modules
