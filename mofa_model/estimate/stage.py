@@ -124,8 +124,8 @@ def launch_times(
         Recompute.NONE: 0.0,
         Recompute.SELECTIVE: host.relaunched(s.recompute_modules),
         Recompute.FULL: 1.0,
-    }
-    share = host.graph_share(captured, again[s.recompute], c.recompute)
+    }[s.recompute]
+    share = host.graph_share(captured, again, c.recompute)
 
     def launches(sharded: Seconds, whole: Seconds) -> Seconds:
         time = host.layer_launch_time(sharded, whole, s.tp, cluster.gpus_per_node, c.extra_node, c.extra_rank)
@@ -136,12 +136,11 @@ def launch_times(
         for k in workload.model.kinds
     ]
     if np.any(np.asarray(s.chunks) > 1):
-        inside = captured * np.maximum(
-            0.0, c.layer_experts - c.layer
-        )  # what experts launch beside a plain layer
+        # What experts launch beside a plain layer; of modules that are computed again chunks are counted already.
+        inside, whole = captured * np.maximum(0.0, c.layer_experts - c.layer), float(again == 1.0)
         for at, kind in enumerate(workload.model.kinds):
             for sent in filter(None, (block.exchange() for block in kind.blocks)):
-                added = routing.chunk_launch_time(inside, chunks_of(workload, s, sent), again, c.recompute)
+                added = routing.chunk_launch_time(inside, chunks_of(workload, s, sent), whole, c.recompute)
                 kinds[at] = kinds[at] + np.where(np.asarray(s.chunks) > 1, added, 0.0)
     return kinds, c.head * captured
 
