@@ -127,10 +127,10 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
 
 def _in_chunks(request: Request, ranking: Ranking) -> str:
     """What experts in chunks would do where nothing fits and the trainer has none of them; empty where they do not help."""
-    model = request.problems[0].workload.model
-    if ranking.leanest is None or model.experts is None or len(ranking.axes["chunks"]) > 1:
+    asked, model = question_of(request), request.problems[0].workload.model
+    said = len(ranking.axes["chunks"]) > 1 or any(one.key == "chunks" for one in asked.constraints)
+    if ranking.leanest is None or model.experts is None or said:
         return ""
-    asked = question_of(request)
     asked = replace(asked, constraints=(*asked.constraints, parse_constraint("chunks=2,4,8")))
     found = [one for some in search(asked).best.values() for one in some]
     if not found:

@@ -72,6 +72,12 @@ class Footprint:
         )
 
     @property
+    def activation_peak(self) -> Bytes:
+        """Activations of the stage that has most of them, with those that its backward pass makes anew. [B]"""
+        peak: Bytes = np.max(self.activations + self.backward, axis=0)
+        return peak
+
+    @property
     def peak(self) -> Bytes:
         """Peak of the fullest stage, Eq. (6). [B]"""
         peak: Bytes = np.max(self.total, axis=0)

@@ -45,6 +45,7 @@ _FIGURES: Final = {
     "mfu": Column("MFU", unit="%"),
     "linearity": Column("linearity", unit="%"),
     "memory_bytes": Column("memory bytes", unit="B"),
+    "activation_bytes": Column("activation bytes", unit="B", wide=True),
     "interval_steps": Column("interval steps"),
     "ettr": Column("ETTR", unit="%"),
     "duration_seconds": Column("duration seconds", unit="s"),
@@ -60,7 +61,11 @@ _FIGURES: Final = {
     "why": Column("why", align="left", wide=True),
 }
 """Figures of a row, in the order of the columns."""
-_DRAWN: Final = {"duration_seconds": ("d", DAY), "memory_bytes": ("GiB", GIB)}
+_DRAWN: Final = {
+    "duration_seconds": ("d", DAY),
+    "memory_bytes": ("GiB", GIB),
+    "activation_bytes": ("GiB", GIB),
+}
 """Units of an axis where those of the figure make long numbers."""
 
 

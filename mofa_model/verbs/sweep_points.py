@@ -165,6 +165,7 @@ def _priced(request: Any, a: Namespace, axes: Mapping[str, str], interval: int |
         "tokens_per_second": told.tokens_per_second.target,
         "mfu": told.mfu.target,
         "memory_bytes": told.memory_bytes.target,
+        "activation_bytes": float(one.estimate.memory.activation_peak),
         "interval_steps": best.steps,
         "ettr": told.ettr.target,
         "nodes_used": request.nodes,
