@@ -53,7 +53,7 @@ def to_inputs(
     nodes, fewer = _nodes(spec, ready, path)
     trainer, stack = _trainer(spec, path)
     model = model_of(spec.model, config, f"{path}.model")
-    if spec.training.imbalance:
+    if spec.training.imbalance is not None:
         model = read_imbalance(model, spec.training.imbalance, field=f"{path}.training.imbalance")
     recipe, notes = _recipe(spec.training.precision, f"{path}.training.precision")
     precision = presets.precision(recipe, stack=stack)

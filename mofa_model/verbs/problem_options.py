@@ -100,7 +100,7 @@ def problems_of(arguments: Namespace, nodes: int | None = None) -> tuple[SearchC
     from mofa_model.search import SearchCase
 
     model = presets.model_named(_needed(arguments.model, "--model"))
-    if arguments.imbalance:
+    if arguments.imbalance is not None:
         model = read_imbalance(model, arguments.imbalance, field="--imbalance")
     sequence = units.count(_needed(arguments.seq, "--seq"), field="--seq")
     batch = units.count(_needed(arguments.global_batch, "--global-batch"), field="--global-batch")

@@ -35,6 +35,31 @@ def test_a_measured_constant_can_vary(capsys):
     assert times[0] > times[-1]
 
 
+def test_uneven_routing_and_chunks_vary_for_a_preset(capsys):
+    job = [
+        "--model",
+        "mixtral-8x7b",
+        "--gpu",
+        "h100",
+        "--seq",
+        "8192",
+        "--gpus",
+        "64",
+        "--global-batch",
+        "512",
+    ]
+    varied = ["chunks=1,4", "imbalance=1,1.4,1.4:0.1,0.9"]
+    told = rows(capsys, "sweep", *job, "--strategy", "pp=4,ep=8,recompute=full", "--vary", *varied)
+    times = [row.get("step_seconds") for row in told]
+    memory = [row.get("activation_bytes") for row in told]
+    assert times[0] < times[1] == times[2]
+    assert memory[0] < memory[1] < memory[2]
+    assert all(b < a for a, b in zip(memory[:3], memory[4:7], strict=True))
+    assert times[4] > times[0]
+    assert times[5] > times[6]  # most loads ask for fewer of the four chunks than the tail does
+    assert [row["status"] for row in (told[3], told[7])] == ["Failed"] * 2
+
+
 def test_tokens_give_the_time_to_finish_and_gpu_hours(capsys):
     told = rows(capsys, "sweep", *JOB, *ONE, "--tokens", "1T", "--vary", "interval=10,1000")
     for row in told:

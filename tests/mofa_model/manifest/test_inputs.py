@@ -185,6 +185,20 @@ def test_an_architecture_field_by_field_is_the_preset():
     assert (mine.runs, mine.embedding) == (theirs.runs, theirs.embedding)
 
 
+def test_the_imbalance_of_a_preset_is_said_beside_it_and_is_part_of_the_question():
+    mixture = {"model": {"preset": "mixtral-8x7b"}}
+    uneven = ask({**mixture, "training": {"imbalance": "1.4:0.3"}})
+    experts = uneven.problems[0].workload.model.experts
+    assert (experts.imbalance, experts.imbalance_spread) == (1.4, 0.3)
+    assert inputs_hash(uneven, "1") != inputs_hash(ask(mixture), "1")
+    assert inputs_hash(ask({**mixture, "training": {"imbalance": "1"}}), "1") == inputs_hash(
+        ask(mixture), "1"
+    )
+    for text in ("0.4", ""):
+        with pytest.raises(BadValue, match=r"^spec\.training\.imbalance: .* write MEAN or MEAN:SPREAD"):
+            ask({**mixture, "training": {"imbalance": text}})
+
+
 def test_a_config_json_comes_from_a_config_map():
     ref = {"model": {"configMapRef": {"name": "gpt2"}}}
     config = {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257}
