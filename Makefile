@@ -8,12 +8,14 @@ CODE   := $(wildcard mofa_model operator/mofa_operator lab/mofa_lab deploy/local
 ORACLE ?= $(PYTHON)
 PYTEST := $(BIN)/python -m pytest
 JOBS   ?= auto
+TRAINERS_HOME ?= $(HOME)/.cache/mofa-oracle-trainers
+TRAINERS_PYTHON ?= python3.12
 
 # Tests start hundreds of processes; without byte code each of them would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo studies test test-unit nightly coverage check format rules dashboards reference verify oracle-counts bench validate soak up down test-kind clean
+.PHONY: help oracle setup lock demo studies test test-unit nightly coverage check format rules dashboards reference verify oracle-counts bench validate soak up down test-kind clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +88,13 @@ chart: $(STAMP) ## the chart's schema, README and files; deploy/manifests and th
 
 oracle-counts: ## parameters and FLOPs of published architectures, as PyTorch builds them: ORACLE=a python with torch and transformers
 	$(ORACLE) tools/oracle.py
+
+oracle: $(TRAINERS_HOME)/bin/python $(STAMP) ## ask the trainers' own code whether it takes our launches, and record it: TRAINERS=torchtitan for one of them
+	$(BIN)/python tools/launches.py $(TRAINERS)
+
+$(TRAINERS_HOME)/bin/python: # Python 3.12 and 6 GB, outside the lock
+	$(TRAINERS_PYTHON) -m venv $(TRAINERS_HOME)
+	$(TRAINERS_HOME)/bin/pip install -q -r tools/validators/requirements.txt
 
 verify: $(STAMP) ## generated files equal their source
 	$(BIN)/python tools/reference.py --check

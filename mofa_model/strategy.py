@@ -256,6 +256,7 @@ AXES: Final = (
         values="states on the device, on the host", example="optimizer=device",
         off=Placement.DEVICE, feature="optimizer_host",
         apart={"host optimizer": lambda value: value is Placement.HOST},
+        bad=feature_rules.host_bad,
     ),
     switch(
         "tensor_overlap", "tp-overlap", Scope.LAYER, tried.of_all(False, True), 13, example="tp-overlap=false",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.axes.choices import IN_NODE, Recomputation, Recompute, Shard
+from mofa_model.axes.choices import IN_NODE, Placement, Recomputation, Recompute, Shard, Sharding
 from mofa_model.axes.rules import Found, Given, Mask, Rows
 from mofa_model.axes.verdict import Rejection
 from mofa_model.schedules import INTERLEAVED, SCHEDULES
@@ -28,6 +28,8 @@ def sharding_bad(value: Shard, r: Rows, g: Given) -> Found:
     found = []
     if not g.framework.shards_in_pipeline(value.level.value):
         found.append((Rejection.NOT_IN_FRAMEWORK, r["pp"] > 1))
+    if value.level is Sharding.WEIGHTS and g.framework.keeps("folded_experts"):
+        found.append((Rejection.NOT_IN_FRAMEWORK, (r["ep"] > 1) & (r["cp"] > 1)))
     if value.group:
         group = shard_group(value, r, g.cluster)
         found.append((Rejection.DUPLICATE, (group <= 1) | (group >= np.maximum(r["ranks"], r["copies"]))))
@@ -37,6 +39,13 @@ def sharding_bad(value: Shard, r: Rows, g: Given) -> Found:
         if g.framework.keeps("one_shard_group"):
             found.append((Rejection.NOT_IN_FRAMEWORK, r["copies"] != r["ranks"]))
     return found
+
+
+def host_bad(value: Placement, r: Rows, g: Given) -> Found:
+    """What stands against states on the host: experts that share tensor-parallel ranks."""
+    if value is Placement.HOST and g.framework.keeps("folded_experts"):
+        return [(Rejection.NOT_IN_FRAMEWORK, (r["ep"] > 1) & (r["tp"] > 1))]
+    return []
 
 
 def recompute_bad(value: Recomputation, r: Rows, g: Given) -> Found:

@@ -147,6 +147,10 @@ def _expert_groups(r: Rows, _: Given) -> Any:
     return np.mod(r["tp"] * r["cp"] * r["dp"], r["ep"] * r["etp"]) != 0
 
 
+def _folded(r: Rows, g: Given) -> Any:
+    return (r["ep"] > 1) & (r["tp"] > 1) & (r["cp"] > 1) & g.framework.keeps("folded_experts")
+
+
 def _bounded(name: str) -> Rule:
     def bad(r: Rows, g: Given) -> Any:
         low, high = g.bounds.get(name, (0.0, np.inf))
@@ -186,6 +190,7 @@ EXPERTS: Final = (
     (Rejection.EXPERT_TENSOR_PARALLEL, lambda r, _: (r["etp"] != 1) & (r["etp"] != r["tp"])),
     (Rejection.NOT_DIVISIBLE, _expert_width),
     (Rejection.NOT_DIVISIBLE, _expert_groups),
+    (Rejection.NOT_IN_FRAMEWORK, _folded),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, Final
 
 from mofa_model.errors import BadFile, BadValue
@@ -22,6 +23,8 @@ TRAINER: Final = "deepspeed"
 FILE: Final = "ds_config.json"
 """Name under which the configuration is printed."""
 
+_FACTORS: Final = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "data_parallel_size")
+"""What a batch is the product of, where it is not given."""
 _STAGES: Final = {Sharding.NONE: 0, Sharding.OPTIMIZER: 1, Sharding.GRADIENTS: 2, Sharding.WEIGHTS: 3}
 
 
@@ -31,15 +34,16 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
         raise unsupported(TRAINER, "precision", run.precision)
     rounds, stage = run.micro_batches(strategy), _STAGES[strategy.sharding]
     keys = Words(table(TRAINER), _setting)
-    keys.add("train_batch_size", run.global_batch)
+    if strategy.tp * strategy.cp == 1:
+        keys.add("train_batch_size", run.global_batch)
+    else:  # transformers would count ranks that see the same samples
+        keys.add("data_parallel_size", int(strategy.dp))
     keys.add("train_micro_batch_size_per_gpu", int(strategy.mbs))
     keys.add("gradient_accumulation_steps", rounds)
     keys.add(f"{run.precision}.enabled", True)
     keys.add("zero_optimization.stage", stage)
     if stage:
         keys.add("zero_optimization.overlap_comm", strategy.data_overlap)
-    if 0 < strategy.shard < strategy.dp * strategy.cp:  # ranks of a sequence share as well
-        keys.add("zero_optimization.mics_shard_size", int(strategy.shard))
     if strategy.optimizer is Placement.HOST:
         keys.add("zero_optimization.offload_optimizer.device", "cpu")
         keys.add("zero_optimization.offload_optimizer.pin_memory", True)
@@ -139,6 +143,12 @@ def _offloads(text: str | None) -> bool:
     return isinstance(given, dict) and given.get("offload") is True
 
 
+def _batch(*factors: int | None) -> int | None:
+    """Sequences in a step, where all that makes them is given. [1]"""
+    known = [factor for factor in factors if factor is not None]
+    return prod(known) if len(known) == len(factors) else None
+
+
 def read_file(text: str, name: str) -> Reading:
     """What a JSON configuration says; "auto" leaves a field to the trainer's arguments."""
     try:
@@ -182,6 +192,6 @@ def read_file(text: str, name: str) -> Reading:
     return Reading(
         trainer=TRAINER,
         layout=layout,
-        global_batch=number("train_batch_size"),
+        global_batch=number("train_batch_size") or _batch(*map(number, _FACTORS)),
         precision=next((word for word in ("bf16", "fp16") if found(f"{word}.enabled") is True), None),
     )

@@ -17,7 +17,7 @@ from mofa_model.equations.memory import expert_data_ranks
 from mofa_model.errors import BadValue
 from mofa_model.launch.answer import LaunchSettings
 from mofa_model.schedules import INTERLEAVED
-from mofa_model.strategy import AXES, ContextMode, Recompute, Strategy
+from mofa_model.strategy import AXES, ContextMode, Placement, Recompute, Sharding, Strategy
 
 _Case = tuple[Any, str, object, str]
 """Whether a rule is broken, the field, its value, and what would be right."""
@@ -99,6 +99,19 @@ def _sizes(s: Strategy, run: LaunchSettings, known: Framework) -> Iterator[_Case
         "sharding",
         s.sharding.value,
         "shards so without pipeline stages only; constrain sharding or pp",
+    )
+    folded = run.experts and s.ep > 1 and known.keeps("folded_experts")
+    yield (
+        folded and s.tp > 1 and (s.cp > 1 or s.optimizer is Placement.HOST),
+        "ep",
+        int(s.ep),
+        "exchanges experts beside tensor parallelism without cp and without states on the host; constrain ep or tp",
+    )
+    yield (
+        folded and s.cp > 1 and s.sharding is Sharding.WEIGHTS,
+        "ep",
+        int(s.ep),
+        "exchanges experts beside cp up to ZeRO-2; constrain ep, cp or sharding",
     )
     yield (
         copies > 1 and known.keeps("shard_holds_context") and s.shard % s.cp != 0,

@@ -112,6 +112,7 @@ def test_a_launch_can_be_copied_into_a_shell():
         ("megatron", Strategy(graphs=Graphs.PARTIAL, recompute=Recompute.FULL), "graphs"),
         ("megatron", Strategy(pp=2, dp=2, sharding=Sharding.WEIGHTS), "sharding"),
         ("deepspeed", Strategy(pp=2), "pp"),
+        ("deepspeed", Strategy(dp=4, shard=2, sharding=Sharding.WEIGHTS), "shard"),
         ("deepspeed", Strategy(cp=2), "cp"),
         ("deepspeed", Strategy(offload=frozenset({"layer_input"})), "offload"),
         ("torchtitan", Strategy(sharding=Sharding.NONE, cp=2), "sharding"),
@@ -194,8 +195,16 @@ def layouts(draw, *, trainer):
         fields["tensor_overlap"] = tp > 1 and draw(st.booleans())
         fields["recompute_modules"] = frozenset({"per_op"})
     else:
-        fields["optimizer"] = draw(st.sampled_from(list(Placement)))
-        fields["sharding"] = draw(st.sampled_from(list(Sharding)))
+        if fields["ep"] > 1 and tp > 1:
+            fields["cp"] = 1
+        folded = fields["ep"] > 1 and tp > 1
+        fields["optimizer"] = Placement.DEVICE if folded else draw(st.sampled_from(list(Placement)))
+        levels = [
+            level
+            for level in Sharding
+            if fields["ep"] == 1 or fields["cp"] == 1 or level is not Sharding.WEIGHTS
+        ]
+        fields["sharding"] = draw(st.sampled_from(levels))
         fields["data_overlap"] = fields["sharding"] in {Sharding.WEIGHTS, Sharding.OPTIMIZER}
         fields["context_mode"] = ContextMode.ALL_TO_ALL
     return Strategy(**fields)

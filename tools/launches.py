@@ -1,0 +1,383 @@
+"""Launches that the trainers themselves accept: random layouts are searched, written, and handed to each trainer's own checks.
+
+    python tools/launches.py                 every trainer; the record is tests/data/launches_verified.json
+    python tools/launches.py megatron -n 50  one trainer, fewer layouts: printed, not recorded
+
+The trainers live in an environment of their own, which `make oracle` builds outside the lock; `tools/validators/` runs there.
+Asked are layouts that a search can reach (`drawn`), layouts that it leaves out as NotInFramework (`left_out`: how many of them the
+trainer would take), and what examples and documents show (`SHOWN`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import io
+import json
+import random
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
+
+from mofa_model import cli, presets
+from mofa_model.blocks import Experts, FeedForward, LatentAttention, SoftmaxAttention
+from mofa_model.errors import MofaError
+from mofa_model.launch import LaunchSettings, launch, read_layout, trainers
+from mofa_model.launch.refusals import refuse
+from mofa_model.placement import kind_of_stages, stages_of
+from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
+from mofa_model.spec import Training, Transformer, Workload
+from mofa_model.strategy import ContextMode, Placement, Recompute, Sharding, Strategy
+from mofa_model.strategy_text import format_strategy, parse_strategy
+
+ROOT: Final = Path(__file__).parents[1]
+RECORD: Final = ROOT / "tests" / "data" / "launches_verified.json"
+PYTHON: Final = Path.home() / ".cache" / "mofa-oracle-trainers" / "bin" / "python"
+MODELS: Final = {
+    "dense": ("llama3-8b", "llama3-70b", "llama3.1-405b", "qwen3-14b", "qwen3-32b", "megatron-39b"),
+    "experts": ("mixtral-8x7b", "mixtral-8x22b", "qwen3-30b-a3b", "qwen3-235b-a22b"),
+    "latent": ("deepseek-v2-lite", "deepseek-v2", "deepseek-v3", "kimi-k2"),
+}
+DEVICES: Final = {"a100": 8, "h100": 9, "h800": 9, "b200": 10}
+"""Devices and their generation."""
+ASKED: Final = (
+    "tp-overlap=false", "dp-overlap=false", "pp-overlap=false", "ep-overlap=false", "ep-overlap=true", "tp-overlap=true",
+    "graphs=partial", "graphs=full", "offload=activations", "cp-mode=allgather", "cp-mode=a2a", "cp=2,4", "cp=8",
+    "recompute=full", "recompute=full:2,full:4", "recompute=selective", "recompute=none", "sp=true", "sp=false",
+    "sharding=distributed", "sharding=zero2,zero3", "sharding=zero3@node", "sharding=distributed@node", "sharding=replicated",
+    "optimizer=cpu", "optimizer=device", "vpp=1", "vpp=2..16", "pp=1", "pp=2..64", "tp=1", "tp=2..8", "ep=1", "ep=2..64",
+    "etp=1", "etp=2..8", "mbs=1", "schedule=interleaved",
+)  # fmt: skip
+"""What people ask for besides: up to three of them at a time."""
+PRECISIONS: Final = ("bf16", "bf16", "bf16", "fp8-current", "fp8-delayed", "fp8-block", "fp16")
+PER_QUESTION: Final = 40
+"""Layouts that are taken of one search, from the best to the worst."""
+KEPT: Final = 48
+"""Launches that the record keeps whole, so that a test sees when the launcher says something else."""
+SHOWN: Final = {
+    "torchtitan": {},
+    "deepspeed": {},
+    "megatron": {
+        "examples/llama3-405b.yaml": "examples/llama3-405b.yaml",
+        "examples/deepseek-v3.yaml": "examples/deepseek-v3.yaml",
+        "README.md": "--model llama3-8b --gpu h100 --gpus 64 --global-batch 512 --seq 8192 --framework megatron",
+        "mofa advise --help": "--model llama3-70b --gpu h100 --gpus 512 --global-batch 512 --seq 8192 --framework megatron",
+    },
+}
+"""Launches that examples and documents show, as arguments of `mofa advise`."""
+
+
+def questions(
+    rng: random.Random, trainer: str, kind: str, searched: str
+) -> Iterator[tuple[SearchCase, list[Strategy]]]:
+    """Random questions, each with a random sample of all that their search finds."""
+    names = [one for one in MODELS[kind] if trainer != "torchtitan" or one in TORCHTITAN]
+    while True:
+        name, device = rng.choice(names), rng.choice(list(DEVICES))
+        gpus = 8 * 2 ** rng.randrange(0 if kind == "dense" else 2, 6)
+        tokens, batch = rng.choice((2048, 4096, 8192)), rng.choice((64, 256, 480, 1024))
+        recipes = [
+            one for one in PRECISIONS if trainer != "deepspeed" or "fp8" not in one
+        ]  # it has no word for fp8
+        precision = "bf16" if device == "a100" else rng.choice(recipes)
+        cluster = presets.cluster(device, gpus, stack=trainer, precision=precision)
+        recipe = presets.precision(precision, stack=trainer)
+        training = Training(sequence=tokens, global_batch=batch, precision=recipe)
+        problem = SearchCase(workload=Workload(model=presets.model(name), training=training), cluster=cluster)
+        question = SearchQuestion(
+            problems=(problem,),
+            nodes=(gpus // 8,),
+            framework=framework(searched),
+            constraints=tuple(map(parse_constraint, rng.sample(ASKED, rng.randrange(4)))),
+            keep=20_000,
+        )
+        try:
+            (best,) = search(question).best.values()
+        except (MofaError, ValueError):
+            continue
+        found = [one.strategy for one in best]
+        yield problem, rng.sample(found, min(PER_QUESTION, len(found)))
+
+
+def settings(problem: SearchCase) -> LaunchSettings:
+    """What a launch says beside the layout."""
+    model, training = problem.workload.model, problem.workload.training
+    return LaunchSettings(
+        sequence=int(training.sequence),
+        global_batch=int(training.global_batch),
+        layers=int(model.layers),
+        experts=model.experts is not None,
+        prediction_modules=int(model.prediction_modules),
+        precision=training.precision.name,
+        interval_steps=100,
+    )
+
+
+def megatron_model(model: Transformer) -> list[str]:
+    """What a script of Megatron-LM says of a model."""
+    words: dict[str, Any] = {
+        "num-layers": model.layers,
+        "hidden-size": model.hidden,
+        "vocab-size": model.embedding.vocabulary,
+        "max-position-embeddings": 131072,
+        "normalization": "RMSNorm",
+        "position-embedding-type": "rope",
+    }
+    flags = ["disable-bias-linear"] + ["untie-embeddings-and-output-weights"] * (not model.embedding.tied)
+    for block in model.blocks:
+        if isinstance(block, SoftmaxAttention):
+            words |= {"num-attention-heads": block.heads, "kv-channels": block.head_dim}
+            if block.kv_heads != block.heads:
+                flags.append("group-query-attention")
+                words["num-query-groups"] = block.kv_heads
+        elif isinstance(block, LatentAttention):
+            flags.append("multi-latent-attention")
+            words |= {"num-attention-heads": block.heads, "kv-lora-rank": block.kv_rank}
+            words |= {"qk-head-dim": block.nope_dim, "qk-pos-emb-head-dim": block.rope_dim}
+            words |= {"v-head-dim": block.value_dim}
+            words |= {} if block.query_rank is None else {"q-lora-rank": block.query_rank}
+        elif isinstance(block, FeedForward):
+            words["ffn-hidden-size"] = block.width
+            flags += ["swiglu"] * block.gated
+        elif isinstance(block, Experts):
+            first = sum(run.repeats for run in model.runs if block not in run.layers[-1].blocks)
+            words |= {"num-experts": block.count, "moe-router-topk": block.top_k}
+            words |= {"moe-ffn-hidden-size": block.width}
+            words["moe-layer-freq"] = f"([0]*{int(first)}+[1]*{int(model.layers - first)})"
+            if block.shared_width:
+                words["moe-shared-expert-intermediate-size"] = block.shared_width
+            words.setdefault("ffn-hidden-size", block.width)
+            flags += ["swiglu"] * block.gated
+    if model.prediction_modules:
+        words["mtp-num-layers"] = model.prediction_modules
+    shown = {name: str(int(value) if isinstance(value, float) else value) for name, value in words.items()}
+    return [f"--{name}" for name in dict.fromkeys(flags)] + [
+        word for name, value in shown.items() for word in (f"--{name}", value)
+    ]
+
+
+TORCHTITAN: Final = {
+    "llama3-8b": ("llama3", "llama3_8b"),
+    "llama3-70b": ("llama3", "llama3_70b"),
+    "llama3.1-405b": ("llama3", "llama3_405b"),
+    "qwen3-14b": ("qwen3", "qwen3_14b"),
+    "qwen3-32b": ("qwen3", "qwen3_32b"),
+    "qwen3-30b-a3b": ("qwen3", "qwen3_30b_a3b"),
+    "deepseek-v2-lite": ("deepseek_v3", "deepseek_v3_16b"),
+    "deepseek-v3": ("deepseek_v3", "deepseek_v3_671b"),
+}
+"""Recipes of torchtitan, by the model that they train."""
+
+
+def torchtitan_model(model: Transformer) -> list[str]:
+    """The recipe of torchtitan that trains a model."""
+    module, recipe = TORCHTITAN[model.name]
+    return ["--module", module, "--config", recipe]
+
+
+MODEL_WORDS: Final[Mapping[str, Callable[[Transformer], list[str]]]] = {
+    "megatron": megatron_model,
+    "torchtitan": torchtitan_model,
+    "deepspeed": lambda _: [],  # its model is code
+}
+"""The trainers that are asked, and how they are told a model."""
+
+
+def case(problem: SearchCase, strategy: Strategy, trainer: str, said: Mapping[str, Any]) -> dict[str, Any]:
+    """A launch for a validator, with the model and the machines that it is for, and the layers of each stage as priced."""
+    model, cluster = problem.workload.model, problem.cluster
+    rule = cluster.calibration.placement
+    layers = stages_of(model, strategy, rule).layers.reshape(-1)
+    return {
+        **said,
+        "gpus": int(strategy.gpus),
+        "generation": next(number for name, number in DEVICES.items() if name in cluster.device.name.lower()),
+        "model": MODEL_WORDS[trainer](model),
+        "stages": [int(layers[kind]) for kind in kind_of_stages(model, strategy, rule)],
+    }
+
+
+def words_of(strategy: Strategy, trainer: str, run: LaunchSettings) -> dict[str, Any]:
+    """What our launcher prints."""
+    found = launch(strategy, trainer, run)
+    return {
+        "arguments": list(found.arguments),
+        "environment": dict(found.environment),
+        "files": dict(found.files),
+    }
+
+
+def digest(launches: list[Mapping[str, Any]]) -> str:
+    """One short hash of what launches say."""
+    return hashlib.sha256(json.dumps(launches, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def shown(options: str, trainer: str) -> dict[str, Any]:
+    """What `mofa advise` answers, with its launch."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        cli.main(["advise", *options.split(), "--launch", trainer, "-o", "json", "--top", "0"])
+    answer: dict[str, Any] = json.loads(said.getvalue())
+    answer["words"] = {name: answer["launch"][name] for name in ("arguments", "environment", "files")}
+    return answer
+
+
+def verdicts(trainer: str, cases: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str | None]]:
+    """What was asked, by version and hash, and what the trainer says against each launch."""
+    script = ROOT / "tools" / "validators" / f"check_{trainer}.py"
+    said = subprocess.run(
+        [str(PYTHON), str(script)],
+        input="".join(json.dumps(one) + "\n" for one in cases),
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
+    ).stdout  # fmt: skip
+    head, *rest = map(json.loads, said.splitlines())
+    if len(rest) != len(cases):
+        raise RuntimeError(f"{len(cases)} launches, {len(rest)} verdicts")
+    return head, rest
+
+
+def drawn(trainer: str, number: int, seed: int) -> Iterator[tuple[str, SearchCase, Strategy]]:
+    """So many random layouts that a search for a trainer reaches, over all kinds of models."""
+    for kind in MODELS:
+        left = -(-number // len(MODELS))
+        for problem, found in questions(random.Random(f"{trainer} {kind} {seed}"), trainer, kind, trainer):
+            yield from ((kind, problem, strategy) for strategy in found[:left])
+            left -= len(found)
+            if left <= 0:
+                break
+
+
+def left_out(trainer: str, number: int, seed: int) -> Iterator[tuple[str, SearchCase, Strategy]]:
+    """So many random layouts that other trainers run and ours refuse for this one, each with the field of the refusal."""
+    for kind in MODELS:
+        left = -(-number // len(MODELS))
+        for problem, found in questions(random.Random(f"{trainer} {kind} {seed} all"), trainer, kind, "any"):
+            for strategy in found:
+                try:
+                    refuse(strategy, settings(problem), trainer)
+                except MofaError as error:
+                    yield str(error).partition(":")[0].removeprefix("strategy."), problem, strategy
+                    left -= 1
+                    if not left:
+                        break
+            if not left:
+                break
+
+
+def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
+    """Everything that is asked of one trainer, and its answers."""
+    reached, lines, unwritten = list(drawn(trainer, number, seed)), [], Counter[str]()
+    cases, kinds = [], Counter[str]()
+    for kind, problem, strategy in reached:
+        try:
+            words = words_of(strategy, trainer, settings(problem))
+        except MofaError as error:
+            unwritten[str(error)] += 1
+            continue
+        kinds[kind] += 1
+        lines.append((problem, strategy, words))
+        cases.append(case(problem, strategy, trainer, words))
+    examples = [(name, shown(options, trainer)) for name, options in SHOWN[trainer].items()]
+    for _, answer in examples:
+        cluster = presets.cluster(answer["gpu"], answer["gpus"], stack=trainer)
+        training = Training(sequence=1, global_batch=1, precision=presets.precision("bf16"))
+        problem = SearchCase(
+            workload=Workload(model=presets.model(answer["model"]), training=training), cluster=cluster
+        )
+        strategy = parse_strategy(answer["strategy"], answer["gpus"])
+        cases.append(case(problem, strategy, trainer, answer["words"]))
+    outside, speechless = [], Counter[str]()
+    for field, problem, strategy in left_out(trainer, number // 4, seed):
+        try:
+            with mock.patch.object(trainers, "refuse"):
+                words = words_of(strategy, trainer, settings(problem))
+                again = read_layout(words["arguments"], int(strategy.gpus), layers=settings(problem).layers)
+        except (MofaError, LookupError):
+            again = Strategy()
+        if _acts(again) != _acts(strategy):  # the words say something else
+            speechless[field] += 1
+            continue
+        outside.append(field)
+        cases.append(case(problem, strategy, trainer, words))
+    head, said = verdicts(trainer, cases)
+    inside = len(cases) - len(outside)
+    taken = Counter(field for field, text in zip(outside, said[inside:], strict=True) if text is None)
+    step = max(1, len(lines) // KEPT)
+    kept = [
+        {
+            "gpus": int(one.gpus),
+            "strategy": format_strategy(one),
+            "model": problem.workload.model.name,
+            "run": _run(problem),
+        }
+        for problem, one, _ in lines[::step]
+    ]
+    return {
+        **head,
+        "seed": seed,
+        "reached": dict(kinds),
+        "unwritten": dict(unwritten),
+        "refused": dict(Counter(text for text in said[:inside] if text is not None)),
+        "shown": {name: digest([answer["words"]]) for name, answer in examples},
+        "left out": {
+            "asked": len(outside) + speechless.total(),
+            "without words": dict(speechless),
+            "refused": dict(Counter(outside) - taken),
+            "taken": dict(taken),
+        },
+        "kept": kept,
+        "words": digest([words for _, _, words in lines[::step]]),
+    }
+
+
+def _acts(strategy: Strategy) -> str:
+    """A layout without what says nothing beside the rest."""
+    alone = (
+        {"sharding": Sharding.NONE, "optimizer": Placement.DEVICE} if strategy.dp * strategy.cp == 1 else {}
+    )
+    mode = {"context_mode": ContextMode.RING} if strategy.cp == 1 else {}
+    again = (
+        {}
+        if strategy.recompute is Recompute.SELECTIVE
+        else {"recompute_modules": Strategy().recompute_modules}
+    )
+    return repr(replace(strategy, **alone, **mode, **again))
+
+
+def _run(problem: SearchCase) -> dict[str, Any]:
+    run = settings(problem)
+    names = (
+        "sequence",
+        "global_batch",
+        "layers",
+        "experts",
+        "prediction_modules",
+        "precision",
+        "interval_steps",
+    )
+    return {name: getattr(run, name) for name in names}
+
+
+def main() -> None:
+    """Draw, write, ask, record."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("trainer", nargs="*", default=list(MODEL_WORDS))
+    parser.add_argument("-n", type=int, default=2000, help="layouts of each; the record needs 2,000")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    for trainer in arguments.trainer:
+        found = asked(trainer, arguments.n, arguments.seed)
+        print(json.dumps({trainer: found | {"kept": len(found["kept"])}}, indent=1))
+        if arguments.n >= 2000:
+            record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+            text = json.dumps(record | {trainer: found}, indent=1, sort_keys=True)
+            RECORD.write_text(f"{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

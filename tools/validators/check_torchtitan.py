@@ -1,0 +1,96 @@
+"""torchtitan's own checks, unmodified, on a machine without GPUs: its command line, its configuration, and its trainer as far as
+the model is built on the meta device and cut into stages.
+
+Process groups are PyTorch's fake ones. What follows the checks, sharding the model and its weights, is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from typing import Any
+from unittest import mock
+
+import torch
+from common import serve
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+
+class Enough(Exception):
+    """All is asked that is asked before work begins."""
+
+
+def validate(launch: dict[str, Any]) -> None:
+    """Raise what torchtitan raises."""
+    from torchtitan.components import metrics
+    from torchtitan.config.manager import ConfigManager
+    from torchtitan.trainer import Trainer
+
+    os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(launch["gpus"])}
+    config = ConfigManager().parse_args([*launch["model"], *launch["arguments"]])
+    expected = launch["stages"]
+    config.model_spec = dataclasses.replace(
+        config.model_spec, pipelining_fn=lambda *_, **given: stages(expected, **given), parallelize_fn=enough
+    )
+    torch.distributed.init_process_group(backend="fake", store=FakeStore(), rank=0, world_size=launch["gpus"])
+    try:
+        with contextlib.suppress(Enough), mock.patch.object(metrics, "build_device_memory_monitor"):
+            Trainer(config)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def stages(
+    expected: list[int], *, parallel_dims: Any, parallelism: Any, model_config: Any, training: Any, **_: Any
+) -> None:
+    """Layers of every stage as torchtitan deals them, and the schedule that it builds."""
+    from torch.distributed.pipelining import schedules
+    from torchtitan.distributed import pipeline_parallel as pipelines
+
+    number, *layers = pipelines._get_pipeline_metadata(parallel_dims, parallelism, model_config)  # noqa: SLF001
+    named = pipelines._generate_llm_fqn_per_model_part(number, *layers)  # noqa: SLF001
+    held = [sum(name.startswith("layers.") for name in names) for names in named]
+    ranks, kind = parallel_dims.pp, schedules.get_schedule_class(parallelism.pipeline_parallel_schedule)
+    folded = issubclass(kind, schedules.ScheduleZBVZeroBubble | schedules.ScheduleDualPipeV)
+    mine = [[at, number - 1 - at] if folded else range(at, number, ranks) for at in range(ranks)]
+    found = [sum(held[one] for one in ones) for ones in mine]
+    if found != expected:
+        raise ValueError(f"layers of stages are {found}, priced were {expected}")
+    parts = [stage(index, number, ranks) for index in mine[0]]
+    pipelines._build_pipeline_schedule(  # noqa: SLF001
+        parallelism=parallelism, local_batch_size=training.local_batch_size, stages=parts, loss_fn=None
+    )
+    raise Enough
+
+
+def stage(index: int, number: int, ranks: int) -> Any:
+    """A stage that holds nothing."""
+    return mock.Mock(
+        stage_index=index, num_stages=number, group_size=ranks, group_rank=0, is_first=index == 0, is_last=index == number - 1,
+        device=torch.device("cpu"), stage_index_to_group_rank={}, submod=torch.nn.Identity(),
+    )  # fmt: skip
+
+
+def enough(*_: Any, **__: Any) -> None:
+    """Stands where work begins after the checks."""
+    raise Enough
+
+
+def main() -> None:
+    """Answer launches."""
+    torch._utils._get_available_device_type = lambda: "cpu"  # noqa: SLF001
+    modules = (
+        "torchtitan.config.configs",
+        "torchtitan.config.manager",
+        "torchtitan.trainer",
+        "torchtitan.distributed.parallel_dims",
+        "torchtitan.distributed.pipeline_parallel",
+        "torchtitan.models.common.decoder",
+        "torch.distributed.pipelining.schedules",
+    )
+    serve(("torchtitan", "torch"), modules, validate)
+
+
+if __name__ == "__main__":
+    main()

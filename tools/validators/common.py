@@ -1,0 +1,62 @@
+"""What the validators of all trainers share: launches in, verdicts out, and what was run, by version and hash.
+
+A validator reads one launch a line and writes one line for each: null, or what the trainer says against it. Its first line names
+the trainer, its version and the hashes of the files whose checks ran.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any
+
+
+def hashes(modules: Iterable[str]) -> dict[str, str]:
+    """The source of each module as a short SHA-256."""
+    found = {}
+    for name in modules:
+        spec = util.find_spec(name)
+        if spec is None or spec.origin is None:
+            raise LookupError(f"{name} is not installed")
+        found[name] = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:16]
+    return found
+
+
+def serve(
+    distributions: Iterable[str], modules: Iterable[str], validate: Callable[[dict[str, Any]], None]
+) -> None:
+    """Answer every launch on the standard input."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what else is printed goes to the standard error
+    head = {
+        "versions": {name: metadata.version(name) for name in distributions},
+        "sources": hashes(modules),
+    }
+    print(json.dumps(head), file=out, flush=True)
+    for line in sys.stdin:
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            verdict = _verdict(validate, json.loads(line), said)
+        print(json.dumps(verdict), file=out, flush=True)
+
+
+def _verdict(
+    validate: Callable[[dict[str, Any]], None], launch: dict[str, Any], said: io.StringIO
+) -> str | None:
+    try:
+        validate(launch)
+    except SystemExit:  # argparse
+        return " ".join(said.getvalue().replace("│", " ").replace("─", "").split())[-400:]
+    except Exception as error:  # noqa: BLE001 whatever the trainer raises is its answer
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        text = " ".join(str(error).split()) or str(last.line)
+        return f"{Path(last.filename).name}:{last.name}: {type(error).__name__}: {text}"[:400]
+    return None
