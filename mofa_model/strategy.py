@@ -95,6 +95,8 @@ class Strategy:
     """How context parallelism communicates."""
     chunks: Numeric = 1
     """MemFine: chunks in which experts run and are recomputed; 1 = whole."""
+    chunk_layers: Numeric = 0
+    """Layers with experts of a stage that run in chunks; 0 = all."""
     optimizer: Placement = Placement.DEVICE
     """Home of the optimizer states."""
     offload: frozenset[str] = frozenset()
@@ -201,6 +203,12 @@ AXES: Final = (
     degree(
         "chunks", tried.of_experts(*tried.CHUNKS), 15, example="chunks=1", feature="chunks", assumed=False, local=True,
         stuck="no number of chunks is left",
+    ),
+    Axis(
+        name="chunk_layers", fields=("chunk_layers",), scope=Scope.SHAPE, tried=tried.of_all(0), complexity=21, off=0,
+        words=(Number(key="chunk-layers", field="chunk_layers", least=0),), feature="chunks", assumed=False,
+        values="all; a number of a stage where it is asked for", example="chunk-layers=0,2,4", rules=rules.CHUNKS,
+        stuck="whole experts leave no layer to run in chunks",
     ),
     switch(
         "sp", "sp", Scope.WORK, tried.of_all(False, True), 9, field="sequence_parallel", example="sp=true", feature="sp",

@@ -125,6 +125,7 @@ def degrees(draw, rows):
         shard=column(st.sampled_from([0.0, 2.0, 8.0])),
         recompute_layers=column(st.sampled_from([0.0, 1.0, 3.0])),
         chunks=column(powers(2)),
+        chunk_layers=column(st.sampled_from([0.0, 0.0, 1.0, 3.0])),
         vpp=column(powers(2)),
     )
 

@@ -40,6 +40,8 @@ from mofa_model.units import GIB, Ratio
 
 FINALISTS = 12
 """Strategies that are replayed at least: what is shown, and some that the replay may lift."""
+_CHUNKS = ("chunks=2,4,8", "chunk-layers=0,1,2,4,8,16")
+"""What is asked of experts in chunks where nothing fits without."""
 KEEP = 32
 """Shapes that the search keeps for every number of nodes."""
 
@@ -131,13 +133,14 @@ def _in_chunks(request: Request, ranking: Ranking) -> str:
     said = len(ranking.axes["chunks"]) > 1 or any(one.key == "chunks" for one in asked.constraints)
     if ranking.leanest is None or model.experts is None or said:
         return ""
-    asked = replace(asked, constraints=(*asked.constraints, parse_constraint("chunks=2,4,8")))
+    asked = replace(asked, constraints=(*asked.constraints, *map(parse_constraint, _CHUNKS)))
     found = [one for some in search(asked).best.values() for one in some]
     if not found:
         return ""
     best = min(found, key=lambda one: (one.score, one.nodes, one.index))
     offered = f"; no trainer offers {unoffered(best.strategy)}"
-    return f"; experts in {int(best.strategy.chunks)} chunks would fit, as {format_strategy(best.strategy)}{offered}"
+    where = f" on {int(some)} layers of a stage" if (some := best.strategy.chunk_layers) else ""
+    return f"; experts in {int(best.strategy.chunks)} chunks{where} would fit, as {format_strategy(best.strategy)}{offered}"
 
 
 def question_of(request: Request) -> SearchQuestion:

@@ -186,6 +186,7 @@ PIPELINE: Final = (
     (Rejection.NOT_DIVISIBLE, _layers),
     (Rejection.SCHEDULE_NOT_POSSIBLE, _schedule),
 )
+CHUNKS: Final = ((Rejection.DUPLICATE, lambda r, _: (r["chunk_layers"] > 0) & (r["chunks"] == 1)),)
 EXPERTS: Final = (
     (Rejection.EXPERT_TENSOR_PARALLEL, lambda r, _: (r["etp"] != 1) & (r["etp"] != r["tp"])),
     (Rejection.NOT_DIVISIBLE, _expert_width),

@@ -5,7 +5,7 @@ Of the optimizer's sharding nothing here depends but the width of the head's gra
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from mofa_model.equations import activations, memory, offload
 from mofa_model.estimate.blocks import tokens_per_rank
 from mofa_model.estimate.resident import ends_on, layers_on
+from mofa_model.estimate.routing import in_chunks_and_whole
 from mofa_model.estimate.stored import StoredLayer, stored_layers
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, MemoryConstants, Workload
@@ -56,6 +57,8 @@ class Waiting:
 def live(workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages) -> Live:
     """What comes and goes, on every kind of stage."""
     layers = stored_layers(workload, cluster.calibration.memory, strategy)
+    if np.any(strategy.chunk_layers):
+        layers += stored_layers(workload, cluster.calibration.memory, replace(strategy, chunks=1))
     return with_loss(workload, cluster, strategy, stages, waiting(workload, strategy, stages, layers))
 
 
@@ -77,8 +80,13 @@ def with_loss(
 def waiting(
     workload: Workload, strategy: Strategy, stages: Stages, kinds: tuple[StoredLayer, ...]
 ) -> Waiting:
-    """Activations on every kind of stage, from those of every kind of layer, Eqs. (5), (29), (31), (33)."""
-    s = strategy
+    """Activations on every kind of stage, from those of every kind of layer, Eqs. (5), (29), (31), (33).
+
+    Behind them `kinds` has the same with whole experts, where not all layers of a stage run in chunks.
+    """
+    s, held = strategy, layers_on(workload, stages)
+    if len(kinds) > len(held):
+        held = in_chunks_and_whole(workload, s, stages, held)
     micro_batches = workload.training.global_batch / (s.dp * s.mbs)
     chunks = s.schedule.in_flight(
         position=stages.position, microbatches=micro_batches, stages=s.pp, virtual=s.vpp
@@ -91,7 +99,7 @@ def waiting(
     stored: list[Bytes] = []
     backward: list[Bytes] = []
     parked: list[Bytes] = []
-    for layer, layers in zip(kinds, layers_on(workload, stages), strict=True):
+    for layer, layers in zip(kinds, held, strict=True):
         kept, again = _kept(layer, s, share)
         surge = layer.surge if s.recompute is not Recompute.FULL else (1.0 - share) * layer.surge
         # A chunk in flight holds the layers of one virtual stage.

@@ -6,6 +6,7 @@ micro-batch that does not fit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from mofa_model.blocks import Exchange
 from mofa_model.equations import collectives, routing
+from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Strategy
 from mofa_model.units import Count, Ratio, Seconds
@@ -57,6 +59,20 @@ def exchanges(workload: Workload, strategy: Strategy) -> Count:
     layers = sum(model.number(kind) for kind in model.kinds if kind.routed)
     groups = (s.tp * s.cp) / (s.ep * s.etp)
     return np.maximum(1.0, steps * layers * (t.global_batch / s.mbs) * groups)
+
+
+def in_chunks_and_whole(
+    workload: Workload, strategy: Strategy, stages: Stages, layers: Sequence[Count]
+) -> list[Count]:
+    """Layers of each kind on a stage whose experts run in chunks, or that have none; then those whose experts run whole. [1]"""
+    routed = [kind.routed for kind in workload.model.kinds]
+    sent = sum(
+        (held for held, has in zip(stages.held, routed, strict=True) if has), np.zeros(stages.count.shape)
+    )
+    wanted = np.asarray(strategy.chunk_layers)
+    share = np.where(wanted > 0, np.minimum(wanted, sent) / np.maximum(sent, 1.0), 1.0)
+    cut = [share * n if has else n for n, has in zip(layers, routed, strict=True)]
+    return cut + [(1.0 - share) * n if has else 0.0 * n for n, has in zip(layers, routed, strict=True)]
 
 
 def chunks_of(workload: Workload, strategy: Strategy, exchange: Exchange) -> Count:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from mofa_model.equations import collectives, compute, host, overlap, routing
 from mofa_model.estimate.blocks import achieved_rates, gemm, tokens_per_rank
-from mofa_model.estimate.routing import chunks_of
+from mofa_model.estimate.routing import chunks_of, in_chunks_and_whole
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Graphs, Recompute, Strategy
-from mofa_model.units import Ratio, Seconds
+from mofa_model.units import Count, Ratio, Seconds
 
 LAUNCHED_FORWARD = LAUNCHED_WEIGHT = 1.0 / 3.0
 """Shares of a layer's launches in its forward pass and for weight gradients. Source: kernels of a plain layer, counted."""
@@ -153,16 +153,23 @@ def stage_times(
     layers: Sequence[LayerWork],
     head: HeadWork,
 ) -> StageTime:
-    """Every kind of stage, from the layers, embedding and head that it holds."""
+    """Every kind of stage, from the layers, embedding and head that it holds.
+
+    Behind them `layers` has the same with whole experts, where not all layers of a stage run in chunks.
+    """
     s, c, model = strategy, cluster.calibration.host, workload.model
     again = _recomputed_layers(s, stages)
     modules = model.prediction_modules
     launches, head_launch = launch_times(workload, cluster, s)
+    kinds, every = model.kinds, list[Count](stages.held)
+    if len(layers) > len(kinds):
+        kinds, every = 2 * kinds, in_chunks_and_whole(workload, s, stages, every)
+        launches = [*launches, *launch_times(workload, cluster, replace(s, chunks=1))[0]]
     device: Seconds = 0.0
     forward: Seconds = 0.0
     weight: Seconds = 0.0
     launch: Seconds = 0.0
-    for kind, held, layer, launched in zip(model.kinds, stages.held, layers, launches, strict=True):
+    for kind, held, layer, launched in zip(kinds, every, layers, launches, strict=True):
         if kind.routed:
             device = device + held * (layer.forward + layer.backward + again * layer.recompute)
         else:

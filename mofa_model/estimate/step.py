@@ -106,7 +106,8 @@ def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estima
     stages = stages_of(workload.model, s, cluster.calibration.placement, axes)
     layers = layer_times(workload, cluster, s)
     head = head_time(workload, cluster, s)
-    stage = stage_times(workload, cluster, s, stages, layers, head)
+    whole = layer_times(workload, cluster, replace(s, chunks=1)) if np.any(s.chunk_layers) else ()
+    stage = stage_times(workload, cluster, s, stages, (*layers, *whole), head)
     pipeline, hops = pipeline_times(workload, cluster, s, stage, m)
     exchange = exchange_time(workload, cluster, s, stages, micro_batches=m, slowest=stage.slowest)
     step = step_terms(

@@ -62,6 +62,7 @@ class Locals:
 
     def __init__(self, workload: Workload, cluster: Cluster, table: Rows, members: Array) -> None:
         self._workload, self._cluster = workload, cluster
+        self._some = bool(np.any(table["chunk_layers"]))  # not all layers of a stage run in chunks
         rows = {name: table[name][members] for name in ("mode", *LOCAL)}
         first, self.position = distinct([rows["mode"], *(rows[name] for name in LOCAL)])
         # `distinct` goes by the first column first: one mode stands behind the other.
@@ -101,11 +102,17 @@ class Locals:
 
     def _times(self, work: Strategy) -> Times:
         layers = layer_times(self._workload, self._cluster, work)
+        if self._some:
+            layers += layer_times(self._workload, self._cluster, varied(work, chunks=1))
         head = head_time(self._workload, self._cluster, work)
         return tuple(map(_sums, layers)), HeadSum(head.total)
 
     def _stored(self, work: Strategy) -> Stored:
-        return stored_layers(self._workload, self._cluster.calibration.memory, work)
+        constants = self._cluster.calibration.memory
+        layers = stored_layers(self._workload, constants, work)
+        if self._some:
+            layers += stored_layers(self._workload, constants, varied(work, chunks=1))
+        return layers
 
 
 def _shape(degrees: dict[str, Any], mode: ContextMode) -> Strategy:

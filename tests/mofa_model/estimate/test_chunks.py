@@ -51,6 +51,16 @@ def test_memory_falls_by_the_experts_part_alone():
     assert saved[1:] / saved[:-1] == pytest.approx(0.5, rel=1e-9)
 
 
+def test_each_further_layer_in_chunks_costs_time_and_saves_memory():
+    """Stages of DeepSeek-V3 in 16 hold four layers at most, so a fifth changes nothing."""
+    layers = replace(LAYOUT, chunks=4.0, chunk_layers=np.array([1.0, 2.0, 3.0, 4.0, 5.0, 0.0]))
+    found, whole = (estimate(workload(mean=1.5, spread=0.1), CLUSTER, s) for s in (layers, LAYOUT))
+    assert np.all(np.diff([whole.step_time, *found.step_time[:4]]) > 0)
+    assert np.all(np.diff([whole.memory.peak, *found.memory.peak[:4]]) <= 0)
+    assert found.memory.peak[1] < found.memory.peak[0] < whole.memory.peak
+    assert len(set(found.step_time[3:])) == len(set(found.memory.peak[3:])) == 1
+
+
 def test_a_chunk_costs_launches_starts_smaller_products_and_gradients_added_up_again():
     few, many = (estimate(workload(), CLUSTER, replace(LAYOUT, chunks=float(n))) for n in (2, 8))
     small, large = few.layers[-1], many.layers[-1]
