@@ -53,7 +53,7 @@ def relaunched(modules: Iterable[str]) -> Ratio:
     >>> relaunched(["layernorm", "moe_act"])
     0.25
     """
-    return min(1.0, sum(RELAUNCHED[module] for module in modules))
+    return min(1.0, sum(RELAUNCHED[module] for module in sorted(modules)))
 
 
 def graph_share(captured: Ratio, recompute: Ratio, extra: Ratio) -> Ratio:
