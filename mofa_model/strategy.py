@@ -228,7 +228,7 @@ AXES: Final = (
         example="sharding=distributed,zero3@node", had=Framework.shards,
         apart={
             "replicated states": lambda value: value.level is Sharding.NONE,
-            "full sharding": lambda value: value.level in {Sharding.GRADIENTS, Sharding.WEIGHTS},
+            "full sharding": lambda value: value.level in feature_rules.FULL,
         },
         bad=feature_rules.sharding_bad, idle=feature_rules.alone,
     ),

@@ -15,11 +15,14 @@ import contextlib
 import hashlib
 import io
 import json
+import os
 import random
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -27,7 +30,7 @@ from unittest import mock
 from mofa_model import cli, presets
 from mofa_model.blocks import Experts, FeedForward, LatentAttention, SoftmaxAttention
 from mofa_model.errors import MofaError
-from mofa_model.launch import LaunchSettings, launch, read_layout, trainers
+from mofa_model.launch import LaunchSettings, launch, read, trainers
 from mofa_model.launch.refusals import refuse
 from mofa_model.placement import kind_of_stages, stages_of
 from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
@@ -229,6 +232,16 @@ def shown(options: str, trainer: str) -> dict[str, Any]:
 
 def verdicts(trainer: str, cases: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str | None]]:
     """What was asked, by version and hash, and what the trainer says against each launch."""
+    shares = [cases[at :: cpus()] for at in range(cpus())]
+    with ThreadPoolExecutor(len(shares)) as pool:
+        said = list(pool.map(partial(_validated, trainer), shares))
+    found: list[str | None] = [""] * len(cases)
+    for at, (_, share) in enumerate(said):
+        found[at :: len(shares)] = share
+    return said[0][0], found
+
+
+def _validated(trainer: str, cases: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str | None]]:
     script = ROOT / "tools" / "validators" / f"check_{trainer}.py"
     said = subprocess.run(
         [str(PYTHON), str(script)],
@@ -241,37 +254,50 @@ def verdicts(trainer: str, cases: list[dict[str, Any]]) -> tuple[dict[str, Any],
     return head, rest
 
 
-def drawn(trainer: str, number: int, seed: int) -> Iterator[tuple[str, SearchCase, Strategy]]:
-    """So many random layouts that a search for a trainer reaches, over all kinds of models."""
-    for kind in MODELS:
-        left = -(-number // len(MODELS))
-        for problem, found in questions(random.Random(f"{trainer} {kind} {seed}"), trainer, kind, trainer):
-            yield from ((kind, problem, strategy) for strategy in found[:left])
-            left -= len(found)
-            if left <= 0:
-                break
+def cpus() -> int:
+    """Processes that run at once. [1]"""
+    return os.cpu_count() or 1
 
 
-def left_out(trainer: str, number: int, seed: int) -> Iterator[tuple[str, SearchCase, Strategy]]:
+_Drawn = list[tuple[str, SearchCase, Strategy]]
+
+
+def drawn(trainer: str, number: int, seed: int, kind: str) -> _Drawn:
+    """So many random layouts of one kind of models that a search for a trainer reaches."""
+    mine: _Drawn = []
+    for problem, found in questions(random.Random(f"{trainer} {kind} {seed}"), trainer, kind, trainer):
+        mine += [(kind, problem, strategy) for strategy in found]
+        if len(mine) >= number:
+            break
+    return mine[:number]
+
+
+def left_out(trainer: str, number: int, seed: int, kind: str) -> _Drawn:
     """So many random layouts that other trainers run and ours refuse for this one, each with the field of the refusal."""
-    for kind in MODELS:
-        left = -(-number // len(MODELS))
-        for problem, found in questions(random.Random(f"{trainer} {kind} {seed} all"), trainer, kind, "any"):
-            for strategy in found:
-                try:
-                    refuse(strategy, settings(problem), trainer)
-                except MofaError as error:
-                    yield str(error).partition(":")[0].removeprefix("strategy."), problem, strategy
-                    left -= 1
-                    if not left:
-                        break
-            if not left:
-                break
+    mine: _Drawn = []
+    for problem, found in questions(random.Random(f"{trainer} {kind} {seed} all"), trainer, kind, "any"):
+        for strategy in found:
+            try:
+                refuse(strategy, settings(problem), trainer)
+            except MofaError as error:
+                mine.append((str(error).partition(":")[0].removeprefix("strategy."), problem, strategy))
+        if len(mine) >= number:
+            break
+    return mine[:number]
+
+
+def of_all_kinds(
+    draw: Callable[[str, int, int, str], _Drawn], trainer: str, number: int, seed: int
+) -> _Drawn:
+    """Layouts over all kinds of models, drawn side by side."""
+    share = -(-number // len(MODELS))
+    with ProcessPoolExecutor(cpus()) as pool:
+        return [one for mine in pool.map(partial(draw, trainer, share, seed), MODELS) for one in mine]
 
 
 def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
     """Everything that is asked of one trainer, and its answers."""
-    reached, lines, unwritten = list(drawn(trainer, number, seed)), [], Counter[str]()
+    reached, lines, unwritten = of_all_kinds(drawn, trainer, number, seed), [], Counter[str]()
     cases, kinds = [], Counter[str]()
     for kind, problem, strategy in reached:
         try:
@@ -292,11 +318,13 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
         strategy = parse_strategy(answer["strategy"], answer["gpus"])
         cases.append(case(problem, strategy, trainer, answer["words"]))
     outside, speechless = [], Counter[str]()
-    for field, problem, strategy in left_out(trainer, number // 4, seed):
+    for field, problem, strategy in of_all_kinds(left_out, trainer, number // 4, seed):
         try:
             with mock.patch.object(trainers, "refuse"):
                 words = words_of(strategy, trainer, settings(problem))
-                again = read_layout(words["arguments"], int(strategy.gpus), layers=settings(problem).layers)
+                again = read(words["arguments"], words["files"].get).strategy(
+                    int(strategy.gpus), layers=settings(problem).layers
+                )
         except (MofaError, LookupError):
             again = Strategy()
         if _acts(again) != _acts(strategy):  # the words say something else

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from mofa_model.axes.rules import Found, Given, Mask, Rows
 from mofa_model.axes.verdict import Rejection
 from mofa_model.schedules import INTERLEAVED, SCHEDULES
 from mofa_model.spec import Cluster, OverlapConstants
+
+FULL: Final = frozenset({Sharding.GRADIENTS, Sharding.WEIGHTS})
+"""Levels that share gradients as well."""
 
 
 def sequence_parallel_bad(value: bool, r: Rows, g: Given) -> Found:
@@ -25,9 +28,11 @@ def sequence_parallel_bad(value: bool, r: Rows, g: Given) -> Found:
 
 def sharding_bad(value: Shard, r: Rows, g: Given) -> Found:
     """What stands against a ZeRO level and its shard group."""
-    found = []
+    found: Found = []
     if not g.framework.shards_in_pipeline(value.level.value):
         found.append((Rejection.NOT_IN_FRAMEWORK, r["pp"] > 1))
+    if value.level in FULL or value.group:
+        found += _other_optimizer("sharded_optimizers", r, g)
     if value.level is Sharding.WEIGHTS and g.framework.keeps("folded_experts"):
         found.append((Rejection.NOT_IN_FRAMEWORK, (r["ep"] > 1) & (r["cp"] > 1)))
     if value.group:
@@ -42,10 +47,18 @@ def sharding_bad(value: Shard, r: Rows, g: Given) -> Found:
 
 
 def host_bad(value: Placement, r: Rows, g: Given) -> Found:
-    """What stands against states on the host: experts that share tensor-parallel ranks."""
-    if value is Placement.HOST and g.framework.keeps("folded_experts"):
-        return [(Rejection.NOT_IN_FRAMEWORK, (r["ep"] > 1) & (r["tp"] > 1))]
-    return []
+    """What stands against states on the host."""
+    if value is not Placement.HOST:
+        return []
+    folded = (r["ep"] > 1) & (r["tp"] > 1) & g.framework.keeps("folded_experts")
+    return [(Rejection.NOT_IN_FRAMEWORK, folded), *_other_optimizer("host_optimizers", r, g)]
+
+
+def _other_optimizer(key: str, r: Rows, g: Given) -> Found:
+    """What stands against states that are shared or kept so: an optimizer for which the trainer cannot."""
+    name = g.workload.training.optimizer.name
+    known = name in g.framework.given.get(key, (name,))
+    return [] if known else [(Rejection.NOT_IN_FRAMEWORK, np.ones(len(r["tp"]), dtype=bool))]
 
 
 def recompute_bad(value: Recomputation, r: Rows, g: Given) -> Found:

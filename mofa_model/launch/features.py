@@ -40,7 +40,7 @@ SYMBOLS: Final = {
     "state_space": "M",
     "gated_delta_net": "G",
     "attention": "*",
-    "latent_attention": "*",
+    "latent_attention": "+",
     "sparse_attention": "D",
     "dense": "-",
     "experts": "E",

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mofa_model.axes.axis import Axis
+from mofa_model.axes.feature_rules import FULL
 from mofa_model.axes.frameworks import Framework, framework
 from mofa_model.equations.memory import expert_data_ranks
 from mofa_model.errors import BadValue
@@ -112,6 +113,19 @@ def _sizes(s: Strategy, run: LaunchSettings, known: Framework) -> Iterator[_Case
         "ep",
         int(s.ep),
         "exchanges experts beside cp up to ZeRO-2; constrain ep, cp or sharding",
+    )
+    name, shared = run.optimizer, s.sharding in FULL or copies > 1
+    yield (
+        shared and name not in known.given.get("sharded_optimizers", (name,)),
+        "sharding",
+        s.sharding.value,
+        f"shares the states of {name} among all ranks alone; constrain sharding=replicated,distributed",
+    )
+    yield (
+        s.optimizer is Placement.HOST and name not in known.given.get("host_optimizers", (name,)),
+        "optimizer",
+        s.optimizer.value,
+        f"keeps the states of {name} on devices alone; constrain optimizer=device",
     )
     yield (
         copies > 1 and known.keeps("shard_holds_context") and s.shard % s.cp != 0,

@@ -127,6 +127,25 @@ def test_what_a_trainer_cannot_be_told_is_refused_by_name(trainer, strategy, fie
         launch(strategy, trainer, RUN)
 
 
+def test_states_of_other_optimizers_are_shared_and_kept_as_megatron_can():
+    muon = dataclasses.replace(RUN, optimizer="muon")
+    assert "--use-distributed-optimizer" in launch(Strategy(dp=2), "megatron", muon).arguments
+    for field, strategy in {
+        "sharding": Strategy(dp=4, sharding=Sharding.WEIGHTS),
+        "optimizer": Strategy(dp=4, optimizer=Placement.HOST),
+    }.items():
+        launch(strategy, "megatron", RUN)
+        with pytest.raises(BadValue, match=rf"strategy\.{field}: .*states of muon"):
+            launch(strategy, "megatron", muon)
+
+
+@pytest.mark.parametrize("trainer", ["megatron", "torchtitan", "deepspeed"])
+def test_what_a_trainer_can_run_names_the_place_where_it_was_read(trainer):
+    given = dict(framework(trainer).given)
+    read = given.pop("read")
+    assert set(given) - {"about", "aliases", "source", "note"} == set(read)
+
+
 def test_an_unknown_trainer_is_refused_with_the_known_ones():
     with pytest.raises(UnknownName, match="did you mean megatron"):
         launch(Strategy(), "megatrn", RUN)
