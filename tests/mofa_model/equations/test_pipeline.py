@@ -90,7 +90,7 @@ def test_closed_form_is_the_replay_for_equal_stages_with_overlapped_hops(layout,
     longest = {DUALPIPE: min(f, i, w) / 2, ZERO_BUBBLE: min(f, i + w, w / 2)}
     longest |= dict.fromkeys((ZBV, DUALPIPE_V), min(f, i, w) / 2 / v)
     longest[V_HALF] = min(f, i, w, w - 2 * abs(f - i)) / 2 / v
-    hop = part * longest.get(schedule, min(f, i + w) / v)
+    hop = part * max(0.0, longest.get(schedule, min(f, i + w) / v))  # V-half's may round to below nothing
     pair = overlap(f, i, w, saved)
     if schedule == DUALPIPE_V:
         pair = max(pair, (i + w + v * hop / 2) / (f + i + w))
