@@ -1,0 +1,63 @@
+"""The record of what the trainers' own checks say of our launches: nothing is refused, and it is of the launcher as it is.
+
+`make oracle` asks them again; no trainer is needed here.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from mofa_model.launch import LaunchSettings
+from mofa_model.strategy_text import parse_strategy
+
+ROOT = Path(__file__).parents[3]
+sys.path.insert(0, str(ROOT / "tools"))
+import launches  # noqa: E402
+
+RECORD = json.loads(launches.RECORD.read_text(encoding="utf-8"))
+AGAIN = "the launcher says something else than what was verified: run `make oracle`"
+
+
+@pytest.mark.parametrize("trainer", RECORD)
+def test_a_trainer_took_two_thousand_reachable_launches_and_refused_none(trainer):
+    said = RECORD[trainer]
+    assert sum(said["reached"].values()) >= 2000
+    assert min(said["reached"].values()) > 500, "dense models, mixtures and latent attention"
+    assert said["refused"] == {}
+    assert said["unwritten"] == {}
+    assert said["left out"]["asked"] >= 500
+
+
+@pytest.mark.parametrize("trainer", RECORD)
+def test_what_is_written_today_is_what_was_verified(trainer):
+    kept = RECORD[trainer]["kept"]
+    words = [
+        launches.words_of(parse_strategy(one["strategy"], one["gpus"]), trainer, LaunchSettings(**one["run"]))
+        for one in kept
+    ]
+    assert len(kept) >= launches.KEPT
+    assert launches.digest(words) == RECORD[trainer]["words"], AGAIN
+
+
+@pytest.mark.parametrize("trainer", [one for one in RECORD if launches.SHOWN[one]])
+def test_launches_of_examples_and_documents_are_among_the_verified_ones(trainer, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    shown = {
+        name: launches.digest([launches.shown(options, trainer)["words"]])
+        for name, options in launches.SHOWN[trainer].items()
+    }
+    assert shown == RECORD[trainer]["shown"], AGAIN
+
+
+def test_every_launch_that_documents_show_is_known_here():
+    pages = [*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "mofa_model" / "verbs" / "advise.py"]
+    lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
+    known = [
+        options.partition(" --framework")[0]
+        for every in launches.SHOWN.values()
+        for options in every.values()
+    ]
+    told = [line for line in lines if "mofa advise" in line and "--launch" in line and "job.yaml" not in line]
+    assert [line for line in told if not any(options in line for options in known)] == []
