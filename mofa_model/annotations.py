@@ -22,6 +22,7 @@ from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any, Final
 
 from mofa_model.advice import Advice, Current, PredictedFigure, Request
+from mofa_model.kernels import MeasuredAttention, MeasuredGather, MeasuredProducts
 from mofa_model.schedules import Schedule
 from mofa_model.spec.reliability import FailureRate
 from mofa_model.strategy_text import format_strategy
@@ -250,6 +251,8 @@ def _canonical(value: Any) -> Any:
         return f"{float(value.mean) * DAY:.1e}"
     if isinstance(value, enum.Enum | Schedule):
         return value.value
+    if isinstance(value, MeasuredProducts | MeasuredAttention | MeasuredGather):
+        return value.digest
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, int | float) or hasattr(value, "tolist"):

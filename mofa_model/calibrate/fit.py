@@ -61,7 +61,7 @@ def fit(
     most: int = 60,
     tolerance: float = 1e-6,
 ) -> Fitted:
-    """Entries that explain `log(measured)`; rows that are NaN are left out, fixed entries stay.
+    """Entries that explain `log(measured)` within their bounds; rows that are NaN are left out, fixed entries stay.
 
     It ends where a step gains less than `tolerance` of the loss.
     """
@@ -69,6 +69,8 @@ def fit(
     prior = np.array([np.log(e.prior) if e.prior > 0 else -np.inf for e in entries])
     free = np.array([i for i, e in enumerate(entries) if e.spread > 0], dtype=int)
     precision = np.array([entries[i].spread for i in free]) ** -2.0
+    with np.errstate(divide="ignore"):
+        lowest, highest = (np.log([getattr(entries[i], name) for i in free]) for name in ("least", "most"))
     here = np.isfinite(measured)
     row_weight = np.ones(int(here.sum())) if weights is None else weights[here]
     logs = prior.copy() if start is None else start.copy()
@@ -87,12 +89,17 @@ def fit(
         j = slope[here][:, free]
         hessian = j.T @ (j * w[:, None]) + np.diag(precision)
         gradient = j.T @ (w * residual) + precision * (logs[free] - prior[free])
+        # An entry at a bound that would go beyond it rests for a step.
+        rests = ((logs[free] <= lowest) & (gradient > 0)) | ((logs[free] >= highest) & (gradient < 0))
+        hessian[rests, :] = hessian[:, rests] = 0.0
+        hessian[rests, rests] = precision[rests]
+        gradient[rests] = 0.0
         gained = 0.0
         for _ in range(8):
             move = np.linalg.solve(hessian + damping * np.diag(np.diag(hessian)), -gradient)
             move = np.clip(move, -1.0, 1.0)
             trial = logs.copy()
-            trial[free] += move
+            trial[free] = np.clip(trial[free] + move, lowest, highest)
             gained = loss - loss_of(problem.values(trial), trial)
             if gained > 0:
                 # A step that gains what the linear model promised asks for less damping, a poor one for more (Nielsen).

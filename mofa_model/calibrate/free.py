@@ -6,6 +6,7 @@ logarithm of each constant is a sum of logarithms of entries, and a fit works on
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -36,6 +37,10 @@ class Free:
     """Standard deviation of its logarithm before any run is seen; 0 = fixed at the prior."""
     source: str
     """Where the prior is from."""
+    least: float = 0.0
+    """The smallest value that can be; a fit stays above."""
+    most: float = math.inf
+    """The largest one."""
 
     @property
     def name(self) -> str:
@@ -60,6 +65,8 @@ def entries_of(table: Mapping[str, Any]) -> tuple[Free, ...]:
                     prior=float(given["factor" if factor else "value"]),
                     spread=float(given.get("spread", 0.0)),
                     source=str(given.get("source", "")),
+                    least=float(given.get("least", 0.0)),
+                    most=float(given.get("most", math.inf)),
                 )
             )
     return tuple(entries)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.calibrate.batches import Batch
+from mofa_model.calibrate.cases import shipped
 from mofa_model.calibrate.free import Composition, Free, composition
 from mofa_model.presets import catalogue
 from mofa_model.presets.constants import defaults
@@ -100,7 +101,12 @@ def _priced(sheet: _Sheet, logs: Array, moved: NDArray[np.intp]) -> Batch:
         group, name = path.split(".")
         changes.setdefault(group, {})[name] = column if np.ptp(column) else float(column[0])
     stack = catalogue.stack(sheet.batch.keys[0].stack)  # rows of a batch share the habits of their stacks
-    bare = Calibration(stack=stack.name, placement=stack.placement, tensor_overlap=stack.tensor_overlap)
+    bare = Calibration(
+        stack=stack.name,
+        placement=stack.placement,
+        tensor_overlap=stack.tensor_overlap,
+        kernels=shipped(sheet.batch.keys[0]).kernels,
+    )
     groups: dict[str, Any] = {g: replace(getattr(bare, g), **v) for g, v in changes.items()}
     batch = sheet.batch
     return replace(

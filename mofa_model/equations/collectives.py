@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mofa_model.kernels import MeasuredGather
 from mofa_model.spec import Cluster
 from mofa_model.units import Bytes, BytesPerSecond, Count, Ratio, Seconds
 
@@ -24,6 +25,10 @@ class Path:
     """Latency of one hop. [s]"""
     start: Seconds = 0.0
     """Fixed time of a collective. [s]"""
+    inside: Ratio = 0.0
+    """1 where the group is inside the scale-up domain, else 0. [1]"""
+    gather: MeasuredGather | None = None
+    """Measured gathers inside it; None = latency and bandwidth hold there too."""
 
 
 def bandwidth_at_scale(bandwidth: BytesPerSecond, nodes: Count, decay: Ratio) -> BytesPerSecond:
@@ -49,7 +54,7 @@ def path_between(cluster: Cluster, size: Count, stride: Count) -> Path:
     >>> [round(float(path_between(nodes, size, 1).bandwidth) / 1e9) for size in (8, 16)]
     [315, 149]
     """
-    constants = cluster.calibration.links
+    constants, kernels = cluster.calibration.links, cluster.calibration.kernels
     up = cluster.scale_up.bandwidth * constants.scale_up_efficiency
     inside = size * stride <= cluster.domain
     members = np.minimum(size, np.maximum(1.0, cluster.domain / stride))
@@ -70,18 +75,22 @@ def path_between(cluster: Cluster, size: Count, stride: Count) -> Path:
             cluster.scale_out.latency + constants.scale_out_hop,
         ),
         start=constants.collective,
+        inside=np.where(inside, 1.0, 0.0),
+        gather=None if kernels is None else kernels.gather,
     )
 
 
 def all_gather_time(size: Bytes, group: Count, path: Path) -> Seconds:
     """Ring all-gather of `size` bytes in total, or a reduce-scatter, which is one run backwards: Eq. (2) as
-    (g - 1) hops of size / g after a start; nothing for g = 1. [s]
+    (g - 1) hops of size / g after a start; inside a domain as measured, where it was; nothing for g = 1. [s]
 
     >>> round(float(all_gather_time(8e9, 8, Path(350e9, 5e-6))) * 1e3, 3)
     20.035
     """
-    ring = (group - 1.0) * path.hop + (group - 1.0) / group * size / path.bandwidth
-    return np.where(np.asarray(group) > 1, path.start + ring, 0.0)
+    time = path.start + (group - 1.0) * path.hop + (group - 1.0) / group * size / path.bandwidth
+    if path.gather is not None and np.any(np.asarray(group) > 1):
+        time = np.where(np.asarray(path.inside) > 0, path.gather.seconds(size, group), time)
+    return np.where(np.asarray(group) > 1, time, 0.0)
 
 
 def point_to_point_time(size: Bytes, bandwidth: BytesPerSecond, latency: Seconds) -> Seconds:

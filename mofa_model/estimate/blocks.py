@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 
-from mofa_model.blocks import Block, Core, Cut, Elementwise, Layer, Projection, Rows
+from mofa_model.blocks import Block, Cut, Elementwise, Layer, Projection, Rows
 from mofa_model.blocks.layer import STREAM_PASSES
-from mofa_model.equations import collectives, compute, documents
+from mofa_model.checks import field_names
+from mofa_model.equations import collectives, compute
+from mofa_model.estimate.operators import Rates, core_time, product_time
 from mofa_model.estimate.routing import all_to_all, chunks_of, routed_load
+from mofa_model.kernels.surface import Places
+from mofa_model.placement import axes_of, distinct
+from mofa_model.schedules import ONE_F_ONE_B
 from mofa_model.spec import Cluster, Workload
-from mofa_model.strategy import ContextMode, Strategy
-from mofa_model.units import Bytes, BytesPerSecond, Count, FlopPerSecond, Ratio, Seconds
+from mofa_model.strategy import DEGREES, ContextMode, Strategy
+from mofa_model.units import Bytes, Count, Seconds
 
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """What the device reaches in this precision."""
-
-    linear: FlopPerSecond
-    head: FlopPerSecond
-    attention: FlopPerSecond
-    memory: BytesPerSecond
-
-
-def achieved_rates(workload: Workload, cluster: Cluster) -> Rates:
-    """Peaks of the data sheet times the constants of the calibration, Eqs. (1), (17). [FLOP/s, B/s]"""
-    device, constants = cluster.device, cluster.calibration.compute
-    gemm = workload.training.precision.gemm
-    quantised = workload.training.precision.quantised
-    wide = device.peak("bf16" if quantised else gemm)
-    low = device.peak(gemm) * constants.low_precision_rate if quantised else wide
-    return Rates(
-        linear=low * constants.gemm_efficiency,
-        head=wide * constants.gemm_efficiency,
-        attention=wide * constants.attention_efficiency,
-        memory=device.memory_bandwidth * constants.memory_efficiency,
-    )
+MANY: Final = 256
+"""Rows from which it pays to look which are alike."""
+_ELSEWHERE: Final = frozenset({"dp", "pp", "vpp", "shard", "recompute_layers"})
+"""Degrees that no block depends on, as on the schedule."""
 
 
 def tokens_per_rank(workload: Workload, strategy: Strategy) -> Count:
@@ -70,29 +56,32 @@ class BlockTime:
     ]  # products that modules of recomputation run again, beyond what the block says
 
 
-def gemm(
-    workload: Workload,
-    cluster: Cluster,
-    rate: FlopPerSecond,
-    m: Count,
-    n: Count,
-    k: Count,
-    penalty: Ratio = 1.0,
-) -> Seconds:
-    """One matrix product at this device's constants. [s]"""
-    c = cluster.calibration.compute
-    shape = c.gemm_shape * penalty
-    return compute.gemm_time(
-        m,
-        n,
-        k,
-        rate=rate,
-        half_m=c.gemm_half_m * shape,
-        half_n=c.gemm_half_n * shape,
-        half_k=c.gemm_half_k * shape,
-        width=workload.training.precision.activation,
-        bandwidth=cluster.device.memory_bandwidth * c.memory_efficiency,
-    )
+def block_times(workload: Workload, cluster: Cluster, strategy: Strategy, rates: Rates) -> list[BlockTime]:
+    """All blocks of the model; rows of a family that differ in nothing that a block depends on are priced once."""
+    mine = {
+        name: value
+        for name in DEGREES
+        if name not in _ELSEWHERE and np.ndim(value := getattr(strategy, name))
+    }
+    sizes = {np.shape(value) for value in mine.values()}
+    once = strategy
+    if len(sizes) == 1 and min(sizes.pop()) >= MANY and not axes_of(workload, cluster):
+        first, place = distinct(list(mine.values()))
+        rows = {name: value[first] for name, value in mine.items()}
+        once = replace(strategy, schedule=ONE_F_ONE_B, **dict.fromkeys(_ELSEWHERE, 1.0) | rows)
+    found = [block_time(workload, cluster, once, rates, block) for block in workload.model.blocks]
+    return found if once is strategy else [_spread(time, place) for time in found]
+
+
+def _spread(time: BlockTime, place: Places) -> BlockTime:
+    """A block's times on some rows, for all that are like them."""
+
+    def to_all(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {name: to_all(part) for name, part in value.items()}
+        return value[place] if np.ndim(value) else value
+
+    return BlockTime(*(to_all(getattr(time, name)) for name in field_names(BlockTime)))
 
 
 def stream_time(
@@ -114,34 +103,32 @@ def block_time(
     """Any block on one device, from what it says of itself."""
     s, h, all_tokens = strategy, workload.model.hidden, tokens_per_rank(workload, strategy)
     tokens = block_tokens(workload, s, block)
+    sequence = workload.training.sequence if block.own_tokens is None else block.own_tokens
     sent, exchange = tokens / s.tp, block.exchange()  # tokens that this rank sends away
     routed: Count = 0.0
     local: Count = 0.0
+    each: Count = 0.0  # rows of an expert in a chunk
     chunks: Count = 1.0
     if exchange is not None:
         load = routed_load(workload, s, exchange).mean
         routed = sent * s.etp * exchange.top_k * load  # and that it receives, with its expert-tensor group
         local = exchange.count / s.ep
         chunks = chunks_of(workload, s, exchange)
+        each = routed / local / chunks
     products = block.products(h)
     again: dict[str, Seconds] = {}
     linear: dict[Rows, Seconds] = {}
     for product in products:
-        if product.rows is Rows.TOKENS:
-            one = _product(
-                workload,
-                cluster,
-                rates.linear,
-                tokens if product.seen is None else tokens * product.seen,
-                s.tp,
-                product,
-            )
-        elif product.rows is Rows.ROUTED:
-            penalty = cluster.calibration.compute.grouped_penalty
-            rows = routed / local / chunks  # of an expert in a chunk
-            one = chunks * _product(workload, cluster, rates.linear, rows, s.etp, product, penalty)
-        else:
-            one = _product(workload, cluster, rates.head, sent, s.tp, product)
+        seen, ranks = {
+            Rows.TOKENS: (tokens if product.seen is None else tokens * product.seen, s.tp),
+            Rows.ROUTED: (each, s.etp),
+            Rows.SENT: (sent, s.tp),
+        }[product.rows]
+        n = product.n / ranks if product.cut is Cut.OUTPUT else product.n
+        k = product.k / ranks if product.cut is Cut.INPUT else product.k
+        one = product_time(workload, cluster, rates, product.rows, seen, n, k)
+        if product.rows is Rows.ROUTED:
+            one = chunks * one
         if product.times is not None:
             one = one * product.times
         linear[product.rows] = linear[product.rows] + one if product.rows in linear else one
@@ -161,7 +148,7 @@ def block_time(
     at_experts = sum((time for one, time in zip(work, moved, strict=True) if one.sorted is not None), 0.0)
     return BlockTime(
         linear=whole,
-        core=_core(workload, cluster, s, rates, block),
+        core=sum((core_time(workload, cluster, s, rates, core, sequence) for core in block.cores()), 0.0),
         elementwise=sum(moved, 0.0),
         gathers=block.gathers() if block.own_tokens is None else block.gathers() * (tokens / all_tokens),
         context=_context_message(workload, cluster, s, block),
@@ -177,48 +164,6 @@ def block_time(
 def _weights(products: Iterable[Projection], rows: Rows) -> Count:
     """Parameters of the matrices that some tokens see, each expert's once. [1]"""
     return sum(one.weights for one in products if one.rows is rows)
-
-
-def _product(
-    workload: Workload,
-    cluster: Cluster,
-    rate: FlopPerSecond,
-    rows: Count,
-    ranks: Count,
-    product: Projection,
-    penalty: Ratio = 1.0,
-) -> Seconds:
-    n = product.n / ranks if product.cut is Cut.OUTPUT else product.n
-    k = product.k / ranks if product.cut is Cut.INPUT else product.k
-    return gemm(workload, cluster, rate, rows, n, k, penalty)
-
-
-def _core(workload: Workload, cluster: Cluster, s: Strategy, rates: Rates, block: Block) -> Seconds:
-    """Work of tokens on each other. [s]"""
-    c, cores = cluster.calibration.compute, block.cores()
-
-    def met(core: Core) -> Count:
-        return documents.over_documents(
-            workload.training, lambda seen: compute.attended_tokens(seen, c.attention_causal, core.window)
-        )
-
-    times = [
-        compute.attention_time(
-            block_tokens(workload, s, block),
-            met(core) if core.fixed is None else core.fixed,
-            core.heads / s.tp,
-            core.width,
-            rate=rates.attention,
-            half=c.attention_half,
-            score_traffic=c.score_traffic if core.scored else 0.0,
-            bandwidth=rates.memory,
-        )
-        for core in cores
-    ]
-    often = [
-        time if core.times is None else time * core.times for core, time in zip(cores, times, strict=True)
-    ]
-    return sum(often[1:], often[0]) if often else 0.0
 
 
 def _traffic(

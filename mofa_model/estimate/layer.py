@@ -11,14 +11,8 @@ from mofa_model.blocks import Layer
 from mofa_model.blocks.block import ALL, EACH
 from mofa_model.equations import adapters, collectives, compute, overlap
 from mofa_model.estimate.again import chunks_again, exchanges_again, modules_again, recomputed
-from mofa_model.estimate.blocks import (
-    BlockTime,
-    Rates,
-    achieved_rates,
-    block_time,
-    stream_time,
-    tokens_per_rank,
-)
+from mofa_model.estimate.blocks import BlockTime, block_times, stream_time, tokens_per_rank
+from mofa_model.estimate.operators import Rates, achieved_rates
 from mofa_model.estimate.stored import stored_layers
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import ACTIVATIONS, LAYER_INPUT, ContextMode, Recompute, Strategy
@@ -63,7 +57,8 @@ def layer_times(workload: Workload, cluster: Cluster, strategy: Strategy) -> tup
     """Times of every kind of layer, Eqs. (7), (8), (30) and (32)."""
     model, rates = workload.model, achieved_rates(workload, cluster)
     moved = _offloaded(workload, cluster, strategy)
-    times = {id(block): block_time(workload, cluster, strategy, rates, block) for block in model.blocks}
+    priced = block_times(workload, cluster, strategy, rates)
+    times = {id(block): time for block, time in zip(model.blocks, priced, strict=True)}
     return tuple(
         _layer(workload, cluster, strategy, rates, kind, [times[id(block)] for block in kind.blocks], size)
         for kind, size in zip(model.kinds, moved, strict=True)

@@ -8,8 +8,10 @@ from typing import Protocol
 
 import numpy as np
 
+from mofa_model.blocks import Rows
 from mofa_model.equations import collectives, compute, host, overlap, routing
-from mofa_model.estimate.blocks import achieved_rates, gemm, tokens_per_rank
+from mofa_model.estimate.blocks import tokens_per_rank
+from mofa_model.estimate.operators import achieved_rates, product_time
 from mofa_model.estimate.routing import chunks_of, in_chunks_and_whole
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, Workload
@@ -100,7 +102,9 @@ def head_time(workload: Workload, cluster: Cluster, strategy: Strategy) -> HeadT
     frozen = bool(np.any(workload.training.adapter_rank))
     return HeadTime(
         linear=(2.0 if frozen else 3.0)
-        * gemm(workload, cluster, rates.head, tokens, model.embedding.vocabulary / t, model.hidden),
+        * product_time(
+            workload, cluster, rates, Rows.SENT, tokens, model.embedding.vocabulary / t, model.hidden
+        ),
         logits=compute.elementwise_time(
             tokens * (model.embedding.vocabulary / t) * c.logit_traffic, rates.memory
         ),

@@ -7,9 +7,11 @@ beyond the outer knots it stays what it is at them, and the law goes on. No time
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,32 +116,52 @@ class Surface:
 
     def seconds(self, work: CallWork, sheet: Sheet) -> Seconds:
         """Time of the calls. [s]"""
-        index, weight = self.corners(work)
-        correction: Numeric = sum(
-            share * self._flat[place] for place, share in zip(index, weight, strict=True)
-        )
+        base, shares = self.cell(work)
+        near = [self._flat[base + offset] for offset in self.offsets]
+        for share in reversed(shares):
+            near = [_between(low, high, share) for low, high in zip(near[::2], near[1::2], strict=True)]
         least = np.maximum(np.divide(work.flops, sheet.peak), np.divide(work.sent, sheet.link))
-        return np.maximum(self.law.seconds(work, sheet) * np.exp2(correction), least)
+        time: Seconds = np.maximum(self.law.seconds(work, sheet) * np.exp2(near[0]), least)
+        return time
 
-    def corners(self, work: CallWork) -> tuple[list[Places], list[Floats]]:
-        """Numbers of the table around each call, by their place in it, and their weights, which add up to 1."""
-        index: list[Places] = [np.zeros((), dtype=np.intp)]
-        weight: list[Floats] = [np.ones(())]
-        for axis, logs in zip(work.at, self._logs, strict=True):
-            place = np.interp(np.log2(np.asarray(axis, dtype=float)), logs, np.arange(float(len(logs))))
+    def cell(self, work: CallWork) -> tuple[Places, list[Floats]]:
+        """The lowest corner around each call, by its place in the table, and how far into the cell the call lies on each axis."""
+        base: Any = np.zeros((), dtype=np.intp)
+        shares: list[Floats] = []
+        for axis, logs, steps in zip(work.at, self._logs, self._steps, strict=True):
+            place = np.interp(np.log2(np.asarray(axis, dtype=float)), logs, steps)
             low = np.minimum(np.asarray(place).astype(np.intp), len(logs) - 2)
-            share = place - low
-            index = [old * len(logs) + low + step for old in index for step in (0, 1)]
-            weight = [old * part for old in weight for part in (1.0 - share, share)]
-        return index, weight
+            base = base * len(logs) + low
+            shares.append(place - low)
+        return base, shares
 
     @cached_property
     def _logs(self) -> tuple[Floats, ...]:
         return tuple(np.log2(np.asarray(axis)) for axis in self.knots)
 
     @cached_property
+    def _steps(self) -> tuple[Floats, ...]:
+        return tuple(np.arange(float(len(axis))) for axis in self.knots)
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """Places of the corners of a cell, after its lowest; the last axis turns first."""
+        found: tuple[int, ...] = (0,)
+        for axis in self.knots:
+            found = tuple(one * len(axis) + step for one in found for step in (0, 1))
+        return found
+
+    @cached_property
     def _flat(self) -> Floats:
         return np.ravel(self.corrections)
+
+
+def _between(low: Any, high: Any, share: Numeric) -> Any:
+    """So far from low to high, in the memory of high."""
+    high -= low
+    high *= share
+    high += low
+    return high
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,3 +178,9 @@ class Timer:
     def seconds(self, **sizes: Numeric) -> Seconds:
         """Time of calls of these sizes, numbers or arrays of one shape. [s]"""
         return self.surface.seconds(self.work(**self.surface.given, **sizes), self.sheet)
+
+    @property
+    def digest(self) -> str:
+        """What its answers depend on, in a few letters."""
+        told = repr((self.surface.law, self.surface.knots, self.sheet)).encode()
+        return f"{zlib.crc32(self.surface.corrections.tobytes(), zlib.crc32(told)):08x}"

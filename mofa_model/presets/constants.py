@@ -9,9 +9,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mofa_model.errors import BadFile, UnknownName
-from mofa_model.presets import catalogue, chosen, entries
+from mofa_model.kernels import MeasuredKernels
+from mofa_model.presets import catalogue, chosen, entries, kernels
 from mofa_model.presets.catalogue import Stack
 from mofa_model.spec import Calibration
+from mofa_model.spec.calibration import LAWS
 
 GROUPS: Final = ("compute", "host", "links", "overlap", "memory")
 """Fields of `Calibration` that hold constants; a path is one of these, a dot and the constant's name."""
@@ -48,7 +50,9 @@ def calibration(
     >>> calibration("h100", "bf16", "nanotron").placement
     'cost'
     """
-    return _calibration(*_key(device, precision, stack, release, defects), chosen.files())
+    key, files = _key(device, precision, stack, release, defects), chosen.files()
+    measured = kernels.measured(device, key[1], _laws(*key, files))
+    return _calibration(*key, files, measured)
 
 
 def constants_of(
@@ -83,10 +87,17 @@ def _key(
 
 @cache
 def _calibration(
-    device_class: str, recipe: str, stack: str, defects: tuple[str, ...], files: tuple[str, ...]
+    device_class: str,
+    recipe: str,
+    stack: str,
+    defects: tuple[str, ...],
+    files: tuple[str, ...],
+    measured: MeasuredKernels | None,
 ) -> Calibration:
     habits = catalogue.stack(stack)
-    bare = Calibration(stack=stack, placement=habits.placement, tensor_overlap=habits.tensor_overlap)
+    bare = Calibration(
+        stack=stack, placement=habits.placement, tensor_overlap=habits.tensor_overlap, kernels=measured
+    )
     changes: dict[str, dict[str, float]] = {}
     for path, constant in _constants(device_class, recipe, stack, defects, files).items():
         group, name = path.split(".")
@@ -117,6 +128,18 @@ def _constants(
                 path=path, value=float(value), scatter=scatter, source=f"{told}{where}: {given['source']}"
             )
     return MappingProxyType(found)
+
+
+@cache
+def _laws(
+    device_class: str, recipe: str, stack: str, defects: tuple[str, ...], files: tuple[str, ...]
+) -> frozenset[str]:
+    """Operators whose law a stack or a file of the user's states: it stands over kernels as over all that lies below."""
+    found = set()
+    for where, section in _layers(device_class, recipe, catalogue.stack(stack), defects, files):
+        if where.partition(".")[0] in {"stack", "defect"}:
+            found |= {LAWS[path] for path, given in section.items() if path in LAWS and "value" in given}
+    return frozenset(found)
 
 
 @cache

@@ -17,7 +17,7 @@ KINDS: Final = ("models", "devices", "fabrics", "precisions", "optimizers", "sta
 Entry = Mapping[str, Any]
 """One preset as it stands in its file."""
 
-_ABOUT: Final = ("aliases", "source", "note", "derived", "from_memory")
+_ABOUT: Final = ("aliases", "kernels", "source", "note", "derived", "from_memory")
 """Keys that say something about an entry; the others are its facts."""
 
 

@@ -8,6 +8,7 @@ way PATH names them, whose files of the same names stand above.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -16,12 +17,25 @@ from typing import Final
 
 from mofa_model.errors import BadFile, UnknownName
 from mofa_model.files import read_text
-from mofa_model.kernels import OPERATORS, Sheet, Surface, Timer
+from mofa_model.kernels import (
+    OPERATORS,
+    MeasuredAttention,
+    MeasuredGather,
+    MeasuredKernels,
+    MeasuredProducts,
+    Sheet,
+    Surface,
+    Timer,
+)
+from mofa_model.kernels.attention import LATENT
 from mofa_model.kernels.files import Surfaces, from_text
 from mofa_model.presets import catalogue, entries
 
 VARIABLE: Final = "MOFA_KERNELS"
 """The environment variable."""
+_NCCL: Final = re.compile(r"nccl \d+(\.\d+)*")
+_HEADS: Final = frozenset({"bf16 64", "bf16 128", "bf16 256"})
+"""Forms of attention that trainers have too: keys as wide as values, in bf16."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +68,55 @@ class DeviceKernels:
 def kernels(device: str) -> DeviceKernels:
     """The surfaces that hold for a device."""
     return _kernels(entries.resolve("devices", device), _folders())
+
+
+_CAST: Final = {"bf16": 0.0, "fp8-tensorwise": 5.0}
+"""Bytes that bringing an element of the rows into a form moves: read and written, with a look for the largest where scales are
+of the tensor itself; other narrow forms 3. [B]"""
+
+
+def measured(device: str, recipe: str, laws: frozenset[str] = frozenset()) -> MeasuredKernels | None:
+    """What an estimate asks of a device's kernels in a recipe, `laws` naming operators that are priced otherwise.
+
+    None where nobody measured them.
+
+    >>> measured("mi300x", "bf16") is None, measured("h200", "bf16") is measured("h200", "bf16")
+    (True, True)
+    """
+    return _measured(entries.resolve("devices", device), recipe, laws, _folders())
+
+
+@cache
+def _measured(
+    device: str, recipe: str, laws: frozenset[str], folders: tuple[str, ...]
+) -> MeasuredKernels | None:
+    held = _kernels(device, folders)
+    wanted = entries.entry("precisions", recipe).get("kernels", ())
+    form = next((form for form in wanted if ("gemm", form) in held.surfaces), None)
+    if form is None or ("gemm", "bf16") not in held.surfaces:
+        return None
+    attention = {
+        2.0 * surface.given["head_dim"]: held.timer(operator, name)
+        for (operator, name), surface in held.surfaces.items()
+        if operator == "causal-attention" and name in _HEADS
+    }
+    if ("latent-attention", "bf16") in held.surfaces:
+        attention[sum(LATENT)] = held.timer("latent-attention", "bf16")
+    product = MeasuredProducts(
+        held.timer("gemm", form), held.timer("gemm", "bf16"), cast=_CAST.get(form, 3.0)
+    )
+    return MeasuredKernels(
+        product=None if "product" in laws else product,
+        attention=None if "attention" in laws or not attention else MeasuredAttention(attention),
+        gather=None if "gather" in laws else _gather(held),
+    )
+
+
+def _gather(held: DeviceKernels) -> MeasuredGather | None:
+    """Gathers by the newest NCCL that was measured."""
+    forms = [name for operator, name in held.surfaces if operator == "all-gather" and _NCCL.fullmatch(name)]
+    newest = max(forms, key=lambda form: [int(part) for part in re.findall(r"\d+", form)], default=None)
+    return None if newest is None else MeasuredGather(held.timer("all-gather", newest))
 
 
 def relative(device: str) -> str | None:

@@ -6,11 +6,28 @@ The values here are the defaults for a stack nobody has measured; presets replac
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Any, Final
 
 from mofa_model.checks import not_negative
+from mofa_model.kernels import MeasuredKernels
 from mofa_model.units import Bytes, Count, Numeric, Ratio, Seconds
+
+LAWS: Final = MappingProxyType(
+    {
+        "compute.gemm_efficiency": "product",
+        "compute.gemm_half_m": "product",
+        "compute.gemm_half_n": "product",
+        "compute.gemm_half_k": "product",
+        "compute.attention_efficiency": "attention",
+        "compute.attention_half": "attention",
+        "links.scale_up_efficiency": "gather",
+        "links.scale_up_hop": "gather",
+        "links.collective": "gather",
+    }
+)
+"""Constants of laws, and the operator of measured kernels that each prices otherwise."""
 
 
 def _check(constants: Any) -> None:
@@ -31,6 +48,10 @@ class ComputeConstants:
     """The same for the contracted width. [1]"""
     gemm_shape: Ratio = 1.0
     """Factor on the three half sizes. [1]"""
+    sustained: Ratio = 1.1
+    """Time of measured products in a long run over that of single calls: clocks fall under load. [1]"""
+    attention_pace: Ratio = 1.0
+    """Time of attention over that of the measured kernels, where a stack has others. [1]"""
     low_precision_rate: Ratio = 1.0
     """Achieved FP8 or FP4 rate, as a share of its peak times `gemm_efficiency`. [1]"""
     grouped_penalty: Ratio = 2.0
@@ -232,3 +253,18 @@ class Calibration:
     """Hiding."""
     memory: MemoryConstants = field(default_factory=MemoryConstants)
     """Residents."""
+    kernels: MeasuredKernels | None = field(default=None, metadata={"later": True})
+    """Measured kernels; None = the laws of `compute` hold."""
+
+    def stated(self, path: str, value: Numeric) -> Calibration:
+        """The same with one constant, for example `links.collective`; one of a law puts it in the place of measured kernels.
+
+        >>> Calibration().stated("host.step", 0.5).host.step
+        0.5
+        """
+        group, _, name = path.partition(".")
+        changes: dict[str, Any] = {group: replace(getattr(self, group), **{name: value})}
+        if self.kernels is not None and path in LAWS:
+            kernels: dict[str, Any] = {LAWS[path]: None}
+            changes["kernels"] = replace(self.kernels, **kernels)
+        return replace(self, **changes)

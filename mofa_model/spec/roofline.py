@@ -54,4 +54,5 @@ def under(roofline: Roofline, calibration: Calibration) -> Calibration:
     """
     changed: dict[str, Any] = _CHANGED[roofline]
     compute: ComputeConstants = replace(calibration.compute, **changed)
-    return replace(calibration, compute=compute)
+    kernels = calibration.kernels if roofline is Roofline.SHAPED else None
+    return replace(calibration, compute=compute, kernels=kernels)

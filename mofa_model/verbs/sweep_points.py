@@ -137,9 +137,7 @@ def _calibrated(problem: Any, constants: Mapping[str, str]) -> Any:
     """The problem with other measured constants."""
     calibration = problem.cluster.calibration
     for name, text in constants.items():
-        group, _, one = name.partition(".")
-        changed = replace(getattr(calibration, group), **{one: number(name, text)})
-        calibration = replace(calibration, **{group: changed})
+        calibration = calibration.stated(name, number(name, text))
     return replace(problem, cluster=replace(problem.cluster, calibration=calibration))
 
 

@@ -116,9 +116,18 @@ def _knots(places: Floats, most: int) -> tuple[float, ...]:
     return tuple(float(f"{place:.6g}") for place in even)
 
 
+def _corners(surface: Surface, work: CallWork) -> tuple[list[Places], list[Floats]]:
+    """Numbers of the table around each call, by their place in it, and their weights, which add up to 1."""
+    base, shares = surface.cell(work)
+    weight: list[Floats] = [np.ones(())]
+    for share in shares:
+        weight = [old * part for old in weight for part in (1.0 - share, share)]
+    return [base + offset for offset in surface.offsets], weight
+
+
 def _table(blank: Surface, work: CallWork, calls: Calls, sheet: Sheet) -> Floats:
     """Corrections at the knots."""
-    index, weight = (np.stack(np.broadcast_arrays(*part)) for part in blank.corners(work))
+    index, weight = (np.stack(np.broadcast_arrays(*part)) for part in _corners(blank, work))
     target: Floats = np.log2(np.asarray(calls.seconds / blank.law.seconds(work, sheet), dtype=float))
     size = blank.corrections.size
     bends = _bends(blank.corrections.shape)
@@ -159,7 +168,7 @@ def _shrunk(
         grown = sizes | {name: sizes[name] * np.exp2(octaves)}
         before, after = (operator.work(**calls.given, **given) for given in (sizes, grown))
         gain = np.log2(blank.law.seconds(after, sheet) / blank.law.seconds(before, sheet))
-        ends = [blank.corners(work) for work in (before, after)]
+        ends = [_corners(blank, work) for work in (before, after)]
         first, last = (sum(part * found[place] for place, part in zip(*end, strict=True)) for end in ends)
         short = np.flatnonzero(last - first + gain < 0.0)
         change = _dense(ends[1], short, found.size) - _dense(ends[0], short, found.size)

@@ -67,10 +67,7 @@ def learned_cluster(cluster: Cluster, found: Iterable[Finding]) -> Cluster:
     """A cluster with these constants in the place of its own."""
     calibration = cluster.calibration
     for one in found:
-        group, name = one.path.split(".")
-        calibration = replace(
-            calibration, **{group: replace(getattr(calibration, group), **{name: one.value})}
-        )
+        calibration = calibration.stated(one.path, one.value)
     return replace(cluster, calibration=calibration)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mofa_lab.traces.operators import Class
-from mofa_model.blocks import Block
+from mofa_model.blocks import Block, Rows
 from mofa_model.equations import collectives, parameters
-from mofa_model.estimate.blocks import achieved_rates, block_time, gemm, stream_time, tokens_per_rank
+from mofa_model.estimate.blocks import block_time, stream_time, tokens_per_rank
+from mofa_model.estimate.operators import achieved_rates, product_time
 from mofa_model.estimate.resident import layer_weights
 from mofa_model.schedules.order import OperationKind as Work
 from mofa_model.spec import Cluster, Workload
@@ -72,7 +73,9 @@ class Prices:
 
 def prices(layout: Layout) -> Prices:
     """Everything that a rewrite scales by."""
-    w, c, s = layout.workload, layout.cluster, layout.strategy
+    w, s = layout.workload, layout.strategy
+    # A trace teaches the constants of laws, so it is read by laws.
+    c = replace(layout.cluster, calibration=replace(layout.cluster.calibration, kernels=None))
     model, precision, k = w.model, w.training.precision, c.calibration.compute
     rates, tokens = achieved_rates(w, c), tokens_per_rank(w, s)
     kind = model.kinds[0]
@@ -108,7 +111,7 @@ def prices(layout: Layout) -> Prices:
         layer={key: float(value) for key, value in layer.items()},
         head={
             Class.GEMM: float(
-                gemm(w, c, rates.head, tokens, model.embedding.vocabulary / s.tp, model.hidden)
+                product_time(w, c, rates, Rows.SENT, tokens, model.embedding.vocabulary / s.tp, model.hidden)
             ),
             Class.ELEMENTWISE: float(tokens * (model.embedding.vocabulary / s.tp) / rates.memory),
         },

@@ -48,6 +48,7 @@ def facts_of(record: Record) -> dict[str, Any]:
         **{name: strategy.get(name) for name in STATED},
         "software": normalized.get("software"),
         "precision": normalized.get("precision"),
+        "publisher": normalized.get("publisher"),
         "sharding": normalized.inner("sharding").get("level"),
         "variant": record.get("variant"),
         "assumed": record.get("assumed"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """\
 examples:
   fit all constants anew and see how well they hold; nothing is written
-    mofa fit lab/data/cases/throughput.json lab/data/cases/sweep.json
+    mofa fit lab/data/cases/*.json
   the same, and write presets/constants.toml and presets/bands.toml; refused where the loss would get worse
     mofa fit lab/data/cases/*.json --write
   without one publisher, into a folder of your own, then validate with it

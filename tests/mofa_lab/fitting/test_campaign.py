@@ -65,7 +65,9 @@ def test_the_loss_of_the_shipped_constants_is_taken_on_the_same_rows(found):
 
 
 def test_a_constant_that_runs_moved_says_which_runs_and_from_where(found):
-    moved = next(item for item in found.constants if item.entry.name == "device.a100:compute.gemm_efficiency")
+    moved = next(
+        item for item in found.constants if item.entry.name == "device.a100:compute.memory_efficiency"
+    )
     assert moved.fitted
     assert moved.scatter > 0
     assert "published" in moved.source

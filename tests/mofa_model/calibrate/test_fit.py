@@ -14,13 +14,13 @@ from mofa_model.errors import BadFile
 
 PRIORS = """
 [device.a100]
-"compute.gemm_efficiency" = { value = 0.7, spread = 0.3 }
+"compute.sustained" = { value = 1.2, spread = 0.3, least = 1.0, most = 1.25 }
 "compute.memory_efficiency" = { value = 0.7, spread = 0.3 }
 [stack.llm-foundry]
-"compute.gemm_efficiency" = { factor = 1.0, spread = 0.2 }
+"compute.sustained" = { factor = 1.0, spread = 0.2 }
 "host.step" = { value = 0.03 }
 [stack.maxtext]
-"compute.gemm_efficiency" = { factor = 1.1, spread = 0.2 }
+"compute.sustained" = { factor = 1.1, spread = 0.2 }
 """
 LAYOUTS = [
     ("llama2-7b", 64, "tp=1,dp=64,mbs=1,optimizer=zero3", 256),
@@ -32,7 +32,7 @@ LAYOUTS = [
     ("llama2-70b", 256, "tp=8,pp=8,dp=4,mbs=1,optimizer=distributed", 512),
     ("llama2-70b", 256, "tp=8,pp=4,dp=8,mbs=2,optimizer=distributed", 1024),
 ]
-TRUTH = np.log([0.8, 0.78, 0.93, 0.03, 1.1])
+TRUTH = np.log([1.05, 0.78, 1.1, 0.03, 1.1])
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +56,18 @@ def noisy(evidence):
 
 def test_known_constants_are_found_again_from_runs_with_noise(evidence, noisy):
     found = fit(evidence, noisy)
-    assert np.exp(found.logs)[:3] == pytest.approx([0.8, 0.78, 0.93], rel=0.06)
+    assert np.exp(found.logs)[:3] == pytest.approx([1.05, 0.78, 1.1], rel=0.06)
 
 
 def test_a_run_that_took_ten_times_as_long_moves_nothing_by_more_than_its_noise(evidence, noisy):
     bad = noisy.copy()
     bad[3] += np.log(10.0)
     assert np.abs(fit(evidence, bad).logs - fit(evidence, noisy).logs)[:3].max() < 0.05
+
+
+def test_a_constant_stays_within_what_can_be(evidence, noisy):
+    """Runs that took two thirds of the time would need products faster than single calls."""
+    assert np.exp(fit(evidence, noisy - np.log(1.5)).logs[0]) == pytest.approx(1.0, abs=1e-12)
 
 
 def test_a_constant_that_no_run_depends_on_stays_at_its_prior(evidence, noisy):

@@ -197,9 +197,9 @@ def test_a_log_without_its_options_is_refused(tmp_path, capsys):
 
 
 def test_a_known_stack_is_surer_than_an_unknown_one_and_more_so_than_an_unknown_device():
-    known = step_band(stack="nanotron", device="h100")
+    known = step_band(stack="nemo", device="h100")
     stack = step_band(stack="maxtext", device="h100")
-    device = step_band(stack="nanotron", device="mi300x") if "mi300x" in presets.names("devices") else stack
+    device = step_band(stack="nemo", device="l40s")
     assert known.high / known.low < stack.high / stack.low <= device.high / device.low
     assert (known.basis, stack.basis) == ("known", "new stack")
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mofa_model import presets
-from mofa_model.estimate.blocks import achieved_rates
+from mofa_model.estimate.operators import achieved_rates
 from mofa_model.spec import Training, Workload
 
 

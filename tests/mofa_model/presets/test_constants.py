@@ -135,14 +135,15 @@ def test_the_slow_state_of_nanotron_is_asked_for_by_name():
 
 
 def test_a_release_takes_the_defects_of_the_latest_one_that_is_not_newer():
-    bridge = presets.stack("megatron-bridge")
-    assert bridge.defects_of("26.02.01", "blackwell") == ("slow-experts-26.02",)
-    assert bridge.defects_of("26.04", "blackwell") == ("slow-experts-26.04",)
-    assert (
-        bridge.defects_of("26.10", "blackwell")
-        == bridge.defects_of(None, "blackwell")
-        == ("fast-experts-26.06",)
+    bridge = presets.Stack(
+        name="bridge",
+        placement="even",
+        tensor_overlap=False,
+        releases={"26.02": ("slow",), "26.06": ("fast",)},
+        defects={"slow": {"classes": ["blackwell"]}, "fast": {"classes": ["blackwell"]}},
     )
+    assert bridge.defects_of("26.02.01", "blackwell") == bridge.defects_of("26.04", "blackwell") == ("slow",)
+    assert bridge.defects_of("26.10", "blackwell") == bridge.defects_of(None, "blackwell") == ("fast",)
     assert bridge.defects_of("24.12", "blackwell") == ()
     assert bridge.defects_of("26.02", "h100") == ()
 

@@ -1,0 +1,114 @@
+"""What an estimate asks of a device's kernels in one training recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mofa_model.kernels.attention import LATENT
+from mofa_model.kernels.surface import Timer
+from mofa_model.units import Bytes, Count, Seconds
+
+KV_SHARE = 0.125
+"""Key over query heads at which attention is asked for: a server's kernels write their cache too, and so they write least."""
+CAST_RATE = 0.87
+"""Share of the memory bandwidth that a cast reaches. Source: casts of 300 MB and more on six devices, 0.86 to 0.92."""
+
+
+class MeasuredProducts:
+    """Matrix products of a device, in the recipe's format and in bf16."""
+
+    def __init__(self, narrow: Timer, wide: Timer, cast: Bytes) -> None:
+        """`cast` bytes are moved for an element of the rows within the time of `narrow`. [B]"""
+        self._narrow, self._wide, self._cast = narrow, wide, cast
+
+    @property
+    def format(self) -> str:
+        """Format of the matrix units: bf16, fp8 or fp4."""
+        return self._narrow.surface.format
+
+    def seconds(self, m: Count, n: Count, k: Count, *, together: bool = False) -> Seconds:
+        """A product whose rows are narrow already: the cast is taken away, and where many are launched `together` the start. [s]"""
+        time, sheet = self._narrow.seconds(m=m, n=n, k=k), self._narrow.sheet
+        if not (self._cast or together):
+            return time
+        start = self._narrow.surface.law.start if together else 0.0
+        cast = self._cast * m * k / (sheet.memory * CAST_RATE)
+        return np.maximum(time - cast - start, 2.0 * m * n * k / sheet.peak)
+
+    def wide_seconds(self, m: Count, n: Count, k: Count) -> Seconds:
+        """A product in bf16, as the head's. [s]"""
+        return self._wide.seconds(m=m, n=n, k=k)
+
+    @property
+    def digest(self) -> str:
+        """What all answers depend on, in a few letters."""
+        return f"{self._narrow.digest} {self._wide.digest} {self._cast}"
+
+
+class MeasuredAttention:
+    """Causal attention of a device."""
+
+    def __init__(self, by_width: Mapping[float, Timer]) -> None:
+        """Timers by the width of a key and a value together."""
+        self._timers = tuple(by_width.values())
+        self._widths = np.array(list(by_width))
+        self._logs = np.log(self._widths)[:, None]
+
+    def seconds(self, batch: Count, sequence: Count, heads: Count, width: Count, attended: Count) -> Seconds:
+        """Forward attention of whole sequences; kernels of another width, a window or documents reach the same rate. [s]
+
+        Causal attention of a whole sequence meets half of it; another number of tokens takes time in proportion.
+        """
+        near = np.argmin(np.abs(self._logs - np.log(np.ravel(width))), axis=0)
+        share = attended / (0.5 * sequence)
+        time = self._like(int(near[0]), batch, sequence, heads, width)
+        if np.all(near == near[0]):
+            return time * share
+        for at in np.unique(near):
+            time = np.where(near == at, self._like(int(at), batch, sequence, heads, width), time)
+        return time * share
+
+    def _like(self, at: int, batch: Count, sequence: Count, heads: Count, width: Count) -> Seconds:
+        """Causal attention at the rate of one of the timers. [s]"""
+        known = float(self._widths[at])
+        sizes = {"batch": batch, "sequence": sequence, "heads": heads}
+        if known != sum(LATENT):
+            sizes["kv_heads"] = KV_SHARE * heads
+        return self._timers[at].seconds(**sizes) * (width / known)
+
+    @property
+    def digest(self) -> str:
+        """What all answers depend on, in a few letters."""
+        return " ".join(timer.digest for timer in self._timers)
+
+
+class MeasuredGather:
+    """All-gathers over the scale-up link; a reduce-scatter takes as long."""
+
+    def __init__(self, timer: Timer) -> None:
+        """`timer` of the whole tensor among ranks."""
+        self._timer = timer
+
+    def seconds(self, size: Bytes, ranks: Count) -> Seconds:
+        """A gather of `size` bytes in all among two ranks or more. [s]"""
+        return self._timer.seconds(size=size, ranks=np.maximum(ranks, 2.0))
+
+    @property
+    def digest(self) -> str:
+        """What all answers depend on, in a few letters."""
+        return self._timer.digest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeasuredKernels:
+    """Kernels of one device in one recipe; None where a law holds."""
+
+    product: MeasuredProducts | None
+    """Products with weights."""
+    attention: MeasuredAttention | None
+    """Scores, softmax and weighted values."""
+    gather: MeasuredGather | None
+    """All-gathers and reduce-scatters inside a scale-up domain."""
