@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mofa_model import presets
 from mofa_model.bands import memory_band, step_band
 from mofa_model.calibrate import logs, runs
 from mofa_model.cli import main
