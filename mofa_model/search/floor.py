@@ -65,11 +65,10 @@ class ShapeGroup:
         return int(np.searchsorted(self.floors, horizon, side="right"))
 
 
-def parts_of(axes: Axes, given: Given, shapes: Shapes, features: Features) -> list[ShapeGroup]:
+def parts_of(axes: Axes, given: Given, shapes: Shapes, features: Features, local: Locals) -> list[ShapeGroup]:
     """All shapes in parts of one schedule each; the parts with the lowest floors come first."""
     schedules = [pipeline.schedule for pipeline in axes["pipeline"]]
     parts: list[ShapeGroup] = []
-    local = Locals(given.workload, given.cluster, shapes.rows, np.arange(len(shapes.index)))
     for schedule in dict.fromkeys(schedules):
         mine = np.array([one == schedule for one in schedules])[shapes.rows["pipeline"]]
         members = np.flatnonzero(mine)

@@ -60,17 +60,18 @@ def price(
     given: Given,
     shapes: Shapes,
     features: Features,
+    every: Locals,
     leaders: Leaders,
     advance: Callable[[float], None] = lambda _: None,
 ) -> Counter[Rejection]:
     """Offers every strategy that fits to `leaders`; counts those that do not. `advance` hears of shapes done."""
     rejected = Counter[Rejection]()
-    parts = parts_of(axes, given, shapes, features)
+    parts = parts_of(axes, given, shapes, features, every)
     # The first parts find a step time that most of the others cannot beat.
     for phase in ([p for p in parts if p.first], [p for p in parts if not p.first]):
         hopeful = [part.members[: part.hopeful(leaders.horizon)] for part in phase]
-        every = np.concatenate([np.empty(0, dtype=np.int64), *hopeful])
-        local = Locals(given.workload, given.cluster, shapes.rows, every) if len(every) else None
+        some = np.concatenate([np.empty(0, dtype=np.int64), *hopeful])
+        local = Locals(given.workload, given.cluster, shapes.rows, some) if len(some) else None
         done = 0
         for part, members in zip(phase, hopeful, strict=True):
             count = min(len(members), part.hopeful(leaders.horizon))

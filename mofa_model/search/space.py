@@ -129,11 +129,12 @@ def features_of(axes: Axes, given: Given, shapes: Shapes, bundle: Bundle = WHOLE
         left *= bundle.size(axis.name, axes[axis.name])
     rejected, pruned = Counter[Rejection](), 0
     allowed: dict[str, Mask] = {}
-    idle: dict[str, Mask] = {}
+    idle = {
+        axis.name: np.zeros(size, dtype=bool) if axis.idle is None else axis.idle(rows) for axis in FEATURES
+    }
     for axis in FEATURES:
         name, values = axis.name, axes[axis.name]
         left //= bundle.size(name, values)
-        idle[name] = np.zeros(size, dtype=bool) if axis.idle is None else axis.idle(rows)
         ok = np.ones((len(values), size), dtype=bool)
         for at, value in enumerate(values):
             counted = rejected if bundle.has(name, at) else Counter[Rejection]()
