@@ -140,7 +140,6 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
     lean: list[NearMiss] = []
     searched = pruned = 0
     stuck: tuple[str, Rejection] | None = None
-    parts = bundles(axes, question.framework)
     # Who constrains offloading or graphs asks for them.
     wanted = {_ASKED[key] for key in keys if key in _ASKED}
     share = 1.0 / max(1, len(axes["nodes"]) * len(question.problems))
@@ -161,6 +160,7 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
             if not len(shapes.index):
                 stuck = shapes.stuck
                 continue
+            parts = bundles(axes, given, shapes.rows)
             leaders = Leaders(question.keep, question.score(here, nodes), question.apart)
             part = share / len(shapes.index) / len(parts)
             every = Locals(given.workload, given.cluster, shapes.rows, np.arange(len(shapes.index)))
