@@ -62,6 +62,7 @@ MEMORY: Final[Mapping[str, tuple[str, str]]] = {
     "logits": ("Table 2", "head and loss"),
     "update": ("ours", "workspace of the update"),
     "fragmentation": ("ours", "reserved beyond what is allocated"),
+    "graphs": ("ours", "held by CUDA graphs"),
 }
 """Terms of device memory."""
 

@@ -266,6 +266,14 @@ AXES: Final = (
         apart={"host optimizer": lambda value: value is Placement.HOST},
         bad=feature_rules.host_bad,
     ),
+    Axis(
+        name="graphs", fields=("graphs",), scope=Scope.WORK, tried=tried.of_all(*Graphs), complexity=19,
+        words=(Choice(key="graphs", field="graphs", choices=Graphs),),
+        values="none; partial and full where launches are half of what the products take, full without experts",
+        example="graphs=none,partial,full", off=Graphs.NONE, feature="graphs",
+        apart={"graphs": lambda value: value is not Graphs.NONE, "partial graphs": lambda value: value is Graphs.PARTIAL},
+        bad=feature_rules.graphs_bad,
+    ),
     switch(
         "tensor_overlap", "tp-overlap", Scope.LAYER, tried.of_all(False, True), 13, example="tp-overlap=false",
         feature="tensor_overlap", apart={"tensor overlap": bool},
@@ -283,16 +291,6 @@ AXES: Final = (
         "expert_overlap", "ep-overlap", Scope.LAYER, tried.of_experts(False, True), 14, example="ep-overlap=true",
         feature="expert_overlap", apart={"expert overlap": bool},
         bad=feature_rules.experts_bad, idle=ones("ep"), better=feature_rules.experts_better,
-    ),
-    Axis(
-        name="graphs", fields=("graphs",), scope=Scope.STAGE, tried=tried.of_all(Graphs.NONE), complexity=19,
-        words=(Choice(key="graphs", field="graphs", choices=Graphs),),
-        values="none; the others only where they are asked for", example="graphs=none,partial,full",
-        off=Graphs.NONE, feature="graphs",
-        apart={
-            "graphs": lambda value: value is not Graphs.NONE,
-            "partial graphs": lambda value: value is Graphs.PARTIAL,
-        },
     ),
 )  # fmt: skip
 """One row an axis, in the order in which the search asks them: degrees and schedule first, then the features."""

@@ -33,11 +33,9 @@ class Scope(enum.IntEnum):
     """What a micro-batch does on a layer: its time, and the activations that it leaves."""
     LAYER = 4
     """A layer's time alone."""
-    STAGE = 5
-    """A stage's time, beside that of its layers."""
-    PIPELINE = 6
+    PIPELINE = 5
     """The time of all stages together."""
-    STEP = 7
+    STEP = 6
     """What a step adds to its pipeline."""
 
 

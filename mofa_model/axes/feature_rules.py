@@ -7,14 +7,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.axes.choices import IN_NODE, Placement, Recomputation, Recompute, Shard, Sharding
+from mofa_model.axes.choices import IN_NODE, Graphs, Placement, Recomputation, Recompute, Shard, Sharding
 from mofa_model.axes.rules import Found, Given, Mask, Rows
 from mofa_model.axes.verdict import Rejection
+from mofa_model.equations import host, parameters
 from mofa_model.schedules import INTERLEAVED, SCHEDULES
 from mofa_model.spec import Cluster, OverlapConstants
 
 FULL: Final = frozenset({Sharding.GRADIENTS, Sharding.WEIGHTS})
 """Levels that share gradients as well."""
+LAUNCH_BOUND: Final = 0.5
+"""Launches over the least time of a layer's products from which graphs are tried: below it they gain less than a percent. [1]"""
 
 
 def sequence_parallel_bad(value: bool, r: Rows, g: Given) -> Found:
@@ -77,6 +80,32 @@ def recompute_bad(value: Recomputation, r: Rows, g: Given) -> Found:
 def offload_bad(value: frozenset[str], r: Rows, _: Given) -> Found:
     """What stands against offloading activations: no campaign has measured what it costs."""
     return [(Rejection.OFFLOAD_UNPROVEN, np.ones(len(r["tp"]), dtype=bool))] if value else []
+
+
+def graphs_bad(value: Graphs, r: Rows, g: Given) -> Found:
+    """What stands against CUDA graphs: shapes that change from step to step, and a device that is busy enough without."""
+    if value is Graphs.NONE:
+        return []
+    model, training = g.workload.model, g.workload.training
+    everywhere = np.ones(len(r["tp"]), dtype=bool)
+    found: Found = []
+    if training.documents is not None:
+        found.append((Rejection.NOT_IN_FRAMEWORK, everywhere))
+    if value is Graphs.FULL and model.experts is not None:  # who goes where is known at the last moment
+        found.append((Rejection.GRAPHS_UNNEEDED, everywhere))
+    c, tp = g.cluster.calibration.host, r["tp"]
+    launches = sum(
+        run.repeats
+        * host.layer_launch_time(
+            *c.of_layer(routed=layer.routed), tp, g.cluster.gpus_per_node, c.extra_node, c.extra_rank
+        )
+        for run in model.runs
+        for layer in run.layers
+    )
+    flops = parameters.training_flops_per_token(model, training.sequence, convention="causal")
+    tokens = r["mbs"] * training.sequence / (r["cp"] * tp)
+    products = tokens * flops / g.cluster.device.peak(training.precision.gemm)
+    return [*found, (Rejection.GRAPHS_UNNEEDED, launches < LAUNCH_BOUND * products)]
 
 
 def experts_bad(value: bool, r: Rows, g: Given) -> Found:

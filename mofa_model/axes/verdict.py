@@ -19,6 +19,7 @@ class Rejection(enum.Enum):
     EXPERT_TENSOR_PARALLEL = "ExpertTensorParallel"
     SEQUENCE_PARALLEL_NEEDED = "SequenceParallelNeeded"
     OFFLOAD_UNPROVEN = "OffloadUnproven"
+    GRAPHS_UNNEEDED = "GraphsUnneeded"
     DUPLICATE = "Duplicate"
     OUT_OF_MEMORY = "OutOfMemory"
     OUT_OF_HOST_MEMORY = "OutOfHostMemory"
@@ -36,6 +37,7 @@ MEANING = {
     Rejection.EXPERT_TENSOR_PARALLEL: "experts are split by tp or not at all",
     Rejection.SEQUENCE_PARALLEL_NEEDED: "experts beside tensor parallelism need sequence parallelism",
     Rejection.OFFLOAD_UNPROVEN: "activations go to the host only where that is asked for",
+    Rejection.GRAPHS_UNNEEDED: "CUDA graphs only where launches are half of what the products take, or where they are asked for",
     Rejection.DUPLICATE: "says the same as another strategy: a feature has nothing to act on",
     Rejection.OUT_OF_MEMORY: "the fullest device has not enough memory",
     Rejection.OUT_OF_HOST_MEMORY: "a node has not enough main memory",
@@ -48,5 +50,6 @@ LIFTABLE = (
     Rejection.TOO_FEW_MICRO_BATCHES,
     Rejection.EXPERT_TENSOR_PARALLEL,
     Rejection.OFFLOAD_UNPROVEN,
+    Rejection.GRAPHS_UNNEEDED,
 )
 """Expert rules: defaults that a user may lift. The first and third are the paper's (section 4.1); the others ours."""

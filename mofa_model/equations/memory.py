@@ -71,6 +71,17 @@ def stored_activation(in_flight: Count, layers: Count, layer: Bytes) -> Bytes:
     return in_flight * layers * layer
 
 
+def captured_buffers(in_flight: Count, layers: Count, source: Bytes) -> Bytes:
+    """Fixed inputs and outputs of the graphs of layers, one pair for each micro-batch in flight. Ours. [B]
+
+    Source: Megatron Bridge on CUDA graphs: a few GB, more than 10 with a pipeline.
+
+    >>> captured_buffers(8, 16, 33.5e6)
+    8576000000.0
+    """
+    return in_flight * layers * (2.0 * source)
+
+
 def recomputed_share(layers: Count, recomputed: Count) -> Ratio:
     """Share of a stage's layers under full recomputation; 0 layers asks for all. Ours. [1]
 

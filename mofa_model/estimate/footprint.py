@@ -54,6 +54,8 @@ class Footprint:
     """Workspace of the optimizer update."""
     fragmentation: Bytes
     """Reserved by the allocator beyond what is allocated."""
+    graphs: Bytes
+    """Held by CUDA graphs and shared with nothing else."""
     host: Bytes
     """Host memory of a node, [...]: optimizer states and activations that wait there."""
     usable: Ratio
@@ -67,9 +69,8 @@ class Footprint:
     @property
     def total(self) -> Bytes:
         """Peak of every kind of stage, [K, ...]. [B]"""
-        return (
-            self.static + self.update + (self.activations + self.backward + self.logits + self.fragmentation)
-        )
+        moving = self.activations + self.backward + self.logits + self.fragmentation + self.graphs
+        return self.static + self.update + moving
 
     @property
     def activation_peak(self) -> Bytes:
@@ -116,6 +117,7 @@ def footprint(workload: Workload, cluster: Cluster, strategy: Strategy, stages: 
         logits=moves.logits,
         update=stays.update,
         fragmentation=moves.fragmentation,
+        graphs=moves.graphs,
         host=host_bytes(cluster, stays.parked, moves.parked),
         usable=cluster.calibration.memory.usable,
     )

@@ -17,7 +17,7 @@ from mofa_model.estimate.routing import in_chunks_and_whole
 from mofa_model.estimate.stored import StoredLayer, stored_layers
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, MemoryConstants, Workload
-from mofa_model.strategy import ACTIVATIONS, LAYER_INPUT, Recompute, Sharding, Strategy
+from mofa_model.strategy import ACTIVATIONS, LAYER_INPUT, Graphs, Recompute, Sharding, Strategy
 from mofa_model.units import Bytes, Ratio
 
 
@@ -33,13 +33,15 @@ class Live:
     """Head and loss: input, logits and their copies, gradient of the head's weights."""
     fragmentation: Bytes
     """Reserved by the allocator beyond what is allocated."""
+    graphs: Bytes
+    """Held by CUDA graphs and shared with nothing else."""
     parked: Bytes
     """Activations in the host, of one device."""
 
     @property
     def total(self) -> Bytes:
         """All of it on the device, [K, ...]. [B]"""
-        return self.activations + self.backward + self.logits + self.fragmentation
+        return self.activations + self.backward + self.logits + self.fragmentation + self.graphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class Waiting:
     """Made anew by the backward pass of one layer."""
     parked: Bytes
     """In the host, of one device."""
+    captured: Bytes
+    """Fixed inputs and outputs of layers in CUDA graphs."""
 
 
 def live(workload: Workload, cluster: Cluster, strategy: Strategy, stages: Stages) -> Live:
@@ -73,6 +77,9 @@ def with_loss(
         backward=activations.backward,
         logits=logits,
         fragmentation=constants.fragmentation * (activations.stored + activations.backward + logits),
+        # A graph of the whole iteration has a workspace of its own beside that of what runs outside.
+        graphs=activations.captured
+        + (activations.backward + logits if strategy.graphs is Graphs.FULL else 0.0),
         parked=activations.parked,
     )
 
@@ -99,6 +106,7 @@ def waiting(
     stored: list[Bytes] = []
     backward: list[Bytes] = []
     parked: list[Bytes] = []
+    captured: Bytes = 0.0
     for layer, layers in zip(kinds, held, strict=True):
         kept, again = _kept(layer, s, share)
         surge = layer.surge if s.recompute is not Recompute.FULL else (1.0 - share) * layer.surge
@@ -109,6 +117,8 @@ def waiting(
                 back, surge = back + surge, 0.0
             parked.append(offload.host_activation(chunks, layers, kept / s.vpp, left / s.vpp, 1.0))
             kept, again = left, again + back
+        if s.graphs is not Graphs.NONE:
+            captured = captured + memory.captured_buffers(chunks, layers, layer.input / s.vpp)
         stored.append(memory.stored_activation(chunks, layers, kept / s.vpp))
         if np.any(surge):
             stored.append(memory.crowded_activation(chunks, layers / s.vpp, surge))
@@ -117,6 +127,7 @@ def waiting(
         stored=sum(stored[1:], stored[0]),
         backward=reduce(np.maximum, backward),
         parked=sum(parked[1:], parked[0]) if parked else 0.0,
+        captured=captured,
     )
 
 

@@ -131,10 +131,7 @@ def launch_times(
         time = host.layer_launch_time(sharded, whole, s.tp, cluster.gpus_per_node, c.extra_node, c.extra_rank)
         return time * share
 
-    kinds = [
-        launches(c.layer_experts, c.layer_experts) if k.routed else launches(c.layer, c.layer_unsharded)
-        for k in workload.model.kinds
-    ]
+    kinds = [launches(*c.of_layer(routed=kind.routed)) for kind in workload.model.kinds]
     if np.any(np.asarray(s.chunks) > 1):
         # What experts launch beside a plain layer; of modules that are computed again chunks are counted already.
         inside, whole = captured * np.maximum(0.0, c.layer_experts - c.layer), float(again == 1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from mofa_model.search.space import features_of, shapes_of
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import AXES, Strategy
 from mofa_model.units import Bytes, Seconds
+
+_ASKED: Final = {"offload": Rejection.OFFLOAD_UNPROVEN, "graphs": Rejection.GRAPHS_UNNEEDED}
+"""Rules that a constraint on an axis lifts."""
 
 KEEP = 64
 """Strategies that are kept for every number of nodes: what is shown, and room for the replay to reorder."""
@@ -137,8 +140,8 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
     searched = pruned = 0
     stuck: tuple[str, Rejection] | None = None
     parts = bundles(axes, question.framework)
-    # Who constrains offloading asks for it.
-    wanted = {Rejection.OFFLOAD_UNPROVEN} if "offload" in keys else set()
+    # Who constrains offloading or graphs asks for them.
+    wanted = {_ASKED[key] for key in keys if key in _ASKED}
     share = 1.0 / max(1, len(axes["nodes"]) * len(question.problems))
     for problem in question.problems if axes.raw else ():
         for nodes in axes["nodes"]:

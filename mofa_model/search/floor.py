@@ -41,9 +41,7 @@ SLACK: Final = 1.0 - 1e-9
 
 _ADDED: Final = ("recompute", "offload")
 """Work that is only added to a micro-batch's."""
-_TIMED: Final = tuple(
-    axis for axis in within(Scope.WORK, Scope.LAYER, Scope.STAGE) if axis.name not in _ADDED
-)
+_TIMED: Final = tuple(axis for axis in within(Scope.WORK, Scope.LAYER) if axis.name not in _ADDED)
 """Features that can make a stage faster."""
 
 Array = NDArray[Any]

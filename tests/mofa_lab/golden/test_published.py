@@ -19,7 +19,7 @@ from mofa_model.estimate import estimate
 from mofa_model.estimate.step import utilisation
 from mofa_model.schedules import DUALPIPE, INTERLEAVED
 from mofa_model.spec import Calibration, Training, Workload
-from mofa_model.strategy import Recompute, Sharding, Strategy
+from mofa_model.strategy import Graphs, Recompute, Sharding, Strategy
 from mofa_model.units import HOUR
 
 DATA = Path(__file__).parents[3] / "lab" / "data" / "cases" / "throughput.json"
@@ -110,6 +110,20 @@ def test_gpt3_on_4096_h100s_hides_its_gradients_beside_the_chunks_of_a_stage():
     cases = [case for case in load(DATA)[0] if case.id == "mlperf-v31-gpt3-eos-4096"]
     (row,) = scored(cases, predict(cases))
     assert row.error == pytest.approx(0.0, abs=WITHIN)
+
+
+def test_runs_that_captured_graphs_fit_their_devices_with_what_graphs_hold():
+    """49 runs, the fullest with 8 x 4,096 tokens of Qwen3 30B on a B300; graphs of whole iterations hold most."""
+    cases = [
+        case for name in ("throughput", "mlperf", "bridge", "cloud") for case in load(DATA.with_stem(name))[0]
+    ]
+    captured = [case for case in cases if case.strategy.graphs is not Graphs.NONE]
+    assert len(captured) >= 49
+    found = predict(captured)
+    assert not found.oversized().any()
+    plain = predict([replace(case, strategy=replace(case.strategy, graphs=Graphs.NONE)) for case in captured])
+    more = found.columns["peak"] / plain.columns["peak"] - 1
+    assert 0.01 < more.min() < more.max() < 0.5
 
 
 @CONSTANTS

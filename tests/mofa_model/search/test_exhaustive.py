@@ -13,6 +13,7 @@ import pytest
 from shapes import decoder, deeper
 
 from mofa_model.blocks import Experts, FeedForward, LatentAttention, SoftmaxAttention
+from mofa_model.equations.parameters import training_flops_per_token
 from mofa_model.estimate import estimate
 from mofa_model.launch import LaunchSettings, launch
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES
@@ -27,7 +28,7 @@ from mofa_model.spec import (
     Workload,
 )
 from mofa_model.spec.imbalance import with_imbalance
-from mofa_model.strategy import ContextMode, Placement, Recompute, Sharding
+from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Sharding
 from mofa_model.strategy_text import format_strategy
 
 ATTENTION = SoftmaxAttention(heads=16, kv_heads=4, head_dim=128)
@@ -62,7 +63,8 @@ def workload(model, batch: int) -> Workload:
     )
 
 
-FEW = ("recompute=none,selective:layernorm,full:1", "offload=none")
+FEW = ("recompute=none,selective:layernorm,full:1", "offload=none", "graphs=none")
+FULLY = {Sharding.GRADIENTS, Sharding.WEIGHTS}
 EVERY_SCHEDULE = f"schedule={','.join(one.value for one in SCHEDULES)}"
 CASES = [
     # model, GPUs, batch, memory, trainer, constraints that keep the loop short; the quickest first, for a glance
@@ -74,7 +76,13 @@ CASES = [
         8,
         20e9,
         "any",
-        ("recompute=none,full", "mbs=1", "sharding=distributed,zero3", "offload=none,activations"),
+        (
+            "recompute=none,full",
+            "mbs=1",
+            "sharding=distributed,zero3",
+            "offload=none,activations",
+            "graphs=none",
+        ),
     ),
     ("dense on 64", DENSE, 64, 32, 6e9, "any", (*FEW, "cp<=2", "optimizer=device")),
     ("dense on 64, Megatron", DENSE, 64, 128, 9e9, "megatron", (*FEW, "cp<=2", "optimizer=device")),
@@ -85,7 +93,7 @@ CASES = [
         8,
         12e9,
         "any",
-        ("offload=none", "recompute=none", "cp=1", "optimizer=device"),
+        ("offload=none", "recompute=none", "cp=1", "optimizer=device", "graphs=none"),
     ),
     (
         "mixture on 16, Megatron, what it refuses together",
@@ -132,7 +140,7 @@ CASES = [
         8,
         9e9,
         "any",
-        ("mbs=1", "sharding=zero3", "recompute=full:1", "cp=1", EVERY_SCHEDULE),
+        ("mbs=1", "sharding=zero3", "recompute=full:1", "cp=1", "graphs=none", EVERY_SCHEDULE),
     ),
 ]
 
@@ -239,8 +247,8 @@ def brute_force(w, c, trainer, found, gpus, asked):
     axes, t = found.axes, framework(trainer).given
     shortened = prod(len(v) for v in axes.values.values())
     reasons["NotInFramework"] = found.raw - shortened
-    late = ("sp", "sharding", "recompute", "offload", "optimizer")
-    late += ("tensor_overlap", "data_overlap", "pipeline_overlap", "expert_overlap", "graphs")
+    late = ("sp", "sharding", "recompute", "offload", "optimizer", "graphs")
+    late += ("tensor_overlap", "data_overlap", "pipeline_overlap", "expert_overlap")
     each = prod(len(axes[name]) for name in late)
     order = ("tp", "context", "pp", "mbs", "pipeline", "ep", "etp", "chunks", "chunk_layers")
     assert shortened == prod(len(axes[name]) for name in order) * each
@@ -417,6 +425,8 @@ def feature_reason(name, value, x, w, c, t, gpus):
         return "NotInFramework" if by_chunk else None
     if name == "offload" and value:
         return "OffloadUnproven"
+    if name == "graphs" and value is not Graphs.NONE:
+        return graphs_reason(value, x, w, c)
     schedule = x["pipeline"].schedule.value
     if name == "expert_overlap" and value and t.get("expert_overlap_interleaved"):
         return "NotInFramework" if x["pp"] > 1 and schedule != "interleaved" else None
@@ -426,6 +436,21 @@ def feature_reason(name, value, x, w, c, t, gpus):
             return "NotInFramework" if two else None
         return None if schedule in t.get("overlap_hops", [schedule]) else "NotInFramework"
     return None
+
+
+def graphs_reason(value, x, w, c):
+    """Layers launch in 9 ms with experts, else in 3.9, or 3 alone; a token multiplies six times the parameters that it meets."""
+    if value is Graphs.FULL and w.model.experts:
+        return "GraphsUnneeded"
+    k, sequence = c.calibration.host, w.training.sequence
+    dense = k.layer_unsharded if x["tp"] == 1 else k.layer
+    launched = sum(
+        run.repeats * sum(k.layer_experts if layer.routed else dense for layer in run.layers)
+        for run in w.model.runs
+    )
+    tokens = x["mbs"] * sequence / (x["context"].size * x["tp"])
+    least = tokens * training_flops_per_token(w.model, sequence, convention="causal") / c.device.peak("bf16")
+    return "GraphsUnneeded" if launched < 0.5 * least else None
 
 
 def refused_together(name, value, x, t, *, shares):
@@ -444,6 +469,9 @@ def apart(name, value, x, shares):
         return value and not x["sp"]
     if name == "offload":
         return bool(value) and (full or (experts and "moe_act" in value))
+    if name == "graphs":
+        partial, whole = value is Graphs.PARTIAL, full or experts or x["sharding"].level in FULLY
+        return (partial and whole) or (value is not Graphs.NONE and bool(x["offload"]))
     return name == "expert_overlap" and value and (full or experts)
 
 
