@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mofa_model.equations import adapters, collectives, compute, optimizers, overlap
-from mofa_model.estimate.resident import layer_weights
+from mofa_model.equations import collectives, compute, optimizers, overlap
+from mofa_model.estimate.resident import held_parameters
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Placement, Sharding, Strategy
@@ -44,7 +44,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldParameters:
+class _Fullest:
     """Parameters on one device of the fullest stage. [1]"""
 
     dense: Count
@@ -57,28 +57,16 @@ class HeldParameters:
     """Of the dense ones those that get gradients; fewer under adapters, and then none of the experts."""
 
 
-def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> HeldParameters:
-    """Parameters of each kind of stage on one device, maximum over the kinds."""
-    model, s = workload.model, strategy
-    ends = stages.embedding + stages.head
-    if model.embedding.tied:  # one matrix where a stage holds both ends
-        ends = np.minimum(ends, 1.0)
-    dense = ends * (model.embedding.vocabulary * model.hidden / s.tp)
-    experts: Count = 0.0
-    beside: Count = 0.0
-    rank = workload.training.adapter_rank
-    for layer, layers in zip(model.kinds, stages.held, strict=True):
-        around, inside = layer_weights(workload, s, layer)
-        dense = dense + layers * around
-        if layer.routed:
-            experts = experts + layers * inside
-        if np.any(rank):
-            beside = beside + layers * adapters.adapter_parameters(layer, model.hidden, rank)
-    fullest = np.max(experts, axis=0) if np.ndim(experts) else experts
-    whole = np.max(dense, axis=0)
-    tensors = TENSORS_PER_LAYER * np.max(stages.layers, axis=0) + 2.0
-    trained = np.max(beside, axis=0) / s.tp if np.any(rank) else whole
-    return HeldParameters(dense=whole, experts=fullest, tensors=tensors, trained=trained)
+def _fullest(workload: Workload, strategy: Strategy, stages: Stages) -> _Fullest:
+    """The most parameters of each sort that a stage holds."""
+    held = held_parameters(workload, strategy, stages)
+    whole = np.max(held.ends + held.dense, axis=0)
+    return _Fullest(
+        dense=whole,
+        experts=np.max(held.experts, axis=0) if np.ndim(held.experts) else held.experts,
+        tensors=TENSORS_PER_LAYER * np.max(stages.layers, axis=0) + 2.0,
+        trained=np.max(held.adapters, axis=0) if np.any(workload.training.adapter_rank) else whole,
+    )
 
 
 def exchange_time(
@@ -107,7 +95,7 @@ def traffic(
 ) -> Traffic:
     """Collectives and update of a step; nothing here depends on the work of a micro-batch."""
     s = strategy
-    held = held_parameters(workload, s, stages)
+    held = _fullest(workload, s, stages)
     ranks = s.dp * s.cp
     copies = np.maximum(1.0, ranks * s.tp / (s.ep * s.etp))
     total = _collective(
@@ -203,7 +191,7 @@ def _update(
     cluster: Cluster,
     s: Strategy,
     stages: Stages,
-    held: HeldParameters,
+    held: _Fullest,
     ranks: Count,
     copies: Count,
 ) -> Seconds:

@@ -44,6 +44,22 @@ class Resident:
         return self.weights + self.gradients + self.optimizer + (self.buffers + self.reserve) + self.update
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeldParameters:
+    """Parameters on one device by who else holds the same, [K, ...]; memory and the exchange of a step count these. [1]"""
+
+    ends: Count
+    """Embedding and head: all data-parallel ranks."""
+    dense: Count
+    """Layers without their experts: all data-parallel ranks."""
+    experts: Count
+    """Experts: the ranks that hold the same ones."""
+    adapters: Count
+    """Adapters beside frozen weights: all data-parallel ranks."""
+    widest: tuple[Count, Count]
+    """One layer of the last kind, without its experts and they alone, [...]."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Group:
     """Parameters that the same data-parallel ranks hold, and their bytes on one device."""
@@ -131,42 +147,52 @@ def layer_weights(workload: Workload, strategy: Strategy, layer: Layer) -> tuple
     return whole / s.tp, inside
 
 
-def _groups(workload: Workload, constants: MemoryConstants, s: Strategy, stages: Stages) -> list[_Group]:
-    """Parameters of a device by the ranks that hold the same: all but the experts, and the experts."""
-    model, h = workload.model, workload.model.hidden
+def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> HeldParameters:
+    """Parameters on one device of every kind of stage; where the model enters at both ends a device holds two stages."""
+    model, s, h = workload.model, strategy, workload.model.hidden
     embedding, head = ends_on(s, stages)
-    ends = model.embedding
-    vocabulary = embedding + head * (1.0 - embedding) if ends.tied else embedding + head
+    vocabulary = embedding + head * (1.0 - embedding) if model.embedding.tied else embedding + head
     directions = 2.0 if s.schedule.both_ends else 1.0
-    training, ranks = workload.training, s.dp * s.cp
-    frozen = np.any(training.adapter_rank)
-    more: list[_Group] = []
-    dense = vocabulary * (ends.vocabulary * h / s.tp)
-    rule = training.optimizer
-    if rule.outside != rule.states and not frozen:
-        states = optimizers.state_bytes(training.precision.optimizer, rule.outside, rule.replaced)
-        more.append(_group(workload, constants, s, dense, 0.0, ranks, states))
-        dense = 0.0 * dense
+    dense: Count = 0.0
     if np.any(model.prediction_modules):
-        dense = dense + stages.head * (model.prediction_modules * (2.0 * h * h / s.tp))
+        dense = stages.head * (model.prediction_modules * (2.0 * h * h / s.tp))
     inside: Count = 0.0
     beside: Count = 0.0
-    widest: Count = 0.0
-    widest_inside: Count = 0.0
+    widest: tuple[Count, Count] = (0.0, 0.0)
     for layer, layers in zip(model.kinds, layers_on(workload, stages), strict=True):
-        widest, widest_inside = layer_weights(workload, s, layer)
-        dense = dense + layers * (directions * widest)
+        widest = layer_weights(workload, s, layer)
+        dense = dense + layers * (directions * widest[0])
         if layer.routed:
-            inside = inside + layers * (directions * widest_inside)
-        if frozen:
-            own = adapters.adapter_parameters(layer, h, training.adapter_rank)
+            inside = inside + layers * (directions * widest[1])
+        if np.any(workload.training.adapter_rank):
+            own = adapters.adapter_parameters(layer, h, workload.training.adapter_rank)
             beside = beside + layers * (directions * own / s.tp)
+    return HeldParameters(
+        ends=vocabulary * (model.embedding.vocabulary * h / s.tp),
+        dense=dense,
+        experts=inside,
+        adapters=beside,
+        widest=widest,
+    )
+
+
+def _groups(workload: Workload, constants: MemoryConstants, s: Strategy, stages: Stages) -> list[_Group]:
+    """Parameters of a device by the ranks that hold the same: all but the experts, and the experts."""
+    held, training, ranks = held_parameters(workload, s, stages), workload.training, s.dp * s.cp
+    frozen = np.any(training.adapter_rank)
+    more: list[_Group] = []
+    dense, rule = held.ends + held.dense, training.optimizer
+    if rule.outside != rule.states and not frozen:
+        states = optimizers.state_bytes(training.precision.optimizer, rule.outside, rule.replaced)
+        more.append(_group(workload, constants, s, held.ends, 0.0, ranks, states))
+        dense = held.dense
     if frozen:
-        more.append(_group(workload, constants, s, beside, 0.0, ranks))
+        more.append(_group(workload, constants, s, held.adapters, 0.0, ranks))
+    widest, widest_inside = held.widest
     groups = [_body(workload, constants, s, dense, widest, ranks)]
-    if model.experts is not None:
+    if workload.model.experts is not None:
         copies = memory.expert_data_ranks(ranks, s.tp, s.ep, s.etp)
-        groups.append(_body(workload, constants, s, inside, widest_inside, copies))
+        groups.append(_body(workload, constants, s, held.experts, widest_inside, copies))
     return [*groups, *more]
 
 

@@ -136,6 +136,27 @@ def test_hybrid_sharding_keeps_gathers_inside_its_group():
     assert float(found) == pytest.approx(2 * (15 / 16 - 7 / 8) * held() * 4 / (8 * SLOW), rel=1e-5)
 
 
+def test_a_device_of_dualpipe_exchanges_both_stages_that_it_holds():
+    """What memory holds is what is reduced and gathered: 32 layers on 4 stages are 8 a device, and 16 from both ends."""
+    work, cluster = workload(HEADLESS), ideal(32, scale_up=SLOW)
+    for schedule, layers in ((ONE_F_ONE_B, 8), (DUALPIPE, 16)):
+        layout = Strategy(pp=4, dp=8, schedule=schedule, data_overlap=False)
+        found = estimate(work, cluster, layout)
+        assert float(found.step.data) == pytest.approx(7 / 8 * held(layers) * 6 / SLOW, rel=1e-5), schedule
+        assert float(found.memory.weights.max()) == pytest.approx(2 * held(layers), rel=1e-5), schedule
+
+
+def test_interleaved_stages_hide_the_exchange_behind_the_micro_batches_of_their_other_chunks():
+    """With 4 stages of 2 chunks 1 + 3 x 1/2 micro-batches of compute cover it, where one covers it with 1 chunk."""
+    work, cluster = workload(HEADLESS), ideal(32, scale_up=SLOW, overlap=dict(data=0.5))
+    for chunks, window in ((1, 1.0), (2, 2.5)):
+        layout = Strategy(pp=4, dp=8, vpp=chunks, schedule=INTERLEAVED)
+        hidden = estimate(work, cluster, layout)
+        shown = estimate(work, cluster, replace(layout, data_overlap=False))
+        covered = float(shown.step.data - hidden.step.data)
+        assert covered == pytest.approx(0.5 * window * float(hidden.stage.slowest))
+
+
 def test_compute_hides_the_exchange_as_far_as_the_stack_reaches():
     """The last micro-batch's compute covers half of itself."""
     work = workload(HEADLESS)
