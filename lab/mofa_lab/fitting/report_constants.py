@@ -87,7 +87,7 @@ def constants(found: CampaignResult) -> Iterator[str]:
     total = sum(runs.values())
     yield (
         f"{len(fitted)} constants are fitted to {total} independent runs ({told}): one for {total / max(1, len(fitted)):.1f} "
-        "of them. Scatter is the standard deviation of the logarithm over the fits that leave a source, publisher, stack, "
+        "of them. Scatter is the standard deviation of the logarithm over the fits that leave a group, publisher, stack, "
         "class of devices or model out that has a say on it. The runs of composed step times (vTrain, one node) count once "
         "for every line in the number of micro-batches."
     )

@@ -28,7 +28,7 @@ HEADER: Final = """\
 #   [stack.STACK.device.CLASS]     and on one class
 #   [defect.NAME]                  a release or known defect, where stacks.toml says that it applies
 # One constant a line, by its path in `Calibration`: `value` replaces, `factor` multiplies what the layers before say;
-# scatter = standard deviation of its logarithm over fits that leave a source or a model out; source = where the prior is
+# scatter = standard deviation of its logarithm over fits that leave a group or a model out; source = where the prior is
 # from, and the runs that moved it. Written by `mofa fit` of the lab from its fitting/priors.toml and data/cases: change
 # those, not this file.
 
