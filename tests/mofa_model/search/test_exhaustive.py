@@ -123,6 +123,7 @@ CASES = [
         (
             "chunks=1,2,4",
             "chunk-layers=0,1,2",
+            "graphs=none",
             "cp=1",
             "tp=1",
             "pp=1",
@@ -208,6 +209,7 @@ def test_as_many_layers_run_in_chunks_as_memory_asks():
         "tp=1",
         "pp=1,2",
         "optimizer=device",
+        "graphs=none",
     )
     question = SearchQuestion(
         problems=(SearchCase(workload=w, cluster=c),),
