@@ -325,7 +325,7 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
                 again = read(words["arguments"], words["files"].get).strategy(
                     int(strategy.gpus), layers=settings(problem).layers
                 )
-        except (MofaError, LookupError):
+        except (MofaError, LookupError, ZeroDivisionError):
             again = Strategy()
         if _acts(again) != _acts(strategy):  # the words say something else
             speechless[field] += 1

@@ -44,7 +44,7 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
     )  # they are on by default, and refused beside pipelines and experts
     if strategy.tensor_overlap and strategy.tp > 1:
         words.add("compile.enable")
-        words.add("compile.components", "model", "loss")  # recipes compile the loss alone
+        words.add("compile.components", "model,loss")  # recipes compile the loss alone
         words.add("compile.enable_async_tensor_parallel")
     if run.interval_steps is not None:
         words.add("checkpoint.enable")
