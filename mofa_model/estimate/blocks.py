@@ -126,7 +126,8 @@ def block_time(
         }[product.rows]
         n = product.n / ranks if product.cut is Cut.OUTPUT else product.n
         k = product.k / ranks if product.cut is Cut.INPUT else product.k
-        one = product_time(workload, cluster, rates, product.rows, seen, n, k)
+        together = local if product.rows is Rows.ROUTED else None
+        one = product_time(workload, cluster, rates, product.rows, seen, n, k, together)
         if product.rows is Rows.ROUTED:
             one = chunks * one
         if product.times is not None:

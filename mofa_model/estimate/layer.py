@@ -80,9 +80,8 @@ def _layer(
     scale = c.layer_scale * (c.expert_scale if layer.routed else 1.0)
     linear = _sum(block.linear for block in blocks) * scale
     core = _sum(block.core for block in blocks) * scale
-    elementwise = (stream + _sum(block.elementwise for block in blocks)) * scale + _adapters(
-        workload, s, rates, layer
-    )
+    elementwise = (stream + _sum(block.elementwise for block in blocks)) * scale
+    elementwise = elementwise + _adapters(workload, s, rates, layer)
     trained = 0.0 if np.any(workload.training.adapter_rank) else 1.0  # no gradient is made of a frozen weight
     weight = trained * linear
 

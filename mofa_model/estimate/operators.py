@@ -37,15 +37,22 @@ def achieved_rates(workload: Workload, cluster: Cluster) -> Rates:
 
 
 def product_time(
-    workload: Workload, cluster: Cluster, rates: Rates, rows: Rows, m: Count, n: Count, k: Count
+    workload: Workload,
+    cluster: Cluster,
+    rates: Rates,
+    rows: Rows,
+    m: Count,
+    n: Count,
+    k: Count,
+    together: Count | None = None,
 ) -> Seconds:
-    """One forward matrix product, of those that see such rows; those of experts are launched together. [s]"""
+    """One forward matrix product, of those that see such rows; those of a rank's experts are launched `together`. [s]"""
     c, kernels = cluster.calibration.compute, cluster.calibration.kernels
     measured = None if kernels is None else kernels.product
     if measured is not None and measured.format == workload.training.precision.gemm:
         if rows is Rows.SENT:
             return measured.wide_seconds(m, n, k) * c.sustained
-        return measured.seconds(m, n, k, together=rows is Rows.ROUTED) * c.sustained
+        return measured.seconds(m, n, k, together) * c.sustained
     shape = c.gemm_shape * c.grouped_penalty if rows is Rows.ROUTED else c.gemm_shape
     return compute.gemm_time(
         m,

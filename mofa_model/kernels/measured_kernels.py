@@ -29,12 +29,12 @@ class MeasuredProducts:
         """Format of the matrix units: bf16, fp8 or fp4."""
         return self._narrow.surface.format
 
-    def seconds(self, m: Count, n: Count, k: Count, *, together: bool = False) -> Seconds:
-        """A product whose rows are narrow already: the cast is taken away, and where many are launched `together` the start. [s]"""
+    def seconds(self, m: Count, n: Count, k: Count, together: Count | None = None) -> Seconds:
+        """A product whose rows are narrow already: the cast is taken away, and of so many `together` each pays its part of the start. [s]"""
         time, sheet = self._narrow.seconds(m=m, n=n, k=k), self._narrow.sheet
-        if not (self._cast or together):
+        if not self._cast and together is None:
             return time
-        start = self._narrow.surface.law.start if together else 0.0
+        start = 0.0 if together is None else self._narrow.surface.law.start * (1.0 - 1.0 / together)
         cast = self._cast * m * k / (sheet.memory * CAST_RATE)
         return np.maximum(time - cast - start, 2.0 * m * n * k / sheet.peak)
 
