@@ -80,8 +80,8 @@ def _layer(
     scale = c.layer_scale * (c.expert_scale if layer.routed else 1.0)
     linear = _sum(block.linear for block in blocks) * scale
     core = _sum(block.core for block in blocks) * scale
-    elementwise = (stream + _sum(block.elementwise for block in blocks)) * scale
-    elementwise = elementwise + _adapters(workload, s, rates, layer)
+    moves = (stream + _sum(block.elementwise for block in blocks)) * scale
+    elementwise = moves + _adapters(workload, s, rates, layer)
     trained = 0.0 if np.any(workload.training.adapter_rank) else 1.0  # no gradient is made of a frozen weight
     weight = trained * linear
 
@@ -90,10 +90,9 @@ def _layer(
     gathers = _sum(block.gathers for block in blocks)
     regather = 0.5 * gathers if s.sequence_parallel else 0.0  # inputs of weight gradients are gathered again
     sent_forward, sent_backward = gathers * one, (gathers + regather) * one
-    tail = k.tensor_overlapped if s.tensor_overlap else k.tensor
-    tensor = overlap.tensor_exposed(sent_forward, linear, tail)
-    tail = k.tensor_overlapped if s.tensor_overlap else k.tensor_backward
-    tensor_backward = overlap.tensor_exposed(sent_backward, linear + weight, tail)
+    tails = (k.tensor_overlapped,) * 2 if s.tensor_overlap else (k.tensor, k.tensor_backward)
+    tensor = overlap.tensor_exposed(sent_forward, linear, tails[0])
+    tensor_backward = overlap.tensor_exposed(sent_backward, linear + weight, tails[1])
 
     ring, dispatch = _sum(block.context for block in blocks), _sum(block.all_to_all for block in blocks)
     # Attention begins when all keys and values are there: nothing runs beside an all-gather.
