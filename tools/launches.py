@@ -58,7 +58,7 @@ ASKED: Final = (
 )  # fmt: skip
 """What people ask for besides: up to three of them at a time."""
 PRECISIONS: Final = ("bf16", "bf16", "bf16", "fp8-current", "fp8-delayed", "fp8-block", "fp16")
-PER_QUESTION: Final = 40
+PER_QUESTION: Final = 80
 """Layouts that are taken of one search, from the best to the worst."""
 KEPT: Final = 48
 """Launches that the record keeps whole, so that a test sees when the launcher says something else."""
@@ -295,6 +295,25 @@ def of_all_kinds(
         return [one for mine in pool.map(partial(draw, trainer, share, seed), MODELS) for one in mine]
 
 
+def shown_cases(trainer: str) -> list[tuple[str, dict[str, Any]]]:
+    """What examples and documents show, for a validator."""
+    found = []
+    for name, options in SHOWN[trainer].items():
+        answer = shown(options, trainer)
+        cluster = presets.cluster(answer["gpu"], answer["gpus"], stack=trainer)
+        training = Training(sequence=1, global_batch=1, precision=presets.precision("bf16"))
+        problem = SearchCase(
+            workload=Workload(model=presets.model(answer["model"]), training=training), cluster=cluster
+        )
+        strategy = parse_strategy(answer["strategy"], answer["gpus"])
+        found.append((name, case(problem, strategy, trainer, answer["words"])))
+    return found
+
+
+def _words(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: one[name] for name in ("arguments", "environment", "files")}
+
+
 def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
     """Everything that is asked of one trainer, and its answers."""
     reached, lines, unwritten = of_all_kinds(drawn, trainer, number, seed), [], Counter[str]()
@@ -308,15 +327,8 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
         kinds[kind] += 1
         lines.append((problem, strategy, words))
         cases.append(case(problem, strategy, trainer, words))
-    examples = [(name, shown(options, trainer)) for name, options in SHOWN[trainer].items()]
-    for _, answer in examples:
-        cluster = presets.cluster(answer["gpu"], answer["gpus"], stack=trainer)
-        training = Training(sequence=1, global_batch=1, precision=presets.precision("bf16"))
-        problem = SearchCase(
-            workload=Workload(model=presets.model(answer["model"]), training=training), cluster=cluster
-        )
-        strategy = parse_strategy(answer["strategy"], answer["gpus"])
-        cases.append(case(problem, strategy, trainer, answer["words"]))
+    examples = shown_cases(trainer)
+    cases += [one for _, one in examples]
     outside, speechless = [], Counter[str]()
     for field, problem, strategy in of_all_kinds(left_out, trainer, number // 4, seed):
         try:
@@ -351,7 +363,7 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
         "reached": dict(kinds),
         "unwritten": dict(unwritten),
         "refused": dict(Counter(text for text in said[:inside] if text is not None)),
-        "shown": {name: digest([answer["words"]]) for name, answer in examples},
+        "shown": {name: digest([_words(one)]) for name, one in examples},
         "left out": {
             "asked": len(outside) + speechless.total(),
             "without words": dict(speechless),
@@ -395,16 +407,33 @@ def main() -> None:
     """Draw, write, ask, record."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("trainer", nargs="*", default=list(MODEL_WORDS))
-    parser.add_argument("-n", type=int, default=2000, help="layouts of each; the record needs 2,000")
+    parser.add_argument(
+        "-n",
+        type=int,
+        default=2000,
+        help="layouts of each; the record needs 2,000; 0: only what examples and documents show, for the record",
+    )
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
     for trainer in arguments.trainer:
+        if arguments.n == 0:
+            examples = shown_cases(trainer)
+            said = verdicts(trainer, [one for _, one in examples])[1] if examples else []
+            if any(said):
+                raise SystemExit(f"{trainer} refuses what is shown: {said}")
+            record[trainer]["shown"] = {name: digest([_words(one)]) for name, one in examples}
+            _write(record)
+            continue
         found = asked(trainer, arguments.n, arguments.seed)
         print(json.dumps({trainer: found | {"kept": len(found["kept"])}}, indent=1))
         if arguments.n >= 2000:
-            record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
-            text = json.dumps(record | {trainer: found}, indent=1, sort_keys=True)
-            RECORD.write_text(f"{text}\n", encoding="utf-8")
+            record[trainer] = found
+            _write(record)
+
+
+def _write(record: Mapping[str, Any]) -> None:
+    RECORD.write_text(f"{json.dumps(record, indent=1, sort_keys=True)}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

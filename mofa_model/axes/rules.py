@@ -206,7 +206,9 @@ def pipeline_columns(values: tuple[Pipeline, ...], position: NDArray[Any]) -> Ro
     """Columns of a position on the schedule axis."""
     schedules = np.array([SCHEDULES.index(v.schedule) for v in values])[position]
     virtual = np.array([float(v.virtual) for v in values])[position]
-    plain = next((i for i, v in enumerate(values) if v.schedule == ONE_F_ONE_B), 0)
+    plain = next(
+        (i for i, v in enumerate(values) if v.schedule == ONE_F_ONE_B), -1
+    )  # none: one stage is no pipeline
     return {
         "pipeline": position,
         "schedule": schedules,
