@@ -275,8 +275,8 @@ def axis(copy: Copy) -> str:
     copy.change("mofa_model/strategy.py", '    switch(\n        "tensor_overlap", "tp-overlap",', ROW)
     copy.change(
         "mofa_model/estimate/layer.py",
-        "    elementwise = elementwise + _adapters(workload, s, rates, layer)\n",
-        "    elementwise = elementwise * (0.5 if s.fused_norms else 1.0) + _adapters(workload, s, rates, layer)\n",
+        "    elementwise = moves + _adapters(workload, s, rates, layer)\n",
+        "    elementwise = moves * (0.5 if s.fused_norms else 1.0) + _adapters(workload, s, rates, layer)\n",
     )
     narrow = ("--constraint", "tp=2")
     chosen, without = copy.strategy(*narrow), copy.strategy(*narrow, "--constraint", "fused-norms=false")
