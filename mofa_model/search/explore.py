@@ -17,7 +17,7 @@ from mofa_model.axes.verdict import Rejection
 from mofa_model.search.axes import Axes, known_axes
 from mofa_model.search.bundles import bundles
 from mofa_model.search.constraints import Constraint, constrained
-from mofa_model.search.local import Locals
+from mofa_model.search.floor import Floors
 from mofa_model.search.price import price
 from mofa_model.search.rank import Leaders, Score, by_step_time
 from mofa_model.search.space import features_of, shapes_of
@@ -163,13 +163,14 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
             parts = bundles(axes, given, shapes.rows)
             leaders = Leaders(question.keep, question.score(here, nodes), question.apart)
             part = share / len(shapes.index) / len(parts)
-            every = Locals(given.workload, given.cluster, shapes.rows, np.arange(len(shapes.index)))
-            for bundle in parts:
-                features = features_of(axes, given, shapes, bundle)
+            floors = Floors(axes, given, shapes)
+            # The largest first: what it finds leaves little to look at in the others.
+            every = (features_of(axes, given, shapes, bundle) for bundle in parts)
+            for features in sorted(every, key=lambda one: -int(np.sum(one.legal))):
                 rejected += features.rejected
                 pruned += features.pruned
                 if features.legal.any():
-                    rejected += price(axes, given, shapes, features, every, leaders, _scaled(advance, part))
+                    rejected += price(axes, given, shapes, features, floors, leaders, _scaled(advance, part))
             searched, pruned = searched + leaders.searched, pruned + leaders.pruned
             found.setdefault(nodes, []).extend(_candidates(axes, here, nodes, leaders))
             if leaders.missed.index >= 0:

@@ -26,7 +26,7 @@ from mofa_model.estimate.step import pipeline_times, step_terms
 from mofa_model.placement import Stages
 from mofa_model.search.axes import Axes, within
 from mofa_model.search.blocks import ShapeBlock, Work, ZeroLevel, blocks_of, states_of, works_of
-from mofa_model.search.floor import parts_of
+from mofa_model.search.floor import Floors
 from mofa_model.search.local import Locals, spread, varied
 from mofa_model.search.rank import Leaders
 from mofa_model.search.space import DEGREES, Features, Shapes
@@ -60,13 +60,13 @@ def price(
     given: Given,
     shapes: Shapes,
     features: Features,
-    every: Locals,
+    floors: Floors,
     leaders: Leaders,
     advance: Callable[[float], None] = lambda _: None,
 ) -> Counter[Rejection]:
     """Offers every strategy that fits to `leaders`; counts those that do not. `advance` hears of shapes done."""
     rejected = Counter[Rejection]()
-    parts = parts_of(axes, given, shapes, features, every)
+    parts = floors.parts(features)
     # The first parts find a step time that most of the others cannot beat.
     for phase in ([p for p in parts if p.first], [p for p in parts if not p.first]):
         hopeful = [part.members[: part.hopeful(leaders.horizon)] for part in phase]
