@@ -14,11 +14,11 @@ trainers are told which layers lie where.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from mofa_model.units import Numeric
 RULES = ("even", "slots", "cost")
 
 Array = NDArray[np.floating[Any]]
+_Terms = TypeVar("_Terms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,25 @@ def distinct(columns: Sequence[Array]) -> tuple[NDArray[np.int64], NDArray[np.in
     first = np.zeros(int(rank[-1]) + 1, dtype=np.int64)
     first[rank[key]] = np.arange(len(key))
     return first, rank[key]
+
+
+def spread(terms: _Terms, position: NDArray[np.int64]) -> _Terms:
+    """What `distinct` rows have, given to every row by its position among these; what is one number stays one.
+
+    >>> spread((np.array([5.0, 7.0]), 3.0), np.array([1, 0, 1]))
+    (array([7., 5., 7.]), 3.0)
+    """
+    given: Any = terms
+    if isinstance(given, tuple):
+        found: Any = tuple(spread(part, position) for part in given)
+    elif isinstance(given, Mapping):
+        found = {name: spread(part, position) for name, part in given.items()}
+    elif is_dataclass(given):
+        kind = given.__class__
+        found = kind(*(spread(getattr(given, name), position) for name in field_names(kind)))
+    else:
+        found = given[position] if np.ndim(given) else given
+    return cast("_Terms", found)
 
 
 def axes_of(*described: Any) -> int:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from mofa_model.blocks import Block, Cut, Elementwise, Layer, Projection, Rows
 from mofa_model.blocks.layer import STREAM_PASSES
-from mofa_model.checks import field_names
 from mofa_model.equations import collectives, compute
 from mofa_model.estimate.operators import Rates, core_time, product_time
-from mofa_model.estimate.routing import all_to_all, chunks_of, routed_load
-from mofa_model.kernels.surface import Places
-from mofa_model.placement import axes_of, distinct
+from mofa_model.estimate.routing import all_to_all, routed_load
+from mofa_model.placement import axes_of, distinct, spread
 from mofa_model.schedules import ONE_F_ONE_B
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import DEGREES, ContextMode, Strategy
@@ -70,18 +68,7 @@ def block_times(workload: Workload, cluster: Cluster, strategy: Strategy, rates:
         rows = {name: value[first] for name, value in mine.items()}
         once = replace(strategy, schedule=ONE_F_ONE_B, **dict.fromkeys(_ELSEWHERE, 1.0) | rows)
     found = [block_time(workload, cluster, once, rates, block) for block in workload.model.blocks]
-    return found if once is strategy else [_spread(time, place) for time in found]
-
-
-def _spread(time: BlockTime, place: Places) -> BlockTime:
-    """A block's times on some rows, for all that are like them."""
-
-    def to_all(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {name: to_all(part) for name, part in value.items()}
-        return value[place] if np.ndim(value) else value
-
-    return BlockTime(*(to_all(getattr(time, name)) for name in field_names(BlockTime)))
+    return found if once is strategy else [spread(time, place) for time in found]
 
 
 def stream_time(
@@ -110,10 +97,12 @@ def block_time(
     each: Count = 0.0  # rows of an expert in a chunk
     chunks: Count = 1.0
     if exchange is not None:
-        load = routed_load(workload, s, exchange).mean
-        routed = sent * s.etp * exchange.top_k * load  # and that it receives, with its expert-tensor group
+        load = routed_load(workload, s, exchange)
+        routed = (
+            sent * s.etp * exchange.top_k * load.mean
+        )  # and that it receives, with its expert-tensor group
         local = exchange.count / s.ep
-        chunks = chunks_of(workload, s, exchange)
+        chunks = load.chunks(s)
         each = routed / local / chunks
     products = block.products(h)
     again: dict[str, Seconds] = {}
@@ -155,7 +144,7 @@ def block_time(
         context=_context_message(workload, cluster, s, block),
         all_to_all=0.0
         if exchange is None
-        else all_to_all(workload, cluster, s, exchange, sent * load, chunks),
+        else all_to_all(workload, cluster, s, exchange, sent * load.mean, chunks),
         routed=0.0 if exchange is None else linear[Rows.ROUTED] * local + at_experts,
         parameters=held,
         again=again,

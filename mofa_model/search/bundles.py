@@ -8,21 +8,55 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import product
+from operator import or_
 from typing import Any, Final
 
 import numpy as np
 
 from mofa_model.axes.frameworks import Framework
-from mofa_model.axes.rules import Given, Rows
+from mofa_model.axes.rules import Given, Mask, Rows
+from mofa_model.axes.verdict import Rejection
 from mofa_model.search.axes import FEATURES, Axes
 
 _FEATURES: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
     word: (axis.name, meant) for axis in FEATURES for word, meant in axis.apart.items()
 }
 """Words of `apart` in frameworks.toml: an axis, and which of its values are meant."""
-_AXES: Final = {axis.name: axis for axis in FEATURES}
 _NOTHING: Final = frozenset[tuple[str, int]]()
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What stands against the values of an axis of features beside some shapes, whatever the bundle."""
+
+    idle: Mask
+    """Shapes beside which all its values say the same."""
+    against: tuple[tuple[tuple[Rejection, Mask], ...], ...]
+    """Reasons against each value, and the shapes that have them; what is lifted is none."""
+
+    def acts(self, at: int) -> bool:
+        """Whether some shape can have a value and has something for it to act on."""
+        barred = (bad for _, bad in self.against[at])
+        return not np.all(reduce(or_, barred, self.idle))
+
+
+def judged(axes: Axes, given: Given, rows: Rows) -> Mapping[str, Judged]:
+    """Every axis of features, asked once for all bundles."""
+    nowhere = np.zeros(len(rows["tp"]), dtype=bool)
+    return {
+        axis.name: Judged(
+            idle=nowhere if axis.idle is None else axis.idle(rows),
+            against=tuple(
+                tuple(one for one in axis.bad(value, rows, given) if one[0] not in given.lifted)
+                if axis.bad is not None
+                else ()
+                for value in axes[axis.name]
+            ),
+        )
+        for axis in FEATURES
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +77,14 @@ class Bundle:
         return len(self.only.get(axis, values))
 
 
-WHOLE: Final = Bundle()
-"""All features, where a trainer takes them all together."""
-
-
-def bundles(axes: Axes, given: Given, rows: Rows) -> tuple[Bundle, ...]:
+def bundles(axes: Axes, framework: Framework, known: Mapping[str, Judged]) -> tuple[Bundle, ...]:
     """The bundles of a trainer for some shapes, which share no combination and leave none out."""
-    framework = given.framework
     deciding: dict[str, dict[frozenset[tuple[str, int]], set[int]]] = {}
     for axis in dict.fromkeys(_FEATURES[first][0] for first, _ in framework.apart):
         kinds = deciding.setdefault(axis, {})
         for at, value in enumerate(axes[axis]):
             out = _ruled_out(axes, framework, axis, value)
-            kinds.setdefault(out if out and _acts(axis, value, given, rows) else _NOTHING, set()).add(at)
+            kinds.setdefault(out if out and known[axis].acts(at) else _NOTHING, set()).add(at)
     found = []
     for kinds_of in product(*(kinds.items() for kinds in deciding.values())):
         only = {axis: frozenset(mine) for axis, (_, mine) in zip(deciding, kinds_of, strict=True)}
@@ -66,16 +95,6 @@ def bundles(axes: Axes, given: Given, rows: Rows) -> tuple[Bundle, ...]:
                 places[at] = places.get(at, frozenset()) | {axis}
         found.append(Bundle(only, barred))
     return tuple(found)
-
-
-def _acts(name: str, value: Any, given: Given, rows: Rows) -> bool:
-    """Whether some shape can have a value and has something for it to act on."""
-    axis = _AXES[name]
-    acting = np.ones(len(rows["tp"]), dtype=bool) if axis.idle is None else ~axis.idle(rows)
-    for reason, bad in () if axis.bad is None else axis.bad(value, rows, given):
-        if reason not in given.lifted:
-            acting = acting & ~bad
-    return bool(np.any(acting))
 
 
 def _ruled_out(axes: Axes, framework: Framework, axis: str, value: Any) -> frozenset[tuple[str, int]]:

@@ -15,7 +15,7 @@ from mofa_model.axes.rules import Given
 from mofa_model.axes.tried import AxisContext
 from mofa_model.axes.verdict import Rejection
 from mofa_model.search.axes import Axes, known_axes
-from mofa_model.search.bundles import bundles
+from mofa_model.search.bundles import bundles, judged
 from mofa_model.search.constraints import Constraint, constrained
 from mofa_model.search.floor import Floors
 from mofa_model.search.price import price
@@ -160,12 +160,13 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
             if not len(shapes.index):
                 stuck = shapes.stuck
                 continue
-            parts = bundles(axes, given, shapes.rows)
+            known = judged(axes, given, shapes.rows)
+            parts = bundles(axes, question.framework, known)
             leaders = Leaders(question.keep, question.score(here, nodes), question.apart)
             part = share / len(shapes.index) / len(parts)
             floors = Floors(axes, given, shapes)
             # The largest first: what it finds leaves little to look at in the others.
-            every = (features_of(axes, given, shapes, bundle) for bundle in parts)
+            every = (features_of(axes, given, shapes, known, bundle) for bundle in parts)
             for features in sorted(every, key=lambda one: -int(np.sum(one.legal))):
                 rejected += features.rejected
                 pruned += features.pruned

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from mofa_model.axes.axis import Axis, Scope
 from mofa_model.axes.rules import Given
 from mofa_model.estimate.stage import stage_times
-from mofa_model.placement import stages_of
+from mofa_model.placement import spread, stages_of
 from mofa_model.schedules import Flow, Schedule
 from mofa_model.search.axes import Axes, within
-from mofa_model.search.local import Locals, spread, varied
+from mofa_model.search.local import Locals, varied
 from mofa_model.search.space import DEGREES, Features, Shapes, dominated
 from mofa_model.strategy import Strategy
 

@@ -137,15 +137,6 @@ def _joined(parts: list[Any], sizes: list[int]) -> Any:
     return type(parts[0])(**found)
 
 
-def spread(terms: _Terms, position: Array) -> _Terms:
-    """Terms on the local shapes, gathered for rows; a term that is one number stays one."""
-    if isinstance(terms, tuple):
-        return tuple(spread(part, position) for part in terms)  # type: ignore[return-value]
-    kind: Any = type(terms)
-    picked = {name: getattr(terms, name) for name in field_names(kind)}
-    return type(terms)(**{n: v[position] if np.ndim(v) else v for n, v in picked.items()})
-
-
 def varied(strategy: Strategy, **changes: Any) -> Strategy:
     """A strategy with other values that are known to be right: as `replace`, without checking every row again."""
     other, put = object.__new__(Strategy), object.__setattr__

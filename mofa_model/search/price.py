@@ -23,11 +23,11 @@ from mofa_model.estimate.footprint import host_room, room
 from mofa_model.estimate.live import waiting, with_loss
 from mofa_model.estimate.stage import stage_times
 from mofa_model.estimate.step import pipeline_times, step_terms
-from mofa_model.placement import Stages
+from mofa_model.placement import Stages, spread
 from mofa_model.search.axes import Axes, within
 from mofa_model.search.blocks import ShapeBlock, Work, ZeroLevel, blocks_of, states_of, works_of
 from mofa_model.search.floor import Floors
-from mofa_model.search.local import Locals, spread, varied
+from mofa_model.search.local import Locals, varied
 from mofa_model.search.rank import Leaders
 from mofa_model.search.space import DEGREES, Features, Shapes
 from mofa_model.spec import Cluster

@@ -10,6 +10,7 @@ a rule fails; what is dropped counts for all combinations that it stands for.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from mofa_model.axes.verdict import Rejection
 from mofa_model.equations.memory import expert_data_ranks
 from mofa_model.placement import stages_of
 from mofa_model.search.axes import FEATURES, SHAPE, Axes
-from mofa_model.search.bundles import WHOLE, Bundle
+from mofa_model.search.bundles import Bundle, Judged
 from mofa_model.spec import Cluster
 from mofa_model.strategy import DEGREES as ARRAYS
 from mofa_model.strategy import Strategy
@@ -120,31 +121,29 @@ def _derived(rows: Rows, given: Given) -> Rows:
     return {"ranks": ranks, "copies": np.asarray(copies), "deepest": deepest}
 
 
-def features_of(axes: Axes, given: Given, shapes: Shapes, bundle: Bundle = WHOLE) -> Features:
+def features_of(
+    axes: Axes, given: Given, shapes: Shapes, judged: Mapping[str, Judged], bundle: Bundle
+) -> Features:
     """Which value of each axis of features each shape can have in a bundle; counts what is left out of it."""
-    rows, size = shapes.rows, len(shapes.index)
+    size = len(shapes.index)
     alive = np.ones(size, dtype=np.int64)
     left = 1
     for axis in FEATURES:
         left *= bundle.size(axis.name, axes[axis.name])
     rejected, pruned = Counter[Rejection](), 0
     allowed: dict[str, Mask] = {}
-    idle = {
-        axis.name: np.zeros(size, dtype=bool) if axis.idle is None else axis.idle(rows) for axis in FEATURES
-    }
+    idle = {name: one.idle for name, one in judged.items()}
     for axis in FEATURES:
         name, values = axis.name, axes[axis.name]
         left //= bundle.size(name, values)
         ok = np.ones((len(values), size), dtype=bool)
-        for at, value in enumerate(values):
+        for at, against in enumerate(judged[name].against):
             counted = rejected if bundle.has(name, at) else Counter[Rejection]()
-            found = [] if axis.bad is None else [*axis.bad(value, rows, given)]
+            found = list(against)
             if deciding := bundle.barred.get(name, {}).get(at):
                 acting = np.any([~idle[axis] for axis in deciding], axis=0)
                 found.append((Rejection.NOT_IN_FRAMEWORK, acting & ~idle[name]))
             for reason, bad in found:
-                if reason in given.lifted:
-                    continue
                 _count(counted, reason, alive, ok[at] & bad, left)
                 ok[at] &= ~bad
             again = idle[name] & np.any(ok[:at], axis=0) & ok[at]
