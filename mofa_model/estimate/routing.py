@@ -32,6 +32,10 @@ class RoutedLoad:
     tail: Ratio
     """At most, but for a risk."""
 
+    def chunks(self, strategy: Strategy) -> Count:
+        """Chunks in which the experts of a layer run on the mean. [1]"""
+        return routing.chunks_run(strategy.chunks, self.mean, self.tail)
+
 
 def routed_load(workload: Workload, strategy: Strategy, exchange: Exchange) -> RoutedLoad:
     """Load on the experts of a layout; no rank gets more than every token can send."""
@@ -73,12 +77,6 @@ def in_chunks_and_whole(
     share = np.where(wanted > 0, np.minimum(wanted, sent) / np.maximum(sent, 1.0), 1.0)
     cut = [share * n if has else n for n, has in zip(layers, routed, strict=True)]
     return cut + [(1.0 - share) * n if has else 0.0 * n for n, has in zip(layers, routed, strict=True)]
-
-
-def chunks_of(workload: Workload, strategy: Strategy, exchange: Exchange) -> Count:
-    """Chunks in which the experts of a layer run on the mean. [1]"""
-    load = routed_load(workload, strategy, exchange)
-    return routing.chunks_run(strategy.chunks, load.mean, load.tail)
 
 
 def all_to_all(

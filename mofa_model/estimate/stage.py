@@ -12,7 +12,7 @@ from mofa_model.blocks import Rows
 from mofa_model.equations import collectives, compute, host, overlap, routing
 from mofa_model.estimate.blocks import tokens_per_rank
 from mofa_model.estimate.operators import achieved_rates, product_time
-from mofa_model.estimate.routing import chunks_of, in_chunks_and_whole
+from mofa_model.estimate.routing import in_chunks_and_whole, routed_load
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Graphs, Recompute, Strategy
@@ -141,7 +141,9 @@ def launch_times(
         inside, whole = captured * np.maximum(0.0, c.layer_experts - c.layer), float(again == 1.0)
         for at, kind in enumerate(workload.model.kinds):
             for sent in filter(None, (block.exchange() for block in kind.blocks)):
-                added = routing.chunk_launch_time(inside, chunks_of(workload, s, sent), whole, c.recompute)
+                added = routing.chunk_launch_time(
+                    inside, routed_load(workload, s, sent).chunks(s), whole, c.recompute
+                )
                 kinds[at] = kinds[at] + np.where(np.asarray(s.chunks) > 1, added, 0.0)
     return kinds, c.head * captured
 

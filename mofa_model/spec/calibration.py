@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from mofa_model.checks import not_negative
+from mofa_model.checks import LATER, not_negative
 from mofa_model.kernels import MeasuredKernels
 from mofa_model.units import Bytes, Count, Numeric, Ratio, Seconds
 
@@ -253,7 +253,7 @@ class Calibration:
     """Hiding."""
     memory: MemoryConstants = field(default_factory=MemoryConstants)
     """Residents."""
-    kernels: MeasuredKernels | None = field(default=None, metadata={"later": True})
+    kernels: MeasuredKernels | None = field(default=None, metadata=LATER)
     """Measured kernels; None = the laws of `compute` hold."""
 
     def stated(self, path: str, value: Numeric) -> Calibration:

@@ -10,7 +10,7 @@ from mofa_model import presets
 from mofa_model.blocks import Experts
 from mofa_model.estimate import estimate
 from mofa_model.estimate.footprint import overflow, room
-from mofa_model.estimate.routing import RISK, chunks_of, exchanges, routed_load
+from mofa_model.estimate.routing import RISK, exchanges, routed_load
 from mofa_model.spec import Training, Workload
 from mofa_model.spec.imbalance import read_imbalance, with_imbalance
 from mofa_model.strategy import Recompute, Strategy
@@ -138,8 +138,8 @@ def test_a_load_that_most_layers_do_not_have_costs_them_no_chunks():
     w = workload(mean=1.4, spread=0.3, tokens=15e12)
     sent = w.model.experts.exchange()
     layout = replace(LAYOUT, chunks=8.0)
-    assert 1 <= chunks_of(w, layout, sent) < 3
-    assert chunks_of(workload(), layout, workload().model.experts.exchange()) == 8
+    assert 1 <= routed_load(w, layout, sent).chunks(layout) < 3
+    assert routed_load(workload(), layout, workload().model.experts.exchange()).chunks(layout) == 8
     assert routed_load(w, layout, sent).tail > 5
 
 
