@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -11,18 +11,17 @@ import numpy as np
 from mofa_model.blocks import Block, Cut, Elementwise, Layer, Projection, Rows
 from mofa_model.blocks.layer import STREAM_PASSES
 from mofa_model.equations import collectives, compute
-from mofa_model.estimate.operators import Rates, core_time, product_time
+from mofa_model.estimate.operators import Rates, achieved_rates, core_time, product_time
 from mofa_model.estimate.routing import all_to_all, routed_load
 from mofa_model.placement import axes_of, distinct, spread
-from mofa_model.schedules import ONE_F_ONE_B
 from mofa_model.spec import Cluster, Workload
-from mofa_model.strategy import DEGREES, ContextMode, Strategy
+from mofa_model.strategy import ContextMode, Strategy
 from mofa_model.units import Bytes, Count, Seconds
 
 MANY: Final = 256
 """Rows from which it pays to look which are alike."""
-_ELSEWHERE: Final = frozenset({"dp", "pp", "vpp", "shard", "recompute_layers"})
-"""Degrees that no block depends on, as on the schedule."""
+PRICED_BY: Final = ("tp", "cp", "ep", "etp", "mbs", "chunks", "context_mode")
+"""All of a strategy that a block's price depends on; an axis that changes it stands here too."""
 
 
 def tokens_per_rank(workload: Workload, strategy: Strategy) -> Count:
@@ -54,21 +53,19 @@ class BlockTime:
     ]  # products that modules of recomputation run again, beyond what the block says
 
 
-def block_times(workload: Workload, cluster: Cluster, strategy: Strategy, rates: Rates) -> list[BlockTime]:
+def block_times(workload: Workload, cluster: Cluster, strategy: Strategy) -> list[BlockTime]:
     """All blocks of the model; rows of a family that differ in nothing that a block depends on are priced once."""
-    mine = {
-        name: value
-        for name in DEGREES
-        if name not in _ELSEWHERE and np.ndim(value := getattr(strategy, name))
-    }
+    rates = achieved_rates(workload, cluster)
+    every = {name: getattr(strategy, name) for name in PRICED_BY}
+    mine = {name: value for name, value in every.items() if np.ndim(value)}
     sizes = {np.shape(value) for value in mine.values()}
-    once = strategy
+    once, place = every, None
     if len(sizes) == 1 and min(sizes.pop()) >= MANY and not axes_of(workload, cluster):
         first, place = distinct(list(mine.values()))
-        rows = {name: value[first] for name, value in mine.items()}
-        once = replace(strategy, schedule=ONE_F_ONE_B, **dict.fromkeys(_ELSEWHERE, 1.0) | rows)
-    found = [block_time(workload, cluster, once, rates, block) for block in workload.model.blocks]
-    return found if once is strategy else [spread(time, place) for time in found]
+        once = every | {name: value[first] for name, value in mine.items()}
+    alone = Strategy(**once)
+    found = [block_time(workload, cluster, alone, rates, block) for block in workload.model.blocks]
+    return found if place is None else [spread(time, place) for time in found]
 
 
 def stream_time(

@@ -53,11 +53,14 @@ class LayerTime:
         return at_work + self.offload
 
 
-def layer_times(workload: Workload, cluster: Cluster, strategy: Strategy) -> tuple[LayerTime, ...]:
-    """Times of every kind of layer, Eqs. (7), (8), (30) and (32)."""
+def layer_times(
+    workload: Workload, cluster: Cluster, strategy: Strategy, priced: Sequence[BlockTime] | None = None
+) -> tuple[LayerTime, ...]:
+    """Times of every kind of layer, Eqs. (7), (8), (30) and (32); `priced` are those of the blocks, where they are known."""
     model, rates = workload.model, achieved_rates(workload, cluster)
     moved = _offloaded(workload, cluster, strategy)
-    priced = block_times(workload, cluster, strategy, rates)
+    if priced is None:
+        priced = block_times(workload, cluster, strategy)
     times = {id(block): time for block, time in zip(model.blocks, priced, strict=True)}
     return tuple(
         _layer(workload, cluster, strategy, rates, kind, [times[id(block)] for block in kind.blocks], size)

@@ -6,19 +6,16 @@ then thousands of strategies that share an order are replayed together, each as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mofa_model.checks import not_negative
 from mofa_model.errors import BadValue
-from mofa_model.schedules.order import Operation, OperationKind, Order, Step
+from mofa_model.schedules.order import OperationKind, Order
+from mofa_model.schedules.waves import KINDS, waves_of
 from mofa_model.units import Numeric, Ratio, Seconds
-
-_INWARD: Final = (OperationKind.BACKWARD, OperationKind.INPUT_GRADIENT)
-"""What the stage below waits for in the backward pass."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,139 +54,88 @@ def replay(order: Order, times: StageTimes, *, blocking: bool = False, timeline:
     A hop delays the receiver. With `blocking` it holds the sender as well, which computes nothing until the hop is over:
     point-to-point transfers that do not overlap. Two virtual stages of one device have no hop between them.
     """
-    clock = _Clock(order, times, blocking=blocking)
-    devices = range(len(order.devices))
-    free: list[Any] = [np.float64(0.0) for _ in devices]
-    busy: list[Any] = [np.float64(0.0) for _ in devices]
-    starts: list[list[Any]] = [[] for _ in devices]
-    for device, step in _runnable(order):
-        start = free[device]
-        for operation in step:
-            arrival = clock.arrival(operation, device)
-            if arrival is not None:
-                start = np.maximum(start, arrival)
-        took = clock.took(step)
-        busy[device] = busy[device] + took
-        free[device] = clock.send(step, device, start + took)
+    tables, walk = _Tables.of(times, order.virtual_stages), waves_of(order)
+    free = np.zeros((len(order.devices), tables.pair.size))
+    busy = np.zeros_like(free)
+    starts = np.empty((len(walk.device) if timeline else 0, tables.pair.size))
+    left = np.full((walk.results, tables.pair.size), -np.inf)
+    first, *others = range(len(walk.took))
+    for wave in walk.waves:
+        device, start = walk.device[wave], free[walk.device[wave]]
+        took = tables.passes[walk.took[first, wave]]
+        for operation in (first, *others):
+            arrival = left[walk.source[operation, wave]]
+            if not blocking:
+                arrival += tables.between[walk.late[operation, wave]]
+            np.maximum(start, arrival, out=start)
+        if others:
+            both = sum((tables.passes[walk.took[operation, wave]] for operation in others), took)
+            took = np.where(walk.pair[wave, None], tables.pair * both, took)
         if timeline:
-            starts[device].append(start)
-    makespan = np.max(np.stack(np.broadcast_arrays(*free)), axis=0)
-    worked = np.stack([np.broadcast_to(one, np.shape(makespan)) for one in busy])
-    shown = tuple(tuple(row) for row in starts) if timeline else ()
-    return Replay(makespan=makespan, busy=worked, idle=makespan - worked, starts=shown)
+            starts[wave] = start
+        end = start + took
+        for operation in (first, *others):
+            if blocking:
+                end = end + tables.between[walk.sent[operation, wave]]
+            left[walk.made[operation, wave]] = end
+        busy[device] += took
+        free[device] = end
+    makespan = np.max(free, axis=0)
+    every = starts.reshape(len(starts), *tables.shape)
+    return Replay(
+        makespan=makespan.reshape(tables.shape)[()],
+        busy=busy.reshape(len(busy), *tables.shape),
+        idle=(makespan - busy).reshape(len(busy), *tables.shape),
+        starts=tuple(tuple(every[walk.device == one]) for one in range(len(free))) if timeline else (),
+    )
 
 
-class _Clock:
-    """Times of the operations, and when their results were ready to leave."""
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """Times as `Waves` asks for them, strategies side by side."""
 
-    def __init__(self, order: Order, times: StageTimes, *, blocking: bool) -> None:
-        depth, self._blocking = order.virtual_stages, blocking
+    passes: NDArray[np.float64]
+    """Operations, [kinds times one more than virtual stages, strategies]. [s]"""
+    between: NDArray[np.float64]
+    """Hops, [boundaries and one that is none, strategies]. [s]"""
+    pair: NDArray[np.float64]
+    """Share of operations that overlap, [strategies]. [1]"""
+    shape: tuple[int, ...]
+    """Axes of the strategies as they were given."""
+
+    @classmethod
+    def of(cls, times: StageTimes, depth: int) -> _Tables:
+        """The times of a pipeline of so many virtual stages."""
         not_negative(forward=times.forward, input_gradient=times.input_gradient)
         not_negative(weight_gradient=times.weight_gradient, hop=times.hop, pair=times.pair)
+        pair = np.asarray(times.pair, dtype=np.float64)
         forward = _rows("forward", times.forward, depth)
         inward = _rows("input_gradient", times.input_gradient, depth)
         weight = _rows("weight_gradient", times.weight_gradient, depth)
-        backward = [b + w for b, w in zip(inward, weight, strict=True)]
-        self._took = {
-            OperationKind.FORWARD: forward,
-            OperationKind.BACKWARD: backward,
-            OperationKind.INPUT_GRADIENT: inward,
-            OperationKind.WEIGHT_GRADIENT: weight,
+        hop = _rows("hop", times.hop, depth - 1) if depth > 1 else np.zeros(0)
+        shape = np.broadcast_shapes(*(part.shape[1:] for part in (forward, inward, weight, hop)), pair.shape)
+
+        def flat(part: NDArray[np.float64]) -> NDArray[np.float64]:
+            """Rows side by side, and behind them one of zeros."""
+            aligned = part.reshape(len(part), *(1,) * (len(shape) + 1 - part.ndim), *part.shape[1:])
+            whole = np.broadcast_to(aligned, (len(part), *shape))
+            return np.concatenate([whole, np.zeros((1, *shape))]).reshape(len(part) + 1, -1)
+
+        by_kind = {
+            OperationKind.FORWARD: flat(forward),
+            OperationKind.BACKWARD: flat(inward) + flat(weight),
+            OperationKind.INPUT_GRADIENT: flat(inward),
+            OperationKind.WEIGHT_GRADIENT: flat(weight),
         }
-        self._hop = _rows("hop", times.hop, depth - 1) if depth > 1 else []
-        self._pair = np.asarray(times.pair, dtype=np.float64)
-        self._home = _homes(order)
-        self._left: dict[tuple[bool, int, int], Any] = {}
-
-    def took(self, step: Step) -> Any:
-        """Time of a step, sending not included. [s]"""
-        first, *others = (self._took[operation.kind][operation.virtual_stage] for operation in step)
-        return self._pair * sum(others, first) if others else first
-
-    def arrival(self, operation: Operation, device: int) -> Any:
-        """When the input from another device is here; None where the device made it itself."""
-        kind, k, j = operation
-        source = _source(operation, len(self._took[kind]))
-        if kind is OperationKind.WEIGHT_GRADIENT or source is None or self._home[source[1], j] == device:
-            return None
-        left = self._left[source[0] is OperationKind.FORWARD, source[1], j]
-        return left if self._blocking else left + self._hop[min(k, source[1])]
-
-    def send(self, step: Step, device: int, end: Any) -> Any:
-        """Note what leaves at the end of a step; gives when the device is free again."""
-        free = end
-        for kind, k, j in step:
-            if kind is OperationKind.WEIGHT_GRADIENT:
-                continue
-            forward = kind is OperationKind.FORWARD
-            to = k + 1 if forward else k - 1
-            if self._blocking and 0 <= to < len(self._took[kind]) and self._home[to, j] != device:
-                free = free + self._hop[min(k, to)]
-            self._left[forward, k, j] = free
-        return free
+        passes = np.concatenate([by_kind[kind] for kind in KINDS])
+        return cls(passes, flat(hop), np.broadcast_to(pair, shape).reshape(-1), shape)
 
 
-def _source(operation: Operation, depth: int) -> tuple[OperationKind, int] | None:
-    """The operation of the same micro-batch that makes this one's input: its kind (FORWARD or BACKWARD) and place."""
-    kind, k, _ = operation
-    if kind is OperationKind.FORWARD:
-        return (OperationKind.FORWARD, k - 1) if k > 0 else None
-    if kind is OperationKind.WEIGHT_GRADIENT:
-        return (OperationKind.BACKWARD, k)
-    return (OperationKind.BACKWARD, k + 1) if k < depth - 1 else (OperationKind.FORWARD, k)
-
-
-def _runnable(order: Order) -> Iterator[tuple[int, Step]]:
-    """The steps of all devices, each after what it waits for; an order that cannot go on is refused."""
-    done: set[tuple[bool, int, int]] = set()
-    at = [0] * len(order.devices)
-    left = sum(map(len, order.devices))
-    while left:
-        before = left
-        for device, steps in enumerate(order.devices):
-            while at[device] < len(steps) and _ready(steps[at[device]], done, order.virtual_stages):
-                step = steps[at[device]]
-                yield device, step
-                done.update(
-                    (o.kind is OperationKind.FORWARD, o.virtual_stage, o.microbatch)
-                    for o in step
-                    if o.kind is not OperationKind.WEIGHT_GRADIENT
-                )
-                at[device] += 1
-                left -= 1
-        if left == before:
-            stuck = next(i for i, steps in enumerate(order.devices) if at[i] < len(steps))
-            kind, k, j = order.devices[stuck][at[stuck]][0]
-            what = f"{kind.value} of micro-batch {j} at virtual stage {k} on device {stuck}"
-            raise BadValue("order", what, "its input never comes: the order deadlocks")
-
-
-def _ready(step: Step, done: set[tuple[bool, int, int]], depth: int) -> bool:
-    for operation in step:
-        _, k, j = operation
-        source = _source(operation, depth)
-        if source is not None and (source[0] is OperationKind.FORWARD, source[1], j) not in done:
-            return False
-        if operation.kind in _INWARD and (True, k, j) not in done:
-            return False
-    return True
-
-
-def _homes(order: Order) -> dict[tuple[int, int], int]:
-    """Which device runs a micro-batch at a virtual stage."""
-    return {
-        (operation.virtual_stage, operation.microbatch): device
-        for device, steps in enumerate(order.devices)
-        for step in steps
-        for operation in step
-    }
-
-
-def _rows(field: str, value: Numeric, length: int) -> list[Any]:
+def _rows(field: str, value: Numeric, length: int) -> NDArray[np.float64]:
     """One entry for each virtual stage or boundary, each a scalar or an array over strategies."""
     given = np.asarray(value, dtype=np.float64)
     if given.ndim == 0 or given.shape[0] == 1:
         given = np.broadcast_to(given, (length, *given.shape[1:]))
     if given.shape[0] != length:
         raise BadValue(field, given.shape, f"give one number, or a first axis of {length}")
-    return list(given)
+    return given

@@ -6,7 +6,10 @@ May import: estimate, reliability and what stands below; numpy and the standard 
     constraints  what fixes, lists or bounds an axis, as people write it
     bundles      features that a trainer refuses together
     space        enumerates legal shapes and their features, and counts the rest
-    blocks       cuts them into blocks, and blocks into what strategies share
+    floor        step times that shapes cannot beat, and the order in which they are priced
+    blocks       rows of one schedule, and what each can have
+    states       what stays in memory and is sent once a step
+    works        what a micro-batch does
     local        what one device does, on the distinct local shapes
     price        memory first, then time
     rank         keeps the best of the stream

@@ -15,9 +15,7 @@ from mofa_model.axes.rules import Given
 from mofa_model.axes.tried import AxisContext
 from mofa_model.axes.verdict import Rejection
 from mofa_model.search.axes import Axes, known_axes
-from mofa_model.search.bundles import bundles, judged
 from mofa_model.search.constraints import Constraint, constrained
-from mofa_model.search.floor import Floors
 from mofa_model.search.price import price
 from mofa_model.search.rank import Leaders, Score, by_step_time
 from mofa_model.search.space import features_of, shapes_of
@@ -160,18 +158,13 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
             if not len(shapes.index):
                 stuck = shapes.stuck
                 continue
-            known = judged(axes, given, shapes.rows)
-            parts = bundles(axes, question.framework, known)
+            features = features_of(axes, given, shapes)
+            rejected += features.rejected
+            pruned += features.pruned
             leaders = Leaders(question.keep, question.score(here, nodes), question.apart)
-            part = share / len(shapes.index) / len(parts)
-            floors = Floors(axes, given, shapes)
-            # The largest first: what it finds leaves little to look at in the others.
-            every = (features_of(axes, given, shapes, known, bundle) for bundle in parts)
-            for features in sorted(every, key=lambda one: -int(np.sum(one.legal))):
-                rejected += features.rejected
-                pruned += features.pruned
-                if features.legal.any():
-                    rejected += price(axes, given, shapes, features, floors, leaders, _scaled(advance, part))
+            if features.legal.any():
+                part = _scaled(advance, share / len(shapes.index))
+                rejected += price(axes, given, shapes, features, leaders, part)
             searched, pruned = searched + leaders.searched, pruned + leaders.pruned
             found.setdefault(nodes, []).extend(_candidates(axes, here, nodes, leaders))
             if leaders.missed.index >= 0:

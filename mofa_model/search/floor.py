@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Axis, Scope
 from mofa_model.axes.rules import Given
+from mofa_model.checks import field_names
 from mofa_model.estimate.stage import stage_times
-from mofa_model.placement import spread, stages_of
+from mofa_model.placement import Stages, spread, stages_of
 from mofa_model.schedules import Flow, Schedule
 from mofa_model.search.axes import Axes, within
 from mofa_model.search.local import Locals, varied
@@ -65,74 +66,69 @@ class ShapeGroup:
         return int(np.searchsorted(self.floors, horizon, side="right"))
 
 
-class Floors:
-    """Floors of the shapes of one question; what one bundle of features asks of a schedule is known to the next."""
+def by_floor(axes: Axes, given: Given, shapes: Shapes, features: Features, local: Locals) -> list[ShapeGroup]:
+    """All shapes in parts of one schedule each; the parts with the lowest floors come first."""
+    parts: list[ShapeGroup] = []
+    for schedule, mine in _by_schedule(axes).items():
+        members = np.flatnonzero(mine[shapes.rows["pipeline"]])
+        if not len(members):
+            continue
+        lowest = _floors(axes, given, shapes, features, local, schedule, members)
+        rising = np.argsort(lowest, kind="stable")
+        cuts = [FIRST, *range(FIRST + BLOCK, len(members), BLOCK)]
+        pieces = np.split(rising, [cut for cut in cuts if cut < len(members)])
+        parts += [
+            ShapeGroup(schedule, members[some], lowest[some], at == 0) for at, some in enumerate(pieces)
+        ]
+    return sorted(parts, key=lambda part: float(part.floors[0]))
 
-    def __init__(self, axes: Axes, given: Given, shapes: Shapes) -> None:
-        self._axes, self._given, self._shapes = axes, given, shapes
-        every = np.arange(len(shapes.index))
-        self._local = Locals(given.workload, given.cluster, shapes.rows, every)
-        self._members = {
-            schedule: np.flatnonzero(mine[shapes.rows["pipeline"]])
-            for schedule, mine in _by_schedule(axes).items()
-        }
-        self._times: dict[tuple[Schedule, tuple[Any, ...]], Array] = {}
 
-    def parts(self, features: Features) -> list[ShapeGroup]:
-        """All shapes in parts of one schedule each; the parts with the lowest floors come first."""
-        parts: list[ShapeGroup] = []
-        for schedule, members in self._members.items():
-            if not len(members):
-                continue
-            lowest = self._floors(features, schedule, members)
-            rising = np.argsort(lowest, kind="stable")
-            cuts = [FIRST, *range(FIRST + BLOCK, len(members), BLOCK)]
-            pieces = np.split(rising, [cut for cut in cuts if cut < len(members)])
-            parts += [
-                ShapeGroup(schedule, members[some], lowest[some], at == 0) for at, some in enumerate(pieces)
-            ]
-        return sorted(parts, key=lambda part: float(part.floors[0]))
+def _floors(
+    axes: Axes,
+    given: Given,
+    shapes: Shapes,
+    features: Features,
+    local: Locals,
+    schedule: Schedule,
+    members: Array,
+) -> Array:
+    """The floor of every member, the least over whatever can make it faster. [s]"""
+    w, c, rows = given.workload, given.cluster, shapes.rows
+    layout = varied(Strategy(), schedule=schedule, **{name: rows[name][members] for name in DEGREES})
+    stages = stages_of(w.model, layout, c.calibration.placement, 1)
+    position = local.position[members]
+    lowest = np.full(len(members), np.inf)
+    for chosen in product(*(_choices(axes, given, features, axis, members) for axis in _TIMED)):
+        some = np.flatnonzero(np.broadcast_to(reduce(and_, (ok for _, ok in chosen)), len(members)))
+        if not len(some):
+            continue
+        flags = {name: value for fields, _ in chosen for name, value in fields.items()}
+        s = varied(layout, **{name: getattr(layout, name)[some] for name in DEGREES}, **flags)
+        held = Stages(*(np.take(getattr(stages, name), some, axis=-1) for name in field_names(Stages)))
+        stage = stage_times(w, c, s, held, *spread(local.times(s), position[some]))
+        flow = Flow(
+            slowest=stage.slowest,
+            total=stage.all_stages,
+            microbatches=rows["micro_batches"][members[some]],
+            stages=s.pp,
+            virtual=s.vpp,
+            forward=stage.device_forward,  # what recomputation adds to the host's part takes nothing from it
+        )
+        time = np.asarray(flow.microbatches * stage.slowest + schedule.fill(flow))
+        lowest[some] = np.minimum(lowest[some], time)
+    return lowest * SLACK
 
-    def _floors(self, features: Features, schedule: Schedule, members: Array) -> Array:
-        """The floor of every member, the least over whatever can make it faster. [s]"""
-        lowest = np.full(len(members), np.inf)
-        for chosen in product(*(self._choices(features, axis, members) for axis in _TIMED)):
-            legal = reduce(and_, (ok for _, ok in chosen))
-            if np.any(legal):
-                time = self._time(
-                    schedule, members, {n: v for fields, _ in chosen for n, v in fields.items()}
-                )
-                lowest = np.minimum(lowest, np.where(legal, time, np.inf))
-        return lowest * SLACK
 
-    def _time(self, schedule: Schedule, members: Array, chosen: dict[str, Any]) -> Array:
-        """Step time of every member under a choice, less what can only be added. [s]"""
-        key = (schedule, tuple(chosen.values()))
-        if key not in self._times:
-            w, c, rows = self._given.workload, self._given.cluster, self._shapes.rows
-            degrees = {name: rows[name][members] for name in DEGREES}
-            s = varied(Strategy(), schedule=schedule, **degrees, **chosen)
-            stages = stages_of(w.model, s, c.calibration.placement, 1)
-            stage = stage_times(w, c, s, stages, *spread(self._local.times(s), self._local.position[members]))
-            flow = Flow(
-                slowest=stage.slowest,
-                total=stage.all_stages,
-                microbatches=rows["micro_batches"][members],
-                stages=s.pp,
-                virtual=s.vpp,
-                forward=stage.device_forward,  # what recomputation adds to the host's part takes nothing from it
-            )
-            self._times[key] = np.asarray(flow.microbatches * stage.slowest + schedule.fill(flow))
-        return self._times[key]
-
-    def _choices(self, features: Features, axis: Axis, members: Array) -> list[tuple[dict[str, Any], Any]]:
-        """Fields and rows of every value that the least time can have."""
-        values = self._axes[axis.name]
-        if axis.scope is Scope.WORK:
-            legal = features.allowed[axis.name]
-            return [(axis.chosen(value), ok[members]) for value, ok in zip(values, legal, strict=True)]
-        best = (True,) if dominated(axis, self._given.cluster) and True in values else values
-        return [(axis.chosen(value), True) for value in best]
+def _choices(
+    axes: Axes, given: Given, features: Features, axis: Axis, members: Array
+) -> list[tuple[dict[str, Any], Any]]:
+    """Fields and rows of every value that the least time can have."""
+    values = axes[axis.name]
+    if axis.scope is Scope.WORK:
+        legal = features.some(axis.name)[:, members]
+        return [(axis.chosen(value), ok) for value, ok in zip(values, legal, strict=True)]
+    best = (True,) if dominated(axis, given.cluster) and True in values else values
+    return [(axis.chosen(value), True) for value in best]
 
 
 def _by_schedule(axes: Axes) -> dict[Schedule, Array]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from mofa_model.axes.axis import Scope
 from mofa_model.axes.rules import Rows
 from mofa_model.checks import field_names
+from mofa_model.estimate.blocks import BlockTime, block_times
 from mofa_model.estimate.layer import LayerTime, layer_times
 from mofa_model.estimate.stage import head_time
 from mofa_model.estimate.stored import StoredLayer, stored_layers
@@ -31,6 +33,9 @@ _TIMES: Final = tuple(name for axis in within(Scope.WORK, Scope.LAYER) for name 
 """Features that its time depends on; of the layers that are recomputed only whether some or all are."""
 _STORED: Final = tuple(name for axis in within(Scope.WORK) for name in axis.fields if name not in DEGREES)
 """Features that its activations depend on."""
+
+FEW: Final = 16
+"""Rows are few where there are so many times more."""
 
 Array = NDArray[Any]
 _Terms = TypeVar("_Terms")
@@ -64,20 +69,27 @@ class Locals:
         self._workload, self._cluster = workload, cluster
         self._some = bool(np.any(table["chunk_layers"]))  # not all layers of a stage run in chunks
         rows = {name: table[name][members] for name in ("mode", *LOCAL)}
-        first, self.position = distinct([rows["mode"], *(rows[name] for name in LOCAL)])
+        first, place = distinct([rows["mode"], *(rows[name] for name in LOCAL)])
         # `distinct` goes by the first column first: one mode stands behind the other.
         parts = [(first[rows["mode"][first] == at], mode) for at, mode in enumerate(ContextMode)]
-        self._shapes = tuple(
-            _shape({name: rows[name][some] for name in LOCAL}, mode) for some, mode in parts if some.size
+        self._kinds = tuple(
+            LocalShapes(
+                workload, cluster, _shape({name: rows[name][some] for name in LOCAL}, mode), some.size
+            )
+            for some, mode in parts
+            if some.size
         )
-        self._sizes = [some.size for some, _ in parts]
+        self.position = np.full(len(table["mode"]), -1)
+        """The place of every row of the table among what is answered; -1 for others than the members."""
+        self.position[members] = place
         self._asked: dict[Hashable, Any] = {}
+        self._table = table
 
-    def of(self, some: Array) -> Locals:
-        """The same for some of the rows; what is asked of one is known to all."""
-        other = object.__new__(Locals)
-        other.__dict__ |= self.__dict__ | {"position": self.position[some]}
-        return other
+    def narrowed(self, members: Array) -> Locals:
+        """The same for few of the rows; for many it pays to ask for all, once."""
+        if not len(members) or FEW * len(members) > len(self.position):
+            return self
+        return Locals(self._workload, self._cluster, self._table, members)
 
     def times(self, work: Strategy) -> Times:
         """Times of layers and head under a kind of work, on every local shape."""
@@ -87,32 +99,58 @@ class Locals:
         """Activations of layers under a kind of work, on every local shape."""
         return self._ask(_STORED, work, self._stored)
 
-    def _ask(self, names: tuple[str, ...], work: Strategy, answer: Callable[[Strategy], _Terms]) -> _Terms:
+    def _ask(
+        self, names: tuple[str, ...], work: Strategy, answer: Callable[[LocalShapes, Strategy], _Terms]
+    ) -> _Terms:
         features = {name: getattr(work, name) for name in names}
         if "recompute_layers" in features:
             features["recompute_layers"] = float(np.any(features["recompute_layers"]))
         key = tuple(features.values())
         if key not in self._asked:
             self._asked[key] = _joined(
-                [answer(varied(shape, **features)) for shape in self._shapes],
-                [n for n in self._sizes if n],
+                [answer(kind, varied(kind.shapes, **features)) for kind in self._kinds],
+                [kind.size for kind in self._kinds],
             )
         found: _Terms = self._asked[key]
         return found
 
-    def _times(self, work: Strategy) -> Times:
-        layers = layer_times(self._workload, self._cluster, work)
+    def _times(self, kind: LocalShapes, work: Strategy) -> Times:
+        layers = layer_times(self._workload, self._cluster, work, kind.blocks)
         if self._some:
-            layers += layer_times(self._workload, self._cluster, varied(work, chunks=1))
-        head = head_time(self._workload, self._cluster, work)
-        return tuple(map(_sums, layers)), HeadSum(head.total)
+            layers += layer_times(self._workload, self._cluster, varied(work, chunks=1), kind.whole)
+        return tuple(map(_sums, layers)), kind.head
 
-    def _stored(self, work: Strategy) -> Stored:
+    def _stored(self, _: LocalShapes, work: Strategy) -> Stored:
         constants = self._cluster.calibration.memory
         layers = stored_layers(self._workload, constants, work)
         if self._some:
             layers += stored_layers(self._workload, constants, varied(work, chunks=1))
         return layers
+
+
+@dataclass(frozen=True)
+class LocalShapes:
+    """Local shapes of one mode of context parallelism, and what of their price no feature changes."""
+
+    workload: Workload
+    cluster: Cluster
+    shapes: Strategy
+    size: int
+
+    @cached_property
+    def blocks(self) -> list[BlockTime]:
+        """Times of the blocks."""
+        return block_times(self.workload, self.cluster, self.shapes)
+
+    @cached_property
+    def whole(self) -> list[BlockTime]:
+        """The same where experts do not run in chunks."""
+        return block_times(self.workload, self.cluster, varied(self.shapes, chunks=1))
+
+    @cached_property
+    def head(self) -> HeadSum:
+        """Time of head and loss."""
+        return HeadSum(head_time(self.workload, self.cluster, self.shapes).total)
 
 
 def _shape(degrees: dict[str, Any], mode: ContextMode) -> Strategy:

@@ -25,11 +25,13 @@ from mofa_model.estimate.stage import stage_times
 from mofa_model.estimate.step import pipeline_times, step_terms
 from mofa_model.placement import Stages, spread
 from mofa_model.search.axes import Axes, within
-from mofa_model.search.blocks import ShapeBlock, Work, ZeroLevel, blocks_of, states_of, works_of
-from mofa_model.search.floor import Floors
+from mofa_model.search.blocks import Company, ShapeBlock, blocks_of
+from mofa_model.search.floor import by_floor
 from mofa_model.search.local import Locals, varied
 from mofa_model.search.rank import Leaders
 from mofa_model.search.space import DEGREES, Features, Shapes
+from mofa_model.search.states import ZeroLevel, states_of
+from mofa_model.search.works import Work, works_of
 from mofa_model.spec import Cluster
 from mofa_model.strategy import Sharding, Strategy
 
@@ -60,61 +62,67 @@ def price(
     given: Given,
     shapes: Shapes,
     features: Features,
-    floors: Floors,
     leaders: Leaders,
     advance: Callable[[float], None] = lambda _: None,
 ) -> Counter[Rejection]:
     """Offers every strategy that fits to `leaders`; counts those that do not. `advance` hears of shapes done."""
     rejected = Counter[Rejection]()
-    parts = floors.parts(features)
+    every = Locals(given.workload, given.cluster, shapes.rows, np.arange(len(shapes.index)))
+    parts = by_floor(axes, given, shapes, features, every)
     # The first parts find a step time that most of the others cannot beat.
     for phase in ([p for p in parts if p.first], [p for p in parts if not p.first]):
-        hopeful = [part.members[: part.hopeful(leaders.horizon)] for part in phase]
-        some = np.concatenate([np.empty(0, dtype=np.int64), *hopeful])
-        local = Locals(given.workload, given.cluster, shapes.rows, some) if len(some) else None
-        done = 0
-        for part, members in zip(phase, hopeful, strict=True):
-            count = min(len(members), part.hopeful(leaders.horizon))
+        some = [part.members[: part.hopeful(leaders.horizon)] for part in phase]
+        local = every.narrowed(np.concatenate([np.zeros(0, dtype=np.int64), *some]))
+        for part in phase:
+            count = part.hopeful(leaders.horizon)
             leaders.pruned += int(np.sum(features.legal[part.members[count:]]))
-            if count and local is not None:
-                for block, rows in blocks_of(axes, given, shapes, features, part.schedule, members[:count]):
-                    rejected += _price_block(axes, given, block, local.of(done + rows), leaders)
-            done += len(members)
+            if count:
+                members = part.members[:count]
+                for block, rows in blocks_of(axes, given, shapes, features, part.schedule, members):
+                    rejected += _price_block(
+                        axes, given, block, local, local.position[members[rows]], leaders
+                    )
             advance(len(part.members))
     return +rejected
 
 
 def _price_block(
-    axes: Axes, given: Given, block: ShapeBlock, local: Locals, leaders: Leaders
+    axes: Axes, given: Given, block: ShapeBlock, local: Locals, position: Array, leaders: Leaders
 ) -> Counter[Rejection]:
     """Every kind of work of a block beside every state."""
     rejected = Counter[Rejection]()
     states = states_of(axes, given, block)
     for work in works_of(axes, block):
-        fitting = _fitting(given, block, states, work, local, rejected)
-        leaders.searched += sum(_counted(fit.fits, block) for fit in fitting)
-        if not leaders.searched:
-            _remember_leanest(block, work, fitting, leaders)
-        wanted = [np.any(f.fits if f.near is None else f.fits | (f.near > 0), axis=0) for f in fitting]
-        columns = np.flatnonzero(np.logical_or.reduce(wanted))
-        if len(columns):
-            _time(given, block, fitting, work, local, columns, leaders)
+        memory = _memory(given, block, states, work, local, position)
+        for company in block.companies:
+            fitting = _fitting(given, memory, work, company, rejected)
+            leaders.searched += sum(_counted(fit.fits, company) for fit in fitting)
+            if not leaders.searched:
+                _remember_leanest(block, work, company, fitting, leaders)
+            wanted = [np.any(f.fits if f.near is None else f.fits | (f.near > 0), axis=0) for f in fitting]
+            columns = np.flatnonzero(np.logical_or.reduce(wanted)) if wanted else np.zeros(0, dtype=np.int64)
+            if len(columns):
+                _time(given, block, company, fitting, work, local, position, columns, leaders)
     return rejected
 
 
-def _fitting(
-    given: Given,
-    block: ShapeBlock,
-    states: list[ZeroLevel],
-    work: Work,
-    local: Locals,
-    rejected: Counter[Rejection],
-) -> list[_Fit]:
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """What a state needs beside a kind of work."""
+
+    state: ZeroLevel
+    peak: Array
+    """Bytes on the fullest device, [states, rows]. [B]"""
+    host: Array | None
+    """Host memory of a node, [states, rows] or [rows]; None where all have room. [B]"""
+
+
+def _memory(
+    given: Given, block: ShapeBlock, states: list[ZeroLevel], work: Work, local: Locals, position: Array
+) -> list[_Memory]:
     """Memory of one kind of work beside every state."""
     w, c = given.workload, given.cluster
-    limit = room(c)
-    kinds = spread(local.stored(work.strategy), local.position)
-    stored = waiting(w, work.strategy, block.stages, kinds)
+    stored = waiting(w, work.strategy, block.stages, spread(local.stored(work.strategy), position))
     # A node's host holds what its devices park, states and activations: `host_bytes`, kind by kind.
     parked = np.broadcast_to(stored.parked * c.gpus_per_node, block.stages.count.shape)
     moving: dict[bool, Array] = {}
@@ -124,39 +132,51 @@ def _fitting(
         if whole not in moving:
             s = varied(work.strategy, sharding=state.level.sharding)
             moving[whole] = np.asarray(with_loss(w, c, s, block.stages, stored).total)
-        legal = state.ok & work.ok
-        peak = _largest_sum(state.held, moving[whole])
-        fits = legal & (peak <= limit)
-        near = (peak <= limit * NEAR) & legal
-        near ^= fits  # what fits is near as well
-        rejected[Rejection.OUT_OF_MEMORY] += _counted(legal, block) - _counted(fits, block)
-        host = _host(given, state, parked)
-        if host is not None:
-            roomy = host <= host_room(c)
-            inside = fits & roomy
-            rejected[Rejection.OUT_OF_HOST_MEMORY] += _counted(fits, block) - _counted(inside, block)
-            fits, near = inside, near & roomy
-        # Where something fits nobody asks for the leanest.
-        bare = peak if fits.any() else np.where(legal, peak, np.inf)
-        found.append(_Fit(state, fits, np.where(near, peak, 0.0) if near.any() else None, bare))
+        found.append(_Memory(state, _largest_sum(state.held, moving[whole]), _host(given, state, parked)))
     return found
 
 
-def _remember_leanest(block: ShapeBlock, work: Work, fitting: list[_Fit], leaders: Leaders) -> None:
+def _fitting(
+    given: Given, memory: list[_Memory], work: Work, company: Company, rejected: Counter[Rejection]
+) -> list[_Fit]:
+    """What fits of one kind of work beside every state, in some bundles."""
+    bundles = [at for at in company.bundles if at in work.ok]
+    limit = room(given.cluster)
+    found = []
+    for one in memory if bundles else ():
+        legal = work.legal(one.state, bundles)
+        fits = legal & (one.peak <= limit)
+        near = (one.peak <= limit * NEAR) & legal
+        near ^= fits  # what fits is near as well
+        rejected[Rejection.OUT_OF_MEMORY] += _counted(legal, company) - _counted(fits, company)
+        if one.host is not None:
+            roomy = one.host <= host_room(given.cluster)
+            inside = fits & roomy
+            rejected[Rejection.OUT_OF_HOST_MEMORY] += _counted(fits, company) - _counted(inside, company)
+            fits, near = inside, near & roomy
+        # Where something fits nobody asks for the leanest.
+        bare = one.peak if fits.any() else np.where(legal, one.peak, np.inf)
+        found.append(_Fit(one.state, fits, np.where(near, one.peak, 0.0) if near.any() else None, bare))
+    return found
+
+
+def _remember_leanest(
+    block: ShapeBlock, work: Work, company: Company, fitting: list[_Fit], leaders: Leaders
+) -> None:
     """The strategy that needs the least device memory, for the case that none fits."""
     for fit in fitting:
         at = np.unravel_index(int(np.argmin(fit.peak)), fit.peak.shape)
         least = float(fit.peak[at])
         if least < leaders.leanest[0]:
-            offset = int(fit.state.offset[at[0], 0]) + work.offset + int(block.overlaps[0].offset[at[1]])
+            offset = int(fit.state.offset[at[0], 0]) + work.offset + int(company.overlaps[0].offset[at[1]])
             leaders.leanest = (least, int(block.index[at[1]]) + offset)
 
 
-def _counted(mask: Array, block: ShapeBlock) -> int:
+def _counted(mask: Array, company: Company) -> int:
     """Strategies behind a mask over rows. [1]"""
-    if isinstance(block.repeated, int):
-        return int(np.count_nonzero(mask)) * block.repeated
-    return int(np.count_nonzero(mask, axis=0) @ block.repeated)
+    if isinstance(company.repeated, int):
+        return int(np.count_nonzero(mask)) * company.repeated
+    return int(np.count_nonzero(mask, axis=0) @ company.repeated)
 
 
 def _host(given: Given, state: ZeroLevel, parked: Array) -> Array | None:
@@ -186,9 +206,11 @@ def _largest_sum(held: Array, moving: Array) -> Array:
 def _time(
     given: Given,
     block: ShapeBlock,
+    company: Company,
     fitting: list[_Fit],
     work: Work,
     local: Locals,
+    position: Array,
     columns: Array,
     leaders: Leaders,
 ) -> None:
@@ -199,8 +221,8 @@ def _time(
         stages = Stages(*(np.take(getattr(stages, name), columns, axis=-1) for name in field_names(Stages)))
         degrees = (*DEGREES, "recompute_layers")
         picked = varied(picked, **{name: _picked(getattr(picked, name), columns) for name in degrees})
-    m, position = block.rows["micro_batches"][columns], local.position[columns]
-    for overlap in block.overlaps:
+    m, position = block.rows["micro_batches"][columns], position[columns]
+    for overlap in company.overlaps:
         s = varied(picked, **overlap.flags)
         stage = stage_times(w, c, s, stages, *spread(local.times(s), position))
         pipeline, hops = pipeline_times(w, c, s, stage, m)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.search.blocks import ZeroLevel
+from mofa_model.search.states import ZeroLevel
 
 Array = NDArray[Any]
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +25,7 @@ from mofa_model.axes.verdict import Rejection
 from mofa_model.equations.memory import expert_data_ranks
 from mofa_model.placement import stages_of
 from mofa_model.search.axes import FEATURES, SHAPE, Axes
-from mofa_model.search.bundles import Bundle, Judged
+from mofa_model.search.bundles import Bundle, Judged, bundles, judged
 from mofa_model.spec import Cluster
 from mofa_model.strategy import DEGREES as ARRAYS
 from mofa_model.strategy import Strategy
@@ -51,8 +53,8 @@ class Shapes:
 class Features:
     """What each shape can have."""
 
-    allowed: dict[str, Mask]
-    """For each axis of features, [values, rows]: True where the value is legal, tried, and not a duplicate."""
+    allowed: tuple[dict[str, Mask], ...]
+    """Of each bundle and axis of features, [values, rows]: True where the value is legal, tried, and not a duplicate."""
     idle: dict[str, Mask]
     """For each axis of features, [rows]: True where all its values say the same."""
     rejected: Counter[Rejection]
@@ -61,6 +63,11 @@ class Features:
     """Raw strategies left out because another one is proved to be at least as good."""
     legal: NDArray[np.int64]
     """Strategies left of each shape, whose memory and time are to be computed, [rows]."""
+
+    def some(self, axis: str) -> Mask:
+        """Values that a shape has in some bundle, [values, rows]."""
+        first, *others = (allowed[axis] for allowed in self.allowed)
+        return reduce(or_, others, first)
 
 
 def shapes_of(axes: Axes, given: Given, nodes: int) -> Shapes:
@@ -121,11 +128,32 @@ def _derived(rows: Rows, given: Given) -> Rows:
     return {"ranks": ranks, "copies": np.asarray(copies), "deepest": deepest}
 
 
-def features_of(
-    axes: Axes, given: Given, shapes: Shapes, judged: Mapping[str, Judged], bundle: Bundle
-) -> Features:
-    """Which value of each axis of features each shape can have in a bundle; counts what is left out of it."""
-    size = len(shapes.index)
+def features_of(axes: Axes, given: Given, shapes: Shapes) -> Features:
+    """Which value of each axis of features each shape can have, bundle by bundle; counts what is left out."""
+    known = judged(axes, given, shapes.rows)
+    parts = [_within(axes, given, known, one) for one in bundles(axes, given.framework, known)]
+    return Features(
+        allowed=tuple(part.allowed for part in parts if part.legal.any()),
+        idle={name: one.idle for name, one in known.items()},
+        rejected=sum((part.rejected for part in parts), Counter[Rejection]()),
+        pruned=sum(part.pruned for part in parts),
+        legal=np.sum([part.legal for part in parts], axis=0),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The same of one bundle."""
+
+    allowed: dict[str, Mask]
+    rejected: Counter[Rejection]
+    pruned: int
+    legal: NDArray[np.int64]
+
+
+def _within(axes: Axes, given: Given, judged: Mapping[str, Judged], bundle: Bundle) -> _Part:
+    """What a bundle has of the features."""
+    size = len(next(iter(judged.values())).idle)
     alive = np.ones(size, dtype=np.int64)
     left = 1
     for axis in FEATURES:
@@ -157,7 +185,7 @@ def features_of(
             ok[values.index(False)] &= ~worse
         alive = alive * np.sum(ok, axis=0)
         allowed[name] = ok
-    return Features(allowed, idle, rejected, pruned, alive)
+    return _Part(allowed, rejected, pruned, alive)
 
 
 def dominated(axis: Axis, cluster: Cluster) -> bool:

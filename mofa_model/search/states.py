@@ -1,0 +1,109 @@
+"""What stays in memory and is sent once a step, for the rows of a block: every ZeRO level with all its groups and placements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from operator import and_
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.axes.axis import Scope
+from mofa_model.axes.choices import Shard
+from mofa_model.axes.feature_rules import shard_group
+from mofa_model.axes.rules import Given, Rows
+from mofa_model.estimate.exchange import traffic
+from mofa_model.estimate.resident import resident
+from mofa_model.search.axes import Axes, within
+from mofa_model.search.blocks import ShapeBlock, feature_values, fields_of
+from mofa_model.search.local import varied
+from mofa_model.strategy import Sharding, Strategy
+from mofa_model.units import Numeric
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroLevel:
+    """One ZeRO level, with its shard groups and optimizer placements on a leading axis."""
+
+    level: Strategy
+    """The strategy of the level; its shard group and placement say nothing."""
+    held: Array
+    """Bytes that stay on the device, [states, kinds, rows]. [B]"""
+    parked: Array | None
+    """Optimizer bytes of a node's devices in its host, [states, kinds, rows]; None where no state has any. [B]"""
+    host: Array | None
+    """Host memory of a node for them alone, [states, rows]. [B]"""
+    collective: Array
+    """Collectives, [states, rows]. [s]"""
+    optimizer: Array
+    """Update, [states, rows]. [s]"""
+    embedding: Numeric
+    """All-reduce of a tied embedding. [s]"""
+    offset: Array
+    """Raw index of each state's values, [states, 1]."""
+    ok: tuple[Array, ...]
+    """Legal, [states, rows], in each bundle."""
+    replicas: Array
+    """Ranks that hold the same shard, [states, rows]."""
+
+
+def states_of(axes: Axes, given: Given, block: ShapeBlock) -> list[ZeroLevel]:
+    """Everything of each ZeRO level that does not depend on a micro-batch's work."""
+    levels = dict.fromkeys(shard.level for shard in axes["sharding"])
+    return [state for level in levels if (state := _state(axes, given, block, level)) is not None]
+
+
+def _state(axes: Axes, given: Given, block: ShapeBlock, level: Sharding) -> ZeroLevel | None:
+    w, c, stages, m = given.workload, given.cluster, block.stages, block.rows["micro_batches"]
+    base = varied(block.layout, sharding=level)
+    rows, offsets, legal, replicas = [], [], [], []
+    first, *others = sorted(within(Scope.STATE), key=lambda axis: axis.name != "sharding")
+    shards = [one for one in feature_values(axes, first) if one.value.level is level]
+    for shard, *more in product(shards, *(feature_values(axes, axis) for axis in others)):
+        chosen = (shard, *more)
+        ok = [reduce(and_, (one.beside(allowed) for one in chosen)) for allowed in block.allowed]
+        if not any(some.any() for some in ok):
+            continue
+        group = shard_group(shard.value, block.rows, c)
+        s = varied(base, shard=group, **fields_of(more))
+        rows.append((resident(w, c, s, stages), traffic(w, c, s, stages, micro_batches=m)))
+        offsets.append(sum(one.offset for one in chosen))
+        legal.append(ok)
+        replicas.append(_replicas(shard.value, group, block.rows))
+    if not rows:
+        return None
+    shape = stages.count.shape
+    parks = any(np.any(held.parked) for held, _ in rows)
+    parked = _stacked([held.parked * c.gpus_per_node for held, _ in rows], shape) if parks else None
+    return ZeroLevel(
+        level=base,
+        held=_stacked([held.total for held, _ in rows], shape),
+        parked=parked,
+        host=None if parked is None else np.max(parked, axis=1),
+        collective=_stacked([sent.collective for _, sent in rows], shape[1:]),
+        optimizer=_stacked([sent.optimizer for _, sent in rows], shape[1:]),
+        embedding=rows[0][1].embedding,
+        offset=np.array(offsets, dtype=np.int64)[:, None],
+        ok=tuple(np.stack(some) for some in zip(*legal, strict=True)),
+        replicas=np.stack(replicas),
+    )
+
+
+def _stacked(parts: list[Numeric], shape: tuple[int, ...]) -> Array:
+    stacked = np.empty((len(parts), *shape))
+    for at, part in enumerate(parts):
+        stacked[at] = part
+    return stacked
+
+
+def _replicas(shard: Shard, group: Array, rows: Rows) -> Array:
+    """Ranks that hold the same shard of most parameters, of which one writes it to a checkpoint. [1]"""
+    copies = rows["copies"]
+    if shard.level is Sharding.NONE:
+        return copies
+    return copies / np.where(group > 0, np.minimum(group, copies), copies)
