@@ -6,7 +6,8 @@
     │   ├── BadValue            a known field with a value that cannot be
     │   │   └── DoesNotFit      a layout that could be, but not on this many devices, or layers
     │   ├── BadUnit             text that is not a quantity of the asked dimension
-    │   └── BadFile             a file that cannot be read as what it should be
+    │   ├── BadFile             a file that cannot be read as what it should be
+    │   └── TooLarge            a question with more layouts than can be looked at
     ├── NoFeasibleStrategy      the search space holds nothing that runs: exit code 3
     └── SourceUnreachable       a cluster or server did not answer: exit code 4
 
@@ -112,6 +113,10 @@ class BadFile(InputError):
 
     def __init__(self, path: object, why: str) -> None:
         super().__init__(f"{path}: {why}")
+
+
+class TooLarge(InputError):
+    """A question with more layouts than can be looked at in the memory and time that one question may have."""
 
 
 class NoFeasibleStrategy(MofaError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from mofa_model.manifest.fields import AtLeastOne, Count, Key, Name, Part, Percent, Rule, Word, Zero
+from mofa_model.manifest.fields import AtLeastOne, Count, Key, Layers, Name, Part, Percent, Rule, Word, Zero
 
 
 class Latent(Part):
@@ -64,7 +64,7 @@ class Architecture(Part):
         ),
     )
 
-    layers: Count
+    layers: Layers
     """Transformer blocks."""
     hidden_size: Count
     """Width of the residual stream."""

@@ -256,6 +256,8 @@ Devices: TypeAlias = Annotated[int, Field(ge=1, le=1024, examples=[8])]
 """GPUs of a node, or a part of them."""
 Count: TypeAlias = Annotated[int, Field(ge=1, le=10_000_000, examples=[256])]
 """A whole number of one or more."""
+Layers: TypeAlias = Annotated[int, Field(ge=1, le=1024, examples=[126])]
+"""Layers of a model: eight times as many as the deepest that is trained."""
 Zero: TypeAlias = Annotated[int, Field(ge=0, le=10_000_000, examples=[0])]
 """A whole number of zero or more."""
 Big: TypeAlias = Annotated[int, Field(ge=0, le=9_000_000_000_000_000_000, examples=[85_899_345_920])]

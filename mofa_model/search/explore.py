@@ -14,6 +14,7 @@ from mofa_model.axes.frameworks import Framework, framework
 from mofa_model.axes.rules import Given
 from mofa_model.axes.tried import AxisContext
 from mofa_model.axes.verdict import Rejection
+from mofa_model.errors import TooLarge
 from mofa_model.search.axes import Axes, known_axes
 from mofa_model.search.constraints import Constraint, constrained
 from mofa_model.search.price import price
@@ -26,6 +27,8 @@ from mofa_model.units import Bytes, Seconds
 _ASKED: Final = {"offload": Rejection.OFFLOAD_UNPROVEN, "graphs": Rejection.GRAPHS_UNNEEDED}
 """Rules that a constraint on an axis lifts."""
 
+MOST_LOOKED_AT: Final = 5_000_000
+"""Shapes of one question, on all numbers of nodes and in all precisions."""
 KEEP = 64
 """Strategies that are kept for every number of nodes: what is shown, and room for the replay to reorder."""
 
@@ -136,7 +139,7 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
     found: dict[int, list[Candidate]] = {}
     misses: list[tuple[int, float, NearMiss]] = []
     lean: list[NearMiss] = []
-    searched = pruned = 0
+    searched = pruned = looked_at = 0
     stuck: tuple[str, Rejection] | None = None
     # Who constrains offloading or graphs asks for them.
     wanted = {_ASKED[key] for key in keys if key in _ASKED}
@@ -155,6 +158,12 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
             )
             shapes = shapes_of(axes, given, nodes)
             rejected += shapes.rejected
+            looked_at += len(shapes.index)
+            if looked_at > MOST_LOOKED_AT:
+                raise TooLarge(
+                    f"nodes: {len(axes['nodes'])} numbers of them in {len(question.problems)} precisions have more than"
+                    f" {MOST_LOOKED_AT:,} layouts; give fewer, or constrain an axis"
+                )
             if not len(shapes.index):
                 stuck = shapes.stuck
                 continue

@@ -23,6 +23,7 @@ from mofa_model.axes.axis import Axis
 from mofa_model.axes.rules import Given, Mask, Rows
 from mofa_model.axes.verdict import Rejection
 from mofa_model.equations.memory import expert_data_ranks
+from mofa_model.errors import TooLarge
 from mofa_model.placement import stages_of
 from mofa_model.search.axes import FEATURES, SHAPE, Axes
 from mofa_model.search.bundles import Bundle, Judged, bundles, judged
@@ -33,6 +34,8 @@ from mofa_model.units import Numeric
 
 DEGREES: Final = ("dp", *(name for axis in SHAPE for name in axis.fields if name in ARRAYS))
 """Columns that are degrees of a `Strategy`."""
+MOST_SHAPES: Final = 1_000_000
+"""Shapes on one number of nodes: of questions about real models the largest known, DeepSeek-V3 on 90,720 GPUs, has 360,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,8 @@ def shapes_of(axes: Axes, given: Given, nodes: int) -> Shapes:
         values = axes[axis.name]
         left //= len(values)
         size = len(index)
+        if size * len(values) > MOST_SHAPES:
+            raise TooLarge(_too_many(axes, nodes, size * len(values)))
         position = np.tile(np.arange(len(values)), size)
         rows = {name: np.repeat(column, len(values)) for name, column in rows.items()}
         index = np.repeat(index, len(values)) + position * strides[axis.name]
@@ -102,6 +107,16 @@ def shapes_of(axes: Axes, given: Given, nodes: int) -> Shapes:
             rows = {name: column[good] for name, column in rows.items()}
             index = index[good]
     return Shapes(rows | _derived(rows, given), index, rejected)
+
+
+def _too_many(axes: Axes, nodes: int, shapes: int) -> str:
+    """What to do where there are too many shapes, before any of them is made."""
+    widest = sorted(SHAPE, key=lambda axis: -len(axes[axis.name]))[:3]
+    told = ", ".join(f"{axis.name} has {len(axes[axis.name])}" for axis in widest)
+    return (
+        f"nodes: on {nodes} there are {shapes:,} layouts to look at, of at most {MOST_SHAPES:,};"
+        f" constrain an axis with many values ({told}), for example {widest[0].example}"
+    )
 
 
 def _columns(axis: Axis, values: tuple[Any, ...], position: NDArray[Any], rows: Rows, given: Given) -> Rows:
