@@ -57,6 +57,11 @@ class Stages:
         whole: Array = self.held[0] if len(self.held) == 1 else np.sum(self.held, axis=0)
         return whole
 
+    def of(self, rows: NDArray[np.int64]) -> Stages:
+        """Those of some of the layouts."""
+        # take() keeps the rows side by side; plain indexing leaves kinds innermost, at twice the time of every equation.
+        return Stages(*(np.take(getattr(self, name), rows, axis=-1) for name in field_names(Stages)))
+
 
 def stages_of(model: Transformer, strategy: Strategy, rule: str, axes: int = 0) -> Stages:
     """The kinds of stages of every layout of a family; `axes` is 1 where anything else of the question is an array."""
@@ -74,7 +79,6 @@ def stages_of(model: Transformer, strategy: Strategy, rule: str, axes: int = 0) 
     for index, table in enumerate(tables):
         padded[:, : len(table), index] = np.array(table, dtype=float).T
     shape = shape if len(shape) >= axes else (1,) * axes
-    # take() keeps the rows side by side; plain indexing leaves kinds innermost, at twice the time of every equation.
     columns_of_kinds = np.take(padded, inverse, axis=2).reshape((len(padded), width, *shape))
     return Stages(
         count=columns_of_kinds[0],

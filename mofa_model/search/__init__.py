@@ -11,6 +11,7 @@ May import: estimate, reliability and what stands below; numpy and the standard 
     states       what stays in memory and is sent once a step
     works        what a micro-batch does
     local        what one device does, on the distinct local shapes
+    room         memory: what has no room at all, what fits of every state beside a work
     price        memory first, then time
     rank         keeps the best of the stream
     explore      walks node counts and precisions; the entry

@@ -55,11 +55,23 @@ class Company:
     repeated: Array | int
     """Strategies that share a row's memory, one for each choice, [rows]."""
 
+    def of(self, rows: NDArray[np.int64]) -> Company:
+        """The same for some of the rows."""
+        return Company(
+            self.bundles,
+            tuple(Overlap(one.flags, one.ok[rows], one.offset[rows]) for one in self.overlaps),
+            self.repeated if isinstance(self.repeated, int) else self.repeated[rows],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ShapeBlock:
     """Rows of one schedule, with what all of their features share."""
 
+    members: NDArray[np.int64]
+    """The shape of each row, by its place among all."""
+    origin: NDArray[np.int64]
+    """The row of the same shape in the block without a column of layers."""
     layout: Strategy
     """Degrees and schedule."""
     rows: Rows
@@ -77,24 +89,43 @@ class ShapeBlock:
     companies: tuple[Company, ...]
     """The bundles, by their choices of overlap."""
 
+    def of(self, rows: NDArray[np.int64]) -> ShapeBlock:
+        """Some of its rows."""
+        return ShapeBlock(
+            members=self.members[rows],
+            origin=self.origin[rows],
+            layout=varied(self.layout, **{name: getattr(self.layout, name)[rows] for name in DEGREES}),
+            rows={name: column[rows] for name, column in self.rows.items()},
+            shapes=self.shapes[rows],
+            index=self.index[rows],
+            layers=None if self.layers is None else self.layers[rows],
+            stages=self.stages.of(rows),
+            allowed=tuple({name: ok[:, rows] for name, ok in bundle.items()} for bundle in self.allowed),
+            companies=tuple(company.of(rows) for company in self.companies),
+        )
+
 
 def blocks_of(
     axes: Axes, given: Given, shapes: Shapes, features: Features, schedule: Schedule, members: Array
-) -> Iterator[tuple[ShapeBlock, Array]]:
-    """Some shapes of one schedule, with the position of each row among `members`.
+) -> tuple[ShapeBlock, ShapeBlock | None]:
+    """Some shapes of one schedule; and those that can have a number of recomputed layers, once for each number.
 
-    Numbers of recomputed layers are degrees as well: one block has all of them in a column, instead of a kind of work each.
+    Such numbers are degrees as well: the second block has all of them in a column, instead of a kind of work each.
     """
     every = np.arange(len(members))
-    yield _block(axes, given, shapes, features, schedule, members, None), every
-    some = [(at, again.layers) for at, again in enumerate(axes["recompute"]) if _partial(again)]
+    layout = varied(Strategy(), schedule=schedule, **{name: shapes.rows[name][members] for name in DEGREES})
+    stages = stages_of(given.workload.model, layout, given.cluster.calibration.placement, 1)
+    whole = _block(axes, shapes, features, layout, stages, members)
+    some = [at for at, again in enumerate(axes["recompute"]) if _partial(again)]
     can = features.some("recompute")[:, members]
-    rows = [every[can[at]] for at, _ in some]
-    chosen = np.concatenate([every[:0], *rows])
-    if len(chosen):
-        at = np.repeat([place for place, _ in some], [len(r) for r in rows])
-        layers = np.array([float(axes["recompute"][place].layers) for place in range(len(axes["recompute"]))])
-        yield _block(axes, given, shapes, features, schedule, members[chosen], (layers[at], at)), chosen
+    rows = [every[can[at]] for at in some]
+    origin = np.concatenate([every[:0], *rows])
+    if not len(origin):
+        return whole, None
+    at = np.repeat(some, [len(r) for r in rows])
+    layout = varied(layout, **{name: getattr(layout, name)[origin] for name in DEGREES})
+    again = _block(axes, shapes, features, layout, stages.of(origin), members[origin], (origin, at))
+    return whole, again
 
 
 def _partial(again: Recomputation) -> bool:
@@ -104,15 +135,15 @@ def _partial(again: Recomputation) -> bool:
 
 def _block(
     axes: Axes,
-    given: Given,
     shapes: Shapes,
     features: Features,
-    schedule: Schedule,
+    layout: Strategy,
+    stages: Stages,
     members: Array,
-    layers: tuple[Array, Array] | None,
+    layers: tuple[Array, Array] | None = None,
 ) -> ShapeBlock:
+    """`layers` has for each row where it comes from, and the place of what is recomputed; None = as the kind of work says."""
     rows = {name: column[members] for name, column in shapes.rows.items()}
-    layout = varied(Strategy(), schedule=schedule, **{name: rows[name] for name in DEGREES})
     idle = {name: mask[members] for name, mask in features.idle.items()}
     index, every = shapes.index[members], np.arange(len(members))
     allowed: list[dict[str, Array]] = []
@@ -120,15 +151,17 @@ def _block(
         can = {name: ok[:, members] for name, ok in bundle.items()}
         if layers is not None:  # the one number of a row; others are other rows
             can["recompute"] = can["recompute"][layers[1], every][None]
-        if all(ok.any() for ok in can.values()):
-            allowed.append(can)
+        allowed.append(can)
+    numbers = np.array([float(one.layers) for one in axes["recompute"]])
     return ShapeBlock(
+        members=members,
+        origin=every if layers is None else layers[0],
         layout=layout,
         rows=rows,
         shapes=index,
         index=index if layers is None else index + layers[1] * axes.strides()["recompute"],
-        layers=None if layers is None else layers[0],
-        stages=stages_of(given.workload.model, layout, given.cluster.calibration.placement, 1),
+        layers=None if layers is None else numbers[layers[1]],
+        stages=stages,
         allowed=tuple(allowed),
         companies=tuple(_companies(axes, allowed, idle)),
     )

@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Axis, Scope
 from mofa_model.axes.rules import Given
-from mofa_model.checks import field_names
 from mofa_model.estimate.stage import stage_times
-from mofa_model.placement import Stages, spread, stages_of
+from mofa_model.placement import spread, stages_of
 from mofa_model.schedules import Flow, Schedule
 from mofa_model.search.axes import Axes, within
 from mofa_model.search.local import Locals, varied
@@ -104,8 +103,7 @@ def _floors(
             continue
         flags = {name: value for fields, _ in chosen for name, value in fields.items()}
         s = varied(layout, **{name: getattr(layout, name)[some] for name in DEGREES}, **flags)
-        held = Stages(*(np.take(getattr(stages, name), some, axis=-1) for name in field_names(Stages)))
-        stage = stage_times(w, c, s, held, *spread(local.times(s), position[some]))
+        stage = stage_times(w, c, s, stages.of(some), *spread(local.times(s), position[some]))
         flow = Flow(
             slowest=stage.slowest,
             total=stage.all_stages,

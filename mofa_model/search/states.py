@@ -20,6 +20,7 @@ from mofa_model.estimate.resident import resident
 from mofa_model.search.axes import Axes, within
 from mofa_model.search.blocks import ShapeBlock, feature_values, fields_of
 from mofa_model.search.local import varied
+from mofa_model.search.space import DEGREES
 from mofa_model.strategy import Sharding, Strategy
 from mofa_model.units import Numeric
 
@@ -50,6 +51,27 @@ class ZeroLevel:
     """Legal, [states, rows], in each bundle."""
     replicas: Array
     """Ranks that hold the same shard, [states, rows]."""
+
+    def of(self, rows: NDArray[np.int64]) -> ZeroLevel:
+        """The same for some of the rows."""
+
+        def some(value: Any) -> Any:
+            return np.take(value, rows, axis=-1) if np.ndim(value) else value
+
+        return ZeroLevel(
+            level=varied(
+                self.level, **{name: some(getattr(self.level, name)) for name in (*DEGREES, "shard")}
+            ),
+            held=some(self.held),
+            parked=None if self.parked is None else some(self.parked),
+            host=None if self.host is None else some(self.host),
+            collective=some(self.collective),
+            optimizer=some(self.optimizer),
+            embedding=some(self.embedding),
+            offset=self.offset,
+            ok=tuple(map(some, self.ok)),
+            replicas=some(self.replicas),
+        )
 
 
 def states_of(axes: Axes, given: Given, block: ShapeBlock) -> list[ZeroLevel]:
