@@ -36,7 +36,9 @@ def test_sizes_with_many_divisors_are_refused_before_a_table_is_made(tmp_path, c
 
 def test_more_layers_than_any_model_has_are_refused_in_the_field(tmp_path, capsys):
     assert advised(tmp_path, 720720) == 2
-    assert "spec.model.architecture.layers: 720720 cannot be right; give 1024 or less" in capsys.readouterr().err
+    assert (
+        "spec.model.architecture.layers: 720720 cannot be right; give 1024 or less" in capsys.readouterr().err
+    )
 
 
 def test_many_numbers_of_nodes_are_refused_together(monkeypatch, capsys):
