@@ -35,6 +35,7 @@ _BUILTINS: Final = frozenset(
     | {"sleep", "source", "test", "trap", "true", "ulimit", "umask", "unalias", "unset", "wait"}
 )  # fmt: skip
 """Commands that train nothing; where no layout is written yet, they are not taken for the trainer's."""
+_REDIRECTS: Final = re.compile(r"(?:\\\n)*[<>]")
 
 
 def _refused(why: str) -> InputError:
@@ -102,9 +103,9 @@ def _edits(line: str, trainer: str, arguments: Sequence[str]) -> list[_Edit]:
     new = shlex.join([shlex.quote(word) for word in arguments] if again else arguments)
     # A number that touches < or > would say which file it is.
     last = left[-1].end
-    added = _Edit(last, last, f" {new} " if line[last : last + 1] in {"<", ">"} else f" {new}")
+    added = _Edit(last, last, f" {new} " if _REDIRECTS.match(line, last) else f" {new}")
     return [added] + [
-        _Edit(word.start if line[word.end : word.end + 1] in {"<", ">"} else word.before, word.end, "")
+        _Edit(word.start if _REDIRECTS.match(line, word.end) else word.before, word.end, "")
         for word in (words[at] for at in gone)
     ]
 
@@ -137,9 +138,9 @@ def _trainers(script: Script, trainer: str, arguments: Sequence[str]) -> Command
     for word in () if found else words:
         if _mentions(word.text, trainer, arguments):
             raise _refused(f"the layout stands in {shown(word.text)}; write it in the command")
-    outer = [one for one in script.commands if not one.substituted]
-    programs = [one for one in outer if one.words[0].text not in _BUILTINS]
-    found = found or programs or outer
+    outer = [(one, one.words[0].text) for one in script.commands if not one.substituted]
+    found = found or [one for one, name in outer if name not in _BUILTINS]
+    found = found or [one for one, name in outer if name in {".", "source"}]
     if not found:
         raise _refused("no command is in it; name the trainer's script")
     if len(found) > 1:
@@ -189,16 +190,17 @@ def _line_in(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> in
     if at == len(words):
         raise _refused("a shell has neither a line nor a script; name the trainer's script")
     there = _mentions(words[at], trainer, arguments)
-    if there and _layout([*words[:at], *words[at + 1 :]], trainer, arguments):
+    beside = bool(_layout([*words[:at], *words[at + 1 :]], trainer, arguments))
+    if there and beside:
         raise _refused("the layout stands in two places; write it in one")
-    if not is_run(words[:at]):
-        if _layout(words, trainer, arguments):
-            return None
+    if not beside and not is_run(words[:at]):
         raise _refused(
             f"nobody knows whether {shown(words[0])} runs the shell behind it; let the command begin with that shell"
         )
     passed = len(words) > at + 1 and ("$@" in words[at] or "$*" in words[at])
-    return at if there or not passed else None
+    if beside and not passed and is_run(words[:at]):
+        raise _refused("the layout stands beside the line that a shell runs; write it in that line")
+    return None if beside or (passed and not there) else at
 
 
 def _spot(words: Sequence[str], gone: Iterable[int]) -> int:

@@ -82,6 +82,8 @@ TP = ["--bf16", "--micro-batch-size", "1"]
         ("torchrun t.py --bf16 x -- a b", "torchrun t.py x {} -- a b"),
         # redirections: a number that touches one would be its file
         ("torchrun t.py>log", "torchrun t.py {} >log"),
+        ("torchrun t.py\\\n>log", "torchrun t.py {} \\\n>log"),
+        ("torchrun t.py 2 --bf16\\\n>log x", "torchrun t.py 2 \\\n>log x {}"),
         ("torchrun t.py 2 --bf16>log x", "torchrun t.py 2 >log x {}"),
         ("torchrun t.py 2>&1 --bf16 x <in", "torchrun t.py 2>&1 x {} <in"),
         ("torchrun t.py --bf16 &>log", "torchrun t.py {} &>log"),
@@ -204,6 +206,7 @@ def test_a_shell_line_in_a_list_stays_one(words, made):
         ("torchrun t.py --bf16 \r\n", "'\\\\r' is in it"),
         ("torchrun t.py \ud800", "is in it"),
         ("", "no command is in it"),
+        ('echo "$(torchrun t.py)"', "no command is in it"),
         ("# torchrun t.py", "no command is in it"),
         ("x" * 20_001, "20001 characters"),
         ("$(" * 9000, "no shell can read it"),
