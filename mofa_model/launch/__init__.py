@@ -17,7 +17,7 @@ May import: presets, spec, strategy and its text, units, errors. Imported by: ma
     rewrite    a command with another layout: rewritten(words, arguments), rewritten_line(line, arguments)
 """
 
-from mofa_model.launch.answer import Launch, LaunchSettings, Reading
+from mofa_model.launch.answer import Launch, LaunchSettings, Reading, shell_lines
 from mofa_model.launch.rewrite import rewritten, rewritten_line
 from mofa_model.launch.trainers import TRAINERS, launch, read, read_layout
 
@@ -31,4 +31,5 @@ __all__ = [
     "read_layout",
     "rewritten",
     "rewritten_line",
+    "shell_lines",
 ]

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
 
+from mofa_model.errors import InputError, shown
 from mofa_model.launch.parser import nodes, tree
 
 _BLANKS: Final = re.compile(r"(?:[ \t]|\\\n)*\Z")
@@ -159,6 +160,10 @@ class _Reader:
         for node, substituted in nodes(parsed):
             if node.get("Type") == "CallExpr" and node.get("Args"):
                 calls.append((node["Args"], substituted))
+            if len(number := str((node.get("N") or {}).get("Value", ""))) > 1:
+                raise InputError(
+                    f"launch command: {shown(number)} is a file's number to bash, and a word to other shells; put a blank behind it"
+                )
             if "Parts" in node:
                 ends.append(self._span(node)[1])
             values += [self._raw(one) for one in node.get("Assigns") or ()]

@@ -12,7 +12,8 @@ from mofa_model.errors import BadValue, InputError, NoFeasibleStrategy
 from mofa_model.verbs import job_options, problem_options
 
 if TYPE_CHECKING:
-    from mofa_model.advice import Request
+    from mofa_model.advice import Advice, Request
+    from mofa_model.launch import Launch
     from mofa_model.manifest.asked import Asked
     from mofa_model.search import SearchCase
     from mofa_model.strategy import Strategy
@@ -64,6 +65,9 @@ def configure(parser: ArgumentParser) -> None:
         "--launch", metavar="TRAINER", help="print the arguments for megatron, torchtitan, nemo or deepspeed"
     )
     ask.add_argument(
+        "--flags-only", action="store_true", help="print the arguments for the trainer and nothing else"
+    )
+    ask.add_argument(
         "--plots", metavar="FOLDER", help="draw step.svg and ettr.svg, where the time goes, into a folder"
     )
     ask.add_argument(
@@ -99,7 +103,19 @@ def configure(parser: ArgumentParser) -> None:
 
 
 _BESIDE: Final = frozenset(
-    {"file", "profile", "objective", "constraint", "lift", "current", "top", "launch", "plots", "output"}
+    {
+        "file",
+        "profile",
+        "objective",
+        "constraint",
+        "lift",
+        "current",
+        "top",
+        "launch",
+        "flags_only",
+        "plots",
+        "output",
+    }
 )
 """What is asked beside a manifest; all else the manifest says."""
 
@@ -107,14 +123,16 @@ _BESIDE: Final = frozenset(
 def run(arguments: Namespace) -> int:
     """Answer; exit code 3 where nothing can be recommended."""
     from mofa_model.advice import Status, advise
-    from mofa_model.verbs import advise_answer
+    from mofa_model.verbs import advise_launch
 
     if arguments.plots:
         from mofa_model.verbs import advise_pictures
+    advise_launch.check(arguments)
     if arguments.launch and not arguments.file:
         _imply_framework(arguments)
     asked = _asked(arguments) if arguments.file else None
     request = _from_flags(arguments) if asked is None else _from_manifest(arguments, asked)
+    trainer = advise_launch.trainer_for(arguments, request)
     if arguments.plots:
         advise_pictures.prepare(arguments.plots)
     with output.progress("searching", total=1.0) as advance:
@@ -123,22 +141,11 @@ def run(arguments: Namespace) -> int:
         from mofa_model.manifest.asked import told
 
         advice = told(asked, advice)
-    launch, refused = None, None
-    if arguments.launch and advice.strategy is not None:
-        from mofa_model.manifest.launches import launch_of
-
-        try:
-            launch = launch_of(request, advice, arguments.launch)
-        except InputError as error:  # the answer stands, whatever this trainer can be told
-            refused = error
-    if arguments.output == "html":
-        from mofa_model.page import advice_page, view_of
-
-        sys.stdout.write(advice_page(view_of(request, advice, launch.arguments if launch else ())))
+    launch, refused = advise_launch.launched(request, advice, trainer)
+    if arguments.flags_only:
+        advise_launch.print_flags(launch)
     else:
-        document = advise_answer.document(advice, launch, str(refused or ""))
-        tables, records = advise_answer.tables(advice, launch), advise_answer.records(advice)
-        output.emit(arguments.output, tables, document=document, records=records)
+        _print(arguments.output, request, advice, launch, str(refused or ""))
     if arguments.plots:
         for path in advise_pictures.draw(request, advice, arguments.plots):
             sys.stderr.write(f"drawn: {path}\n")
@@ -147,6 +154,19 @@ def run(arguments: Namespace) -> int:
     if refused is not None:
         raise refused
     return 0
+
+
+def _print(form: str, request: Request, advice: Advice, launch: Launch | None, refused: str) -> None:
+    if form == "html":
+        from mofa_model.page import advice_page, view_of
+
+        sys.stdout.write(advice_page(view_of(request, advice, launch.arguments if launch else ())))
+        return
+    from mofa_model.verbs import advise_answer
+
+    document = advise_answer.document(advice, launch, refused)
+    tables, records = advise_answer.tables(advice, launch), advise_answer.records(advice)
+    output.emit(form, tables, document=document, records=records)
 
 
 def _imply_framework(a: Namespace) -> None:

@@ -205,6 +205,7 @@ def test_a_shell_line_in_a_list_stays_one(words, made):
         ("t.py --recompute-modules mlp $MORE --bf16", r"\$MORE' may be a value"),
         ("torchrun t.py --bf16 \r\n", "'\\\\r' is in it"),
         ("torchrun t.py \ud800", "is in it"),
+        ("torchrun t.py --bf16 512>log", "'512' is a file's number to bash, and a word to other shells"),
         ("", "no command is in it"),
         ('echo "$(torchrun t.py)"', "no command is in it"),
         ("# torchrun t.py", "no command is in it"),

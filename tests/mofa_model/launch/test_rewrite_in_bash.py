@@ -131,6 +131,8 @@ def check(run, line, before, after, hidden):
     try:
         once = rewritten_line(line, NEW)
     except InputError as refused:
+        if "a word to other shells" in str(refused):
+            return
         note = "the layout stands in '--bf16 is on'" in str(refused)
         assert before == after and (note or "several commands" in str(refused))  # noqa: PT017, PT018 - one layout is found
         return
