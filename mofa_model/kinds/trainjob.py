@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mofa_model.kinds.jobset import ReplicatedJob
@@ -58,6 +58,7 @@ class _Spec(Shape):
     nodes: Count | None = under(None, "trainer", "numNodes")
     processes: Whole = under(0, "trainer", "numProcPerNode")
     gpus: Devices = under(0, "trainer", "resourcesPerNode")
+    image: Text = under("", "trainer", "image")
     command: Line = under(None, "trainer", "command")
     args: Line = under(None, "trainer", "args")
     pod_template_overrides: Many[_Override] = ()
@@ -97,7 +98,7 @@ class TrainJob(JobKind):
         each = found.gpus or found.processes or processes
         nodes = nodes if found.nodes is None else found.nodes
         if nodes and each:
-            return demand(nodes * each, each, words, selector)
+            return replace(demand(nodes * each, each, words, selector), images=frozenset({found.image}))
         field, right = (
             ("numNodes", "a number of nodes")
             if not nodes
