@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
+from mofa_model.errors import InputError
 from mofa_model.kinds.jobset import ReplicatedJob
 from mofa_model.kinds.kind import JobKind
+from mofa_model.kinds.new_job import NewJob
 from mofa_model.kinds.observation import Conditioned, Observation
 from mofa_model.kinds.patches import NAME, Operation, pod_annotations, test
 from mofa_model.kinds.pods import ELSEWHERE, GPU, Demand, Devices, PodSpec, demand, split, torchrun
@@ -133,6 +135,24 @@ class TrainJob(JobKind):
             step_at=at,
             step_seconds=first(_STEP_SECONDS),
         )
+
+    def made(self, job: NewJob) -> list[dict[str, Any]]:
+        """Its trainer section; nodes meet as the runtime for torchrun says it."""
+        if job.files:
+            raise InputError(
+                f"a TrainJob has no place for the file {next(iter(job.files))}; make a JobSet or a PyTorchJob"
+            )
+        trainer = {
+            "image": job.image,
+            "numNodes": job.nodes,
+            "numProcPerNode": job.gpus,
+            "resourcesPerNode": job.limits(),
+            "command": ["torchrun"],
+            "args": list(job.words),
+            "env": job.variables(),
+        }
+        spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
+        return [{**job.head(self.api_version, self.kind), "spec": spec}]
 
     def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """The entry of its runtime patches that is ours: annotations of the trainer's pods."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,11 +77,11 @@ class Launch:
         return "\n".join(lines) + "\n" + shell_lines(self.arguments) + "\n"
 
 
-def shell_lines(arguments: Sequence[str]) -> str:
+def shell_lines(arguments: Sequence[str], quote: Callable[[str], str] = shlex.quote) -> str:
     """Arguments as a shell reads them: each option with its values on a line that goes on."""
     groups: list[list[str]] = []
     for word in arguments:
-        quoted = shlex.quote(word)
+        quoted = quote(word)
         if groups and not word.startswith("-") and groups[-1][0].startswith("-"):
             groups[-1].append(quoted)
         else:

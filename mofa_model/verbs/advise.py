@@ -68,6 +68,13 @@ def configure(parser: ArgumentParser) -> None:
         "--flags-only", action="store_true", help="print the arguments for the trainer and nothing else"
     )
     ask.add_argument(
+        "--save-dir", metavar="FOLDER", help="write the launch script, a manifest, the answer and a README"
+    )
+    ask.add_argument(
+        "--as", dest="saved_kind", metavar="KIND", help="JobSet (default), TrainJob, PyTorchJob or RayJob"
+    )
+    ask.add_argument("--overwrite", action="store_true", help="--save-dir into a folder that is not empty")
+    ask.add_argument(
         "--plots", metavar="FOLDER", help="draw step.svg and ettr.svg, where the time goes, into a folder"
     )
     ask.add_argument(
@@ -103,19 +110,8 @@ def configure(parser: ArgumentParser) -> None:
 
 
 _BESIDE: Final = frozenset(
-    {
-        "file",
-        "profile",
-        "objective",
-        "constraint",
-        "lift",
-        "current",
-        "top",
-        "launch",
-        "flags_only",
-        "plots",
-        "output",
-    }
+    {"file", "profile", "objective", "constraint", "lift", "current", "top", "launch", "plots", "output"}
+    | {"flags_only", "save_dir", "saved_kind", "overwrite"}
 )
 """What is asked beside a manifest; all else the manifest says."""
 
@@ -146,6 +142,8 @@ def run(arguments: Namespace) -> int:
         advise_launch.print_flags(launch)
     else:
         _print(arguments.output, request, advice, launch, str(refused or ""))
+    if arguments.save_dir and launch is not None:
+        advise_launch.save(arguments, advice, launch)
     if arguments.plots:
         for path in advise_pictures.draw(request, advice, arguments.plots):
             sys.stderr.write(f"drawn: {path}\n")
