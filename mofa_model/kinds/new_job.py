@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mofa_model.kinds.pods import GPU
-
 MOUNTED: Final = "/etc/mofa"
 """Where files of a launch are in its pods."""
 
@@ -25,6 +23,8 @@ class NewJob:
     """Pods, one a node. [1]"""
     gpus: int
     """GPUs of each. [1]"""
+    resource: str
+    """The name of its GPUs among resources: one of `pods.GPU`."""
     image: str
     """Image with the trainer."""
     annotations: Mapping[str, str]
@@ -47,7 +47,7 @@ class NewJob:
 
     def limits(self) -> dict[str, Any]:
         """Resources of a node."""
-        return {"limits": {GPU[0]: str(self.gpus)}}
+        return {"limits": {self.resource: str(self.gpus)}}
 
     def pod(self, container: str, command: list[str] | None, args: list[str] | None) -> dict[str, Any]:
         """A pod of one container, with shared memory for its processes."""

@@ -26,6 +26,8 @@ examples:
   mofa advise --model llama3.1-405b --gpu h100-sxm --gpus 16384 --global-batch 2048 --seq 8192 --tokens 15T
   what a trainer can run, and the flags to launch it
     mofa advise --model llama3-70b --gpu h100 --gpus 512 --global-batch 512 --seq 8192 --framework megatron --launch megatron
+  a launch to take away: script, manifest, answer and README
+    mofa advise examples/jobset.yaml --save-dir out --as TrainJob
   today's layout beside the advice
     mofa advise --model llama3-8b --gpu h100 --gpus 64 --global-batch 512 --seq 8192 --current tp=4,pp=2,sp=true
   fix, list or bound axes; lift an expert rule; at most 64 nodes, cheapest first

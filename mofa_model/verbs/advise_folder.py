@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from mofa_model import files, output, presets
@@ -12,6 +13,7 @@ from mofa_model.annotations import PREFIX
 from mofa_model.errors import InputError, UnknownName
 from mofa_model.kinds import KINDS, JobKind
 from mofa_model.kinds.new_job import MOUNTED, NewJob
+from mofa_model.kinds.pods import GPU
 from mofa_model.launch import Launch, launch_script, program_of, unverified
 
 SCRIPT: Final = "launch.sh"
@@ -45,15 +47,17 @@ def save(
 
 def _job(advice: Advice, launch: Launch) -> NewJob:
     """The launch as a job: its model is named where it is a preset, so that the advisor in a cluster knows the job."""
-    try:
+    annotations, resource = dict[str, str](), GPU[0]
+    with suppress(InputError):
         annotations = {f"{PREFIX}model": presets.model(advice.model).name}
-    except InputError:
-        annotations = {}
+    with suppress(InputError):
+        resource = GPU[presets.device_class(advice.device).startswith("cdna")]
     arguments = (f"{MOUNTED}/{word}" if word in launch.files else word for word in launch.arguments)
     return NewJob(
         name=re.sub(r"[^a-z0-9]+", "-", advice.model.lower()).strip("-")[:40].strip("-") or "training",
         nodes=advice.nodes,
         gpus=advice.gpus // advice.nodes,
+        resource=resource,
         image=_IMAGE.format(trainer=launch.trainer),
         annotations=annotations,
         words=(*program_of(launch.trainer), *arguments),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -130,6 +131,31 @@ def test_the_trainers_own_file_lies_beside_the_script_and_in_the_pods(tmp_path):
     assert "/etc/mofa/ds_config.json" in pod["containers"][0]["args"]
     assert {"name": "launch", "configMap": {"name": data["metadata"]["name"]}} in pod["volumes"]
     assert data["data"] == {"ds_config.json": config}
+
+
+def test_what_is_no_preset_is_not_named_and_other_gpus_have_their_own_name(tmp_path):
+    """The model of a file opts nothing in: no advisor in a cluster knows its name."""
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": 1024,
+        "num_hidden_layers": 8,
+    }
+    config |= {
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "intermediate_size": 4096,
+        "vocab_size": 32000,
+    }
+    (tmp_path / "My_Model").mkdir()
+    (tmp_path / "My_Model" / "config.json").write_text(json.dumps(config))
+    own = ["--model", str(tmp_path / "My_Model"), "--gpu", "mi300x", "--gpus", "8"]
+    assert saved(tmp_path / "out", *own, layout=["--constraint", "pp=1", "--constraint", "cp=1"]) == 0
+    job = YAML(typ="safe").load((tmp_path / "out" / "jobset.yaml").read_text())
+    assert "annotations" not in job["metadata"]
+    assert re.fullmatch("[a-z0-9-]{1,40}", job["metadata"]["name"])
+    (pod,) = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
+    assert pod["resources"] == {"limits": {"amd.com/gpu": "8"}}
 
 
 def test_the_driver_of_a_ray_job_starts_torchrun_on_every_node(tmp_path):
