@@ -32,9 +32,15 @@ PREFIX: Final = "advisor.mofa.dev/"
 """Prefix of every annotation of ours."""
 GATE: Final = PREFIX + "gate"
 """Key by which a job that was made suspended waits for us; the one key of people's that we take away."""
-INPUTS: Final = (*(PREFIX + key for key in ("mode", "model", "config-ref", "paused")), GATE)
+FRAMEWORK_VERSION: Final = PREFIX + "framework-version"
+"""Key by which a job says which version of its trainer runs: in mode Apply it gets what was verified for that one."""
+INPUTS: Final = (
+    *(PREFIX + key for key in ("mode", "model", "config-ref", "paused")),
+    GATE,
+    FRAMEWORK_VERSION,
+)
 """Keys that people write on existing kinds of jobs; but for the gate we never touch them."""
-ASKED: Final = tuple(key for key in INPUTS if key != GATE)
+ASKED: Final = tuple(key for key in INPUTS if key not in {GATE, FRAMEWORK_VERSION})
 """Those of them that an answer depends on."""
 OUTPUTS: Final = tuple(
     PREFIX + key

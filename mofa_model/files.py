@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -67,6 +68,48 @@ def write_bytes(path: Path | str, data: bytes) -> None:
         raise
 
 
+def check_folder(path: Path | str, *, overwrite: bool) -> None:
+    """Refuse a folder that cannot be written whole: one that holds something, unless somebody allows it."""
+    folder = Path(path)
+    try:
+        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+        if not folder.resolve().parent.is_dir():
+            raise BadFile(path, "cannot be made: the folder above it is not there")
+    except (OSError, ValueError) as error:
+        raise BadFile(path, f"cannot be used: {error}") from error
+    if taken and not (overwrite and folder.is_dir()):
+        raise BadFile(path, "is not empty; name a new folder, or say --overwrite")
+
+
+def write_folder(path: Path | str, texts: Mapping[str, str], *, programs: Collection[str] = ()) -> None:
+    """Write files of a folder, `programs` among them executable: a new folder comes into being with all of them; in one that is
+    there each file is the old one or the new one.
+    """
+    import shutil
+    import tempfile
+
+    folder = Path(path).resolve()
+    try:
+        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise BadFile(path, f"cannot be written: {_why(error)}") from error
+    try:
+        made.chmod(0o777 & ~_mask())
+        for name, text in texts.items():
+            write_text(made / name, text)
+            if name in programs:
+                (made / name).chmod(0o777 & ~_mask())
+        if folder.is_dir() and any(folder.iterdir()):
+            for name in texts:
+                (made / name).replace(folder / name)
+        else:
+            made.replace(folder)
+    except OSError as error:
+        raise BadFile(path, f"cannot be written: {_why(error)}") from error
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
 def _why(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
@@ -75,6 +118,10 @@ def _mode(target: Path) -> int:
     """Permissions of the file that is replaced, or those that a new file gets here."""
     if target.exists():
         return target.stat().st_mode & 0o7777
+    return 0o666 & ~_mask()
+
+
+def _mask() -> int:
     mask = os.umask(0)
     os.umask(mask)
-    return 0o666 & ~mask
+    return mask

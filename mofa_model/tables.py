@@ -196,13 +196,16 @@ def broken(text: str, width: int) -> list[str]:
 
 
 def as_markdown(table: Table, *, wide: bool = True) -> str:
-    """A table as most renderers of markdown know it."""
+    """A table as most renderers of markdown know it; what people copy is a block of code."""
     told = for_people(table, wide=wide)
     rule = ["--:" if column.align == "right" else "---" for column in told.columns]
     grid = [[column.name for column in told.columns], rule, *told.rows]
     escaped = [[str(cell).replace("|", "\\|") for cell in row] for row in grid]
     lines = [f"### {table.title}", ""] if table.title else []
-    lines += [f"| {' | '.join(row)} |" for row in escaped]
+    if all(column.copied for column in told.columns):
+        lines += ["```", *(str(cell) for row in told.rows for cell in row), "```"]
+    else:
+        lines += [f"| {' | '.join(row)} |" for row in escaped]
     lines += ["", *table.notes] if table.notes else []
     return "\n".join(lines) + "\n"
 

@@ -40,6 +40,10 @@ from mofa_model.strategy_text import format_strategy, parse_strategy
 
 ROOT: Final = Path(__file__).parents[1]
 RECORD: Final = ROOT / "tests" / "data" / "launches_verified.json"
+VERIFIED: Final = ROOT / "mofa_model" / "launch" / "verified.json"
+"""What of the record the product knows: releases that were asked, and names of arguments that they took."""
+PACKAGES: Final = {"megatron": "megatron-core", "torchtitan": "torchtitan", "deepspeed": "deepspeed"}
+"""The distribution whose version is a trainer's."""
 PYTHON: Final = Path.home() / ".cache" / "mofa-oracle-trainers" / "bin" / "python"
 MODELS: Final = {
     "dense": ("llama3-8b", "llama3-70b", "llama3.1-405b", "qwen3-14b", "qwen3-32b", "megatron-39b"),
@@ -220,6 +224,21 @@ def digest(launches: list[Mapping[str, Any]]) -> str:
     return hashlib.sha256(json.dumps(launches, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def names(launches: list[Mapping[str, Any]]) -> list[str]:
+    """Names of the arguments of launches."""
+    words = {word.partition("=")[0] for one in launches for word in one["arguments"]}
+    return sorted(word for word in words if word.startswith("--"))
+
+
+def verified(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What the product knows of a record."""
+    return {
+        trainer: {"releases": [said["versions"][PACKAGES[trainer]]], "names": said["names"]}
+        for trainer, said in record.items()
+        if not said["refused"]
+    }
+
+
 def shown(options: str, trainer: str) -> dict[str, Any]:
     """What `mofa advise` answers, with its launch."""
     said = io.StringIO()
@@ -360,6 +379,7 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
     return {
         **head,
         "seed": seed,
+        "names": names([words for _, _, words in lines]),
         "reached": dict(kinds),
         "unwritten": dict(unwritten),
         "refused": dict(Counter(text for text in said[:inside] if text is not None)),
@@ -433,7 +453,8 @@ def main() -> None:
 
 
 def _write(record: Mapping[str, Any]) -> None:
-    RECORD.write_text(f"{json.dumps(record, indent=1, sort_keys=True)}\n", encoding="utf-8")
+    for path, told in ((RECORD, record), (VERIFIED, verified(record))):
+        path.write_text(f"{json.dumps(told, indent=1, sort_keys=True)}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

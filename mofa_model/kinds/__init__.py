@@ -7,6 +7,7 @@ May import: annotations, launch, errors. Imported by: manifest, verbs, and mofa_
     shape         reading what somebody else wrote, as declared types
     pods          pods of all kinds: GPUs, nodes, commands
     observation   what a look at a job says of its life
+    new_job       what a job that is made here is made of
     patches       how launch arguments are written
     fence         what the admission policy lets through
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import indent
+from typing import Any, Final
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.fence import same, same_pods
 from mofa_model.kinds.kind import JobKind, PodLabels
+from mofa_model.kinds.new_job import NewJob
 from mofa_model.kinds.observation import ATTEMPTS, Conditioned, Counter, Observation
 from mofa_model.kinds.patches import Operation, annotated, pod_annotations, pointer, test
 from mofa_model.kinds.pods import Demand, PodTemplate, total
 from mofa_model.kinds.shape import Body, Count, Many, Shape, Tallies, Tally, Text, glance, read, under
 from mofa_model.spec.recovery_classes import RecoveryClass
+
+_TRAINER: Final = "trainer"
+"""The Job, and the container, of a JobSet that is made here."""
 
 
 class ReplicatedJob(Shape):
@@ -75,6 +80,24 @@ class JobSet(JobKind):
         """Restarts in place only where its controller counts them."""
         counted = "current_in_place_restart_attempt" in glance(_Status, body.get("status")).model_fields_set
         return super().shown(body) | ({RecoveryClass.PROCESS} if counted else frozenset())
+
+    def made(self, job: NewJob) -> list[dict[str, Any]]:
+        """One Job with a pod a node; the first pod is where they meet."""
+        torchrun = [
+            f"--nnodes={job.nodes}",
+            f"--nproc-per-node={job.gpus}",
+            "--node-rank=$(JOB_COMPLETION_INDEX)",
+            f"--master-addr={job.name}-{_TRAINER}-0-0.{job.name}",
+            "--master-port=29500",
+        ]
+        pod = job.pod(_TRAINER, ["torchrun"], [*torchrun, *job.words]) | {"restartPolicy": "Never"}
+        sizes = {"parallelism": job.nodes, "completions": job.nodes, "backoffLimit": 0}
+        batch = {"spec": {**sizes, "template": {"spec": pod}}}
+        spec = {
+            "failurePolicy": {"maxRestarts": 3},
+            "replicatedJobs": [{"name": _TRAINER, "replicas": 1, "template": batch}],
+        }
+        return [{**job.head(self.api_version, self.kind), "spec": spec}, *job.configs()]
 
     def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """Annotations of its pod templates."""

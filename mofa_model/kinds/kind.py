@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mofa_model.errors import InputError
+from mofa_model.kinds.new_job import NewJob
 from mofa_model.kinds.observation import Observation
 from mofa_model.kinds.patches import Operation
 from mofa_model.kinds.pods import Demand
@@ -106,6 +108,11 @@ class JobKind(Kind):
         """Tokens per second, and steps, where the trainer reports them to the object's status. [1/s]"""
         del body
         return None, Observation()
+
+    def made(self, job: NewJob) -> list[dict[str, Any]]:
+        """Objects that start a new job, as manifests have them."""
+        del job
+        raise InputError(f"a {self.kind} cannot be written here; make one of another kind")
 
     def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """The patch that writes arguments, and the checkpoint interval in steps; empty where they stand, an `InputError` where

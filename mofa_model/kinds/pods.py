@@ -7,7 +7,7 @@ there are, one for each GPU.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final, TypeAlias
 
 from pydantic import Field, PlainValidator
@@ -40,6 +40,7 @@ class Container(Shape):
     """A container of a pod."""
 
     name: Text = ""
+    image: Text = ""
     command: Line = None
     args: Line = None
     gpus: Devices = under(0, "resources")
@@ -109,6 +110,8 @@ class Demand:
     """Command and arguments of the container with GPUs."""
     selector: Mapping[str, str]
     """Labels of the nodes that the pods with GPUs select."""
+    images: frozenset[str] = frozenset()
+    """Images of all its containers."""
     unread: str = ""
     """Why the GPUs cannot be read, and what would help; empty where they can."""
 
@@ -120,8 +123,10 @@ def total(every: Iterable[tuple[int, PodTemplate | None]]) -> Demand:
     words: tuple[str, ...] = ()
     lines: list[tuple[str, ...]] = []
     selector: Mapping[str, str] = {}
+    images: set[str] = set()
     for number, template in every:
         spec = (template or PodTemplate()).spec
+        images |= {one.image for one in spec.containers}
         asking = [one for one in spec.containers if one.gpus]
         if asking:
             each = sum(one.gpus for one in asking)
@@ -132,7 +137,8 @@ def total(every: Iterable[tuple[int, PodTemplate | None]]) -> Demand:
         else:
             lines += (one.words for one in spec.containers)
     pod = sizes.pop() if len(sizes) == 1 else 0
-    return demand(gpus, pod, words or max(lines, key=_launches, default=()), selector)
+    words = words or max(lines, key=_launches, default=())
+    return replace(demand(gpus, pod, words, selector), images=frozenset(images))
 
 
 def demand(gpus: int, pod: int, words: tuple[str, ...], selector: Mapping[str, str]) -> Demand:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import indent
-from typing import Final
+from typing import Any, Final
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.fence import same
 from mofa_model.kinds.kind import JobKind, PodLabels
+from mofa_model.kinds.new_job import NewJob
 from mofa_model.kinds.observation import Conditioned, Observation, Sign
 from mofa_model.kinds.patches import Operation, pointer, replaced
 from mofa_model.kinds.pods import Demand, PodTemplate, total
@@ -59,6 +60,21 @@ class PyTorchJob(JobKind):
             drop=RecoveryClass.POD,
             signs=() if again is None else (Sign(at=again, level=RecoveryClass.POD),),
         )
+
+    def made(self, job: NewJob) -> list[dict[str, Any]]:
+        """A master and workers, a pod a node; where they meet its operator says in variables."""
+        pod = {"spec": job.pod(_CONTAINER, ["torchrun"], list(job.words))}
+        roles = {"Master": 1} | ({"Worker": job.nodes - 1} if job.nodes > 1 else {})
+        replicas = {
+            role: {"replicas": number, "restartPolicy": "OnFailure", "template": pod}
+            for role, number in roles.items()
+        }
+        spec = {
+            "nprocPerNode": str(job.gpus),
+            "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 3},
+            "pytorchReplicaSpecs": replicas,
+        }
+        return [{**job.head(self.api_version, self.kind), "spec": spec}, *job.configs()]
 
     def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """The args of its containers called pytorch."""

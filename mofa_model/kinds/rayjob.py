@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.kind import JobKind, PodLabels
+from mofa_model.kinds.new_job import MOUNTED, NewJob
 from mofa_model.kinds.observation import Counter, Observation, Sign
 from mofa_model.kinds.patches import Operation, test
 from mofa_model.kinds.pods import Demand, PodTemplate, split, total
 from mofa_model.kinds.shape import Body, Count, Many, Moment, Shape, Tally, Text, glance, read, under
 from mofa_model.launch import rewritten_line
 from mofa_model.spec.recovery_classes import RecoveryClass
+
+_DRIVER: Final = "start_nodes.py"
+_STARTS: Final = '''\
+"""Starts torchrun on every node of a Ray cluster: start_nodes.py NODES GPUS PROGRAM ARGUMENT..."""
+
+import subprocess
+import sys
+
+import ray
+
+nodes, gpus, words = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+ray.init()
+
+
+@ray.remote(num_gpus=gpus)
+class Node:
+    def address(self):
+        return ray.util.get_node_ip_address()
+
+    def run(self, rank, address):
+        meet = [f"--node-rank={rank}", f"--master-addr={address}", "--master-port=29500"]
+        return subprocess.run(["torchrun", f"--nnodes={nodes}", f"--nproc-per-node={gpus}", *meet, *words]).returncode
+
+
+every = [Node.remote() for _ in range(nodes)]
+first = ray.get(every[0].address.remote())
+sys.exit(max(abs(code) for code in ray.get([node.run.remote(rank, first) for rank, node in enumerate(every)])))
+'''
 
 
 class _Workers(Shape):
@@ -62,6 +93,26 @@ class RayJob(JobKind):
             drop=RecoveryClass.POD,
             ended=ended,
         )
+
+    def made(self, job: NewJob) -> list[dict[str, Any]]:
+        """A cluster of a worker a node beside a head without GPUs, and a driver that starts torchrun on each worker."""
+        job = replace(job, files={**job.files, _DRIVER: _STARTS})
+        worker = {"spec": job.pod("ray-worker", None, None)}
+        head = {"spec": job.pod("ray-head", None, None)}
+        for container in head["spec"]["containers"]:
+            del container["resources"]
+        sizes = dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), job.nodes)
+        group = {"groupName": "gpu", **sizes, "rayStartParams": {}, "template": worker}
+        words = ["python", f"{MOUNTED}/{_DRIVER}", str(job.nodes), str(job.gpus), *job.words]
+        spec = {
+            "entrypoint": shlex.join(words),
+            "shutdownAfterJobFinishes": True,
+            "rayClusterSpec": {
+                "headGroupSpec": {"rayStartParams": {"num-gpus": "0"}, "template": head},
+                "workerGroupSpecs": [group],
+            },
+        }
+        return [{**job.head(self.api_version, self.kind), "spec": spec}, *job.configs()]
 
     def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """Its entrypoint."""

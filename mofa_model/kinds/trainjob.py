@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
+from mofa_model.errors import InputError
 from mofa_model.kinds.jobset import ReplicatedJob
 from mofa_model.kinds.kind import JobKind
+from mofa_model.kinds.new_job import NewJob
 from mofa_model.kinds.observation import Conditioned, Observation
 from mofa_model.kinds.patches import NAME, Operation, pod_annotations, test
 from mofa_model.kinds.pods import ELSEWHERE, GPU, Demand, Devices, PodSpec, demand, split, torchrun
@@ -58,6 +60,7 @@ class _Spec(Shape):
     nodes: Count | None = under(None, "trainer", "numNodes")
     processes: Whole = under(0, "trainer", "numProcPerNode")
     gpus: Devices = under(0, "trainer", "resourcesPerNode")
+    image: Text = under("", "trainer", "image")
     command: Line = under(None, "trainer", "command")
     args: Line = under(None, "trainer", "args")
     pod_template_overrides: Many[_Override] = ()
@@ -97,7 +100,7 @@ class TrainJob(JobKind):
         each = found.gpus or found.processes or processes
         nodes = nodes if found.nodes is None else found.nodes
         if nodes and each:
-            return demand(nodes * each, each, words, selector)
+            return replace(demand(nodes * each, each, words, selector), images=frozenset({found.image}))
         field, right = (
             ("numNodes", "a number of nodes")
             if not nodes
@@ -132,6 +135,24 @@ class TrainJob(JobKind):
             step_at=at,
             step_seconds=first(_STEP_SECONDS),
         )
+
+    def made(self, job: NewJob) -> list[dict[str, Any]]:
+        """Its trainer section; nodes meet as the runtime for torchrun says it."""
+        if job.files:
+            raise InputError(
+                f"a TrainJob has no place for the file {next(iter(job.files))}; make a JobSet or a PyTorchJob"
+            )
+        trainer = {
+            "image": job.image,
+            "numNodes": job.nodes,
+            "numProcPerNode": job.gpus,
+            "resourcesPerNode": job.limits(),
+            "command": ["torchrun"],
+            "args": list(job.words),
+            "env": job.variables(),
+        }
+        spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
+        return [{**job.head(self.api_version, self.kind), "spec": spec}]
 
     def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """The entry of its runtime patches that is ours: annotations of the trainer's pods."""

@@ -14,12 +14,16 @@ May import: presets, spec, strategy and its text, units, errors. Imported by: ma
     trainers   which trainer a command is for
     shell      a shell line as the shell reads it: commands, words, places
     parser     the program that parses shell lines
+    script     the script that starts a launch
+    verified   what the trainers' own checks took
     rewrite    a command with another layout: rewritten(words, arguments), rewritten_line(line, arguments)
 """
 
-from mofa_model.launch.answer import Launch, LaunchSettings, Reading
+from mofa_model.launch.answer import Launch, LaunchSettings, Reading, shell_lines
 from mofa_model.launch.rewrite import rewritten, rewritten_line
+from mofa_model.launch.script import launch_script, program_of
 from mofa_model.launch.trainers import TRAINERS, launch, read, read_layout
+from mofa_model.launch.verified import unverified
 
 __all__ = [
     "TRAINERS",
@@ -27,8 +31,12 @@ __all__ = [
     "LaunchSettings",
     "Reading",
     "launch",
+    "launch_script",
+    "program_of",
     "read",
     "read_layout",
     "rewritten",
     "rewritten_line",
+    "shell_lines",
+    "unverified",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,19 +74,19 @@ class Launch:
         lines += [f"export {name}={shlex.quote(value)}" for name, value in self.environment.items()]
         for name, content in self.files.items():
             lines += [f"# {name}:", *(f"#   {line}" for line in content.splitlines())]
-        return "\n".join(lines) + "\n" + " \\\n".join(_grouped(self.arguments)) + "\n"
+        return "\n".join(lines) + "\n" + shell_lines(self.arguments) + "\n"
 
 
-def _grouped(arguments: tuple[str, ...]) -> list[str]:
-    """Each option with its values, one a line."""
+def shell_lines(arguments: Sequence[str], quote: Callable[[str], str] = shlex.quote) -> str:
+    """Arguments as a shell reads them: each option with its values on a line that goes on."""
     groups: list[list[str]] = []
     for word in arguments:
-        quoted = shlex.quote(word)
+        quoted = quote(word)
         if groups and not word.startswith("-") and groups[-1][0].startswith("-"):
             groups[-1].append(quoted)
         else:
             groups.append([quoted])
-    return [" ".join(group) for group in groups]
+    return " \\\n".join(" ".join(group) for group in groups)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

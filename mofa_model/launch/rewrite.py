@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from mofa_model.errors import InputError, shown
 from mofa_model.launch import megatron, nemo, torchtitan
-from mofa_model.launch.shell import Command, Script, ShellWord, line_of, parse
+from mofa_model.launch.shell import Command, Script, ShellWord, is_run, line_of, parse
 from mofa_model.launch.table import table
 from mofa_model.launch.trainers import is_flag_of
 
@@ -35,6 +35,11 @@ _BUILTINS: Final = frozenset(
     | {"sleep", "source", "test", "trap", "true", "ulimit", "umask", "unalias", "unset", "wait"}
 )  # fmt: skip
 """Commands that train nothing; where no layout is written yet, they are not taken for the trainer's."""
+_REDIRECTS: Final = re.compile(r"(?:\\\n)*[<>]")
+
+
+def _refused(why: str) -> InputError:
+    return InputError(f"launch command: {why}")
 
 
 class _Edit(NamedTuple):
@@ -57,12 +62,11 @@ def rewritten(words: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]
         return (*words[:at], rewritten_line(words[at], arguments), *words[at + 1 :])
     arguments = _agreed(words, trainer, arguments)
     gone = _layout(words, trainer, arguments)
-    texts = [] if gone else [at for at, word in enumerate(words) if any(blank in word for blank in " \t\n")]
-    lines = [at for at in texts if _mentions(words[at], trainer, arguments)]
-    if len(lines) > 1:
-        raise InputError("launch command: the layout stands in two places; write it in one")
-    for at in lines:
-        return (*words[:at], rewritten_line(words[at], arguments), *words[at + 1 :])
+    for word in () if gone else words:
+        if any(blank in word for blank in " \t\n") and _mentions(word, trainer, arguments):
+            if len(words) == 1:
+                return (rewritten_line(word, arguments),)
+            raise _refused(f"the layout stands in {shown(word)}; write it in the command")
     spot = _spot(words, gone)
     kept = [at for at in range(len(words)) if at not in gone]
     return (*(words[at] for at in kept if at < spot), *arguments, *(words[at] for at in kept if at >= spot))
@@ -94,14 +98,14 @@ def _edits(line: str, trainer: str, arguments: Sequence[str]) -> list[_Edit]:
     spot = _spot(texts, gone)
     left = [word for at, word in enumerate(words) if at not in gone and at < spot]
     if not left:
-        raise InputError("launch command: nothing but the layout is in it; name the trainer's script")
-    again = texts[0] == "eval"  # it reads its words a second time
+        raise _refused("nothing but the layout is in it; name the trainer's script")
+    again = texts[0] in {"eval", "ssh"}  # words that a shell reads a second time
     new = shlex.join([shlex.quote(word) for word in arguments] if again else arguments)
     # A number that touches < or > would say which file it is.
     last = left[-1].end
-    added = _Edit(last, last, f" {new} " if line[last : last + 1] in {"<", ">"} else f" {new}")
+    added = _Edit(last, last, f" {new} " if _REDIRECTS.match(line, last) else f" {new}")
     return [added] + [
-        _Edit(word.start if line[word.end : word.end + 1] in {"<", ">"} else word.before, word.end, "")
+        _Edit(word.start if _REDIRECTS.match(line, word.end) else word.before, word.end, "")
         for word in (words[at] for at in gone)
     ]
 
@@ -115,9 +119,7 @@ def _inside(word: ShellWord, trainer: str, arguments: Sequence[str]) -> list[_Ed
             for edit in _edits(inner.text, trainer, arguments)
         ]
     if word.expands:
-        raise InputError(
-            f"launch command: {shown(word.raw)} is run as a line; write it in one pair of quotes"
-        )
+        raise _refused(f"{shown(word.raw)} is run as a line; write it in one pair of quotes")
     text = rewritten_line(word.text, arguments).replace("'", "'\\''")
     return [_Edit(word.start, word.end, f"'{text}'")]
 
@@ -127,30 +129,26 @@ def _trainers(script: Script, trainer: str, arguments: Sequence[str]) -> Command
     for value in script.values:
         name, _, text = value.partition("=")
         if _mentions(text, trainer, arguments):
-            raise InputError(
-                f"launch command: the layout stands in the variable {name}; write it in the command"
-            )
+            raise _refused(f"the layout stands in the variable {name}; write it in the command")
     if any(_mentions(text, trainer, arguments) for text in script.documents):
-        raise InputError("launch command: the layout stands in a here-document; write it in the command")
+        raise _refused("the layout stands in a here-document; write it in the command")
     words = [word for command in script.commands for word in command.words]
     _check_words(script.commands)
     found = [one for one in script.commands if _decides(one, trainer, arguments)]
     for word in () if found else words:
         if _mentions(word.text, trainer, arguments):
-            raise InputError(
-                f"launch command: the layout stands in {shown(word.text)}; write it in the command"
-            )
-    outer = [one for one in script.commands if not one.substituted]
-    programs = [one for one in outer if one.words[0].text not in _BUILTINS]
-    found = found or programs or outer
+            raise _refused(f"the layout stands in {shown(word.text)}; write it in the command")
+    outer = [(one, one.words[0].text) for one in script.commands if not one.substituted]
+    found = found or [one for one, name in outer if name not in _BUILTINS]
+    found = found or [one for one, name in outer if name in {".", "source"}]
     if not found:
-        raise InputError("launch command: no command is in it; name the trainer's script")
+        raise _refused("no command is in it; name the trainer's script")
     if len(found) > 1:
-        raise InputError(
-            "launch command: several commands could be the trainer's; write the layout in one, or give it a line of its own"
+        raise _refused(
+            "several commands could be the trainer's; write the layout in one, or give it a line of its own"
         )
     if found[0].substituted:
-        raise InputError("launch command: the layout stands in a substitution, $( ); write it in the command")
+        raise _refused("the layout stands in a substitution, $( ); write it in the command")
     return found[0]
 
 
@@ -159,15 +157,15 @@ def _check_words(commands: Iterable[Command]) -> None:
     for command in commands:
         first = command.words[0].raw
         if first.startswith("-"):
-            raise InputError(
-                f"launch command: {shown(first)} would be a command of its own;"
+            raise _refused(
+                f"{shown(first)} would be a command of its own;"
                 " end the line before it with a backslash, and put no comment between"
             )
         for word in command.words:
             ends = (len(word.raw) - len(word.raw.rstrip("\\"))) % 2
             if ends or word.raw.startswith(("\\ ", "\\\t")):
-                raise InputError(
-                    f"launch command: a backslash that ends no line makes {shown(word.text)} one word; take it out"
+                raise _refused(
+                    f"a backslash that ends no line makes {shown(word.text)} one word; take it out"
                 )
 
 
@@ -179,8 +177,8 @@ def _check_values(words: Sequence[ShellWord], gone: Iterable[int], trainer: str)
             and not _name(words[at].text, trainer)
             and not _name(words[at - 1].text, trainer)
         ):
-            raise InputError(
-                f"launch command: {shown(words[at].raw)} may be a value of the layout's or not; write it before the layout"
+            raise _refused(
+                f"{shown(words[at].raw)} may be a value of the layout's or not; write it before the layout"
             )
 
 
@@ -190,14 +188,19 @@ def _line_in(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> in
     if at is None:
         return None
     if at == len(words):
-        raise InputError("launch command: a shell has -c and no line after it; name the trainer's script")
+        raise _refused("a shell has neither a line nor a script; name the trainer's script")
+    there = _mentions(words[at], trainer, arguments)
+    beside = bool(_layout([*words[:at], *words[at + 1 :]], trainer, arguments))
+    if there and beside:
+        raise _refused("the layout stands in two places; write it in one")
+    if not beside and not is_run(words[:at]):
+        raise _refused(
+            f"nobody knows whether {shown(words[0])} runs the shell behind it; let the command begin with that shell"
+        )
     passed = len(words) > at + 1 and ("$@" in words[at] or "$*" in words[at])
-    if not passed:
-        return at
-    here = _mentions(words[at], trainer, arguments)
-    if here and _layout(words[at + 1 :], trainer, arguments):
-        raise InputError("launch command: the layout stands in two places; write it in one")
-    return at if here else None
+    if beside and not passed and is_run(words[:at]):
+        raise _refused("the layout stands beside the line that a shell runs; write it in that line")
+    return None if beside or (passed and not there) else at
 
 
 def _spot(words: Sequence[str], gone: Iterable[int]) -> int:
@@ -207,17 +210,16 @@ def _spot(words: Sequence[str], gone: Iterable[int]) -> int:
         (at for at, word in enumerate(words) if word == "--" and places and at > places[0]), len(words)
     )
     if places and places[-1] > end:
-        raise InputError("launch command: the layout stands on both sides of --; write it on one")
+        raise _refused("the layout stands on both sides of --; write it on one")
     return end
 
 
 def _decides(command: Command, trainer: str, arguments: Sequence[str]) -> bool:
     """Whether a layout is in a command, or in the line that it runs."""
     words = [word.text for word in command.words]
-    at = _line_in(words, trainer, arguments)
-    return bool(
-        _layout(words, trainer, arguments) if at is None else _mentions(words[at], trainer, arguments)
-    )
+    at = line_of(words)
+    ran = at is not None and at < len(words) and _mentions(words[at], trainer, arguments)
+    return ran or bool(_layout(words, trainer, arguments))
 
 
 def _mentions(text: str, trainer: str, arguments: Sequence[str]) -> bool:
@@ -246,7 +248,7 @@ def _trainer_of(arguments: Sequence[str]) -> str:
             return trainer
     if any(nemo.matches(word) for word in arguments):
         return nemo.TRAINER
-    raise InputError("launch command: this trainer's layout is in a file, which cannot be written from here")
+    raise _refused("this trainer's layout is in a file, which cannot be written from here")
 
 
 def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set[int]:
@@ -254,9 +256,7 @@ def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set
     others = {megatron.TRAINER, torchtitan.TRAINER} - {trainer}
     for word in words:
         if any(is_flag_of(other, word) for other in others) and not is_flag_of(trainer, word):
-            raise InputError(
-                f"launch command: {word.partition('=')[0]} is not {trainer}'s, for which the advice is"
-            )
+            raise _refused(f"{word.partition('=')[0]} is not {trainer}'s, for which the advice is")
     new = {_name(word, trainer) for word in arguments}
     gone: set[int] = set()
     values = 0

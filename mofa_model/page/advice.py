@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 
 from mofa_model import units
 from mofa_model.advice import PredictedFigure
+from mofa_model.launch import shell_lines
 from mofa_model.page import figures
 from mofa_model.page.markup import Node, el, page, table, text
 from mofa_model.page.view import AdviceView
@@ -73,7 +74,7 @@ def _strategy(view: AdviceView) -> list[ET.Element]:
         )
     if view.launch:
         found.append(
-            el("details", el("summary", "Launch arguments"), el("pre", el("code", "\n".join(view.launch))))
+            el("details", el("summary", "Launch arguments"), el("pre", el("code", shell_lines(view.launch))))
         )
     return found
 

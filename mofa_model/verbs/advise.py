@@ -12,7 +12,8 @@ from mofa_model.errors import BadValue, InputError, NoFeasibleStrategy
 from mofa_model.verbs import job_options, problem_options
 
 if TYPE_CHECKING:
-    from mofa_model.advice import Request
+    from mofa_model.advice import Advice, Request
+    from mofa_model.launch import Launch
     from mofa_model.manifest.asked import Asked
     from mofa_model.search import SearchCase
     from mofa_model.strategy import Strategy
@@ -25,6 +26,8 @@ examples:
   mofa advise --model llama3.1-405b --gpu h100-sxm --gpus 16384 --global-batch 2048 --seq 8192 --tokens 15T
   what a trainer can run, and the flags to launch it
     mofa advise --model llama3-70b --gpu h100 --gpus 512 --global-batch 512 --seq 8192 --framework megatron --launch megatron
+  a launch to take away: script, manifest, answer and README
+    mofa advise examples/jobset.yaml --save-dir out --as TrainJob
   today's layout beside the advice
     mofa advise --model llama3-8b --gpu h100 --gpus 64 --global-batch 512 --seq 8192 --current tp=4,pp=2,sp=true
   fix, list or bound axes; lift an expert rule; at most 64 nodes, cheapest first
@@ -64,6 +67,16 @@ def configure(parser: ArgumentParser) -> None:
         "--launch", metavar="TRAINER", help="print the arguments for megatron, torchtitan, nemo or deepspeed"
     )
     ask.add_argument(
+        "--flags-only", action="store_true", help="print the arguments for the trainer and nothing else"
+    )
+    ask.add_argument(
+        "--save-dir", metavar="FOLDER", help="write the launch script, a manifest, the answer and a README"
+    )
+    ask.add_argument(
+        "--as", dest="saved_kind", metavar="KIND", help="JobSet (default), TrainJob, PyTorchJob or RayJob"
+    )
+    ask.add_argument("--overwrite", action="store_true", help="--save-dir into a folder that is not empty")
+    ask.add_argument(
         "--plots", metavar="FOLDER", help="draw step.svg and ettr.svg, where the time goes, into a folder"
     )
     ask.add_argument(
@@ -100,6 +113,7 @@ def configure(parser: ArgumentParser) -> None:
 
 _BESIDE: Final = frozenset(
     {"file", "profile", "objective", "constraint", "lift", "current", "top", "launch", "plots", "output"}
+    | {"flags_only", "save_dir", "saved_kind", "overwrite"}
 )
 """What is asked beside a manifest; all else the manifest says."""
 
@@ -107,14 +121,16 @@ _BESIDE: Final = frozenset(
 def run(arguments: Namespace) -> int:
     """Answer; exit code 3 where nothing can be recommended."""
     from mofa_model.advice import Status, advise
-    from mofa_model.verbs import advise_answer
+    from mofa_model.verbs import advise_launch
 
     if arguments.plots:
         from mofa_model.verbs import advise_pictures
+    advise_launch.check(arguments)
     if arguments.launch and not arguments.file:
         _imply_framework(arguments)
     asked = _asked(arguments) if arguments.file else None
     request = _from_flags(arguments) if asked is None else _from_manifest(arguments, asked)
+    trainer = advise_launch.trainer_for(arguments, request)
     if arguments.plots:
         advise_pictures.prepare(arguments.plots)
     with output.progress("searching", total=1.0) as advance:
@@ -123,22 +139,13 @@ def run(arguments: Namespace) -> int:
         from mofa_model.manifest.asked import told
 
         advice = told(asked, advice)
-    launch, refused = None, None
-    if arguments.launch and advice.strategy is not None:
-        from mofa_model.manifest.launches import launch_of
-
-        try:
-            launch = launch_of(request, advice, arguments.launch)
-        except InputError as error:  # the answer stands, whatever this trainer can be told
-            refused = error
-    if arguments.output == "html":
-        from mofa_model.page import advice_page, view_of
-
-        sys.stdout.write(advice_page(view_of(request, advice, launch.arguments if launch else ())))
+    launch, refused = advise_launch.launched(request, advice, trainer)
+    if arguments.flags_only:
+        advise_launch.print_flags(launch)
     else:
-        document = advise_answer.document(advice, launch, str(refused or ""))
-        tables, records = advise_answer.tables(advice, launch), advise_answer.records(advice)
-        output.emit(arguments.output, tables, document=document, records=records)
+        _print(arguments.output, request, advice, launch, str(refused or ""))
+    if arguments.save_dir and launch is not None:
+        advise_launch.save(arguments, advice, launch)
     if arguments.plots:
         for path in advise_pictures.draw(request, advice, arguments.plots):
             sys.stderr.write(f"drawn: {path}\n")
@@ -147,6 +154,19 @@ def run(arguments: Namespace) -> int:
     if refused is not None:
         raise refused
     return 0
+
+
+def _print(form: str, request: Request, advice: Advice, launch: Launch | None, refused: str) -> None:
+    if form == "html":
+        from mofa_model.page import advice_page, view_of
+
+        sys.stdout.write(advice_page(view_of(request, advice, launch.arguments if launch else ())))
+        return
+    from mofa_model.verbs import advise_answer
+
+    document = advise_answer.document(advice, launch, refused)
+    tables, records = advise_answer.tables(advice, launch), advise_answer.records(advice)
+    output.emit(form, tables, document=document, records=records)
 
 
 def _imply_framework(a: Namespace) -> None:

@@ -35,6 +35,10 @@ class Answer:
     """PredictedEnds by name, each with lower, target and upper: tokens_per_second, step_seconds, ettr, mfu, memory_bytes."""
     strategy: Mapping[str, str] = field(default_factory=dict)
     """Axes of the strategy, as text."""
+    trainer: str = ""
+    """The trainer that is launched; empty where none is named that could be told."""
+    framework_version: str = ""
+    """Version of it that the spec names."""
     arguments: tuple[str, ...] = ()
     """Launch arguments of the trainer."""
     checkpoint_interval: float | None = None

@@ -24,14 +24,20 @@ class Aspect(StrEnum):
     """The running job can be seen."""
     PREDICTION_ACCURATE = "PredictionAccurate"
     """What is seen agrees with what was predicted."""
+    LAUNCH_VERIFIED = "LaunchVerified"
+    """In mode Apply: the trainer's own checks took such launches in the version that the target names, so it may be written."""
     ASSUMPTIONS_HOLD = "AssumptionsHold"
     """The failures that were counted agree with those that the ClusterProfile assumes."""
     NODES_EXCLUSIVE = "NodesExclusive"
     """No other ClusterProfile selects nodes of this one."""
 
 
-OF_JOBS: Final = tuple(one for one in Aspect if one not in {Aspect.ASSUMPTIONS_HOLD, Aspect.NODES_EXCLUSIVE})
-"""Conditions of a TrainingJob, Ready before the others."""
+OF_JOBS: Final = tuple(
+    one
+    for one in Aspect
+    if one not in {Aspect.LAUNCH_VERIFIED, Aspect.ASSUMPTIONS_HOLD, Aspect.NODES_EXCLUSIVE}
+)
+"""Conditions of every TrainingJob, Ready before the others."""
 
 
 class Reason(StrEnum):
@@ -98,6 +104,13 @@ class Reason(StrEnum):
     """The job is there, its trainer is seen, and a step is overdue: the next one, or the first."""
     NOT_SEEN = "NotSeen"
     """The job is there, but no series of its trainer is, though steps were due: whether it trains, nobody can say."""
+    # LaunchVerified
+    VERIFIED = "Verified"
+    """The trainer's own checks took such launches in the version that the target names."""
+    NOT_VERIFIED = "NotVerified"
+    """They were not asked, or the target names no version; its launch is left as it is, and the message says what to name."""
+    NOT_LAUNCHED = "NotLaunched"
+    """There is no advice, no target, or no trainer whose arguments could be written."""
     # ClusterProfile
     NOT_SHARED = "NotShared"
     """No node belongs to another ClusterProfile as well."""

@@ -10,7 +10,8 @@ from pools import EXAMPLES, pool, settled
 from ruamel.yaml import YAML
 
 from mofa_model.annotations import PREFIX
-from mofa_model.kinds import JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB, VOLCANO_JOB
+from mofa_model.kinds import JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB, VOLCANO_JOB, JobKind
+from mofa_model.kinds.new_job import NewJob
 
 QUICK = ("--settle=1", "--settle-longest=1", "--resync=5", "--backoff=0.2")
 NODES = {JOB_SET: 32}
@@ -194,6 +195,50 @@ def published(models, model, body):
         else:
             given[names[alias]] = published(models, inner, value)
     return model(**given)
+
+
+MADE = [kind for kind in KINDS if type(kind).made is not JobKind.made]
+
+
+def new_job(kind):
+    return NewJob(
+        name="made", nodes=2, gpus=8, resource="nvidia.com/gpu", image="x", annotations={f"{PREFIX}mode": "Disabled"}, words=("t.py", "--a", "1 2"),
+        environment={"A": "1"}, files={} if kind == TRAIN_JOB else {"a.json": "{}"},
+    )  # fmt: skip
+
+
+def pods(value):
+    """Every pod in an object."""
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from pods(inner)
+    if isinstance(value, dict) and "containers" in value:
+        yield value
+
+
+@pytest.mark.parametrize("kind", MADE, ids=lambda kind: kind.kind)
+def test_a_job_that_is_made_here_is_taken_with_its_pods(cluster, advisor, namespace, kind):
+    body, *rest = kind.made(new_job(kind))
+    for one in (body, *rest):
+        one["metadata"]["namespace"] = namespace
+    cluster.apply(body, *rest)
+    assert read(cluster, kind, namespace, "made")["spec"] == body["spec"]
+    for number, pod in enumerate(pods(body["spec"])):
+        template = {"spec": {**pod, "restartPolicy": "Never"}}
+        metadata = {"name": f"pod-{number}", "namespace": namespace}
+        spec = {"suspend": True, "template": template}
+        cluster.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+
+
+@pytest.mark.parametrize("kind", [TRAIN_JOB, JOB_SET, PYTORCH_JOB], ids=lambda kind: kind.kind)
+def test_a_job_that_is_made_here_is_what_its_project_publishes(kind):
+    body = kind.made(new_job(kind))[0]
+    if kind == PYTORCH_JOB:
+        models = pytest.importorskip("kubeflow.training.models")
+        published(models, models.KubeflowOrgV1PyTorchJob, body)
+        return
+    models = pytest.importorskip("kubeflow_trainer_api.models")
+    model = models.TrainerV1alpha1TrainJob if kind == TRAIN_JOB else models.JobsetV1alpha2JobSet
+    assert json.loads(model.from_dict(body).to_json())["spec"] == body["spec"]
 
 
 def test_every_kind_has_its_example():

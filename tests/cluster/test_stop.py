@@ -122,7 +122,8 @@ def policy(place, profile):
 def gate(place):
     """A JobSet that is suspended until it has its arguments."""
     body = example(JOB_SET, place)
-    body["metadata"]["annotations"] |= {f"{PREFIX}mode": "Apply", f"{PREFIX}gate": "suspend"}
+    told = {"mode": "Apply", "gate": "suspend", "framework-version": "0.19.2"}
+    body["metadata"]["annotations"] |= {PREFIX + key: value for key, value in told.items()}
     body["spec"]["suspend"] = True
     return body
 

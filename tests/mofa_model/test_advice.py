@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import fields, replace
 
 import numpy as np
@@ -393,6 +394,18 @@ def test_a_launch_of_one_family_goes_with_either_name(capsys):
         assert json.loads(capsys.readouterr().out)["launch"]["trainer"] == trainer
 
 
+def test_flags_alone_are_one_line_for_a_shell(capsys):
+    few = ["--constraint", "pp=2", "--constraint", "tp=2", "--constraint", "cp=1", "--top", "0"]
+    assert main(["advise", *FLAGS, *few, "--launch", "megatron", "--json"]) == 0
+    launch = json.loads(capsys.readouterr().out)["launch"]
+    assert main(["advise", *FLAGS, *few, "--flags-only"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.count("\n") == 1
+    assert shlex.split(printed.out) == launch["arguments"]
+    assert printed.err.count("\n") == 1
+    assert all(f"{name}={value}" in printed.err for name, value in launch["environment"].items())
+
+
 def test_a_launch_that_cannot_be_written_costs_no_answer(capsys):
     words = ["--framework", "deepspeed", "--launch", "deepspeed", "--precision", "fp8-current"]
     few = ["--constraint", "mbs=1", "--constraint", "cp=1"]
@@ -451,6 +464,8 @@ def test_activations_are_offloaded_only_where_somebody_asks(capsys):
         (["--top", "-1"], 2, "--top"),
         (["--seq", "many"], 2, "--seq"),
         (["--nodes", "8"], 2, "--gpus"),
+        (["--flags-only", "--json"], 2, "--flags-only"),
+        (["--flags-only", "--framework", "any"], 2, "say for which trainer: --launch"),
         (["--launch", "slurm", "--constraint", "pp=1"], 2, "slurm"),
         (["--model", "llama3.1-405b", "--gpus", "8"], 3, "GiB"),
         (["--constraint", "sharding=replicated", "--framework", "torchtitan"], 3, "trainer"),

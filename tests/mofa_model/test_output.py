@@ -2,6 +2,7 @@
 
 import csv
 import enum
+import html
 import io
 import json
 import re
@@ -87,6 +88,17 @@ def test_what_people_copy_is_never_wrapped(monkeypatch, capsys):
         output.emit("table", [table], stream=stream)
         text = capsys.readouterr().out if stream is None else ANSI.sub("", stream.getvalue())
         assert line in [shown.strip() for shown in text.splitlines()]
+
+
+@pytest.mark.parametrize("columns", ["40", "80"])
+@pytest.mark.parametrize("form", ["table", "wide", "markdown", "html"])
+def test_what_people_copy_is_whole_in_every_form(form, columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", columns)
+    line = f"--pipeline-model-parallel-layout 'Et*3{'|t*4' * 40}L' --note  \"a  b\" \\"
+    table = Table(columns=(Column("arguments", copied=True),), rows=((line,), ("--bf16",)))
+    output.emit(form, [table])
+    text = html.unescape(re.sub(r"</?t[dr]>", "\n", capsys.readouterr().out))
+    assert line in text.splitlines()
 
 
 def test_a_number_is_never_cut_on_a_narrow_terminal(monkeypatch):

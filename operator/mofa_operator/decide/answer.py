@@ -64,6 +64,7 @@ def answer(question: Question) -> Answer:
         reason=reason.value,
         prior_weight=weight,
         profile=found.profile.name,
+        framework_version=found.spec.training.framework_version or "",
     )
 
 
@@ -99,6 +100,7 @@ def _advised(hashed: _Hashed) -> Answer:
             for band in (getattr(predicted, name),)
         },
         strategy=dict(pair.partition("=")[::2] for pair in text.split(",")) if text else {},
+        trainer=trainer_of(request.framework),
         arguments=words,
         checkpoint_interval=None if interval is None else float(interval),
         caveats=advice.caveats,

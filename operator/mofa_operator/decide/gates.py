@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from mofa_model.annotations import GATE, PREFIX
+from mofa_model.annotations import FRAMEWORK_VERSION, GATE, PREFIX
 from mofa_model.errors import InputError
-from mofa_model.kinds import JobKind, Kind
+from mofa_model.kinds import JobKind, Kind, demand_of
 from mofa_model.kinds.patches import INTERVAL, NAME, Operation, pointer, test
+from mofa_model.launch import unverified
 from mofa_operator.decision import Answer
 from mofa_operator.objects import LiveObject
 from mofa_operator.settings import LoopSettings
@@ -61,6 +62,18 @@ def written(job: LiveObject, answer: Answer) -> tuple[Operation, ...]:
         raise InputError("training.framework: no trainer is named that could be told this layout")
     made = kind.written(job.body, answer.arguments, answer.annotations.get(INTERVAL, ""))
     return (*guard(job), *made) if made else ()
+
+
+def unproven(job: LiveObject, answer: Answer) -> str:
+    """Why an answer's arguments are not verified for the version of the trainer that a job names: in our annotation, in the spec
+    behind it, or in the tag of the trainer's image; empty where they are.
+    """
+    version = job.annotations.get(FRAMEWORK_VERSION) or answer.framework_version
+    if not version:
+        images = [image.rpartition("/")[2].partition("@")[0] for image in demand_of(job.body).images]
+        tags = {image.partition(":")[2] for image in images if answer.trainer in image}
+        version = tags.pop() if len(tags) == 1 else ""
+    return unverified(answer.trainer, answer.arguments, version)
 
 
 def opened(job: LiveObject) -> tuple[Operation, ...]:

@@ -17,7 +17,7 @@ from mofa_operator.decide.news import news
 from mofa_operator.decide.observation import ObservedStatus, observed_status, residual
 from mofa_operator.decide.outputs import computed_at, held, overwritten, removed, takes
 from mofa_operator.decide.reading import joined, same, sentence
-from mofa_operator.decide.release import with_release
+from mofa_operator.decide.release import launch_verified, with_release
 from mofa_operator.decide.stance import Stance, is_paused, stance_of
 from mofa_operator.decide.teaching import taught
 from mofa_operator.decision import Annotate, Answer, Decision, JobFigures, Note
@@ -77,7 +77,9 @@ def failed(snapshot: JobSnapshot, why: str) -> Decision:
         others = [
             standing(job, aspect) or Found(aspect, "Unknown", Reason.INTERNAL_ERROR) for aspect in OF_JOBS[1:]
         ]
-        status = job.kept() | {"conditions": conditions(job, [ready, *others], snapshot.now)}
+        launch = standing(job, Aspect.LAUNCH_VERIFIED)
+        found = [ready, *others, *([launch] if launch else [])]
+        status = job.kept() | {"conditions": conditions(job, found, snapshot.now)}
     return Decision(
         key=job.key,
         uid=job.uid,
@@ -138,7 +140,9 @@ def _status(
         **answer.status,
         "computedTime": computed,
         "health": seen.health,
-        "conditions": conditions(snapshot.job, [ready, *others, *seen.found], snapshot.now),
+        "conditions": conditions(
+            snapshot.job, [ready, *others, *seen.found, *launch_verified(snapshot, answer)], snapshot.now
+        ),
     }
     if "inputs" in answer.status:
         status["inputs"] = _judged(answer.status["inputs"], snapshot.profile)

@@ -2,7 +2,7 @@
 
     it runs already                              the gate goes, nothing else
     `gate_longest` after it was made             let go, whatever was or was not decided
-    mode Apply, and advice that can be written   arguments, then let go
+    mode Apply, and advice that can be written   arguments, then let go; only what is verified for the version of the trainer
     any other outcome                            let go, with the reason; a moment later, for what came with the job
     paused, or another's to decide               wait for the bound
 
@@ -20,14 +20,15 @@ from mofa_model.manifest import jobs
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.parsing import advisor_policy
 from mofa_model.manifest.surroundings import Surroundings
-from mofa_operator.decide.gates import consents, deadline, is_gated, is_suspended, opened, written
+from mofa_operator.decide.conditions import Found, State
+from mofa_operator.decide.gates import consents, deadline, is_gated, is_suspended, opened, unproven, written
 from mofa_operator.decide.reading import sentence
 from mofa_operator.decide.stance import Stance, is_paused, stance_of
 from mofa_operator.decision import Answer, Decision, Note, Release
 from mofa_operator.objects import LiveObject, LiveTrainingJob
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import JobSnapshot
-from mofa_operator.words import Happened
+from mofa_operator.words import Aspect, Happened, Reason
 
 RELEASED, UNADVISED, EXPIRED = "released", "unadvised", "expired"
 """What becomes of waits, as the metric's label `outcome` has it."""
@@ -54,6 +55,21 @@ def with_release(
         note = Note(reason=Happened.APPLY_SKIPPED, message=sentence(why))
         return replace(decision, notes=(*decision.notes, note))
     return replace(decision, release=made)
+
+
+def launch_verified(snapshot: JobSnapshot, answer: Answer) -> list[Found]:
+    """What mode Apply says in a TrainingJob's conditions; nothing in another mode."""
+    if not isinstance(snapshot.job, LiveTrainingJob) or snapshot.job.asked.mode != "Apply":
+        return []
+    job, aspect = _subject(snapshot), Aspect.LAUNCH_VERIFIED
+    if job is None or not answer.arguments:
+        return [Found(aspect, "Unknown", Reason.NOT_LAUNCHED)]
+    try:
+        why = unproven(job, answer)
+    except InputError as error:
+        why = str(error)
+    state: State = "False" if why else "True"
+    return [Found(aspect, state, Reason.NOT_VERIFIED if why else Reason.VERIFIED, why)]
 
 
 def overdue(job: LiveObject, now: float, settings: LoopSettings) -> Release | None:
@@ -153,9 +169,11 @@ def _launch(job: LiveObject, wants: bool, answer: Answer | None) -> tuple[tuple[
     if not answer.strategy:
         return (), answer.explanation
     try:
-        return written(job, answer), ""
+        made = written(job, answer)
+        why = unproven(job, answer) if made else ""
     except InputError as error:
         return (), str(error)
+    return ((), why) if why else (made, "")
 
 
 def _applied(answer: Answer | None) -> Note:

@@ -82,6 +82,8 @@ TP = ["--bf16", "--micro-batch-size", "1"]
         ("torchrun t.py --bf16 x -- a b", "torchrun t.py x {} -- a b"),
         # redirections: a number that touches one would be its file
         ("torchrun t.py>log", "torchrun t.py {} >log"),
+        ("torchrun t.py\\\n>log", "torchrun t.py {} \\\n>log"),
+        ("torchrun t.py 2 --bf16\\\n>log x", "torchrun t.py 2 \\\n>log x {}"),
         ("torchrun t.py 2 --bf16>log x", "torchrun t.py 2 >log x {}"),
         ("torchrun t.py 2>&1 --bf16 x <in", "torchrun t.py 2>&1 x {} <in"),
         ("torchrun t.py --bf16 &>log", "torchrun t.py {} &>log"),
@@ -102,6 +104,10 @@ TP = ["--bf16", "--micro-batch-size", "1"]
         ("bash -c 'exec \"$@\"' -- torchrun t.py --bf16 x", "bash -c 'exec \"$@\"' -- torchrun t.py x {}"),
         ("bash -c 'torchrun t.py --bf16 \"$@\"' -- --lr 1", "bash -c 'torchrun t.py \"$@\" {}' -- --lr 1"),
         ("bash train.sh --bf16 -c x", "bash train.sh -c x {}"),
+        ("bash -x train.sh", "bash -x train.sh {}"),
+        ("timeout -k 9 1h nsys profile -o x sh -c 'torchrun t.py'", "timeout -k 9 1h nsys profile -o x sh -c 'torchrun t.py {}'"),
+        ("torchrun t.py --hook bash -c 'a b' --bf16", "torchrun t.py --hook bash -c 'a b' {}"),
+        ("torchrun t.py --bf16; bash", "torchrun t.py {}; bash"),
         ("python -c 'print(1)' --bf16", "python -c 'print(1)' {}"),
     ],
 )  # fmt: skip
@@ -152,7 +158,6 @@ def test_a_block_of_yaml_is_edited_in_each_style(style, line):
         (["env", "A=1", "/bin/sh", "-e", "-c", "train \\\n"], ["env", "A=1", "/bin/sh", "-e", "-c", "train {} \\\n"]),
         (["-c", "train --bf16"], ["-c", "train {}"]),
         (["torchrun t.py --bf16"], ["torchrun t.py {}"]),
-        (["/entry.sh", "torchrun t.py --bf16", "a b"], ["/entry.sh", "torchrun t.py {}", "a b"]),
         (["sh", "-c", 'exec "$@"', "--", "t", "--bf16", "x"], ["sh", "-c", 'exec "$@"', "--", "t", "x", "{}"]),
         (["sh", "-c", "train $@"], ["sh", "-c", "train $@ {}"]),
         (["t.py", "--note", "a --bf16 b", "--bf16"], ["t.py", "--note", "a --bf16 b", "{}"]),
@@ -189,6 +194,9 @@ def test_a_shell_line_in_a_list_stays_one(words, made):
         ("cat >r.sh <<E\ntorchrun t.py --bf16\nE\nbash r.sh", "in a here-document"),
         ("torchrun t.py $(flags --bf16)", r"in a substitution, \$\( \)"),
         ("torchrun t.py `flags --bf16`", r"in a substitution, \$\( \)"),
+        ("bash <<E\ntorchrun t.py\nE", "neither a line nor a script"),
+        ("a bash -c 'torchrun t.py --bf16'", "nobody knows whether 'a' runs the shell"),
+        ("torchrun t.py --bf16 --hook bash -c 't --bf16'", "in two places"),
         ("ssh node 'torchrun t.py --bf16'", "the layout stands in 'torchrun t.py --bf16'"),
         ("bash -c ~/train.sh", "one pair of quotes"),
         ("bash -c 'torchrun t.py --bf16 \"'$X'\"'", "one pair of quotes"),
@@ -197,7 +205,9 @@ def test_a_shell_line_in_a_list_stays_one(words, made):
         ("t.py --recompute-modules mlp $MORE --bf16", r"\$MORE' may be a value"),
         ("torchrun t.py --bf16 \r\n", "'\\\\r' is in it"),
         ("torchrun t.py \ud800", "is in it"),
+        ("torchrun t.py --bf16 512>log", "'512' is a file's number to bash, and a word to other shells"),
         ("", "no command is in it"),
+        ('echo "$(torchrun t.py)"', "no command is in it"),
         ("# torchrun t.py", "no command is in it"),
         ("x" * 20_001, "20001 characters"),
         ("$(" * 9000, "no shell can read it"),
@@ -213,10 +223,13 @@ def test_what_cannot_be_done_safely_is_refused_in_one_line(line, why):
 @pytest.mark.parametrize(
     "words, why",
     [
-        (["a", "t.py --bf16", "u.py --bf16"], "in two places"),
+        (["a", "t.py --bf16", "u.py --bf16"], "the layout stands in 't.py --bf16'"),
+        (["/entry.sh", "torchrun t.py --bf16", "a b"], "the layout stands in 'torchrun t.py --bf16'"),
         (["sh", "-c", "t.py --bf16 $@", "--", "--bf16"], "in two places"),
         (["bash", "-c", "a; b"], "several commands"),
-        (["bash", "-c"], "no line after it"),
+        (["bash", "-c"], "neither a line nor a script"),
+        (["env", "A=1", "/bin/bash", "-x"], "neither a line nor a script"),
+        (["/entry.sh", "bash", "-c", "torchrun t.py"], "nobody knows whether '/entry.sh' runs the shell"),
     ],
 )
 def test_of_a_list_too(words, why):

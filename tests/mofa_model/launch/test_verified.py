@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mofa_model.launch import LaunchSettings
+from mofa_model.launch import LaunchSettings, unverified
 from mofa_model.strategy_text import parse_strategy
 
 ROOT = Path(__file__).parents[3]
@@ -39,6 +39,22 @@ def test_what_is_written_today_is_what_was_verified(trainer):
     ]
     assert len(kept) >= launches.KEPT
     assert launches.digest(words) == RECORD[trainer]["words"], AGAIN
+
+
+def test_the_product_knows_what_was_verified_and_no_more():
+    assert json.loads(launches.VERIFIED.read_text(encoding="utf-8")) == launches.verified(RECORD)
+    assert set(launches.PACKAGES) == set(launches.MODEL_WORDS)
+
+
+@pytest.mark.parametrize("trainer", RECORD)
+def test_launches_that_were_verified_are_taken_for_it(trainer):
+    version = RECORD[trainer]["versions"][launches.PACKAGES[trainer]]
+    for one in RECORD[trainer]["kept"]:
+        words = launches.words_of(
+            parse_strategy(one["strategy"], one["gpus"]), trainer, LaunchSettings(**one["run"])
+        )
+        assert unverified(trainer, words["arguments"], f"v{version}-cuda13") == ""
+        assert "is not verified" in unverified(trainer, words["arguments"], f"{version}.1")
 
 
 @pytest.mark.parametrize("trainer", [one for one in RECORD if launches.SHOWN[one]])

@@ -1,6 +1,7 @@
 """Mode Apply, decided: who gets arguments, who is let go, when, and that nobody waits for ever."""
 
 import copy
+import json
 import shlex
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from mofa_model import kinds
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import BATCH_JOB, JOB_SET, PYTORCH_JOB, RAY_JOB, TRAIN_JOB, VOLCANO_JOB
 from mofa_model.kinds.patches import ARGUMENTS, INTERVAL
+from mofa_model.launch import verified
 from mofa_operator.decide.gates import KUEUE, NAME, deadline, is_gated, is_suspended
 from mofa_operator.decide.job import job
 from mofa_operator.decide.reading import moment
@@ -33,14 +35,33 @@ ADVICE = Answer(
     status={},
     reason="Recommended",
     strategy={"tp": "8", "pp": "2"},
+    trainer="megatron",
+    framework_version="0.19.2",
     arguments=("--tensor-model-parallel-size", "8", "--pipeline-model-parallel-size", "2"),
 )
-TITAN = replace(ADVICE, arguments=("--parallelism.tensor_parallel_degree", "8", "activation-checkpoint:full"))
+TITAN = replace(
+    ADVICE,
+    trainer="torchtitan",
+    framework_version="0.3.0",
+    arguments=("--parallelism.tensor_parallel_degree", "8", "activation-checkpoint:full"),
+)
 NOTHING = replace(
     ADVICE, outcome="NoRecommendation", explanation="no strategy is left", strategy={}, arguments=()
 )
 CAN = (JOB_SET, TRAIN_JOB, PYTORCH_JOB, RAY_JOB)
 each = pytest.mark.parametrize("kind", CAN, ids=lambda kind: kind.kind)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def asked():
+    """What two trainers were asked."""
+    told = {
+        "megatron": {"releases": ["0.18.0", "0.19.2"], "names": list(ADVICE.arguments[::2])},
+        "torchtitan": {"releases": ["0.3.0"], "names": list(TITAN.arguments[:1])},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verified, "_verified", lambda: told)
+        yield
 
 
 def fitting(kind):
@@ -146,6 +167,83 @@ def test_without_arguments_it_is_let_go_all_the_same_and_told_why(gate, change, 
     assert release.note.reason == "GateReleased"
     assert why in release.note.message
     assert release.outcome == ("expired" if "age" in change else "unadvised")
+
+
+VERSION = f"{PREFIX}framework-version"
+MORE = replace(ADVICE, framework_version="", arguments=(*ADVICE.arguments, "--offload-modules", "moe_act"))
+
+
+@pytest.mark.parametrize(
+    "told, image, why",
+    [
+        ("core_v0.18.0", "x", ""),
+        ("0.19.2", "registry.example/megatron:26.04", ""),
+        (None, "registry.example/megatron:0.19.2-cuda13", ""),
+        (None, "registry.example/megatron:0.19.2@sha256:0", ""),
+        (None, "registry.example/megatron:26.04", "'26.04' of megatron is not verified, 0.18.0 or 0.19.2 is"),
+        (None, "registry.example/megatron:0.19.20", "is not verified"),
+        (None, "registry.example/megatron:0.19.2rc1", "is not verified"),
+        (None, "registry.example/own:0.19.2", "names no version of megatron"),
+        (None, "registry.example:5000/megatron", "names no version of megatron"),
+        ("0.17.0", "registry.example/megatron:0.19.2", "'0.17.0' of megatron is not verified"),
+    ],
+)
+@each
+def test_only_what_is_verified_for_the_version_that_a_job_names_is_written(kind, told, image, why):
+    body = json.loads(json.dumps(waiting(kind)).replace('"image": "', f'"image": "{image}", "was": "'))
+    body["spec"].setdefault("trainer", {})["image"] = image
+    body["metadata"]["annotations"] |= {} if told is None else {VERSION: told}
+    advice = replace(ADVICE, framework_version="")
+    if kind == PYTORCH_JOB:
+        for replica in body["spec"]["pytorchReplicaSpecs"].values():
+            replica["template"]["spec"]["containers"][0]["args"] = ["t.py"]
+    release = decided(kind, body, advice).release
+    assert (release.launch == (), release.outcome) == (bool(why), "unadvised" if why else "released")
+    assert why in release.note.message
+    after = done(body, release)
+    assert not is_gated(standing(after))
+    if why:
+        assert release.note.reason == "GateReleased"
+        assert {**after["spec"], "suspend": 0, "runPolicy": 0} == {
+            **body["spec"],
+            "suspend": 0,
+            "runPolicy": 0,
+        }
+
+
+@pytest.mark.parametrize(
+    "answer, why",
+    [
+        (replace(MORE, framework_version="0.19.2"), "--offload-modules is in no launch that megatron"),
+        (replace(ADVICE, trainer="nemo"), "nemo itself was asked about no launch"),
+    ],
+)
+def test_what_no_trainer_was_asked_about_is_not_written(answer, why):
+    release = decided(JOB_SET, waiting(JOB_SET), answer).release
+    assert release.launch == ()
+    assert why in release.note.message
+
+
+@pytest.mark.parametrize(
+    "answer, mode, state",
+    [
+        (ADVICE, "Apply", ("True", "Verified")),
+        (replace(ADVICE, framework_version="26.04"), "Apply", ("False", "NotVerified")),
+        (NOTHING, "Apply", ("Unknown", "NotLaunched")),
+        (ADVICE, "Annotate", None),
+    ],
+)
+def test_a_training_job_says_whether_its_launch_is_verified(answer, mode, state):
+    body = waiting(TRAIN_JOB, mode=None)
+    store = Store()
+    owner = training_job(targetRef=ref(body), mode=mode)
+    for kind, one in ((CLUSTER_PROFILE, profile()), (TRAIN_JOB, body), (TRAINING_JOB, owner)):
+        store.put(kind, one)
+    status = job(store.snapshot(Key(TRAINING_JOB, "ns", "a"), NOW), answer, SETTINGS).status
+    found = [
+        (one["status"], one["reason"]) for one in status["conditions"] if one["type"] == "LaunchVerified"
+    ]
+    assert found == ([] if state is None else [state])
 
 
 def test_a_moment_is_left_for_what_is_applied_with_the_job():
