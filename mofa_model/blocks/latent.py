@@ -85,7 +85,7 @@ class LatentAttention(Block):
         latents = 2.0 * (self.query_latent + self.kv_rank) + self.rope_dim
         values = self.heads * self.value_dim
         return (
-            Kept(elements=self.heads, freed=CORE, scored=True),
+            Kept(elements=self.heads, freed=CORE, scored=True, moved={"core_attn": 1.0}),
             Kept(
                 elements=2 * queries + values,
                 freed=frozenset({"mla_up_proj", ALL}),

@@ -113,7 +113,7 @@ class SoftmaxAttention(Block):
         """Scores, queries with keys and values (2 sbh (1 + 2 k_v/a)), and the output (2 sbh), Table 2."""
         width = self.heads * self.head_dim
         return (
-            Kept(elements=self.heads, freed=CORE, scored=True),
+            Kept(elements=self.heads, freed=CORE, scored=True, moved={"core_attn": 1.0}),
             Kept(
                 elements=self.asked * width + 2 * self.kv_heads * self.head_dim,
                 freed=frozenset({ALL}),

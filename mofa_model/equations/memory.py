@@ -35,6 +35,17 @@ def expert_data_ranks(data: Count, tensor: Count, expert: Count, expert_tensor: 
     return np.maximum(data * tensor / (expert * expert_tensor), 1.0)
 
 
+def expert_shard(copies: Count, data: Count, shard: Count) -> Count:
+    """Ranks that share one copy of an expert: as many shards of it as there are of the rest; 0 asks for all. Ours. [1]
+
+    Source: Megatron-LM, several instances of the distributed optimizer: each has its part of the ranks that hold an expert.
+
+    >>> float(expert_shard(16, 128, 64)), float(expert_shard(2, 4, 2)), float(expert_shard(2, 16, 0))
+    (8.0, 1.0, 2.0)
+    """
+    return np.where(np.asarray(shard) > 0, np.maximum(copies * np.minimum(shard, data) / data, 1.0), copies)
+
+
 def sharded_bytes(size: Bytes, ranks: Count) -> Bytes:
     """Bytes per parameter of a state that data-parallel ranks share, Eq. (25): beta_o / d. [B]
 
@@ -62,6 +73,26 @@ def tensor_buffer(tokens: Count, hidden: Count, tensor: Count, *, width: Bytes, 
     return np.where(np.asarray(tensor) > 1, copies * width * tokens * hidden, 0.0)
 
 
+def product_workspace(plain: Bytes, grouped: Bytes, routed: Count) -> Bytes:
+    """Workspaces of matrix products, and where `routed` is 1 those of the grouped ones of experts beside them. Ours. [B]
+
+    Source: cuBLAS and Transformer Engine on Hopper, 32 MiB for each of two handles, for its own, and for four grouped streams.
+
+    >>> product_workspace(3.0 * 2**25, 4.0 * 2**25, 1.0) / 2**20
+    224.0
+    """
+    return plain + routed * grouped
+
+
+def repeated_parameters(whole: Count, tensor: Count) -> Count:
+    """What each tensor-parallel rank holds above its share of matrices that all of them hold: routers, latents. Ours. [1]
+
+    >>> repeated_parameters(2.2e6, 2)
+    1100000.0
+    """
+    return whole * (1.0 - 1.0 / tensor)
+
+
 def stored_activation(in_flight: Count, layers: Count, layer: Bytes) -> Bytes:
     """Activations of the micro-batches in flight on a stage, Eq. (5): M_dyn = n_inflight l sum A_j. [B]
 
@@ -69,6 +100,26 @@ def stored_activation(in_flight: Count, layers: Count, layer: Bytes) -> Bytes:
     12800000000.0
     """
     return in_flight * layers * layer
+
+
+def beyond_loss(backward: Bytes, loss: Bytes) -> Bytes:
+    """What the backward pass of a layer takes above what the loss held, which is gone by then. Ours. [B]
+
+    >>> float(beyond_loss(5e9, 3e9)), float(beyond_loss(1e9, 3e9))
+    (2000000000.0, 0.0)
+    """
+    return np.maximum(backward - loss, 0.0)
+
+
+def gathered_inputs(in_flight: Count, layers: Count, source: Bytes) -> Bytes:
+    """Gathered inputs of layers that lie in the gaps between what waits: none of the last two in flight. Ours. [B]
+
+    Source: reserved memory of nanotron's first rank, 2, 4, 8 and 16 stages: copies of a layer's input rise as 1 - 2/n.
+
+    >>> float(gathered_inputs(8, 4, 1e8))
+    2400000000.0
+    """
+    return np.maximum(in_flight - 2.0, 0.0) * layers * source
 
 
 def captured_buffers(in_flight: Count, layers: Count, source: Bytes) -> Bytes:

@@ -60,6 +60,8 @@ class Footprint:
     """Host memory of a node, [...]: optimizer states and activations that wait there."""
     usable: Ratio
     """Share of the device memory that the stack can reserve. [1]"""
+    last: NDArray[np.intp]
+    """Position of the last stage among the kinds, [...]."""
 
     @property
     def static(self) -> Bytes:
@@ -96,6 +98,20 @@ class Footprint:
         first: Bytes = np.asarray(self.static)[0]
         return first
 
+    @property
+    def allocated(self) -> Bytes:
+        """Peak of the last stage as its allocator counts it: without what lies beside the allocator or between tensors. [B]"""
+        return self._on_last(self.total - self.reserve - self.fragmentation)
+
+    @property
+    def static_allocated(self) -> Bytes:
+        """The same between two steps, where what the update made is still there. [B]"""
+        return self._on_last(self.static + self.update - self.reserve)
+
+    def _on_last(self, term: Bytes) -> Bytes:
+        of_last: Bytes = np.take_along_axis(np.asarray(term), np.expand_dims(self.last, 0), axis=0)[0]
+        return of_last
+
     def fits(self, cluster: Cluster) -> NDArray[np.bool_] | np.bool_:
         """True where the fullest device and the host have room."""
         room = cluster.device.memory * (self.usable * (1.0 - cluster.reserve))
@@ -120,6 +136,7 @@ def footprint(workload: Workload, cluster: Cluster, strategy: Strategy, stages: 
         graphs=moves.graphs,
         host=host_bytes(cluster, stays.parked, moves.parked),
         usable=cluster.calibration.memory.usable,
+        last=np.argmax(stages.position, axis=0),
     )
 
 

@@ -72,14 +72,21 @@ def with_loss(
     """Head and loss beside activations."""
     constants = cluster.calibration.memory
     logits = ends_on(strategy, stages)[1] * _loss(workload, constants, strategy)
+    backward = memory.beyond_loss(activations.backward, logits)
+    cached = memory.tensor_buffer(
+        tokens_per_rank(workload, strategy),
+        workload.model.hidden,
+        strategy.tp,
+        width=workload.training.precision.activation,
+        copies=constants.cached_gathers,
+    )
     return Live(
         activations=activations.stored,
-        backward=activations.backward,
+        backward=backward,
         logits=logits,
-        fragmentation=constants.fragmentation * (activations.stored + activations.backward + logits),
+        fragmentation=constants.fragmentation * (activations.stored + backward + logits) + cached,
         # A graph of the whole iteration has a workspace of its own beside that of what runs outside.
-        graphs=activations.captured
-        + (activations.backward + logits if strategy.graphs is Graphs.FULL else 0.0),
+        graphs=activations.captured + (backward + logits if strategy.graphs is Graphs.FULL else 0.0),
         parked=activations.parked,
     )
 
@@ -122,6 +129,8 @@ def waiting(
         stored.append(memory.stored_activation(chunks, layers, kept / s.vpp))
         if np.any(surge):
             stored.append(memory.crowded_activation(chunks, layers / s.vpp, surge))
+        if np.any(layer.gathered):
+            stored.append(memory.gathered_inputs(chunks, layers, layer.gathered / s.vpp))
         backward.append(np.where(np.asarray(layers) > 0, again, 0.0))
     return Waiting(
         stored=sum(stored[1:], stored[0]),
@@ -162,7 +171,15 @@ def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
     logits = activations.logit_memory(
         tokens, vocabulary, width=precision.logit, copies=constants.logit_copies, ranks=s.tp
     )
-    # The head's backward pass comes first, while all activations of the stage are still there.
-    width = precision.gather + precision.reduce if s.sharding is Sharding.WEIGHTS else precision.activation
-    weights = activations.head_weight_memory(model.hidden, vocabulary, width=width, ranks=s.tp)
-    return (1.0 + model.prediction_modules) * (source + logits) + weights
+    # The head's backward pass comes next, while all activations of the stage are still there.
+    gradients = activations.logit_memory(tokens, vocabulary, width=precision.activation, copies=1.0, ranks=s.tp)
+    width = precision.reduce if s.sharding is Sharding.WEIGHTS else precision.activation
+    gradients = gradients + activations.head_weight_memory(model.hidden, vocabulary, width=width, ranks=s.tp)
+    loss = (1.0 + model.prediction_modules) * source + np.maximum(
+        (1.0 + model.prediction_modules) * logits, gradients
+    )
+    if s.sharding is not Sharding.WEIGHTS:
+        return loss
+    return loss + activations.head_weight_memory(
+        model.hidden, vocabulary, width=precision.gather, ranks=s.tp
+    )

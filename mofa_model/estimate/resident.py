@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mofa_model.blocks import Layer, Rows
+from mofa_model.blocks import Cut, Layer, Rows
 from mofa_model.equations import adapters, memory, offload, optimizers
 from mofa_model.estimate.blocks import tokens_per_rank
 from mofa_model.placement import Stages
@@ -89,6 +89,8 @@ def resident(workload: Workload, cluster: Cluster, strategy: Strategy, stages: S
         width=precision.activation,
         copies=constants.gather_copies,
     )
+    routed = float(workload.model.experts is not None)
+    buffers = buffers + memory.product_workspace(constants.workspace, constants.grouped_workspace, routed)
     if strategy.sharding is Sharding.WEIGHTS:
         widest = sum((group.widest for group in groups[1:]), groups[0].widest)
         buffers = buffers + memory.gathered_memory(widest, precision.gather, precision.reduce)
@@ -129,7 +131,7 @@ def layers_on(workload: Workload, stages: Stages) -> Sequence[Count]:
 def layer_weights(workload: Workload, strategy: Strategy, layer: Layer) -> tuple[Count, Count]:
     """Matrices of a layer on a device: those that all data-parallel ranks hold, and those of experts. [1]
 
-    Leaves out: norms, biases and other vectors, and that tensor parallelism repeats routers and latents.
+    Leaves out: norms, biases and other vectors, and what tensor parallelism repeats, of which memory alone takes notice.
     """
     s = strategy
     whole: Count = 0
@@ -176,11 +178,29 @@ def held_parameters(workload: Workload, strategy: Strategy, stages: Stages) -> H
     )
 
 
+def _repeated(workload: Workload, s: Strategy, stages: Stages) -> Count:
+    """Parameters on a device of which memory alone takes notice: held whole by every tensor-parallel rank, and the embedding
+    again beside prediction modules. [1]
+    """
+    model, h = workload.model, workload.model.hidden
+    found: Count = stages.embedding * (model.embedding.positions * h)
+    if np.any(model.prediction_modules) and not model.embedding.tied:
+        again = stages.head * (1.0 - stages.embedding) * np.minimum(model.prediction_modules, 1.0)
+        found = found + again * (model.embedding.vocabulary * h / s.tp)
+    for layer, layers in zip(model.kinds, layers_on(workload, stages), strict=True):
+        products = [one for block in layer.blocks for one in block.products(h)]
+        whole = [one.weights for one in products if one.cut is Cut.NOTHING and one.rows is not Rows.ROUTED]
+        if whole and np.any(np.asarray(s.tp) > 1):
+            found = found + layers * memory.repeated_parameters(sum(whole), s.tp)
+    return found
+
+
 def _groups(workload: Workload, constants: MemoryConstants, s: Strategy, stages: Stages) -> list[_Group]:
     """Parameters of a device by the ranks that hold the same: all but the experts, and the experts."""
     held, training, ranks = held_parameters(workload, s, stages), workload.training, s.dp * s.cp
     frozen = np.any(training.adapter_rank)
     more: list[_Group] = []
+    held = replace(held, dense=held.dense + _repeated(workload, s, stages))
     dense, rule = held.ends + held.dense, training.optimizer
     if rule.outside != rule.states and not frozen:
         states = optimizers.state_bytes(training.precision.optimizer, rule.outside, rule.replaced)
@@ -192,7 +212,8 @@ def _groups(workload: Workload, constants: MemoryConstants, s: Strategy, stages:
     groups = [_body(workload, constants, s, dense, widest, ranks)]
     if workload.model.experts is not None:
         copies = memory.expert_data_ranks(ranks, s.tp, s.ep, s.etp)
-        groups.append(_body(workload, constants, s, held.experts, widest_inside, copies))
+        one = replace(s, shard=memory.expert_shard(copies, ranks, s.shard)) if np.any(s.shard) else s
+        groups.append(_body(workload, constants, one, held.experts, widest_inside, copies))
     return [*groups, *more]
 
 

@@ -37,6 +37,8 @@ class StoredLayer:
     """What of `kept` the offloaded inputs of modules take to the host."""
     surge: Bytes = 0.0
     """What comes to `kept` where the load on experts is that of the tail; `whole` and `gradients` are at the tail."""
+    gathered: Bytes = 0.0
+    """Its input gathered again over tensor-parallel ranks, where the allocator does not get that back."""
 
 
 def stored_layers(
@@ -86,7 +88,9 @@ def _layer(
     running = memory.chunked_activation(full, strategy.chunks)
     waiting: Bytes = 0.0
     surge: Bytes = 0.0
-    moved = _moved(fixed, strategy)
+    # Row statistics of fused attention are too small to be worth a way to the host.
+    whole_scores = np.any(np.asarray(constants.score) > 0)
+    moved = _moved((part for part in fixed if whole_scores or not part.kept.scored), strategy)
     if routed:
         chunked = np.asarray(strategy.chunks) > 1
         waiting = np.where(chunked, _chunk_input(workload, constants, strategy), _waiting(routed))
@@ -94,15 +98,15 @@ def _layer(
         if any(np.any(part.tail > 1.0) for part in routed):
             peak = _waiting(replace(part, size=(part.tail - 1.0) * part.size) for part in routed)
             surge = constants.activation_scale * np.where(chunked, 0.0, peak)
-    gathered = constants.gathered_input * (width * tokens * h)
     return StoredLayer(
-        whole=constants.activation_scale * (_sum(fixed) + running) + gathered,
-        kept=constants.activation_scale * (_waiting(fixed) + waiting) + gathered,
+        whole=constants.activation_scale * (_sum(fixed) + running),
+        kept=constants.activation_scale * (_waiting(fixed) + waiting),
         input=activations.kept_activation(tokens, h, width=width, ranks=_spread(strategy)),
         gradients=constants.backward_copies * (_sum(inner) + running)
         + _gathered_keys(workload, strategy, layer),
         moved=constants.activation_scale * moved,
         surge=surge,
+        gathered=constants.gathered_input * (width * tokens * h),
     )
 
 

@@ -203,7 +203,9 @@ class MemoryConstants:
     low_precision_input: Ratio = 0.5
     """Width of what FP8 and FP4 GEMMs keep of their inputs, over the activation width; 1 = the wide tensor is kept. [1]"""
     gathered_input: Ratio = 0.0
-    """Copies of a layer's input that stay whole although sequence parallelism shards them. [1]"""
+    """Whole copies of a layer's input that each micro-batch in flight costs beyond the second. [1]"""
+    cached_gathers: Numeric = 0.0
+    """Full-size layer inputs that the allocator keeps although tensor parallelism is done with them. [1]"""
     score: Bytes = 0.0
     """Bytes kept per attention score; 0 = fused, 5 = softmax, mask and dropout of an unfused core. [B]"""
     mask: Bytes = 0.0
@@ -222,8 +224,12 @@ class MemoryConstants:
     """Bytes per parameter that a rank updates, for the time of the update. [B]"""
     sharded_weight: Bytes = 0.0
     """Width of weight shards kept beside the master weights under full sharding; 0 = cast when gathered. [B]"""
+    workspace: Bytes = 0.0
+    """Workspaces of matrix products that come from the allocator. [B]"""
+    grouped_workspace: Bytes = 0.0
+    """Further ones of the grouped products of experts. [B]"""
     buffer: Bytes = 1.0 * 2**30
-    """Communication buffers, workspace and what else is there before the first layer. [B]"""
+    """Communication buffers and what else is there before the first layer, beside the allocator. [B]"""
     fragmentation: Ratio = 0.03
     """Reserved over allocated memory, minus one. [1]"""
     usable: Ratio = 0.94

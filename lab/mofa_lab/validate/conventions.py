@@ -37,6 +37,12 @@ FORMULAS: Final = ("full", "causal", "head_counted_twice", "6n_full", "full_none
 BASES: Final = ("model", "hardware_full_recompute", "hardware_selective_recompute", "hardware")
 """Which passes a count includes; plain `hardware` follows the case's own recomputation."""
 
+ALLOCATED: Final = {
+    "allocated_static_gib": "memory_allocated_bytes",
+    "allocated_gib": "memory_peak_allocated_bytes",
+}
+"""What the allocator of the last rank counts, between two steps and at its peak: quantities by fields of a case. [B]"""
+
 _HARDWARE: Final = {
     Recompute.FULL: "hardware_full_recompute",
     Recompute.SELECTIVE: "hardware_selective_recompute",
@@ -59,6 +65,10 @@ def measurements(
         value = given.measured(quantity)
         if value is not None:
             found.append(MeasuredFigure(quantity=quantity, value=value * GIB, basis=rank))
+    for quantity, name in ALLOCATED.items():
+        value = given.measured(name)
+        if value is not None:
+            found.append(MeasuredFigure(quantity=quantity, value=value, basis="last stage"))
     for quantity in ("layer_forward", "layer_backward"):
         value = given.measured(f"{quantity}_ms")
         if value is not None:

@@ -18,6 +18,9 @@ from mofa_model.strategy import ACTIVATIONS, ContextMode, Graphs, Recompute, Sha
 DEEPEST: Final = 100_000
 """Layers that a model may have, and any degree of a layout: stages are dealt one by one."""
 
+LEARNED: Final = "learned_absolute"
+"""Positions that are rows of a table, one for each token of a sequence."""
+
 _SHARDING: Final = {
     "none": Sharding.NONE,
     "zero1": Sharding.OPTIMIZER,
@@ -78,7 +81,11 @@ def model_of(record: Record) -> Transformer:
         name=given.text("name", "unnamed"),
         hidden=hidden,
         runs=runs,
-        embedding=Embedding(vocabulary=given.count("vocab"), tied=given.flag("tied_embeddings")),
+        embedding=Embedding(
+            vocabulary=given.count("vocab"),
+            tied=given.flag("tied_embeddings"),
+            positions=given.count("seq") if given.text("position_embedding", "rope") == LEARNED else 0,
+        ),
         prediction_modules=given.count("mtp_layers", 0, most=DEEPEST),
     )
 
@@ -151,7 +158,7 @@ def strategy_of(record: Record, features: Mapping[str, Any]) -> Strategy:
         context_mode=ContextMode.ALL_TO_ALL if features.get("a2a") else ContextMode.RING,
         recompute=_choice(recompute, "mode", {mode.value: mode for mode in Recompute}, "none"),
         recompute_modules=frozenset(str(module) for module in modules),
-        offload=frozenset({ACTIVATIONS} if given.text("offload", "none") != "none" else ()),
+        offload=_offloaded(given),
         tensor_overlap=features.get("tensor_overlap", False),
         data_overlap=features.get("data_overlap", True),
         # Trainers overlap hops with compute only where a device has other chunks to run meanwhile.
@@ -159,6 +166,14 @@ def strategy_of(record: Record, features: Mapping[str, Any]) -> Strategy:
         expert_overlap=features.get("expert_overlap", False),
         graphs=Graphs(features.get("graphs", "none")),
     )
+
+
+def _offloaded(given: Record) -> frozenset[str]:
+    """What goes to the host: the modules that a list names, or all activations where text says that they do."""
+    stated = given.get("offload")
+    if isinstance(stated, list):
+        return frozenset(map(str, stated))
+    return frozenset({ACTIVATIONS} if given.text("offload", "none") != "none" else ())
 
 
 def _choice(record: Record, name: str, known: Mapping[str, Any], default: str) -> Any:

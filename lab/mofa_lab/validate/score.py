@@ -58,16 +58,25 @@ def summary(rows: Sequence[Scored]) -> dict[str, Any]:
     }
 
 
-def spread(errors: Iterable[float]) -> dict[str, Any]:
-    """Number, mean, median and 90th percentile of absolute errors; null where there are none."""
+def spread(errors: Iterable[float], weights: Sequence[float] = ()) -> dict[str, Any]:
+    """Number, mean, median and 90th percentile of absolute errors; null where there are none.
+
+    Where `weights` say that some count for less, a quantile is the least error that so much of the weight does not exceed.
+    """
     sizes = np.abs(np.fromiter(errors, dtype=float))
     if not sizes.size:
         return {"n": 0, "mape": None, "median_ape": None, "p90_ape": None}
+    plain = len(set(weights)) <= 1
+    median, p90 = (
+        np.quantile(sizes, (0.5, 0.9))
+        if plain
+        else np.quantile(sizes, (0.5, 0.9), weights=weights, method="inverted_cdf")
+    )
     return {
         "n": int(sizes.size),
-        "mape": float(np.mean(sizes)),
-        "median_ape": float(np.median(sizes)),
-        "p90_ape": float(np.percentile(sizes, 90)),
+        "mape": float(np.average(sizes, weights=None if plain else weights)),
+        "median_ape": float(median),
+        "p90_ape": float(p90),
     }
 
 

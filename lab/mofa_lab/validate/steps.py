@@ -22,7 +22,9 @@ from mofa_model.strategy import Recompute, Strategy
 Estimator: TypeAlias = Callable[[Workload, Cluster, Strategy], Estimate]
 """What prices a batch: the estimate, or a stand-in in tests."""
 
-FIGURES: Final = ("step", "peak", "first_stage", "static", "fits", "layer_forward", "layer_backward")
+FIGURES: Final = (
+    "step", "peak", "first_stage", "static", "allocated", "static_allocated", "fits", "layer_forward", "layer_backward",
+)  # fmt: skip
 """Columns of `Predictions`: seconds and bytes; `fits` is 1 or 0."""
 
 RATIOS: Final[dict[str, dict[str, Any]]] = {
@@ -91,6 +93,8 @@ def _fill(columns: dict[str, NDArray[Any]], batch: Batch, resolve: Resolve, pric
         result.memory.peak,
         result.memory.first_stage,
         result.memory.static_first_stage,
+        result.memory.allocated,
+        result.memory.static_allocated,
         result.memory.fits(ready.cluster),
         result.layer_forward,
         result.layer_backward,
@@ -114,6 +118,8 @@ def scored(
                 "step_time_s": "step",
                 "memory_gib": "first_stage" if figure.basis == "first stage" else "peak",
                 "memory_static_gib": "static",
+                "allocated_gib": "allocated",
+                "allocated_static_gib": "static_allocated",
                 "layer_forward_s": "layer_forward",
                 "layer_backward_s": "layer_backward",
             }.get(figure.quantity)

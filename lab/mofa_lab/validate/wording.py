@@ -21,6 +21,11 @@ STATED: Final = (
     "cuda_graph",
     "cuda_graph_scope",
     "ep_a2a_overlap",
+    "attention_backend",
+    "attention_dropout",
+    "hidden_dropout",
+    "cross_entropy_fusion",
+    "grouped_gemm",
 )
 """Features of a strategy that rules look at."""
 
