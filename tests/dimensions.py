@@ -81,7 +81,18 @@ DIMENSIONED: Mapping[type, Mapping[str, str]] = {
         "s",
     ),
     MemoryConstants: dict.fromkeys(
-        ("score", "mask", "bucket", "partition", "update", "sharded_weight", "buffer"), "B"
+        (
+            "score",
+            "mask",
+            "bucket",
+            "partition",
+            "update",
+            "sharded_weight",
+            "buffer",
+            "workspace",
+            "grouped_workspace",
+        ),
+        "B",
     ),
 }
 """Fields with a unit. What is not here is a count, a ratio or a name."""

@@ -172,7 +172,9 @@ def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
         tokens, vocabulary, width=precision.logit, copies=constants.logit_copies, ranks=s.tp
     )
     # The head's backward pass comes next, while all activations of the stage are still there.
-    gradients = activations.logit_memory(tokens, vocabulary, width=precision.activation, copies=1.0, ranks=s.tp)
+    gradients = activations.logit_memory(
+        tokens, vocabulary, width=precision.activation, copies=1.0, ranks=s.tp
+    )
     width = precision.reduce if s.sharding is Sharding.WEIGHTS else precision.activation
     gradients = gradients + activations.head_weight_memory(model.hidden, vocabulary, width=width, ranks=s.tp)
     loss = (1.0 + model.prediction_modules) * source + np.maximum(
@@ -180,6 +182,4 @@ def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
     )
     if s.sharding is not Sharding.WEIGHTS:
         return loss
-    return loss + activations.head_weight_memory(
-        model.hidden, vocabulary, width=precision.gather, ranks=s.tp
-    )
+    return loss + activations.head_weight_memory(model.hidden, vocabulary, width=precision.gather, ranks=s.tp)

@@ -140,7 +140,9 @@ def lines(found: CampaignResult) -> list[ErrorRow]:
         for by in ("", *(name for name in subject.by if name in part.validated)):
             values = part.validated[by].values if by else part.values
             told = errors(part, values, subject.chosen)
-            made.append(ErrorRow(subject, by, spread(told.values(), [part.evidence.weights[i] for i in told])))
+            made.append(
+                ErrorRow(subject, by, spread(told.values(), [part.evidence.weights[i] for i in told]))
+            )
     return made
 
 

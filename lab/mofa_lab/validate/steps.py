@@ -158,8 +158,9 @@ def validate_steps(paths: Sequence[Path | str]) -> dict[str, Any]:
     if any(case.group for case in cases):
         figures["pick_regret"] = pick_regret(rows)
         figures["oom"] = out_of_memory(cases, found.oversized())
+    fits = dict(zip((case.id for case in cases), (~found.oversized()).tolist(), strict=True))
     return {
-        "cases": [row.row() for row in rows],
+        "cases": [{**row.row(), "fits": fits[row.case.id]} for row in rows],
         "unsupported": [{"id": item.id, "reason": item.reason} for item in (*unread, *found.unsupported)],
         "summary": figures,
     }

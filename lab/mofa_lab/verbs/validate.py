@@ -32,7 +32,8 @@ _WIDEST: Final = 30
 
 _STEPS: Final = """\
 Each case is priced by the estimate with the constants of its device, precision and software stack. Throughput, TFLOPS
-and MFU become step times by the case's own convention. `error` is predicted / measured - 1."""
+and MFU become step times by the case's own convention. What an allocator counted is held against the last stage without reserve
+and fragmentation. `error` is predicted / measured - 1, `fits` whether the model says that the run fits."""
 
 _ETTR: Final = """\
 Published and simulated facts on ETTR, intervals, rates, exposure and spares, each against the reliability model within
@@ -137,7 +138,9 @@ def _steps(arguments: Namespace) -> None:
     if document["unsupported"]:
         tables.append(_rows("Unsupported", ("id", "reason"), document["unsupported"]))
     if arguments.cases:
-        tables.append(_rows("Cases", ("id", "quantity", "measured", "predicted", "error"), document["cases"]))
+        tables.append(
+            _rows("Cases", ("id", "quantity", "measured", "predicted", "error", "fits"), document["cases"])
+        )
     output.emit(arguments.output, tables, document, records=tables[-1 if arguments.cases else 0])
 
 

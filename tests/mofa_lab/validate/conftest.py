@@ -60,6 +60,8 @@ class Tokens:
             peak=layers,
             first_stage=2 * layers,
             static_first_stage=layers / 2,
+            allocated=layers,
+            static_allocated=layers / 4,
             activations=layers,
             fits=lambda given: layers <= given.device.memory,
         )

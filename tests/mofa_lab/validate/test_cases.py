@@ -81,8 +81,22 @@ def test_words_of_a_source_become_features_of_the_strategy(changed, changes, fie
         ({"normalized": {"software": "torchtitan"}, "strategy": {"torch_compile": False}}, {"eager"}),
         ({"normalized": {"software": "torchtitan"}, "strategy": {"torch_compile": True}}, set()),
         ({"normalized": {"software": "nanotron"}, "variant": "after pipeline fix"}, {"ring-latency"}),
-        ({"normalized": {"software": "nanotron"}, "variant": "before pipeline fix"}, set()),
+        ({"normalized": {"software": "nanotron"}, "variant": "before pipeline fix"}, {"kept-gathers"}),
         ({"normalized": {"software": "nanotron"}}, set()),
+        (
+            {
+                "normalized": {"software": "megatron-core"},
+                "strategy": {"attention_backend": "unfused", "attention_dropout": 0.1, "hidden_dropout": 0.1},
+            },
+            {"unfused-dropout", "hidden-dropout"},
+        ),
+        (
+            {
+                "normalized": {"software": "megatron-core", "precision": "fp16"},
+                "strategy": {"attention_backend": "unfused (local implementation)", "grouped_gemm": False},
+            },
+            {"unfused-attention", "single-experts", "copied-gradients"},
+        ),
     ],
 )
 def test_known_defects_of_a_stack_are_told_by_rules_that_are_data(changed, changes, defects):

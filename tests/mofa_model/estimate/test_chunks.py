@@ -34,10 +34,12 @@ def test_time_rises_with_chunks_and_memory_falls(again, overlap, name, ep):
     layout = replace(LAYOUT, chunks=CHUNKS, recompute=again, expert_overlap=overlap, ep=ep)
     found = estimate(workload(name, 1.5, 0.2), CLUSTER, layout)
     assert np.all(np.diff(found.step_time) > 0)
-    saved = -np.diff(found.memory.peak)
+    peak = np.max(found.memory.total[:-1], axis=0)  # the loss of the last stage may be more than any layer
+    saved = -np.diff(peak)
     assert np.all(saved[:3] > 0)
     assert np.all(saved >= 0)  # until a plain layer takes more
-    fits = found.memory.peak <= np.median(found.memory.peak)
+    assert np.all(np.diff(found.memory.peak) <= 0)
+    fits = peak <= np.median(peak)
     assert (
         np.argmin(np.where(fits, found.step_time, np.inf)) == np.argmax(fits) > 0
     )  # the fewest that fit are best

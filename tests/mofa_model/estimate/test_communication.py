@@ -61,7 +61,7 @@ def test_an_all_gather_sends_what_a_ring_sends_and_hides_none_of_it():
 def test_an_all_gather_holds_keys_and_values_of_all_ranks_for_one_layer():
     """Three other ranks' 2048 tokens of 2 x 1024 numbers, and their gradients, 2 B each: 50.3 MB; no fragmentation here."""
     ring, gathered = (
-        estimate(workload(), ideal(4), Strategy(cp=4, context_mode=mode)).memory.backward
+        estimate(workload(), ideal(8), Strategy(cp=4, pp=2, context_mode=mode)).memory.backward
         for mode in (ContextMode.RING, ContextMode.ALL_GATHER)
     )
     assert float((gathered - ring).max()) == 2 * 3 * 2048 * 2048 * 2

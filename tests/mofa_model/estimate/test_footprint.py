@@ -174,7 +174,8 @@ def test_no_offload_moves_more_than_is_kept_and_a_further_input_never_moves_less
 
 
 def test_inputs_of_layers_are_offloaded_where_layers_are_recomputed():
-    layout = Strategy(dp=8, recompute=Recompute.FULL)
+    # Two micro-batches wait on the first of two stages, beside no loss.
+    layout = Strategy(dp=4, pp=2, recompute=Recompute.FULL)
     kept, _ = priced("llama3-8b", "h100-80gb-sxm", layout, sequence=8192, batch=8)
     named = replace(layout, offload=frozenset({"layer_input"}))
     moved, _ = priced("llama3-8b", "h100-80gb-sxm", named, sequence=8192, batch=8)
@@ -320,3 +321,53 @@ def test_a_row_has_the_same_bits_alone_and_in_an_array():
         alone, _ = priced("deepseek-v3", "h100-80gb-sxm", family.row(index), sequence=4096, batch=1024)
         assert float(alone.peak) == together.peak[index]
         assert float(alone.host) == together.host[index]
+
+
+def test_the_loss_and_the_backward_pass_of_a_layer_hold_theirs_in_turn():
+    """Without the head a stage's backward pass counts whole; beside it only what it takes above the loss, here nothing."""
+    two, _ = priced("llama3-8b", "h100-80gb-sxm", Strategy(pp=2, dp=4), sequence=8192, batch=8)
+    assert two.backward[0] > 0
+    assert two.backward[1] == max(two.backward[0] - two.logits[1], 0) == 0
+    assert two.logits[1] > two.backward[0] > two.logits[0] == 0
+
+
+def test_the_allocator_of_the_last_rank_counts_neither_reserve_nor_what_lies_between_tensors():
+    constants = MemoryConstants(buffer=1e9, fragmentation=0.1, workspace=1e8, gather_copies=0.0)
+    found, _ = priced(
+        "llama3-8b", "h100-80gb-sxm", Strategy(pp=2, dp=4), sequence=8192, batch=8, constants=constants
+    )
+    assert float(found.allocated) == pytest.approx(found.total[1] - 1e9 - found.fragmentation[1], rel=1e-12)
+    assert float(found.static_allocated) == pytest.approx(found.static[1] - 1e9, rel=1e-12)
+    bare = replace(constants, workspace=0.0)
+    without, _ = priced(
+        "llama3-8b", "h100-80gb-sxm", Strategy(pp=2, dp=4), sequence=8192, batch=8, constants=bare
+    )
+    assert float(found.static_allocated - without.static_allocated) == pytest.approx(1e8)
+
+
+def test_tensor_parallel_ranks_hold_routers_and_latents_whole():
+    """DeepSeek-V3 at t = 2 without stages: 61 layers of 7168 (1536 + 576) latents and 58 routers of 7168 x 256, half of them more."""
+    one = {}
+    for t in (1, 2):
+        layout = Strategy(tp=t, dp=8 // t, ep=8, sharding=Sharding.NONE, sequence_parallel=t > 1)
+        one[t], _ = priced("deepseek-v3", "h800-80gb-sxm", layout, sequence=4096, batch=8)
+    model = presets.model("deepseek-v3")
+    latents = 62 * 7168 * (1536 + 576) + 59 * 7168 * 256  # the prediction module is a layer more
+    experts = 59 * 256 / 8 * 3 * 7168 * 2048
+    rest = float(one[1].weights[0]) / 2.0 - experts
+    assert float(one[2].weights[0]) / 2.0 - experts == pytest.approx(rest / 2 + latents / 2, rel=1e-9)
+    assert model.prediction_modules == 1
+
+
+def test_several_shard_groups_share_out_experts_as_often_as_the_rest():
+    """Eight ranks in two groups of four hold an expert twice each at ep = 4: each group has one, whole."""
+    found = {}
+    for shard in (0, 4):
+        layout = Strategy(dp=8, ep=4, shard=shard)
+        found[shard], _ = priced("mixtral-8x7b", "h100-80gb-sxm", layout, sequence=4096, batch=8)
+    model = presets.model("mixtral-8x7b")
+    experts = 32 * 8 / 4 * 3 * 4096 * 14336
+    rest = float(found[0].weights[0]) / 2.0 - experts
+    assert float(found[0].optimizer[0]) == pytest.approx(12 * (experts / 2 + rest / 8), rel=1e-9)
+    assert float(found[4].optimizer[0]) == pytest.approx(12 * (experts + rest / 4), rel=1e-9)
+    assert model.experts.count == 8
