@@ -8,12 +8,14 @@ Rules, by what trainers do:
     slots  as `even`, but where layers do not divide, embedding and head count as one layer each (Megatron's
            account-for-embedding options; BLOOM, Llama 3.1)
     cost   blocks are dealt by parameter cost: a stage closes when the running cost reaches its share (nanotron)
+    a layout in Megatron's words, as Et*3|(tt|)*6L, where a run states one
 Where layers begin with different blocks, as attention and a state space, `slots` deals virtual stages by that cost too: such
 trainers are told which layers lie where.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
@@ -68,9 +70,8 @@ def stages_of(model: Transformer, strategy: Strategy, rule: str, axes: int = 0) 
     rule = _rule(model, rule)
     patterns, numbers = _described(model)
     given = (strategy.pp, strategy.vpp, *numbers)
-    columns = np.broadcast_arrays(*np.atleast_1d(*given))
+    flat = [column.reshape(-1) for column in np.broadcast_arrays(*np.atleast_1d(*given))]
     shape = np.broadcast_shapes(*(np.shape(x) for x in given))
-    flat = [c.reshape(-1) for c in columns]
     first, inverse = distinct(flat)
     keys = np.stack([column[first] for column in flat], axis=1)
     tables = [_kinds(rule, strategy.schedule.folded, patterns, *key) for key in keys.tolist()]
@@ -138,9 +139,7 @@ def axes_of(*described: Any) -> int:
         kind = type(item)
         if kind in _PLAIN:
             continue
-        if kind is tuple and axes_of(*item):
-            return 1
-        if isinstance(item, np.ndarray) and item.ndim:
+        if (kind is tuple and axes_of(*item)) or (isinstance(item, np.ndarray) and item.ndim):
             return 1
         if is_dataclass(item) and axes_of(*(getattr(item, name) for name in field_names(item.__class__))):
             return 1
@@ -228,10 +227,25 @@ def _order(patterns: _Patterns, numbers: Sequence[float]) -> tuple[list[int], fl
 def _chunks(
     rule: str, order: list[int], costs: Sequence[float], head: float, stages: int, virtual: int
 ) -> list[tuple[int, int]]:
-    """First and last layer of what a stage holds, as one piece, or where layers are unlike one for each virtual stage."""
+    """First and last layer of what a stage holds, as one piece; for each virtual stage where layers are unlike or it is told."""
+    if "|" in rule:
+        sizes = _told(rule)
+        if len(sizes) != stages * virtual or sum(sizes) != len(order):
+            raise BadValue("layout", rule, f"{stages * virtual} virtual stages, {len(order)} layers")
+        return _ranges(sizes)
     if rule != "unlike":
         return _ranges(_dealt(rule, len(order), stages, virtual))
     return _ranges([n for n, _, _ in _dealt_by_cost([costs[kind] for kind in order], stages * virtual, head)])
+
+
+def _told(layout: str) -> list[int]:
+    """Layers of every virtual stage of a layout in Megatron's words, where E, L and m stand for embedding, head and module.
+
+    >>> _told("Et*3|(tt|)*2mL")
+    [3, 2, 2, 0]
+    """
+    whole = re.sub(r"(\w|\([^()]*\))\*(\d+)", lambda found: found[1].strip("()") * int(found[2]), layout)
+    return [stage.count("t") for stage in whole.split("|")]
 
 
 def _ranges(sizes: Iterable[int]) -> list[tuple[int, int]]:
@@ -256,7 +270,7 @@ def stages_in_order(model: Transformer, strategy: Strategy, rule: str) -> tuple[
 
 def _rule(model: Transformer, rule: str) -> str:
     """The rule, or `unlike` where a trainer that can be told a layout has layers that do not cost the same."""
-    if rule not in RULES:
+    if rule not in RULES and "|" not in rule:
         raise BadValue("placement", rule, f"one of {', '.join(RULES)}")
     return "unlike" if rule == "slots" and model.unlike else rule
 

@@ -91,6 +91,7 @@ DIMENSIONED: Mapping[type, Mapping[str, str]] = {
             "buffer",
             "workspace",
             "grouped_workspace",
+            "spare_gradient",
         ),
         "B",
     ),

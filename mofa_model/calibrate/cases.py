@@ -5,7 +5,7 @@ Constants do not belong to a case: it only names, by a `CalibrationKey`, which o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mofa_model import presets
 from mofa_model.spec import Calibration, Cluster, Workload
@@ -14,7 +14,7 @@ from mofa_model.strategy import Strategy
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationKey:
-    """Which constants a case asks for; nothing here names a model, a layout or a cluster."""
+    """Which constants a case asks for; nothing here names a model, degrees of a layout or a cluster."""
 
     device: str
     """Device preset id."""
@@ -26,6 +26,8 @@ class CalibrationKey:
     """Container release, or the year."""
     defects: frozenset[str] = frozenset()
     """Known defects and variants of the stack that apply."""
+    placement: str = ""
+    """Where layers lie, where the run says so; empty = as the stack does."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +76,7 @@ class Case:
 
 def shipped(key: CalibrationKey) -> Calibration:
     """The constants of the presets."""
-    return presets.calibration(
+    found = presets.calibration(
         key.device, key.precision, key.stack, release=key.release or None, defects=key.defects
     )
+    return replace(found, placement=key.placement) if key.placement else found

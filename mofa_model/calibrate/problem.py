@@ -103,7 +103,7 @@ def _priced(sheet: _Sheet, logs: Array, moved: NDArray[np.intp]) -> Batch:
     stack = catalogue.stack(sheet.batch.keys[0].stack)  # rows of a batch share the habits of their stacks
     bare = Calibration(
         stack=stack.name,
-        placement=stack.placement,
+        placement=sheet.batch.keys[0].placement or stack.placement,
         tensor_overlap=stack.tensor_overlap,
         kernels=shipped(sheet.batch.keys[0]).kernels,
     )

@@ -84,6 +84,17 @@ def product_workspace(plain: Bytes, grouped: Bytes, routed: Count) -> Bytes:
     return plain + routed * grouped
 
 
+def spare_gradients(dense: Count, expert: Count, width: Bytes) -> Bytes:
+    """Empty gradients that fused accumulation hands on: one for every shape of matrices, so of one layer and one expert. Ours. [B]
+
+    Source: Transformer Engine keeps one for each shape; four layers of LLaMA3-405B on two stages take 5.4 GiB more than without.
+
+    >>> spare_gradients(3.19e9, 0.0, 2.0)
+    6380000000.0
+    """
+    return width * (dense + expert)
+
+
 def repeated_parameters(whole: Count, tensor: Count) -> Count:
     """What each tensor-parallel rank holds above its share of matrices that all of them hold: routers, latents. Ours. [1]
 

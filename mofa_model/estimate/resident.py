@@ -89,8 +89,12 @@ def resident(workload: Workload, cluster: Cluster, strategy: Strategy, stages: S
         width=precision.activation,
         copies=constants.gather_copies,
     )
-    routed = float(workload.model.experts is not None)
+    experts = workload.model.experts
+    routed = float(experts is not None)
     buffers = buffers + memory.product_workspace(constants.workspace, constants.grouped_workspace, routed)
+    if np.any(constants.spare_gradient):
+        one = 0.0 if experts is None else groups[1].widest * strategy.ep / experts.count
+        buffers = buffers + memory.spare_gradients(groups[0].widest, one, constants.spare_gradient)
     if strategy.sharding is Sharding.WEIGHTS:
         widest = sum((group.widest for group in groups[1:]), groups[0].widest)
         buffers = buffers + memory.gathered_memory(widest, precision.gather, precision.reduce)

@@ -228,6 +228,8 @@ class MemoryConstants:
     """Workspaces of matrix products that come from the allocator. [B]"""
     grouped_workspace: Bytes = 0.0
     """Further ones of the grouped products of experts. [B]"""
+    spare_gradient: Bytes = 0.0
+    """Bytes per parameter of one layer, of the empty gradients that fused accumulation hands on. [B]"""
     buffer: Bytes = 1.0 * 2**30
     """Communication buffers and what else is there before the first layer, beside the allocator. [B]"""
     fragmentation: Ratio = 0.03

@@ -13,6 +13,7 @@ from mofa_model import presets
 from mofa_model.blocks import Experts, FeedForward
 from mofa_model.errors import BadValue
 from mofa_model.placement import RULES, axes_of, distinct, stages_in_order, stages_of
+from mofa_model.schedules import INTERLEAVED
 from mofa_model.strategy import Strategy
 
 LLAMA = presets.model("llama3.1-405b")
@@ -151,3 +152,14 @@ def test_unlike_layers_are_dealt_by_cost_and_told_in_the_same_order(name, pp, vp
     weights = [np.dot(cost, stage) for stage in held[:-1]]  # the last stage has the head as well
     assert max(weights) < 1.5 * np.mean(weights)
     assert stages_in_order(model, layout, "even") == ()
+
+
+def test_a_layout_in_the_words_of_megatron_is_taken_as_it_is():
+    """Fifteen layers on two stages of four virtual ones: Et*3|(tt|)*6L leaves the last of them the head alone."""
+    model, layout = deeper(presets.model("llama3-8b"), 15), Strategy(pp=2, vpp=4, schedule=INTERLEAVED)
+    found = stages_of(model, layout, "Et*3|(tt|)*6L")
+    assert found.layers.tolist() == [9, 6]
+    assert found.embedding.tolist() == [1, 0]
+    assert found.head.tolist() == [0, 1]
+    with pytest.raises(BadValue, match="8 virtual stages, 15 layers"):
+        stages_of(model, layout, "Et|tL")

@@ -83,6 +83,7 @@ def case_of(record: Record) -> Case:
             stack=stack,
             release=release_of(record),
             defects=features["defects"] & set(presets.stack(stack).defects),
+            placement=record.inner("strategy").text("pipeline_layout", ""),
         ),
         measured=measurements(record, workload, cluster, strategy),
         out_of_memory=record.inner("measured").flag("oom"),

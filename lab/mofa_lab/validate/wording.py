@@ -26,6 +26,8 @@ STATED: Final = (
     "hidden_dropout",
     "cross_entropy_fusion",
     "grouped_gemm",
+    "deterministic",
+    "gradient_accumulation_fusion",
 )
 """Features of a strategy that rules look at."""
 

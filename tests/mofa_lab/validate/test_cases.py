@@ -93,9 +93,14 @@ def test_words_of_a_source_become_features_of_the_strategy(changed, changes, fie
         (
             {
                 "normalized": {"software": "megatron-core", "precision": "fp16"},
-                "strategy": {"attention_backend": "unfused (local implementation)", "grouped_gemm": False},
+                "strategy": {
+                    "attention_backend": "unfused (local implementation)",
+                    "grouped_gemm": False,
+                    "gradient_accumulation_fusion": False,
+                    "deterministic": True,
+                },
             },
-            {"unfused-attention", "single-experts", "copied-gradients"},
+            {"unfused-attention", "single-experts", "copied-gradients", "own-gradients", "fixed-workspace"},
         ),
     ],
 )
