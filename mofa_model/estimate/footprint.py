@@ -47,7 +47,7 @@ class Footprint:
     activations: Bytes
     """Activations of the micro-batches in flight, Eqs. (5), (29), (31), (33)."""
     backward: Bytes
-    """What the backward pass of one layer makes anew, recomputed activations included."""
+    """What the backward pass of one layer makes anew, recomputed activations included, above what the loss held before."""
     logits: Bytes
     """Head and loss: input, logits and their copies, gradient of the head's weights."""
     update: Bytes

@@ -56,12 +56,12 @@ def test_every_combination_is_accounted_for(answer):
     assert answer.status is Status.RECOMMENDED
 
 
-def crowded(trainer, *constraints, memory=4e9):
-    """A small mixture whose experts fit in chunks alone."""
+def crowded(trainer, *constraints, memory=2.3e9):
+    """A small mixture whose experts fit in chunks alone; of so few words that its loss takes less than a layer."""
     experts = Experts(count=4, top_k=2, width=2048, imbalance=1.5, imbalance_spread=0.1)
     attention = SoftmaxAttention(heads=16, kv_heads=4, head_dim=128)
     mixture = decoder(
-        "mixture", layers=4, hidden=2048, attention=attention, ffn=8192, vocabulary=32000, experts=experts, dense_layers=1
+        "mixture", layers=4, hidden=2048, attention=attention, ffn=8192, vocabulary=8000, experts=experts, dense_layers=1
     )  # fmt: skip
     device = Device(name="test", peak_bf16=400e12, memory=memory, memory_bandwidth=2e12)
     machines = Cluster(device=device, gpus=16, scale_up=Link(bandwidth=300e9), scale_out=Link(bandwidth=25e9))
@@ -77,7 +77,7 @@ def test_what_fits_in_chunks_alone_is_said_to_whom_no_trainer_offers_them():
     assert re.search(
         r"; experts in 2 chunks would fit, as tp=1,.*; no trainer offers chunks=2$", nothing.explanation
     )
-    assert "chunks" not in crowded("megatron", memory=3e9).explanation.split("nothing fits")[0]
+    assert "chunks" not in crowded("megatron", memory=1.6e9).explanation.split("nothing fits")[0]
     for built in (crowded("any"), crowded("megatron", "chunks<=8")):
         assert built.strategy.chunks == 2
         assert "; no trainer offers chunks=2, so it has to be built" in built.explanation
