@@ -239,11 +239,7 @@ def _chunks(
 
 
 def _told(layout: str) -> list[int]:
-    """Layers of every virtual stage of a layout in Megatron's words, where E, L and m stand for embedding, head and module.
-
-    >>> _told("Et*3|(tt|)*2mL")
-    [3, 2, 2, 0]
-    """
+    """Layers of every virtual stage of a layout in Megatron's words, where t stands for one: Et*3|(tt|)*2mL is 3, 2, 2, 0."""
     whole = re.sub(r"(\w|\([^()]*\))\*(\d+)", lambda found: found[1].strip("()") * int(found[2]), layout)
     return [stage.count("t") for stage in whole.split("|")]
 
