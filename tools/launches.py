@@ -30,7 +30,7 @@ from unittest import mock
 from mofa_model import cli, presets
 from mofa_model.blocks import Experts, FeedForward, LatentAttention, SoftmaxAttention
 from mofa_model.errors import MofaError
-from mofa_model.launch import LaunchSettings, launch, read, trainers
+from mofa_model.launch import launch, read, trainers
 from mofa_model.launch.refusals import refuse
 from mofa_model.placement import kind_of_stages, stages_of
 from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
@@ -92,10 +92,7 @@ def questions(
             one for one in PRECISIONS if trainer != "deepspeed" or "fp8" not in one
         ]  # it has no word for fp8
         precision = "bf16" if device == "a100" else rng.choice(recipes)
-        cluster = presets.cluster(device, gpus, stack=trainer, precision=precision)
-        recipe = presets.precision(precision, stack=trainer)
-        training = Training(sequence=tokens, global_batch=batch, precision=recipe)
-        problem = SearchCase(workload=Workload(model=presets.model(name), training=training), cluster=cluster)
+        problem = problem_of(name, trainer, gpus, device, sequence=tokens, batch=batch, precision=precision)
         question = SearchQuestion(
             problems=(problem,),
             nodes=(gpus // 8,),
@@ -111,18 +108,21 @@ def questions(
         yield problem, rng.sample(found, min(PER_QUESTION, len(found)))
 
 
-def settings(problem: SearchCase) -> LaunchSettings:
-    """What a launch says beside the layout."""
-    model, training = problem.workload.model, problem.workload.training
-    return LaunchSettings(
-        sequence=int(training.sequence),
-        global_batch=int(training.global_batch),
-        layers=int(model.layers),
-        experts=model.experts is not None,
-        prediction_modules=int(model.prediction_modules),
-        precision=training.precision.name,
-        interval_steps=100,
-    )
+def problem_of(
+    model: str,
+    trainer: str,
+    gpus: int,
+    device: str = "h100",
+    *,
+    sequence: int = 1,
+    batch: int = 1,
+    precision: str = "bf16",
+) -> SearchCase:
+    """A model, its training and its machines, from presets."""
+    recipe = presets.precision(precision, stack=trainer)
+    training = Training(sequence=sequence, global_batch=batch, precision=recipe)
+    cluster = presets.cluster(device, gpus, stack=trainer, precision=precision)
+    return SearchCase(workload=Workload(model=presets.model(model), training=training), cluster=cluster)
 
 
 def megatron_model(model: Transformer) -> list[str]:
@@ -209,9 +209,9 @@ def case(problem: SearchCase, strategy: Strategy, trainer: str, said: Mapping[st
     }
 
 
-def words_of(strategy: Strategy, trainer: str, run: LaunchSettings) -> dict[str, Any]:
+def words_of(strategy: Strategy, trainer: str, problem: SearchCase) -> dict[str, Any]:
     """What our launcher prints."""
-    found = launch(strategy, trainer, run)
+    found = launch(strategy, trainer, problem, interval_steps=100)
     return {
         "arguments": list(found.arguments),
         "environment": dict(found.environment),
@@ -297,7 +297,7 @@ def left_out(trainer: str, number: int, seed: int, kind: str) -> _Drawn:
     for problem, found in questions(random.Random(f"{trainer} {kind} {seed} all"), trainer, kind, "any"):
         for strategy in found:
             try:
-                refuse(strategy, settings(problem), trainer)
+                refuse(strategy, problem, trainer)
             except MofaError as error:
                 mine.append((str(error).partition(":")[0].removeprefix("strategy."), problem, strategy))
         if len(mine) >= number:
@@ -319,11 +319,7 @@ def shown_cases(trainer: str) -> list[tuple[str, dict[str, Any]]]:
     found = []
     for name, options in SHOWN[trainer].items():
         answer = shown(options, trainer)
-        cluster = presets.cluster(answer["gpu"], answer["gpus"], stack=trainer)
-        training = Training(sequence=1, global_batch=1, precision=presets.precision("bf16"))
-        problem = SearchCase(
-            workload=Workload(model=presets.model(answer["model"]), training=training), cluster=cluster
-        )
+        problem = problem_of(answer["model"], trainer, answer["gpus"], answer["gpu"])
         strategy = parse_strategy(answer["strategy"], answer["gpus"])
         found.append((name, case(problem, strategy, trainer, answer["words"])))
     return found
@@ -339,7 +335,7 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
     cases, kinds = [], Counter[str]()
     for kind, problem, strategy in reached:
         try:
-            words = words_of(strategy, trainer, settings(problem))
+            words = words_of(strategy, trainer, problem)
         except MofaError as error:
             unwritten[str(error)] += 1
             continue
@@ -352,9 +348,9 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
     for field, problem, strategy in of_all_kinds(left_out, trainer, number // 4, seed):
         try:
             with mock.patch.object(trainers, "refuse"):
-                words = words_of(strategy, trainer, settings(problem))
+                words = words_of(strategy, trainer, problem)
                 again = read(words["arguments"], words["files"].get).strategy(
-                    int(strategy.gpus), layers=settings(problem).layers
+                    int(strategy.gpus), layers=int(problem.workload.model.layers)
                 )
         except (MofaError, LookupError, ZeroDivisionError):
             again = Strategy()
@@ -372,7 +368,7 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
             "gpus": int(one.gpus),
             "strategy": format_strategy(one),
             "model": problem.workload.model.name,
-            "run": _run(problem),
+            "run": _run(problem.workload.training),
         }
         for problem, one, _ in lines[::step]
     ]
@@ -409,18 +405,12 @@ def _acts(strategy: Strategy) -> str:
     return repr(replace(strategy, **alone, **mode, **again))
 
 
-def _run(problem: SearchCase) -> dict[str, Any]:
-    run = settings(problem)
-    names = (
-        "sequence",
-        "global_batch",
-        "layers",
-        "experts",
-        "prediction_modules",
-        "precision",
-        "interval_steps",
-    )
-    return {name: getattr(run, name) for name in names}
+def _run(training: Training) -> dict[str, Any]:
+    return {
+        "sequence": training.sequence,
+        "batch": training.global_batch,
+        "precision": training.precision.name,
+    }
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from mofa_model.launch.features import (
     GRAPHED_EXPERTS,
     chunk_layers,
     environment,
+    instances,
     offloaded,
     overlaps_experts,
     read_context,
@@ -23,7 +24,6 @@ from mofa_model.launch.features import (
     split_of,
     stages_of_layout,
 )
-from mofa_model.launch.refusals import instances
 from mofa_model.launch.table import Words, table, unsupported
 from mofa_model.strategy import ACTIVATIONS, Graphs, Placement, Recompute, Sharding, Strategy
 
@@ -201,6 +201,8 @@ def read(words: Sequence[str]) -> Reading:
         recompute_layers=number("model.recompute_num_layers"),
         modules=given.get("model.recompute_modules", "core_attn").strip("[]").replace(" ", "").split(","),
         graphs=choice("model.cuda_graph_impl"),
+        hops=given.get("comm_overlap.overlap_p2p_comm", "true").lower() == "true",
+        pp=layout.get("pp", 1),
         vpp=layout.get("vpp", 1),
     )
     layout["sequence_parallel"] = truth("model.sequence_parallel")

@@ -9,7 +9,7 @@ from shapes import decoder
 
 from mofa_model.blocks import Experts, LatentAttention, SoftmaxAttention
 from mofa_model.estimate import estimate
-from mofa_model.launch import LaunchSettings, launch, read
+from mofa_model.launch import launch, read
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
 from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
 from mofa_model.spec import (
@@ -91,16 +91,8 @@ def test_what_a_search_finds_for_a_trainer_its_launch_says_and_reads_again(train
     problem = problem_of(MODELS[name])
     model = problem.workload.model
     experts = model.experts is not None
-    run = LaunchSettings(
-        sequence=4096,
-        global_batch=32,
-        layers=model.layers,
-        experts=experts,
-        prediction_modules=model.prediction_modules,
-        interval_steps=10,
-    )
     for strategy in reached(trainer, name):
-        words = launch(strategy, trainer, run)
+        words = launch(strategy, trainer, problem, interval_steps=10)
         again = read(words.arguments, words.files.get).strategy(16, layers=model.layers)
         assert as_it_acts(again, trainer) == as_it_acts(strategy, trainer)
         if trainer == "megatron":

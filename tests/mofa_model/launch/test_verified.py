@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mofa_model.launch import LaunchSettings, unverified
+from mofa_model.launch import unverified
 from mofa_model.strategy_text import parse_strategy
 
 ROOT = Path(__file__).parents[3]
@@ -34,7 +34,11 @@ def test_a_trainer_took_two_thousand_reachable_launches_and_refused_none(trainer
 def test_what_is_written_today_is_what_was_verified(trainer):
     kept = RECORD[trainer]["kept"]
     words = [
-        launches.words_of(parse_strategy(one["strategy"], one["gpus"]), trainer, LaunchSettings(**one["run"]))
+        launches.words_of(
+            parse_strategy(one["strategy"], one["gpus"]),
+            trainer,
+            launches.problem_of(one["model"], trainer, one["gpus"], **one["run"]),
+        )
         for one in kept
     ]
     assert len(kept) >= launches.KEPT
