@@ -80,7 +80,7 @@ SHOWN: Final = {
 
 
 def questions(
-    rng: random.Random, trainer: str, kind: str, searched: str
+    rng: random.Random, trainer: str, kind: str, searched: str, sample: int = PER_QUESTION
 ) -> Iterator[tuple[SearchCase, list[Strategy]]]:
     """Random questions, each with a random sample of all that their search finds."""
     names = [one for one in MODELS[kind] if trainer != "torchtitan" or one in TORCHTITAN]
@@ -105,7 +105,7 @@ def questions(
         except (MofaError, ValueError):
             continue
         found = [one.strategy for one in best]
-        yield problem, rng.sample(found, min(PER_QUESTION, len(found)))
+        yield problem, rng.sample(found, min(sample, len(found)))
 
 
 def problem_of(
