@@ -28,7 +28,7 @@ from mofa_model.spec import (
 from mofa_model.strategy import AXES, Recompute
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
-import launches  # noqa: E402
+import launches
 
 ATTENTION = SoftmaxAttention(heads=16, kv_heads=8, head_dim=128)
 SMALL = dict(hidden=2048, ffn=8192, vocabulary=32000)
