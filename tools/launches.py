@@ -78,6 +78,27 @@ SHOWN: Final = {
 }
 """Launches that examples and documents show, as arguments of `mofa advise`."""
 
+_FAMILIES: Final = (
+    ("llama3.2-1b", "a100", 1, 64, 2048), ("qwen2.5-7b", "h100", 2, 128, 4096), ("mistral-7b", "a100", 4, 128, 8192),
+    ("llama3-8b", "h100", 8, 128, 8192), ("phi4", "h100", 16, 256, 4096), ("olmo2-32b", "h100", 64, 512, 4096),
+    ("qwen3-32b", "b200", 128, 1024, 4096), ("llama3-70b", "h100", 512, 1024, 8192), ("gpt3-175b", "a100", 1024, 1536, 2048),
+    ("llama3.1-405b", "h100", 16384, 4096, 8192), ("mixtral-8x7b", "h100", 64, 1024, 4096), ("qwen3-30b-a3b", "h800", 256, 1024, 4096),
+    ("qwen3-235b-a22b", "b200", 512, 2048, 4096), ("deepseek-v2-lite", "a100", 32, 512, 4096), ("deepseek-v3", "h800", 2048, 15360, 4096),
+    ("kimi-k2", "h100", 4096, 8192, 4096), ("olmoe-1b-7b", "h100", 128, 1024, 4096), ("glm4.5-air", "h100", 8192, 8192, 4096),
+)  # fmt: skip
+"""Ordinary questions over the families of models, from 1 device to 16,384: model, device, devices, batch, sequence."""
+
+
+def ordinary(trainer: str) -> dict[str, str]:
+    """The ordinary questions that a trainer is asked, as arguments of `mofa advise`."""
+    return {
+        f"{model} on {gpus} {device}": (
+            f"--model {model} --gpu {device} --gpus {gpus} --global-batch {batch} --seq {sequence} --framework {trainer}"
+        )
+        for model, device, gpus, batch, sequence in _FAMILIES
+        if trainer != "torchtitan" or model in TORCHTITAN
+    }
+
 
 def questions(
     rng: random.Random, trainer: str, kind: str, searched: str, sample: int = PER_QUESTION
@@ -245,7 +266,8 @@ def shown(options: str, trainer: str) -> dict[str, Any]:
     with contextlib.redirect_stdout(said):
         cli.main(["advise", *options.split(), "--launch", trainer, "-o", "json", "--top", "0"])
     answer: dict[str, Any] = json.loads(said.getvalue())
-    answer["words"] = {name: answer["launch"][name] for name in ("arguments", "environment", "files")}
+    if answer.get("launch"):
+        answer["words"] = {name: answer["launch"][name] for name in ("arguments", "environment", "files")}
     return answer
 
 
@@ -314,11 +336,13 @@ def of_all_kinds(
         return [one for mine in pool.map(partial(draw, trainer, share, seed), MODELS) for one in mine]
 
 
-def shown_cases(trainer: str) -> list[tuple[str, dict[str, Any]]]:
-    """What examples and documents show, for a validator."""
+def answered(trainer: str, asked: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
+    """What `mofa advise` answers, for a validator; questions without a recommendation are left out."""
     found = []
-    for name, options in SHOWN[trainer].items():
+    for name, options in asked.items():
         answer = shown(options, trainer)
+        if answer.get("launch") is None:
+            continue
         problem = problem_of(answer["model"], trainer, answer["gpus"], answer["gpu"])
         strategy = parse_strategy(answer["strategy"], answer["gpus"])
         found.append((name, case(problem, strategy, trainer, answer["words"])))
@@ -342,7 +366,7 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
         kinds[kind] += 1
         lines.append((problem, strategy, words))
         cases.append(case(problem, strategy, trainer, words))
-    examples = shown_cases(trainer)
+    examples = answered(trainer, SHOWN[trainer])
     cases += [one for _, one in examples]
     outside, speechless = [], Counter[str]()
     for field, problem, strategy in of_all_kinds(left_out, trainer, number // 4, seed):
@@ -421,24 +445,25 @@ def main() -> None:
         "-n",
         type=int,
         default=2000,
-        help="layouts of each; the record needs 2,000; 0: only what examples and documents show, for the record",
+        help="layouts of each; the record needs 2,000; 0: only what examples and documents show and the ordinary questions, for the record",
     )
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
     for trainer in arguments.trainer:
         if arguments.n == 0:
-            examples = shown_cases(trainer)
-            said = verdicts(trainer, [one for _, one in examples])[1] if examples else []
+            examples, usual = (answered(trainer, some) for some in (SHOWN[trainer], ordinary(trainer)))
+            said = verdicts(trainer, [one for _, one in (*examples, *usual)])[1]
             if any(said):
                 raise SystemExit(f"{trainer} refuses what is shown: {said}")
             record[trainer]["shown"] = {name: digest([_words(one)]) for name, one in examples}
+            record[trainer]["ordinary"] = {name: digest([_words(one)]) for name, one in usual}
             _write(record)
             continue
         found = asked(trainer, arguments.n, arguments.seed)
         print(json.dumps({trainer: found | {"kept": len(found["kept"])}}, indent=1))
         if arguments.n >= 2000:
-            record[trainer] = found
+            record[trainer] = {"ordinary": record.get(trainer, {}).get("ordinary", {})} | found
             _write(record)
 
 
