@@ -55,7 +55,9 @@ def test_launches_that_were_verified_are_taken_for_it(trainer):
     version = RECORD[trainer]["versions"][launches.PACKAGES[trainer]]
     for one in RECORD[trainer]["kept"]:
         words = launches.words_of(
-            parse_strategy(one["strategy"], one["gpus"]), trainer, LaunchSettings(**one["run"])
+            parse_strategy(one["strategy"], one["gpus"]),
+            trainer,
+            launches.problem_of(one["model"], trainer, one["gpus"], **one["run"]),
         )
         assert unverified(trainer, words["arguments"], f"v{version}-cuda13") == ""
         assert "is not verified" in unverified(trainer, words["arguments"], f"{version}.1")
