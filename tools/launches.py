@@ -69,6 +69,7 @@ KEPT: Final = 48
 SHOWN: Final = {
     "torchtitan": {},
     "deepspeed": {},
+    "nemo": {},
     "megatron": {
         "examples/llama3-405b.yaml": "examples/llama3-405b.yaml",
         "examples/deepseek-v3.yaml": "examples/deepseek-v3.yaml",
@@ -210,6 +211,7 @@ def torchtitan_model(model: Transformer) -> list[str]:
 
 MODEL_WORDS: Final[Mapping[str, Callable[[Transformer], list[str]]]] = {
     "megatron": megatron_model,
+    "nemo": megatron_model,  # the model of a recipe
     "torchtitan": torchtitan_model,
     "deepspeed": lambda _: [],  # its model is code
 }

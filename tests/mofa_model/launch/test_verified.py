@@ -30,6 +30,12 @@ def test_a_trainer_took_two_thousand_reachable_launches_and_refused_none(trainer
     assert said["left out"]["asked"] >= 500
 
 
+def test_ordinary_questions_from_one_device_to_sixteen_thousand_gave_launches_that_start():
+    asked = [name for said in RECORD.values() for name in said["ordinary"]]
+    assert len(asked) >= 36
+    assert {1, 16384} <= {int(name.split()[2]) for name in asked}
+
+
 @pytest.mark.parametrize("trainer", RECORD)
 def test_what_is_written_today_is_what_was_verified(trainer):
     kept = RECORD[trainer]["kept"]
