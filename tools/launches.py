@@ -42,7 +42,12 @@ ROOT: Final = Path(__file__).parents[1]
 RECORD: Final = ROOT / "tests" / "data" / "launches_verified.json"
 VERIFIED: Final = ROOT / "mofa_model" / "launch" / "verified.json"
 """What of the record the product knows: releases that were asked, and names of arguments that they took."""
-PACKAGES: Final = {"megatron": "megatron-core", "torchtitan": "torchtitan", "deepspeed": "deepspeed"}
+PACKAGES: Final = {
+    "megatron": "megatron-core",
+    "torchtitan": "torchtitan",
+    "deepspeed": "deepspeed",
+    "nemo": "megatron-bridge",
+}
 """The distribution whose version is a trainer's."""
 PYTHON: Final = Path.home() / ".cache" / "mofa-oracle-trainers" / "bin" / "python"
 MODELS: Final = {

@@ -97,7 +97,7 @@ def recipe(flags: list[str]) -> Any:
             number = int(word) if word.isdigit() else word
             fields[NAMES.get(name, name)] = number
     if isinstance(layers := fields.get("moe_layer_freq"), str):
-        fields["moe_layer_freq"] = eval(layers)  # noqa: S307 `([0]*3+[1]*58)`, which Megatron reads so too
+        fields["moe_layer_freq"] = eval(layers)
     kind = MLAModelProvider if "kv_lora_rank" in fields else GPTModelProvider
     made = _pretrain_common()
     made.model = kind(**fields)
