@@ -281,7 +281,7 @@ AXES: Final = (
     ),
     switch(
         "data_overlap", "dp-overlap", Scope.STEP, tried.of_all(True, False), 12, example="dp-overlap=true",
-        feature="data_overlap", idle=feature_rules.alone, better=feature_rules.data_better,
+        feature="data_overlap", apart={"data overlap": bool}, idle=feature_rules.alone, better=feature_rules.data_better,
     ),
     switch(
         "pipeline_overlap", "pp-overlap", Scope.PIPELINE, tried.of_all(True, False), 11, example="pp-overlap=false",

@@ -30,7 +30,7 @@ from unittest import mock
 from mofa_model import cli, presets
 from mofa_model.blocks import Experts, FeedForward, LatentAttention, SoftmaxAttention
 from mofa_model.errors import MofaError
-from mofa_model.launch import LaunchSettings, launch, read, trainers
+from mofa_model.launch import launch, read, trainers
 from mofa_model.launch.refusals import refuse
 from mofa_model.placement import kind_of_stages, stages_of
 from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
@@ -42,7 +42,12 @@ ROOT: Final = Path(__file__).parents[1]
 RECORD: Final = ROOT / "tests" / "data" / "launches_verified.json"
 VERIFIED: Final = ROOT / "mofa_model" / "launch" / "verified.json"
 """What of the record the product knows: releases that were asked, and names of arguments that they took."""
-PACKAGES: Final = {"megatron": "megatron-core", "torchtitan": "torchtitan", "deepspeed": "deepspeed"}
+PACKAGES: Final = {
+    "megatron": "megatron-core",
+    "torchtitan": "torchtitan",
+    "deepspeed": "deepspeed",
+    "nemo": "megatron-bridge",
+}
 """The distribution whose version is a trainer's."""
 PYTHON: Final = Path.home() / ".cache" / "mofa-oracle-trainers" / "bin" / "python"
 MODELS: Final = {
@@ -69,6 +74,7 @@ KEPT: Final = 48
 SHOWN: Final = {
     "torchtitan": {},
     "deepspeed": {},
+    "nemo": {},
     "megatron": {
         "examples/llama3-405b.yaml": "examples/llama3-405b.yaml",
         "examples/deepseek-v3.yaml": "examples/deepseek-v3.yaml",
@@ -78,9 +84,30 @@ SHOWN: Final = {
 }
 """Launches that examples and documents show, as arguments of `mofa advise`."""
 
+_FAMILIES: Final = (
+    ("llama3.2-1b", "a100", 1, 64, 2048), ("qwen2.5-7b", "h100", 2, 128, 4096), ("mistral-7b", "a100", 4, 128, 8192),
+    ("llama3-8b", "h100", 8, 128, 8192), ("phi4", "h100", 16, 256, 4096), ("olmo2-32b", "h100", 64, 512, 4096),
+    ("qwen3-32b", "b200", 128, 1024, 4096), ("llama3-70b", "h100", 512, 1024, 8192), ("gpt3-175b", "a100", 1024, 1536, 2048),
+    ("llama3.1-405b", "h100", 16384, 4096, 8192), ("mixtral-8x7b", "h100", 64, 1024, 4096), ("qwen3-30b-a3b", "h800", 256, 1024, 4096),
+    ("qwen3-235b-a22b", "b200", 512, 2048, 4096), ("deepseek-v2-lite", "a100", 32, 512, 4096), ("deepseek-v3", "h800", 2048, 15360, 4096),
+    ("kimi-k2", "h100", 4096, 8192, 4096), ("olmoe-1b-7b", "h100", 128, 1024, 4096), ("glm4.5-air", "h100", 8192, 8192, 4096),
+)  # fmt: skip
+"""Ordinary questions over the families of models, from 1 device to 16,384: model, device, devices, batch, sequence."""
+
+
+def ordinary(trainer: str) -> dict[str, str]:
+    """The ordinary questions that a trainer is asked, as arguments of `mofa advise`."""
+    return {
+        f"{model} on {gpus} {device}": (
+            f"--model {model} --gpu {device} --gpus {gpus} --global-batch {batch} --seq {sequence} --framework {trainer}"
+        )
+        for model, device, gpus, batch, sequence in _FAMILIES
+        if trainer != "torchtitan" or model in TORCHTITAN
+    }
+
 
 def questions(
-    rng: random.Random, trainer: str, kind: str, searched: str
+    rng: random.Random, trainer: str, kind: str, searched: str, sample: int = PER_QUESTION
 ) -> Iterator[tuple[SearchCase, list[Strategy]]]:
     """Random questions, each with a random sample of all that their search finds."""
     names = [one for one in MODELS[kind] if trainer != "torchtitan" or one in TORCHTITAN]
@@ -92,10 +119,7 @@ def questions(
             one for one in PRECISIONS if trainer != "deepspeed" or "fp8" not in one
         ]  # it has no word for fp8
         precision = "bf16" if device == "a100" else rng.choice(recipes)
-        cluster = presets.cluster(device, gpus, stack=trainer, precision=precision)
-        recipe = presets.precision(precision, stack=trainer)
-        training = Training(sequence=tokens, global_batch=batch, precision=recipe)
-        problem = SearchCase(workload=Workload(model=presets.model(name), training=training), cluster=cluster)
+        problem = problem_of(name, trainer, gpus, device, sequence=tokens, batch=batch, precision=precision)
         question = SearchQuestion(
             problems=(problem,),
             nodes=(gpus // 8,),
@@ -108,21 +132,24 @@ def questions(
         except (MofaError, ValueError):
             continue
         found = [one.strategy for one in best]
-        yield problem, rng.sample(found, min(PER_QUESTION, len(found)))
+        yield problem, rng.sample(found, min(sample, len(found)))
 
 
-def settings(problem: SearchCase) -> LaunchSettings:
-    """What a launch says beside the layout."""
-    model, training = problem.workload.model, problem.workload.training
-    return LaunchSettings(
-        sequence=int(training.sequence),
-        global_batch=int(training.global_batch),
-        layers=int(model.layers),
-        experts=model.experts is not None,
-        prediction_modules=int(model.prediction_modules),
-        precision=training.precision.name,
-        interval_steps=100,
-    )
+def problem_of(
+    model: str,
+    trainer: str,
+    gpus: int,
+    device: str = "h100",
+    *,
+    sequence: int = 1,
+    batch: int = 1,
+    precision: str = "bf16",
+) -> SearchCase:
+    """A model, its training and its machines, from presets."""
+    recipe = presets.precision(precision, stack=trainer)
+    training = Training(sequence=sequence, global_batch=batch, precision=recipe)
+    cluster = presets.cluster(device, gpus, stack=trainer, precision=precision)
+    return SearchCase(workload=Workload(model=presets.model(model), training=training), cluster=cluster)
 
 
 def megatron_model(model: Transformer) -> list[str]:
@@ -189,6 +216,7 @@ def torchtitan_model(model: Transformer) -> list[str]:
 
 MODEL_WORDS: Final[Mapping[str, Callable[[Transformer], list[str]]]] = {
     "megatron": megatron_model,
+    "nemo": megatron_model,  # the model of a recipe
     "torchtitan": torchtitan_model,
     "deepspeed": lambda _: [],  # its model is code
 }
@@ -209,9 +237,9 @@ def case(problem: SearchCase, strategy: Strategy, trainer: str, said: Mapping[st
     }
 
 
-def words_of(strategy: Strategy, trainer: str, run: LaunchSettings) -> dict[str, Any]:
+def words_of(strategy: Strategy, trainer: str, problem: SearchCase) -> dict[str, Any]:
     """What our launcher prints."""
-    found = launch(strategy, trainer, run)
+    found = launch(strategy, trainer, problem, interval_steps=100)
     return {
         "arguments": list(found.arguments),
         "environment": dict(found.environment),
@@ -245,7 +273,8 @@ def shown(options: str, trainer: str) -> dict[str, Any]:
     with contextlib.redirect_stdout(said):
         cli.main(["advise", *options.split(), "--launch", trainer, "-o", "json", "--top", "0"])
     answer: dict[str, Any] = json.loads(said.getvalue())
-    answer["words"] = {name: answer["launch"][name] for name in ("arguments", "environment", "files")}
+    if answer.get("launch"):
+        answer["words"] = {name: answer["launch"][name] for name in ("arguments", "environment", "files")}
     return answer
 
 
@@ -297,7 +326,7 @@ def left_out(trainer: str, number: int, seed: int, kind: str) -> _Drawn:
     for problem, found in questions(random.Random(f"{trainer} {kind} {seed} all"), trainer, kind, "any"):
         for strategy in found:
             try:
-                refuse(strategy, settings(problem), trainer)
+                refuse(strategy, problem, trainer)
             except MofaError as error:
                 mine.append((str(error).partition(":")[0].removeprefix("strategy."), problem, strategy))
         if len(mine) >= number:
@@ -314,16 +343,14 @@ def of_all_kinds(
         return [one for mine in pool.map(partial(draw, trainer, share, seed), MODELS) for one in mine]
 
 
-def shown_cases(trainer: str) -> list[tuple[str, dict[str, Any]]]:
-    """What examples and documents show, for a validator."""
+def answered(trainer: str, asked: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
+    """What `mofa advise` answers, for a validator; questions without a recommendation are left out."""
     found = []
-    for name, options in SHOWN[trainer].items():
+    for name, options in asked.items():
         answer = shown(options, trainer)
-        cluster = presets.cluster(answer["gpu"], answer["gpus"], stack=trainer)
-        training = Training(sequence=1, global_batch=1, precision=presets.precision("bf16"))
-        problem = SearchCase(
-            workload=Workload(model=presets.model(answer["model"]), training=training), cluster=cluster
-        )
+        if answer.get("launch") is None:
+            continue
+        problem = problem_of(answer["model"], trainer, answer["gpus"], answer["gpu"])
         strategy = parse_strategy(answer["strategy"], answer["gpus"])
         found.append((name, case(problem, strategy, trainer, answer["words"])))
     return found
@@ -339,22 +366,22 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
     cases, kinds = [], Counter[str]()
     for kind, problem, strategy in reached:
         try:
-            words = words_of(strategy, trainer, settings(problem))
+            words = words_of(strategy, trainer, problem)
         except MofaError as error:
             unwritten[str(error)] += 1
             continue
         kinds[kind] += 1
         lines.append((problem, strategy, words))
         cases.append(case(problem, strategy, trainer, words))
-    examples = shown_cases(trainer)
+    examples = answered(trainer, SHOWN[trainer])
     cases += [one for _, one in examples]
     outside, speechless = [], Counter[str]()
     for field, problem, strategy in of_all_kinds(left_out, trainer, number // 4, seed):
         try:
             with mock.patch.object(trainers, "refuse"):
-                words = words_of(strategy, trainer, settings(problem))
+                words = words_of(strategy, trainer, problem)
                 again = read(words["arguments"], words["files"].get).strategy(
-                    int(strategy.gpus), layers=settings(problem).layers
+                    int(strategy.gpus), layers=int(problem.workload.model.layers)
                 )
         except (MofaError, LookupError, ZeroDivisionError):
             again = Strategy()
@@ -372,7 +399,7 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
             "gpus": int(one.gpus),
             "strategy": format_strategy(one),
             "model": problem.workload.model.name,
-            "run": _run(problem),
+            "run": _run(problem.workload.training),
         }
         for problem, one, _ in lines[::step]
     ]
@@ -409,18 +436,12 @@ def _acts(strategy: Strategy) -> str:
     return repr(replace(strategy, **alone, **mode, **again))
 
 
-def _run(problem: SearchCase) -> dict[str, Any]:
-    run = settings(problem)
-    names = (
-        "sequence",
-        "global_batch",
-        "layers",
-        "experts",
-        "prediction_modules",
-        "precision",
-        "interval_steps",
-    )
-    return {name: getattr(run, name) for name in names}
+def _run(training: Training) -> dict[str, Any]:
+    return {
+        "sequence": training.sequence,
+        "batch": training.global_batch,
+        "precision": training.precision.name,
+    }
 
 
 def main() -> None:
@@ -431,24 +452,25 @@ def main() -> None:
         "-n",
         type=int,
         default=2000,
-        help="layouts of each; the record needs 2,000; 0: only what examples and documents show, for the record",
+        help="layouts of each; the record needs 2,000; 0: only what examples and documents show and the ordinary questions, for the record",
     )
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
     for trainer in arguments.trainer:
         if arguments.n == 0:
-            examples = shown_cases(trainer)
-            said = verdicts(trainer, [one for _, one in examples])[1] if examples else []
+            examples, usual = (answered(trainer, some) for some in (SHOWN[trainer], ordinary(trainer)))
+            said = verdicts(trainer, [one for _, one in (*examples, *usual)])[1]
             if any(said):
                 raise SystemExit(f"{trainer} refuses what is shown: {said}")
             record[trainer]["shown"] = {name: digest([_words(one)]) for name, one in examples}
+            record[trainer]["ordinary"] = {name: digest([_words(one)]) for name, one in usual}
             _write(record)
             continue
         found = asked(trainer, arguments.n, arguments.seed)
         print(json.dumps({trainer: found | {"kept": len(found["kept"])}}, indent=1))
         if arguments.n >= 2000:
-            record[trainer] = found
+            record[trainer] = {"ordinary": record.get(trainer, {}).get("ordinary", {})} | found
             _write(record)
 
 

@@ -68,7 +68,7 @@ class Axis:
     example: str = ""
     """A constraint, for that table."""
     off: Any = None
-    """The value that every trainer has."""
+    """The value that every trainer has that does not name the axis under `always`."""
     feature: str = ""
     """Key of frameworks.toml that says whether a trainer has the others; empty = every trainer has them."""
     assumed: bool = True
@@ -108,8 +108,10 @@ class Axis:
 
     def had_by(self, trainer: Framework, value: Any) -> bool:
         """Whether a trainer has a value; with none named, some trainer has it."""
-        if trainer.name == ANY or value == self.off:
+        if trainer.name == ANY:
             return True
+        if value == self.off:
+            return self.name not in trainer.given.get("always", ())
         if self.had is not None:
             return self.had(trainer, value)
         return not self.feature or bool(trainer.given.get(self.feature, self.assumed))

@@ -114,7 +114,8 @@ class Framework:
         """Whether it can offload all of these."""
         named = self.given.get("offload", True)
         known = OFFLOADED if named is True else (*(named or ()), *self.given.get("offload_experts", ()))
-        return value <= set(known)
+        beside = self.given.get("offload_beside", {})
+        return value <= set(known) and all(beside.get(name, name) in value for name in value)
 
 
 @cache

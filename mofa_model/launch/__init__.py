@@ -1,15 +1,15 @@
 """A layout in a trainer's own words: the arguments that launch it, and a launch command read as a layout.
 
-May import: presets, spec, strategy and its text, units, errors. Imported by: manifest, verbs.
+May import: search and what stands below it. Imported by: manifest, verbs.
 
-    launch(strategy, "megatron", run)             Launch: arguments, files, environment, notes
+    launch(strategy, "megatron", problem)         Launch: arguments, files, environment, notes
     read(words)                                   Reading: what a launch command says
     read_layout("tp=8,pp=4" or "--tensor-...", gpus)  the Strategy, whichever of the two was written
 
     answer     the types
     arguments/ the trainers' argument names as data, with the release in which they were read
     table      those files, and the check that every word we print is in them
-    features   what Megatron's words mean; refusals: what megatron-core does not start
+    features   what Megatron's words mean; refusals: what a trainer does not start, by the search's rules
     megatron, torchtitan, nemo, deepspeed   one trainer each: write and read
     trainers   which trainer a command is for
     shell      a shell line as the shell reads it: commands, words, places
@@ -19,7 +19,7 @@ May import: presets, spec, strategy and its text, units, errors. Imported by: ma
     rewrite    a command with another layout: rewritten(words, arguments), rewritten_line(line, arguments)
 """
 
-from mofa_model.launch.answer import Launch, LaunchSettings, Reading, shell_lines
+from mofa_model.launch.answer import Launch, Reading, shell_lines
 from mofa_model.launch.rewrite import rewritten, rewritten_line
 from mofa_model.launch.script import launch_script, program_of
 from mofa_model.launch.trainers import TRAINERS, launch, read, read_layout
@@ -28,7 +28,6 @@ from mofa_model.launch.verified import unverified
 __all__ = [
     "TRAINERS",
     "Launch",
-    "LaunchSettings",
     "Reading",
     "launch",
     "launch_script",

@@ -173,16 +173,17 @@ def read_file(text: str, name: str) -> Reading:
     stage = number("zero_optimization.stage", 0) or 0
     if stage > 3:
         raise BadValue("zero_optimization.stage", stage, "0, 1, 2 or 3")
+    overlaps = found("zero_optimization.overlap_comm")
     layout: dict[str, Any] = {
         "tp": number("tensor_parallel.autotp_size", 0) or 1,
-        "cp": number("sequence_parallel_size") or 1,
-        "context_mode": ContextMode.ALL_TO_ALL,
         "ep": (number("expert_parallel.autoep_size") or 1) if found("expert_parallel.enabled") else 1,
         "mbs": number("train_micro_batch_size_per_gpu") or 1,
         "sharding": {level: sharding for sharding, level in _STAGES.items()}[stage],
-        "data_overlap": bool(found("zero_optimization.overlap_comm")) or stage == 3,
+        "data_overlap": stage > 0 and (stage == 3 if overlaps is None else overlaps is True),
         "offload": frozenset({LAYER_INPUT} if found("activation_checkpointing.cpu_checkpointing") else ()),
     }
+    if (ranks := number("sequence_parallel_size") or 1) > 1:
+        layout |= {"cp": ranks, "context_mode": ContextMode.ALL_TO_ALL}
     if found("zero_optimization.offload_optimizer.device") == "cpu" or found("zero_optimization.cpu_offload"):
         layout["optimizer"] = Placement.HOST
     shard = document.get("zero_optimization", {})

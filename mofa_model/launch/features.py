@@ -79,6 +79,16 @@ def overlaps_experts(strategy: Strategy, run: LaunchSettings) -> bool:
     return bool(strategy.expert_overlap and run.experts and strategy.ep > 1)
 
 
+def instances(strategy: Strategy) -> int:
+    """Copies of what the distributed optimizer shards: groups of `shard` among the data-parallel ranks. [1]
+
+    >>> instances(Strategy(dp=32, cp=2, shard=8))
+    8
+    """
+    ranks, shard = int(strategy.dp) * int(strategy.cp), int(strategy.shard)
+    return ranks // shard if 0 < shard < ranks else 1
+
+
 def offloaded(strategy: Strategy) -> list[str]:
     """Modules whose inputs are offloaded, in the trainer's order."""
     return [name for name in table("megatron").choices("offload-modules") if name in strategy.offload]
@@ -107,9 +117,14 @@ def read_features(
     recompute_layers: int | None,
     modules: Sequence[str],
     graphs: str | None,
+    hops: bool,
+    pp: int,
     vpp: int,
 ) -> dict[str, Any]:
-    """Sharding, recomputation, graphs and schedule from Megatron's words, whichever trainer says them."""
+    """Sharding, recomputation, graphs and schedule from Megatron's words, whichever trainer says them.
+
+    Hops overlap under virtual stages alone, whatever is said.
+    """
     levels = {word: level for level, word in FSDP.items()} | {
         "optim": Sharding.OPTIMIZER,
         "no_shard": Sharding.NONE,
@@ -117,6 +132,7 @@ def read_features(
     layout: dict[str, Any] = {
         "sharding": levels[sharding] if fsdp else Sharding.OPTIMIZER if distributed else Sharding.NONE
     }
+    layout["pipeline_overlap"] = hops and (pp == 1 or vpp > 1)
     if vpp > 1:
         layout["schedule"] = INTERLEAVED
     if granularity == "full":

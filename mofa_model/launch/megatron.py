@@ -15,6 +15,7 @@ from mofa_model.launch.features import (
     chunk_layers,
     environment,
     hybrid_pattern,
+    instances,
     offloaded,
     overlaps_experts,
     read_context,
@@ -23,7 +24,6 @@ from mofa_model.launch.features import (
     split_of,
     stages_of_layout,
 )
-from mofa_model.launch.refusals import instances
 from mofa_model.launch.table import Arguments, Words, table, unsupported
 from mofa_model.strategy import ACTIVATIONS, Graphs, Placement, Recompute, Sharding, Strategy
 
@@ -211,13 +211,14 @@ def _reading(known: Arguments, given: Mapping[str, tuple[str, ...]]) -> Reading:
         recompute_layers=number("recompute-num-layers"),
         modules=given.get("recompute-modules", ("core_attn",)),
         graphs=choice("cuda-graph-impl"),
+        hops="no-overlap-p2p-communication" not in given,
+        pp=layout.get("pp", 1),
         vpp=layout.get("vpp", 1),
     )
     layout["sequence_parallel"] = "sequence-parallel" in given
     layout["data_overlap"] = "overlap-grad-reduce" in given
     layout["tensor_overlap"] = "tp-comm-overlap" in given
     layout["expert_overlap"] = "overlap-moe-expert-parallel-comm" in given
-    layout["pipeline_overlap"] = "no-overlap-p2p-communication" not in given
     layout["offload"] = (
         frozenset({ACTIVATIONS})
         if "cpu-offloading-num-layers" in given

@@ -15,6 +15,7 @@ from mofa_model.launch.features import (
     GRAPHED_EXPERTS,
     chunk_layers,
     environment,
+    instances,
     offloaded,
     overlaps_experts,
     read_context,
@@ -23,7 +24,6 @@ from mofa_model.launch.features import (
     split_of,
     stages_of_layout,
 )
-from mofa_model.launch.refusals import instances
 from mofa_model.launch.table import Words, table, unsupported
 from mofa_model.strategy import ACTIVATIONS, Graphs, Placement, Recompute, Sharding, Strategy
 
@@ -77,9 +77,9 @@ def _sizes(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
     words.add("model.tensor_model_parallel_size", int(strategy.tp))
     words.add("model.pipeline_model_parallel_size", int(strategy.pp))
     split = split_of(strategy, run)
-    if split not in {"even", "slots"}:  # the layout says how many virtual stages there are
+    if split not in {"even", "slots"}:
         words.add("model.pipeline_model_parallel_layout", split)
-    elif strategy.vpp > 1:
+    if strategy.vpp > 1:  # beside a layout too: overlap is decided before it is read
         words.add("model.virtual_pipeline_model_parallel_size", int(strategy.vpp))
     if split == "slots":
         words.add("model.account_for_embedding_in_pipeline_split", True)
@@ -142,6 +142,8 @@ def _activations(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
         words.add("optimizer.use_precision_aware_optimizer", True)
     if strategy.graphs is Graphs.FULL:
         words.add("model.cuda_graph_impl", "full_iteration")
+        words.add("rerun_state_machine.check_for_nan_in_loss", False)  # it would leave the graph
+        words.add("ddp.check_for_nan_in_grad", False)
     elif strategy.graphs is Graphs.PARTIAL:
         words.add("model.cuda_graph_impl", "transformer_engine")
         words.add("model.cuda_graph_modules", *(GRAPHED_EXPERTS if run.experts else GRAPHED))
@@ -201,6 +203,8 @@ def read(words: Sequence[str]) -> Reading:
         recompute_layers=number("model.recompute_num_layers"),
         modules=given.get("model.recompute_modules", "core_attn").strip("[]").replace(" ", "").split(","),
         graphs=choice("model.cuda_graph_impl"),
+        hops=given.get("comm_overlap.overlap_p2p_comm", "true").lower() == "true",
+        pp=layout.get("pp", 1),
         vpp=layout.get("vpp", 1),
     )
     layout["sequence_parallel"] = truth("model.sequence_parallel")

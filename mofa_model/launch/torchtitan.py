@@ -183,7 +183,7 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
         layout["optimizer"] = Placement.HOST
     if sharded is not None:
         layout["dp"] = replicas * sharded
-    layout["sharding"] = _sharding(given, sharded, pp, cp)
+    layout["sharding"] = _sharding(given, replicas, sharded, pp, cp)
     layout |= _recompute(given.get("activation-checkpoint"))
     schedule = given.get("parallelism.pipeline_parallel_schedule")
     if pp > 1 and schedule is not None:
@@ -208,9 +208,11 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
     )
 
 
-def _sharding(given: Mapping[str, str | None], sharded: int | None, pp: int, cp: int) -> Sharding:
+def _sharding(
+    given: Mapping[str, str | None], replicas: int, sharded: int | None, pp: int, cp: int
+) -> Sharding:
     """Level of sharding; by default weights are gathered again for the backward pass, except under a pipeline."""
-    if sharded == 1 and cp == 1:  # ranks of context parallelism share in any case
+    if sharded == 1 < replicas and cp == 1:  # ranks of context parallelism share in any case
         return Sharding.NONE
     keep = given.get("parallelism.fsdp_reshard_after_forward") or "default"
     kept = keep == "never" or (keep == "default" and pp > 1)

@@ -13,6 +13,8 @@ from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.refusals import refuse
 from mofa_model.launch.shell import words_of
 from mofa_model.launch.table import table
+from mofa_model.placement import stages_in_order
+from mofa_model.search import SearchCase
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import parse_strategy
 
@@ -31,25 +33,52 @@ _LONGEST: Final = 20_000
 """Characters of a launch command that are read."""
 
 
-def launch(strategy: Strategy, trainer: str, run: LaunchSettings) -> Launch:
-    """A layout in a trainer's own words.
-
-    >>> run = LaunchSettings(sequence=8192, global_batch=16, layers=32)
-    >>> launch(Strategy(tp=8, dp=2), "megatron", run).arguments[:2]
-    ('--tensor-model-parallel-size', '8')
-    """
+def launch(
+    strategy: Strategy,
+    trainer: str,
+    problem: SearchCase,
+    *,
+    interval_steps: int | None = None,
+    asynchronous: bool = True,
+) -> Launch:
+    """A layout in a trainer's own words, with checkpoints every `interval_steps` [1]; None = the trainer's own."""
     if trainer not in _WRITERS:
         raise UnknownName("launch", trainer, TRAINERS)
     if len(strategy) > 1:
         raise BadValue("strategy", f"{len(strategy)} layouts", "give one")
+    run = _settings(strategy, problem, interval_steps, asynchronous)
     if run.stages and trainer != megatron.TRAINER:
         raise BadValue(
             "launch", trainer, "it cannot be told which of unlike layers lie where; launch with megatron"
         )
-    refuse(strategy, run, trainer)
+    run.micro_batches(strategy)  # refuses a batch that does not divide
+    refuse(strategy, problem, trainer)
     said = _left_to_people(trainer, run)
     found = _WRITERS[trainer](strategy, run)
     return replace(found, notes=(*found.notes, *said)) if said else found
+
+
+def _settings(
+    strategy: Strategy, problem: SearchCase, interval_steps: int | None, asynchronous: bool
+) -> LaunchSettings:
+    model, training = problem.workload.model, problem.workload.training
+    dealt = stages_in_order(model, strategy, problem.cluster.calibration.placement)
+    return LaunchSettings(
+        sequence=int(training.sequence),
+        global_batch=int(training.global_batch),
+        layers=int(model.layers),
+        experts=model.experts is not None,
+        stages=tuple(
+            tuple(tuple(block.called for block in layer.blocks) for layer in stage) for stage in dealt
+        ),
+        prediction_modules=int(model.prediction_modules),
+        precision=training.precision.name,
+        optimizer=training.optimizer.name,
+        adapters=bool(training.adapter_rank),
+        documents=training.documents is not None,
+        interval_steps=interval_steps,
+        asynchronous=asynchronous,
+    )
 
 
 def _left_to_people(trainer: str, run: LaunchSettings) -> list[str]:

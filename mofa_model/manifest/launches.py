@@ -7,10 +7,7 @@ from typing import Final
 from mofa_model import presets
 from mofa_model.advice import Advice, Request
 from mofa_model.errors import BadValue, InputError, UnknownName
-from mofa_model.launch import TRAINERS, Launch, LaunchSettings, launch
-from mofa_model.placement import stages_in_order
-from mofa_model.search import SearchCase
-from mofa_model.strategy import Strategy
+from mofa_model.launch import TRAINERS, Launch, launch
 
 _ONE_FAMILY: Final = {"megatron", "nemo"}
 """Forms that run one and the same trainer, Megatron Core."""
@@ -49,30 +46,15 @@ def launch_of(request: Request, advice: Advice, trainer: str) -> Launch:
     """The launch of an answer; a layout that the trainer cannot be told is an error with its field."""
     if advice.strategy is None:
         raise InputError(f"launch: there is no recommendation to launch; {advice.explanation}")
-    workload = request.problems[0].workload
-    model, training = workload.model, workload.training
-    run = LaunchSettings(
-        sequence=int(training.sequence),
-        global_batch=int(training.global_batch),
-        layers=int(model.layers),
-        experts=model.experts is not None,
-        stages=_stages(request.problems[0], advice.strategy),
-        prediction_modules=int(model.prediction_modules),
-        precision=advice.precision or training.precision.name,
-        optimizer=training.optimizer.name,
-        adapters=bool(training.adapter_rank),
-        documents=training.documents is not None,
+    recipe = advice.precision
+    named = (one for one in request.problems if one.workload.training.precision.name == recipe)
+    return launch(
+        advice.strategy,
+        trainer,
+        next(named, request.problems[0]),
         interval_steps=advice.checkpoint_interval_steps,
         asynchronous=all(tier.asynchronous for tier in request.reliability.tiers),
     )
-    return launch(advice.strategy, trainer, run)
-
-
-def _stages(problem: SearchCase, strategy: Strategy) -> tuple[tuple[tuple[str, ...], ...], ...]:
-    """Blocks of the layers of every virtual stage, where these are not just counted."""
-    rule = problem.cluster.calibration.placement
-    dealt = stages_in_order(problem.workload.model, strategy, rule)
-    return tuple(tuple(tuple(block.called for block in layer.blocks) for layer in stage) for stage in dealt)
 
 
 def launch_words(request: Request, advice: Advice) -> tuple[str, ...]:

@@ -9,11 +9,15 @@ import pytest
 from hybrids import HYBRIDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from questions import case
+from shapes import decoder
 
 from mofa_model.axes.frameworks import framework
+from mofa_model.blocks import Experts, SoftmaxAttention
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
-from mofa_model.launch import TRAINERS, LaunchSettings, launch, read, read_layout
-from mofa_model.launch.features import CONTEXT_WORDS
+from mofa_model.launch import TRAINERS, launch, read, read_layout
+from mofa_model.launch.answer import LaunchSettings
+from mofa_model.launch.features import CONTEXT_WORDS, hybrid_pattern
 from mofa_model.launch.table import table
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B
 from mofa_model.strategy import (
@@ -25,7 +29,13 @@ from mofa_model.strategy import (
     Strategy,
 )
 
-RUN = LaunchSettings(sequence=8192, global_batch=2048, layers=126, interval_steps=120)
+BIG = case()
+"""LLaMA3-405B: 126 layers."""
+WIDE = SoftmaxAttention(heads=64, kv_heads=64, head_dim=128)
+SIZES = dict(layers=126, hidden=8192, attention=WIDE, ffn=8192, vocabulary=32000)
+PLAIN = case(decoder("plain", **SIZES))
+MIXED = case(decoder("mixed", experts=Experts(count=8, top_k=2, width=2048), **SIZES))
+"""Heads for any split; without experts and with them."""
 
 
 def a_parser_of(trainer):
@@ -45,20 +55,20 @@ def a_parser_of(trainer):
 
 
 def test_the_published_layout_of_llama_405b_reads_as_megatron_users_write_it():
-    strategy = Strategy(tp=8, pp=16, dp=128, sequence_parallel=True)
-    words = launch(strategy, "megatron", RUN).arguments
+    strategy = Strategy(tp=8, pp=16, dp=128, sequence_parallel=True, pipeline_overlap=False)
+    words = launch(strategy, "megatron", BIG, interval_steps=120).arguments
     assert " ".join(words) == (
         "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 16"
         " --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split --context-parallel-size 1"
         " --sequence-parallel --micro-batch-size 1 --global-batch-size 2048 --seq-length 8192"
-        " --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --bf16"
+        " --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --no-overlap-p2p-communication --bf16"
         " --save-interval 120 --async-save --use-persistent-ckpt-worker"
     )
 
 
 def test_layers_that_no_rule_divides_are_dealt_out_by_a_layout():
-    run = dataclasses.replace(RUN, layers=61, experts=True, prediction_modules=1, global_batch=15360)
-    words = launch(Strategy(pp=16, dp=128, ep=64), "megatron", run).arguments
+    strategy = Strategy(pp=16, dp=128, ep=64, pipeline_overlap=False)
+    words = launch(strategy, "megatron", case("deepseek-v3", batch=15360)).arguments
     layout = words[words.index("--pipeline-model-parallel-layout") + 1]
     assert layout == "Et*3|" + "t*4|" * 14 + "t*2mL"
     assert 3 + 14 * 4 + 2 == 61
@@ -68,7 +78,7 @@ def test_torchtitan_gets_flags_and_the_word_for_recomputation_comes_last():
     strategy = Strategy(
         tp=8, dp=64, mbs=2, sharding=Sharding.WEIGHTS, recompute=Recompute.FULL, sequence_parallel=True
     )
-    words = launch(strategy, "torchtitan", dataclasses.replace(RUN, global_batch=1024)).arguments
+    words = launch(strategy, "torchtitan", case(batch=1024), interval_steps=120).arguments
     assert words[-1] == "activation-checkpoint:full"
     assert "--parallelism.data_parallel_shard_degree 64" in " ".join(words)
     assert "--training.local_batch_size 2 --training.global_batch_size 1024" in " ".join(words)
@@ -76,8 +86,16 @@ def test_torchtitan_gets_flags_and_the_word_for_recomputation_comes_last():
 
 
 def test_nemo_gets_overrides_of_a_recipe():
-    strategy = Strategy(tp=4, pp=8, dp=16, vpp=2, sequence_parallel=True, recompute=Recompute.SELECTIVE)
-    words = launch(strategy, "nemo", dataclasses.replace(RUN, precision="fp8-current")).arguments
+    strategy = Strategy(
+        tp=4,
+        pp=8,
+        dp=16,
+        vpp=2,
+        schedule=INTERLEAVED,
+        sequence_parallel=True,
+        recompute=Recompute.SELECTIVE,
+    )
+    words = launch(strategy, "nemo", case(precision="fp8-current"), interval_steps=120).arguments
     assert "model.virtual_pipeline_model_parallel_size=2" in words
     assert "model.recompute_modules=[core_attn]" in words
     assert "mixed_precision=bf16_with_fp8_current_scaling_mixed" in words
@@ -86,7 +104,7 @@ def test_nemo_gets_overrides_of_a_recipe():
 
 def test_deepspeed_gets_a_configuration_whose_batch_sizes_multiply_up():
     strategy = Strategy(tp=4, dp=64, mbs=2, sharding=Sharding.GRADIENTS, optimizer=Placement.HOST)
-    answer = launch(strategy, "deepspeed", RUN)
+    answer = launch(strategy, "deepspeed", BIG, interval_steps=120)
     config = json.loads(answer.files["ds_config.json"])
     assert config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] * 64 == 2048
     assert config["zero_optimization"]["stage"] == 2
@@ -96,7 +114,7 @@ def test_deepspeed_gets_a_configuration_whose_batch_sizes_multiply_up():
 
 
 def test_a_launch_can_be_copied_into_a_shell():
-    text = launch(Strategy(tp=8, dp=256), "megatron", RUN).text()
+    text = launch(Strategy(tp=8, dp=256), "megatron", BIG).text()
     assert text.startswith("# Megatron-LM (megatron-core 0.19.2)\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n")
     assert "--micro-batch-size 1 \\\n" in text
 
@@ -124,18 +142,18 @@ def test_a_launch_can_be_copied_into_a_shell():
 )
 def test_what_a_trainer_cannot_be_told_is_refused_by_name(trainer, strategy, field):
     with pytest.raises(BadValue, match=rf"strategy\.{field}: .*{trainer}"):
-        launch(strategy, trainer, RUN)
+        launch(strategy, trainer, BIG)
 
 
 def test_states_of_other_optimizers_are_shared_and_kept_as_megatron_can():
-    muon = dataclasses.replace(RUN, optimizer="muon")
+    muon = case(optimizer="muon")
     assert "--use-distributed-optimizer" in launch(Strategy(dp=2), "megatron", muon).arguments
     for field, strategy in {
         "sharding": Strategy(dp=4, sharding=Sharding.WEIGHTS),
         "optimizer": Strategy(dp=4, optimizer=Placement.HOST),
     }.items():
-        launch(strategy, "megatron", RUN)
-        with pytest.raises(BadValue, match=rf"strategy\.{field}: .*states of muon"):
+        launch(strategy, "megatron", BIG)
+        with pytest.raises(BadValue, match=rf"strategy\.{field}: .*megatron cannot run it"):
             launch(strategy, "megatron", muon)
 
 
@@ -148,12 +166,12 @@ def test_what_a_trainer_can_run_names_the_place_where_it_was_read(trainer):
 
 def test_an_unknown_trainer_is_refused_with_the_known_ones():
     with pytest.raises(UnknownName, match="did you mean megatron"):
-        launch(Strategy(), "megatrn", RUN)
+        launch(Strategy(), "megatrn", BIG)
 
 
 def test_a_batch_that_does_not_divide_is_refused():
     with pytest.raises(BadValue, match="it must divide the batch"):
-        launch(Strategy(dp=3), "megatron", RUN)
+        launch(Strategy(dp=3), "megatron", BIG)
 
 
 degrees = st.sampled_from([1, 2, 4, 8])
@@ -162,7 +180,7 @@ degrees = st.sampled_from([1, 2, 4, 8])
 @st.composite
 def layouts(draw, *, trainer):
     """Layouts that a trainer can be told."""
-    tp, pp, dp = draw(degrees), draw(degrees), draw(degrees)
+    tp, pp, cp, dp = draw(degrees), draw(degrees), draw(degrees), draw(degrees)
     megatron = trainer in {"megatron", "nemo"}
     vpp = draw(st.sampled_from([1, 2])) if pp > 1 and trainer != "deepspeed" else 1
     recompute = draw(
@@ -173,16 +191,18 @@ def layouts(draw, *, trainer):
     fields = {
         "tp": tp,
         "pp": 1 if trainer == "deepspeed" else pp,
-        "cp": draw(degrees),
+        "cp": cp,
         "dp": dp,
-        "ep": draw(degrees),
         "vpp": vpp,
         "mbs": draw(st.sampled_from([1, 2])),
         "schedule": INTERLEAVED if vpp > 1 else ONE_F_ONE_B,
         "recompute": recompute,
     }
+    fields["etp"] = draw(st.sampled_from([1, 2])) if megatron and tp > 1 else 1
+    holders = tp * fields["cp"] * dp // fields["etp"]
+    fields["ep"] = draw(degrees.filter(lambda ep: holders % ep == 0))
     if megatron:
-        fields["etp"] = draw(st.sampled_from([1, 2]))
+        fields["pipeline_overlap"] = fields["pp"] == 1 or vpp > 1
         levels = [Sharding.NONE, Sharding.OPTIMIZER] if pp > 1 else list(Sharding)
         fields["sharding"] = draw(st.sampled_from(levels))
         fields["sequence_parallel"] = tp > 1
@@ -206,18 +226,17 @@ def layouts(draw, *, trainer):
             fields["optimizer"] = draw(st.sampled_from(list(Placement)))
         ranks = dp * fields["cp"]
         held = ranks * tp // (fields["ep"] * fields["etp"])  # ranks that hold the same experts
-        if fields["sharding"] is not Sharding.NONE and ranks > 1 and held and held % 2 == 0:
+        if fields["sharding"] is not Sharding.NONE and ranks > 1 and held == ranks:
             fields["shard"] = draw(st.sampled_from([0, ranks // 2]))
     elif trainer == "torchtitan":
         fields["sharding"] = draw(st.sampled_from([Sharding.GRADIENTS, Sharding.WEIGHTS]))
-        fields["sequence_parallel"] = tp > 1 and draw(st.booleans())
+        fields["sequence_parallel"] = tp > 1
         fields["tensor_overlap"] = tp > 1 and draw(st.booleans())
         fields["recompute_modules"] = frozenset({"per_op"})
     else:
-        if fields["ep"] > 1 and tp > 1:
-            fields["cp"] = 1
-        folded = fields["ep"] > 1 and tp > 1
-        fields["optimizer"] = Placement.DEVICE if folded else draw(st.sampled_from(list(Placement)))
+        if tp > 1:
+            fields["ep"] = 1  # it has no sequence parallelism
+        fields["optimizer"] = draw(st.sampled_from(list(Placement)))
         levels = [
             level
             for level in Sharding
@@ -247,7 +266,8 @@ def normal(strategy):
 @given(data=st.data())
 def test_writing_and_reading_a_launch_gives_the_same_layout(trainer, data):
     strategy = data.draw(layouts(trainer=trainer))
-    answer = launch(strategy, trainer, dataclasses.replace(RUN, experts=True))
+    problem = PLAIN if trainer == "deepspeed" and strategy.tp > 1 else MIXED
+    answer = launch(strategy, trainer, problem, interval_steps=120)
     reading = read(answer.arguments, answer.files.get)
     assert normal(reading.strategy(int(strategy.gpus), layers=126)) == normal(strategy)
     assert reading.interval_steps == 120
@@ -260,7 +280,7 @@ def test_writing_and_reading_a_launch_gives_the_same_layout(trainer, data):
 def test_every_printed_flag_is_one_that_the_trainer_has(trainer, data):
     strategy = data.draw(layouts(trainer=trainer))
     words = [
-        w for w in launch(strategy, trainer, RUN).arguments if not w.startswith("activation-checkpoint:")
+        w for w in launch(strategy, trainer, MIXED).arguments if not w.startswith("activation-checkpoint:")
     ]
     _, unknown = a_parser_of(trainer).parse_known_args(words)
     assert unknown == []
@@ -363,15 +383,19 @@ def test_any_words_are_a_layout_or_an_input_error(words):
 def test_a_model_of_unlike_layers_is_launched_with_its_pattern_and_read_back():
     """Mamba and dense layers in one half, attention in the other; other trainers cannot be told and say so."""
     stages = ((("state_space",), ("dense",)), (("attention",), ("experts",)))
-    run = dataclasses.replace(RUN, layers=4, stages=stages, experts=True)
-    words = launch(Strategy(pp=2, dp=4), "megatron", run).arguments
-    assert words[words.index("--hybrid-layer-pattern") + 1] == "M-|*E"
-    interleaved = dataclasses.replace(run, stages=stages * 2, layers=8, prediction_modules=1)
-    words = launch(Strategy(pp=2, vpp=2, dp=4, schedule=INTERLEAVED), "megatron", interleaved).arguments
-    assert words[words.index("--hybrid-layer-pattern") + 1] == "M-|*E|M-|*E/E"
-    assert read(words).layout["vpp"] == 2
+    run = LaunchSettings(sequence=8192, global_batch=8, layers=4, stages=stages)
+    assert hybrid_pattern(run) == "M-|*E"
+    again = dataclasses.replace(run, stages=stages * 2, layers=8, prediction_modules=1)
+    assert hybrid_pattern(again) == "M-|*E|M-|*E/E"
+    problem, strategy = case(HYBRIDS["nemotron-h-8b"]), Strategy(pp=2, dp=4, pipeline_overlap=False)
+    words = launch(strategy, "megatron", problem).arguments
+    pattern = words[words.index("--hybrid-layer-pattern") + 1]
+    assert pattern.count("|") == 1
+    assert len(pattern) == problem.workload.model.layers + 1
+    interleaved = Strategy(pp=2, vpp=2, dp=4, schedule=INTERLEAVED)
+    assert read(launch(interleaved, "megatron", problem).arguments).layout["vpp"] == 2
     with pytest.raises(BadValue, match="launch: 'nemo' cannot be right; it cannot be told"):
-        launch(Strategy(pp=2, dp=4), "nemo", run)
+        launch(strategy, "nemo", problem)
 
 
 def test_a_trainer_without_a_block_refuses_the_model_by_name():

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import megatron_rules as rules
 import pytest
+from questions import case
 
-from mofa_model import presets
 from mofa_model.estimate import estimate
-from mofa_model.launch import LaunchSettings, launch, read_layout
-from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
-from mofa_model.spec import Training, Workload
+from mofa_model.launch import launch, read_layout
+from mofa_model.search import SearchQuestion, framework, parse_constraint, search
 
 LAUNCHES = [
     # model, device, devices, tokens, batch, constraints, precision
@@ -42,25 +41,6 @@ LAUNCHES = [
 """What people ask for: eleven mixtures, five fully sharded, and the flagship with and without offload."""
 
 
-def problem_of(name, device, gpus, tokens, batch, precision):
-    training = Training(sequence=tokens, global_batch=batch, precision=presets.precision(precision))
-    cluster = presets.cluster(device, gpus, stack="megatron-core", precision=precision)
-    return SearchCase(workload=Workload(model=presets.model(name), training=training), cluster=cluster)
-
-
-def run_of(problem):
-    model, training = problem.workload.model, problem.workload.training
-    return LaunchSettings(
-        sequence=training.sequence,
-        global_batch=training.global_batch,
-        layers=model.layers,
-        experts=model.experts is not None,
-        prediction_modules=model.prediction_modules,
-        precision=training.precision.name,
-        interval_steps=100,
-    )
-
-
 def found_by_search(problem, constraints, trainer="megatron", keep=3):
     question = SearchQuestion(
         problems=(problem,),
@@ -74,7 +54,7 @@ def found_by_search(problem, constraints, trainer="megatron", keep=3):
 
 
 def as_started(problem, strategy):
-    model, words = problem.workload.model, launch(strategy, "megatron", run_of(problem))
+    model, words = problem.workload.model, launch(strategy, "megatron", problem)
     return rules.started(
         words.arguments,
         words.environment,
@@ -90,10 +70,10 @@ def as_started(problem, strategy):
 def test_an_ordinary_launch_holds_the_rules_of_megatron_core_and_says_what_was_priced(
     name, device, gpus, tokens, batch, constraints, precision
 ):
-    problem = problem_of(name, device, gpus, tokens, batch, precision)
+    problem = case(name, device=device, gpus=gpus, sequence=tokens, batch=batch, precision=precision)
     for strategy in found_by_search(problem, constraints):
         assert rules.broken(as_started(problem, strategy)) == []
-        words = launch(strategy, "megatron", run_of(problem)).arguments
+        words = launch(strategy, "megatron", problem).arguments
         again = read_layout(words, gpus, layers=problem.workload.model.layers)
         assert again == strategy
         priced, back = (estimate(problem.workload, problem.cluster, one) for one in (strategy, again))

@@ -1,15 +1,20 @@
 """What a search finds for a trainer its launch can say, and the words say the same again: strategy, flags, strategy, price."""
 
+import random
+import sys
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import megatron_rules as rules
+import numpy as np
 import pytest
 from shapes import decoder
 
 from mofa_model.blocks import Experts, LatentAttention, SoftmaxAttention
+from mofa_model.equations.memory import expert_data_ranks
 from mofa_model.estimate import estimate
-from mofa_model.launch import LaunchSettings, launch, read
+from mofa_model.launch import TRAINERS, launch, read
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
 from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
 from mofa_model.spec import (
@@ -20,7 +25,10 @@ from mofa_model.spec import (
     Training,
     Workload,
 )
-from mofa_model.strategy import Recompute, Strategy
+from mofa_model.strategy import AXES, Recompute
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
+import launches
 
 ATTENTION = SoftmaxAttention(heads=16, kv_heads=8, head_dim=128)
 SMALL = dict(hidden=2048, ffn=8192, vocabulary=32000)
@@ -67,22 +75,33 @@ def reached(trainer, name):
     return found[:: len(found) // ASKED]
 
 
-def as_it_acts(strategy, trainer):
-    """A strategy without what says nothing beside the rest, or what its trainer has no word for."""
-    plain = Strategy()
-    changes = {}
-    if strategy.recompute is not Recompute.SELECTIVE:
-        changes["recompute_modules"] = plain.recompute_modules
-    if strategy.cp == 1:
-        changes["context_mode"] = plain.context_mode
-    if trainer in {"torchtitan", "deepspeed"}:
-        changes |= {"data_overlap": True, "pipeline_overlap": True, "expert_overlap": False}
-        changes |= {"context_mode": plain.context_mode}
-    if strategy.dp * strategy.cp == 1:
-        changes["sharding"] = plain.sharding  # nobody to share with
-    if trainer == "nemo" and strategy.vpp == 1:
-        changes["pipeline_overlap"] = True  # its recipes say so where there is something to say
-    return replace(strategy, **changes)
+def acting(strategy, experts):
+    """What a strategy says, axis by axis, where the axis has something to act on."""
+    s = strategy
+    ranks = float(s.dp * s.cp)
+    copies = float(expert_data_ranks(ranks, s.tp, s.ep, s.etp)) if experts else ranks
+    rows = {name: np.array([float(getattr(s, name))]) for name in ("tp", "pp", "ep")}
+    rows |= {"ranks": np.array([ranks]), "copies": np.array([copies])}
+    return {axis.name: axis.value_of(s) for axis in AXES if axis.idle is None or not axis.idle(rows)[0]}
+
+
+def price(problem, strategy):
+    """Time and memory, to the bit."""
+    cluster = replace(problem.cluster, gpus=strategy.gpus)
+    found = estimate(problem.workload, cluster, strategy)
+    return float(found.step_time), float(found.memory.peak), float(found.memory.host)
+
+
+def said_again(problem, strategy, trainer):
+    """The launch of a strategy, which is read as the same strategy at the same price."""
+    words = launch(strategy, trainer, problem, interval_steps=10)
+    model = problem.workload.model
+    again = read(words.arguments, words.files.get).strategy(int(strategy.gpus), layers=model.layers)
+    experts = model.experts is not None
+    assert acting(again, experts) == acting(strategy, experts)
+    if again != strategy:
+        assert price(problem, again) == price(problem, strategy)
+    return words
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -91,23 +110,9 @@ def test_what_a_search_finds_for_a_trainer_its_launch_says_and_reads_again(train
     problem = problem_of(MODELS[name])
     model = problem.workload.model
     experts = model.experts is not None
-    run = LaunchSettings(
-        sequence=4096,
-        global_batch=32,
-        layers=model.layers,
-        experts=experts,
-        prediction_modules=model.prediction_modules,
-        interval_steps=10,
-    )
     for strategy in reached(trainer, name):
-        words = launch(strategy, trainer, run)
-        again = read(words.arguments, words.files.get).strategy(16, layers=model.layers)
-        assert as_it_acts(again, trainer) == as_it_acts(strategy, trainer)
+        words = said_again(problem, strategy, trainer)
         if trainer == "megatron":
-            priced, back = (estimate(problem.workload, problem.cluster, one) for one in (strategy, again))
-            assert float(priced.step_time) == float(back.step_time)
-            assert float(priced.memory.peak) == float(back.memory.peak)
-            assert float(priced.memory.host) == float(back.memory.host)
             brought = {
                 "layers": model.layers,
                 "experts": 8 * experts,
@@ -126,3 +131,16 @@ def test_megatron_reaches_what_the_law_is_about():
     assert {s.expert_overlap for s in found} == {True, False}
     assert {s.recompute for s in found} == set(Recompute)
     assert any(7 % (s.pp * s.vpp) and 9 % (s.pp * s.vpp) for s in found)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_ten_thousand_random_strategies_are_their_own_launch_read_back(trainer):
+    for kind in launches.MODELS:
+        left = 3400
+        asked = launches.questions(random.Random(f"{trainer} {kind}"), trainer, kind, trainer, sample=400)
+        while left > 0:
+            problem, found = next(asked)
+            for strategy in found:
+                said_again(problem, strategy, trainer)
+            left -= len(found)

@@ -3,17 +3,18 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from questions import case
 from ruamel.yaml import YAML
 
 from mofa_model.errors import InputError
-from mofa_model.launch import LaunchSettings, launch, parser, read, rewritten, rewritten_line
+from mofa_model.launch import launch, parser, read, rewritten, rewritten_line
 from mofa_model.strategy import Sharding, Strategy
 
-RUN = LaunchSettings(sequence=8192, global_batch=512, layers=80, interval_steps=100)
-NEW = Strategy(tp=8, pp=4, dp=8)
+ASKED = case("llama3-70b", batch=512)
+NEW = Strategy(tp=8, pp=4, dp=8, pipeline_overlap=False)
 SHARDED = Strategy(tp=8, pp=4, dp=8, sharding=Sharding.GRADIENTS)
-MEGATRON, NEMO = (launch(NEW, name, RUN).arguments for name in ("megatron", "nemo"))
-TORCHTITAN = launch(SHARDED, "torchtitan", RUN).arguments
+MEGATRON, NEMO = (launch(NEW, name, ASKED, interval_steps=100).arguments for name in ("megatron", "nemo"))
+TORCHTITAN = launch(SHARDED, "torchtitan", ASKED, interval_steps=100).arguments
 COMMAND = ("pretrain_gpt.py", "--num-layers", "80", "--lr", "1e-4", "--tensor_model_parallel_size", "4", "--sequence-parallel",
            "--recompute-modules", "mlp", "core_attn", "--data-path", "a b", "--bf16", "--save", "/ckpt", "--recompute-activations")  # fmt: skip
 KEPT = ("pretrain_gpt.py", "--num-layers", "80", "--lr", "1e-4", "--data-path", "a b", "--save", "/ckpt")

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from questions import case
 
 from mofa_model.errors import InputError
-from mofa_model.launch import LaunchSettings, launch, rewritten_line
+from mofa_model.launch import launch, rewritten_line
 from mofa_model.strategy import Strategy
 
 NEW = list(
     launch(
-        Strategy(tp=8, pp=4, dp=8), "megatron", LaunchSettings(sequence=8192, global_batch=512, layers=80)
+        Strategy(tp=8, pp=4, dp=8, pipeline_overlap=False), "megatron", case("llama3-70b", batch=512)
     ).arguments
 )
 """The layout that is asked for; one that no shell may read for itself goes with it."""

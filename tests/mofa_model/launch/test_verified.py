@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mofa_model.launch import LaunchSettings, unverified
+from mofa_model.launch import unverified
 from mofa_model.strategy_text import parse_strategy
 
 ROOT = Path(__file__).parents[3]
@@ -30,11 +30,21 @@ def test_a_trainer_took_two_thousand_reachable_launches_and_refused_none(trainer
     assert said["left out"]["asked"] >= 500
 
 
+def test_ordinary_questions_from_one_device_to_sixteen_thousand_gave_launches_that_start():
+    asked = [name for said in RECORD.values() for name in said["ordinary"]]
+    assert len(asked) >= 36
+    assert {1, 16384} <= {int(name.split()[2]) for name in asked}
+
+
 @pytest.mark.parametrize("trainer", RECORD)
 def test_what_is_written_today_is_what_was_verified(trainer):
     kept = RECORD[trainer]["kept"]
     words = [
-        launches.words_of(parse_strategy(one["strategy"], one["gpus"]), trainer, LaunchSettings(**one["run"]))
+        launches.words_of(
+            parse_strategy(one["strategy"], one["gpus"]),
+            trainer,
+            launches.problem_of(one["model"], trainer, one["gpus"], **one["run"]),
+        )
         for one in kept
     ]
     assert len(kept) >= launches.KEPT
@@ -51,7 +61,9 @@ def test_launches_that_were_verified_are_taken_for_it(trainer):
     version = RECORD[trainer]["versions"][launches.PACKAGES[trainer]]
     for one in RECORD[trainer]["kept"]:
         words = launches.words_of(
-            parse_strategy(one["strategy"], one["gpus"]), trainer, LaunchSettings(**one["run"])
+            parse_strategy(one["strategy"], one["gpus"]),
+            trainer,
+            launches.problem_of(one["model"], trainer, one["gpus"], **one["run"]),
         )
         assert unverified(trainer, words["arguments"], f"v{version}-cuda13") == ""
         assert "is not verified" in unverified(trainer, words["arguments"], f"{version}.1")

@@ -3,16 +3,17 @@
 import dataclasses
 
 import pytest
+from questions import case
 
 from mofa_model.advice import Advice, Alternative, Counts, FailureInput, Predicted, PredictedFigure, Status
-from mofa_model.launch import LaunchSettings, launch
+from mofa_model.launch import launch
 from mofa_model.manifest.advised import duration, quantity, status_of, summary
 from mofa_model.manifest.parsing import parse
 from mofa_model.manifest.status import TrainingJobStatus
 from mofa_model.strategy import Strategy
 
 NOW = "2026-01-31T09:30:00Z"
-LAYOUT = Strategy(tp=8, pp=16, dp=16, sequence_parallel=True)
+LAYOUT = Strategy(tp=8, pp=16, dp=16, sequence_parallel=True, pipeline_overlap=False)
 
 
 def band(target):
@@ -49,8 +50,7 @@ ADVICE = Advice(
 
 
 def test_a_recommendation_is_told_in_whole_units_and_text():
-    run = LaunchSettings(sequence=8192, global_batch=2048, layers=126, interval_steps=37)
-    status = status_of(ADVICE, "abc", NOW, launch(LAYOUT, "megatron", run))
+    status = status_of(ADVICE, "abc", NOW, launch(LAYOUT, "megatron", case(), interval_steps=37))
     told = status["recommendation"]
     assert told["summary"] == "tp8 pp16 dp16"
     assert told["predicted"]["stepMilliseconds"] == {"lower": 25190, "target": 27989, "upper": 30788}

@@ -15,7 +15,7 @@ from shapes import decoder, deeper
 from mofa_model.blocks import Experts, FeedForward, LatentAttention, SoftmaxAttention
 from mofa_model.equations.parameters import training_flops_per_token
 from mofa_model.estimate import estimate
-from mofa_model.launch import LaunchSettings, launch
+from mofa_model.launch import launch
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES
 from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
 from mofa_model.search.explore import strategy_of
@@ -238,9 +238,8 @@ def test_what_a_search_finds_for_torchtitan_its_launch_can_say(layers, deepest):
     )
     found = search(question).best[1]
     assert max(one.strategy.vpp for one in found) == deepest
-    run = LaunchSettings(sequence=4096, global_batch=16, layers=layers)
     for one in found:
-        launch(one.strategy, "torchtitan", run)
+        launch(one.strategy, "torchtitan", one.problem)
 
 
 def brute_force(w, c, trainer, found, gpus, asked):
