@@ -158,6 +158,11 @@ class PrometheusSpec(Part):
     """Labels that every query carries, for example the cluster."""
     window_seconds: Annotated[int, Field(ge=3600, le=31_536_000, examples=[2_592_000])] = 2_592_000
     """How far back history is counted."""
+    node_label: (
+        Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=128, examples=["exported_node"])]
+        | None
+    ) = None
+    """Label of kube-state-metrics' series that names the node; missing = the one that does is found."""
     tokens_query: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
     """PromQL for tokens per second of a job, where no preset fits."""
     step_query: Annotated[str, Field(min_length=1, max_length=2048)] | None = None

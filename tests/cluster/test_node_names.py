@@ -1,4 +1,4 @@
-"""Series that name other nodes than the API server: refused with what to change, never counted as pools without failures."""
+"""Series that name nodes in another label are read; those that name other nodes than the API server are refused, never counted."""
 
 import asyncio
 import dataclasses
@@ -69,14 +69,17 @@ def membership_alone(labels):
 
 
 WRONG = {
-    "exported": (put_in_place, ["says 'monitoring-0' where exported_node says 'gpu-000'"]),
-    "exported-in-pool": (put_in_place_on_a_node_of_the_pool, ["says 'gpu-000' where exported_node says 'gpu-001'"]),
-    "instance": (moved("instance"), ["says nothing", "stands in label instance ('gpu-00"]),
-    "kubernetes": (moved("kubernetes_node"), ["says nothing", "stands in label kubernetes_node ('gpu-00"]),
     "domain": (with_domain, ["says 'gpu-000.example.org'", "(one is 'gpu-000')"]),
     "part": (one_with_domain, ["says 'gpu-002.example.org'", "(one is 'gpu-000')", "matchers"]),
     "membership": (membership_alone, ["kube_node_labels says 'monitoring-0'", "no node of this pool"]),
 }  # fmt: skip
+ELSEWHERE = {
+    "exported": put_in_place,
+    "exported-in-pool": put_in_place_on_a_node_of_the_pool,
+    "instance": moved("instance"),
+    "kubernetes": moved("kubernetes_node"),
+}
+"""Forms in which another label names the nodes, and is found."""
 
 
 def told(past, name, change=dict):
@@ -95,7 +98,7 @@ def url(processes, tmp_path_factory, binaries):
     server = Server(processes, folder, name=folder.name)
     silent = dataclasses.replace(PAST, gaps=(Gap(at=END - 7200, until=END + 1),))
     series = [*told(PAST, "right"), *told(silent, "silent")]
-    for name, (change, _) in WRONG.items():
+    for name, change in {**ELSEWHERE, **{name: change for name, (change, _) in WRONG.items()}}.items():
         series += told(PAST, name, change)
     write_block(series, server.data)
     server.start()
@@ -103,9 +106,9 @@ def url(processes, tmp_path_factory, binaries):
     server.stop()
 
 
-def look(url, cluster, names=None):
+def look(url, cluster, names=None, **more):
     spec = {"gpu": "h100", "nodeSelector": LABELS}
-    spec["prometheus"] = {"windowSeconds": 4 * DAY, "matchers": {"cluster": cluster}}
+    spec["prometheus"] = {"windowSeconds": 4 * DAY, "matchers": {"cluster": cluster}, **more}
     body = {
         "apiVersion": "mofa.dev/v1alpha1",
         "kind": "ClusterProfile",
@@ -129,19 +132,19 @@ def test_names_that_are_not_the_api_servers_are_no_history_and_say_what_to_chang
         assert words in found.message
 
 
-def test_the_same_past_with_the_right_names_is_counted_with_and_without_an_api_server(url):
+@pytest.mark.parametrize("form", ["right", *ELSEWHERE])
+def test_the_same_past_is_counted_whatever_label_names_the_nodes_with_and_without_an_api_server(url, form):
     for names in (EVERY, None):
-        found = look(url, "right", names)
-        assert isinstance(found, History)
+        found = look(url, form, names)
+        assert isinstance(found, History), found
         assert sum(one.failures for one in found.classes.values()) == 7
         assert found.warnings == ()
 
 
-@pytest.mark.parametrize("form", ["exported", "exported-in-pool", "instance"])
-def test_a_name_that_was_put_away_is_missed_without_an_api_server_too(url, form):
-    found = look(url, form)
-    assert found.reason == Reason.NODE_NAMES_DIFFER
-    assert "honor_labels: true" in found.message
+def test_a_label_that_a_profile_states_is_used_or_refused_with_what_it_holds(url):
+    assert isinstance(look(url, "exported", EVERY, nodeLabel="exported_node"), History)
+    found = look(url, "exported", EVERY, nodeLabel="node")
+    assert (found.reason, "says 'monitoring-0'" in found.message) == (Reason.NODE_NAMES_DIFFER, True)
 
 
 def test_a_node_that_the_api_server_has_just_lost_is_known_for_a_while(url):

@@ -18,8 +18,8 @@ from typing import Final, TypeAlias
 
 from mofa_model.kinds.observation import ATTEMPTS, Counter, Observation, Sign
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.observe.facts import Pod, pods_of, together
-from mofa_operator.observe.incidents import last_of_slots
+from mofa_operator.observe.asking import together
+from mofa_operator.observe.gang_pods import Pod, last_of_slots, pods_of
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.promql import any_of, matcher
 from mofa_operator.observe.queries import Pool

@@ -12,7 +12,10 @@ as class pod over all ready node-days (the loss of a node replaces its pods), an
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
 from typing import Final, TypeAlias
 
 from mofa_model.errors import InputError, SourceUnreachable
@@ -22,13 +25,19 @@ from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY
-from mofa_operator.observe.days import days, node_failures
-from mofa_operator.observe.facts import StretchFacts, facts, together
-from mofa_operator.observe.incidents import Incidents, incidents
-from mofa_operator.observe.names import Names, misnamed, unknown
+from mofa_operator.evidence import PROMETHEUS, Day, date_of
+from mofa_operator.incidents.incident import Incident
+from mofa_operator.incidents.past import Past, past
+from mofa_operator.incidents.pod_life import merged
+from mofa_operator.incidents.runs import Span, joined, length, overlap
+from mofa_operator.observe.asking import together
+from mofa_operator.observe.lives import lives
+from mofa_operator.observe.looks import Look, look
+from mofa_operator.observe.names import Names, named, unknown
+from mofa_operator.observe.naming import Naming
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.queries import Pool
-from mofa_operator.observe.stalls import Edges, edges, timed
+from mofa_operator.observe.stalls import Edges, edges, stalls
 from mofa_operator.observe.stretches import SETTLED, Stretch, stretches
 from mofa_operator.recent import Recent
 from mofa_operator.snapshot import History, NoHistory
@@ -36,11 +45,23 @@ from mofa_operator.words import Reason
 
 BUSY: Final = 0.1
 """Share of the ready node-days that training pods must fill for their recoveries to be the evidence. [1]"""
-_AT_ONCE: Final = 3
+_AT_ONCE: Final = 2
 """Stretches that are asked for at the same time. [1]"""
 
-Known: TypeAlias = Recent[tuple[StretchFacts, list[Edges]]]
+Known: TypeAlias = Recent[tuple[Look, list[Edges]]]
 """What was found out about stretches that are over; keep one for as long as the operator runs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolPast:
+    """The past of a pool, and how it was seen."""
+
+    past: Past
+    """What happened."""
+    looks: tuple[Look, ...]
+    """By stretches of at most a day."""
+    warnings: tuple[str, ...]
+    """What is doubtful."""
 
 
 async def history(
@@ -58,145 +79,218 @@ async def asked(
 ) -> History | NoHistory:
     """As `history`; raises SourceUnreachable and InputError. `names` are of the API server's nodes."""
     spec, pool = _pool(profile)
-    by_cluster = (await prometheus.query(pool.clusters(), now)).by("cluster")
-    if (
-        not by_cluster
-    ):  # no node now, a day ago, a week ago: what is asked for next would only look like a loss of nodes
-        return await _nothing(prometheus, pool, spec, now, seen=False)
-    clusters = sorted(name for (name,) in by_cluster if name)
-    if len(clusters) > 1 and "cluster" not in spec.prometheus.matchers:
-        several = f"the server holds several clusters ({', '.join(clusters[:5])})"
-        return NoHistory(
-            reason=Reason.HISTORY_UNAVAILABLE, message=f"{several}; set spec.prometheus.matchers.cluster"
-        )
-    names = names or Names()
-    if wrong := await misnamed(prometheus, pool, names, now):
-        return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=wrong)
     window = float(spec.prometheus.window_seconds)
-    wanted = stretches(now, window, round(sum(by_cluster.values())), prometheus.longest)
-    kept = Known() if known is None else known
-    gate = asyncio.Semaphore(_AT_ONCE)
-    looks = await together(*(_look(prometheus, pool, one, now, kept, gate) for one in wanted))
-    found, stalls = [one for one, _ in looks], [edge for _, many in looks for edge in many]
-    nodes = frozenset().union(*(one.nodes for one in found))
-    if not nodes or not any(one.covered for one in found):
-        return await _nothing(prometheus, pool, spec, now, seen=any(one.covered for one in found))
-    if wrong := unknown(nodes, names):
-        return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=wrong)
-    there = {node for (node,) in (await prometheus.query(pool.now_present(), now)).by("node")}
-    return _concluded(found, stalls, nodes, _absent(nodes, there))
+    found = await pool_past(prometheus, pool, (now - window, now), known, names)
+    return found if isinstance(found, NoHistory) else _concluded(found)
 
 
 def _pool(profile: Body) -> tuple[ClusterProfileSpec, Pool]:
     """What a profile asks for; its status does not matter here."""
     spec = cluster_profile({key: value for key, value in profile.items() if key != "status"}).spec
-    return spec, Pool.of(spec.prometheus.matchers, spec.node_selector)
+    return spec, Pool.of(spec.prometheus.matchers, spec.node_selector, spec.prometheus.node_label or "")
+
+
+async def pool_past(
+    prometheus: Prometheus,
+    pool: Pool,
+    window: Span,
+    known: Known | None = None,
+    names: Names | None = None,
+    progress: Callable[[float], None] = lambda _: None,
+) -> PoolPast | NoHistory:
+    """What happened to a pool in a window [s]; `progress` is told each share that was read."""
+    start, now = window
+    by_cluster = (await prometheus.query(pool.clusters(), now)).by("cluster")
+    if not by_cluster:  # no node now, a day ago, a week ago
+        return await _nothing(prometheus, pool, now - start, now, seen=False)
+    clusters = sorted(name for (name,) in by_cluster if name)
+    if len(clusters) > 1 and not any(one.startswith("cluster=") for one in pool.matchers):
+        several = f"the server holds several clusters ({', '.join(clusters[:5])})"
+        return NoHistory(
+            reason=Reason.HISTORY_UNAVAILABLE, message=f"{several}; set spec.prometheus.matchers.cluster"
+        )
+    names = names or Names()
+    naming = await named(prometheus, pool, names, now)
+    if isinstance(naming, str):
+        return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=naming)
+    wanted = stretches(now, now - start)
+    kept = Known() if known is None else known
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one_look(stretch: Stretch) -> tuple[Look, list[Edges]]:
+        found = await _look(prometheus, pool, naming, stretch, now, kept, gate)
+        progress(1 / len(wanted))
+        return found
+
+    both = await together(*(one_look(one) for one in wanted))
+    looks = tuple(one for one, _ in both)
+    nodes = frozenset().union(*(one.nodes for one in looks))
+    if not nodes or not any(one.covered for one in looks):
+        return await _nothing(prometheus, pool, now - start, now, seen=any(one.covered for one in looks))
+    if wrong := unknown(nodes, names):
+        return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=wrong)
+    busy: defaultdict[str, list[Span]] = defaultdict(list)
+    for one in looks:
+        for node, spans in one.busy.items():
+            busy[node] += spans
+    step = median(one.step for one in looks if one.covered)
+    told = past(
+        lives(looks),
+        merged(one.pods for one in looks),
+        {node: joined(spans, 1.0) for node, spans in busy.items()},
+        stalls([edge for _, many in both for edge in many]),
+        step,
+    )
+    warnings = [text for one in looks for text in one.warnings]
+    there = {naming.host(one.labels) for one in (await prometheus.query(pool.nodes_at(), now)).samples}
+    if absent := _absent(nodes, there, told):
+        warnings.append(absent)
+    return PoolPast(past=told, looks=looks, warnings=tuple(dict.fromkeys(warnings)))
 
 
 async def _look(
-    prometheus: Prometheus, pool: Pool, stretch: Stretch, now: float, known: Known, gate: asyncio.Semaphore
-) -> tuple[StretchFacts, list[Edges]]:
+    prometheus: Prometheus,
+    pool: Pool,
+    naming: Naming,
+    stretch: Stretch,
+    now: float,
+    known: Known,
+    gate: asyncio.Semaphore,
+) -> tuple[Look, list[Edges]]:
     """One stretch; from memory, where it is over and was looked at before."""
     key = (prometheus.address, pool, stretch)
     if key in known:
         return known[key]
     async with gate:
-        found = await facts(prometheus, pool, stretch), await edges(prometheus, pool, stretch)
+        found = await look(prometheus, pool, naming, stretch), await edges(prometheus, pool, stretch)
     if now - stretch.end >= SETTLED and not found[0].warnings:
         known[key] = found
     return found
 
 
-async def _nothing(
-    prometheus: Prometheus, pool: Pool, spec: ClusterProfileSpec, now: float, *, seen: bool
-) -> NoHistory:
+async def _nothing(prometheus: Prometheus, pool: Pool, window: float, now: float, *, seen: bool) -> NoHistory:
     """Why nothing is to be seen, and what would help."""
-    span = min(float(spec.prometheus.window_seconds), prometheus.longest)
+    span = min(window, prometheus.longest)
     if not seen:
         exists = (await prometheus.query(Pool.of({}, {}).covered(span), now)).number()
         hint = "spec.prometheus.matchers leave none of it" if exists else "is kube-state-metrics scraped?"
         why = f"kube_node_status_condition has no data; {hint}"
+    elif not pool.labels:
+        why = "no node offers GPUs in kube_node_status_allocatable"
     elif (await prometheus.query(pool.labelled_nodes(span), now)).number():
-        wanted = ", ".join(f"{key}={value}" for key, value in sorted(spec.node_selector.items()))
+        wanted = ", ".join(f"{label}={value}" for label, value in pool.labels)
         why = f"kube_node_labels knows no node with {wanted}; look at spec.nodeSelector"
     else:
-        allow = f"--metric-labels-allowlist=nodes=[{','.join(pool.labels)}]"
-        why = f"kube_node_labels lacks {', '.join(pool.labels)}; start kube-state-metrics with {allow}"
+        names = [label for label, _ in pool.labels]
+        allow = f"--metric-labels-allowlist=nodes=[{','.join(names)}]"
+        why = f"kube_node_labels lacks {', '.join(names)}; start kube-state-metrics with {allow}"
     return NoHistory(reason=Reason.SERIES_MISSING, message=why)
 
 
-def _absent(nodes: frozenset[str], there: set[str]) -> str:
+def _absent(nodes: frozenset[str], there: set[str], told: Past) -> str:
     """What is said of nodes that are not there; where nobody is, the exporter is silent, and no node need be gone."""
-    if not there:
+    if not there - {""}:
         return "kube_node_status_condition is silent just now"
-    gone = len(nodes - there)
+    lost = {one.name for one in told.incidents if one.cause.word == "node-lost"}
+    gone = len(nodes - there - lost)
     return f"{gone} nodes of the pool are gone; they are not counted as failures" if gone else ""
 
 
-def _concluded(found: list[StretchFacts], stalls: list[Edges], nodes: frozenset[str], absent: str) -> History:
-    """The history from facts; `absent` is what is said of nodes that are not there."""
-    ready, failed = Counter[str](), Counter[str]()
-    for one in found:
-        ready.update(one.ready)
-        failed.update(one.failures)
-    at_work = [_busy(one, nodes) for one in found]
-    busy = sum(at_work)
-    window = found[-1].stretch.end - found[0].stretch.start
-    coverage = min(1.0, sum(one.covered for one in found) / window)
-    jobs = incidents(found, nodes)
-    recovered = timed(jobs, stalls)
-    rests_on_jobs = busy >= BUSY * sum(ready.values()) > 0
-    moments: dict[str, list[float | None]]
-    if rests_on_jobs:
-        moments = {name: [at for _, at in every] for name, every in jobs.by_class.items()}
-    else:  # the loss of a node replaces its pods
-        moments, recovered = {RecoveryClass.POD.value: [*node_failures(found)]}, {}
-    exposure = (busy if rests_on_jobs else sum(ready.values())) / DAY
-    times = {name: tuple(took for _, took in recovered.get(name, ())) for name in moments}
-    told = list(dict.fromkeys(text for one in found for text in one.warnings))
-    if absent:
-        told.append(absent)
+def _concluded(found: PoolPast) -> History:
+    """The history that a past comes to."""
+    told, looks = found.past, found.looks
+    window = looks[-1].stretch.end - looks[0].stretch.start
+    coverage = min(1.0, length(told.known) / window)
+    ready = {node: length(spans) for node, spans in told.exposed.items()}
+    busy = {node: length(spans) for node, spans in told.training.items()}
+    rests_on_jobs = sum(busy.values()) >= BUSY * sum(ready.values()) > 0
+    spans = told.training if rests_on_jobs else told.exposed
+    exposure = sum((busy if rests_on_jobs else ready).values()) / DAY
+    by_class = _by_class(told, rests_on_jobs=rests_on_jobs)
+    times = {
+        name: tuple(one.seconds for one in many if one.timed and one.level) for name, many in by_class.items()
+    }
+    failed = Counter(
+        name
+        for one in told.incidents
+        if one.kind != "job" and one.cause.counts
+        for name in one.nodes or (one.name,)
+    )
     return History(
-        classes={
-            name: FailureEvidence(
-                node_days=exposure,
-                failures=len(every),
-                recoveries=len(times[name]),
-                recovery_seconds=sum(times[name]),
-            )
-            for name, every in moments.items()
-        },
+        classes={name: _evidence(exposure, many) for name, many in by_class.items()},
         node_days=exposure,
         window=window,
         coverage=coverage,
         by_node=dict(failed),
         node_days_by_node={node: seconds / DAY for node, seconds in sorted(ready.items()) if seconds},
-        missing=tuple(_missing(jobs, rests_on_jobs=rests_on_jobs)),
-        warnings=tuple(told),
-        at=found[-1].stretch.end,
-        days=days(
-            found,
-            at_work if rests_on_jobs else [sum(one.ready.values()) for one in found],
-            moments,
-            recovered,
-        ),
+        missing=tuple(_missing(found, rests_on_jobs=rests_on_jobs)),
+        warnings=found.warnings,
+        at=looks[-1].stretch.end,
+        days=_days(looks, told, spans, by_class),
         recoveries={name: every for name, every in times.items() if every},
     )
 
 
-def _busy(one: StretchFacts, nodes: frozenset[str]) -> float:
-    """Node-time with a training pod on the node. [node s]"""
-    on_node = Counter[str]()
-    for pod in one.pods.values():
-        if pod.node in nodes:
-            on_node[pod.node] += pod.seconds  # type: ignore[assignment]
-    return sum(min(seconds, one.covered) for seconds in on_node.values())
+def _by_class(told: Past, *, rests_on_jobs: bool) -> dict[str, list[Incident]]:
+    """The failures that count as evidence, by class."""
+    if not rests_on_jobs:  # the loss of a node replaces its pods; a domain fails once
+        return {
+            RecoveryClass.POD.value: [one for one in told.incidents if one.kind != "job" and one.cause.counts]
+        }
+    classes = [RecoveryClass.PROCESS, RecoveryClass.POD, RecoveryClass.JOB]
+    if not any(pod.containers for pod in told.pods.values()):
+        classes.remove(RecoveryClass.PROCESS)
+    return {
+        name.value: [
+            one for one in told.incidents if one.kind == "job" and one.cause.counts and one.level is name
+        ]
+        for name in classes
+    }
 
 
-def _missing(jobs: Incidents, *, rests_on_jobs: bool) -> list[str]:
+def _evidence(exposure: float, many: Sequence[Incident]) -> FailureEvidence:
+    times = [one.seconds for one in many if one.timed and one.level]
+    return FailureEvidence(
+        node_days=exposure, failures=len(many), recoveries=len(times), recovery_seconds=sum(times)
+    )
+
+
+def _days(
+    looks: Sequence[Look],
+    told: Past,
+    spans: Mapping[str, Sequence[Span]],
+    by_class: Mapping[str, Sequence[Incident]],
+) -> tuple[Day, ...]:
+    """The history day by day in UTC: exposure as it was, an incident on the day on which it began."""
+    stretches_of: defaultdict[str, list[Span]] = defaultdict(list)
+    for one in looks:
+        stretches_of[date_of(one.stretch.start)].append((one.stretch.start, one.stretch.end))
+    covered = {date: length(overlap(told.known, parts)) for date, parts in stretches_of.items()}
+    dates = [date for date in sorted(covered) if covered[date]]
+    last = dates[-1]
+    made = []
+    for date in dates:
+        exposure = sum(length(overlap(many, stretches_of[date])) for many in spans.values()) / DAY
+        classes = {
+            name: _evidence(exposure, [one for one in many if _on(one, covered, last) == date])
+            for name, many in by_class.items()
+        }
+        made.append(Day(date=date, witness=PROMETHEUS, covered=covered[date], classes=classes))
+    return tuple(made)
+
+
+def _on(one: Incident, covered: Mapping[str, float], last: str) -> str:
+    """The day of an incident; one that began while nobody looked lies on the last."""
+    date = date_of(one.start)
+    return date if covered.get(date) else last
+
+
+def _missing(found: PoolPast, *, rests_on_jobs: bool) -> list[str]:
     """Series without which a class is unknown."""
-    if not jobs.placed:
+    every = [pod for one in found.looks for pod in one.pods.values()]
+    if every and not any(pod.node for pod in every):
         return ["kube_pod_info"]
-    if not rests_on_jobs and not jobs.pods:
+    if not rests_on_jobs and not found.past.pods:
         return ["kube_pod_labels of training pods"]
-    return [] if RecoveryClass.PROCESS in jobs.by_class else ["kube_pod_container_status_restarts_total"]
+    counted = any(pod.containers for pod in found.past.pods.values())
+    return [] if counted or not rests_on_jobs else ["kube_pod_container_status_restarts_total"]

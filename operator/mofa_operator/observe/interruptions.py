@@ -22,7 +22,7 @@ from mofa_model.kinds.observation import Counter, Observation, Sign
 from mofa_model.spec.recovery_classes import RecoveryClass, costlier
 from mofa_operator.observe.run_record import (
     CAUSES,
-    Incident,
+    RunInterruption,
     RunRecord,
     added,
     began,
@@ -107,7 +107,7 @@ def _with(
     return replace(record, incidents=tuple(sorted((*others, one), key=lambda incident: incident.low)))
 
 
-def _same(record: RunRecord, one: Incident, low: float, high: float) -> bool:
+def _same(record: RunRecord, one: RunInterruption, low: float, high: float) -> bool:
     """Whether evidence between two moments can be of this incident: no progress lies between."""
     if one.low < one.high:
         begin, end = one.low, float("inf")
@@ -123,8 +123,14 @@ def _same(record: RunRecord, one: Incident, low: float, high: float) -> bool:
 
 
 def _merged(
-    record: RunRecord, one: Incident, level: RecoveryClass, cause: str, low: float, high: float, claim: str
-) -> Incident:
+    record: RunRecord,
+    one: RunInterruption,
+    level: RecoveryClass,
+    cause: str,
+    low: float,
+    high: float,
+    claim: str,
+) -> RunInterruption:
     """The incident with more evidence; a known moment replaces an interval."""
     level, cause = costlier(level, one.level), max(cause, one.cause, key=CAUSES.index)
     claims = (*one.claims, claim) if claim else one.claims
@@ -145,14 +151,14 @@ def _merged(
 
 def _fresh(
     record: RunRecord, level: RecoveryClass, cause: str, low: float, high: float, claim: str
-) -> Incident:
+) -> RunInterruption:
     """A new incident; a node that was lost shortly before is its cause."""
     if (lost := _node_lost(record, high)) is not None:
         level, cause = costlier(level, RecoveryClass.POD), max(cause, "failure", key=CAUSES.index)
         if record.step_at is None:  # nothing else says when training stopped
             low = high = lost
     claims = (claim,) if claim else ()
-    fresh = Incident(low=low, high=high, level=level, cause=cause, claims=claims, alive=record.step_at)
+    fresh = RunInterruption(low=low, high=high, level=level, cause=cause, claims=claims, alive=record.step_at)
     if record.step_at is None or high >= record.step_at - SLACK:
         return fresh
     if record.before_at is None or record.before_at > high:  # over long ago; how long it took was not seen

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from mofa_model.kinds import LABELS, PodLabels
-from mofa_operator.observe.promql import any_of, duration, matcher, node_label, selector
+from mofa_operator.observe.promql import duration, matcher, node_label, selector
 
 GRID: Final = 300
 """Grid on which time is counted: samples at most this far apart are no gap, as in Prometheus' own lookback. [s]"""
 SMOOTH: Final = 300
 """A node that is back within this time was only flapping. [s]"""
-FINE: Final = 60
-"""Grid on which failures of nodes are looked for. [s]"""
 GANG: Final = 600
 """Restarts of one job within this time are one incident: the pods of a gang do not restart at the same second. [s]"""
 
@@ -32,10 +30,10 @@ POD_LABELS: Final = tuple(
     for one in LABELS
 )
 """Labels of pods as kube-state-metrics has them, a kind of jobs each."""
-EXPORTED: Final = "exported_node"
-"""What Prometheus calls the exporter's label `node` where the scrape has put one of its own in its place."""
-FACTS: Final = ("node", "created", "finished", "evicted", "preempted", "last", "first")
+FACTS: Final = ("node", "created", "evicted", "preempted", "last", "first")
 """What is asked of pods."""
+AGO: Final = ("", " offset 1d", " offset 1w")
+"""When nodes are looked for, should the exporter be down just now."""
 UID: Final = ("namespace", "pod", "uid")
 """What names a pod once and for all."""
 _UID: Final = ", ".join(UID)
@@ -52,18 +50,19 @@ class Pool:
     """Conditions that every series meets."""
     members: tuple[str, ...]
     """Conditions on kube_node_labels that the pool's nodes meet."""
-    labels: tuple[str, ...]
-    """Labels in these conditions, as Kubernetes writes them."""
+    labels: tuple[tuple[str, str], ...]
+    """The same as Kubernetes writes them: labels and values."""
+    label: str = ""
+    """Label that names the node, where somebody states it."""
 
     @classmethod
-    def of(cls, matchers: Mapping[str, str], node_selector: Mapping[str, str]) -> Pool:
-        """A pool by its profile's matchers and node selector; a series whose node the scrape has renamed is of no pool."""
+    def of(cls, matchers: Mapping[str, str], node_selector: Mapping[str, str], label: str = "") -> Pool:
+        """A pool by its profile's matchers and node selector."""
         return cls(
-            matchers=(*(matcher(label, value) for label, value in sorted(matchers.items())), _OWN),
-            members=tuple(
-                matcher(node_label(label), value) for label, value in sorted(node_selector.items())
-            ),
-            labels=tuple(sorted(node_selector)),
+            matchers=tuple(matcher(label, value) for label, value in sorted(matchers.items())),
+            members=tuple(matcher(node_label(name), value) for name, value in sorted(node_selector.items())),
+            labels=tuple(sorted(node_selector.items())),
+            label=label,
         )
 
     def series(self, metric: str, *conditions: str) -> str:
@@ -71,84 +70,36 @@ class Pool:
         return selector(metric, [*self.matchers, *conditions])
 
     @property
-    def _ready(self) -> str:
+    def ready(self) -> str:
+        """Whether each node is ready."""
         return self.series("kube_node_status_condition", *_READY)
-
-    def _any_ready(self, *conditions: str) -> str:
-        """The same, whatever the scrape made of the label that says which node."""
-        given = [one for one in self.matchers if one != _OWN]
-        return selector("kube_node_status_condition", [*given, *_READY, *conditions])
 
     # ------------------------------------------------------------------------------------------ nodes
 
-    def members_seen(self, span: float) -> str:
-        """Nodes that belonged to the pool at some time, and how often each was sampled."""
-        series = self.series("kube_node_labels", *self.members)
-        return f"sum by (node) (count_over_time({series}[{duration(span)}]))"
-
     def labelled_nodes(self, span: float) -> str:
         """How many nodes have the selector's labels at all, whatever the value."""
-        wanted = (matcher(node_label(label), "", "!=") for label in self.labels)
+        wanted = (matcher(node_label(label), "", "!=") for label, _ in self.labels)
         return f"count(last_over_time({self.series('kube_node_labels', *wanted)}[{duration(span)}]))"
 
     def clusters(self) -> str:
         """Nodes by cluster that the matchers let in: now, a day ago or a week ago, should the exporter be down just now."""
-        recent = f"last_over_time({self._any_ready()}[{duration(2 * GRID)}]"
-        either = " or ".join(f"{recent}{ago})" for ago in ("", " offset 1d", " offset 1w"))
+        recent = f"last_over_time({self.ready}[{duration(2 * GRID)}]"
+        either = " or ".join(f"{recent}{ago})" for ago in AGO)
         return f"count by (cluster) ({either})"
 
-    def named(self) -> str:
-        """Nodes whose condition is known just now, by the label that says which, and by what a scrape makes of it."""
-        return f"max by (node, {EXPORTED}) (last_over_time({self._any_ready()}[{duration(2 * GRID)}]))"
+    def nodes_at(self, ago: str = "") -> str:
+        """Series of one node each, with all their labels, just now or some time ago."""
+        info = self.series("kube_node_info")
+        return " or ".join(f"last_over_time({one}[{duration(2 * GRID)}]{ago})" for one in (info, self.ready))
 
-    def members_named(self) -> str:
-        """Nodes that belong to the pool just now."""
+    def members_named(self, label: str) -> str:
+        """Nodes that belong to the pool just now, by the label that names them."""
         series = self.series("kube_node_labels", *self.members)
-        return f"max by (node) (last_over_time({series}[{duration(2 * GRID)}]))"
-
-    def some_named(self, node: str) -> str:
-        """A few series of one node, with all their labels."""
-        return f"topk(3, last_over_time({self._any_ready(matcher('node', node))}[{duration(2 * GRID)}]))"
+        return f"max by ({label}) (last_over_time({series}[{duration(2 * GRID)}]))"
 
     def covered(self, span: float) -> str:
         """Moments of the grid at which the condition of any node was known."""
-        return f"count_over_time((count({self._ready}))[{_grid(span)}])"
-
-    def present(self, span: float) -> str:
-        """Moments at which a node's condition was known, by node."""
-        return f"count_over_time((max by (node) ({self._ready}))[{_grid(span)}])"
-
-    def ready(self, span: float, nodes: Iterable[str]) -> str:
-        """Moments at which each of these nodes was ready and not cordoned: only then would its failure be seen."""
-        these = matcher("node", any_of(nodes), "=~")
-        up = f"max by (node) ({self.series('kube_node_status_condition', *_READY, these)}) == 1"
-        cordoned = f"max by (node) ({self.series('kube_node_spec_unschedulable', these)}) == 1"
-        return f"count_over_time((({up}) unless on (node) ({cordoned}))[{_grid(span)}])"
-
-    def now_present(self) -> str:
-        """Nodes that are there; one that was and is not may have been scaled away, so that is told and not counted."""
-        return f"max by (node) (last_over_time({self._ready}[{duration(2 * GRID)}]))"
-
-    def ever_cordoned(self, span: float) -> str:
-        """Nodes that were cordoned at some sample."""
-        series = self.series("kube_node_spec_unschedulable")
-        return f"max by (node) (max_over_time({series}[{duration(span)}])) == 1"
-
-    def ever_down(self, span: float) -> str:
-        """Nodes that were not ready at some sample: the few that are worth a closer look."""
-        return f"max by (node) (min_over_time({self._ready}[{duration(span + SMOOTH)}]) == bool 0) == 1"
-
-    def node_failures(self, span: float, nodes: Iterable[str]) -> str:
-        """How often each of these nodes went from up to down, unplanned; a flap or a cordoned node is no failure.
-
-        The range holds one point of the stretch before, so that a failure at the seam is counted, and counted once.
-        """
-        these = matcher("node", any_of(nodes), "=~")
-        ready = self.series("kube_node_status_condition", *_READY, these)
-        up = f"max by (node) (max_over_time({ready}[{duration(SMOOTH)}]))"
-        cordoned = f"max by (node) ({self.series('kube_node_spec_unschedulable', these)})"
-        planned = f"(clamp_max({up} + on (node) {cordoned}, 1) or {up})"
-        return f"resets({planned}[{duration(span + FINE / 2)}:{duration(FINE)}])"
+        return f"count_over_time((count({self.ready}))[{_grid(span)}])"
 
     # ------------------------------------------------------------------------------------------- pods
 
@@ -162,7 +113,7 @@ class Pool:
     def pod_facts(self, span: float, wanted: Iterable[str]) -> str:
         """More of these pods, one series for each of the wanted `FACTS`, whose name stands in the label `fact`.
 
-        node (in the label of that name); created [s]; finished: samples at which it had ended; evicted or preempted; restarts
+        node (in the label of that name); created [s]; evicted or preempted; restarts
         of the container that has most, at the last sample before and at the last within.
         """
         within = f"[{duration(span)}]"
@@ -172,7 +123,6 @@ class Pool:
         facts = {
             "node": f"last_over_time({self.series('kube_pod_info', matcher('node', '', '!='))}{within})",
             "created": f"last_over_time({self.series('kube_pod_created')}{within})",
-            "finished": f"sum_over_time({self.series('kube_pod_status_phase', _FINISHED)}{within})",
             "evicted": f"max_over_time({gone}) == 1",
             "preempted": f"max_over_time({disrupted}) == 1",
             "last": f"max_over_time({counter}{within})",
@@ -199,14 +149,6 @@ class Pool:
         living = f"max by ({_UID}) ({pods}) unless on ({_UID}) ({over})"
         return f"({started} and on ({_UID}) ({living})) or on ({_UID}) 0 * ({living})"
 
-    def restart_moments(self, span: float, uids: Iterable[str]) -> str:
-        """Points of the grid just after a container of these pods restarted, by pod.
-
-        It looks two points back, so that a restart between two samples is never lost.
-        """
-        counter = self.series("kube_pod_container_status_restarts_total", matcher("uid", any_of(uids), "=~"))
-        return f"(max by (uid) (changes({counter}[{duration(2 * GRID)}])) > 0)[{_grid(span)}]"
-
     def _over_job_pods(self, function: str, span: float) -> str:
         return " or ".join(f"{function}({series}[{duration(span)}])" for series in self._job_pods())
 
@@ -220,5 +162,4 @@ def _grid(span: float) -> str:
     return f"{duration(span - 1)}:{duration(GRID)}"
 
 
-_OWN: Final = matcher(EXPORTED, "")
 _READY: Final = (matcher("condition", "Ready"), matcher("status", "true"))

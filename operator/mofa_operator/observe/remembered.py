@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.observe.run_record import CAUSES, Incident, RunRecord, Totals
+from mofa_operator.observe.run_record import CAUSES, RunInterruption, RunRecord, Totals
 
 VERSION: Final = 1
 """Of the text's form."""
@@ -24,7 +24,7 @@ _PLAIN: Final = tuple(
     for one in fields(RunRecord)
     if one.name not in ("earlier", "marks", "incidents", "older", "nodes_lost")
 )
-_INCIDENT: Final = tuple(one.name for one in fields(Incident))
+_INCIDENT: Final = tuple(one.name for one in fields(RunInterruption))
 
 
 def to_text(record: RunRecord) -> str:
@@ -68,9 +68,9 @@ def from_text(text: object) -> RunRecord | None:
         return None
 
 
-def _written(one: Incident) -> dict[str, Any]:
+def _written(one: RunInterruption) -> dict[str, Any]:
     """An incident; what is as usual is left out."""
-    usual = Incident(low=one.low, high=one.low, level=RecoveryClass.PROCESS)
+    usual = RunInterruption(low=one.low, high=one.low, level=RecoveryClass.PROCESS)
     return {"low": one.low} | {
         name: list(value) if isinstance(value, tuple) else value
         for name in _INCIDENT
@@ -96,13 +96,13 @@ def _read(told: Mapping[str, Any]) -> RunRecord:
     )
 
 
-def _incident(told: Mapping[str, Any]) -> Incident:
+def _incident(told: Mapping[str, Any]) -> RunInterruption:
     known = {
         name: _checked(name, told[name])
         for name in _INCIDENT
         if name in told and name not in ("level", "cause")
     }
-    return Incident(
+    return RunInterruption(
         **{"high": known["low"], **known},
         level=RecoveryClass(told.get("level", RecoveryClass.PROCESS)),
         cause=_cause(told.get("cause", "")),

@@ -18,7 +18,7 @@ CAUSES: Final = ("", "failure", "eviction", "preemption")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Incident:
+class RunInterruption:
     """One interruption."""
 
     low: float
@@ -65,7 +65,7 @@ class RunRecord:
     """Restarts by class that its own counts had then: before our time, and so in no other figure. [1]"""
     marks: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     """Highest value of each counter, and when it was last looked at. [1, s]"""
-    incidents: tuple[Incident, ...] = ()
+    incidents: tuple[RunInterruption, ...] = ()
     """The last ones, in order."""
     older: Totals = field(default_factory=Totals)
     """The ones before."""
@@ -154,12 +154,12 @@ def running(record: RunRecord, now: float, **told: Any) -> Running:
     )
 
 
-def began(one: Incident) -> float:
+def began(one: RunInterruption) -> float:
     """When training stopped: after the last progress, where that is known. [s]"""
     return one.alive if one.alive is not None else one.high
 
 
-def summed(totals: Totals, one: Incident) -> Totals:
+def summed(totals: Totals, one: RunInterruption) -> Totals:
     """Sums with one incident more."""
     return added(totals, one.level, one.cause or "failure", recovery=one.recovery, lost=one.lost)
 

@@ -31,7 +31,7 @@ PATIENCE: Final = 120.0
 
 def observed(url: str, profile: str) -> ObservedFailures:
     """What Prometheus saw of a profile's pool; raises SourceUnreachable where it says nothing."""
-    return asyncio.run(_observed(_settings(url), manifest(profile)))
+    return asyncio.run(_observed(environment(url), manifest(profile)))
 
 
 async def _observed(settings: PrometheusSettings, body: Mapping[str, Any]) -> ObservedFailures:
@@ -62,8 +62,8 @@ def _notes(told: History) -> Iterator[str]:
     yield from (f"{warning}." for warning in told.warnings)
 
 
-def _settings(url: str) -> PrometheusSettings:
-    """As the operator would have them; texts from the environment, the rest by default."""
+def environment(url: str) -> PrometheusSettings:
+    """How the server is asked: as the operator would; texts from the environment, the rest by default."""
     given: dict[str, Any] = {
         field.name: os.environ[variable]
         for field in fields(PrometheusSettings)

@@ -1,18 +1,17 @@
-"""Times in which a job's step series stood still, and which incident each belongs to: the recovery times that were seen."""
+"""Times in which a job's step series stood still."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.observe.facts import Job
-from mofa_operator.observe.incidents import Incidents
+from mofa_operator.incidents.runs import Span
 from mofa_operator.observe.prometheus import Prometheus
-from mofa_operator.observe.queries import GANG, Pool
+from mofa_operator.observe.queries import Pool
 from mofa_operator.observe.stretches import Stretch
+from mofa_operator.observe.throughput import Job
 from mofa_operator.observe.trainers import MOFA, Trainer
 
 
@@ -68,49 +67,21 @@ def _job(labels: Mapping[str, str], trainer: Trainer) -> Job:
     return namespace, name
 
 
-def timed(found: Incidents, seen: Iterable[Edges]) -> dict[str, tuple[tuple[float, float], ...]]:
-    """When a stall near an incident of its job began, and the time to the first sign of a new step, by class. [s, s]
-
-    A failure comes half a step after the last one on average. Process incidents whose times are not known take the stalls
-    that are left over, where these are no more than there were incidents.
-    """
-    stalls = _stalls(seen)
-    times: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-    moments = [
-        (at, job, name)
-        for name, every in found.by_class.items()
-        for job, at in every
-        if at is not None and job in stalls
-    ]
-    for at, job, name in sorted(moments):
-        near = [(abs(at - a), a, b, step) for a, b, step in stalls[job] if a - GANG <= at <= b + GANG]
-        if near:
-            _, a, b, step = min(near)
-            stalls[job].remove((a, b, step))
-            times[name].append((a, b - a - step / 2))
-    process = found.by_class.get(RecoveryClass.PROCESS, ())
-    if all(at is None for _, at in process):
-        counted = Counter(job for job, _ in process)
-        for job, left in stalls.items():
-            if len(left) <= counted[job]:
-                times[RecoveryClass.PROCESS.value] += [(a, b - a - step / 2) for a, b, step in left]
-    return {name: tuple((at, max(1.0, took)) for at, took in every) for name, every in times.items()}
-
-
-def _stalls(seen: Iterable[Edges]) -> dict[Job, list[tuple[float, float, float]]]:
-    """Stops paired with the next start, over all stretches: stop, start, time of a step."""
-    marks: defaultdict[Job, list[tuple[float, bool, float]]] = defaultdict(list)
+def stalls(seen: Iterable[Edges]) -> dict[str, list[Span]]:
+    """When each job's steps stood still, over all stretches: from half a step after the last one to the first sign of a new one. [s]"""
+    marks: defaultdict[str, list[tuple[float, bool, float]]] = defaultdict(list)
     for one in seen:
-        marks[one.job] += [(at, False, one.step) for at in one.stopped]
-        marks[one.job] += [(at, True, one.step) for at in one.resumed]
-    found: dict[Job, list[tuple[float, float, float]]] = {}
+        job = "/".join(one.job)
+        marks[job] += [(at, False, one.step) for at in one.stopped]
+        marks[job] += [(at, True, one.step) for at in one.resumed]
+    found: dict[str, list[Span]] = {}
     for job, every in marks.items():
         found[job] = []
-        stopped: tuple[float, float] | None = None
+        stopped: float | None = None
         for at, goes, step in sorted(every):
-            if not goes:
-                stopped = (at, step)
+            if not goes:  # a process that comes and goes without a step stops more than once
+                stopped = at + step / 2 if stopped is None else stopped
             elif stopped is not None:
-                found[job].append((stopped[0], at, stopped[1]))
+                found[job].append((stopped, at))
                 stopped = None
     return found

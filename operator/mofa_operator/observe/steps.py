@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final, TypeAlias
 
 from mofa_operator.observe.answers import QueryResult
-from mofa_operator.observe.facts import together
+from mofa_operator.observe.asking import together
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.throughput import Job, TrainerExporter, Watched, exporters
 from mofa_operator.observe.trainers import TRAINERS

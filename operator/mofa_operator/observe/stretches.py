@@ -1,7 +1,7 @@
 """A long window as stretches of time that are short enough for one query, on a grid that stands still.
 
-Seams fall on multiples of the stretch since the epoch, so that a stretch that is over is the same stretch in an hour's time
-and its facts can be kept. The start of the window moves in steps of a hundredth of it.
+Seams fall on midnights in UTC, so that a stretch that is over is the same stretch in an hour's time and what was seen in it can
+be kept. The start of the window moves in steps of a hundredth of it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from typing import Final
 from mofa_model.units import DAY, HOUR
 from mofa_operator.observe.queries import GRID
 
-POINTS: Final = 2_000_000
-"""Points of the grid, over all nodes, that one query may look at. [1]"""
 SETTLED: Final = HOUR
 """Age from which on a stretch does not change any more: late samples have come. [s]"""
 
@@ -35,21 +33,16 @@ class Stretch:
         return self.end - self.start
 
 
-def stretches(now: float, window: float, nodes: int, longest: float) -> list[Stretch]:
-    """The window up to now, in order: stretches of `longest`, and of a day since the last seam of these.
+def stretches(now: float, window: float) -> list[Stretch]:
+    """The window up to now, in order: a stretch for each day in UTC.
 
-    >>> [round(one.span / 86400, 2) for one in stretches(1_700_000_100, 10 * 86400, 256, 7 * 86400)]
-    [4.08, 1.0, 1.0, 1.0, 1.0, 1.0, 0.93]
+    >>> [round(one.span / 86400, 2) for one in stretches(1_700_000_100, 3 * 86400)]
+    [0.08, 1.0, 1.0, 0.92]
     """
-    length = longest if nodes * longest / GRID <= POINTS else min(longest, DAY)
     step = max(GRID, math.floor(min(window / 100, DAY) / GRID) * GRID)
     end = math.floor(now / GRID) * GRID
     start = math.floor((now - window) / step) * step
-    last = math.floor(end / length) * length
-    far = (at * length for at in range(math.floor(start / length) + 1, math.floor(last / length) + 1))
-    near = (at * DAY for at in range(math.floor(last / DAY) + 1, math.ceil(end / DAY)))
-    seams = sorted({start, end, *(at for at in (*far, *near) if start < at < end)})
-    return [Stretch(a, b) for a, b in pairwise(seams)]
+    return days(Stretch(start, end))
 
 
 def days(stretch: Stretch) -> list[Stretch]:

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from mofa_model.errors import UnknownName
 from mofa_model.units import DAY
 from mofa_operator.observe.answers import QueryResult, Sample
-from mofa_operator.observe.facts import together
+from mofa_operator.observe.asking import together
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.promql import filled, matcher
 from mofa_operator.observe.queries import Pool

@@ -8,7 +8,7 @@ from mofa_model.kinds import JOB_SET
 from mofa_operator.keys import TRAINING_JOB
 from mofa_operator.objects import live
 from mofa_operator.observe.answers import QueryResult, Sample
-from mofa_operator.observe.facts import Pod
+from mofa_operator.observe.gang_pods import Pod
 from mofa_operator.observe.gangs import gang
 from mofa_operator.observe.run_records import RunRecords, Telemetry
 from mofa_operator.observe.throughput import Watched, present

@@ -7,7 +7,7 @@ from mofa_model.annotations import RECORD
 from mofa_model.kinds import TRAIN_JOB
 from mofa_operator.keys import TRAINING_JOB
 from mofa_operator.objects import live
-from mofa_operator.observe.facts import Pod
+from mofa_operator.observe.gang_pods import Pod
 from mofa_operator.observe.gangs import gang
 from mofa_operator.observe.remembered import from_text
 from mofa_operator.observe.run_record import ettr, interruptions, lost

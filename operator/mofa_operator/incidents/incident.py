@@ -1,0 +1,46 @@
+"""An incident: what happened to a node, a domain of nodes or a job, from when to when, why, and how we know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from mofa_model.spec.recovery_classes import RecoveryClass
+from mofa_operator.incidents.causes import IncidentCause
+
+Kind: TypeAlias = Literal["node", "domain", "job"]
+"""What an incident is of."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Incident:
+    """One incident, however many series show it."""
+
+    kind: Kind
+    """What it is of."""
+    name: str
+    """The node, the domain, or the job as namespace/name."""
+    start: float
+    """When it began, in seconds of the epoch. [s]"""
+    end: float
+    """When all was well again. [s]"""
+    cause: IncidentCause
+    """Why."""
+    evidence: tuple[str, ...]
+    """What shows it, in words."""
+    nodes: tuple[str, ...] = ()
+    """Nodes of a domain; of a job, the node to blame."""
+    level: RecoveryClass | None = None
+    """What of a job had to be made anew."""
+    timed: bool = True
+    """Whether its end was seen; else it is an estimate."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it took. [s]"""
+        return max(1.0, self.end - self.start)
+
+
+def of_node(name: str, start: float, end: float, cause: IncidentCause, *evidence: str) -> Incident:
+    """An incident of a node. [s]"""
+    return Incident(kind="node", name=name, start=start, end=end, cause=cause, evidence=evidence)

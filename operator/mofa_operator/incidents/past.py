@@ -1,0 +1,93 @@
+"""The whole past of a pool: what its nodes and jobs lived through, and the time in which a failure would have been seen."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mofa_operator.incidents.domains import domains
+from mofa_operator.incidents.incident import Incident
+from mofa_operator.incidents.job_incidents import JobSurroundings, job_incidents
+from mofa_operator.incidents.node_incidents import node_incidents
+from mofa_operator.incidents.node_life import NodeLife
+from mofa_operator.incidents.outages import TOLERATED
+from mofa_operator.incidents.pod_life import PodLife
+from mofa_operator.incidents.runs import Span, joined, overlap, without
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Past:
+    """What was seen, and what follows from it."""
+
+    incidents: tuple[Incident, ...]
+    """All of them in order, those that are no failures too."""
+    exposed: Mapping[str, Sequence[Span]]
+    """When each node was ready, not cordoned and not failing. [s]"""
+    training: Mapping[str, Sequence[Span]]
+    """When each node had a training pod. [s]"""
+    job_seconds: Mapping[str, float]
+    """Node-time of each job. [node s]"""
+    known: tuple[Span, ...]
+    """When anything was looked at. [s]"""
+    pods: Mapping[str, PodLife]
+    """Pods of training jobs on the pool's nodes, by uid."""
+
+
+def past(
+    lives: Sequence[NodeLife],
+    pods: Mapping[str, PodLife],
+    busy: Mapping[str, Sequence[Span]],
+    stalls: Mapping[str, Sequence[Span]],
+    step: float,
+) -> Past:
+    """All incidents. `busy` is when a node's GPUs worked, `stalls` when a job's steps stood still, `step` the time between samples. [s]"""
+    known = lives[0].known
+    nodes = {life.name: life for life in lives}
+    found = [one for life in lives for one in node_incidents(life)]
+    found = domains(found, {name: life.labels for name, life in nodes.items()}, step)
+    by_node: defaultdict[str, list[Incident]] = defaultdict(list)
+    for one in found:
+        for name in one.nodes or (one.name,):
+            by_node[name].append(one)
+    here = {uid: pod for uid, pod in pods.items() if pod.node in nodes}
+    around = JobSurroundings(
+        lives=nodes,
+        incidents=by_node,
+        busy=busy,
+        stalls=stalls,
+        pods=tuple(pods.values()),
+        silences=without([(known[0][0], known[-1][1])], known),
+        step=step,
+    )
+    found += job_incidents(here, around, known[-1][1])
+    training: defaultdict[str, list[Span]] = defaultdict(list)
+    by_job: defaultdict[str, float] = defaultdict(float)
+    for pod in here.values():
+        ran = overlap([_lived(pod, step)], known)
+        training[pod.node] += ran
+        by_job[pod.job] += sum(b - a for a, b in ran)
+    return Past(
+        incidents=tuple(
+            sorted(
+                (one for one in found if one.start >= known[0][0] - step),
+                key=lambda one: (one.start, one.kind, one.name),
+            )
+        ),
+        exposed={
+            life.name: life.exposed(
+                [(one.start, one.end) for one in by_node[life.name] if one.cause.counts], TOLERATED
+            )
+            for life in lives
+        },
+        training={name: joined(spans) for name, spans in training.items()},
+        job_seconds=dict(by_job),
+        known=known,
+        pods=here,
+    )
+
+
+def _lived(pod: PodLife, step: float) -> Span:
+    """From when a pod ran to its end. [s]"""
+    start = pod.started if pod.started is not None else pod.created
+    return start, max(start, pod.over if pod.over is not None else pod.last + step / 2)

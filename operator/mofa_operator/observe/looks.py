@@ -1,0 +1,200 @@
+"""A look at one stretch of time: what Prometheus says of the pool's nodes and pods, nothing concluded from it yet."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mofa_operator.incidents.pod_life import PodLife
+from mofa_operator.incidents.runs import Span
+from mofa_operator.observe.asking import Asking, together
+from mofa_operator.observe.naming import Naming
+from mofa_operator.observe.node_reading import NodesRead, read_nodes
+from mofa_operator.observe.pod_reading import read_pods
+from mofa_operator.observe.prometheus import Prometheus
+from mofa_operator.observe.promql import any_of, duration, matcher
+from mofa_operator.observe.queries import GRID, Pool
+from mofa_operator.observe.stretches import Stretch
+
+_READY: Final = (matcher("condition", "Ready"), matcher("status", "true"))
+_GPUS: Final = matcher("resource", "(nvidia|amd|intel|habana)_com_.*", "=~")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """One stretch of time."""
+
+    stretch: Stretch
+    """Which."""
+    nodes: frozenset[str]
+    """Nodes that belonged to the pool."""
+    covered: tuple[Span, ...]
+    """When the condition of any node was known. [s]"""
+    present: Mapping[str, tuple[Span, ...]]
+    """When each node's was. [s]"""
+    labels: Mapping[str, Mapping[str, str]]
+    """Labels of the nodes."""
+    read: NodesRead
+    """What the witnesses say of the nodes."""
+    pods: Mapping[str, PodLife]
+    """Pods of training jobs by uid, on any node."""
+    busy: Mapping[str, tuple[Span, ...]]
+    """When the GPUs of a node were at work, where that was asked. [s]"""
+    step: float
+    """Time between samples of nodes. [s]"""
+    warnings: tuple[str, ...]
+    """What the server warned of."""
+
+
+async def look(prometheus: Prometheus, pool: Pool, named: Naming, stretch: Stretch) -> Look:
+    """Ask for one stretch."""
+    ask, span = Asking(prometheus, stretch.end), stretch.span
+    ready = pool.series("kube_node_status_condition", *_READY)
+    within = f"[{duration(span)}]"
+    infos = await ask(f"last_over_time({pool.series('kube_node_info')}{within})")
+    named = named.also(s.labels for s in infos.samples)
+    counted, members, labels = await together(
+        ask(f"max by ({named.label}) (count_over_time({ready}{within}))"),
+        ask(_members(pool, named, within)),
+        ask(f"last_over_time({pool.series('kube_node_labels')}{within})"),
+    )
+    counts = {s.label(named.label): s.value for s in counted.samples}
+    known = {s.label(named.label) for s in members.samples}
+    if not known and not pool.members:
+        known = {
+            node
+            for node in (
+                named.host(s.labels)
+                for s in (
+                    await ask(
+                        f"count by (Hostname, instance, node) (count_over_time({pool.series('DCGM_FI_DEV_XID_ERRORS')}{within}))"
+                    )
+                ).samples
+            )
+            if node
+        }
+        known = known or set(counts)
+    nodes = frozenset(known & set(counts))
+    step = await _step(ask, ready, span)
+    covered, present = await _presence(ask, named, ready, stretch, step)
+    read = await read_nodes(ask, pool, named, nodes, span)
+    pods = await read_pods(ask, pool, named, span, step)
+    busy = await _busy(ask, pool, named, read, pods, stretch, step)
+    return Look(
+        stretch=stretch,
+        nodes=nodes,
+        covered=covered,
+        present={node: present.get(node, ()) for node in nodes},
+        labels={s.label(named.label): s.labels for s in labels.samples if s.label(named.label) in nodes},
+        read=read,
+        pods=pods,
+        busy=busy,
+        step=step,
+        warnings=tuple(dict.fromkeys(ask.warnings)),
+    )
+
+
+def _members(pool: Pool, named: Naming, within: str) -> str:
+    if pool.members:
+        return f"count by ({named.label}) (last_over_time({pool.series('kube_node_labels', *pool.members)}{within}))"
+    return f"max by ({named.label}) (max_over_time({pool.series('kube_node_status_allocatable', _GPUS)}{within})) > 0"
+
+
+async def _step(ask: Asking, ready: str, span: float) -> float:
+    """Usual time between samples of a node. [s]"""
+    hour = min(3600.0, span)
+    most = f"max(count_over_time({ready}[{duration(hour)}]))"
+    count = (await ask(f"max_over_time(({most})[{duration(max(span - 1, hour))}:{duration(hour)}])")).number()
+    return max(5.0, min(float(GRID), hour / count)) if count else float(GRID)
+
+
+async def _presence(
+    ask: Asking, named: Naming, ready: str, stretch: Stretch, step: float
+) -> tuple[tuple[Span, ...], dict[str, tuple[Span, ...]]]:
+    """When the pool and each node were looked at: whole stretches, but for those with fewer samples than the most."""
+    grid = f"[{duration(stretch.span - 1)}:{duration(step)}]"
+    by = named.label
+    first, last = await together(
+        ask(f"min by ({by}) (min_over_time(timestamp({ready}){grid}))"),
+        ask(f"max by ({by}) (max_over_time(timestamp({ready}){grid}))"),
+    )
+    begun = {s.label(by): s.value for s in first.samples}
+    ended = {s.label(by): s.value for s in last.samples}
+    whole = (
+        await ask(f"(count(count_over_time({ready}[{duration(max(1.6 * step, 30.0))}])) > bool 0){grid}")
+    ).samples
+    times = sorted(t for s in whole for t, _ in s.points)
+    covered: list[Span] = []
+    for t in times:
+        if covered and t - covered[-1][1] <= 1.5 * step:
+            covered[-1] = (covered[-1][0], t)
+        else:
+            covered.append((t - step / 2, t))
+    spans = tuple(_to_the_seams((a, b + step / 2), stretch, step) for a, b in covered)
+    present = {}
+    for node, at in begun.items():
+        a, b = _to_the_seams((at - step / 2, ended[node] + step / 2), stretch, step)
+        present[node] = tuple((max(a, x), min(b, y)) for x, y in spans if min(b, y) > max(a, x))
+    return spans, present
+
+
+def _to_the_seams(span: Span, stretch: Stretch, step: float) -> Span:
+    """A span that reaches to where a stretch begins or ends, where only the time between two samples lies between. [s]"""
+    a, b = span
+    return (
+        stretch.start if a - stretch.start <= 1.5 * step else a,
+        stretch.end if stretch.end - b <= 1.5 * step else b,
+    )
+
+
+async def _busy(
+    ask: Asking,
+    pool: Pool,
+    named: Naming,
+    read: NodesRead,
+    pods: Mapping[str, PodLife],
+    stretch: Stretch,
+    step: float,
+) -> dict[str, tuple[Span, ...]]:
+    """When GPUs were at work on nodes whose pods came, went or restarted."""
+    stirred = {
+        pod.node
+        for pod in pods.values()
+        if pod.node
+        and (
+            pod.created >= stretch.start
+            or any(x.at >= stretch.start for x in pod.exits)
+            or stretch.end - pod.last > 2 * step + 60
+        )
+    }
+    instances = sorted(set().union(*(read.instances.get(node, frozenset()) for node in stirred)))
+    if not instances:
+        return {}
+    these = matcher("instance", any_of(instances), "=~")
+    by = "Hostname, instance, node"
+    work = f"max by ({by}) ({pool.series('DCGM_FI_PROF_PIPE_TENSOR_ACTIVE', these)}) > bool 0.02"
+    before = f"max by ({by}) ({pool.series('DCGM_FI_PROF_PIPE_TENSOR_ACTIVE', these)} offset {duration(step)}) > bool 0.02"
+    answer = await ask(
+        f"(({work}) unless (({work}) == ({before})))[{duration(stretch.span - 1)}:{duration(step)}]"
+    )
+    first = await Asking(ask.prometheus, stretch.start)(work)
+    found: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for sample in (*first.samples, *answer.samples):
+        if node := named.host(sample.labels):
+            found[node] += sample.points
+    busy = {}
+    for node, points in found.items():
+        spans: list[Span] = []
+        on = None
+        for t, value in sorted(points):
+            if value and on is None:
+                on = t
+            elif not value and on is not None:
+                spans.append((on, t))
+                on = None
+        if on is not None:
+            spans.append((on, stretch.end))
+        busy[node] = tuple(spans)
+    return busy

@@ -1,0 +1,218 @@
+"""Incidents of jobs are counted once, in one class, with one cause, and what people and schedulers did not at all."""
+
+import pytest
+
+from mofa_operator.incidents import causes
+from mofa_operator.incidents.incident import Incident
+from mofa_operator.incidents.node_life import NodeLife
+from mofa_operator.incidents.past import past
+from mofa_operator.incidents.pod_life import Exit, PodLife
+from mofa_operator.incidents.runs import ValueRun
+from mofa_operator.incidents.witnesses import CORDON, READY, XID
+
+JOB = "research/llama"
+START, DAY, STEP = 1_000_000.0, 86400.0, 60.0
+END = START + DAY
+NODES = ("a", "b", "c", "d")
+
+
+def pod(slot=0, attempt="0", at=START - DAY, until=END, node=None, **more):
+    more = {"started": at + 30, "containers": 1, **more}
+    where = NODES[slot] if node is None else node
+    return PodLife(job=JOB, attempt=attempt, slot=str(slot), node=where, created=at, last=until, **more)
+
+
+def exits(*given, again=20.0):
+    return tuple(
+        Exit(at=START + at, again=START + at + again, container="main", code=code) for at, code in given
+    )
+
+
+def life(name, **told):
+    witnesses = {"ready": READY, "cordon": CORDON, "xid": XID}
+    given = {witnesses[word]: {("0", "u") if word == "xid" else (): runs} for word, runs in told.items()}
+    seen = ((START, END),)
+    return NodeLife(
+        name=name,
+        told=given,
+        spacing=dict.fromkeys(witnesses.values(), STEP),
+        labels={},
+        seen=seen,
+        known=seen,
+    )
+
+
+def switched(*turns, first):
+    """Runs of a value that changes at some times."""
+    made, at, value = [], START, first
+    for turn, then in turns:
+        made.append(ValueRun(at, START + turn - STEP, value))
+        at, value = START + turn, then
+    return (*made, ValueRun(at, END, value))
+
+
+def seen(*pods, busy=None, stalls=None, **nodes):
+    lives = [nodes.get(name) or life(name) for name in NODES]
+    found = past(lives, {f"uid-{n}": one for n, one in enumerate(pods)}, busy or {}, stalls or {}, STEP)
+    return [one for one in found.incidents if one.kind == "job"]
+
+
+def counts(found):
+    made = {"process": 0, "pod": 0, "job": 0}
+    for one in found:
+        if one.cause.counts:
+            made[one.level.value] += 1
+    return made
+
+
+def only(found):
+    assert len(found) == 1, found
+    return found[0].cause.word
+
+
+def test_a_gang_that_restarts_three_times_had_three_incidents_not_six():
+    gang = [pod(slot=n, exits=exits((3000 + n, 137), (20000 + n, 137), (50000 + n, 139))) for n in range(2)]
+    assert counts(seen(*gang)) == {"process": 3, "pod": 0, "job": 0}
+
+
+def test_restarts_before_the_window_are_not_of_the_window():
+    assert counts(seen(pod(exits=exits((-5000, 137)))))["process"] == 0
+
+
+def test_restarts_within_ten_minutes_are_one_incident():
+    assert counts(seen(pod(exits=exits((9000, 137), (9300, 137)))))["process"] == 1
+
+
+def test_a_replaced_pod_is_one_incident_of_class_pod():
+    found = seen(pod(slot=0), pod(slot=1, until=START + 4990), pod(slot=1, at=START + 5000))
+    assert counts(found) == {"process": 0, "pod": 1, "job": 0}
+    assert found[0].start == pytest.approx(START + 5000, abs=STEP)
+
+
+def test_pods_that_are_replaced_together_are_one_incident_and_apart_two():
+    def replaced(later):
+        return seen(
+            *(pod(slot=n, until=START + 5000 + later * (n == 1)) for n in range(2)),
+            pod(slot=2),
+            pod(slot=0, at=START + 5000),
+            pod(slot=1, at=START + 5000 + later),
+        )
+
+    assert counts(replaced(30))["pod"] == 1
+    assert counts(replaced(3600))["pod"] == 2
+
+
+def test_others_that_restart_while_a_pod_is_replaced_are_not_counted_again():
+    gone = pod(slot=1, until=START + 4990, failed=True, over=START + 4990)
+    found = seen(pod(slot=0, exits=exits((5100, 134), (5400, 1))), gone, pod(slot=1, at=START + 5000))
+    assert counts(found) == {"process": 0, "pod": 1, "job": 0}
+
+
+def test_a_new_attempt_is_one_incident_of_class_job_however_many_pods():
+    gang = [
+        pod(slot=n, attempt=str(k), at=START + 20000 * k - DAY * (not k), until=START + 20000 * (k + 1))
+        for n in range(3)
+        for k in range(3)
+    ]
+    last = [pod(slot=n, attempt="3", at=START + 60000) for n in range(3)]
+    assert counts(seen(*gang, *last)) == {"process": 0, "pod": 0, "job": 3}
+
+
+def test_a_whole_gang_without_attempts_that_is_deleted_and_made_again_was_submitted_anew():
+    old = [pod(slot=n, attempt="", until=START + 9000) for n in range(3)]
+    new = [pod(slot=n, attempt="", at=START + 9100 + n) for n in range(3)]
+    assert only(seen(*old, *new)) == "resubmission"
+    failed = [pod(slot=n, attempt="", until=START + 9000, over=START + 8990, failed=True) for n in range(3)]
+    assert counts(seen(*failed, *new)) == {"process": 0, "pod": 0, "job": 1}
+
+
+@pytest.mark.parametrize("cause", ["evicted", "preempted", "drained"])
+def test_what_made_room_did_not_fail(cause):
+    gone = pod(until=START + 9000, **{cause: True})
+    for attempt in ("0", "1"):
+        assert not sum(counts(seen(gone, pod(at=START + 9020, attempt=attempt))).values())
+
+
+def test_runs_that_succeed_and_come_again_under_one_name_are_no_failures():
+    runs = [
+        pod(
+            slot=n,
+            at=START + 10000 * k,
+            until=START + 10000 * k + 6000,
+            over=START + 10000 * k + 5000,
+            succeeded=True,
+        )
+        for n in range(2)
+        for k in range(8)
+    ]
+    assert {one.cause.word for one in seen(*runs)} == {"completed"}
+
+
+def test_a_program_that_fails_again_and_again_is_one_incident_and_no_failure():
+    loop = exits((9000, 1), (9120, 1), (9260, 1), (9480, 1), again=60.0)
+    assert only(seen(*(pod(slot=n, exits=loop) for n in range(3)))) == "user-crash-loop"
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "word"),
+    [
+        ((9000, 137), (9020, 134), "process-crash"),
+        ((9000, 139), (9020, 1), "process-crash"),
+        ((9000, 1), (9020, 134), "user-crash"),
+        ((9000, 134), (9005, 134), "nccl-timeout"),
+    ],
+)  # fmt: skip
+def test_the_first_container_that_ends_says_why_and_all_alike_a_collective(first, others, word):
+    assert only(seen(pod(exits=exits(first)), *(pod(slot=n, exits=exits(others)) for n in (1, 2)))) == word
+
+
+def test_a_container_that_was_killed_for_memory_is_its_programs_affair():
+    killed = (Exit(at=START + 9000, again=START + 9030, container="main", code=137, reason="OOMKilled"),)
+    assert only(seen(pod(exits=killed), pod(slot=1, exits=exits((9020, 134))))) == "oom-killed"
+
+
+def test_a_helper_that_restarts_alone_stops_no_training():
+    helper = (Exit(at=START + 9000, again=START + 9012, container="log-shipper", code=137),)
+    found = seen(pod(exits=helper, containers=2), *(pod(slot=n, containers=2) for n in (1, 2)))
+    assert only(found) == "sidecar"
+
+
+def test_a_node_that_failed_first_is_the_cause_and_the_time():
+    fault = switched((8990, 79.0), first=0.0)
+    gang = [pod(slot=n, exits=exits((9030 + n, 1))) for n in range(2)]
+    found = seen(*gang, a=life("a", xid=fault))
+    assert only(found) == "gpu-lost"
+    assert found[0].start == pytest.approx(START + 8960, abs=STEP)
+    assert found[0].nodes == ("a",)
+
+
+def test_a_node_that_was_cordoned_first_was_drained():
+    cordon = switched((8940, 1.0), (20000, 0.0), first=0.0)
+    old = [pod(slot=n, until=START + 9000) for n in range(2)]
+    new = [pod(slot=n, at=START + 9040, attempt="1", node=NODES[n + 2]) for n in range(2)]
+    assert only(seen(*old, *new, a=life("a", cordon=cordon))) == "planned-drain"
+
+
+def test_work_that_stopped_long_before_the_pods_went_was_a_hang():
+    old = [pod(slot=n, attempt="", until=START + 30000) for n in range(2)]
+    new = [pod(slot=n, attempt="", at=START + 30040) for n in range(2)]
+    busy = dict.fromkeys(NODES[:2], ((START, START + 20000), (START + 30300, END)))
+    (found,) = seen(*old, *new, busy=busy)
+    assert (found.cause, found.start, found.end) == (causes.HANG, START + 20000, START + 30300)
+
+
+def test_a_stall_of_the_steps_is_the_time_of_the_incident_beside_it():
+    found = seen(
+        pod(until=START + 4990),
+        pod(at=START + 5001),
+        stalls={JOB: [(START + 1000, START + 1400), (START + 4950, START + 5300)]},
+    )
+    assert [(one.start, one.end, one.timed) for one in found] == [(START + 4950, START + 5300, True)]
+
+
+def test_pods_on_nodes_of_another_pool_are_not_ours():
+    assert seen(pod(until=START + 8990, node="x"), pod(at=START + 9000, node="x")) == []
+
+
+def test_pods_that_went_while_nobody_looked_went_when_others_came():
+    assert all(isinstance(one, Incident) for one in seen(pod(until=START + 10), pod(at=START + 50000)))

@@ -1,0 +1,166 @@
+"""What happens to nodes: outages, faults while they stay ready, and what is planned."""
+
+import pytest
+
+from mofa_operator.incidents.domains import domains
+from mofa_operator.incidents.node_incidents import node_incidents
+from mofa_operator.incidents.node_life import NodeLife
+from mofa_operator.incidents.runs import ValueRun, length
+from mofa_operator.incidents.witnesses import ALLOCATABLE, BOOT, CORDON, COUNTED, DETECTED, READY, TAINT, XID
+from mofa_operator.incidents.xids import XidMeaning, meaning
+
+START, DAY = 1_000_000.0, 86400.0
+END = START + DAY
+WORDS = {
+    "ready": (READY, ()), "cordon": (CORDON, ()), "taint": (TAINT, ("gpu-health",)), "boot": (BOOT, ()),
+    "xid": (XID, ("0", "u0")), "other": (XID, ("1", "u1")), "offered": (ALLOCATABLE, ("nvidia_com_gpu",)),
+    "link": (DETECTED, ("NICProblem", "NICLinkDown")), "counted": (COUNTED, ("XidError",)),
+}  # fmt: skip
+
+
+def switched(*turns, first=1.0, step=60.0, until=DAY):
+    made, at, value = [], START, first
+    for turn, then in turns:
+        made.append(ValueRun(at, START + turn - step, value))
+        at, value = START + turn, then
+    return (*made, ValueRun(at, START + until, value))
+
+
+def booted(at, dark=300.0):
+    """The boot time, silent while the host is down."""
+    return ValueRun(START, START + at - dark, START - DAY), ValueRun(START + at + 30, END, START + at)
+
+
+def life(name="a", step=60.0, labels=None, seen=DAY, **told):
+    given = {}
+    for word, runs in told.items():
+        witness, part = WORDS[word]
+        given.setdefault(witness, {})[part] = runs
+    given.setdefault(READY, {(): switched(until=seen)})
+    return NodeLife(
+        name=name, told=given, spacing={one: step for one, _ in WORDS.values()}, labels=labels or {},
+        seen=((START, START + seen),), known=((START, END),),
+    )  # fmt: skip
+
+
+def words(found):
+    return [one.cause.word for one in found]
+
+
+def failures(**told):
+    return [one for one in node_incidents(life(**told)) if one.cause.counts]
+
+
+def test_not_ready_for_long_with_another_boot_time_is_a_host_that_was_down():
+    (found,) = failures(ready=switched((9000, 0.0), (16200, 1.0)), boot=booted(16000, 7000))
+    assert found.cause.word == "node-down"
+    assert found.start == pytest.approx(START + 8930, abs=30)
+    assert found.seconds == pytest.approx(7240, abs=60)
+
+
+@pytest.mark.parametrize(("seconds", "word"), [(120, "flap"), (240, "flap"), (900, "kubelet-down")])
+def test_on_the_same_boot_only_what_outlasts_the_toleration_of_pods_is_a_failure(seconds, word):
+    boot = (ValueRun(START, END, START - DAY),)
+    assert words(node_incidents(life(ready=switched((9000, 0.0), (9000 + seconds, 1.0)), boot=boot))) == [
+        word
+    ]
+
+
+def test_a_short_outage_with_another_boot_time_is_a_reboot_even_where_no_sample_was_not_ready():
+    assert words(failures(ready=switched((9000, 0.0), (9240, 1.0)), boot=booted(9200))) == ["reboot"]
+    assert words(failures(step=300.0, boot=booted(9200))) == ["reboot"]
+
+
+def test_a_cordon_before_the_outage_makes_it_planned_and_one_after_it_does_not():
+    down, boot = switched((9000, 0.0), (12000, 1.0)), booted(11900, 3000)
+    assert not failures(ready=down, boot=boot, cordon=switched((8400, 1.0), (20000, 0.0), first=0.0))
+    (found,) = failures(ready=down, boot=boot, cordon=switched((9180, 1.0), (20000, 0.0), first=0.0))
+    assert found.end == pytest.approx(START + 20000, abs=60), "it lasts until the cordon for it ends"
+
+
+def test_a_drain_that_is_uncordoned_before_the_node_is_ready_is_planned():
+    down, boot = switched((9000, 0.0), (9600, 1.0)), booted(9500)
+    assert not failures(ready=down, boot=boot, cordon=switched((7000, 1.0), (9300, 0.0), first=0.0))
+
+
+def test_a_cordon_may_be_a_taint_of_an_agent():
+    down, boot = switched((9000, 0.0), (12000, 1.0)), booted(11900, 3000)
+    assert not failures(ready=down, boot=boot, taint=(ValueRun(START + 8400, START + 20000, 1.0),))
+
+
+def test_an_xid_of_hardware_is_a_failure_until_its_repair_ends_and_that_of_a_program_is_none():
+    repair = switched((9600, 1.0), (20000, 0.0), first=0.0)
+    (found,) = failures(xid=switched((9000, 48.0), (19000, 0.0), first=0.0), cordon=repair)
+    assert (found.cause.word, round((found.end - START) / 100)) == ("gpu-fatal", 200)
+    assert not failures(xid=switched((9000, 31.0), first=0.0))
+    assert words(node_incidents(life(xid=switched((9000, 63.0), first=0.0)))) == ["xid-warning"]
+
+
+def test_a_gauge_that_holds_on_to_an_xid_tells_it_once():
+    told = (ValueRun(START, START + 500, 48.0), ValueRun(START + 4000, END, 48.0))
+    assert not failures(xid=told)
+
+
+def test_a_clean_up_over_an_xid_hides_it_from_the_gauge_but_not_from_who_counts():
+    told = switched((9000, 45.0), first=0.0)
+    assert not failures(xid=told)
+    assert words(failures(xid=told, counted=switched((9000, 1.0), first=0.0))) == ["gpu-fatal"]
+    assert words(failures(xid=told, cordon=switched((9300, 1.0), first=0.0))) == ["gpu-fatal"]
+
+
+def test_a_gpu_that_is_gone_while_others_stay_is_lost_and_an_exporter_that_restarts_loses_none():
+    short = (ValueRun(START, START + 9000, 0.0), ValueRun(START + 20000, END, 0.0))
+    whole = (ValueRun(START, END, 0.0),)
+    assert words(failures(xid=short, other=whole)) == ["gpu-lost"]
+    assert not failures(xid=short, other=short)
+    assert words(failures(offered=switched((9000, 7.0), (20000, 8.0), first=8.0))) == ["gpu-lost"]
+    assert not failures(offered=switched((9000, 0.0), (9120, 8.0), first=8.0)), "the device plugin restarted"
+
+
+def test_a_link_that_is_down_is_a_failure_of_the_network():
+    assert words(failures(link=switched((9000, 1.0), (20000, 0.0), first=0.0))) == ["nic"]
+
+
+def test_a_node_that_is_deleted_was_lost_if_it_was_not_ready_and_else_taken_away():
+    lost = life(
+        ready=(ValueRun(START, START + 8940, 1.0), ValueRun(START + 9000, START + 9900, 0.0)), seen=9900.0
+    )
+    assert words(node_incidents(lost)) == ["node-lost"]
+    assert words(node_incidents(life(seen=9900.0))) == ["scale-down"]
+
+
+def test_an_xid_just_before_the_host_dies_is_the_same_incident():
+    down, boot = switched((9000, 0.0), (12000, 1.0)), booted(11900, 3000)
+    assert words(failures(ready=down, boot=boot, xid=(*switched((8900, 79.0), first=0.0, until=8960),))) == [
+        "node-down"
+    ]
+
+
+def test_nodes_of_a_rack_that_go_down_at_once_are_one_incident():
+    def found(racks):
+        down = dict(ready=switched((9000, 0.0), (16200, 1.0)), boot=booted(16000, 7000))
+        lives = [
+            life(str(n), labels={"rack": rack, "pool": "x"}, **(down if rack == "r1" else {}))
+            for n, rack in enumerate(racks)
+        ]
+        every = [one for each in lives for one in node_incidents(each)]
+        return domains(every, {each.name: each.labels for each in lives}, 60.0)
+
+    (one,) = found(["r1"] * 4 + ["r2"] * 4)
+    assert (one.kind, one.cause.word, one.nodes) == ("domain", "rack-outage", ("0", "1", "2", "3"))
+    assert words(found(["r1"] * 2 + ["r2"] * 6)) == ["node-down", "node-down"], "two may be a coincidence"
+
+
+def test_a_node_is_exposed_while_it_is_ready_not_cordoned_and_not_failing():
+    one = life(
+        ready=switched((10000, 0.0), (20000, 1.0)), cordon=switched((30000, 1.0), (40000, 0.0), first=0.0)
+    )
+    assert length(one.exposed([(START + 50000, START + 60000)], 300.0)) == pytest.approx(DAY - 30000, abs=120)
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [(48, "hardware"), (79, "hardware"), (13, "program"), (31, "program"), (63, "note"), (45, "clean-up"), (999, "hardware")],
+)  # fmt: skip
+def test_what_an_xid_means(code, what):
+    assert meaning(code) is XidMeaning(what)

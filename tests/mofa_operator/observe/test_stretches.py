@@ -1,0 +1,40 @@
+"""Stretches of a window, and what is remembered of them."""
+
+from itertools import pairwise
+
+import pytest
+
+from mofa_operator.observe.stalls import Edges, stalls
+from mofa_operator.observe.stretches import stretches
+from mofa_operator.recent import Recent
+
+DAY, START = 86400.0, 1_000_000.0
+JOB = ("research", "llama")
+
+
+@pytest.mark.parametrize("window", [3600, 86400, 30 * 86400, 120 * 86400])
+def test_stretches_cover_the_window_once_and_their_seams_stand_still(window):
+    now = 1_795_000_123.0
+    found = stretches(now, window)
+    assert now - 300 < found[-1].end <= now
+    assert window <= found[-1].end - found[0].start + 300 <= 1.03 * window + 900
+    assert all(a.end == b.start for a, b in pairwise(found))
+    assert all(one.span <= DAY for one in found)
+    later = stretches(now + 60, window)
+    assert set(found[1:-1]) <= set(later)
+
+
+def test_a_stall_is_one_even_over_a_seam():
+    edges = [
+        Edges(job=JOB, stopped=(START + 1000, START + 5000), resumed=(START + 1400,), step=20.0),
+        Edges(job=JOB, stopped=(), resumed=(START + 5300,), step=20.0),
+    ]
+    assert stalls(edges) == {"research/llama": [(START + 1010, START + 1400), (START + 5010, START + 5300)]}
+
+
+def test_what_is_unused_longest_is_forgotten():
+    recent = Recent(most=2)
+    recent["a"], recent["b"] = 1, 2
+    assert recent["a"] == 1
+    recent["c"] = 3
+    assert ("a" in recent, "b" in recent, "c" in recent) == (True, False, True)
