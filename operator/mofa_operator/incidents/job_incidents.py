@@ -31,6 +31,8 @@ _LOOP: Final = 3
 _OWN: Final = range(1, 128)
 """Exit codes that a program chooses; higher ones are signals."""
 _ABORTED: Final = 134
+_TOLD: Final = (None, 0, 137, 143)
+"""How containers end that are told to. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,12 +246,10 @@ def _room(
     gone = [down.pod for down in one.downs]
     if any(pod.preempted for pod in gone):
         return causes.PREEMPTION, ("a pod was preempted",)
-    for node in {pod.node for pod in one.before}:
-        life = around.lives.get(node)
-        if life is None:
-            continue
-        for a, _ in life.cordons:
-            if -around.step <= stopped - a <= DRAINING + around.step and one.replaced:
+    slack = around.step if all(x.code in _TOLD for x in one.exits) else 0.0
+    for node in {pod.node for pod in one.before} if one.replaced else ():
+        for a, _ in around.lives[node].cordons if node in around.lives else ():
+            if -slack <= stopped - a <= DRAINING + around.step:
                 return causes.DRAIN, (f"{node} was cordoned {max(0.0, one.start - a):.0f} s before",)
     if any(pod.drained for pod in gone):
         return causes.DRAIN, ("a pod was evicted through the API server",)

@@ -14,7 +14,7 @@ from mofa_operator.incidents import causes
 from mofa_operator.incidents.incident import Incident, of_node
 from mofa_operator.incidents.node_life import NodeLife
 from mofa_operator.incidents.runs import Span, ValueRun
-from mofa_operator.incidents.witnesses import BOOT, COUNTED, DETECTED, TAINT, XID
+from mofa_operator.incidents.witnesses import BOOT, HEARTBEATS, TAINT
 
 GRACE: Final = 40.0
 """Time after which a node that does not answer is not ready, as controllers are set by default. [s]"""
@@ -106,12 +106,11 @@ def _went_dark(life: NodeLife, start: float, end: float) -> bool:
     """Whether exporters of the host were silent in an outage, where nobody tells boot times."""
     if BOOT in life.told:
         return False
-    for witness in (XID, COUNTED, DETECTED):
+    for witness in HEARTBEATS:
+        least = max(100.0, witness.apart * life.spacing.get(witness, life.step))
         for _, many in life.parts(witness):
-            gap = life.spacing.get(witness, life.step)
-            for a, b in pairwise(many):
-                if b.start - a.end > max(100.0, 1.6 * gap) and a.end < end and b.start > start:
-                    return True
+            if any(b.start - a.end > least and a.end < end and b.start > start for a, b in pairwise(many)):
+                return True
     return False
 
 

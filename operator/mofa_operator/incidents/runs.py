@@ -34,8 +34,8 @@ def spacing_of(points: Sequence[Point], least: float = 1.0) -> float:
     return median(steps) if steps else 0.0
 
 
-def runs(points: Iterable[Point], spacing: float) -> tuple[ValueRun, ...]:
-    """Runs in order; a silence ends one.
+def runs(points: Iterable[Point], spacing: float, apart: float = APART) -> tuple[ValueRun, ...]:
+    """Runs in order; a silence of `apart` times the spacing ends one.
 
     >>> runs([(0, 1), (60, 1), (120, 0), (600, 0)], 60.0)
     (ValueRun(start=0, end=60, value=1), ValueRun(start=120, end=120, value=0), ValueRun(start=600, end=600, value=0))
@@ -43,7 +43,7 @@ def runs(points: Iterable[Point], spacing: float) -> tuple[ValueRun, ...]:
     found: list[ValueRun] = []
     for at, value in sorted(points):
         last = found[-1] if found else None
-        if last is not None and last.value == value and at - last.end <= APART * spacing:
+        if last is not None and last.value == value and at - last.end <= apart * spacing:
             found[-1] = ValueRun(last.start, at, value)
         else:
             found.append(ValueRun(at, at, value))

@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from mofa_operator.incidents.runs import APART
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Witness:
@@ -28,6 +30,11 @@ class Witness:
     """When it is worth a look."""
     on_host: bool = False
     """Whether an exporter on the node itself says it, which is silent while the host is down."""
+
+    @property
+    def apart(self) -> float:
+        """Times the spacing of its samples from which on it was silent: of a host one missing sample may tell. [1]"""
+        return 1.6 if self.on_host else APART
 
 
 READY: Final = Witness(
@@ -68,5 +75,7 @@ REMAP: Final = Witness(
 DETECTED: Final = Witness(metric="problem_gauge", parts=("type", "reason"), worth="high", on_host=True)
 COUNTED: Final = Witness(metric="problem_counter", parts=("reason",), worth="moved", on_host=True)
 
+HEARTBEATS: Final = (XID, COUNTED, DETECTED)
+"""Witnesses on the host whose silence tells that it was down, where nobody tells boot times."""
 WITNESSES: Final = (READY, CORDON, TAINT, ALLOCATABLE, PROBLEM, BOOT, XID, REMAP, DETECTED, COUNTED)
 """All of them."""

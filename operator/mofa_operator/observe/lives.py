@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from mofa_operator.incidents.node_life import NodeLife, NodePart
-from mofa_operator.incidents.runs import APART, ValueRun, joined
+from mofa_operator.incidents.runs import ValueRun, joined
 from mofa_operator.incidents.witnesses import Witness
 from mofa_operator.observe.looks import Look
 
@@ -35,7 +35,10 @@ def lives(looks: Sequence[Look]) -> list[NodeLife]:
         NodeLife(
             name=node,
             told={
-                witness: {part: _one(many, spacing.get(witness, 60.0)) for part, many in parts.items()}
+                witness: {
+                    part: _one(many, witness.apart * spacing.get(witness, 60.0))
+                    for part, many in parts.items()
+                }
                 for witness, parts in told[node].items()
             },
             spacing=spacing,
@@ -47,13 +50,13 @@ def lives(looks: Sequence[Look]) -> list[NodeLife]:
     ]
 
 
-def _one(many: Iterable[ValueRun], spacing: float) -> tuple[ValueRun, ...]:
-    """Runs of several looks as one past; what two looks saw is told once."""
+def _one(many: Iterable[ValueRun], apart: float) -> tuple[ValueRun, ...]:
+    """Runs of several looks as one past; what two looks saw is told once, and a silence of `apart` ends one. [s]"""
     found: list[ValueRun] = []
     for run in sorted(many, key=lambda run: (run.start, run.end)):
         last = found[-1] if found else None
         if last is None or run.start > last.end:
-            if last is not None and last.value == run.value and run.start - last.end <= APART * spacing:
+            if last is not None and last.value == run.value and run.start - last.end <= apart:
                 found[-1] = ValueRun(last.start, run.end, run.value)
             else:
                 found.append(run)

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from mofa_operator.incidents.node_life import NodePart
 from mofa_operator.incidents.runs import Point, ValueRun, runs, spacing_of
-from mofa_operator.incidents.witnesses import READY, WITNESSES, XID, Witness
+from mofa_operator.incidents.witnesses import BOOT, HEARTBEATS, READY, WITNESSES, XID, Witness
 from mofa_operator.observe.answers import Sample
 from mofa_operator.observe.asking import Asking, together
 from mofa_operator.observe.naming import HOST_LABELS, Naming
@@ -47,13 +47,16 @@ async def read_nodes(ask: Asking, pool: Pool, named: Naming, nodes: frozenset[st
     span += OVERLAP
     answers = await together(*(ask(_worth(pool, named, one, span)) for one in WITNESSES))
     exists: dict[Witness, frozenset[str]] = {}
-    worth: dict[Witness, dict[str, set[str]]] = {}
+    worth, called = {}, {}
     for witness, answer in zip(WITNESSES, answers, strict=True):
         told = [(node, one) for one in answer.samples if (node := _node(witness, named, one)) in nodes]
         worth[witness] = _called(witness, named, ((node, one) for node, one in told if one.value))
         exists[witness] = frozenset(node for node, _ in told)
-        if witness is XID:
-            instances = _called(witness, named, told)
+        called[witness] = _called(witness, named, told)
+    for node in sorted(worth[READY].keys() - exists[BOOT]):
+        for witness in HEARTBEATS:
+            if node in called[witness]:
+                worth[witness][node] = called[witness][node]
     for node in set().union(*worth.values()):  # whatever happened, its readiness is part of the story
         worth[READY].setdefault(node, {node})
     found: defaultdict[str, dict[Witness, Mapping[NodePart, tuple[ValueRun, ...]]]] = defaultdict(dict)
@@ -64,8 +67,11 @@ async def read_nodes(ask: Asking, pool: Pool, named: Naming, nodes: frozenset[st
         if points:
             spacing[witness] = steps[len(steps) // 2] if steps else _USUAL
         for (node, part), many in points.items():
-            found[node][witness] = {**found[node].get(witness, {}), part: runs(many, spacing[witness])}
-    return NodesRead(told=dict(found), spacing=spacing, exists=exists, instances=instances)
+            found[node][witness] = {
+                **found[node].get(witness, {}),
+                part: runs(many, spacing[witness], witness.apart),
+            }
+    return NodesRead(told=dict(found), spacing=spacing, exists=exists, instances=called[XID])
 
 
 async def _points(
