@@ -21,7 +21,7 @@ TO_CORDON: Final = 8 * 3600.0
 """Longest time after a fault in which the cordon for its repair comes. [s]"""
 BRIEF: Final = 360.0
 """How long a fault takes that nobody repairs: what ran there starts again. [s]"""
-_LINK: Final = re.compile(r"nic|link|infiniband|\bib|rdma|roce|ethernet|network", re.IGNORECASE)
+_LINK: Final = re.compile(r"(?<![a-z])nic|link|infiniband|\bib|rdma|roce|ethernet", re.IGNORECASE)
 _GPU: Final = re.compile(r"gpu|xid|nvlink|nvidia|dcgm", re.IGNORECASE)
 
 
@@ -29,26 +29,15 @@ def faults(life: NodeLife) -> Iterator[Incident]:
     """Faults of a node's parts, those that are no failures too."""
     yield from _xids(life)
     yield from _lost_gpus(life)
-    for witness, on in ((DETECTED, 1.0), (PROBLEM, 1.0), (REMAP, 1.0)):
+    for witness in (DETECTED, PROBLEM, REMAP):
+        gap = life.spacing.get(witness, 0.0)
         for part, many in life.parts(witness):
             name = "/".join(part)
-            cause = (
-                causes.NIC
-                if _LINK.search(name)
-                else causes.GPU_FATAL
-                if _GPU.search(name) or witness is REMAP
-                else None
-            )
-            for before, run in pairwise((None, *many)):
-                if (
-                    cause
-                    and run is not None
-                    and run.value == on
-                    and before is not None
-                    and before.value != on
-                ):
-                    said = "row remapping failed" if witness is REMAP else f"problem {name}"
-                    yield _fault(life, run.start - life.spacing.get(witness, 0.0) / 2, cause, said)
+            said = "row remapping failed" if witness is REMAP else f"problem {name}"
+            is_gpu = witness is REMAP or _GPU.search(name)
+            if is_gpu or _LINK.search(name):
+                for at, _ in _events(many, gap):
+                    yield _fault(life, at, causes.GPU_FATAL if is_gpu else causes.NIC, said)
 
 
 def _events(many: tuple[ValueRun, ...], gap: float) -> Iterator[tuple[float, float]]:

@@ -1,0 +1,220 @@
+"""`mofa incidents` on a real Prometheus, over two pasts that were written down by hand: one of nodes, one of jobs."""
+
+import json
+import math
+import time
+from itertools import pairwise
+
+import pytest
+from mofa_local.blocks import write_block
+from mofa_local.ports import HOST
+from mofa_local.prometheus import Prometheus as Server
+from mofa_local.series import Run, Series, Span
+
+from mofa_model.cli import main
+
+DAY, HOUR = 86400, 3600
+END = int(time.time()) // HOUR * HOUR
+START = END - 3 * DAY
+NODES = [f"n{number}" for number in range(8)]
+
+
+class Story:
+    """Series as spans of values, sampled every `step` seconds."""
+
+    def __init__(self, step, **labels):
+        self.step, self.labels, self.told = step, labels, []
+
+    def says(self, metric, spans, **labels):
+        """A metric, by (from, to, value) in hours of the story."""
+        made = [Span(START + a * HOUR, START + b * HOUR, value) for a, b, value in spans if b > a]
+        runs = [run for span in made if (run := self.run(span)).times]
+        self.told.append((Series(metric, {**self.labels, **labels}, self.step, tuple(made)), runs))
+
+    def run(self, span):
+        first = START + self.step * math.ceil((span.start - START) / self.step)
+        return Run(range(first, math.ceil(min(span.stop, END)), self.step), span)
+
+    def turns(self, metric, edges, *, first=0.0, until=72.0, **labels):
+        """A metric that changes its value at some hours."""
+        every = [(0.0, first), *edges, (until, 0.0)]
+        self.says(metric, [(a, b, value) for (a, value), (b, _) in pairwise(every)], **labels)
+
+
+def on(*spans):
+    return [edge for a, b in spans for edge in ((a, 1.0), (b, 0.0))]
+
+
+def off(*spans):
+    return [edge for a, b in spans for edge in ((a, 0.0), (b, 1.0))]
+
+
+def node(story, name, label="node", *, down=(), cordon=(), boots=(), xid=(), rack="r0", until=72.0):
+    """A node with two GPUs; `boots` are (hour at which the host died, hour of the boot)."""
+    of = {label: name}
+    ready = {"condition": "Ready", "status": "true"}
+    story.turns("kube_node_status_condition", off(*down), first=1.0, until=until, **of, **ready)
+    story.turns("kube_node_spec_unschedulable", on(*cordon), until=until, **of)
+    story.turns("kube_node_info", [], first=1.0, until=until, **of, internal_ip=f"10.0.0.{name[1:]}")
+    story.turns("kube_node_labels", [], first=1.0, until=until, **of, label_rack=rack)
+    story.turns("kube_node_status_allocatable", [], first=2.0, until=until, **of, resource="nvidia_com_gpu")
+    host, at, value, alive = {"instance": f"{name}:9100"}, 0.0, START - DAY, []
+    for died, booted in boots:
+        alive.append((at, died, value))
+        at, value = booted + 0.02, START + booted * HOUR
+    story.says("node_boot_time_seconds", [*alive, (at, until, value)], **host)
+    for gpu in "01":
+        edges = xid if gpu == "0" else ()
+        story.turns(
+            "DCGM_FI_DEV_XID_ERRORS", edges, until=until, **host, gpu=gpu, UUID=f"{name}-{gpu}", Hostname=name
+        )
+
+
+def of_nodes():
+    story = Story(60, cluster="nodes")
+    node(story, "n0", down=[(10.0, 12.0)], boots=[(9.98, 11.95)], cordon=[(10.05, 12.4)])
+    node(story, "n1", down=[(20.5, 20.7)], boots=[(20.48, 20.65)], cordon=[(20.0, 22.0)])
+    node(story, "n2", down=[(30.0, 30.05), (30.2, 30.24)])
+    node(
+        story,
+        "n3",
+        xid=[(40.0, 48.0), (43.0, 0.0)],
+        cordon=[(40.2, 44.0)],
+        down=[(43.2, 43.4)],
+        boots=[(43.19, 43.35)],
+    )
+    node(story, "n4", xid=[(15.0, 31.0)], boots=[(33.0, 33.08)], down=[(33.02, 33.1)])
+    for number in (5, 6, 7):
+        node(story, f"n{number}", rack="r1", down=[(50.0, 53.0)], boots=[(49.99, 52.95)])
+    return story.told
+
+
+def pod(story, name, where, lived, *, job, starts=(), codes=(), ended=None, owner=None):
+    """A pod of a PyTorchJob, scraped without honorLabels; `starts` are the hours at which its container started."""
+    uid = f"{name}-{lived[0]}"
+    of = {"namespace": "monitoring", "exported_namespace": "ml", "exported_pod": name, "uid": uid}
+    a, b = lived
+    stop = ended[0] if ended else b
+    story.says("kube_pod_info", [(a, b, 1.0)], **of, node="ops", exported_node=where)
+    story.says("kube_pod_labels", [(a, b, 1.0)], **of, label_training_kubeflow_org_job_name=job)
+    story.says("kube_pod_created", [(a, b, START + a * HOUR)], **of)
+    phases = {"Running": [(a, stop, 1.0), (stop, b, 0.0)], "Succeeded": [(a, stop, 0.0), (stop, b, 1.0)]}
+    for phase, spans in phases.items() if ended else [("Running", [(a, b, 1.0)])]:
+        story.says("kube_pod_status_phase", spans, **of, phase=phase)
+    box, every = {**of, "exported_container": "pytorch"}, [a, *starts, stop]
+    spans = list(pairwise(every))
+    story.says("kube_pod_container_state_started", [(x, y, START + x * HOUR) for x, y in spans], **box)
+    story.says(
+        "kube_pod_container_status_restarts_total", [(x, y, n) for n, (x, y) in enumerate(spans)], **box
+    )
+    last = "kube_pod_container_status_last_terminated"
+    told = list(zip(spans[1:], codes, strict=True))
+    story.says(f"{last}_exitcode", [(x, y, code) for (x, y), (_, code) in told], **box)
+    story.says(f"{last}_timestamp", [(x, y, START + at * HOUR) for (x, y), (at, _) in told], **box)
+
+
+def of_jobs():
+    story = Story(120, cluster="jobs")
+    for name in NODES[:6]:
+        node(story, name, "exported_node")
+    for slot in (0, 1):
+        codes = [(10.0 + slot / 100, (137, 134)[slot]), (30.0 + slot / 100, (1, 134)[slot])]
+        pod(
+            story,
+            f"sft-worker-{slot}",
+            NODES[slot],
+            (1.0, 72.0),
+            job="sft",
+            starts=[10.03, 30.03],
+            codes=codes,
+        )
+        loop = [20.0 + turn / 12 for turn in range(5)]
+        pod(story, f"new-worker-{slot}", NODES[slot + 2], (1.0, 72.0), job="new",
+            starts=[at + 0.03 for at in loop], codes=[(at, 1) for at in loop])  # fmt: skip
+        for night in range(3):
+            at = 24.0 * night + 2
+            pod(
+                story,
+                f"nightly-worker-{slot}",
+                NODES[slot + 4],
+                (at, at + 5.5),
+                job="nightly",
+                ended=(at + 5,),
+            )
+            again = 24.0 * night + 10
+            pod(story, f"try-worker-{slot}", NODES[slot + 4], (again, again + 2), job="try")
+    return story.told
+
+
+@pytest.fixture(scope="module")
+def url(processes, tmp_path_factory, binaries):
+    binaries.path("prometheus")
+    folder = tmp_path_factory.mktemp("incidents")
+    server = Server(processes, folder, name=folder.name)
+    write_block([*of_nodes(), *of_jobs()], server.data)
+    server.start()
+    yield server.url
+    server.stop()
+
+
+def asked(url, capsys, cluster, *more):
+    window = ["--start", str(START), "--end", str(END)]
+    code = main(["incidents", "--prometheus", url, "--match", f'cluster="{cluster}"', *window, *more])
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def told(url, capsys, cluster):
+    code, out, _ = asked(url, capsys, cluster, "-o", "json")
+    assert code == 0
+    return json.loads(out)
+
+
+def failed(document, kind):
+    return sorted(
+        (one[kind], one["cause"]) for one in document["incidents"] if one["kind"] == kind and one["counts"]
+    )
+
+
+def test_failures_of_nodes_are_those_that_nobody_planned_each_once_and_with_its_cause(url, capsys):
+    document = told(url, capsys, "nodes")
+    assert failed(document, "node") == [("n0", "node-down"), ("n3", "gpu-fatal"), ("n4", "reboot")]
+    assert failed(document, "domain") == [("r1", "rack-outage")]
+    others = {
+        (one["node"], one["cause"])
+        for one in document["incidents"]
+        if one["kind"] == "node" and not one["counts"]
+    }
+    assert others >= {("n1", "planned-drain"), ("n2", "flap"), ("n4", "user-xid")}
+    first = next(one for one in document["incidents"] if one.get("node") == "n0")
+    assert first["start"] == pytest.approx(START + 9.98 * HOUR, abs=60)
+    assert first["recovery_seconds"] == pytest.approx(2.42 * HOUR, rel=0.02)
+    away = 2.4 + 2.0 + 4.0 + 3 * 3.0 + 0.1
+    assert document["exposure"]["node_days"] == pytest.approx((8 * 72 - away) / 24, rel=0.002)
+
+
+def test_failures_of_jobs_are_none_of_their_users_whatever_the_scrape_calls_their_labels(url, capsys):
+    document = told(url, capsys, "jobs")
+    assert failed(document, "job") == [("ml/sft", "process-crash")]
+    causes = [one["cause"] for one in document["incidents"]]
+    assert {cause: causes.count(cause) for cause in set(causes)} == {
+        "process-crash": 1, "user-crash": 1, "user-crash-loop": 1, "completed": 3, "resubmission": 2,
+    }  # fmt: skip
+    assert document["exposure"]["job_node_days"]["ml/sft"] == pytest.approx(2 * 71 / 24, rel=0.005)
+
+
+def test_people_get_a_table_and_what_cannot_be_read_is_one_line(url, capsys):
+    code, out, _ = asked(url, capsys, "nodes")
+    assert (code, "4 failures in" in out, "rack-outage" in out, "flap" in out) == (0, True, True, False)
+    assert "flap" in asked(url, capsys, "nodes", "--all")[1]
+    for wrong, words in (
+        (["--node-label", "cluster"], "no label of kube_node_status_condition has a value for each node"),
+        (["--nodes", "pool=none"], "kube_node_labels lacks pool"),
+    ):
+        code, out, err = asked(url, capsys, "nodes", *wrong)
+        assert (code, out, err.count("\n"), words in err) == (4, "", 1, True), err
+    assert "matchers leave none of it" in asked(url, capsys, "nowhere")[2]
+    assert main(["incidents", "--prometheus", f"http://{HOST}:9"]) == 4
+    assert main(["incidents", "--prometheus", url, "--match", "cluster"]) == 2
+    assert main(["incidents", "--prometheus", url, "--start", "yesterday"]) == 2
+    assert capsys.readouterr().err.count("\n") == 3
