@@ -192,7 +192,7 @@ def _downs(
         if after is not None:
             end = pod.over if pod.over is not None else pod.last + step / 2
             if after.created - end > 3 * step and any(
-                a <= end + step and b >= end + 2 * step for a, b in silences
+                a <= end + 3 * step and b >= after.created for a, b in silences
             ):
                 end = after.created  # nobody looked when it went
             found.append(Down(min(end, after.created), after.started, place, pod, next=after))

@@ -97,6 +97,8 @@ def _incident(one: Episode, around: JobSurroundings, last: float) -> Incident | 
     stall = one.start - stopped if stopped is not None else None
     cause, said, blamed = _cause(one, around, stall, last)
     start = one.start
+    if blamed is None and not one.exits and any(a <= start <= b for a, b in around.silences):
+        return None  # nobody looked, so nobody knows why: neither exposure nor count
     if blamed is not None and last < blamed.start <= start <= blamed.start + REACTION:
         start = blamed.start
     if stopped is not None and stopped <= one.start + around.step:

@@ -18,7 +18,7 @@ from mofa_operator.observe.queries import Pool
 
 OVERLAP: Final = 900.0
 """How far a look reaches back before its stretch, so that a change at the seam is seen. [s]"""
-_ROUND: Final = 16
+_ROUND: Final = 8
 """Nodes that one look at every sample names. [1]"""
 _USUAL: Final = 60.0
 """Time between samples, where there are too few to tell. [s]"""
