@@ -101,17 +101,17 @@ def test_outages_and_renamed_nodes_keep_what_was_learned_and_the_advice(
         assert ours(job_during) == ours(asked)
         said = condition(during, "HistoryComplete")
         assert said["status"] == "False"
-        assert f"says 'gpu-monitoring' where exported_node says '{name}-000'" in said["message"]
+        assert f"node says '{name}-000.example.org'" in said["message"]
         assert "what was learned before is used" in said["message"]
         until(lambda: sum("honor_labels" in text for _, text in world.events(name)) == 1, what="one Event")
 
 
 def renamed(past, name):
-    """A past as a scrape without honor_labels shows it, whose targets have the label `node`."""
+    """A past as a scrape shows it that writes the names of nodes in another form."""
     for series, runs in samples(past, name):
         labels = series.labels
         if "node" in labels:
-            labels = labels | {"node": "gpu-monitoring", "exported_node": labels["node"]}
+            labels = labels | {"node": f"{labels['node']}.example.org"}
         yield series._replace(labels=labels), runs
 
 
