@@ -18,7 +18,7 @@ from mofa_operator.observe.promql import any_of, duration, matcher
 from mofa_operator.observe.queries import GRID, Pool
 from mofa_operator.observe.stretches import Stretch
 
-FINEST: Final = 60.0
+_FINEST: Final = 60.0
 """Finest grid on which pods and GPUs are looked at, however often they are sampled. [s]"""
 _READY: Final = (matcher("condition", "Ready"), matcher("status", "true"))
 _GPUS: Final = matcher("resource", "(nvidia|amd|intel|habana)_com_.*", "=~")
@@ -80,7 +80,7 @@ async def look(prometheus: Prometheus, pool: Pool, named: Naming, stretch: Stret
         known = known or set(counts)
     nodes = frozenset(known & set(counts))
     step = await _step(ask, ready, span)
-    grid = max(step, FINEST)
+    grid = max(step, _FINEST)
     covered, present = await _presence(ask, named, ready, stretch, grid)
     read = await read_nodes(ask, pool, named, nodes, span)
     pods = await read_pods(ask, pool, named, span, grid)

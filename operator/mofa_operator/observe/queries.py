@@ -18,8 +18,6 @@ GRID: Final = 300
 """Grid on which time is counted: samples at most this far apart are no gap, as in Prometheus' own lookback. [s]"""
 SMOOTH: Final = 300
 """A node that is back within this time was only flapping. [s]"""
-GANG: Final = 600
-"""Restarts of one job within this time are one incident: the pods of a gang do not restart at the same second. [s]"""
 
 POD_LABELS: Final = tuple(
     PodLabels(
