@@ -27,6 +27,9 @@ else:
 Verdict = Literal["Consistent", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData"]
 
 
+Date = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", max_length=10, examples=["2026-01-31"])]
+
+
 class RateBounds(Part):
     """A rate with its credible interval, in failures per thousand node-days."""
 
@@ -61,6 +64,8 @@ class HistoryRow(Part):
     """Share of the posterior that is the assumption's."""
     verdict: Verdict | None = None
     """What the history says of the assumption."""
+    changed_date: Date | None = None
+    """Day in UTC from which the rate is another than the assumption, most likely; missing where the assumption stands."""
 
     @property
     def evidence(self) -> FailureEvidence:
@@ -88,14 +93,28 @@ class DayPart(Part):
 
     atomic = True
 
-    date: Annotated[
-        str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", max_length=10, examples=["2026-01-31"])
-    ]
+    date: Date
     """The day in UTC."""
     witness: Literal["Prometheus", "Watch"]
     """Who saw it: Prometheus, or the operator's own watch of nodes and jobs."""
     covered_seconds: Annotated[int, Field(ge=0, le=86_401, examples=[86_400])]
     """Time of the day for which it looked."""
+    classes: Annotated[list[DayRow], Field(max_length=MOST)] = Field(
+        default_factory=list,
+        json_schema_extra=keyed("name"),
+    )
+    """By recovery class."""
+
+
+class WeekPart(Part):
+    """What was counted in a week that is older than the days."""
+
+    atomic = True
+
+    date: Date
+    """Its Monday in UTC."""
+    covered_seconds: Annotated[int, Field(ge=0, le=604_807, examples=[604_800])]
+    """Time of the week for which somebody looked."""
     classes: Annotated[list[DayRow], Field(max_length=MOST)] = Field(
         default_factory=list,
         json_schema_extra=keyed("name"),

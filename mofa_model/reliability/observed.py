@@ -6,27 +6,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
 
 from mofa_model.checks import not_negative, share
 from mofa_model.errors import BadValue
 from mofa_model.reliability import fleet, rates
-from mofa_model.reliability.rates import Verdict
+from mofa_model.reliability.assumption import ALARM, YEAR, AssumptionCheck, Verdict, check_assumption
+from mofa_model.spec.evidence import ByClass, DatedEvidence, FailureEvidence
 from mofa_model.spec.reliability import RecoveryTime
 from mofa_model.units import Seconds
 
-TOTAL = "total"
+TOTAL: Final = "total"
 """Name of the row over all classes."""
+_NOTHING: Final = FailureEvidence()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObservedFailures:
     """Failures and exposure of a pool over a window."""
 
-    failures: dict[str, int]
-    """Failures by recovery class. [1]"""
-    node_days: float
-    """Node-days in which a failure would have been seen. [node d]"""
+    classes: ByClass
+    """What was counted of each recovery class."""
+    past: tuple[DatedEvidence, ...] = ()
+    """The same by days, in their order, and of older time by weeks; empty = it is not known when."""
     possible: float | None = None
     """Node-days of the whole window; exposure over it is the coverage. [node d]"""
     by_node: dict[str, int] = field(default_factory=dict)
@@ -45,13 +51,17 @@ class ObservedFailures:
     """What the source has to say about its gaps, in sentences."""
 
     def __post_init__(self) -> None:
-        for count in self.failures.values():
-            not_negative(failures=count)
-        not_negative(node_days=self.node_days)
+        for one in self.classes.values():
+            not_negative(failures=one.failures, node_days=one.node_days)
         if self.possible is not None and self.possible < self.node_days:
             raise BadValue(
                 "possible_node_days", self.possible, "give at least the node-days that were watched"
             )
+
+    @property
+    def node_days(self) -> float:
+        """Node-days in which a failure would have been seen: the largest exposure of any class. [node d]"""
+        return max((one.node_days for one in self.classes.values()), default=0.0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,12 +88,14 @@ class RateReport:
     """Upper end. [1/d]"""
     prior_weight: float
     """Share of the posterior that is prior. [1]"""
-    p_value: float
-    """Exact two-sided mid-p value against the assumption. [1]"""
-    e_value: float
-    """Evidence against the assumption that may be looked at all the time. [1]"""
     verdict: Verdict
     """What it comes to."""
+    evidence: float
+    """Evidence against the assumption over what a verdict needs. [1]"""
+    since: str | None = None
+    """Day from which the rate is another one, most likely; None where the assumption stands, or days are not known."""
+    ratio: float | None = None
+    """Failures since then over those expected; None where the assumption stands. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,36 +131,42 @@ def assess(
     *,
     prior_weight: float = 0.0,
     level: float = rates.LEVEL,
-    alarm: float = rates.ALARM,
-    live: bool = False,
+    alarm: float = ALARM,
     recovery: dict[str, RecoveryTime] | None = None,
 ) -> Assessment:
     """Check assumed failures per node-day by class against what was observed. Ours. []
 
-    The posterior starts at Jeffreys' prior, or at the assumption worth `prior_weight` failures in all [1]. `live` judges
-    by the e-value, for a panel that looks all the time; else by the exact mid-p test. Without exposure nothing is judged:
-    failures that nobody could have seen are no evidence.
+    The posterior starts at Jeffreys' prior, or at the assumption worth `prior_weight` failures in all [1]. `alarm` is the
+    chance of any false verdict on the pool in a year [1], or in one look where days are not known: half of it is the
+    total's, the rest is shared by the classes. Without exposure nothing is judged: failures that nobody could have seen are
+    no evidence. A class that was not counted leaves no total.
 
-    >>> found = assess(ObservedFailures(failures={"pod": 419}, node_days=110592.0), {"pod": 0.005})
+    >>> seen = {"pod": FailureEvidence(failures=419, node_days=110592.0)}
+    >>> found = assess(ObservedFailures(classes=seen), {"pod": 0.005})
     >>> found.rates[0].verdict.value, round(found.rates[0].mean, 6)
     ('LowerThanAssumed', 0.003793)
     """
     share(level=level, alarm=alarm)
-    names = [*assumed, *(name for name in observed.failures if name not in assumed)]
-    total = sum(assumed.values())
-    parts = [(name, observed.failures.get(name, 0), assumed.get(name, 0.0)) for name in names]
-    if len(parts) > 1:
-        parts.append((TOTAL, sum(observed.failures.values()), total))
-    weights = {name: prior_weight * rate / total if total > 0 else 0.0 for name, _, rate in parts}
+    counted = observed.classes
+    every = {**assumed, **{name: 0.0 for name in counted if name not in assumed}}
+    total = sum(every.values())
+    own = alarm if len(every) == 1 else alarm / 2 / len(every)
+    parts = [({name: rate}, name, own) for name, rate in every.items()]
+    if len(every) > 1 and (not counted or set(every) <= set(counted)):
+        parts.append((every, TOTAL, alarm / 2))
+    past = observed.past or (DatedEvidence(date="", days=YEAR, classes=counted),)
+    worth = prior_weight / total if total > 0 else 0.0
     known = recovery or {}
     return Assessment(
         node_days=observed.node_days,
         coverage=None if not observed.possible else observed.node_days / observed.possible,
         rates=tuple(
-            _report(name, count, rate, observed.node_days, weights[name], level, alarm, live=live)
-            for name, count, rate in parts
+            _report(name, counted, part, worth, level, _checked(past, part, chance), past)
+            for part, name, chance in parts
         ),
-        shares=fleet.class_shares({name: float(observed.failures.get(name, 0)) for name in names}, level),
+        shares=fleet.class_shares(
+            {name: float(counted.get(name, _NOTHING).failures) for name in every}, level
+        ),
         recoveries={
             name: fleet.recovery_posterior(
                 observed.recoveries.get(name, ()),
@@ -156,7 +174,7 @@ def assess(
                 assumed=known.get(name, RecoveryTime(mean=300.0, cv=1.0)),
                 level=level,
             )
-            for name in names
+            for name in every
             if observed.recoveries.get(name) or observed.open_recoveries.get(name)
         },
         dispersion=fleet.dispersion(observed.by_node, observed.node_days_by_node)
@@ -169,32 +187,67 @@ def assess(
     )
 
 
+def total_exposure(assumed: Mapping[str, float], exposure: Mapping[str, float]) -> float:
+    """Exposure to which the total of the assumed rates applies: the classes' own, weighted by these rates, Ours. [node d]
+
+    So the assumptions expect of all classes together what they expect of each.
+
+    >>> round(total_exposure({"pod": 0.003, "job": 0.001}, {"pod": 100.0, "job": 20.0}), 9)
+    80.0
+    """
+    whole = sum(assumed.values())
+    days = list(exposure.values())
+    if whole <= 0 or min(days) == max(days):
+        return max(days)
+    return sum(rate * exposure[name] for name, rate in assumed.items()) / whole
+
+
 def _report(
-    name: str, count: int, rate: float, days: float, weight: float, level: float, alarm: float, *, live: bool
+    name: str,
+    counted: ByClass,
+    assumed: dict[str, float],
+    worth: float,
+    level: float,
+    check: AssumptionCheck,
+    past: tuple[DatedEvidence, ...],
 ) -> RateReport:
-    expected = rate * days
-    judge = rates.live_verdict if live else rates.verdict
-    some = days > 0
-    prior = (weight, weight / rate) if weight > 0 and rate > 0 else (rates.JEFFREYS, 0.0)
+    """Classes with their assumed rates as one; the assumption is worth `worth` node-days."""
+    seen = {one: counted.get(one, _NOTHING) for one in assumed}
+    days = total_exposure(assumed, {one: evidence.node_days for one, evidence in seen.items()})
+    count = sum(evidence.failures for evidence in seen.values() if evidence.node_days > 0)
+    rate = sum(assumed.values())
+    prior = (worth * rate, worth) if worth * rate > 0 else (rates.JEFFREYS, 0.0)
     found = (
         rates.posterior(count, days, prior_failures=prior[0], prior_exposure=prior[1])
-        if some or prior[1]
+        if days > 0 or prior[1]
         else None
     )
     lower, upper = rates.credible_interval(found, level) if found else (None, None)
-    exact = rates.garwood_interval(count, days, level) if some else (None, None)
+    exact = rates.garwood_interval(count, days, level) if days > 0 else (None, None)
     return RateReport(
         name=name,
         failures=count,
         assumed=rate,
-        expected=expected,
+        expected=rate * days,
         lower=None if lower is None else float(lower),
         mean=None if found is None else float(found.mean),
         upper=None if upper is None else float(upper),
         exact_lower=None if exact[0] is None else float(exact[0]),
         exact_upper=None if exact[1] is None else float(exact[1]),
         prior_weight=1.0 if found is None else float(found.prior_weight),
-        p_value=float(rates.mid_p(count, expected)) if some else 1.0,
-        e_value=float(rates.e_value(count, expected)) if some else 1.0,
-        verdict=judge(count, expected, alarm=alarm) if some else rates.Verdict.INSUFFICIENT,
+        verdict=check.verdict,
+        evidence=check.evidence,
+        since=None if check.since is None else past[check.since].date or None,
+        ratio=check.ratio,
+    )
+
+
+def _checked(past: tuple[DatedEvidence, ...], assumed: dict[str, float], alarm: float) -> AssumptionCheck:
+    """Whether assumed rates of some classes stand together."""
+    rows = [[(one.classes.get(name, _NOTHING), rate) for name, rate in assumed.items()] for one in past]
+    return check_assumption(
+        np.array([one.days for one in past]),
+        np.array([sum(rate * seen.node_days for seen, rate in row) for row in rows]),
+        np.array([sum(seen.failures for seen, _ in row if seen.node_days > 0) for row in rows]),
+        alarm=alarm,
     )

@@ -58,6 +58,18 @@ ByClass: TypeAlias = Mapping[str, FailureEvidence]
 """Evidence by recovery class; a class that nobody can see has no entry, for unknown is not zero."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DatedEvidence:
+    """Evidence of some time on end."""
+
+    date: str
+    """Its first day in UTC, as 2026-11-21."""
+    days: float
+    """How long it is. [d]"""
+    classes: ByClass
+    """What was seen."""
+
+
 def together(one: ByClass, other: ByClass) -> dict[str, FailureEvidence]:
     """Evidence of both by class, in the order in which the classes come."""
     names = dict.fromkeys((*one, *other))
