@@ -23,6 +23,8 @@ from mofa_operator.objects import LiveProfile, Written
 
 MOST: Final = 53
 """Weeks that are kept. [1]"""
+_WRONG: Final = 0.01
+"""By how much the seconds of a week's days may be off. [d]"""
 
 
 def of_days(days: Iterable[Day]) -> list[DatedEvidence]:
@@ -50,9 +52,9 @@ def of_profile(profile: LiveProfile) -> tuple[DatedEvidence, ...]:
 def weeks_with(
     weeks: Iterable[DatedEvidence], stood: Iterable[Day], days: Iterable[Day]
 ) -> tuple[DatedEvidence, ...]:
-    """Weeks, with the days that stood in the ledger and are older than all that it holds now; none that it holds again."""
+    """Weeks, with the days that stood in the ledger and are older than all that it holds now; a week that it holds again goes."""
     first = min((day.date for day in days), default="")
-    found = {week.date: week for week in weeks if not first or week.date < first}
+    found = {week.date: week for week in weeks if not first or week.days <= _days_from(week.date, first)}
     for day in of_days(one for one in stood if one.date < first):
         monday = _monday(day.date)
         week = found.get(monday, DatedEvidence(date=monday, days=0.0, classes={}))
@@ -71,6 +73,11 @@ def written(weeks: Iterable[DatedEvidence]) -> list[Written]:
         }
         for week in weeks
     ]
+
+
+def _days_from(date: str, until: str) -> float:
+    """Days between two dates, and what clocks may be wrong by. [d]"""
+    return (calendar.fromisoformat(until) - calendar.fromisoformat(date)).days + _WRONG
 
 
 def _monday(date: str) -> str:
