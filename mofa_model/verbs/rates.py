@@ -13,11 +13,10 @@ from mofa_model.errors import BadValue
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.spec.reliability import PAPER_RATE, RecoveryTime
-from mofa_model.tables import Column, Table
 
 if TYPE_CHECKING:
     from mofa_model.manifest.parsing import Profile
-    from mofa_model.reliability.observed import Assessment, ObservedFailures
+    from mofa_model.reliability.observed import ObservedFailures
 
 CONTRADICTED: Final = 5
 """Exit code of --check when an assumption does not stand."""
@@ -101,6 +100,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Check the assumptions."""
     from mofa_model.reliability.observed import assess
+    from mofa_model.verbs import rates_answer
 
     _check(arguments)
     observed = _observed(arguments)
@@ -118,7 +118,7 @@ def run(arguments: Namespace) -> int:
         alarm=arguments.alarm,
         recovery=recovery,
     )
-    output.emit(arguments.output, _tables(found), _document(found))
+    output.emit(arguments.output, rates_answer.tables(found), rates_answer.document(found))
     return CONTRADICTED if arguments.check and found.contradicted else 0
 
 
@@ -243,65 +243,3 @@ def _pairs(text: str, field: str) -> dict[str, float]:
             raise BadValue(field, text, "write CLASS=NUMBER, each class once, separated by commas")
         found[name] = value
     return found
-
-
-def _tables(found: Assessment) -> list[Table]:
-    columns = (
-        Column("class"),
-        Column("failures"),
-        Column("expected", wide=True),
-        Column("assumed"),
-        Column("observed"),
-        Column("lower"),
-        Column("upper"),
-        Column("exact lower", wide=True),
-        Column("exact upper", wide=True),
-        Column("prior", unit="%", wide=True),
-        Column("evidence", wide=True),
-        Column("verdict"),
-        Column("since", wide=True),
-    )
-    rows = tuple(
-        (r.name, r.failures, r.expected, r.assumed, r.mean, r.lower, r.upper, r.exact_lower, r.exact_upper,
-         r.prior_weight, r.evidence, r.verdict.value, r.since)
-        for r in found.rates
-    )  # fmt: skip
-    covered = "unknown" if found.coverage is None else f"{100 * found.coverage:.1f} %"
-    notes = [f"Exposure {found.node_days:g} node-days, coverage {covered}.", *found.notes]
-    notes += [
-        f"Since {r.since} {r.name} fails {r.ratio:.2g} times as often as assumed."
-        for r in found.rates
-        if r.since is not None and r.ratio is not None
-    ]
-    if found.trend is not None:
-        score, p = found.trend
-        word = "no trend" if p >= 0.05 else "more frequent" if score > 0 else "less frequent"
-        notes.append(f"Trend: {word} (Laplace {score:.2f}, p = {p:.3g}).")
-    tables = [Table(title="Failures per node-day", columns=columns, rows=rows, notes=tuple(notes))]
-    if found.recoveries:
-        tables.append(
-            Table(
-                title="Mean recovery time",
-                columns=(Column("class"), *(Column(name, unit="s") for name in ("lower", "mean", "upper"))),
-                rows=tuple(
-                    (name, float(r.low), float(r.mean), float(r.high)) for name, r in found.recoveries.items()
-                ),
-            )
-        )
-    if found.dispersion is not None:
-        d = found.dispersion
-        word = "nodes fail alike" if d.p_value >= 0.05 else "some nodes fail more than chance allows"
-        tables.append(
-            Table(
-                title="Worst nodes",
-                columns=(Column("node"), Column("failures"), Column("chance")),
-                rows=tuple((name, count, float(chance)) for name, count, chance in d.worst),
-                notes=(f"Dispersion {d.index:.2f}, p = {d.p_value:.3g}: {word}.",),
-            )
-        )
-    return tables
-
-
-def _document(found: Assessment) -> dict[str, Any]:
-    data: dict[str, Any] = output.as_data(found)
-    return {**data, "contradicted": found.contradicted}
