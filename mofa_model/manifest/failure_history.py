@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -67,10 +68,20 @@ class HistoryRow(Part):
     changed_date: Date | None = None
     """Day in UTC from which the rate is another than the assumption, most likely; missing where the assumption stands."""
 
+    present_failures: Decimal | None = None
+    """Failures that the past is worth as evidence of the next 30 days: rates move, so old failures count less; missing = all do."""
+    present_node_days: Decimal | None = None
+    """Node-days in which they were."""
+
     @property
     def evidence(self) -> FailureEvidence:
-        """What it comes to."""
-        return _evidence(self.exposure_node_days, self.failures, None, self.recovery_seconds)
+        """What it is worth for advice."""
+        counted = _evidence(self.exposure_node_days, self.failures, None, self.recovery_seconds)
+        if self.present_failures is None or self.present_node_days is None:
+            return counted
+        return replace(
+            counted, failures=number(self.present_failures), node_days=number(self.present_node_days)
+        )
 
 
 class DayRow(Part):

@@ -10,6 +10,7 @@
     checkpoint    bytes and bandwidths -> save times
     availability  spares
     rates         posteriors, intervals;  fleet: shares, recovery times, lemon nodes, drift
+    forecast      failures of the next days, where rates move
     assumption    whether an assumed rate still stands, by days;  observed: the whole check of a pool
 
 May import: spec, units, errors, numpy; scipy's special functions where they are used. Never imports: simulator.

@@ -31,7 +31,7 @@ YEAR: Final = 365.0
 """Days in which that may happen once. [d]"""
 ENOUGH: Final = 1.0
 """Expected failures under the assumption below which silence says nothing. [1]"""
-RATIOS: Final = np.array([[1.5, 2.0, 4.0], [1 / 1.5, 1 / 2.0, 1 / 4.0]])
+RATIOS: Final = np.array([[1.5, 2.0, 4.0, 16.0], [1 / 1.5, 1 / 2.0, 1 / 4.0, 1 / 16.0]])
 """Rates that are looked for, over the assumed one: higher, lower. [1]"""
 BATCHES: Final = np.array([1.0, 2.0, 4.0, 8.0])
 """Failures of one event. [1]"""

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mofa_model.checks import not_negative, share
 from mofa_model.errors import BadValue
 from mofa_model.reliability import fleet, rates
 from mofa_model.reliability.assumption import ALARM, YEAR, AssumptionCheck, Verdict, check_assumption
+from mofa_model.reliability.forecast import Outlook, mixture, outlook, present
 from mofa_model.spec.evidence import ByClass, DatedEvidence, FailureEvidence
 from mofa_model.spec.reliability import RecoveryTime
 from mofa_model.units import Seconds
 
 TOTAL: Final = "total"
 """Name of the row over all classes."""
+AHEAD: Final = (7.0, 14.0, 30.0)
+"""How far forecasts look; rates are those of the longest. [d]"""
+_LATELY: Final = 7.01
+"""Time from which the exposure of the next days is taken. [d]"""
 _NOTHING: Final = FailureEvidence()
 
 
@@ -96,6 +102,8 @@ class RateReport:
     """Day from which the rate is another one, most likely; None where the assumption stands, or days are not known."""
     ratio: float | None = None
     """Failures since then over those expected; None where the assumption stands. [1]"""
+    present: FailureEvidence = _NOTHING
+    """What the past is worth as evidence of the next 30 days, as far as days are known; else all that was counted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,6 +124,8 @@ class Assessment:
     """Whether nodes fail alike, where nodes are known."""
     trend: tuple[float, float] | None
     """Laplace's statistic and its p-value, where times are known. [1]"""
+    outlooks: tuple[Outlook, ...] = ()
+    """Failures of all classes in the next days, where days are known."""
     notes: tuple[str, ...] = ()
     """What the source said about its gaps, in sentences."""
 
@@ -183,6 +193,7 @@ def assess(
         trend=fleet.laplace_trend([float(t) for t in observed.times], observed.window)
         if observed.window
         else None,
+        outlooks=_outlooks(past, every, level) if observed.past and observed.node_days > 0 else (),
         notes=observed.notes,
     )
 
@@ -216,9 +227,13 @@ def _report(
     days = total_exposure(assumed, {one: evidence.node_days for one, evidence in seen.items()})
     count = sum(evidence.failures for evidence in seen.values() if evidence.node_days > 0)
     rate = sum(assumed.values())
+    now = FailureEvidence(node_days=days, failures=count)
+    if past[0].date:
+        failures, exposure = present(mixture(*_spans(past, assumed), ahead=AHEAD[-1]))
+        now = FailureEvidence(node_days=exposure, failures=failures)
     prior = (worth * rate, worth) if worth * rate > 0 else (rates.JEFFREYS, 0.0)
     found = (
-        rates.posterior(count, days, prior_failures=prior[0], prior_exposure=prior[1])
+        rates.posterior(now.failures, now.node_days, prior_failures=prior[0], prior_exposure=prior[1])
         if days > 0 or prior[1]
         else None
     )
@@ -226,7 +241,7 @@ def _report(
     exact = rates.garwood_interval(count, days, level) if days > 0 else (None, None)
     return RateReport(
         name=name,
-        failures=count,
+        failures=int(count),
         assumed=rate,
         expected=rate * days,
         lower=None if lower is None else float(lower),
@@ -239,15 +254,36 @@ def _report(
         evidence=check.evidence,
         since=None if check.since is None else past[check.since].date or None,
         ratio=check.ratio,
+        present=now,
     )
 
 
 def _checked(past: tuple[DatedEvidence, ...], assumed: dict[str, float], alarm: float) -> AssumptionCheck:
     """Whether assumed rates of some classes stand together."""
-    rows = [[(one.classes.get(name, _NOTHING), rate) for name, rate in assumed.items()] for one in past]
-    return check_assumption(
-        np.array([one.days for one in past]),
-        np.array([sum(rate * seen.node_days for seen, rate in row) for row in rows]),
-        np.array([sum(seen.failures for seen, _ in row if seen.node_days > 0) for row in rows]),
-        alarm=alarm,
+    days, exposure, failures = _spans(past, assumed)
+    return check_assumption(days, sum(assumed.values()) * exposure, failures, alarm=alarm)
+
+
+def _spans(
+    past: tuple[DatedEvidence, ...], assumed: dict[str, float]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Length [d], exposure [node d] and failures [1] of each span, of some classes together."""
+    rows = [{name: one.classes.get(name, _NOTHING) for name in assumed} for one in past]
+    exposed = [total_exposure(assumed, {name: seen.node_days for name, seen in row.items()}) for row in rows]
+    failed = [sum(seen.failures for seen in row.values() if seen.node_days > 0) for row in rows]
+    return np.array([one.days for one in past]), np.array(exposed), np.array(failed, dtype=float)
+
+
+def _outlooks(
+    past: tuple[DatedEvidence, ...], assumed: dict[str, float], level: float
+) -> tuple[Outlook, ...]:
+    """The next days, with as much exposure as in the last week."""
+    days, exposure, failures = _spans(past, assumed)
+    lately = np.cumsum(days[::-1])[::-1] <= _LATELY
+    daily = (
+        float(exposure[lately].sum() / days[lately].sum()) if lately.any() else float(exposure[-1] / days[-1])
+    )
+    return tuple(
+        outlook(mixture(days, exposure, failures, ahead=ahead), ahead, daily * ahead, level)
+        for ahead in AHEAD
     )

@@ -19,8 +19,8 @@ class FailureEvidence:
 
     node_days: float = 0.0
     """Exposure: node-days in which a failure would have been seen. [node d]"""
-    failures: int = 0
-    """Failures. [1]"""
+    failures: float = 0
+    """Failures; no whole number where old ones count less. [1]"""
     recoveries: int = 0
     """Recoveries whose time was seen. [1]"""
     recovery_seconds: float = 0.0

@@ -45,6 +45,15 @@ def tables(found: Assessment) -> list[Table]:
         word = "no trend" if p >= 0.05 else "more frequent" if score > 0 else "less frequent"
         notes.append(f"Trend: {word} (Laplace {score:.2f}, p = {p:.3g}).")
     tables = [Table(title="Failures per node-day", columns=columns, rows=rows, notes=tuple(notes))]
+    if found.outlooks:
+        tables.append(
+            Table(
+                title="Failures of all classes in the next days",
+                columns=(Column("days"), Column("lower"), Column("expected"), Column("upper")),
+                rows=tuple((one.days, one.lower, one.mean, one.upper) for one in found.outlooks),
+                notes=("With the exposure of the last week.",),
+            )
+        )
     if found.recoveries:
         tables.append(
             Table(

@@ -4,6 +4,7 @@
     mofa validate ettr CASES.json         effective training time, intervals and rates
     mofa validate paper TABLE.json …      the MoFa paper's tables against its own equations
     mofa validate kernels TABLE.csv …     measured kernels and collectives
+    mofa validate fleets FOLDER           forecasts of failures on real fleets
     mofa validate assumptions             what the check of assumed failure rates promises, simulated
 
 The figures decide nothing here: the exit code is 0 whatever they are, and 2 where a file cannot be read.
@@ -68,6 +69,10 @@ preset names. Tables are told by their columns (docs/calibration.md). --left-out
 families of shapes, and compares those with it; --left-out device compares with the relative's surfaces alone."""
 
 
+_FLEETS: Final = """\
+Forecasts of the failures of the next 7, 14 and 28 days on real fleets, from rolling origins: how many bands of 90 % held, how wide
+they are, and the mean logarithm of the chance that was given to what came."""
+
 _ASSUMPTIONS: Final = """\
 Pools whose nodes fail as assumed, and pools whose rate doubles or halves after two months, looked at every hour: the share with
 a false verdict in a year, and the days until a changed rate is found (median, and nine pools of ten)."""
@@ -77,6 +82,7 @@ examples:
   mofa validate kernels tables/gemm.csv --left-out device
   mofa validate steps lab/data/cases/throughput.json
   mofa validate ettr lab/data/ettr_cases.json --json
+  mofa validate fleets lab/data/fleets
   mofa validate assumptions --nodes 64,1024 --batch 1,3
   mofa validate paper lab/data/paper_table6.json --calibrate-on 1,5,6,7,9,12,16,18"""
 
@@ -119,6 +125,9 @@ def configure(parser: ArgumentParser) -> None:
     measured.add_argument(
         "--left-out", choices=("family", "device"), help="compare with a fit that did not see the row"
     )
+    fleets = kinds.add_parser("fleets", help="forecasts of failures on real fleets", description=_FLEETS)
+    fleets.add_argument("folder", metavar="FOLDER", help="a folder with fleets.toml and failures.csv")
+    output.add_options(fleets)
     promised = kinds.add_parser(
         "assumptions", help="what the check of assumed failure rates promises", description=_ASSUMPTIONS
     )
@@ -138,6 +147,7 @@ def run(arguments: Namespace) -> int:
         "paper": _paper,
         "kernels": _kernels,
         "assumptions": _assumptions,
+        "fleets": _fleets,
     }
     verbs[arguments.kind](arguments)
     return 0
@@ -205,6 +215,13 @@ def _assumptions(arguments: Namespace) -> None:
         for nodes in given["nodes"]
     ]
     output.emit(arguments.output, [_rows("Looked at every hour", tuple(found[0]), found)], {"pools": found})
+
+
+def _fleets(arguments: Namespace) -> None:
+    from mofa_lab.validate.fleets import fleet_scores
+
+    found = [output.as_data(one) for one in fleet_scores(arguments.folder)]
+    output.emit(arguments.output, [_rows("Rolling origins", tuple(found[0]), found)], {"fleets": found})
 
 
 def _whole(text: str, field: str) -> list[int]:

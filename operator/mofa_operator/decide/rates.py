@@ -157,6 +157,9 @@ def _row(name: str, memory: PoolEvidence, report: RateReport) -> Written:
     }
     if report.since is not None:
         row["changedDate"] = report.since
+    if report.present.failures != report.failures:
+        row["presentFailures"] = _decimal(report.present.failures)
+        row["presentNodeDays"] = _decimal(report.present.node_days)
     if seen.mean_recovery is not None:
         row["recoverySeconds"] = round(seen.mean_recovery)
     if report.lower is not None and report.mean is not None and report.upper is not None:

@@ -40,10 +40,10 @@ def test_a_single_look_at_a_count(failures, expected, verdict):
 
 
 def test_evidence_by_hand():
-    """Two failures on a day where one is expected: 2^2 exp(-1) for twice the rate, 1.5^2 exp(-1/2) and 4^2 exp(-3) beside it."""
+    """Two failures on a day where one is expected: 2^2 exp(-1) for twice the rate, others beside it."""
     evidence, batch = replay(np.ones(1), np.ones(1), np.array([2]), most=50.0)
     assert np.exp(counted(evidence, batch)[0, 0]) == pytest.approx(
-        (1.5**2 * np.exp(-0.5) + 2**2 * np.exp(-1) + 4**2 * np.exp(-3)) / 3
+        (1.5**2 * np.exp(-0.5) + 2**2 * np.exp(-1) + 4**2 * np.exp(-3) + 16**2 * np.exp(-15)) / 4
     )
 
 
