@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -39,6 +38,8 @@ class ObservedFailures:
     """What was counted of each recovery class."""
     past: tuple[DatedEvidence, ...] = ()
     """The same by days, in their order, and of older time by weeks; empty = it is not known when."""
+    present: ByClass = field(default_factory=dict)
+    """What the past is worth as evidence of the next 30 days, where that is remembered; else it follows from `past`."""
     possible: float | None = None
     """Node-days of the whole window; exposure over it is the coverage. [node d]"""
     by_node: dict[str, int] = field(default_factory=dict)
@@ -108,7 +109,7 @@ class RateReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Assessment:
-    """The whole check of a pool's assumptions."""
+    """The check of a pool's assumptions."""
 
     node_days: float
     """Exposure. [node d]"""
@@ -171,7 +172,7 @@ def assess(
         node_days=observed.node_days,
         coverage=None if not observed.possible else observed.node_days / observed.possible,
         rates=tuple(
-            _report(name, counted, part, worth, level, _checked(past, part, chance), past)
+            _report(name, counted, part, worth, level, _checked(past, part, chance), past, observed.present)
             for part, name, chance in parts
         ),
         shares=fleet.class_shares(
@@ -198,21 +199,6 @@ def assess(
     )
 
 
-def total_exposure(assumed: Mapping[str, float], exposure: Mapping[str, float]) -> float:
-    """Exposure to which the total of the assumed rates applies: the classes' own, weighted by these rates, Ours. [node d]
-
-    So the assumptions expect of all classes together what they expect of each.
-
-    >>> round(total_exposure({"pod": 0.003, "job": 0.001}, {"pod": 100.0, "job": 20.0}), 9)
-    80.0
-    """
-    whole = sum(assumed.values())
-    days = list(exposure.values())
-    if whole <= 0 or min(days) == max(days):
-        return max(days)
-    return sum(rate * exposure[name] for name, rate in assumed.items()) / whole
-
-
 def _report(
     name: str,
     counted: ByClass,
@@ -221,16 +207,14 @@ def _report(
     level: float,
     check: AssumptionCheck,
     past: tuple[DatedEvidence, ...],
+    known: ByClass,
 ) -> RateReport:
     """Classes with their assumed rates as one; the assumption is worth `worth` node-days."""
     seen = {one: counted.get(one, _NOTHING) for one in assumed}
-    days = total_exposure(assumed, {one: evidence.node_days for one, evidence in seen.items()})
+    days = rates.total_exposure(assumed, {one: evidence.node_days for one, evidence in seen.items()})
     count = sum(evidence.failures for evidence in seen.values() if evidence.node_days > 0)
     rate = sum(assumed.values())
-    now = FailureEvidence(node_days=days, failures=count)
-    if past[0].date:
-        failures, exposure = present(mixture(*_spans(past, assumed), ahead=AHEAD[-1]))
-        now = FailureEvidence(node_days=exposure, failures=failures)
+    now = _present(past, assumed, known) or FailureEvidence(node_days=days, failures=count)
     prior = (worth * rate, worth) if worth * rate > 0 else (rates.JEFFREYS, 0.0)
     found = (
         rates.posterior(now.failures, now.node_days, prior_failures=prior[0], prior_exposure=prior[1])
@@ -258,6 +242,20 @@ def _report(
     )
 
 
+def _present(
+    past: tuple[DatedEvidence, ...], assumed: dict[str, float], known: ByClass
+) -> FailureEvidence | None:
+    """What the past of some classes together is worth; None where no days are known, or nobody watched."""
+    if set(assumed) <= set(known):
+        exposure = rates.total_exposure(assumed, {name: known[name].node_days for name in assumed})
+        return FailureEvidence(failures=sum(known[name].failures for name in assumed), node_days=exposure)
+    spans = _spans(past, assumed)
+    if not past[0].date or spans[1].sum() <= 0:
+        return None
+    failures, exposure = present(mixture(*spans, ahead=AHEAD[-1]))
+    return FailureEvidence(failures=round(failures, 4), node_days=round(exposure, 4))  # as a status has it
+
+
 def _checked(past: tuple[DatedEvidence, ...], assumed: dict[str, float], alarm: float) -> AssumptionCheck:
     """Whether assumed rates of some classes stand together."""
     days, exposure, failures = _spans(past, assumed)
@@ -269,7 +267,9 @@ def _spans(
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Length [d], exposure [node d] and failures [1] of each span, of some classes together."""
     rows = [{name: one.classes.get(name, _NOTHING) for name in assumed} for one in past]
-    exposed = [total_exposure(assumed, {name: seen.node_days for name, seen in row.items()}) for row in rows]
+    exposed = [
+        rates.total_exposure(assumed, {name: seen.node_days for name, seen in row.items()}) for row in rows
+    ]
     failed = [sum(seen.failures for seen in row.values() if seen.node_days > 0) for row in rows]
     return np.array([one.days for one in past]), np.array(exposed), np.array(failed, dtype=float)
 

@@ -8,6 +8,7 @@ for failures per node-day. scipy's special functions are imported where they are
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -105,6 +106,21 @@ def garwood_interval(failures: Count, exposure: Numeric, level: Ratio = LEVEL) -
     k = np.asarray(failures, dtype=float)
     low = np.where(k > 0, gammaincinv(np.maximum(k, 1.0), (1 - level) / 2), 0.0)
     return (low / exposure)[()], (gammaincinv(k + 1, (1 + level) / 2) / exposure)[()]
+
+
+def total_exposure(assumed: Mapping[str, float], exposure: Mapping[str, float]) -> float:
+    """Exposure to which the total of the assumed rates applies: the classes' own, weighted by these rates, Ours. [node d]
+
+    So the assumptions expect of all classes together what they expect of each.
+
+    >>> round(total_exposure({"pod": 0.003, "job": 0.001}, {"pod": 100.0, "job": 20.0}), 9)
+    80.0
+    """
+    whole = sum(assumed.values())
+    days = list(exposure.values())
+    if whole <= 0 or min(days) == max(days):
+        return max(days)
+    return sum(rate * exposure[name] for name, rate in assumed.items()) / whole
 
 
 def _level(level: Ratio) -> None:

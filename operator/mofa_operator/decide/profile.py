@@ -16,13 +16,23 @@ from mofa_model.errors import InputError
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.inputs import cluster_of
 from mofa_model.manifest.parsing import parse
+from mofa_model.reliability.observed import TOTAL
 from mofa_model.spec.evidence import DatedEvidence
 from mofa_operator.decide import ledger, past
 from mofa_operator.decide.conditions import Found, conditions, of_generation, standing
 from mofa_operator.decide.history import read
 from mofa_operator.decide.pool_evidence import PoolEvidence, remembered
-from mofa_operator.decide.rates import Reports, assessed, contradiction, recoveries, rows, total, verdict
-from mofa_operator.decide.reading import left, moment, same, sentence
+from mofa_operator.decide.rates import (
+    NOBODY,
+    Reports,
+    assessed,
+    contradiction,
+    recoveries,
+    rows,
+    total,
+    verdict,
+)
+from mofa_operator.decide.reading import left, moment, moved, same, sentence
 from mofa_operator.decide.teaching import calibration
 from mofa_operator.decision import Decision, Note, ProfileFigures
 from mofa_operator.evidence import Day
@@ -55,7 +65,8 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     days, pause = _days(snapshot, reading.days, weeks, wait, settings)
     is_written = wait == 0 or pause == 0
     kept = reading.memory if wait == 0 else before
-    found = assessed(spec, kept, newest if is_written else past.of_profile(pool))
+    known = newest if is_written else past.of_profile(pool)
+    found = assessed(spec, kept, known, NOBODY if wait == 0 else pool.status.present)
     complete = reading.found
     stands = standing(pool, Aspect.HISTORY_COMPLETE)
     if (
@@ -98,10 +109,16 @@ def _wait(
         return None
     if before is None:
         return 0.0
-    told = assessed(spec, before, past.of_profile(snapshot.profile)), assessed(spec, fresh, newest)
+    pool = snapshot.profile
+    told = assessed(spec, before, past.of_profile(pool), pool.status.present), assessed(spec, fresh, newest)
     if [(one.name, one.verdict) for one in told[0]] != [(one.name, one.verdict) for one in told[1]]:
         return 0.0
-    if not before.differs(fresh, settings.material):
+    has_moved = any(
+        moved(old.mean, new.mean, 2 * settings.material)
+        for old, new in zip(*told, strict=True)
+        if old.name != TOTAL
+    )
+    if not (has_moved or before.differs(fresh, settings.material)):
         return None
     return _quiet(snapshot, settings)
 

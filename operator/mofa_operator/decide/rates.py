@@ -10,7 +10,7 @@ from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.failures import classes_of
 from mofa_model.reliability.assumption import Verdict
 from mofa_model.reliability.observed import TOTAL, ObservedFailures, RateReport, assess
-from mofa_model.spec.evidence import DatedEvidence
+from mofa_model.spec.evidence import ByClass, DatedEvidence
 from mofa_operator.decide.conditions import Found, State, standing
 from mofa_operator.decide.pool_evidence import PoolEvidence
 from mofa_operator.decision import Note
@@ -18,6 +18,8 @@ from mofa_operator.objects import LiveProfile, Written
 from mofa_operator.words import Aspect, Happened
 
 _WORST_FIRST: Final = (Verdict.HIGHER, Verdict.LOWER, Verdict.INSUFFICIENT, Verdict.CONSISTENT)
+NOBODY: Final[ByClass] = {}
+"""What is remembered where nothing is."""
 Reports: TypeAlias = tuple[RateReport, ...]
 """One for each class, and the total."""
 _NINETY: Final = 1.645
@@ -25,7 +27,10 @@ _NINETY: Final = 1.645
 
 
 def assessed(
-    spec: ClusterProfileSpec, memory: PoolEvidence | None, past: Sequence[DatedEvidence] = ()
+    spec: ClusterProfileSpec,
+    memory: PoolEvidence | None,
+    past: Sequence[DatedEvidence] = (),
+    present: ByClass = NOBODY,
 ) -> Reports:
     """The check of a profile's assumptions against what is remembered, for one who looks all the time. []
 
@@ -35,7 +40,9 @@ def assessed(
     assumed: dict[str, float] = {
         one.name: float(one.failures_per_thousand_node_days) / 1000 for one in classes_of(spec.failures)
     }
-    together = ObservedFailures(classes={} if memory is None else memory.classes, past=tuple(past))
+    together = ObservedFailures(
+        classes={} if memory is None else memory.classes, past=tuple(past), present=present
+    )
     return assess(together, assumed, prior_weight=float(spec.failures.prior_weight)).rates
 
 
