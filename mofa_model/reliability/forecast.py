@@ -34,7 +34,7 @@ _NEAR: Final = 0.25
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Mixture:
+class RateForecasts:
     """What forecasts with all half-lives and spreads say of a rate, and how far each is believed."""
 
     weight: NDArray[Any]
@@ -61,7 +61,9 @@ class Outlook:
     """Upper end. [1]"""
 
 
-def mixture(days: NDArray[Any], exposure: NDArray[Any], failures: NDArray[Any], *, ahead: float) -> Mixture:
+def mixture(
+    days: NDArray[Any], exposure: NDArray[Any], failures: NDArray[Any], *, ahead: float
+) -> RateForecasts:
     """What spans of time in their order say of the rate in the next `ahead` days [d]. Ours. []
 
     `days` is the length of each span [d], `exposure` what was watched in it, `failures` what was seen [1].
@@ -82,10 +84,10 @@ def mixture(days: NDArray[Any], exposure: NDArray[Any], failures: NDArray[Any], 
     worth = np.exp2((time[stop] - time[-1]) / TRUST) * np.diff(time)[start] / judged
     log = (known * worth[:, None]).sum(axis=0) - np.log(spread) / 2  # at first the steadier are believed more
     weight = np.exp(log - log.max())
-    return Mixture(weight=weight / weight.sum(), shape=shape[-1], scale=scale[-1], spread=spread)
+    return RateForecasts(weight=weight / weight.sum(), shape=shape[-1], scale=scale[-1], spread=spread)
 
 
-def present(of: Mixture) -> tuple[float, float]:
+def present(of: RateForecasts) -> tuple[float, float]:
     """The past as evidence of the rate ahead: failures, and the exposure in which they were; a Gamma of like mean and variance. Ours. [1, unit of exposure]
 
     >>> steady = mixture(np.ones(90), np.full(90, 100.0), np.tile([1, 0, 0], 30), ahead=30.0)
@@ -99,7 +101,7 @@ def present(of: Mixture) -> tuple[float, float]:
     return max(0.0, shape - JEFFREYS), shape / mean
 
 
-def outlook(of: Mixture, days: float, exposure: float, level: Ratio = LEVEL) -> Outlook:
+def outlook(of: RateForecasts, days: float, exposure: float, level: Ratio = LEVEL) -> Outlook:
     """Failures of so many days [d], with so much exposure in them. Ours. [1]
 
     >>> steady = mixture(np.ones(60), np.full(60, 100.0), np.tile([1, 0, 0, 1], 15), ahead=7.0)
