@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mofa_model.manifest.failure_history import MOST, ClassName, DayPart, HistoryRow
+from mofa_model.manifest.failure_history import MOST, ClassName, DayPart, HistoryRow, WeekPart
 from mofa_model.manifest.fields import (
     AtLeastOne,
     Count,
@@ -264,6 +264,11 @@ class ClusterProfileStatus(Part):
         json_schema_extra=keyed("date", "witness"),
     )
     """The ledger that the history rests on: of each day, for each class, the witness counts that saw most."""
+    weeks: Annotated[list[WeekPart], Field(max_length=53)] = Field(
+        default_factory=list,
+        json_schema_extra=keyed("date"),
+    )
+    """What the ledger held before its window moved on, by weeks: the assumptions are checked over all of it."""
     history_time: Moment | None = None
     """When the history was written: seldom, and only when it changes much; the metrics have every moment."""
     calibration: CalibrationStatus | None = None

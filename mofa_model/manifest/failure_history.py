@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 else:
     ClassName = Literal[tuple(one.value for one in RecoveryClass)]
 Verdict = Literal["Consistent", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData"]
+
+
+Date = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", max_length=10, examples=["2026-01-31"])]
 
 
 class RateBounds(Part):
@@ -61,11 +65,23 @@ class HistoryRow(Part):
     """Share of the posterior that is the assumption's."""
     verdict: Verdict | None = None
     """What the history says of the assumption."""
+    changed_date: Date | None = None
+    """Day in UTC from which the rate is another than the assumption, most likely; missing where the assumption stands."""
+
+    present_failures: Decimal | None = None
+    """Failures that the past is worth as evidence of the next 30 days: rates move, so old failures count less; missing = all do."""
+    present_node_days: Decimal | None = None
+    """Node-days in which they were."""
 
     @property
     def evidence(self) -> FailureEvidence:
-        """What it comes to."""
-        return _evidence(self.exposure_node_days, self.failures, None, self.recovery_seconds)
+        """What it is worth for advice."""
+        counted = _evidence(self.exposure_node_days, self.failures, None, self.recovery_seconds)
+        if self.present_failures is None or self.present_node_days is None:
+            return counted
+        return replace(
+            counted, failures=number(self.present_failures), node_days=number(self.present_node_days)
+        )
 
 
 class DayRow(Part):
@@ -88,14 +104,28 @@ class DayPart(Part):
 
     atomic = True
 
-    date: Annotated[
-        str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", max_length=10, examples=["2026-01-31"])
-    ]
+    date: Date
     """The day in UTC."""
     witness: Literal["Prometheus", "Watch"]
     """Who saw it: Prometheus, or the operator's own watch of nodes and jobs."""
     covered_seconds: Annotated[int, Field(ge=0, le=86_401, examples=[86_400])]
     """Time of the day for which it looked."""
+    classes: Annotated[list[DayRow], Field(max_length=MOST)] = Field(
+        default_factory=list,
+        json_schema_extra=keyed("name"),
+    )
+    """By recovery class."""
+
+
+class WeekPart(Part):
+    """What was counted in a week that is older than the days."""
+
+    atomic = True
+
+    date: Date
+    """Its Monday in UTC."""
+    covered_seconds: Annotated[int, Field(ge=0, le=604_807, examples=[604_800])]
+    """Time of the week for which somebody looked."""
     classes: Annotated[list[DayRow], Field(max_length=MOST)] = Field(
         default_factory=list,
         json_schema_extra=keyed("name"),

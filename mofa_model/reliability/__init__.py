@@ -9,7 +9,9 @@
     objective     the end-to-end objective, for arrays of strategies;  deadline: nodes and spares to end in time
     checkpoint    bytes and bandwidths -> save times
     availability  spares
-    rates         posteriors, intervals, verdicts;  fleet: shares, recovery times, lemon nodes, drift
+    rates         posteriors, intervals;  fleet: shares, recovery times, lemon nodes, drift
+    forecast      failures of the next days, where rates move
+    assumption    whether an assumed rate still stands, by days;  observed: the whole check of a pool
 
 May import: spec, units, errors, numpy; scipy's special functions where they are used. Never imports: simulator.
 Imported by: search's callers, advice, verbs, and the lab.
@@ -24,7 +26,7 @@ from mofa_model.reliability.objective import (
     ettr_band,
     finish_time,
 )
-from mofa_model.reliability.rates import Posterior, Verdict, live_verdict, posterior, verdict
+from mofa_model.reliability.rates import Posterior, posterior
 
 __all__ = [
     "Checkpointing",
@@ -32,13 +34,10 @@ __all__ = [
     "Interval",
     "Job",
     "Posterior",
-    "Verdict",
     "best_checkpointing",
     "ettr",
     "ettr_band",
     "finish_time",
-    "live_verdict",
     "posterior",
     "recommend",
-    "verdict",
 ]

@@ -7,26 +7,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mofa_model.checks import not_negative, share
 from mofa_model.errors import BadValue
 from mofa_model.reliability import fleet, rates
-from mofa_model.reliability.rates import Verdict
+from mofa_model.reliability.assumption import ALARM, YEAR, AssumptionCheck, Verdict, check_assumption
+from mofa_model.reliability.forecast import Outlook, mixture, outlook, present
+from mofa_model.spec.evidence import ByClass, DatedEvidence, FailureEvidence
 from mofa_model.spec.reliability import RecoveryTime
 from mofa_model.units import Seconds
 
-TOTAL = "total"
+TOTAL: Final = "total"
 """Name of the row over all classes."""
+AHEAD: Final = (7.0, 14.0, 30.0)
+"""How far forecasts look; rates are those of the longest. [d]"""
+_LATELY: Final = 7.01
+"""Time from which the exposure of the next days is taken. [d]"""
+_NOTHING: Final = FailureEvidence()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObservedFailures:
     """Failures and exposure of a pool over a window."""
 
-    failures: dict[str, int]
-    """Failures by recovery class. [1]"""
-    node_days: float
-    """Node-days in which a failure would have been seen. [node d]"""
+    classes: ByClass
+    """What was counted of each recovery class."""
+    past: tuple[DatedEvidence, ...] = ()
+    """The same by days, in their order, and of older time by weeks; empty = it is not known when."""
+    present: ByClass = field(default_factory=dict)
+    """What the past is worth as evidence of the next 30 days, where that is remembered; else it follows from `past`."""
     possible: float | None = None
     """Node-days of the whole window; exposure over it is the coverage. [node d]"""
     by_node: dict[str, int] = field(default_factory=dict)
@@ -45,13 +58,17 @@ class ObservedFailures:
     """What the source has to say about its gaps, in sentences."""
 
     def __post_init__(self) -> None:
-        for count in self.failures.values():
-            not_negative(failures=count)
-        not_negative(node_days=self.node_days)
+        for one in self.classes.values():
+            not_negative(failures=one.failures, node_days=one.node_days)
         if self.possible is not None and self.possible < self.node_days:
             raise BadValue(
                 "possible_node_days", self.possible, "give at least the node-days that were watched"
             )
+
+    @property
+    def node_days(self) -> float:
+        """Node-days in which a failure would have been seen: the largest exposure of any class. [node d]"""
+        return max((one.node_days for one in self.classes.values()), default=0.0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,17 +95,21 @@ class RateReport:
     """Upper end. [1/d]"""
     prior_weight: float
     """Share of the posterior that is prior. [1]"""
-    p_value: float
-    """Exact two-sided mid-p value against the assumption. [1]"""
-    e_value: float
-    """Evidence against the assumption that may be looked at all the time. [1]"""
     verdict: Verdict
     """What it comes to."""
+    evidence: float
+    """Evidence against the assumption over what a verdict needs. [1]"""
+    since: str | None = None
+    """Day from which the rate is another one, most likely; None where the assumption stands, or days are not known."""
+    ratio: float | None = None
+    """Failures since then over those expected; None where the assumption stands. [1]"""
+    present: FailureEvidence = _NOTHING
+    """What the past is worth as evidence of the next 30 days, as far as days are known; else all that was counted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Assessment:
-    """The whole check of a pool's assumptions."""
+    """The check of a pool's assumptions."""
 
     node_days: float
     """Exposure. [node d]"""
@@ -104,6 +125,8 @@ class Assessment:
     """Whether nodes fail alike, where nodes are known."""
     trend: tuple[float, float] | None
     """Laplace's statistic and its p-value, where times are known. [1]"""
+    outlooks: tuple[Outlook, ...] = ()
+    """Failures of all classes in the next days, where days are known."""
     notes: tuple[str, ...] = ()
     """What the source said about its gaps, in sentences."""
 
@@ -119,36 +142,42 @@ def assess(
     *,
     prior_weight: float = 0.0,
     level: float = rates.LEVEL,
-    alarm: float = rates.ALARM,
-    live: bool = False,
+    alarm: float = ALARM,
     recovery: dict[str, RecoveryTime] | None = None,
 ) -> Assessment:
     """Check assumed failures per node-day by class against what was observed. Ours. []
 
-    The posterior starts at Jeffreys' prior, or at the assumption worth `prior_weight` failures in all [1]. `live` judges
-    by the e-value, for a panel that looks all the time; else by the exact mid-p test. Without exposure nothing is judged:
-    failures that nobody could have seen are no evidence.
+    The posterior starts at Jeffreys' prior, or at the assumption worth `prior_weight` failures in all [1]. `alarm` is the
+    chance of any false verdict on the pool in a year [1], or in one look where days are not known: half of it is the
+    total's, the rest is shared by the classes. Without exposure nothing is judged: failures that nobody could have seen are
+    no evidence. A class that was not counted leaves no total.
 
-    >>> found = assess(ObservedFailures(failures={"pod": 419}, node_days=110592.0), {"pod": 0.005})
+    >>> seen = {"pod": FailureEvidence(failures=419, node_days=110592.0)}
+    >>> found = assess(ObservedFailures(classes=seen), {"pod": 0.005})
     >>> found.rates[0].verdict.value, round(found.rates[0].mean, 6)
     ('LowerThanAssumed', 0.003793)
     """
     share(level=level, alarm=alarm)
-    names = [*assumed, *(name for name in observed.failures if name not in assumed)]
-    total = sum(assumed.values())
-    parts = [(name, observed.failures.get(name, 0), assumed.get(name, 0.0)) for name in names]
-    if len(parts) > 1:
-        parts.append((TOTAL, sum(observed.failures.values()), total))
-    weights = {name: prior_weight * rate / total if total > 0 else 0.0 for name, _, rate in parts}
+    counted = observed.classes
+    every = {**assumed, **{name: 0.0 for name in counted if name not in assumed}}
+    total = sum(every.values())
+    own = alarm if len(every) == 1 else alarm / 2 / len(every)
+    parts = [({name: rate}, name, own) for name, rate in every.items()]
+    if len(every) > 1 and (not counted or set(every) <= set(counted)):
+        parts.append((every, TOTAL, alarm / 2))
+    past = observed.past or (DatedEvidence(date="", days=YEAR, classes=counted),)
+    worth = prior_weight / total if total > 0 else 0.0
     known = recovery or {}
     return Assessment(
         node_days=observed.node_days,
         coverage=None if not observed.possible else observed.node_days / observed.possible,
         rates=tuple(
-            _report(name, count, rate, observed.node_days, weights[name], level, alarm, live=live)
-            for name, count, rate in parts
+            _report(name, counted, part, worth, level, _checked(past, part, chance), past, observed.present)
+            for part, name, chance in parts
         ),
-        shares=fleet.class_shares({name: float(observed.failures.get(name, 0)) for name in names}, level),
+        shares=fleet.class_shares(
+            {name: float(counted.get(name, _NOTHING).failures) for name in every}, level
+        ),
         recoveries={
             name: fleet.recovery_posterior(
                 observed.recoveries.get(name, ()),
@@ -156,7 +185,7 @@ def assess(
                 assumed=known.get(name, RecoveryTime(mean=300.0, cv=1.0)),
                 level=level,
             )
-            for name in names
+            for name in every
             if observed.recoveries.get(name) or observed.open_recoveries.get(name)
         },
         dispersion=fleet.dispersion(observed.by_node, observed.node_days_by_node)
@@ -165,36 +194,96 @@ def assess(
         trend=fleet.laplace_trend([float(t) for t in observed.times], observed.window)
         if observed.window
         else None,
+        outlooks=_outlooks(past, every, level) if observed.past and observed.node_days > 0 else (),
         notes=observed.notes,
     )
 
 
 def _report(
-    name: str, count: int, rate: float, days: float, weight: float, level: float, alarm: float, *, live: bool
+    name: str,
+    counted: ByClass,
+    assumed: dict[str, float],
+    worth: float,
+    level: float,
+    check: AssumptionCheck,
+    past: tuple[DatedEvidence, ...],
+    known: ByClass,
 ) -> RateReport:
-    expected = rate * days
-    judge = rates.live_verdict if live else rates.verdict
-    some = days > 0
-    prior = (weight, weight / rate) if weight > 0 and rate > 0 else (rates.JEFFREYS, 0.0)
+    """Classes with their assumed rates as one; the assumption is worth `worth` node-days."""
+    seen = {one: counted.get(one, _NOTHING) for one in assumed}
+    days = rates.total_exposure(assumed, {one: evidence.node_days for one, evidence in seen.items()})
+    count = sum(evidence.failures for evidence in seen.values() if evidence.node_days > 0)
+    rate = sum(assumed.values())
+    now = _present(past, assumed, known) or FailureEvidence(node_days=days, failures=count)
+    prior = (worth * rate, worth) if worth * rate > 0 else (rates.JEFFREYS, 0.0)
     found = (
-        rates.posterior(count, days, prior_failures=prior[0], prior_exposure=prior[1])
-        if some or prior[1]
+        rates.posterior(now.failures, now.node_days, prior_failures=prior[0], prior_exposure=prior[1])
+        if days > 0 or prior[1]
         else None
     )
     lower, upper = rates.credible_interval(found, level) if found else (None, None)
-    exact = rates.garwood_interval(count, days, level) if some else (None, None)
+    exact = rates.garwood_interval(count, days, level) if days > 0 else (None, None)
     return RateReport(
         name=name,
-        failures=count,
+        failures=int(count),
         assumed=rate,
-        expected=expected,
+        expected=rate * days,
         lower=None if lower is None else float(lower),
         mean=None if found is None else float(found.mean),
         upper=None if upper is None else float(upper),
         exact_lower=None if exact[0] is None else float(exact[0]),
         exact_upper=None if exact[1] is None else float(exact[1]),
         prior_weight=1.0 if found is None else float(found.prior_weight),
-        p_value=float(rates.mid_p(count, expected)) if some else 1.0,
-        e_value=float(rates.e_value(count, expected)) if some else 1.0,
-        verdict=judge(count, expected, alarm=alarm) if some else rates.Verdict.INSUFFICIENT,
+        verdict=check.verdict,
+        evidence=check.evidence,
+        since=None if check.since is None else past[check.since].date or None,
+        ratio=check.ratio,
+        present=now,
+    )
+
+
+def _present(
+    past: tuple[DatedEvidence, ...], assumed: dict[str, float], known: ByClass
+) -> FailureEvidence | None:
+    """What the past of some classes together is worth; None where no days are known, or nobody watched."""
+    if set(assumed) <= set(known):
+        exposure = rates.total_exposure(assumed, {name: known[name].node_days for name in assumed})
+        return FailureEvidence(failures=sum(known[name].failures for name in assumed), node_days=exposure)
+    spans = _spans(past, assumed)
+    if not past[0].date or spans[1].sum() <= 0:
+        return None
+    failures, exposure = present(mixture(*spans, ahead=AHEAD[-1]))
+    return FailureEvidence(failures=round(failures, 4), node_days=round(exposure, 4))  # as a status has it
+
+
+def _checked(past: tuple[DatedEvidence, ...], assumed: dict[str, float], alarm: float) -> AssumptionCheck:
+    """Whether assumed rates of some classes stand together."""
+    days, exposure, failures = _spans(past, assumed)
+    return check_assumption(days, sum(assumed.values()) * exposure, failures, alarm=alarm)
+
+
+def _spans(
+    past: tuple[DatedEvidence, ...], assumed: dict[str, float]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Length [d], exposure [node d] and failures [1] of each span, of some classes together."""
+    rows = [{name: one.classes.get(name, _NOTHING) for name in assumed} for one in past]
+    exposed = [
+        rates.total_exposure(assumed, {name: seen.node_days for name, seen in row.items()}) for row in rows
+    ]
+    failed = [sum(seen.failures for seen in row.values() if seen.node_days > 0) for row in rows]
+    return np.array([one.days for one in past]), np.array(exposed), np.array(failed, dtype=float)
+
+
+def _outlooks(
+    past: tuple[DatedEvidence, ...], assumed: dict[str, float], level: float
+) -> tuple[Outlook, ...]:
+    """The next days, with as much exposure as in the last week."""
+    days, exposure, failures = _spans(past, assumed)
+    lately = np.cumsum(days[::-1])[::-1] <= _LATELY
+    daily = (
+        float(exposure[lately].sum() / days[lately].sum()) if lately.any() else float(exposure[-1] / days[-1])
+    )
+    return tuple(
+        outlook(mixture(days, exposure, failures, ahead=ahead), ahead, daily * ahead, level)
+        for ahead in AHEAD
     )

@@ -1,4 +1,4 @@
-"""What counts say about a rate: posterior, intervals, and whether an assumed rate still stands.
+"""What counts say about a rate: posterior and intervals.
 
     failures ~ Poisson(rate x exposure),   rate ~ Gamma(prior)   =>   rate | data ~ Gamma(prior + failures, prior + exposure)
 
@@ -8,8 +8,8 @@ for failures per node-day. scipy's special functions are imported where they are
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 import numpy as np
@@ -20,21 +20,8 @@ from mofa_model.units import Count, Numeric, Ratio
 
 LEVEL: Final = 0.9
 """Level of intervals when none is asked for. [1]"""
-ALARM: Final = 0.05
-"""Chance of a false alarm when none is asked for. [1]"""
-ENOUGH: Final = 1.0
-"""Expected events under the assumption below which silence says nothing. [1]"""
 JEFFREYS: Final = 0.5
 """Failures that Jeffreys' prior is worth; its exposure is zero. [1]"""
-
-
-class Verdict(StrEnum):
-    """What data say of an assumed rate."""
-
-    CONSISTENT = "Consistent"
-    HIGHER = "HigherThanAssumed"
-    LOWER = "LowerThanAssumed"
-    INSUFFICIENT = "InsufficientData"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,75 +108,19 @@ def garwood_interval(failures: Count, exposure: Numeric, level: Ratio = LEVEL) -
     return (low / exposure)[()], (gammaincinv(k + 1, (1 + level) / 2) / exposure)[()]
 
 
-def mid_p(failures: Count, expected: Numeric) -> Ratio:
-    """Two-sided exact mid-p value of a count against a Poisson mean. Source: Lancaster 1961. [1]
+def total_exposure(assumed: Mapping[str, float], exposure: Mapping[str, float]) -> float:
+    """Exposure to which the total of the assumed rates applies: the classes' own, weighted by these rates, Ours. [node d]
 
-    >>> round(float(mid_p(0, 3.0)), 7)
-    0.0497871
+    So the assumptions expect of all classes together what they expect of each.
+
+    >>> round(total_exposure({"pod": 0.003, "job": 0.001}, {"pod": 100.0, "job": 20.0}), 9)
+    80.0
     """
-    low, high = _tails(failures, expected)
-    p: Ratio = np.minimum(1.0, 2 * np.minimum(low, high))
-    return p
-
-
-def e_value(failures: Count, expected: Numeric, prior: float = 1.0) -> Numeric:
-    """Evidence against an assumed rate that may be looked at all the time: Gamma(s, s) mixture of Poisson ratios. Source: Robbins 1970. [1]
-
-    e = s^s / Gamma(s) x Gamma(s + k) / (s + mu)^(s + k) x exp(mu); the chance that it ever passes 1 / alpha is at most
-    alpha while the assumption holds. At most 1e300.
-
-    >>> round(float(e_value(0, 3.0)), 4)
-    5.0214
-    """
-    from scipy.special import gammaln
-
-    not_negative(failures=failures, expected=expected)
-    k, mu, s = failures, expected, prior
-    log = s * np.log(s) - gammaln(s) + gammaln(s + k) - (s + k) * np.log(s + mu) + mu
-    evidence: Numeric = np.exp(np.clip(log, -690.0, 690.0))
-    return evidence
-
-
-def verdict(failures: float, expected: float, *, alarm: Ratio = ALARM) -> Verdict:
-    """A single look at counts: does the assumed rate stand? Exact mid-p test; little data is said so. Source: Lancaster 1961. []
-
-    >>> verdict(419, 0.005 * 110592).value
-    'LowerThanAssumed'
-    """
-    not_negative(failures=failures, expected=expected)
-    if expected == 0:
-        return Verdict.HIGHER if failures > 0 else Verdict.INSUFFICIENT
-    if float(mid_p(failures, expected)) < alarm:
-        return Verdict.HIGHER if failures > expected else Verdict.LOWER
-    return Verdict.CONSISTENT if expected >= ENOUGH else Verdict.INSUFFICIENT
-
-
-def live_verdict(failures: float, expected: float, *, alarm: Ratio = ALARM) -> Verdict:
-    """As `verdict`, for a panel that looks all the time: by the e-value, whose alarms stay rare however often one looks. []
-
-    Source: Ville 1939.
-
-    >>> live_verdict(30, 10.0).value
-    'HigherThanAssumed'
-    """
-    not_negative(failures=failures, expected=expected)
-    if expected == 0:
-        return Verdict.HIGHER if failures > 0 else Verdict.INSUFFICIENT
-    if float(e_value(failures, expected)) >= 1 / alarm:
-        return Verdict.HIGHER if failures > expected else Verdict.LOWER
-    return Verdict.CONSISTENT if expected >= ENOUGH else Verdict.INSUFFICIENT
-
-
-def _tails(failures: Count, expected: Numeric) -> tuple[Ratio, Ratio]:
-    """P(X < k) + P(X = k) / 2, and the same above. [1]"""
-    from scipy.special import gammainc, gammaincc
-
-    not_negative(failures=failures, expected=expected)
-    k, mu = np.asarray(failures, dtype=float), np.asarray(expected, dtype=float)
-    some = np.maximum(k, 1.0)
-    below, at_most = np.where(k > 0, gammaincc(some, mu), 0.0), gammaincc(k + 1, mu)
-    above, at_least = gammainc(k + 1, mu), np.where(k > 0, gammainc(some, mu), 1.0)
-    return (below + at_most) / 2, (above + at_least) / 2
+    whole = sum(assumed.values())
+    days = list(exposure.values())
+    if whole <= 0 or min(days) == max(days):
+        return max(days)
+    return sum(rate * exposure[name] for name, rate in assumed.items()) / whole
 
 
 def _level(level: Ratio) -> None:

@@ -19,8 +19,8 @@ class FailureEvidence:
 
     node_days: float = 0.0
     """Exposure: node-days in which a failure would have been seen. [node d]"""
-    failures: int = 0
-    """Failures. [1]"""
+    failures: float = 0
+    """Failures; no whole number where old ones count less. [1]"""
     recoveries: int = 0
     """Recoveries whose time was seen. [1]"""
     recovery_seconds: float = 0.0
@@ -56,6 +56,18 @@ class FailureEvidence:
 
 ByClass: TypeAlias = Mapping[str, FailureEvidence]
 """Evidence by recovery class; a class that nobody can see has no entry, for unknown is not zero."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DatedEvidence:
+    """Evidence of some time on end."""
+
+    date: str
+    """Its first day in UTC, as 2026-11-21."""
+    days: float
+    """How long it is. [d]"""
+    classes: ByClass
+    """What was seen."""
 
 
 def together(one: ByClass, other: ByClass) -> dict[str, FailureEvidence]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import output
 from mofa_model.errors import BadValue
+from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.spec.reliability import PAPER_RATE, RecoveryTime
-from mofa_model.tables import Column, Table
 
 if TYPE_CHECKING:
     from mofa_model.manifest.parsing import Profile
-    from mofa_model.reliability.observed import Assessment, ObservedFailures
+    from mofa_model.reliability.observed import ObservedFailures
 
 CONTRADICTED: Final = 5
 """Exit code of --check when an assumption does not stand."""
@@ -34,11 +35,13 @@ examples:
   live, for the profile of a pool
     mofa rates --prometheus http://prometheus:9090 --profile h100-east
   in CI: exit 5 when an assumption is contradicted
-    mofa rates --events failures.csv --exposure nodes.csv --assumed 0.005 --check
+    mofa rates --failures 40 --node-days 2000 --assumed 0.005 --check
 
 failures.csv has the columns time, node, class, recovery_seconds, open. Only
 node and class are needed. time is in seconds or ISO 8601; open is yes for a
-recovery that had not ended, whose recovery_seconds is the time so far.
+recovery that had not ended, whose recovery_seconds is the time so far. With
+the time of every failure the check goes by days, and says since when a rate is
+another one; counts without times are a single look.
 nodes.csv has the columns node, node_days, and possible_node_days where known."""
 
 
@@ -82,9 +85,12 @@ def configure(parser: ArgumentParser) -> None:
         "--level", type=float, default=0.9, metavar="P", help="level of intervals (default: 0.9)"
     )
     ask.add_argument(
-        "--alarm", type=float, default=0.05, metavar="P", help="chance of a false alarm (default: 0.05)"
+        "--alarm",
+        type=float,
+        default=0.05,
+        metavar="P",
+        help="chance of any false verdict in a year of looking all the time (default: 0.05)",
     )
-    ask.add_argument("--live", action="store_true", help="judge by the e-value, for looking again and again")
     ask.add_argument(
         "--check", action="store_true", help=f"exit {CONTRADICTED} when an assumption is contradicted"
     )
@@ -94,22 +100,25 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Check the assumptions."""
     from mofa_model.reliability.observed import assess
+    from mofa_model.verbs import rates_answer
 
     _check(arguments)
     observed = _observed(arguments)
-    if arguments.node_days == 0 and (seen := sum(observed.failures.values())):
+    if arguments.node_days == 0 and (seen := sum(one.failures for one in observed.classes.values())):
         raise BadValue("--node-days", 0, f"{seen} failures were seen in some node-days: give these")
     assumed, recovery, weight = _held(arguments, observed)
+    if arguments.prometheus is None:  # files and counts name what failed; nothing else did
+        none = FailureEvidence(node_days=observed.node_days)
+        observed = replace(observed, classes=dict.fromkeys(assumed, none) | dict(observed.classes))
     found = assess(
         observed,
         assumed,
         prior_weight=weight,
         level=arguments.level,
         alarm=arguments.alarm,
-        live=arguments.live or arguments.prometheus is not None,
         recovery=recovery,
     )
-    output.emit(arguments.output, _tables(found), _document(found))
+    output.emit(arguments.output, rates_answer.tables(found), rates_answer.document(found))
     return CONTRADICTED if arguments.check and found.contradicted else 0
 
 
@@ -144,8 +153,10 @@ def _observed(arguments: Namespace) -> ObservedFailures:
         if value != round(value):
             raise BadValue("--count", f"{name}={value}", "give whole numbers of failures")
     return ObservedFailures(
-        failures={name: round(value) for name, value in counts.items()},
-        node_days=arguments.node_days,
+        classes={
+            name: FailureEvidence(failures=round(value), node_days=arguments.node_days)
+            for name, value in counts.items()
+        },
         possible=arguments.possible_node_days,
     )
 
@@ -199,16 +210,16 @@ def _held(
         if one.recovery_seconds
     }
     weight = float(profile.spec.failures.prior_weight) if given is None else given
-    if set(observed.failures) == {"all"}:
+    if set(observed.classes) == {"all"}:
         return {"all": sum(rates.values())}, paper, weight
-    counted = {name: rate for name, rate in rates.items() if name in observed.failures}
+    counted = {name: rate for name, rate in rates.items() if name in observed.classes}
     share = sum(counted.values()) / sum(rates.values()) if any(rates.values()) else 1.0
     return counted, paper | times, weight if given is not None else weight * share
 
 
 def _assumed(arguments: Namespace, observed: ObservedFailures) -> dict[str, float]:
     assumed = PAPER_RATE if arguments.assumed is None else arguments.assumed
-    if set(observed.failures) == {"all"}:
+    if set(observed.classes) == {"all"}:
         return {"all": assumed}
     shares = (
         _pairs(arguments.shares, "--shares")
@@ -232,60 +243,3 @@ def _pairs(text: str, field: str) -> dict[str, float]:
             raise BadValue(field, text, "write CLASS=NUMBER, each class once, separated by commas")
         found[name] = value
     return found
-
-
-def _tables(found: Assessment) -> list[Table]:
-    columns = (
-        Column("class"),
-        Column("failures"),
-        Column("expected", wide=True),
-        Column("assumed"),
-        Column("observed"),
-        Column("lower"),
-        Column("upper"),
-        Column("exact lower", wide=True),
-        Column("exact upper", wide=True),
-        Column("prior", unit="%", wide=True),
-        Column("p value", wide=True),
-        Column("e value", wide=True),
-        Column("verdict"),
-    )
-    rows = tuple(
-        (r.name, r.failures, r.expected, r.assumed, r.mean, r.lower, r.upper, r.exact_lower, r.exact_upper,
-         r.prior_weight, r.p_value, r.e_value, r.verdict.value)
-        for r in found.rates
-    )  # fmt: skip
-    covered = "unknown" if found.coverage is None else f"{100 * found.coverage:.1f} %"
-    notes = [f"Exposure {found.node_days:g} node-days, coverage {covered}.", *found.notes]
-    if found.trend is not None:
-        score, p = found.trend
-        word = "no trend" if p >= 0.05 else "more frequent" if score > 0 else "less frequent"
-        notes.append(f"Trend: {word} (Laplace {score:.2f}, p = {p:.3g}).")
-    tables = [Table(title="Failures per node-day", columns=columns, rows=rows, notes=tuple(notes))]
-    if found.recoveries:
-        tables.append(
-            Table(
-                title="Mean recovery time",
-                columns=(Column("class"), *(Column(name, unit="s") for name in ("lower", "mean", "upper"))),
-                rows=tuple(
-                    (name, float(r.low), float(r.mean), float(r.high)) for name, r in found.recoveries.items()
-                ),
-            )
-        )
-    if found.dispersion is not None:
-        d = found.dispersion
-        word = "nodes fail alike" if d.p_value >= 0.05 else "some nodes fail more than chance allows"
-        tables.append(
-            Table(
-                title="Worst nodes",
-                columns=(Column("node"), Column("failures"), Column("chance")),
-                rows=tuple((name, count, float(chance)) for name, count, chance in d.worst),
-                notes=(f"Dispersion {d.index:.2f}, p = {d.p_value:.3g}: {word}.",),
-            )
-        )
-    return tables
-
-
-def _document(found: Assessment) -> dict[str, Any]:
-    data: dict[str, Any] = output.as_data(found)
-    return {**data, "contradicted": found.contradicted}

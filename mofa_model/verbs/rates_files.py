@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from mofa_model.errors import BadFile, BadValue
 from mofa_model.files import read_text
 from mofa_model.reliability.observed import ObservedFailures
+from mofa_model.spec.evidence import DatedEvidence, FailureEvidence
 from mofa_model.units import DAY
 
 
@@ -23,27 +24,30 @@ def read(
             "--exposure", exposure, "give node-days by node with --exposure, or in all with --node-days"
         )
     by_node, whole = ({}, possible) if exposure is None else _exposure(exposure, possible)
-    failures: dict[str, int] = {}
+    failed: dict[str, list[float | None]] = {}
     nodes: dict[str, int] = {}
     done: dict[str, tuple[float, ...]] = {}
     still: dict[str, tuple[float, ...]] = {}
-    times: list[float] = []
     for line, row in _rows(events, ("node", "class")):
         name, node = row["class"], row["node"]
-        failures[name] = failures.get(name, 0) + 1
         nodes[node] = nodes.get(node, 0) + 1
         if by_node and node not in by_node:
             raise BadFile(events, f"line {line}: node {node[:60]!r} has no node-days in {exposure}")
-        if row.get("time"):
-            times.append(_time(row["time"], events, line))
+        failed.setdefault(name, []).append(_time(row["time"], events, line) if row.get("time") else None)
         if row.get("recovery_seconds"):
             lasted = _number(row["recovery_seconds"], events, line)
             kind = still if row.get("open", "").lower() in {"yes", "true", "1"} else done
             kind[name] = (*kind.get(name, ()), lasted)
+    times = [at for moments in failed.values() for at in moments if at is not None]
     start, window = _window(times, by_node)
+    exposed = sum(by_node.values()) if node_days is None else node_days
+    classes = {
+        name: FailureEvidence(failures=len(every), node_days=exposed) for name, every in failed.items()
+    }
+    dated = window > 0 and len(times) == sum(nodes.values())
     return ObservedFailures(
-        failures=failures,
-        node_days=sum(by_node.values()) if node_days is None else node_days,
+        classes=classes,
+        past=_days(failed, exposed, start, window) if dated else (),
         possible=whole,
         by_node=nodes if by_node else {},
         node_days_by_node=by_node,
@@ -90,6 +94,28 @@ def _window(times: list[float], by_node: dict[str, float]) -> tuple[float, float
     longest = max(by_node.values()) * DAY
     start = min(times) if max(times) - min(times) > longest or min(times) > longest else 0.0
     return start, max(longest, max(times) - start)
+
+
+def _days(
+    failed: dict[str, list[float | None]], exposed: float, start: float, window: float
+) -> tuple[DatedEvidence, ...]:
+    """Failures by day since the start of the window, over which the exposure is spread evenly."""
+    count = math.ceil(window / DAY)
+    counts = {name: [0] * count for name in failed}
+    for name, moments in failed.items():
+        for at in moments:
+            counts[name][min(int(((at or start) - start) / DAY), count - 1)] += 1
+    return tuple(
+        DatedEvidence(
+            date=datetime.fromtimestamp(start + day * DAY, UTC).date().isoformat(),
+            days=1.0,
+            classes={
+                name: FailureEvidence(failures=many[day], node_days=exposed / count)
+                for name, many in counts.items()
+            },
+        )
+        for day in range(count)
+    )
 
 
 def _time(text: str, path: str, line: int) -> float:

@@ -158,6 +158,8 @@ class ProfileFigures:
     """Share of the posterior that is assumption, by class. [1]"""
     verdicts: Mapping[str, str] = field(default_factory=dict)
     """Verdict by class, and of the total."""
+    contradiction: Mapping[str, float] = field(default_factory=dict)
+    """Evidence against the assumption over what a verdict needs, by class, and of the total. [1]"""
     calibration: float | None = None
     """Learned ratio of observed to predicted step time. [1]"""
 

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from mofa_model.manifest.failure_history import evidence_in, number
-from mofa_model.spec.evidence import ByClass
+from mofa_model.spec.evidence import ByClass, DatedEvidence
+from mofa_model.units import DAY
 
 PROMETHEUS: Final = "Prometheus"
 """The witness that sees pods and samples, as far back as its server keeps them."""
@@ -45,6 +46,18 @@ def days_in(rows: object) -> tuple[Day, ...]:
     """The days that a status holds, in order; what is none is left out."""
     found = [_day(row) for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
     return tuple(sorted((day for day in found if day is not None), key=lambda day: (day.date, day.witness)))
+
+
+def weeks_in(rows: object) -> tuple[DatedEvidence, ...]:
+    """The weeks that a status holds, in order; what is none is left out."""
+    found = [
+        DatedEvidence(
+            date=date, days=number(row.get("coveredSeconds")) / DAY, classes=evidence_in(row.get("classes"))
+        )
+        for row in (rows if isinstance(rows, list) else [])
+        if isinstance(row, Mapping) and isinstance(date := row.get("date"), str) and _DATE.fullmatch(date)
+    ]
+    return tuple(sorted(found, key=lambda week: week.date))
 
 
 def _day(row: Mapping[str, object]) -> Day | None:

@@ -17,7 +17,8 @@ from typing import Any, Final, TypeAlias
 from mofa_model.annotations import RECORD
 from mofa_model.kinds import Kind
 from mofa_model.kinds.shape import Body, at, glance, items, part, text_of
-from mofa_operator.evidence import Day, days_in
+from mofa_model.spec.evidence import DatedEvidence
+from mofa_operator.evidence import Day, days_in, weeks_in
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key, key_of, target_of
 from mofa_operator.shapes import (
     AdvisedStatus,
@@ -183,6 +184,11 @@ class LiveProfile(LiveObject):
     def days(self) -> tuple[Day, ...]:
         """The ledger that its status holds."""
         return days_in(part(self.body, "status").get("days"))
+
+    @cached_property
+    def weeks(self) -> tuple[DatedEvidence, ...]:
+        """What was counted before these days."""
+        return weeks_in(part(self.body, "status").get("weeks"))
 
 
 _LIVE: Final[Mapping[Kind, type[LiveObject]]] = {TRAINING_JOB: LiveTrainingJob, CLUSTER_PROFILE: LiveProfile}

@@ -15,7 +15,7 @@ from pydantic import Field, PlainValidator
 
 from mofa_model.kinds.shape import Labels, Many, Shape, Text, moment_of, text_of, under
 from mofa_model.manifest.failure_history import evidence_in
-from mofa_model.spec.evidence import ByClass
+from mofa_model.spec.evidence import ByClass, FailureEvidence
 from mofa_operator.evidence import JobEvidence
 
 _CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTime")
@@ -181,6 +181,8 @@ class _Counted(Shape):
     window_seconds: Figure = None
     coverage_percent: Figure = 100.0
     recovery_seconds: Figure = None
+    present_failures: Figure = None
+    present_node_days: Figure = None
     assumed: Figure = None
     rate: Ends = Ends()
     verdict: Text = ""
@@ -222,6 +224,15 @@ class LearnedStatus(Shape):
     history_time: Text = ""
     calibration: _Calibration = _Calibration()
     residual: Text = ""
+
+    @property
+    def present(self) -> ByClass:
+        """What the past was worth when it was written, by recovery class."""
+        return {
+            row.name: FailureEvidence(failures=row.present_failures, node_days=row.present_node_days)
+            for row in self.rows
+            if row.present_failures is not None and row.present_node_days is not None
+        }
 
 
 class AskedPool(Shape):

@@ -58,7 +58,11 @@ def test_two_percent_where_half_a_percent_is_assumed_is_said_everywhere(lived, c
     assert (holds["status"], holds["reason"]) == ("False", "HigherThanAssumed")
     lower, mean, upper = (float(pod["rate"][end]) for end in ("lower", "mean", "upper"))
     assert lower < mean < upper
-    assert mean == pytest.approx((27 + 1.2) / (exposure + 400) * 1000, rel=1e-3), (
+    worth, watched = float(pod["presentFailures"]), float(pod["presentNodeDays"])
+    assert worth / watched == pytest.approx(27 / exposure, rel=0.5), (
+        "old failures count less, and say the same"
+    )
+    assert mean == pytest.approx((worth + 1.2) / (watched + 400) * 1000, rel=1e-3), (
         "two failures of prior in 400 node-days"
     )
     assert lower > 3.0, "what is assumed of class pod lies below the interval"
@@ -133,7 +137,9 @@ def test_no_failure_in_sixty_days_is_said_and_the_rate_is_not_zero(lived, capsys
     assert "no failure: rates come from the assumption" in condition(asked, "HistoryComplete")["message"]
     for name, prior in (("process", 0.6), ("pod", 1.2), ("job", 0.2)):
         mean = float(rows(found)[name]["rate"]["mean"])
-        assert mean == pytest.approx(1000 * prior / (exposure + 400), rel=2e-3)
+        worth, watched = (float(rows(found)[name][f"present{what}"]) for what in ("Failures", "NodeDays"))
+        assert mean == pytest.approx(1000 * (worth + prior) / (watched + 400), rel=2e-3)
+        assert 0 < watched < exposure
     _, told, _ = world.rates(names["calm"], capsys)
     assert told["notes"][0].startswith("No failure was seen: the rate comes from the assumption")
     assert all(one["failures"] == 0 < one["mean"] for one in told["rates"])

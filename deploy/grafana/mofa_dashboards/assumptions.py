@@ -74,6 +74,9 @@ def assumptions(parameters: dict[str, Any]) -> Dashboard:
         made.with_panel(states(
             "Verdicts", "Which verdict history gave on each assumption, and when.",
             f"max by (class, verdict) (mofa_pool_verdict{{{THIS_POOL}}})", "{{class}}: {{verdict}}"))
+        .with_panel(limit(lines(
+            "Evidence against the assumption", "By class and of their total; at 1 a verdict turns, which is wrong in one pool of twenty a year.",
+            COUNT, {"{{class}}": f"{by} (mofa_pool_contradiction_ratio{{{THIS_POOL}}})"}), 1, "transparent"))
         .with_panel(lines(
             "Recovery time", "Mean recovery time by class, as learned, and the mean time that failed nodes were down.",
             SECONDS, {

@@ -19,6 +19,7 @@ from mofa_model.reliability import (
     recovery,
     renewal,
 )
+from mofa_model.reliability.assumption import Verdict
 from mofa_model.spec.reliability import (
     COPY_SLOWDOWN,
     FailureLaw,
@@ -38,9 +39,9 @@ THREADS: Final = 1.22
 FLAG_RATIO: Final = 1.5
 """Ratio of rates, without counts, from which an assumption is contradicted: Young's interval then costs 2 % more."""
 _WORDS: Final = {
-    rates.Verdict.HIGHER: "assumed rate too low",
-    rates.Verdict.LOWER: "assumed rate too high",
-    rates.Verdict.CONSISTENT: "consistent",
+    Verdict.HIGHER: "assumed rate too low",
+    Verdict.LOWER: "assumed rate too high",
+    Verdict.CONSISTENT: "consistent",
 }
 
 
@@ -187,8 +188,8 @@ def _rate_check(case: Record) -> Any:
     assumed = case.number("assumed_rate_per_node_day")
     implied = DAY / HOUR / case.number("observed_mttf_hours") / _nodes(case)
     ratio = implied / assumed
-    outside = rates.Verdict.HIGHER if ratio > 1 else rates.Verdict.LOWER
-    told = outside if max(ratio, 1 / ratio) >= FLAG_RATIO else rates.Verdict.CONSISTENT
+    outside = Verdict.HIGHER if ratio > 1 else Verdict.LOWER
+    told = outside if max(ratio, 1 / ratio) >= FLAG_RATIO else Verdict.CONSISTENT
     return {"implied_rate_per_node_day": implied, "ratio": ratio, "verdict": _WORDS[told]}
 
 
@@ -252,8 +253,8 @@ KINDS: Final[dict[str, Callable[[Record], Any]]] = {
     "rate_check": _rate_check,
     "rate_credible_interval": _interval_of,
     "garwood_interval": _garwood,
-    "rate_check_p": lambda c: rates.mid_p(c.number("failures"), c.number("expected")),
-    "e_value_gamma11": lambda c: rates.e_value(c.number("failures"), c.number("expected")),
+    "rate_check_p": lambda c: forms.mid_p(c.number("failures"), c.number("expected")),
+    "e_value_gamma11": lambda c: forms.e_value(c.number("failures"), c.number("expected")),
     "p_fail_one_day": lambda c: forms.chance_of_failure(c.number("rate_per_gpu_day") * c.number("n_gpu")),
     "class_share": _shares,
     "ettr": _ettr,

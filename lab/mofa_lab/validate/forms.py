@@ -146,3 +146,29 @@ def groups_survive(nodes: int, group: int, killed: int) -> Ratio:
     )
     chance: float = ways / comb(nodes, killed)
     return chance
+
+
+def mid_p(failures: Count, expected: Numeric) -> Ratio:
+    """Two-sided exact mid-p value of a count against a Poisson mean. Source: Lancaster 1961. [1]
+
+    >>> round(float(mid_p(0, 3.0)), 7)
+    0.0497871
+    """
+    from scipy.stats import poisson
+
+    one = poisson.pmf(failures, expected) / 2
+    low, high = poisson.cdf(failures, expected) - one, poisson.sf(failures, expected) + one
+    p: Ratio = np.minimum(1.0, 2 * np.minimum(low, high))
+    return p
+
+
+def e_value(failures: Count, expected: Numeric) -> Numeric:
+    """Gamma(1, 1) mixture of Poisson likelihood ratios against an expected count. Source: Robbins 1970. [1]
+
+    >>> round(float(e_value(0, 3.0)), 4)
+    5.0214
+    """
+    from scipy.special import gammaln
+
+    evidence: Numeric = np.exp(gammaln(1 + failures) - (1 + failures) * np.log1p(expected) + expected)
+    return evidence

@@ -4,6 +4,8 @@
     mofa validate ettr CASES.json         effective training time, intervals and rates
     mofa validate paper TABLE.json …      the MoFa paper's tables against its own equations
     mofa validate kernels TABLE.csv …     measured kernels and collectives
+    mofa validate fleets FOLDER           forecasts of failures on real fleets
+    mofa validate assumptions             what the check of assumed failure rates promises, simulated
 
 The figures decide nothing here: the exit code is 0 whatever they are, and 2 where a file cannot be read.
 """
@@ -18,6 +20,7 @@ from textwrap import shorten
 from typing import Any, Final
 
 from mofa_model import output
+from mofa_model.errors import BadValue
 from mofa_model.tables import Column, Table
 
 _SPREAD: Final = (
@@ -66,16 +69,26 @@ preset names. Tables are told by their columns (docs/calibration.md). --left-out
 families of shapes, and compares those with it; --left-out device compares with the relative's surfaces alone."""
 
 
+_FLEETS: Final = """\
+Forecasts of the failures of the next 7, 14 and 28 days on real fleets, from rolling origins: how many bands of 90 % held, how wide
+they are, and the mean logarithm of the chance that was given to what came."""
+
+_ASSUMPTIONS: Final = """\
+Pools whose nodes fail as assumed, and pools whose rate doubles or halves after two months, looked at every hour: the share with
+a false verdict in a year, and the days until a changed rate is found (median, and nine pools of ten)."""
+
 EXAMPLES: Final = """\
 examples:
   mofa validate kernels tables/gemm.csv --left-out device
   mofa validate steps lab/data/cases/throughput.json
   mofa validate ettr lab/data/ettr_cases.json --json
+  mofa validate fleets lab/data/fleets
+  mofa validate assumptions --nodes 64,1024 --batch 1,3
   mofa validate paper lab/data/paper_table6.json --calibrate-on 1,5,6,7,9,12,16,18"""
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Four kinds of cases."""
+    """Each kind of cases with its options."""
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     steps = kinds.add_parser("steps", help="step time and memory of measured runs", description=_STEPS)
     steps.add_argument(
@@ -112,14 +125,31 @@ def configure(parser: ArgumentParser) -> None:
     measured.add_argument(
         "--left-out", choices=("family", "device"), help="compare with a fit that did not see the row"
     )
+    fleets = kinds.add_parser("fleets", help="forecasts of failures on real fleets", description=_FLEETS)
+    fleets.add_argument("folder", metavar="FOLDER", help="a folder with fleets.toml and failures.csv")
+    output.add_options(fleets)
+    promised = kinds.add_parser(
+        "assumptions", help="what the check of assumed failure rates promises", description=_ASSUMPTIONS
+    )
+    promised.add_argument("--nodes", metavar="N[,…]", default="64,256,1024", help="nodes of a pool")
+    promised.add_argument("--batch", metavar="B[,…]", default="1", help="failures of one event (default: 1)")
+    promised.add_argument("--pools", type=int, default=200, help="pools of each kind (default: 200)")
+    output.add_options(promised)
     measured.add_argument("--record", metavar="FILE.json", help="keep the summary for docs/validation.md")
     output.add_options(measured)
 
 
 def run(arguments: Namespace) -> int:
     """Price the cases and print the comparison."""
-    verb = {"steps": _steps, "ettr": _ettr, "paper": _paper, "kernels": _kernels}[arguments.kind]
-    verb(arguments)
+    verbs = {
+        "steps": _steps,
+        "ettr": _ettr,
+        "paper": _paper,
+        "kernels": _kernels,
+        "assumptions": _assumptions,
+        "fleets": _fleets,
+    }
+    verbs[arguments.kind](arguments)
     return 0
 
 
@@ -172,6 +202,34 @@ def _paper(arguments: Namespace) -> None:
     if document["unsupported"]:
         tables.append(_rows("Unsupported", ("id", "reason"), document["unsupported"]))
     output.emit(arguments.output, tables, document)
+
+
+def _assumptions(arguments: Namespace) -> None:
+    from mofa_lab.validate.promises import promise
+
+    given = {name: _whole(getattr(arguments, name), f"--{name}") for name in ("nodes", "batch")}
+    (pools,) = _whole(str(arguments.pools), "--pools")
+    found = [
+        output.as_data(promise(nodes, batch, pools=pools))
+        for batch in given["batch"]
+        for nodes in given["nodes"]
+    ]
+    output.emit(arguments.output, [_rows("Looked at every hour", tuple(found[0]), found)], {"pools": found})
+
+
+def _fleets(arguments: Namespace) -> None:
+    from mofa_lab.validate.fleets import fleet_scores
+
+    found = [output.as_data(one) for one in fleet_scores(arguments.folder)]
+    output.emit(arguments.output, [_rows("Rolling origins", tuple(found[0]), found)], {"fleets": found})
+
+
+def _whole(text: str, field: str) -> list[int]:
+    """Whole numbers above zero, separated by commas."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise BadValue(field, text, "give whole numbers above zero, separated by commas")
+    return [int(part) for part in parts]
 
 
 def _kernels(arguments: Namespace) -> None:

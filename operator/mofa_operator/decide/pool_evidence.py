@@ -29,7 +29,7 @@ class PoolEvidence:
     @property
     def total(self) -> int:
         """Failures of all classes. [1]"""
-        return sum(one.failures for one in self.classes.values())
+        return int(sum(one.failures for one in self.classes.values()))
 
     @property
     def node_days(self) -> float:

@@ -8,6 +8,7 @@ assumption shows at once and a reading that waits for its time shows nowhere but
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from mofa_model import presets
@@ -15,12 +16,23 @@ from mofa_model.errors import InputError
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.inputs import cluster_of
 from mofa_model.manifest.parsing import parse
-from mofa_operator.decide import ledger
+from mofa_model.reliability.observed import TOTAL
+from mofa_model.spec.evidence import DatedEvidence
+from mofa_operator.decide import ledger, past
 from mofa_operator.decide.conditions import Found, conditions, of_generation, standing
 from mofa_operator.decide.history import read
 from mofa_operator.decide.pool_evidence import PoolEvidence, remembered
-from mofa_operator.decide.rates import Reports, assessed, contradiction, recoveries, rows, total, verdict
-from mofa_operator.decide.reading import left, moment, same, sentence
+from mofa_operator.decide.rates import (
+    NOBODY,
+    Reports,
+    assessed,
+    contradiction,
+    recoveries,
+    rows,
+    total,
+    verdict,
+)
+from mofa_operator.decide.reading import left, moment, moved, same, sentence
 from mofa_operator.decide.teaching import calibration
 from mofa_operator.decision import Decision, Note, ProfileFigures
 from mofa_operator.evidence import Day
@@ -47,9 +59,14 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         return _decided(snapshot, _unread(snapshot, str(error)))
     before = remembered(pool)
     reading = read(snapshot, before, float(spec.prometheus.window_seconds))
-    wait = _wait(spec, before, reading.memory, snapshot, settings)
+    weeks = past.weeks_with(pool.weeks, pool.days, reading.days)
+    newest = (*weeks, *past.of_days(reading.days))
+    wait = _wait(spec, before, reading.memory, newest, snapshot, settings)
+    days, pause = _days(snapshot, reading.days, weeks, wait, settings)
+    is_written = wait == 0 or pause == 0
     kept = reading.memory if wait == 0 else before
-    found = assessed(spec, kept)
+    known = newest if is_written else past.of_profile(pool)
+    found = assessed(spec, kept, known, NOBODY if wait == 0 else pool.status.present)
     complete = reading.found
     stands = standing(pool, Aspect.HISTORY_COMPLETE)
     if (
@@ -62,17 +79,14 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     status = _common(snapshot, [_ready(spec, snapshot.nodes), complete, holds, _exclusive(snapshot)]) | {
         "failures": rows(kept, found),
         "total": total(kept, found),
+        **days,
     }
-    days, pause = _days(snapshot, reading.days, wait, settings)
-    if days:
-        status["days"] = days
     learned = calibration(pool, snapshot.taught, snapshot.now, settings)
     told = {"calibration": learned.written, "residual": learned.residual}
     status = {name: value for name, value in (status | told).items() if value or name not in _LEARNED}
     if kept is not None:
-        is_written = wait == 0 or pause == 0
         status["historyTime"] = moment(snapshot.now) if is_written else _history_time(snapshot)
-    live = assessed(spec, reading.memory or kept)
+    live = assessed(spec, reading.memory or kept, newest)
     return _decided(
         snapshot,
         status,
@@ -86,6 +100,7 @@ def _wait(
     spec: ClusterProfileSpec,
     before: PoolEvidence | None,
     fresh: PoolEvidence | None,
+    newest: Sequence[DatedEvidence],
     snapshot: ProfileSnapshot,
     settings: LoopSettings,
 ) -> float | None:
@@ -94,10 +109,16 @@ def _wait(
         return None
     if before is None:
         return 0.0
-    verdicts = [[(rate.name, rate.verdict) for rate in assessed(spec, memory)] for memory in (before, fresh)]
-    if verdicts[0] != verdicts[1]:
+    pool = snapshot.profile
+    told = assessed(spec, before, past.of_profile(pool), pool.status.present), assessed(spec, fresh, newest)
+    if [(one.name, one.verdict) for one in told[0]] != [(one.name, one.verdict) for one in told[1]]:
         return 0.0
-    if not before.differs(fresh, settings.material):
+    has_moved = any(
+        moved(old.mean, new.mean, 2 * settings.material)
+        for old, new in zip(*told, strict=True)
+        if old.name != TOTAL
+    )
+    if not (has_moved or before.differs(fresh, settings.material)):
         return None
     return _quiet(snapshot, settings)
 
@@ -108,24 +129,27 @@ def _quiet(snapshot: ProfileSnapshot, settings: LoopSettings) -> float:
 
 
 def _days(
-    snapshot: ProfileSnapshot, fresh: tuple[Day, ...], wait: float | None, settings: LoopSettings
-) -> tuple[Any, float | None]:
-    """The ledger as it is to stand, and how long it has to wait where its days alone are due; None where they are not. [s]
+    snapshot: ProfileSnapshot,
+    fresh: tuple[Day, ...],
+    weeks: tuple[DatedEvidence, ...],
+    wait: float | None,
+    settings: LoopSettings,
+) -> tuple[Written, float | None]:
+    """Days and weeks as they are to stand, and how long they have to wait where days alone are due; None where they are not. [s]
 
     It is written whenever the history is; besides that when a day is complete, so that nothing is lost when a server forgets.
     """
-    stands = snapshot.profile.kept("days").get("days")
+    pool = snapshot.profile
+    stands = pool.kept("days", "weeks")
     days = ledger.trimmed(fresh, snapshot.now)
+    moved = {"days": ledger.written(days), "weeks": past.written(weeks)}
+    moved = {name: rows for name, rows in moved.items() if rows}
     if wait == 0:
-        return ledger.written(days), None
-    if (
-        wait is not None
-        or not snapshot.profile.status.rows
-        or not ledger.due(snapshot.profile.days, days, snapshot.now)
-    ):
+        return moved, None
+    if wait is not None or not pool.status.rows or not ledger.due(pool.days, days, snapshot.now):
         return stands, None
     pause = _quiet(snapshot, settings)
-    return (stands if pause else ledger.written(days)), pause
+    return (stands if pause else moved), pause
 
 
 def _history_time(snapshot: ProfileSnapshot) -> str:
@@ -152,7 +176,9 @@ def _unread(snapshot: ProfileSnapshot, message: str) -> Written:
         for aspect in (Aspect.HISTORY_COMPLETE, Aspect.ASSUMPTIONS_HOLD)
     ]
     found = [Found(Aspect.READY, "False", Reason.INVALID_INPUT, message), *learned, _exclusive(snapshot)]
-    return _common(snapshot, found) | snapshot.profile.kept("failures", "total", "days", "historyTime")
+    return _common(snapshot, found) | snapshot.profile.kept(
+        "failures", "total", "days", "weeks", "historyTime"
+    )
 
 
 def _decided(
@@ -266,5 +292,6 @@ def _figures(
         coverage=None if memory is None else memory.coverage / 100,
         prior_weight={rate.name: rate.prior_weight for rate in found},
         verdicts={rate.name: rate.verdict.value for rate in found},
+        contradiction={rate.name: rate.evidence for rate in found},
         calibration=taught,
     )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final, TypeAlias
 
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.failures import classes_of
+from mofa_model.reliability.assumption import Verdict
 from mofa_model.reliability.observed import TOTAL, ObservedFailures, RateReport, assess
-from mofa_model.reliability.rates import Verdict
-from mofa_model.spec.evidence import ByClass, FailureEvidence
+from mofa_model.spec.evidence import ByClass, DatedEvidence
 from mofa_operator.decide.conditions import Found, State, standing
 from mofa_operator.decide.pool_evidence import PoolEvidence
 from mofa_operator.decision import Note
@@ -18,13 +18,20 @@ from mofa_operator.objects import LiveProfile, Written
 from mofa_operator.words import Aspect, Happened
 
 _WORST_FIRST: Final = (Verdict.HIGHER, Verdict.LOWER, Verdict.INSUFFICIENT, Verdict.CONSISTENT)
+NOBODY: Final[ByClass] = {}
+"""What is remembered where nothing is."""
 Reports: TypeAlias = tuple[RateReport, ...]
 """One for each class, and the total."""
 _NINETY: Final = 1.645
 """Standard deviations on either side that hold 90 % of a normal law. [1]"""
 
 
-def assessed(spec: ClusterProfileSpec, memory: PoolEvidence | None) -> Reports:
+def assessed(
+    spec: ClusterProfileSpec,
+    memory: PoolEvidence | None,
+    past: Sequence[DatedEvidence] = (),
+    present: ByClass = NOBODY,
+) -> Reports:
     """The check of a profile's assumptions against what is remembered, for one who looks all the time. []
 
     The posterior blends as advice does: the assumptions are worth `priorWeight` failures in all, shared out by rate. A class
@@ -33,38 +40,10 @@ def assessed(spec: ClusterProfileSpec, memory: PoolEvidence | None) -> Reports:
     assumed: dict[str, float] = {
         one.name: float(one.failures_per_thousand_node_days) / 1000 for one in classes_of(spec.failures)
     }
-    weight, whole = float(spec.failures.prior_weight), sum(assumed.values())
-    counted: ByClass = {} if memory is None else memory.classes
-    nothing = FailureEvidence()
-    exposure = {name: counted.get(name, nothing).node_days for name in assumed}
-    failures = {name: counted[name].failures if exposure[name] > 0 else 0 for name in assumed}
-    together = ObservedFailures(failures=failures, node_days=total_exposure(assumed, exposure))
-    all_classes = assess(together, assumed, prior_weight=weight, live=True).rates
-    if len(set(exposure.values())) == 1:
-        return all_classes
-    found: list[RateReport] = []
-    for name, rate in assumed.items():
-        seen = ObservedFailures(failures={name: failures[name]}, node_days=exposure[name])
-        share = weight * rate / max(whole, 1e-300)
-        found += assess(seen, {name: rate}, prior_weight=share, live=True).rates
-    if len(counted) < len(assumed):
-        return tuple(found)
-    return (*found, *(report for report in all_classes if report.name == TOTAL))
-
-
-def total_exposure(assumed: Mapping[str, float], exposure: Mapping[str, float]) -> float:
-    """Exposure to which the total of the assumed rates applies: the classes' own, weighted by these rates, Ours. [node d]
-
-    So the assumptions expect of all classes together what they expect of each, and the test of the total stays exact.
-
-    >>> round(total_exposure({"pod": 0.003, "job": 0.001}, {"pod": 100.0, "job": 20.0}), 9)
-    80.0
-    """
-    whole = sum(assumed.values())
-    days = list(exposure.values())
-    if whole <= 0 or min(days) == max(days):
-        return max(days)
-    return sum(rate * exposure[name] for name, rate in assumed.items()) / whole
+    together = ObservedFailures(
+        classes={} if memory is None else memory.classes, past=tuple(past), present=present
+    )
+    return assess(together, assumed, prior_weight=float(spec.failures.prior_weight)).rates
 
 
 def rows(memory: PoolEvidence | None, found: Reports) -> list[Written]:
@@ -94,7 +73,14 @@ def verdict(memory: PoolEvidence | None, found: Reports) -> Found:
         classes = [report.name for report in found if report.name != TOTAL]
         some = f" of class {', '.join(memory.classes)}" if len(memory.classes) < len(classes) else ""
         message += f", {together['observed']}{some} were seen; {memory.coverage} % of the window covered"
+    message += "".join(f"; {_since(report)}" for report in found if report.verdict is worst and report.since)
     return Found(Aspect.ASSUMPTIONS_HOLD, state, worst.value, message)
+
+
+def _since(report: RateReport) -> str:
+    """From when a rate is another one, and by how much."""
+    which = "all classes" if report.name == TOTAL else f"class {report.name}"
+    return f"{which} {report.ratio or 0.0:.2g} times the assumed since {report.since}"
 
 
 def _observed(memory: PoolEvidence) -> float:
@@ -141,7 +127,7 @@ def contradiction(
     ]
     if not fresh:
         return None
-    report = max(fresh, key=lambda r: (r.verdict is Verdict.HIGHER, r.e_value))
+    report = max(fresh, key=lambda r: (r.verdict is Verdict.HIGHER, r.evidence))
     note = Note(
         reason=Happened.ASSUMPTION_CONTRADICTED,
         message=_contradicted(report, memory),
@@ -160,7 +146,7 @@ def _contradicted(report: RateReport, memory: PoolEvidence) -> str:
         f"{which} are {way} than assumed: {1000 * report.assumed:.3g} in a thousand node-days are assumed, "
         f"{1000 * report.failures / max(days, 1e-9):.3g} were seen, between {1000 * low:.3g} and "
         f"{1000 * high:.3g} with 90 % confidence; {report.failures} in {days:,.0f} node-days, "
-        f"{memory.coverage} % of the window covered"
+        f"{memory.coverage} % of the window covered{f'; {_since(report)}' if report.since else ''}"
     )
 
 
@@ -176,6 +162,11 @@ def _row(name: str, memory: PoolEvidence, report: RateReport) -> Written:
         "priorWeightPercent": round(100 * min(1.0, max(0.0, report.prior_weight))),
         "verdict": report.verdict.value,
     }
+    if report.since is not None:
+        row["changedDate"] = report.since
+    if report.present.failures != report.failures:
+        row["presentFailures"] = _decimal(report.present.failures)
+        row["presentNodeDays"] = _decimal(report.present.node_days)
     if seen.mean_recovery is not None:
         row["recoverySeconds"] = round(seen.mean_recovery)
     if report.lower is not None and report.mean is not None and report.upper is not None:

@@ -170,6 +170,7 @@ POOLS: Final = (
     _gauge("mofa_pool_failures_per_node_day", (*CLASS, "bound"), "1/d", "Failures per node and day after history and assumption are blended; bound is lower, mean or upper.", lambda f: _by_class(f.rates)),
     _gauge("mofa_pool_exposure_node_days", ("pool",), "d", "Node-days of history in which a failure would have been seen.", lambda f: f.exposure),
     _gauge("mofa_pool_verdict", (*CLASS, "verdict"), "1", "1 for the verdict that history gives on the assumption: Consistent, HigherThanAssumed, LowerThanAssumed or InsufficientData.", lambda f: dict.fromkeys(f.verdicts.items(), 1.0)),
+    _gauge("mofa_pool_contradiction_ratio", CLASS, "1", "Evidence against the assumption over what a verdict needs, by recovery class and of their total; at 1 the verdict turns.", lambda f: f.contradiction),
     _gauge("mofa_pool_recovery_seconds", (*CLASS, "bound"), "s", "Recovery time by recovery class; bound is lower, mean or upper.", lambda f: _by_class(f.recovery)),
     _gauge("mofa_pool_history_coverage_ratio", ("pool",), "1", "Share of the history window for which there is data.", lambda f: f.coverage),
     _gauge("mofa_pool_prior_weight_ratio", CLASS, "1", "Share of the failure rate that is assumption and not history, by recovery class.", lambda f: f.prior_weight),

@@ -23,7 +23,9 @@ _UNASKED: Final = ("mode", "targetRef", "slo", "throughput")
 """Parts of a TrainingJob's spec that say what to do with an answer, or what to watch."""
 _ANY_TIME: Final = "1970-01-01T00:00:00Z"
 """What stands where a condition must have a time."""
-_COUNTED: Final = ("name", "failures", "exposureNodeDays", "recoverySeconds")
+_COUNTED: Final = (
+    "name", "failures", "exposureNodeDays", "presentFailures", "presentNodeDays", "recoverySeconds",
+)  # fmt: skip
 """What of a class's history goes into an answer."""
 
 

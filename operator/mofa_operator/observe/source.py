@@ -17,6 +17,8 @@ from typing import Any, Final
 from mofa_model.errors import BadFile, BadValue, MofaError, SourceUnreachable
 from mofa_model.manifest.bundled import bundled_profiles, manifests_of
 from mofa_model.reliability.observed import ObservedFailures
+from mofa_model.spec.evidence import DatedEvidence
+from mofa_model.units import DAY
 from mofa_operator.api import Api
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.observe import history
@@ -41,8 +43,10 @@ async def _observed(settings: PrometheusSettings, body: Mapping[str, Any]) -> Ob
         raise SourceUnreachable(f"Prometheus at {prometheus.address}: {told.message}")
     exposed = {node: days for node, days in told.node_days_by_node.items() if days > 0}
     return ObservedFailures(
-        failures={name: one.failures for name, one in told.classes.items()},
-        node_days=told.node_days,
+        classes=told.classes,
+        past=tuple(
+            DatedEvidence(date=day.date, days=day.covered / DAY, classes=day.classes) for day in told.days
+        ),
         possible=told.node_days / told.coverage if told.coverage > 0 else None,
         by_node={node: count for node, count in told.by_node.items() if node in exposed},
         node_days_by_node=exposed,

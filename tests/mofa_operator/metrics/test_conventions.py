@@ -67,7 +67,7 @@ def test_promtool_finds_nothing_to_say_but_the_one_exception():
     profile = ProfileFigures(
         key=Key(CLUSTER_PROFILE, "", "east"), total=2, ready=1, members=("a", "b"), rates={"pod": band},
         assumed={"pod": 1.0}, recovery={"pod": band}, exposure=100.0, coverage=0.9, prior_weight={"pod": 0.2},
-        verdicts={"pod": "Consistent"}, calibration=1.0,
+        verdicts={"pod": "Consistent"}, contradiction={"pod": 0.1}, calibration=1.0,
     )  # fmt: skip
     exporter.show(job)
     exporter.show(profile)

@@ -64,6 +64,7 @@ def full_profile():
         coverage=0.98,
         prior_weight={"pod": 0.2},
         verdicts={"pod": "Consistent", "total": "Consistent"},
+        contradiction={"pod": 0.02, "total": 0.1},
         calibration=1.04,
     )
 

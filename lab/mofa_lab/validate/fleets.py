@@ -1,0 +1,114 @@
+"""Forecasts of failures on real fleets: whether their bands hold, from rolling origins.
+
+At every origin the forecast knows what came before, from four weeks on and once something has failed, and says the next days with
+the exposure that they had. Origins are as far apart as the forecast looks, so no failure is forecast twice.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.errors import BadFile
+from mofa_model.files import read_text
+from mofa_model.reliability.forecast import log_chance, mixture, outlook
+
+AHEAD: Final = (7, 14, 28)
+"""How far the forecasts look. [d]"""
+FIRST: Final = 28
+"""Days before the first forecast. [d]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FleetScore:
+    """How forecasts of one fleet did."""
+
+    fleet: str
+    """Which."""
+    days: int
+    """How far they looked. [d]"""
+    forecasts: int
+    """How many. [1]"""
+    covered: float
+    """Share of the bands of 90 % that held. [1]"""
+    width: float
+    """Mean width of the bands, in failures. [1]"""
+    log_score: float
+    """Mean logarithm of the chance that was given to what came. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _System:
+    span: int
+    exposure: NDArray[Any]
+    failures: NDArray[Any]
+
+
+def fleet_scores(folder: str) -> list[FleetScore]:
+    """Scores of every fleet of a folder with `fleets.toml` and `failures.csv`."""
+    try:
+        found = _fleets(Path(folder))
+    except (KeyError, TypeError, ValueError) as error:
+        told = "fleets.toml and failures.csv must agree in fleets, systems and days"
+        raise BadFile(folder, f"{told}: {type(error).__name__} {error}") from error
+    return [_score(name, systems, ahead) for name, systems in found.items() for ahead in AHEAD]
+
+
+def _fleets(folder: Path) -> dict[str, list[_System]]:
+    about: dict[str, Any] = tomllib.loads(read_text(str(folder / "fleets.toml")))
+    counts: dict[tuple[str, str], dict[int, int]] = {}
+    for row in csv.DictReader(io.StringIO(read_text(str(folder / "failures.csv")))):
+        counts.setdefault((row["fleet"], row["system"]), {})[int(row["day"])] = int(row["failures"])
+    return {
+        fleet: [
+            _system(told["span_days"], one["days"], one["nodes"], counts[fleet, name])
+            for name, one in told["systems"].items()
+        ]
+        for fleet, told in about.items()
+    }
+
+
+def _system(span: int, days: int, nodes: Any, counts: dict[int, int]) -> _System:
+    spans = days // span
+    return _System(
+        span=span,
+        exposure=span * np.broadcast_to(np.asarray(nodes, dtype=float), spans),
+        failures=np.array([counts.get(at * span, 0) for at in range(spans)], dtype=float),
+    )
+
+
+def _score(fleet: str, systems: list[_System], ahead: int) -> FleetScore:
+    made = np.array([row for one in systems for row in _forecasts(one, ahead)])
+    covered, width, log = made.mean(axis=0)
+    return FleetScore(
+        fleet=fleet,
+        days=ahead,
+        forecasts=len(made),
+        covered=float(covered),
+        width=float(width),
+        log_score=float(log),
+    )
+
+
+def _forecasts(one: _System, ahead: int) -> Iterator[tuple[float, float, float]]:
+    """Whether the band of each forecast held, its width, and the logarithm of the chance of what came."""
+    step = ahead // one.span
+    for origin in range(FIRST // one.span, len(one.failures) - step + 1, step):
+        if not one.failures[:origin].any():
+            continue
+        said = mixture(
+            np.full(origin, float(one.span)), one.exposure[:origin], one.failures[:origin], ahead=ahead
+        )
+        exposure = float(one.exposure[origin : origin + step].sum())
+        came = int(one.failures[origin : origin + step].sum())
+        band = outlook(said, ahead, exposure)
+        chance = np.exp(log_chance(came, exposure, said.shape, said.scale, said.spread)) @ said.weight
+        yield float(band.lower <= came <= band.upper), float(band.upper - band.lower), float(np.log(chance))

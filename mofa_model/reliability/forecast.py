@@ -1,0 +1,149 @@
+"""Failures of the next days, where rates move: a mixture of forecasts that is weighed by how well each said what came.
+
+A forecast forgets with a half-life h and takes counts of a day to have a variance of `batch` times their mean:
+
+    rate ~ Gamma(a, b),   a, b <- 2^(-d/h) a, b + failures / batch, exposure / batch        after every span of d days
+    failures of the next W days ~ negative binomial, of the mean that this rate has
+
+What is forgotten goes back to the mean of the whole past, with the weight of half a failure. Each forecast is weighed by the
+likelihood of all windows of W days, a fortnight at most, that are over, of which old ones count less. So how fast a fleet's rate moves, and how
+much its failures cluster, is learned from the fleet itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.reliability.rates import JEFFREYS, LEVEL
+from mofa_model.units import Ratio
+
+HALF_LIVES: Final = np.array([14.0, 28.0, 56.0, 112.0, 224.0, np.inf])
+"""Half-lives of forecasts; the last forgets nothing. [d]"""
+SPREADS: Final = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+"""Variance of counts over their mean. [1]"""
+TRUST: Final = 60.0
+"""Age at which a window counts half in judging forecasts. [d]"""
+JUDGED: Final = 14.0
+"""Longest windows by which forecasts are judged, whatever they look ahead: longer ones are too few. [d]"""
+_NEAR: Final = 0.25
+"""By how much a window of whole spans may be shorter than asked. [d]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RateForecasts:
+    """What forecasts with all half-lives and spreads say of a rate, and how far each is believed."""
+
+    weight: NDArray[Any]
+    """Share of each. [1]"""
+    shape: NDArray[Any]
+    """Gamma shape of its rate. [1]"""
+    scale: NDArray[Any]
+    """Gamma rate of it. [unit of exposure]"""
+    spread: NDArray[Any]
+    """Variance of its counts over their mean. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outlook:
+    """Failures that are expected of the next days."""
+
+    days: float
+    """How far it looks. [d]"""
+    lower: int
+    """Lower end of the band. [1]"""
+    mean: float
+    """What is expected. [1]"""
+    upper: int
+    """Upper end. [1]"""
+
+
+def mixture(
+    days: NDArray[Any], exposure: NDArray[Any], failures: NDArray[Any], *, ahead: float
+) -> RateForecasts:
+    """What spans of time in their order say of the rate in the next `ahead` days [d]. Ours. []
+
+    `days` is the length of each span [d], `exposure` what was watched in it, `failures` what was seen [1].
+    """
+    time = np.append(0.0, np.cumsum(days))
+    watched, seen = (np.append(0.0, np.cumsum(one)) for one in (exposure, failures))
+    half_life, spread = (part.ravel() for part in np.meshgrid(HALF_LIVES, SPREADS, indexing="ij"))
+    shape, scale = _remembered(days, exposure, failures, half_life, spread)
+    usual = np.maximum(seen + JEFFREYS, JEFFREYS) / np.maximum(watched, 1e-300)
+    faded = np.exp2(-ahead / 2 / half_life)  # by the middle of the days ahead
+    shape, scale = shape * faded + JEFFREYS, scale * faded + JEFFREYS / usual[:, None]
+    judged = min(ahead, JUDGED)
+    end = np.searchsorted(time, time + judged - _NEAR)
+    start = np.flatnonzero((end < len(time)) & (watched > 0))
+    stop = end[start]
+    came, over = ((one[stop] - one[start])[:, None] for one in (seen, watched))
+    known = log_chance(came, over, shape[start], scale[start], spread)
+    worth = np.exp2((time[stop] - time[-1]) / TRUST) * np.diff(time)[start] / judged
+    log = (known * worth[:, None]).sum(axis=0) - np.log(spread) / 2  # at first the steadier are believed more
+    weight = np.exp(log - log.max())
+    return RateForecasts(weight=weight / weight.sum(), shape=shape[-1], scale=scale[-1], spread=spread)
+
+
+def present(of: RateForecasts) -> tuple[float, float]:
+    """The past as evidence of the rate ahead: failures, and the exposure in which they were; a Gamma of like mean and variance. Ours. [1, unit of exposure]
+
+    >>> steady = mixture(np.ones(90), np.full(90, 100.0), np.tile([1, 0, 0], 30), ahead=30.0)
+    >>> failures, exposure = present(steady)
+    >>> round(failures), round(failures / exposure, 4)
+    (11, 0.0032)
+    """
+    rate = of.shape / of.scale
+    mean = float(of.weight @ rate)
+    shape = mean**2 / float(of.weight @ (rate / of.scale + rate**2) - mean**2)
+    return max(0.0, shape - JEFFREYS), shape / mean
+
+
+def outlook(of: RateForecasts, days: float, exposure: float, level: Ratio = LEVEL) -> Outlook:
+    """Failures of so many days [d], with so much exposure in them. Ours. [1]
+
+    >>> steady = mixture(np.ones(60), np.full(60, 100.0), np.tile([1, 0, 0, 1], 15), ahead=7.0)
+    >>> coming = outlook(steady, 7.0, 700.0)
+    >>> coming.lower, round(coming.mean, 1), coming.upper
+    (1, 3.5, 7)
+    """
+    mean = exposure * of.shape / of.scale
+    most = np.arange(int(4 * np.max(mean) + 60))[:, None]
+    reached = np.cumsum(np.exp(log_chance(most, exposure, of.shape, of.scale, of.spread)) @ of.weight)
+    lower, upper = (int(np.searchsorted(reached, end)) for end in ((1 - level) / 2, (1 + level) / 2))
+    return Outlook(days=days, lower=lower, mean=float(of.weight @ mean), upper=upper)
+
+
+def log_chance(count: Any, exposure: Any, shape: Any, scale: Any, spread: Any) -> NDArray[Any]:
+    """Chance of a count: negative binomial with the mean of a Gamma rate, whose variance comes on top of the spread. Ours. [1]"""
+    from scipy.special import gammaln
+
+    mean = np.maximum(exposure * shape / scale, 1e-9)
+    over = np.maximum(spread - 1 + exposure / scale, 1e-6)
+    size = mean / over
+    chance: NDArray[Any] = (
+        gammaln(count + size)
+        - gammaln(size)
+        - gammaln(count + 1)
+        - (size + count) * np.log1p(over)
+        + count * np.log(over)
+    )
+    return chance
+
+
+def _remembered(
+    days: NDArray[Any],
+    exposure: NDArray[Any],
+    failures: NDArray[Any],
+    half_life: NDArray[Any],
+    spread: NDArray[Any],
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """What each forecast remembers before the first span and after each: failures and their exposure. [1, unit of exposure]"""
+    shape, scale = np.zeros((2, len(days) + 1, len(half_life)))
+    for at, span in enumerate(days):
+        kept = np.exp2(-span / half_life)
+        shape[at + 1] = shape[at] * kept + failures[at] / spread
+        scale[at + 1] = scale[at] * kept + exposure[at] / spread
+    return shape, scale

@@ -1,0 +1,131 @@
+"""Whether an assumed rate still stands: by hand, by its promise, and by what it says of the change."""
+
+import numpy as np
+import pytest
+
+from mofa_model.reliability.assumption import (
+    RATIOS,
+    Verdict,
+    check_assumption,
+    counted,
+    needed_evidence,
+    replay,
+    stands,
+)
+from mofa_model.reliability.observed import ObservedFailures, assess
+from mofa_model.spec.evidence import DatedEvidence, FailureEvidence
+
+
+def looked_once(failures, expected):
+    """One count of which nobody knows the days: a single look."""
+    return check_assumption(np.array([365.0]), np.array([expected]), np.array([failures])).verdict
+
+
+@pytest.mark.parametrize(
+    "failures, expected, verdict",
+    [
+        (0, 0.0, Verdict.INSUFFICIENT),
+        (0, 0.5, Verdict.INSUFFICIENT),
+        (3, 3.0, Verdict.CONSISTENT),
+        (419, 553.0, Verdict.LOWER),
+        (12, 3.0, Verdict.HIGHER),
+        (1, 0.0, Verdict.HIGHER),
+        (4, 0.2, Verdict.HIGHER),
+        (10**6, 1.0, Verdict.HIGHER),
+        (0, 10.0**6, Verdict.LOWER),
+    ],
+)
+def test_a_single_look_at_a_count(failures, expected, verdict):
+    assert looked_once(failures, expected) is verdict
+
+
+def test_evidence_by_hand():
+    """Two failures on a day where one is expected: 2^2 exp(-1) for twice the rate, others beside it."""
+    evidence, batch = replay(np.ones(1), np.ones(1), np.array([2]), most=50.0)
+    assert np.exp(counted(evidence, batch)[0, 0]) == pytest.approx(
+        (1.5**2 * np.exp(-0.5) + 2**2 * np.exp(-1) + 4**2 * np.exp(-3) + 16**2 * np.exp(-15)) / 4
+    )
+
+
+def test_the_mean_of_the_evidence_is_the_time_watched_while_the_assumption_holds():
+    """So it passes A within a year in 365 of A pools at the most, however often one looks: Doob."""
+    counts = np.random.default_rng(1).poisson(0.3, (40, 6000))
+    evidence, _ = replay(np.ones(40), np.full(counts.shape, 0.3), counts, most=500.0)
+    assert np.mean(np.exp(evidence[-1, :, 0, 0, 0])) == pytest.approx(40, rel=0.15)  # 1.5 times, no batches
+
+
+def pools_with_a_verdict(counts, expected):
+    """Of many pools, each a column: which have any verdict in the time."""
+    evidence, batch = replay(np.ones(len(counts)), np.full(counts.shape, expected), counts, most=50.0)
+    return (counted(evidence, batch) >= needed_evidence(0.05)).any(axis=(0, 2))
+
+
+@pytest.mark.parametrize("expected", [0.32, 1.28, 5.12])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_false_verdicts_stay_below_five_percent_a_year_also_where_failures_come_in_threes(expected, batch):
+    counts = batch * np.random.default_rng(7).poisson(expected / batch, (365, 500))
+    assert np.mean(pools_with_a_verdict(counts, expected)) <= 0.05
+
+
+@pytest.mark.parametrize(
+    "ratio, expected, within",
+    [(2.0, 0.32, 60), (2.0, 1.28, 20), (2.0, 5.12, 7), (0.5, 0.32, 130), (0.5, 1.28, 42), (0.5, 5.12, 14)],
+)
+def test_a_doubled_and_a_halved_rate_are_found_and_the_day_of_the_change(ratio, expected, within):
+    """Pools of 64, 256 and 1,024 nodes at five failures in a thousand node-days, changed after two months."""
+    generator, delays, off = np.random.default_rng(5), [], []
+    rate = np.append(np.ones(60), np.full(4 * within, ratio)) * expected
+    for _ in range(100):
+        counts = generator.poisson(rate)
+        for last in range(62, len(rate), max(1, within // 20)):
+            found = check_assumption(np.ones(last), np.full(last, expected), counts[:last])
+            if found.verdict in (Verdict.HIGHER, Verdict.LOWER):
+                delays.append(last - 60)
+                off.append(abs(found.since - 60))
+                break
+    assert len(delays) >= 97
+    assert np.median(delays) <= within
+    assert np.median(off) <= within / 2
+
+
+def test_a_rate_that_came_back_is_believed_soon():
+    counts = np.concatenate([np.full(200, 3), np.full(40, 1)])
+    bad, good = (check_assumption(np.ones(n), np.ones(n), counts[:n]) for n in (200, 240))
+    assert (bad.verdict, good.verdict) == (Verdict.HIGHER, Verdict.CONSISTENT)
+
+
+def test_a_verdict_stands_until_almost_none_of_its_evidence_is_left():
+    assert stands(np.array([0.1, -1.4, -1.6, 0.0])).tolist() == [True, True, False, True]
+
+
+def test_no_direction_looks_for_what_the_other_does():
+    assert (RATIOS[0] > 1).all()
+    assert (RATIOS[1] < 1).all()
+
+
+def test_classes_share_the_promise_with_their_total_and_the_change_is_dated():
+    days = [
+        DatedEvidence(
+            date=f"2026-{1 + n // 28:02}-{1 + n % 28:02}",
+            days=1.0,
+            classes={
+                "process": FailureEvidence(node_days=256.0, failures=int(n % 3 == 0)),
+                "pod": FailureEvidence(node_days=256.0, failures=int(n % 2) if n < 84 else 3),
+            },
+        )
+        for n in range(112)
+    ]
+    whole = {
+        name: FailureEvidence(node_days=256.0 * 112, failures=sum(day.classes[name].failures for day in days))
+        for name in ("process", "pod")
+    }
+    told = {
+        one.name: one
+        for one in assess(
+            ObservedFailures(classes=whole, past=tuple(days)), {"process": 0.0013, "pod": 0.002}
+        ).rates
+    }
+    assert [told[name].verdict.value for name in ("process", "pod")] == ["Consistent", "HigherThanAssumed"]
+    assert told["total"].verdict is Verdict.HIGHER
+    assert told["pod"].since == "2026-04-01"
+    assert told["pod"].ratio == pytest.approx(3 / (256 * 0.002))
