@@ -164,7 +164,7 @@ def _row(name: str, memory: PoolEvidence, report: RateReport) -> Written:
     }
     if report.since is not None:
         row["changedDate"] = report.since
-    if report.present.failures != report.failures:
+    if (report.present.failures, report.present.node_days) != (seen.failures, seen.node_days):
         row["presentFailures"] = _decimal(report.present.failures)
         row["presentNodeDays"] = _decimal(report.present.node_days)
     if seen.mean_recovery is not None:
