@@ -253,7 +253,8 @@ def _present(
     if not past[0].date or spans[1].sum() <= 0:
         return None
     failures, exposure = present(mixture(*spans, ahead=AHEAD[-1]))
-    return FailureEvidence(failures=round(failures, 4), node_days=round(exposure, 4))  # as a status has it
+    kept = min(1.0, float(spans[1].sum()) / exposure)  # never worth more than what was watched
+    return FailureEvidence(failures=round(kept * failures, 4), node_days=round(kept * exposure, 4))
 
 
 def _checked(past: tuple[DatedEvidence, ...], assumed: dict[str, float], alarm: float) -> AssumptionCheck:
