@@ -35,7 +35,7 @@ examples:
   live, for the profile of a pool
     mofa rates --prometheus http://prometheus:9090 --profile h100-east
   in CI: exit 5 when an assumption is contradicted
-    mofa rates --failures 40 --node-days 2000 --assumed 0.005 --check
+    mofa rates --failures 40 --node-days 7000 --assumed 0.005 --check
 
 failures.csv has the columns time, node, class, recovery_seconds, open. Only
 node and class are needed. time is in seconds or ISO 8601; open is yes for a
