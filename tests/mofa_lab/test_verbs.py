@@ -50,7 +50,10 @@ def test_every_verb_explains_itself(capsys, name):
     "words, header",
     [
         (f"validate steps {LAB}/data/cases/throughput.json", "quantity n mean median p90"),
-        (f"validate steps {LAB}/data/cases/throughput.json --cases", "id quantity measured predicted error"),
+        (
+            f"validate steps {LAB}/data/cases/throughput.json --cases",
+            "id quantity measured predicted error fits",
+        ),
         (f"validate ettr {LAB}/data/ettr_cases.json", "id kind expected predicted tolerance ok"),
         (
             f"validate paper {LAB}/data/paper_table5.json",

@@ -52,7 +52,7 @@ def test_every_example_of_help_runs(capsys, folder, line):
     if words[0] == "simulate":
         words += ["--runs", "20"]
     code, printed = run(capsys, *words)
-    expected = 4 if "--prometheus" in line else 5 if "--check" in line else 0
+    expected = 4 if "--prometheus" in line else 0
     assert code == expected, printed.err
     assert bool(printed.out) == (code != 4)
     assert "nan" not in printed.out.lower().split()

@@ -7,6 +7,7 @@ and prices each strategy alone with `estimate`. Sets, counts by reason and the r
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from math import ceil, floor, prod
 
 import pytest
@@ -43,6 +44,8 @@ MIXTURE = decoder(
     **SMALL,
 )
 UNEVEN = with_imbalance(MIXTURE, 1.5, 0.1)
+LEAN = replace(UNEVEN, embedding=replace(UNEVEN.embedding, vocabulary=8000))
+"""With a vocabulary of 32,000 the loss holds more than experts do, and chunks of these save nothing."""
 LATENT = decoder(
     "latent",
     layers=4,
@@ -182,10 +185,10 @@ def test_search_equals_a_nested_loop_over_the_rules(_, model, gpus, batch, memor
 
 
 def test_the_fewest_chunks_that_fit_are_the_best():
-    """Nothing fits 4 GB with whole experts; of 2, 4 and 8 chunks the best has 2, and more memory asks for none."""
-    w, limits = workload(UNEVEN, 16), ("chunks=1,2,4,8", "cp=1", "tp=1", "pp=1", "optimizer=device")
+    """Nothing fits 2.3 GB with whole experts; of 2, 4 and 8 chunks the best has 2, and more memory asks for none."""
+    w, limits = workload(LEAN, 16), ("chunks=1,2,4,8", "cp=1", "tp=1", "pp=1", "optimizer=device")
     found = []
-    for memory in (4e9, 5e9):
+    for memory in (2.3e9, 3e9):
         c = cluster(16, memory)
         question = SearchQuestion(
             problems=(SearchCase(workload=w, cluster=c),),
@@ -199,8 +202,8 @@ def test_the_fewest_chunks_that_fit_are_the_best():
 
 
 def test_as_many_layers_run_in_chunks_as_memory_asks():
-    """8 layers with experts on a device: 6.5 GB fit with two of them in chunks, 0.132 s; with all of them it is 0.169 s."""
-    w, c = workload(deeper(UNEVEN, 9), 16), cluster(16, 6.5e9)
+    """8 layers with experts on a device: 5 GB fit with one of them in chunks, 0.122 s; with all of them it is 0.176 s."""
+    w, c = workload(deeper(LEAN, 9), 16), cluster(16, 5e9)
     limits = (
         "chunks=1,2,4",
         "chunk-layers=0,1,2,4",
@@ -219,7 +222,7 @@ def test_as_many_layers_run_in_chunks_as_memory_asks():
         keep=10**6,
     )
     found = search(question).best[2]
-    assert (found[0].strategy.chunks, found[0].strategy.chunk_layers) == (2, 2)
+    assert (found[0].strategy.chunks, found[0].strategy.chunk_layers) == (2, 1)
     assert all(one.step == float(estimate(w, c, one.strategy).step_time) for one in found)
     every = min(one.step for one in found if one.strategy.chunk_layers == 0)
     assert found[0].step < 0.8 * every
