@@ -146,10 +146,9 @@ def _helpers(pods: Sequence[PodLife]) -> list[tuple[PodLife, Exit]]:
         for pod, one in every
         if pod.containers > 1
         and not any(
-            (other is not pod or more.container != one.container) and abs(more.at - one.at) < ALONE
-            for other, more in every
-            if ((other, more) != (pod, one) and more.container != one.container)
+            (more.container != one.container and abs(more.at - one.at) < ALONE)
             or (other is not pod and abs(more.at - one.at) < 120)
+            for other, more in every
         )
         and not any(abs(at - one.at) < 120 for other, at in ends if other is not pod)
     ]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.incidents import causes
 from mofa_operator.incidents.causes import IncidentCause
 from mofa_operator.incidents.episodes import Episode, by_job, episodes
@@ -124,7 +125,7 @@ def _incident(one: Episode, around: JobSurroundings, last: float) -> Incident | 
 
 
 def _timed(found: list[Incident]) -> list[Incident]:
-    """Incidents whose first step nobody saw end as long after their last start as others, or as is usual."""
+    """Incidents whose first step nobody saw end as long after their last start as is usual."""
     return [one if one.timed or one.level is None else replace(one, end=one.end + STARTING) for one in found]
 
 
@@ -176,7 +177,7 @@ def _cause(
         return causes.OOM_KILLED, ("a container was killed for want of memory",), None
     if one.rounds >= _LOOP:
         return causes.CRASH_LOOP, (f"{one.rounds:.0f} starts that did not last",), None
-    if exits and not (one.replaced and one.level.value == "job"):
+    if exits and not (one.replaced and one.level is RecoveryClass.JOB):
         return *_by_exits(one, stall), None
     return *_by_pods(one, stall), None
 
@@ -213,7 +214,7 @@ def _by_pods(one: Episode, stall: float | None) -> tuple[IncidentCause, tuple[st
         and int(down.next.attempt) > int(down.pod.attempt)
         for down in one.replaced
     )
-    if failed or grew or one.level.value != "job":
+    if failed or grew or one.level is not RecoveryClass.JOB:
         return causes.PROCESS_CRASH, (
             "a pod failed, no node did" if failed else "its pods were replaced, no node failed",
         )
@@ -223,22 +224,19 @@ def _by_pods(one: Episode, stall: float | None) -> tuple[IncidentCause, tuple[st
 def _fault(one: Episode, around: JobSurroundings) -> tuple[Incident | None, float]:
     """A failure of a node that the job ran on, and how long before it was. [s]"""
     slack = 2 * around.step + 60.0
-    found = []
+    found: list[tuple[Incident, float]] = []
+    last = one.downs[-1].start
     for node in {pod.node for pod in one.before}:
         for i in around.incidents.get(node, ()):
             lag = one.start - i.start
-            last = one.downs[-1].start
             if (
                 i.cause.counts
                 and (-slack <= lag or i.start <= last)
                 and one.start <= i.end + slack
                 and lag >= -900
             ):
-                found.append((abs(lag) if lag < 0 else lag, i, lag))
-    if not found:
-        return None, 0.0
-    _, i, lag = min(found, key=lambda x: x[0])
-    return i, lag
+                found.append((i, lag))
+    return min(found, key=lambda one: abs(one[1]), default=(None, 0.0))
 
 
 def _room(
