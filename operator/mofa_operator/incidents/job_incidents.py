@@ -226,7 +226,7 @@ def _fault(one: Episode, around: JobSurroundings) -> tuple[Incident | None, floa
     slack = 2 * around.step + 60.0
     found: list[tuple[Incident, float]] = []
     last = one.downs[-1].start
-    for node in {pod.node for pod in one.before}:
+    for node in sorted({pod.node for pod in one.before}):
         for i in around.incidents.get(node, ()):
             lag = one.start - i.start
             if (
@@ -247,7 +247,7 @@ def _room(
     if any(pod.preempted for pod in gone):
         return causes.PREEMPTION, ("a pod was preempted",)
     slack = around.step if all(x.code in _TOLD for x in one.exits) else 0.0
-    for node in {pod.node for pod in one.before} if one.replaced else ():
+    for node in sorted({pod.node for pod in one.before}) if one.replaced else ():
         for a, _ in around.lives[node].cordons if node in around.lives else ():
             if -slack <= stopped - a <= DRAINING + around.step:
                 return causes.DRAIN, (f"{node} was cordoned {max(0.0, one.start - a):.0f} s before",)

@@ -41,12 +41,15 @@ def runs(points: Iterable[Point], spacing: float, apart: float = APART) -> tuple
     (ValueRun(start=0, end=60, value=1), ValueRun(start=120, end=120, value=0), ValueRun(start=600, end=600, value=0))
     """
     found: list[ValueRun] = []
+    longest, start, end, held = apart * spacing, 0.0, 0.0, None
     for at, value in sorted(points):
-        last = found[-1] if found else None
-        if last is not None and last.value == value and at - last.end <= apart * spacing:
-            found[-1] = ValueRun(last.start, at, value)
-        else:
-            found.append(ValueRun(at, at, value))
+        if value != held or at - end > longest:
+            if held is not None:
+                found.append(ValueRun(start, end, held))
+            start, held = at, value
+        end = at
+    if held is not None:
+        found.append(ValueRun(start, end, held))
     return tuple(found)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from mofa_model.units import HOUR
 from mofa_operator.incidents.pod_life import PodLife
 from mofa_operator.incidents.runs import Span
 from mofa_operator.observe.asking import Asking, together
@@ -20,6 +21,8 @@ from mofa_operator.observe.stretches import Stretch
 
 _FINEST: Final = 60.0
 """Finest grid on which pods and GPUs are looked at, however often they are sampled. [s]"""
+_FEW: Final = 50
+"""Nodes that a query names at most. [1]"""
 _READY: Final = (matcher("condition", "Ready"), matcher("status", "true"))
 _GPUS: Final = matcher("resource", "(nvidia|amd|intel|habana)_com_.*", "=~")
 
@@ -57,12 +60,14 @@ async def look(prometheus: Prometheus, pool: Pool, named: Naming, stretch: Stret
     within = f"[{duration(span)}]"
     infos = await ask(f"last_over_time({pool.series('kube_node_info')}{within})")
     named = named.also(s.labels for s in infos.samples)
-    counted, members, labels = await together(
-        ask(f"max by ({named.label}) (count_over_time({ready}{within}))"),
+    counted = await ask(f"max by ({named.label}) (count_over_time({ready}{within}))")
+    counts = {s.label(named.label): s.value for s in counted.samples}
+    if not counts:
+        return _nothing(stretch, ask)
+    members, labels = await together(
         ask(_members(pool, named, within)),
         ask(f"last_over_time({pool.series('kube_node_labels')}{within})"),
     )
-    counts = {s.label(named.label): s.value for s in counted.samples}
     known = {s.label(named.label) for s in members.samples}
     if not known and not pool.members:
         known = {
@@ -79,9 +84,13 @@ async def look(prometheus: Prometheus, pool: Pool, named: Naming, stretch: Stret
         }
         known = known or set(counts)
     nodes = frozenset(known & set(counts))
-    step = await _step(ask, ready, span)
+    hourly = await _hourly(ask, ready, span)
+    step = max(5.0, min(float(GRID), HOUR / hourly)) if hourly else float(GRID)
     grid = max(step, _FINEST)
-    covered, present = await _presence(ask, named, ready, stretch, grid)
+    partly = await _partly(ask, named, ready, stretch, hourly) if hourly else None
+    covered, present = await _presence(
+        ask, pool, named, stretch, grid, frozenset(counts), frozenset(counts) if partly is None else partly
+    )
     read = await read_nodes(ask, pool, named, nodes, span)
     pods = await read_pods(ask, pool, named, span, grid)
     busy = await _busy(ask, pool, named, read, pods, stretch, grid)
@@ -99,24 +108,71 @@ async def look(prometheus: Prometheus, pool: Pool, named: Naming, stretch: Stret
     )
 
 
+def _nothing(stretch: Stretch, ask: Asking) -> Look:
+    """A stretch in which the condition of no node was known."""
+    return Look(
+        stretch=stretch,
+        nodes=frozenset(),
+        covered=(),
+        present={},
+        labels={},
+        read=NodesRead(told={}, spacing={}, exists={}, instances={}),
+        pods={},
+        busy={},
+        step=float(GRID),
+        warnings=tuple(dict.fromkeys(ask.warnings)),
+    )
+
+
 def _members(pool: Pool, named: Naming, within: str) -> str:
     if pool.members:
         return f"count by ({named.label}) (last_over_time({pool.series('kube_node_labels', *pool.members)}{within}))"
     return f"max by ({named.label}) (max_over_time({pool.series('kube_node_status_allocatable', _GPUS)}{within})) > 0"
 
 
-async def _step(ask: Asking, ready: str, span: float) -> float:
-    """Usual time between samples of a node. [s]"""
-    hour = min(3600.0, span)
+async def _hourly(ask: Asking, ready: str, span: float) -> float | None:
+    """Most samples of a node in an hour. [1]"""
+    hour = min(HOUR, span)
     most = f"max(count_over_time({ready}[{duration(hour)}]))"
     count = (await ask(f"max_over_time(({most})[{duration(max(span - 1, hour))}:{duration(hour)}])")).number()
-    return max(5.0, min(float(GRID), hour / count)) if count else float(GRID)
+    return count * HOUR / hour if count else None
+
+
+async def _partly(
+    ask: Asking, named: Naming, ready: str, stretch: Stretch, hourly: float
+) -> frozenset[str] | None:
+    """Nodes that lack more than one sample in some hour; nothing where the stretch is not of whole hours."""
+    if stretch.start % HOUR or stretch.end % HOUR:
+        return None
+    by = named.label
+    each = f"(max by ({by}) (count_over_time({ready}[{duration(HOUR)}])))"
+    grid = f"[{duration(stretch.span - 1)}:{duration(HOUR)}]"
+    hours = round(stretch.span / HOUR)
+    answer = await ask(
+        f"min_over_time({each}{grid}) < {hourly - 1:.0f} or count_over_time({each}{grid}) < {hours}"
+    )
+    return frozenset(s.label(by) for s in answer.samples)
 
 
 async def _presence(
-    ask: Asking, named: Naming, ready: str, stretch: Stretch, step: float
+    ask: Asking,
+    pool: Pool,
+    named: Naming,
+    stretch: Stretch,
+    step: float,
+    nodes: frozenset[str],
+    partly: frozenset[str],
 ) -> tuple[tuple[Span, ...], dict[str, tuple[Span, ...]]]:
-    """When the pool and each node were looked at: whole stretches, but for those with fewer samples than the most."""
+    """When the pool and each node were looked at: the whole stretch, but for those that were there `partly`.
+
+    `step` is the time between two looks. [s]
+    """
+    throughout = (stretch.start, stretch.end)
+    present: dict[str, tuple[Span, ...]] = dict.fromkeys(nodes - partly, (throughout,))
+    if not partly:
+        return (throughout,), present
+    these = [matcher(named.label, any_of(sorted(partly)), "=~")] if len(partly) <= _FEW else []
+    ready = pool.series("kube_node_status_condition", *_READY, *these)
     grid = f"[{duration(stretch.span - 1)}:{duration(step)}]"
     by = named.label
     first, last = await together(
@@ -125,22 +181,26 @@ async def _presence(
     )
     begun = {s.label(by): s.value for s in first.samples}
     ended = {s.label(by): s.value for s in last.samples}
-    whole = (
-        await ask(f"(count(count_over_time({ready}[{duration(max(1.6 * step, 30.0))}])) > bool 0){grid}")
-    ).samples
-    times = sorted(t for s in whole for t, _ in s.points)
+    spans = (throughout,) if present else await _covered(ask, pool, stretch, step)
+    for node in partly & begun.keys():
+        a, b = _to_the_seams((begun[node] - step / 2, ended[node] + step / 2), stretch, step)
+        present[node] = tuple((max(a, x), min(b, y)) for x, y in spans if min(b, y) > max(a, x))
+    return spans, present
+
+
+async def _covered(ask: Asking, pool: Pool, stretch: Stretch, step: float) -> tuple[Span, ...]:
+    """When the condition of any node was known, where no node's was throughout."""
+    ready = pool.series("kube_node_status_condition", *_READY)
+    within = f"[{duration(stretch.span - 1)}:{duration(step)}]"
+    known = f"(count(count_over_time({ready}[{duration(max(1.6 * step, 30.0))}])) > bool 0)"
+    times = sorted(t for s in (await ask(f"{known}{within}")).samples for t, _ in s.points)
     covered: list[Span] = []
     for t in times:
         if covered and t - covered[-1][1] <= 1.5 * step:
             covered[-1] = (covered[-1][0], t)
         else:
             covered.append((t - step / 2, t))
-    spans = tuple(_to_the_seams((a, b + step / 2), stretch, step) for a, b in covered)
-    present = {}
-    for node, at in begun.items():
-        a, b = _to_the_seams((at - step / 2, ended[node] + step / 2), stretch, step)
-        present[node] = tuple((max(a, x), min(b, y)) for x, y in spans if min(b, y) > max(a, x))
-    return spans, present
+    return tuple(_to_the_seams((a, b + step / 2), stretch, step) for a, b in covered)
 
 
 def _to_the_seams(span: Span, stretch: Stretch, step: float) -> Span:
