@@ -58,16 +58,16 @@ async def look(prometheus: Prometheus, pool: Pool, named: Naming, stretch: Stret
     ask, span = Asking(prometheus, stretch.end), stretch.span
     ready = pool.series("kube_node_status_condition", *_READY)
     within = f"[{duration(span)}]"
-    infos = await ask(f"last_over_time({pool.series('kube_node_info')}{within})")
-    named = named.also(s.labels for s in infos.samples)
     counted = await ask(f"max by ({named.label}) (count_over_time({ready}{within}))")
     counts = {s.label(named.label): s.value for s in counted.samples}
     if not counts:
         return _nothing(stretch, ask)
-    members, labels = await together(
+    infos, members, labels = await together(
+        ask(f"last_over_time({pool.series('kube_node_info')}{within})"),
         ask(_members(pool, named, within)),
         ask(f"last_over_time({pool.series('kube_node_labels')}{within})"),
     )
+    named = named.also(s.labels for s in infos.samples)
     known = {s.label(named.label) for s in members.samples}
     if not known and not pool.members:
         known = {

@@ -14,7 +14,7 @@ from mofa_operator.observe.answers import Sample
 from mofa_operator.observe.asking import Asking, together
 from mofa_operator.observe.naming import HOST_LABELS, Naming
 from mofa_operator.observe.promql import any_of, duration, matcher
-from mofa_operator.observe.queries import Pool
+from mofa_operator.observe.queries import GRID, Pool
 
 OVERLAP: Final = 900.0
 """How far a look reaches back before its stretch, so that a change at the seam is seen. [s]"""
@@ -45,10 +45,13 @@ class NodesRead:
 async def read_nodes(ask: Asking, pool: Pool, named: Naming, nodes: frozenset[str], span: float) -> NodesRead:
     """Ask every witness; `span` is the length of the stretch. [s]"""
     span += OVERLAP
-    answers = await together(*(ask(_worth(pool, named, one, span)) for one in WITNESSES))
-    exists: dict[Witness, frozenset[str]] = {}
-    worth, called = {}, {}
-    for witness, answer in zip(WITNESSES, answers, strict=True):
+    metrics = {s.label("metric") for s in (await ask(_exporters(pool, span))).samples}
+    asked = [one for one in WITNESSES if not one.on_host or one.metric in metrics]
+    answers = await together(*(ask(_worth(pool, named, one, span)) for one in asked))
+    exists: dict[Witness, frozenset[str]] = dict.fromkeys(WITNESSES, frozenset())
+    worth: dict[Witness, dict[str, set[str]]] = {one: {} for one in WITNESSES}
+    called = dict(worth)
+    for witness, answer in zip(asked, answers, strict=True):
         told = [(node, one) for one in answer.samples if (node := _node(witness, named, one)) in nodes]
         worth[witness] = _called(witness, named, ((node, one) for node, one in told if one.value))
         exists[witness] = frozenset(node for node, _ in told)
@@ -112,6 +115,14 @@ def _series(pool: Pool, witness: Witness, *more: str) -> str:
 def _turned(condition: tuple[str, str, str]) -> tuple[str, str, str]:
     label, operator, value = condition
     return label, value, operator
+
+
+def _exporters(pool: Pool, span: float) -> str:
+    """Metrics of exporters on the nodes that there are: where one is not installed, nothing more is asked of it."""
+    names = matcher("__name__", any_of(sorted({one.metric for one in WITNESSES if one.on_host})), "=~")
+    series = "{" + ",".join([*pool.matchers, names]) + "}"
+    there = f'label_replace(group by (__name__) ({series}), "metric", "$1", "__name__", "(.+)")'
+    return f"max by (metric) (max_over_time(({there})[{duration(span)}:{duration(GRID)}]))"
 
 
 def _worth(pool: Pool, named: Naming, witness: Witness, span: float) -> str:

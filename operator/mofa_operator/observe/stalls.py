@@ -36,13 +36,11 @@ async def edges(prometheus: Prometheus, pool: Pool, stretch: Stretch, trainer: T
     that lie `wait` less one sample, which is taken off again; stalls shorter than that are not seen.
     """
     ask, span, at = prometheus.query, stretch.span, stretch.end
-    pace, samples = await asyncio.gather(
-        ask(trainer.pace(pool, span), at), ask(trainer.most_samples(pool, span), at)
-    )
-    most = samples.number()
-    if not most or not pace.samples:
+    most = (await ask(trainer.most_samples(pool, span), at)).number()
+    pace = (await ask(trainer.pace(pool, span), at)).samples if most else ()
+    if not most or not pace:
         return []
-    times = {_job(s.labels, trainer): s.value for s in pace.samples}
+    times = {_job(s.labels, trainer): s.value for s in pace}
     gap = 3600 / most
     wait = float(round(max(3 * max(times.values()), 2.5 * gap)))
     look = max(5.0, float(round(gap / 2)))
