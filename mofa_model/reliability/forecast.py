@@ -110,19 +110,41 @@ def outlook(of: RateForecasts, days: float, exposure: float, level: Ratio = LEVE
     (1, 3.5, 7)
     """
     mean = exposure * of.shape / of.scale
-    most = np.arange(int(4 * np.max(mean) + 60))[:, None]
-    reached = np.cumsum(np.exp(log_chance(most, exposure, of.shape, of.scale, of.spread)) @ of.weight)
-    lower, upper = (int(np.searchsorted(reached, end)) for end in ((1 - level) / 2, (1 + level) / 2))
+    lower, upper = (_least_count(of, exposure, end) for end in ((1 - level) / 2, (1 + level) / 2))
     return Outlook(days=days, lower=lower, mean=float(of.weight @ mean), upper=upper)
+
+
+def _least_count(of: RateForecasts, exposure: float, share: Ratio) -> int:
+    """Least count that is reached or not passed with a chance of `share`: found by halving, for there may be millions. [1]"""
+    from scipy.special import betainc
+
+    size, over = _dispersed(exposure, of.shape, of.scale, of.spread)
+
+    def below(count: int) -> bool:
+        return float(of.weight @ betainc(size, count + 1.0, 1 / (1 + over))) < share
+
+    most = 1
+    while below(most):
+        most *= 2
+    least = -1
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if below(middle) else (least, middle)
+    return most
+
+
+def _dispersed(exposure: Any, shape: Any, scale: Any, spread: Any) -> tuple[Any, Any]:
+    """Size of a negative binomial with the mean of a Gamma rate, and its variance over its mean, less one. [1, 1]"""
+    mean = np.maximum(exposure * shape / scale, 1e-9)
+    over = np.maximum(spread - 1 + exposure / scale, 1e-6)
+    return mean / over, over
 
 
 def log_chance(count: Any, exposure: Any, shape: Any, scale: Any, spread: Any) -> NDArray[Any]:
     """Chance of a count: negative binomial with the mean of a Gamma rate, whose variance comes on top of the spread. Ours. [1]"""
     from scipy.special import gammaln
 
-    mean = np.maximum(exposure * shape / scale, 1e-9)
-    over = np.maximum(spread - 1 + exposure / scale, 1e-6)
-    size = mean / over
+    size, over = _dispersed(exposure, shape, scale, spread)
     chance: NDArray[Any] = (
         gammaln(count + size)
         - gammaln(size)

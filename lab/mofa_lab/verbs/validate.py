@@ -83,7 +83,7 @@ examples:
   mofa validate steps lab/data/cases/throughput.json
   mofa validate ettr lab/data/ettr_cases.json --json
   mofa validate fleets lab/data/fleets
-  mofa validate assumptions --nodes 64,1024 --batch 1,3
+  mofa validate assumptions --nodes 64 --pools 20
   mofa validate paper lab/data/paper_table6.json --calibrate-on 1,5,6,7,9,12,16,18"""
 
 

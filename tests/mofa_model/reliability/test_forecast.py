@@ -81,3 +81,11 @@ def test_the_next_days_are_said_with_the_exposure_of_the_last_week():
     assert [one.days for one in found] == [7, 14, 30]
     assert [one.mean for one in found] == pytest.approx([7, 14, 30], rel=0.1)
     assert all(one.lower < one.mean < one.upper for one in found)
+
+
+def test_a_forecast_of_millions_is_as_quick_as_one_of_ten():
+    """Two failures in two seconds of one node, and a week of a thousand nodes to come: mean and band are in the billions."""
+    said = mixture(np.array([1.0]), np.array([2 / 86400]), np.array([2.0]), ahead=7.0)
+    band = outlook(said, 7.0, 7000.0)
+    assert band.mean > 1e8
+    assert band.lower < band.mean < band.upper
