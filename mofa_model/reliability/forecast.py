@@ -121,7 +121,7 @@ def _least_count(of: RateForecasts, exposure: float, share: Ratio) -> int:
     size, over = _dispersed(exposure, of.shape, of.scale, of.spread)
 
     def below(count: int) -> bool:
-        return float(of.weight @ betainc(size, count + 1.0, 1 / (1 + over))) < share
+        return bool(of.weight @ betainc(size, count + 1.0, 1 / (1 + over)) < share)
 
     most = 1
     while below(most):
