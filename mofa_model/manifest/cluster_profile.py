@@ -28,6 +28,7 @@ from mofa_model.manifest.fields import (
     Zero,
     keyed,
 )
+from mofa_model.manifest.incident_rules import IncidentRules
 from mofa_model.manifest.status import Condition
 from mofa_model.manifest.training_job import default
 from mofa_model.spec.evidence import FailureEvidence
@@ -186,6 +187,8 @@ class ClusterProfileSpec(Part):
     """Where checkpoints go."""
     failures: Failures = default(Failures)
     """What is assumed of failures and recoveries."""
+    incidents: IncidentRules = default(IncidentRules)
+    """What counts as a failure here, where that differs from what is usual."""
     prometheus: PrometheusSpec = default(PrometheusSpec)
     """How this pool's history is asked for."""
 

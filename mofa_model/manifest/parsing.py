@@ -178,8 +178,8 @@ def _known(model: type[Part], location: Sequence[int | str]) -> list[str]:
 
 
 def _example(model: type[Part], location: Sequence[int | str]) -> str:
-    """What such a field looks like, where it has an example."""
-    field = _field(model, location)
+    """What such a field looks like, or the mapping that a key is of, where it has an example."""
+    field = _field(model, location[:-2] if location[-1:] == ("[key]",) else location)
     if field is None:
         return ""
     examples = field.examples or next((m.examples for m in field.metadata if isinstance(m, FieldInfo)), None)

@@ -13,7 +13,7 @@ from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from pydantic import Field, PlainValidator
 
-from mofa_model.kinds.shape import Labels, Many, Shape, Text, moment_of, text_of, under
+from mofa_model.kinds.shape import Labels, Many, Number, Shape, Text, moment_of, text_of, under
 from mofa_model.manifest.failure_history import evidence_in
 from mofa_model.spec.evidence import ByClass, FailureEvidence
 from mofa_operator.evidence import JobEvidence
@@ -240,5 +240,6 @@ class AskedPool(Shape):
 
     node_selector: Labels = Field(default_factory=dict)
     matchers: Labels = under({}, "prometheus", "matchers")
+    shortest_outage: Number = under(0.0, "incidents", "shortestOutageSeconds")
     tokens_query: Text = under("", "prometheus", "tokensQuery")
     step_query: Text = under("", "prometheus", "stepQuery")

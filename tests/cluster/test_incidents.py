@@ -203,6 +203,34 @@ def test_failures_of_jobs_are_none_of_their_users_whatever_the_scrape_calls_thei
     assert document["exposure"]["job_node_days"]["ml/sft"] == pytest.approx(2 * 71 / 24, rel=0.005)
 
 
+def test_somebody_who_knows_better_sees_what_follows_and_gets_the_line_for_the_operator(
+    url, capsys, tmp_path
+):
+    pool = tmp_path / "pool.yaml"
+    pool.write_text(
+        "apiVersion: mofa.dev/v1alpha1\nkind: ClusterProfile\nmetadata: {name: east}\nspec:\n  gpu: h100-80gb-sxm\n"
+        '  prometheus: {matchers: {cluster: nodes}}\n  incidents: {xids: {"48": program}, shortestOutageSeconds: 60}\n'
+    )
+    (first,) = [one for one in told(url, capsys, "nodes")["incidents"] if one.get("node") == "n0"]
+    given = ["--profile", str(pool), "--overrule", f"{first['id']}=planned-drain"]
+    window = ["--start", str(START), "--end", str(END)]
+    assert main(["incidents", "--prometheus", url, *given, *window, "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert failed(document, "node") == [("n2", "kubelet-down")] * 2 + [("n4", "reboot")]
+    (again,) = [one for one in document["incidents"] if one.get("node") == "n0"]
+    assert (again["id"], again["cause"], again["overruled"]) == (first["id"], "planned-drain", "node-down")
+    patch = f'{{"spec": {{"incidents": {{"overruled": {{"{first["id"]}": "planned-drain"}}}}}}}}'
+    assert document["overruling"] == f"kubectl patch clusterprofile east --type=merge -p '{patch}'"
+    for wrong, words in (
+        (f"{first['id']}=luck", "unknown --overrule: cause"),
+        ("node/n0", "give ID=CAUSE"),
+        ("node/n9@2020-01-31T09:30:00Z=none", "give the id of an incident of this pool and time"),
+        ("node/n0@2026-13-31T09:30:00Z=none", "give the id that mofa incidents prints"),
+    ):
+        code, out, err = asked(url, capsys, "nodes", "--overrule", wrong)
+        assert (code, out, err.count("\n"), words in err) == (2, "", 1, True), err
+
+
 def test_people_get_a_table_and_what_cannot_be_read_is_one_line(url, capsys):
     code, out, _ = asked(url, capsys, "nodes")
     assert (code, "4 failures in" in out, "rack-outage" in out, "flap" in out) == (0, True, True, False)

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Final
 
 from mofa_model.kinds import KINDS, JobKind
+from mofa_model.spec.incident_causes import SHORTEST_OUTAGE
 from mofa_operator.control.intake import Intake
 from mofa_operator.observe.placement import Told, WatchedPool, told
 from mofa_operator.observe.pool_watch import PoolWatch
-from mofa_operator.observe.queries import SMOOTH
 from mofa_operator.observe.store import Store
 
 _AT_ONCE: Final = 200
@@ -41,7 +41,7 @@ class PoolObserver:
         self._store = store
         self._intake = intake
         self._interval = interval
-        self._witness = PoolWatch(max(_FEW * interval, _PATIENCE), min(SMOOTH, _AWAY * interval))
+        self._witness = PoolWatch(max(_FEW * interval, _PATIENCE), min(SHORTEST_OUTAGE, _AWAY * interval))
 
     async def run(self) -> None:
         """Look, until cancelled."""

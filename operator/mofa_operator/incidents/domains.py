@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Final
 
-from mofa_operator.incidents import causes
+from mofa_model.spec import incident_causes as causes
 from mofa_operator.incidents.incident import Incident
 
 LEAST: Final = 3

@@ -6,16 +6,17 @@ A fault under a cordon that stood before it is part of a repair; a cordon that c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Final
 
-from mofa_operator.incidents import causes
+from mofa_model.manifest.incident_rules import IncidentRules
+from mofa_model.spec import incident_causes as causes
+from mofa_model.spec.xids import OFF_THE_BUS, XidMeaning, meaning
 from mofa_operator.incidents.incident import Incident, of_node
 from mofa_operator.incidents.node_life import NodeLife
 from mofa_operator.incidents.runs import ValueRun, joined, length, overlap
 from mofa_operator.incidents.witnesses import ALLOCATABLE, COUNTED, DETECTED, PROBLEM, REMAP, XID
-from mofa_operator.incidents.xids import OFF_THE_BUS, XidMeaning, meaning
 
 TO_CORDON: Final = 8 * 3600.0
 """Longest time after a fault in which the cordon for its repair comes. [s]"""
@@ -25,9 +26,9 @@ _LINK: Final = re.compile(r"(?<![a-z])nic|link|infiniband|\bib|rdma|roce|etherne
 _GPU: Final = re.compile(r"gpu|xid|nvlink|nvidia|dcgm", re.IGNORECASE)
 
 
-def faults(life: NodeLife) -> Iterator[Incident]:
+def faults(life: NodeLife, rules: IncidentRules) -> Iterator[Incident]:
     """Faults of a node's parts, those that are no failures too."""
-    yield from _xids(life)
+    yield from _xids(life, rules.xids)
     yield from _lost_gpus(life)
     for witness in (DETECTED, PROBLEM, REMAP):
         gap = life.spacing.get(witness, 0.0)
@@ -48,7 +49,7 @@ def _events(many: tuple[ValueRun, ...], gap: float) -> Iterator[tuple[float, flo
             yield (run.start - gap / 2 if silent else (before.end + run.start) / 2), run.value
 
 
-def _xids(life: NodeLife) -> Iterator[Incident]:
+def _xids(life: NodeLife, stated: Mapping[str, str]) -> Iterator[Incident]:
     gap = life.spacing.get(XID, life.step)
     told = sorted((at, int(code)) for _, many in life.parts(XID) for at, code in _events(many, gap))
     counted = [
@@ -59,7 +60,7 @@ def _xids(life: NodeLife) -> Iterator[Incident]:
     ]
     explained: list[float] = []
     for at, code in told:
-        kind = meaning(code)
+        kind = meaning(code, stated)
         if kind is XidMeaning.HARDWARE:
             cause = causes.GPU_LOST if code == OFF_THE_BUS else causes.GPU_FATAL
             yield _fault(life, at, cause, f"XID {code}")
@@ -77,7 +78,9 @@ def _xids(life: NodeLife) -> Iterator[Incident]:
             for run in many
             if run.value and run.start <= at <= run.end + gap
         ]
-        if any(abs(at - one) <= near for one, _ in told) or XidMeaning.HARDWARE not in map(meaning, held):
+        if any(abs(at - one) <= near for one, _ in told) or all(
+            meaning(code, stated) is not XidMeaning.HARDWARE for code in held
+        ):
             continue
         yield _fault(
             life,
@@ -87,7 +90,9 @@ def _xids(life: NodeLife) -> Iterator[Incident]:
             "a GPU holds one of before",
         )
     for at, code in told:
-        if meaning(code) is not XidMeaning.CLEAN_UP or any(abs(at - one) <= near for one in explained):
+        if meaning(code, stated) is not XidMeaning.CLEAN_UP or any(
+            abs(at - one) <= near for one in explained
+        ):
             continue
         if any(abs(at - one) <= near for one in counted):
             yield _fault(

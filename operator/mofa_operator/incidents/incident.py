@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
+from mofa_model.spec.incident_causes import IncidentCause
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.incidents.causes import IncidentCause
 
 Kind: TypeAlias = Literal["node", "domain", "job"]
 """What an incident is of."""
@@ -34,6 +35,13 @@ class Incident:
     """What of a job had to be made anew."""
     timed: bool = True
     """Whether its end was seen; else it is an estimate."""
+    deduced: IncidentCause | None = None
+    """What the cause would be, had nobody overruled it; None = nobody did."""
+
+    @property
+    def id(self) -> str:
+        """Of what, its name, and when it began: by it somebody overrules the cause."""
+        return f"{self.kind}/{self.name}@{datetime.fromtimestamp(self.start, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
     @property
     def seconds(self) -> float:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from mofa_model.spec import incident_causes as causes
+from mofa_model.spec.incident_causes import IncidentCause
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.incidents import causes
-from mofa_operator.incidents.causes import IncidentCause
 from mofa_operator.incidents.episodes import Episode, by_job, episodes
 from mofa_operator.incidents.incident import Incident
 from mofa_operator.incidents.node_life import NodeLife
@@ -163,13 +163,13 @@ def _cause(
     if fault is not None and (lag <= 150.0 + 2 * around.step or (last < fault.start and lag <= REACTION)):
         return (
             fault.cause,
-            (f"{fault.cause.word} of {fault.name} {max(0.0, lag):.0f} s before", *fault.evidence),
+            (f"{_deduced(fault)} of {fault.name} {max(0.0, lag):.0f} s before", *fault.evidence),
             fault,
         )
     if (room := _room(one, around, one.start - (stall or 0.0))) is not None:
         return *room, None
     if fault is not None:
-        return fault.cause, (f"{fault.cause.word} of {fault.name} {lag:.0f} s before", *fault.evidence), fault
+        return fault.cause, (f"{_deduced(fault)} of {fault.name} {lag:.0f} s before", *fault.evidence), fault
     exits = one.exits
     if any(down.pod.out_of_memory and not down.pod.exits for down in one.downs) or any(
         x.reason == "OOMKilled" for x in exits
@@ -180,6 +180,10 @@ def _cause(
     if exits and not (one.replaced and one.level is RecoveryClass.JOB):
         return *_by_exits(one, stall), None
     return *_by_pods(one, stall), None
+
+
+def _deduced(one: Incident) -> str:
+    return (one.deduced or one.cause).word
 
 
 def _by_exits(one: Episode, stall: float | None) -> tuple[IncidentCause, tuple[str, ...]]:
@@ -222,7 +226,7 @@ def _by_pods(one: Episode, stall: float | None) -> tuple[IncidentCause, tuple[st
 
 
 def _fault(one: Episode, around: JobSurroundings) -> tuple[Incident | None, float]:
-    """A failure of a node that the job ran on, and how long before it was. [s]"""
+    """A failure of a node that the job ran on, or what somebody said was none, and how long before it was. [s]"""
     slack = 2 * around.step + 60.0
     found: list[tuple[Incident, float]] = []
     last = one.downs[-1].start
@@ -230,7 +234,7 @@ def _fault(one: Episode, around: JobSurroundings) -> tuple[Incident | None, floa
         for i in around.incidents.get(node, ()):
             lag = one.start - i.start
             if (
-                i.cause.counts
+                (i.cause.counts or i.deduced is not None)
                 and (-slack <= lag or i.start <= last)
                 and one.start <= i.end + slack
                 and lag >= -900

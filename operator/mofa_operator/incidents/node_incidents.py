@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mofa_operator.incidents import causes
+from mofa_model.manifest.incident_rules import IncidentRules
+from mofa_model.spec import incident_causes as causes
 from mofa_operator.incidents.faults import faults
 from mofa_operator.incidents.incident import Incident
 from mofa_operator.incidents.node_life import NodeLife
 from mofa_operator.incidents.outages import OUTAGES, outages
 
 
-def node_incidents(life: NodeLife) -> list[Incident]:
+def node_incidents(life: NodeLife, rules: IncidentRules) -> list[Incident]:
     """All incidents of a node, in order."""
-    return _merged(life, sorted([*outages(life), *faults(life)], key=lambda one: one.start))
+    told = *outages(life, rules.shortest_outage_seconds), *faults(life, rules)
+    return _merged(life, sorted(told, key=lambda one: one.start))
 
 
 def _merged(life: NodeLife, found: list[Incident]) -> list[Incident]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from mofa_operator.incidents import causes
+from mofa_model.spec import incident_causes as causes
 from mofa_operator.incidents.incident import Incident, of_node
 from mofa_operator.incidents.node_life import NodeLife
 from mofa_operator.incidents.runs import Span, ValueRun
@@ -18,8 +18,6 @@ from mofa_operator.incidents.witnesses import BOOT, HEARTBEATS, TAINT
 
 GRACE: Final = 40.0
 """Time after which a node that does not answer is not ready, as controllers are set by default. [s]"""
-TOLERATED: Final = 300.0
-"""Time for which pods tolerate a node that is not ready, by default: shorter is a flap. [s]"""
 START_UP: Final = 90.0
 """Time from the boot until the node is ready again. [s]"""
 A_REBOOT: Final = 600.0
@@ -48,8 +46,8 @@ def _boots(life: NodeLife) -> list[_Boot]:
     return found
 
 
-def outages(life: NodeLife) -> Iterator[Incident]:
-    """Outages of a node, those that are no failures too."""
+def outages(life: NodeLife, shortest: float) -> Iterator[Incident]:
+    """Outages of a node, those that are no failures too; on the same boot one that is no longer than `shortest` is none. [s]"""
     boots = _boots(life)
     used: set[_Boot] = set()
     for number, run in enumerate(life.ready):
@@ -62,7 +60,7 @@ def outages(life: NodeLife) -> Iterator[Incident]:
         used.update(mine)
         if before is not None and before.value == 0 and after is None and not mine and run.end == run.start:
             continue
-        yield _outage(life, start, end, before, mine, is_last=after is None)
+        yield _outage(life, (start, end), before, mine, shortest, is_last=after is None)
     for one in boots:
         if one not in used:
             yield _silent_reboot(life, one)
@@ -82,8 +80,15 @@ def _bounds(life: NodeLife, run: ValueRun, before: ValueRun | None, after: Value
 
 
 def _outage(
-    life: NodeLife, start: float, end: float, before: ValueRun | None, boots: list[_Boot], *, is_last: bool
+    life: NodeLife,
+    span: Span,
+    before: ValueRun | None,
+    boots: list[_Boot],
+    shortest: float,
+    *,
+    is_last: bool,
 ) -> Incident:
+    start, end = span
     last_ready = before.end if before is not None else start
     lasted = end - start - GRACE
     if _planned(life, last_ready, start):
@@ -95,7 +100,7 @@ def _outage(
         said = f"not ready for {lasted:.0f} s", "another boot time" if boots else "its exporters were silent"
         cause = causes.NODE_DOWN if end - start > A_REBOOT else causes.REBOOT
         return of_node(life.name, start, end, cause, *said)
-    if lasted > TOLERATED:
+    if lasted > shortest:
         return of_node(
             life.name, start, end, causes.KUBELET_DOWN, f"not ready for {lasted:.0f} s", "the same boot"
         )

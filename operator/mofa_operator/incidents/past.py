@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mofa_model.manifest.incident_rules import IncidentRules
 from mofa_operator.incidents.domains import domains
 from mofa_operator.incidents.incident import Incident
 from mofa_operator.incidents.job_incidents import JobSurroundings, job_incidents
 from mofa_operator.incidents.node_incidents import node_incidents
 from mofa_operator.incidents.node_life import NodeLife
-from mofa_operator.incidents.outages import TOLERATED
+from mofa_operator.incidents.overruling import overruled
 from mofa_operator.incidents.pod_life import PodLife
 from mofa_operator.incidents.runs import Span, joined, overlap, without
 
@@ -40,12 +41,14 @@ def past(
     busy: Mapping[str, Sequence[Span]],
     stalls: Mapping[str, Sequence[Span]],
     step: float,
+    rules: IncidentRules,
 ) -> Past:
-    """All incidents. `busy` is when a node's GPUs worked, `stalls` when a job's steps stood still, `step` the time between samples. [s]"""
+    """All incidents, as a profile's rules have them. `busy` is when a node's GPUs worked, `stalls` when a job's steps stood still, `step` the time between samples. [s]"""
     known = lives[0].known
     nodes = {life.name: life for life in lives}
-    found = [one for life in lives for one in node_incidents(life)]
+    found = [one for life in lives for one in node_incidents(life, rules)]
     found = domains(found, {name: life.labels for name, life in nodes.items()}, step)
+    found = overruled(found, rules.overruled)
     by_node: defaultdict[str, list[Incident]] = defaultdict(list)
     for one in found:
         for name in one.nodes or (one.name,):
@@ -60,7 +63,7 @@ def past(
         silences=without([(known[0][0], known[-1][1])], known),
         step=step,
     )
-    found += job_incidents(here, around, known[-1][1])
+    found += overruled(job_incidents(here, around, known[-1][1]), rules.overruled)
     training: defaultdict[str, list[Span]] = defaultdict(list)
     by_job: defaultdict[str, float] = defaultdict(float)
     for pod in here.values():
@@ -76,7 +79,8 @@ def past(
         ),
         exposed={
             life.name: life.exposed(
-                [(one.start, one.end) for one in by_node[life.name] if one.cause.counts], TOLERATED
+                [(one.start, one.end) for one in by_node[life.name] if one.cause.counts],
+                rules.shortest_outage_seconds,
             )
             for life in lives
         },

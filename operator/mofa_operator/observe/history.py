@@ -21,6 +21,7 @@ from typing import Final, TypeAlias
 from mofa_model.errors import InputError, SourceUnreachable
 from mofa_model.kinds.shape import Body
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
+from mofa_model.manifest.incident_rules import IncidentRules
 from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.spec.recovery_classes import RecoveryClass
@@ -80,7 +81,7 @@ async def asked(
     """As `history`; raises SourceUnreachable and InputError. `names` are of the API server's nodes."""
     spec, pool = _pool(profile)
     window = float(spec.prometheus.window_seconds)
-    found = await pool_past(prometheus, pool, (now - window, now), known, names)
+    found = await pool_past(prometheus, pool, (now - window, now), spec.incidents, known, names)
     return found if isinstance(found, NoHistory) else _concluded(found)
 
 
@@ -94,6 +95,7 @@ async def pool_past(
     prometheus: Prometheus,
     pool: Pool,
     window: Span,
+    rules: IncidentRules,
     known: Known | None = None,
     names: Names | None = None,
     progress: Callable[[float], None] = lambda _: None,
@@ -140,6 +142,7 @@ async def pool_past(
         {node: joined(spans, 1.0) for node, spans in busy.items()},
         stalls([edge for _, many in both for edge in many]),
         step,
+        rules,
     )
     warnings = [text for one in looks for text in one.warnings]
     there = {naming.host(one.labels) for one in (await prometheus.query(pool.nodes_at(), now)).samples}

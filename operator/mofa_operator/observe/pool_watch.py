@@ -19,13 +19,13 @@ from typing import Final, TypeAlias
 
 from mofa_model.kinds.shape import moment_of
 from mofa_model.spec.evidence import FailureEvidence, together
+from mofa_model.spec.incident_causes import SHORTEST_OUTAGE
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY
 from mofa_operator.evidence import WATCH, Day, date_of
 from mofa_operator.observe.history import BUSY
 from mofa_operator.observe.interruptions import seen
 from mofa_operator.observe.placement import Told, WatchedPool, innermost, place
-from mofa_operator.observe.queries import SMOOTH
 from mofa_operator.observe.run_record import RunRecord, evidence
 from mofa_operator.observe.stretches import Stretch
 from mofa_operator.observe.stretches import days as days_of
@@ -74,9 +74,9 @@ class _Tally:
 class PoolWatch:
     """What was seen of every pool."""
 
-    def __init__(self, gap: float, flap: float = SMOOTH) -> None:
+    def __init__(self, gap: float, flap: float = SHORTEST_OUTAGE) -> None:
         """`gap` is the time between two looks from which on nobody looked between them [s], `flap` the longest time for
-        which a node may be away without being lost. [s]
+        which a node may be away without being lost, where its profile says nothing of it. [s]
         """
         self._gap = gap
         self._flap = flap
@@ -104,12 +104,8 @@ class PoolWatch:
         known, self._pools = self._pools, {}
         for name, pool in pools.items():
             stands = known.get(name)
-            past = (
-                stands
-                if stands is not None and stands.uid == pool.profile.uid
-                else _Past(pool, now, self._flap)
-            )
-            past.look(pool, changes[name], now)
+            past = stands if stands is not None and stands.uid == pool.profile.uid else _Past(pool, now)
+            past.look(pool, changes[name], now, pool.profile.asked.shortest_outage or self._flap)
             self._pools[name] = past
         return {name: past.days() for name, past in self._pools.items()}
 
@@ -117,10 +113,9 @@ class PoolWatch:
 class _Past:
     """One pool's last days."""
 
-    def __init__(self, pool: WatchedPool, now: float, flap: float) -> None:
+    def __init__(self, pool: WatchedPool, now: float) -> None:
         """The day goes on that the profile's status holds."""
         self.uid = pool.profile.uid
-        self._flap = flap
         self._tallies: dict[str, _Tally] = {}
         self._at = now
         self._up: frozenset[str] | None = None
@@ -136,13 +131,13 @@ class _Past:
         self._up = None
         self._down = {}
 
-    def look(self, pool: WatchedPool, jobs: Iterable[_Change], now: float) -> None:
-        """One more look."""
+    def look(self, pool: WatchedPool, jobs: Iterable[_Change], now: float, flap: float) -> None:
+        """One more look; a node that is away for no longer than `flap` is not lost. [s]"""
         up = frozenset(name for name, facts in pool.nodes.items() if facts.ready and not facts.cordoned)
         if self._up is not None:
             self._exposed(len(self._up), now)
             self._went_down(pool, self._up - up, now)
-            self._stayed_down(up, now)
+            self._stayed_down(up, now, flap)
         self._busy, self._showing = 0.0, {}
         for job, nodes, before, record in jobs:
             is_new = before is not None and (before.incidents, before.older) != (
@@ -194,12 +189,12 @@ class _Past:
             if facts is not None and not facts.ready and not facts.cordoned:
                 self._down[name] = moment_of(facts.lost) or now
 
-    def _stayed_down(self, up: frozenset[str], now: float) -> None:
+    def _stayed_down(self, up: frozenset[str], now: float, flap: float) -> None:
         """Those of them that have been away for long enough are lost."""
         for name, since in list(self._down.items()):
             if name in up:
                 del self._down[name]
-            elif now - since > self._flap:
+            elif now - since > flap:
                 del self._down[name]
                 self._tally(now).lost += 1
 

@@ -16,8 +16,6 @@ from mofa_operator.observe.promql import duration, matcher, node_label, selector
 
 GRID: Final = 300
 """Grid on which time is counted: samples at most this far apart are no gap, as in Prometheus' own lookback. [s]"""
-SMOOTH: Final = 300
-"""A node that is back within this time was only flapping. [s]"""
 
 POD_LABELS: Final = tuple(
     PodLabels(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from mofa_model import output, units
-from mofa_model.errors import BadValue, SourceUnreachable
+from mofa_model.errors import BadValue, SourceUnreachable, UnknownName
+from mofa_model.spec.incident_causes import CAUSES
 from mofa_model.tables import Column, Table
-from mofa_operator.incidents.causes import CAUSES
 from mofa_operator.incidents.incident import Incident
 from mofa_operator.snapshot import NoHistory
 
@@ -28,8 +29,10 @@ examples:
     mofa incidents --prometheus http://prometheus:9090 --match 'cluster="east"' --nodes pool=h100 --start 2026-11-01 --end 2026-11-15 -o json
   drains, resubmissions and user errors too
     mofa incidents --prometheus http://prometheus:9090 --all
+  as the operator counts a profile's pool; this one was no failure, and the line that tells the operator so
+    mofa incidents --prometheus http://prometheus:9090 --profile pool.yaml --overrule node/gpu-17@2026-11-02T09:30:00Z=planned-drain
 
-A pool is the nodes with GPUs, or those that --nodes names. The flavour and credentials of the server come from the operator's
+A pool is the nodes with GPUs, or those that --nodes or the profile names. The flavour and credentials of the server come from the operator's
 environment variables (MOFA_PROMETHEUS_FLAVOUR, MOFA_PROMETHEUS_BEARER_TOKEN_FILE, …).
 
 exit codes: 0 read, 2 bad input, 4 the server does not answer or its series say too little"""
@@ -59,6 +62,18 @@ def configure(parser: ArgumentParser) -> None:
         help="label of the series that names the node (default: found)",
     )
     parser.add_argument(
+        "--profile",
+        metavar="FILE",
+        help="ClusterProfile whose pool, matchers and rules of incidents hold; a file or the name of a bundled one",
+    )
+    parser.add_argument(
+        "--overrule",
+        action="append",
+        default=[],
+        metavar="ID=CAUSE",
+        help="count an incident as of this cause, or as none, and print the line that tells the operator; may be repeated",
+    )
+    parser.add_argument(
         "--start",
         metavar="TIME",
         help="from when: date, ISO time or epoch seconds (default: 30 days before the end)",
@@ -70,6 +85,10 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Read, deduce, print."""
+    from mofa_model.manifest.bundled import named_profile
+    from mofa_model.manifest.cluster_profile import PrometheusSpec
+    from mofa_model.manifest.incident_rules import IncidentRules
+    from mofa_operator.incidents.overruling import apart
     from mofa_operator.observe.history import PoolPast, pool_past
     from mofa_operator.observe.prometheus import Prometheus
     from mofa_operator.observe.queries import Pool
@@ -79,19 +98,30 @@ def run(arguments: Namespace) -> int:
     start = end - 30 * units.DAY if arguments.start is None else _moment("--start", arguments.start)
     if not 0 < end - start <= 366 * units.DAY:
         raise BadValue("--start", arguments.start, "give a time before --end, and at most a year before it")
+    profile = None if arguments.profile is None else named_profile(arguments.profile)
+    spec = None if profile is None else profile.spec
+    asked = PrometheusSpec() if spec is None else spec.prometheus
     pool = Pool.of(
-        _pairs("--match", arguments.match), _pairs("--nodes", arguments.nodes), arguments.node_label
+        asked.matchers | _pairs("--match", arguments.match),
+        ({} if spec is None else spec.node_selector) | _pairs("--nodes", arguments.nodes),
+        arguments.node_label or asked.node_label or "",
     )
+    rules = IncidentRules() if spec is None else spec.incidents
+    stated = _overruling(arguments.overrule)
+    rules = rules.model_copy(update={"overruled": rules.overruled | stated})
 
     async def read(tell: Callable[[float], None]) -> PoolPast | NoHistory:
         async with Prometheus(environment(arguments.prometheus)) as prometheus:
-            return await pool_past(prometheus, pool, (start, end), progress=tell)
+            return await pool_past(prometheus, pool, (start, end), rules, progress=tell)
 
     with output.progress("reading Prometheus", 1.0) as tell:
         found = asyncio.run(read(tell))
     if isinstance(found, NoHistory):
         raise SourceUnreachable(f"Prometheus at {arguments.prometheus.rpartition('@')[2]}: {found.message}")
     told = found.past
+    for text in stated:
+        if not any(apart(one, text) is not None for one in told.incidents):
+            raise BadValue("--overrule", text, "give the id of an incident of this pool and time")
     by_node = {node: sum(b - a for a, b in spans) / units.DAY for node, spans in sorted(told.exposed.items())}
     document = {
         "start": start,
@@ -104,8 +134,14 @@ def run(arguments: Namespace) -> int:
         },
         "notes": list(found.warnings),
     }
+    notes = [f"{text}." for text in found.warnings]
+    if stated:
+        patch = json.dumps({"spec": {"incidents": {"overruled": stated}}})
+        name = "NAME" if profile is None else profile.name
+        notes.append(f"kubectl patch clusterprofile {name} --type=merge -p '{patch}'")
+        document["overruling"] = notes[-1]
     shown = [one for one in told.incidents if one.cause.counts or arguments.all]
-    output.emit(arguments.output, [_table(shown, sum(by_node.values()), found.warnings)], document)
+    output.emit(arguments.output, [_table(shown, sum(by_node.values()), notes)], document)
     return 0
 
 
@@ -113,12 +149,15 @@ def _written(one: Incident) -> dict[str, Any]:
     found: dict[str, Any] = {
         "kind": one.kind,
         one.kind: one.name,
+        "id": one.id,
         "start": one.start,
         "end": one.end,
         "cause": one.cause.word,
         "counts": one.cause.counts,
         "evidence": list(one.evidence),
     }
+    if one.deduced is not None:
+        found["overruled"] = one.deduced.word
     if one.cause.counts:
         found["recovery_seconds"] = one.seconds
     if one.kind != "node":
@@ -128,22 +167,18 @@ def _written(one: Incident) -> dict[str, Any]:
     return found
 
 
-def _table(shown: list[Incident], node_days: float, notes: tuple[str, ...]) -> Table:
+def _table(shown: list[Incident], node_days: float, notes: Sequence[str]) -> Table:
     return Table(
         title="Incidents",
         columns=(
-            Column("start"),
-            Column("what", align="left"),
-            Column("name", align="left", copied=True),
+            Column("incident", align="left", copied=True),
             Column("cause", align="left"),
             Column("lasted", unit="s"),
             Column("evidence", align="left"),
         ),
         rows=tuple(
             (
-                datetime.fromtimestamp(one.start, UTC).strftime("%Y-%m-%d %H:%M"),
-                one.kind,
-                one.name,
+                one.id,
                 one.cause.word,
                 one.seconds,
                 "; ".join(one.evidence[:_SHOWN]),
@@ -157,7 +192,7 @@ def _table(shown: list[Incident], node_days: float, notes: tuple[str, ...]) -> T
                 for cause in CAUSES.values()
                 if any(one.cause is cause for one in shown)
             ),
-            *(f"{text}." for text in notes),
+            *notes,
         ),
     )
 
@@ -172,6 +207,21 @@ def _pairs(option: str, given: list[str]) -> dict[str, str]:
             if not equals or not label.strip() or value.startswith("~"):
                 raise BadValue(option, text, "give LABEL=VALUE, for example cluster=east")
             found[label.strip()] = value.strip('"')
+    return found
+
+
+def _overruling(given: list[str]) -> dict[str, str]:
+    """Causes by id, as people state them."""
+    found = {}
+    for text in given:
+        name, equals, word = text.rpartition("=")
+        if not equals:
+            raise BadValue(
+                "--overrule", text, "give ID=CAUSE, for example node/gpu-17@2026-01-31T09:30:00Z=none"
+            )
+        if word not in CAUSES:
+            raise UnknownName("--overrule: cause", word, CAUSES)
+        found[name] = word
     return found
 
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from mofa_operator.incidents import causes
+from mofa_model.errors import BadValue
+from mofa_model.manifest.incident_rules import IncidentRules
+from mofa_model.spec import incident_causes as causes
 from mofa_operator.incidents.incident import Incident
 from mofa_operator.incidents.node_life import NodeLife
 from mofa_operator.incidents.past import past
@@ -51,10 +53,21 @@ def switched(*turns, first):
     return (*made, ValueRun(at, END, value))
 
 
-def seen(*pods, busy=None, stalls=None, **nodes):
+def everything(*pods, busy=None, stalls=None, rules=None, **nodes):
     lives = [nodes.get(name) or life(name) for name in NODES]
-    found = past(lives, {f"uid-{n}": one for n, one in enumerate(pods)}, busy or {}, stalls or {}, STEP)
-    return [one for one in found.incidents if one.kind == "job"]
+    found = past(
+        lives,
+        {f"uid-{n}": one for n, one in enumerate(pods)},
+        busy or {},
+        stalls or {},
+        STEP,
+        IncidentRules.model_validate(rules or {}),
+    )
+    return found.incidents
+
+
+def seen(*pods, **around):
+    return [one for one in everything(*pods, **around) if one.kind == "job"]
 
 
 def counts(found):
@@ -216,3 +229,36 @@ def test_pods_on_nodes_of_another_pool_are_not_ours():
 
 def test_pods_that_went_while_nobody_looked_went_when_others_came():
     assert all(isinstance(one, Incident) for one in seen(pod(until=START + 10), pod(at=START + 50000)))
+
+
+def test_what_somebody_overrules_counts_as_they_say_and_so_do_the_jobs_that_it_interrupted():
+    down = life("b", ready=switched((9000, 0.0), (16200, 1.0), first=1.0))
+    gang = [pod(slot=0), pod(slot=1, until=START + 9300), pod(slot=1, at=START + 9400, node="c")]
+
+    def told(**stated):
+        found = everything(*gang, b=down, rules={"overruled": stated})
+        return {one.kind: (one.cause.word, one.deduced is not None) for one in found}
+
+    assert told() == {"node": ("kubelet-down", False), "job": ("kubelet-down", False)}
+    job, node = (one.id for one in everything(*gang, b=down))
+    assert (job, node) == ("job/research/llama@1970-01-12T16:15:30Z", "node/b@1970-01-12T16:15:30Z")
+    assert told(**{node: "none"}) == {"node": ("none", True), "job": ("none", False)}
+    assert told(**{job: "user-crash"}) == {"node": ("kubelet-down", False), "job": ("user-crash", True)}
+    assert told(**{node.replace("16:15", "16:20"): "planned-drain"})["node"] == ("planned-drain", True)
+    for other in (node.replace("16:15", "17:15"), node.replace("/b", "/c")):
+        assert told(**{other: "none"}) == told()
+
+
+def test_an_interruption_that_was_none_counts_where_somebody_says_so_and_a_moment_has_to_be_one():
+    old = [pod(slot=n, attempt="", until=START + 9000) for n in range(3)]
+    new = [pod(slot=n, attempt="", at=START + 9100 + n) for n in range(3)]
+    (one,) = seen(*old, *new)
+    assert one.cause is causes.RESUBMISSION
+    (told,) = seen(*old, *new, rules={"overruled": {one.id: "hang"}})
+    assert (told.cause, told.level.value, told.evidence[0]) == (
+        causes.HANG,
+        "job",
+        "overruled; deduced was resubmission",
+    )
+    with pytest.raises(BadValue, match=r"2026-13-31.*node/gpu-17@2026-01-31T09:30:00Z"):
+        seen(*old, *new, rules={"overruled": {"job/ml/a@2026-13-31T09:30:00Z": "none"}})

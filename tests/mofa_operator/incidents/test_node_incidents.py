@@ -2,12 +2,15 @@
 
 import pytest
 
+from mofa_model.errors import InputError
+from mofa_model.manifest.incident_rules import IncidentRules
+from mofa_model.manifest.parsing import parse
+from mofa_model.spec.xids import XidMeaning, meaning
 from mofa_operator.incidents.domains import domains
-from mofa_operator.incidents.node_incidents import node_incidents
+from mofa_operator.incidents.node_incidents import node_incidents as incidents_of
 from mofa_operator.incidents.node_life import NodeLife
 from mofa_operator.incidents.runs import ValueRun, length
 from mofa_operator.incidents.witnesses import ALLOCATABLE, BOOT, CORDON, COUNTED, DETECTED, READY, TAINT, XID
-from mofa_operator.incidents.xids import XidMeaning, meaning
 
 START, DAY = 1_000_000.0, 86400.0
 END = START + DAY
@@ -43,12 +46,16 @@ def life(name="a", step=60.0, labels=None, seen=DAY, **told):
     )  # fmt: skip
 
 
+def node_incidents(of, **rules):
+    return incidents_of(of, IncidentRules.model_validate(rules))
+
+
 def words(found):
     return [one.cause.word for one in found]
 
 
-def failures(**told):
-    return [one for one in node_incidents(life(**told)) if one.cause.counts]
+def failures(*, rules=None, **told):
+    return [one for one in node_incidents(life(**told), **rules or {}) if one.cause.counts]
 
 
 def test_not_ready_for_long_with_another_boot_time_is_a_host_that_was_down():
@@ -94,6 +101,34 @@ def test_an_xid_of_hardware_is_a_failure_until_its_repair_ends_and_that_of_a_pro
     assert (found.cause.word, round((found.end - START) / 100)) == ("gpu-fatal", 200)
     assert not failures(xid=switched((9000, 31.0), first=0.0))
     assert words(node_incidents(life(xid=switched((9000, 63.0), first=0.0)))) == ["xid-warning"]
+
+
+def test_a_profile_says_what_an_xid_means_and_how_short_an_outage_is_none():
+    note, program = switched((9000, 63.0), first=0.0), switched((9000, 31.0), first=0.0)
+    assert words(failures(xid=note, rules={"xids": {"63": "hardware"}})) == ["gpu-fatal"]
+    assert words(failures(xid=program, rules={"xids": {"31": "hardware"}})) == ["gpu-fatal"]
+    assert not failures(xid=switched((9000, 48.0), first=0.0), rules={"xids": {"48": "program"}})
+    down, boot = switched((9000, 0.0), (9900, 1.0)), (ValueRun(START, END, START - DAY),)
+    assert not failures(ready=down, boot=boot, rules={"shortestOutageSeconds": 1200})
+    brief = switched((9000, 0.0), (9240, 1.0))
+    assert words(failures(ready=brief, boot=boot, rules={"shortestOutageSeconds": 120})) == ["kubelet-down"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ({"xids": {"48": "bad"}}, ("spec.incidents.xids.48", "'bad'", "hardware")),
+        ({"xids": {"many": "note"}}, ("spec.incidents.xids.many", "'many'", "94")),
+        ({"shortestOutageSeconds": 5}, ("spec.incidents.shortestOutageSeconds", "5", "give 30 or more")),
+        ({"overruled": {"gpu-17": "none"}}, ("spec.incidents.overruled.gpu-17", "node/gpu-17@2026")),
+        ({"overruled": {"node/a@2026-01-31T09:30:00Z": "luck"}}, ("T09:30:00Z", "'luck'", "planned-drain")),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused_by_field_value_and_what_would_be_right(rules, words):
+    with pytest.raises(InputError) as refused:
+        parse(IncidentRules, rules, "spec.incidents")
+    assert all(word in str(refused.value) for word in words), refused.value
+    assert "\n" not in str(refused.value)
 
 
 def test_a_gauge_that_holds_on_to_an_xid_tells_it_once():
@@ -163,4 +198,4 @@ def test_a_node_is_exposed_while_it_is_ready_not_cordoned_and_not_failing():
     [(48, "hardware"), (79, "hardware"), (13, "program"), (31, "program"), (63, "note"), (45, "clean-up"), (999, "hardware")],
 )  # fmt: skip
 def test_what_an_xid_means(code, what):
-    assert meaning(code) is XidMeaning(what)
+    assert meaning(code, {}) is XidMeaning(what)

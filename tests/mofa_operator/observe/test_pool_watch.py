@@ -62,9 +62,10 @@ def train_job(uid="9", **status):
 KINDS = {"JobSet": JOB_SET, "TrainJob": TRAIN_JOB, "PyTorchJob": PYTORCH_JOB}
 
 
-def pool_of(uid, selector, nodes=None, days=None):
+def pool_of(uid, selector, nodes=None, days=None, rules=None):
     """A pool as its profile selects it."""
-    body = {"metadata": {"uid": uid}, "spec": {"nodeSelector": selector}, "status": {"days": days}}
+    spec = {"nodeSelector": selector, "incidents": rules}
+    body = {"metadata": {"uid": uid}, "spec": spec, "status": {"days": days}}
     return WatchedPool(profile=live(CLUSTER_PROFILE, body), nodes=nodes or up())
 
 
@@ -76,8 +77,8 @@ def of(kind, body, named, now):
 class Site:
     """One pool under the eyes of an operator."""
 
-    def __init__(self, days=None, now=NOON):
-        self.now = now
+    def __init__(self, days=None, now=NOON, rules=None):
+        self.now, self.rules = now, rules
         self.days = days
         self.restart()
 
@@ -86,7 +87,7 @@ class Site:
 
     def look(self, nodes=None, *jobs, after=MINUTE):
         self.now += after
-        pool = pool_of("p", EAST, nodes, self.days)
+        pool = pool_of("p", EAST, nodes, self.days, self.rules)
         said = [of(KINDS[body["kind"]], body, None, self.now) for body in jobs]
         return self.witness.look({"east": pool}, said, self.now)["east"]
 
@@ -191,6 +192,12 @@ class TestNodes:
         site.look()
         site.look(up(n1=node(ready=False)))
         assert [counts(site.look(up(n1=node(ready=False)))[0])["pod"] for _ in range(8)] == [0] * 5 + [1] * 3
+
+    def test_a_profile_says_after_how_long_a_node_is_lost(self):
+        site = Site(rules={"shortestOutageSeconds": 120})
+        site.look()
+        site.look(up(n1=node(ready=False)))
+        assert [counts(site.look(up(n1=node(ready=False)))[0])["pod"] for _ in range(4)] == [0, 0, 1, 1]
 
     def test_a_node_that_was_cordoned_before_was_planned_and_one_that_is_gone_was_scaled_away(self):
         site = Site()

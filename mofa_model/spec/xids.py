@@ -5,6 +5,7 @@ Source: NVIDIA, "XID Errors" (docs.nvidia.com/deploy/xid-errors), its catalogue'
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -29,8 +30,14 @@ OFF_THE_BUS: Final = 79
 """The GPU does not answer any more."""
 
 
-def meaning(code: int) -> XidMeaning:
-    """What an XID means; one that nobody knows is hardware's, because new ones are."""
+def meaning(code: int, stated: Mapping[str, str]) -> XidMeaning:
+    """What an XID means: as somebody states it by its number, else as NVIDIA does; one that nobody knows is hardware's, because new ones are.
+
+    >>> meaning(63, {}).value, meaning(63, {"63": "hardware"}).value
+    ('note', 'hardware')
+    """
+    if (said := stated.get(str(code))) is not None:
+        return XidMeaning(said)
     if code in _PROGRAM:
         return XidMeaning.PROGRAM
     if code in _NOTE:

@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+SHORTEST_OUTAGE: Final = 300
+"""Time for which pods tolerate a node that is not ready, by default: shorter is a flap. [s]"""
+
 
 @dataclass(frozen=True, slots=True)
 class IncidentCause:
@@ -54,6 +57,8 @@ RESUBMISSION: Final = IncidentCause(
 )
 COMPLETED: Final = IncidentCause("completed", False, "it was done")
 SIDECAR: Final = IncidentCause("sidecar", False, "a helper container restarted; training went on")
+
+NONE: Final = IncidentCause("none", False, "somebody said that it was no failure")
 
 CAUSES: Final = {one.word: one for one in list(globals().values()) if isinstance(one, IncidentCause)}
 """All of them, by word."""
