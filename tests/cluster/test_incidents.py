@@ -222,7 +222,7 @@ def test_somebody_who_knows_better_sees_what_follows_and_gets_the_line_for_the_o
     patch = f'{{"spec": {{"incidents": {{"overruled": {{"{first["id"]}": "planned-drain"}}}}}}}}'
     assert document["overruling"] == f"kubectl patch clusterprofile east --type=merge -p '{patch}'"
     for wrong, words in (
-        (f"{first['id']}=luck", "unknown --overrule: cause"),
+        (f"{first['id']}=luck", "unknown name"),
         ("node/n0", "give ID=CAUSE"),
         ("node/n9@2020-01-31T09:30:00Z=none", "give the id of an incident of this pool and time"),
         ("node/n0@2026-13-31T09:30:00Z=none", "give the id that mofa incidents prints"),
