@@ -19,7 +19,7 @@ from mofa_model.advice.confidence import confidence, failure_inputs, predicted
 from mofa_model.advice.finalists import Priced, priced, priced_together
 from mofa_model.advice.reasons import compared, nearest_constraints, unoffered, why_not, why_nothing
 from mofa_model.advice.request import Request, Unplaced
-from mofa_model.advice.saves import score_of
+from mofa_model.advice.saves import job_of, of_watchdog, score_of
 from mofa_model.estimate.footprint import overflow, room
 from mofa_model.estimate.routing import fullest_rank
 from mofa_model.reliability import Interval
@@ -284,6 +284,8 @@ def _explained(request: Request, best: _Finalist) -> str:
         f"(MFU {told.mfu.target:.0%}), {told.memory_bytes.target / GIB:.1f} GiB of a device; a checkpoint every "
         f"{best.interval.steps} steps keeps ETTR at {told.ettr.target:.1%}"
     )
+    job = job_of(request, one.problem, best.nodes, one.strategy, told.step_seconds.target)
+    text += of_watchdog(job, best.interval)
     if float(request.learned) != 1.0:
         text += f"; running jobs here taught a factor of {request.learned:g} on the step"
     if built := unoffered(one.strategy):

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model import units
 from mofa_model.advice.request import Request
 from mofa_model.equations.adapters import adapter_parameters
 from mofa_model.equations.memory import expert_data_ranks, shard_ranks
 from mofa_model.equations.optimizers import state_bytes
 from mofa_model.equations.parameters import prediction_parameters, total_parameters
-from mofa_model.reliability import Interval, Job, best_checkpointing, recommend
+from mofa_model.reliability import Interval, Job, best_checkpointing, recommend, watchdog
 from mofa_model.reliability.checkpoint import bytes_per_node, checkpoint_bytes, save_times
 from mofa_model.search import Score, SearchCase
 from mofa_model.strategy import Sharding, Strategy
@@ -116,6 +117,14 @@ def job_of(request: Request, problem: SearchCase, nodes: int, strategy: Strategy
         background=tuple(float(x) for x in background),
         reliability=request.reliability,
     )
+
+
+def of_watchdog(job: Job, interval: Interval) -> str:
+    """What a watchdog on steps is worth, to go on with a sentence about ETTR; empty where nothing is said of hangs."""
+    found = watchdog(job, interval.steps, interval.every)
+    if found is None:
+        return ""
+    return f"; a watchdog of {units.format(float(found.timeout), 's')} is worth {100 * found.worth:.1f} points of it"
 
 
 def best_interval(request: Request, job: Job) -> Interval:

@@ -127,6 +127,15 @@ class FailureDomain(Part):
     """Mean time to recover from its loss."""
 
 
+class HangPart(Part):
+    """Failures that end no process, until a timeout does."""
+
+    share_percent: Percent
+    """Their share of all failures."""
+    timeout_seconds: SomeSeconds
+    """From the failure to the end of the processes: of the collectives, or of a watchdog."""
+
+
 class Failures(Part):
     """What is assumed of failures and recoveries."""
 
@@ -150,6 +159,8 @@ class Failures(Part):
     """Mean repair time of a broken node."""
     start_seconds: Seconds = 0
     """Initialisation of a run, paid once."""
+    hangs: HangPart | None = None
+    """Failures that have to be noticed first, before their recovery begins; missing = recovery times say all."""
 
 
 class PrometheusSpec(Part):

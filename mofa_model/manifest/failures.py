@@ -24,6 +24,7 @@ from mofa_model.spec.reliability import (
     Domain,
     FailureMode,
     FailureRate,
+    Hangs,
     RecoveryTime,
     Reliability,
 )
@@ -65,7 +66,15 @@ def reliability_of(
             for domain in given.domains
         ),
         start=float(given.start_seconds),
+        hangs=_hangs(given),
     )
+
+
+def _hangs(given: Failures) -> Hangs | None:
+    stated = given.hangs
+    if stated is None:
+        return None
+    return Hangs(timeout=float(stated.timeout_seconds), share=stated.share_percent / 100)
 
 
 def classes_of(given: Failures) -> list[FailureClass]:
@@ -104,7 +113,10 @@ def _class(
         )
     recovery = float(base.recovery_seconds if own.recovery_seconds is None else own.recovery_seconds)
     if counted is not None and counted.mean_recovery is not None:
-        recovery = _two_digits(counted.mean_recovery)
+        waited = 0.0 if (hangs := _hangs(given)) is None else hangs.share * float(hangs.timeout)
+        recovery = max(
+            0.0, _two_digits(counted.mean_recovery) - waited
+        )  # what is counted begins with the wait
     return FailureMode(
         name=base.name,
         rate=_rate(rate, counted, _weight(base, given), blend=assumed.source == "Blend"),

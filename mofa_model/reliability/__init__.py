@@ -6,6 +6,7 @@
     timeline      when nested saves become durable;  tiers: the exact model of nested tiers
     model         ETTR of a job, by the form that is exact for it
     interval      the best interval in steps, per tier;  budget: what the rest of the time is lost to
+    watchdog      what it is worth to notice hangs sooner
     objective     the end-to-end objective, for arrays of strategies;  deadline: nodes and spares to end in time
     checkpoint    bytes and bandwidths -> save times
     availability  spares
@@ -27,6 +28,7 @@ from mofa_model.reliability.objective import (
     finish_time,
 )
 from mofa_model.reliability.rates import Posterior, posterior
+from mofa_model.reliability.watchdog import watchdog
 
 __all__ = [
     "Checkpointing",
@@ -40,4 +42,5 @@ __all__ = [
     "finish_time",
     "posterior",
     "recommend",
+    "watchdog",
 ]

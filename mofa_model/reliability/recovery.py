@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.spec.reliability import RecoveryTime, Reliability
+from mofa_model.spec.reliability import Hangs, RecoveryTime, Reliability
 from mofa_model.units import Numeric, Ratio, Seconds
 
 _STEPS: Final = np.linspace(-7.5, 7.5, 65)
@@ -51,12 +51,14 @@ def node_rate(reliability: Reliability) -> float:
 
 @lru_cache(maxsize=64)  # each ETTR of a search asks anew
 def sources_of(reliability: Reliability) -> tuple[FailureSource, ...]:
-    """The causes of failure of a job, with their shares. Source: Poisson processes add. []"""
+    """The causes of failure of a job, with their shares; those that hang apart. Source: Poisson processes add. []"""
     total, queue = node_rate(reliability), () if reliability.queue is None else (reliability.queue,)
     causes = [
         (c.name, c.rate.mean, (*(queue if c.queues else ()), c.recovery), c.tier) for c in reliability.classes
     ]
     causes += [(d.name, d.rate / d.nodes, (*queue, d.recovery), d.tier) for d in reliability.domains]
+    if (hangs := reliability.hangs) is not None:
+        causes = [one for cause in causes for one in _noticed(*cause, hangs)]
     return tuple(
         FailureSource(
             name=name,
@@ -66,6 +68,18 @@ def sources_of(reliability: Reliability) -> tuple[FailureSource, ...]:
         )
         for name, rate, recoveries, tier in causes
     )
+
+
+def _noticed(
+    name: str, rate: float, recoveries: tuple[RecoveryTime, ...], tier: int, hangs: Hangs
+) -> list[tuple[str, float, tuple[RecoveryTime, ...], int]]:
+    """A cause as two: failures that end processes at once, and those for which a timeout does. Source: Poisson thinning."""
+    wait = RecoveryTime(mean=hangs.timeout, law="deterministic")
+    two = [
+        (name, (1 - hangs.share) * rate, recoveries, tier),
+        (f"{name}, hung", hangs.share * rate, (wait, *recoveries), tier),
+    ]
+    return [one for one, part in zip(two, (1 - hangs.share, hangs.share), strict=True) if part]
 
 
 def mean_of(recoveries: tuple[RecoveryTime, ...]) -> Seconds:

@@ -8,9 +8,9 @@ A `FailureMode` is what is known of one recovery class (`recovery_classes`); a r
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from mofa_model.checks import not_negative, positive, share, whole
+from mofa_model.checks import LATER, not_negative, positive, share, whole
 from mofa_model.errors import BadValue
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY, BytesPerSecond, Seconds
@@ -144,13 +144,13 @@ class CheckpointTier:
     """Saves of the nearest tier for one of this; None = choose the best. [1]"""
 
     def __post_init__(self) -> None:
-        for field, value in (
+        for name, value in (
             ("node_bandwidth", self.node_bandwidth),
             ("total_bandwidth", self.total_bandwidth),
             ("snapshot_bandwidth", self.snapshot_bandwidth),
         ):
             if not value > 0:
-                raise BadValue(field, value, "give a bandwidth above zero")
+                raise BadValue(name, value, "give a bandwidth above zero")
         not_negative(latency=self.latency, stall=self.stall)
         if self.every is not None:
             whole(every=self.every)
@@ -181,6 +181,20 @@ class FailureLaw:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Hangs:
+    """Failures that end no process: all wait for each other until a timeout ends them."""
+
+    timeout: Seconds
+    """Time from the failure to the end of the processes: of the collectives, or of a watchdog. [s]"""
+    share: float = 1.0
+    """Their share of all failures. [1]"""
+
+    def __post_init__(self) -> None:
+        not_negative(hang_timeout=self.timeout)
+        share(hang_share=self.share)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Reliability:
     """All that is known of how a pool fails and recovers."""
 
@@ -204,6 +218,8 @@ class Reliability:
     """What fails together."""
     start: Seconds = 0.0
     """Initialisation of the run, paid once (T_init). [s]"""
+    hangs: Hangs | None = field(default=None, metadata=LATER)
+    """Failures that have to be noticed first; None = recovery times say all."""
 
     def __post_init__(self) -> None:
         if not self.classes:

@@ -98,6 +98,10 @@ def configure(parser: ArgumentParser) -> None:
         "--failure-rate", type=float, metavar="R", help="failures per node-day (default: 0.005, the paper's)"
     )
     fail.add_argument(
+        "--hang", metavar="TIMEOUT[:SHARE]",
+        help="failures that end no process until this timeout, and their share of all (default: none; a share of 1)",
+    )  # fmt: skip
+    fail.add_argument(
         "--checkpoint-bandwidth", metavar="BW", help="what a node writes to storage (default: 2 GB/s)"
     )
     fail.add_argument(

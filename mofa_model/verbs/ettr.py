@@ -29,6 +29,8 @@ examples:
     mofa ettr --profile h100-east --nodes 256 --step 10s --model llama3.1-405b
   clustered failures, racks that fail as one, a queue
     mofa ettr --nodes 2048 --step 10s --law weibull:0.7 --domain rack:16:0.001:1h --queue 20min:lognormal:3
+  failures that hang until a timeout of 15 min, three in ten of them, and what a watchdog is worth
+    mofa ettr --nodes 2048 --step 10s --hang 15min:0.3
   a pool with 16 spares and 24 h repair; the nodes and spares that end 500000 steps in 60 days
     mofa ettr --nodes 2048 --step 10s --spares 16 --total-steps 500000 --deadline 60d"""
 
@@ -172,6 +174,15 @@ def _tables(answer: dict[str, Any]) -> list[Table]:
             "{target:.3g} ({lower:.3g} … {upper:.3g})".format(**answer["failures_per_node_day"]),
         ),
     ]
+    if "watchdog" in answer:
+        found = answer["watchdog"]
+        timeout = units.format(found["timeout_s"], "s")
+        facts += [
+            (
+                "ending hangs sooner",
+                f"a watchdog of {timeout} is worth {100 * found['worth']:.1f} points here",
+            )
+        ]
     if "finish_s" in answer:
         facts += [("time to finish", _range(answer["finish_s"]))]
     if "deadline" in answer:

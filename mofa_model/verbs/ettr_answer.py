@@ -21,6 +21,7 @@ from mofa_model.reliability import (
 )
 from mofa_model.reliability.curve import ettr_curve
 from mofa_model.reliability.model import Job
+from mofa_model.reliability.watchdog import watchdog
 
 TRUSTED: Final = 0.05
 """Failure load below which the paper's form is right to half a point. [1]"""
@@ -51,6 +52,8 @@ def answer(job: Job, arguments: Namespace, every: tuple[int, ...] | None) -> dic
         "scatter": _scatter(job, steps, best.every, units.parse(arguments.window, "s", field="--window")),
         "budget": _budget(job, steps, best.every),
     }
+    if (found := watchdog(job, steps, best.every)) is not None:
+        told["watchdog"] = {"timeout_s": found.timeout, "worth": found.worth}
     if arguments.method == "paper":
         told["ettr"] = _paper_band(job, steps, arguments.level)
     told["curve"] = curve(job, steps, best.every, arguments.curve, arguments.level)

@@ -13,7 +13,7 @@ from mofa_model.verbs.ettr_answer import printed
 from mofa_model.verbs.sweep_fields import number, parse_vary
 
 NUMBERS: Final = ("nodes", "rate", "slowdown", "prior_weight")
-TEXTS: Final = ("step", "mttr", "save", "copy", "law", "queue", "repair", "checkpoint_size", "model")
+TEXTS: Final = ("step", "mttr", "save", "copy", "law", "queue", "hang", "repair", "checkpoint_size", "model")
 COLUMNS: Final = (
     Column("interval steps"),
     Column("ettr", unit="%"),

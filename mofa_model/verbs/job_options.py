@@ -87,6 +87,10 @@ def add_options(parser: ArgumentParser) -> None:
     fail.add_argument(
         "--queue", metavar="MEAN[:LAW[:CV]]", help="queue that recoveries of pods and jobs wait in"
     )
+    fail.add_argument(
+        "--hang", metavar="TIMEOUT[:SHARE]",
+        help="failures that end no process until this timeout, and their share of all (default: none; a share of 1)",
+    )  # fmt: skip
     fail.add_argument("--idle-recovery", action="store_true", help="nothing fails while the job recovers")
     fail.add_argument(
         "--spares", type=int, metavar="N", help="spare nodes (default: a broken node is replaced at once)"
@@ -139,14 +143,18 @@ def job_of(arguments: Namespace) -> Job:
     if reliability is not None and not (storage or arguments.save):
         storage = reliability.tiers
     blocking, background = _storage_times(arguments, storage) if storage else _times(arguments)
+    if reliability is None:
+        reliability = _described(arguments, storage, len(blocking))
+    else:
+        reliability = _fitted(reliability, storage, len(blocking))
+    if arguments.hang is not None:
+        reliability = replace(reliability, hangs=job_text.hangs_of(arguments.hang))
     return Job(
         nodes=arguments.nodes,
         step_time=job_text.time_of(arguments.step, "--step", least=1e-9),
         blocking=blocking,
         background=background,
-        reliability=_described(arguments, storage, len(blocking))
-        if reliability is None
-        else _fitted(reliability, storage, len(blocking)),
+        reliability=reliability,
     )
 
 

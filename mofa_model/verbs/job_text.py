@@ -7,7 +7,7 @@ from typing import Final
 
 from mofa_model import units
 from mofa_model.errors import BadValue
-from mofa_model.spec.reliability import CheckpointTier, Domain, FailureLaw, RecoveryTime
+from mofa_model.spec.reliability import CheckpointTier, Domain, FailureLaw, Hangs, RecoveryTime
 
 MOST_RATE: Final = 1e4
 """Failures per node-day beyond which an assumption is a slip of the pen. [1/d]"""
@@ -60,6 +60,17 @@ def law_of(text: str) -> FailureLaw:
     if kind == "exponential" and not values:
         return FailureLaw()
     raise BadValue("--law", text, "write exponential, weibull:0.7 or mixture:0.5:0.17")
+
+
+def hangs_of(text: str) -> Hangs:
+    """Failures that have to be noticed first: after what time, and which share of all."""
+    timeout, _, share = text.partition(":")
+    found = number_of(share, "--hang") if share else 1.0
+    if not 0 <= found <= 1:
+        raise BadValue(
+            "--hang", text, "write TIMEOUT[:SHARE] with a share between 0 and 1, for example 15min:0.3"
+        )
+    return Hangs(timeout=time_of(timeout, "--hang"), share=found)
 
 
 def times_of(text: str, field: str) -> tuple[float, ...]:

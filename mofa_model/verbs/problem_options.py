@@ -170,6 +170,8 @@ def reliability_of(arguments: Namespace, cluster: Cluster) -> Reliability:
     job_text.within(given, "--failure-rate", 0, job_text.MOST_RATE)
     rate = {} if given is None else {"per_node_day": given}
     found = assumed_reliability(float(whole * cluster.host.link.bandwidth), **rate)
+    if arguments.hang is not None:
+        found = replace(found, hangs=job_text.hangs_of(arguments.hang))
     tier = found.tiers[0]
     if text := arguments.checkpoint_bandwidth:
         bandwidth = units.parse(text, "B/s", field="--checkpoint-bandwidth")

@@ -91,6 +91,11 @@ def configure(parser: ArgumentParser) -> None:
         "--failure-rate", type=float, metavar="R", help="failures per node-day (default: 0.005)"
     )
     parser.add_argument(
+        "--hang",
+        metavar="TIMEOUT[:SHARE]",
+        help="failures that end no process until this timeout (default: none)",
+    )
+    parser.add_argument(
         "--checkpoint-bandwidth", metavar="BW", help="what a node writes to storage (default: 2 GB/s)"
     )
     work = parser.add_argument_group("work")

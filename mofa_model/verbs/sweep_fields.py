@@ -36,6 +36,7 @@ FLAGS: Final = (
     "roofline",
     "objective",
     "failure_rate",
+    "hang",
     "checkpoint_bandwidth",
 )
 """Options of the job that can vary."""

@@ -140,6 +140,20 @@ def test_the_job_may_assume_otherwise():
     assert question.reliability.classes[1].recovery.mean == 60
 
 
+def test_a_profile_says_which_failures_hang_and_a_counted_recovery_begins_with_the_wait():
+    hangs = {"hangs": {"sharePercent": 40, "timeoutSeconds": 900}}
+    assumed = ask(profile=a_profile(failures=hangs)).reliability
+    assert (assumed.hangs.timeout, assumed.hangs.share) == (900.0, 0.4)
+    assert [one.recovery.mean for one in assumed.classes] == [
+        one.recovery.mean for one in ask().reliability.classes
+    ]
+    status = {
+        "failures": [{"name": "pod", "failures": 9, "exposureNodeDays": "1000", "recoverySeconds": 560}]
+    }
+    pod = ask(profile=a_profile(status, failures=hangs)).reliability.classes[1]
+    assert (pod.name, pod.recovery.mean) == ("pod", pytest.approx(560 - 0.4 * 900))
+
+
 def test_no_failures_at_all_can_be_assumed():
     zero = {"failuresPerThousandNodeDays": "0"}
     question = ask({"failureAssumptions": {"perClass": {"process": zero, "pod": zero, "job": zero}}})
