@@ -126,6 +126,8 @@ class JobFigures:
     """Observed over predicted throughput, minus one. [1]"""
     step_due: float | None = None
     """Until when its next step is due, in seconds of the epoch. [s]"""
+    should_train: bool | None = None
+    """Whether it should make steps that would be seen; None = nobody looked yet."""
     health: str = ""
     """A `Health`; empty where it does not run."""
     target: Key | None = None

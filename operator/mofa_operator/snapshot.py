@@ -67,7 +67,7 @@ class Alive:
     since: float
     """Since when it is there: its pods ready, its trainer up, or at the latest since we look. [s]"""
     watched: bool
-    """Whether its trainer's series are there: without them a step that is missing could not be told from one not seen."""
+    """Whether a step that is missing can be told from one that nobody sees."""
     step_at: float | None = None
     """When its last finished step was seen to change. [s]"""
     step_seconds: float | None = None

@@ -224,6 +224,13 @@ def _target_caveat(snapshot: JobSnapshot) -> str:
     return f"targetRef: {name} is paused" if is_paused(snapshot.target) else ""
 
 
+def _should_train(snapshot: JobSnapshot) -> bool | None:
+    """Whether a job is there, and its steps would be seen: time without any is lost then."""
+    if not snapshot.looked:
+        return None
+    return snapshot.running is not None or (snapshot.alive is not None and snapshot.alive.watched)
+
+
 def _figures(snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus) -> JobFigures:
     """What is exported."""
     job = snapshot.job
@@ -237,6 +244,7 @@ def _figures(snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus) -> Job
         running=snapshot.running,
         residual=residual(snapshot.running, answer),
         step_due=seen.due,
+        should_train=_should_train(snapshot),
         health=seen.health,
         target=None if snapshot.target is None else snapshot.target.key,
     )

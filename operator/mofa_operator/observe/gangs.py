@@ -47,6 +47,8 @@ class Gang:
     """Nodes that they are or were on."""
     since: float | None = None
     """Since when all that live run; None = some do not, or none lives. [s]"""
+    placed: bool = False
+    """Whether some live, and all that do have a node: none of them waits for room."""
 
 
 async def gangs(
@@ -90,6 +92,7 @@ def gang(pods: Mapping[str, Pod], ends: Ends, starts: Starts = _NOTHING) -> Gang
         ),
         nodes=frozenset(pod.node for pod in pods.values() if pod.node),
         since=max(begun) if begun and min(begun) > 0 else None,
+        placed=bool(begun) and all(pod.node for uid, pod in pods.items() if uid in starts),
     )
 
 

@@ -1,8 +1,11 @@
 """Whether a job is there to train, whatever its steps do: its object, its pods or its trainer says so, and none that it is over.
 
     object    all of it is ready                 its kind, from the watch
-    pods      every one that lives runs          kube-state-metrics, `Pool.started`
+    pods      every one that lives has a node    kube-state-metrics, `Pool.started`
     trainer   its series are there               `Trainer.there`
+
+A step that is missing would be seen where the trainer's series are there, where steps were seen before, and where pods have
+nodes and do not run: then nobody trains. A job whose pods wait for nodes waits in a queue.
 
 A job that starts again and again without ever a step is still the same start: only the end or the suspension of its object, or
 `AWAY` without any of the three, makes the next one a new start.
@@ -49,26 +52,30 @@ class Presences:
         steps: Steps,
         *,
         pods: float | None,
+        placed: bool,
         trainer: float | None,
         now: float,
     ) -> Alive | None:
-        """What holds after one more look; `pods` and `trainer` are since when they are there, None where they are not. [s]"""
+        """What holds after one more look; `pods` and `trainer` are since when they are there, None where they are not [s],
+        `placed` is whether all pods have nodes.
+        """
         observations = list(told)
         if any(one.ended is not None or one.suspended is not None for one in observations):
             self._known.pop(key, None)
             return None
         whole = any(one.ready for one in observations)
-        if not whole and pods is None and trainer is None:
+        if not whole and not placed and pods is None and trainer is None:
             return None
         before = self._known.get(key)
         if before is not None and now - before.at > AWAY:
             before = None
         said = [at for at in (pods, trainer) if at]
+        stepped = self._step_at(key, steps, now)
         found = Alive(
             at=now,
             since=before.since if before is not None else min(now, max(said, default=now)),
-            watched=trainer is not None,
-            step_at=self._step_at(key, steps, now),
+            watched=trainer is not None or stepped is not None or not (whole or pods is not None),
+            step_at=stepped,
             step_seconds=steps.seconds,
         )
         self._known[key] = found

@@ -100,6 +100,7 @@ class RunRecords:
             _observed(target, now),
             Steps(step=step, at=record.step_at, seconds=seconds) if step else Steps(),
             pods=None if gang is None else gang.since,
+            placed=gang is not None and gang.placed,
             trainer=0.0 if look.there is None and reports else look.there,
             now=now,
         )

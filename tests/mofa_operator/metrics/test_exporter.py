@@ -39,6 +39,7 @@ def full_job(name="llama"):
         objective_ettr=0.9,
         residual=-0.05,
         step_due=1300.0,
+        should_train=True,
         running=running(
             ettr=0.93,
             checkpoint_interval=720.0,

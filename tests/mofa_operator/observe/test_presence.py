@@ -59,6 +59,23 @@ def test_each_of_object_pods_and_trainer_says_that_a_job_is_there_and_only_the_t
     assert gang(pods, {}, {"a": 700.0, "b": 0.0}).since is None, "one pod does not run yet"
 
 
+def test_pods_that_have_nodes_and_do_not_run_are_watched_and_pods_that_wait_for_nodes_are_in_a_queue():
+    starts = {"a": 700.0, "b": 0.0}
+    crashing = {name: Pod(job=JOB, attempt="0", slot=name, node=f"n-{name}") for name in "ab"}
+    waiting = crashing | {"b": Pod(job=JOB, attempt="0", slot="b")}
+    found = Watching().look(1000.0, Telemetry(gang=gang(crashing, {}, starts)))
+    assert (found.since, found.watched) == (1000.0, True)
+    assert Watching().look(1000.0, Telemetry(gang=gang(waiting, {}, starts))) is None
+    assert Watching().look(1000.0, Telemetry(gang=gang(crashing, {}, {}))) is None, "none of them lives"
+
+
+def test_who_was_seen_to_step_is_watched_when_its_trainer_falls_silent():
+    job = Watching()
+    job.look(0.0, Telemetry(there=0.0, running=running(7)), job_set(2))
+    silent = job.look(600.0, target=job_set(2))
+    assert (silent.watched, silent.step_at) == (True, 0.0)
+
+
 @pytest.mark.parametrize("over", ["Suspended", "Completed", "Failed"])
 def test_an_object_that_is_suspended_or_over_says_more_than_series_that_are_still_there(over):
     said = [{"type": over, "status": "True", "lastTransitionTime": "1970-01-01T00:10:00Z"}]
