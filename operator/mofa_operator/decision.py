@@ -164,6 +164,10 @@ class ProfileFigures:
     """Evidence against the assumption over what a verdict needs, by class, and of the total. [1]"""
     calibration: float | None = None
     """Learned ratio of observed to predicted step time. [1]"""
+    lost: Mapping[str, float] = field(default_factory=dict)
+    """Node-days of the window in which jobs stood still, by cause. [node d]"""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Median time of each phase of recovery. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

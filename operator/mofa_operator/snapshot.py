@@ -157,6 +157,10 @@ class History:
     """The same, split by day: the evidence of the days adds up to it."""
     recoveries: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """The recovery times behind it, one by one, by class. [s]"""
+    lost: Mapping[str, float] = field(default_factory=dict)
+    """Node-time in which jobs stood still, by cause. [node s]"""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Median time of each phase of recovery that was seen. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -85,6 +85,15 @@ def assumptions(parameters: dict[str, Any]) -> Dashboard:
                 "repair by the health agent": 'max(mofa:gpu_remediation:mean_seconds{cluster=~"$cluster"})',
             }))
     )  # fmt: skip
+    made = (
+        made.with_row(Row("What failures cost"))
+        .with_panel(lines(
+            "Lost time by cause", "Node-days of the history window in which jobs stood still, by the cause of the incident.",
+            "suffix: node-days", {"{{cause}}": f"max by (cause) (mofa_pool_lost_node_days{{{THIS_POOL}}})"}))
+        .with_panel(lines(
+            "Phases of a recovery", "Median time to notice, to replace pods, to start them and to load, where it was seen.",
+            SECONDS, {"{{phase}}": f"max by (phase) (mofa_pool_recovery_phase_seconds{{{THIS_POOL}}})"}))
+    )  # fmt: skip
     worst = f"mofa:node_unplanned_up:bool{{{THIS_POOL}}}"
     return (
         made.with_row(Row("What it rests on"))

@@ -39,7 +39,7 @@ from mofa_operator.evidence import Day
 from mofa_operator.objects import Written
 from mofa_operator.settings import LoopSettings
 from mofa_operator.shapes import seconds
-from mofa_operator.snapshot import NodeCount, ProfileSnapshot
+from mofa_operator.snapshot import History, NodeCount, ProfileSnapshot
 from mofa_operator.words import Aspect, Happened, Reason
 
 _LEARNED: Final = ("calibration", "residual")
@@ -276,6 +276,7 @@ def _figures(
     taught: float | None,
 ) -> ProfileFigures:
     """What is exported: of the newest reading, whether or not it is written yet."""
+    history = snapshot.history if isinstance(snapshot.history, History) else None
     return ProfileFigures(
         key=snapshot.profile.key,
         total=snapshot.nodes.total,
@@ -294,4 +295,6 @@ def _figures(
         verdicts={rate.name: rate.verdict.value for rate in found},
         contradiction={rate.name: rate.evidence for rate in found},
         calibration=taught,
+        lost={} if history is None else {cause: one / ledger.DAY for cause, one in history.lost.items()},
+        phases={} if history is None else history.phases,
     )

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from mofa_model.spec.incident_causes import IncidentCause
 from mofa_model.spec.recovery_classes import RecoveryClass
 
 Kind: TypeAlias = Literal["node", "domain", "job"]
 """What an incident is of."""
+PHASES: Final[Mapping[str, str]] = {
+    "detect": "from when training stopped to the end of the first container or pod",
+    "replace": "until the last new pod was made: drain, and time in the queue",
+    "start": "until the last container runs: scheduling, images",
+    "load": "until the first step: rendezvous, checkpoint, compiling",
+}
+"""How a job comes back, in order; the work that is done again depends on the interval and is none of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +43,10 @@ class Incident:
     """What of a job had to be made anew."""
     timed: bool = True
     """Whether its end was seen; else it is an estimate."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """How a job came back, by `PHASES`; those that nobody saw are missing. [s]"""
+    stood: int = 0
+    """Nodes of a job that stood still. [1]"""
     deduced: IncidentCause | None = None
     """What the cause would be, had nobody overruled it; None = nobody did."""
 

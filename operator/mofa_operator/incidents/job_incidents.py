@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Final
 
 from mofa_model.spec import incident_causes as causes
@@ -22,8 +23,8 @@ STALLED: Final = 240.0
 """Time without work before the end of a process from which on it waited for something. [s]"""
 HUNG: Final = 1800.0
 """Time without work that no timeout of a collective explains. [s]"""
-STARTING: Final = 240.0
-"""Time from the last container's start to the first step, where nobody ever saw it. [s]"""
+LOADING: Final = 240.0
+"""Time from the last container's start to the first step, where nobody saw it of any job of the pool: a prior. Ours. [s]"""
 REACTION: Final = 1500.0
 """Longest time from what happens to a node to the end of what ran there. [s]"""
 DRAINING: Final = 480.0
@@ -107,6 +108,13 @@ def _incident(one: Episode, around: JobSurroundings, last: float) -> Incident | 
     elif cause is causes.NCCL_TIMEOUT and stopped is None and blamed is None:
         start -= COLLECTIVE
     end = begun if begun is not None else running
+    made = max((down.next.created for down in one.replaced if down.next is not None), default=one.start)
+    phases = {
+        "detect": one.start - start if stopped is not None or blamed is not None else None,
+        "replace": made - one.start if one.replaced else None,
+        "start": running - max(made, one.start),
+        "load": None if begun is None else begun - running,
+    }
     return Incident(
         kind="job",
         name=one.job,
@@ -116,6 +124,8 @@ def _incident(one: Episode, around: JobSurroundings, last: float) -> Incident | 
         evidence=said,
         level=one.level,
         timed=begun is not None,
+        phases={name: max(0.0, time) for name, time in phases.items() if time is not None},
+        stood=len({pod.node for pod in one.before if pod.node}),
         nodes=(blamed.name,)
         if blamed is not None and blamed.kind == "node"
         else blamed.nodes
@@ -125,8 +135,22 @@ def _incident(one: Episode, around: JobSurroundings, last: float) -> Incident | 
 
 
 def _timed(found: list[Incident]) -> list[Incident]:
-    """Incidents whose first step nobody saw end as long after their last start as is usual."""
-    return [one if one.timed or one.level is None else replace(one, end=one.end + STARTING) for one in found]
+    """Incidents whose first step nobody saw last as long after their last start as is usual for the job, else in the pool."""
+    loads: defaultdict[str, list[float]] = defaultdict(list)
+    for one in found:
+        for whose in (one.name, "") if "load" in one.phases else ():
+            loads[whose].append(one.phases["load"])
+    return [
+        one if one.timed or one.level is None else _as_usual(one, loads.get(one.name) or loads.get(""))
+        for one in found
+    ]
+
+
+def _as_usual(one: Incident, seen: Sequence[float] | None) -> Incident:
+    load = median(seen) if seen else LOADING
+    known = f"the median of {len(seen)} that were seen" if seen else "a prior, for none was ever seen"
+    said = f"nobody saw its first step: {load:.0f} s of loading are {known}"
+    return replace(one, end=one.end + load, evidence=(*one.evidence, said))
 
 
 def _training(one: Episode, around: JobSurroundings, running: float) -> tuple[float | None, float | None]:

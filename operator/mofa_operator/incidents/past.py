@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mofa_model.manifest.incident_rules import IncidentRules
+from mofa_model.spec.incident_causes import RESUBMISSION
 from mofa_operator.incidents.domains import domains
-from mofa_operator.incidents.incident import Incident
+from mofa_operator.incidents.incident import PHASES, Incident
 from mofa_operator.incidents.job_incidents import JobSurroundings, job_incidents
 from mofa_operator.incidents.node_incidents import node_incidents
 from mofa_operator.incidents.node_life import NodeLife
@@ -33,6 +34,22 @@ class Past:
     """When anything was looked at. [s]"""
     pods: Mapping[str, PodLife]
     """Pods of training jobs on the pool's nodes, by uid."""
+
+    @property
+    def lost(self) -> dict[str, float]:
+        """Node-time in which jobs stood still, by cause; who submits anew has not lost what lies between. [node s]"""
+        found: defaultdict[str, float] = defaultdict(float)
+        for one in self.incidents:
+            if one.kind == "job" and one.stood and one.cause is not RESUBMISSION:
+                found[one.cause.word] += one.stood * one.seconds
+        return dict(found)
+
+    @property
+    def phases(self) -> dict[str, tuple[float, ...]]:
+        """Times of each phase of recovery from failures, where it was seen. [s]"""
+        failed = [one for one in self.incidents if one.kind == "job" and one.cause.counts]
+        every = {name: tuple(one.phases[name] for one in failed if name in one.phases) for name in PHASES}
+        return {name: times for name, times in every.items() if times}
 
 
 def past(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.decision import JobFigures
+from mofa_operator.incidents.incident import PHASES
 
 if TYPE_CHECKING:
     from mofa_operator.metrics.series import Counted, Distribution
@@ -173,6 +174,8 @@ POOLS: Final = (
     _gauge("mofa_pool_verdict", (*CLASS, "verdict"), "1", "1 for the verdict that history gives on the assumption: Consistent, HigherThanAssumed, LowerThanAssumed or InsufficientData.", lambda f: dict.fromkeys(f.verdicts.items(), 1.0)),
     _gauge("mofa_pool_contradiction_ratio", CLASS, "1", "Evidence against the assumption over what a verdict needs, by recovery class and of their total; at 1 the verdict turns.", lambda f: f.contradiction),
     _gauge("mofa_pool_recovery_seconds", (*CLASS, "bound"), "s", "Recovery time by recovery class; bound is lower, mean or upper.", lambda f: _by_class(f.recovery)),
+    _gauge("mofa_pool_recovery_phase_seconds", ("pool", "phase"), "s", f"Median time of a phase of the recovery of jobs in the history window, where it was seen; phase is {', '.join(PHASES)}.", lambda f: f.phases),
+    _gauge("mofa_pool_lost_node_days", ("pool", "cause"), "d", "Node-days of the history window in which jobs stood still, by the cause of the incident; docs/incidents.md lists them.", lambda f: f.lost),
     _gauge("mofa_pool_history_coverage_ratio", ("pool",), "1", "Share of the history window for which there is data.", lambda f: f.coverage),
     _gauge("mofa_pool_prior_weight_ratio", CLASS, "1", "Share of the failure rate that is assumption and not history, by recovery class.", lambda f: f.prior_weight),
     _gauge("mofa_pool_calibration_ratio", ("pool",), "1", "Observed over predicted step time that running jobs of the profile taught.", lambda f: f.calibration),

@@ -4,9 +4,8 @@ Three things must not be mixed up: that nothing failed, that nothing was watched
 from the samples that are there, never from the length of the window; a series that does not exist makes its class unknown
 and is named in `missing`; a server that does not answer makes no history at all.
 
-Whose exposure: a recovery is seen only where a job runs, so node-days are those with a training pod on the node. Where
-training pods filled less than a tenth of the ready node-days, node failures say more than they do: these are then counted
-as class pod over all ready node-days (the loss of a node replaces its pods), and the other classes stay unknown.
+Whose exposure: a recovery is seen only where a job runs, so node-days are those with a training pod on the node. Where these
+are less than a tenth of the ready node-days, node failures say more: they count as class pod over all ready node-days.
 """
 
 from __future__ import annotations
@@ -231,6 +230,8 @@ def _concluded(found: PoolPast) -> History:
         at=looks[-1].stretch.end,
         days=_days(looks, told, spans, by_class),
         recoveries={name: every for name, every in times.items() if every},
+        lost=told.lost,
+        phases={name: median(seen) for name, seen in told.phases.items()},
     )
 
 

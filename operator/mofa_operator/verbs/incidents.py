@@ -7,15 +7,16 @@ import json
 import re
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from statistics import median
 from typing import Any, Final
 
 from mofa_model import output, units
 from mofa_model.errors import BadValue, SourceUnreachable, UnknownName
 from mofa_model.spec.incident_causes import CAUSES
 from mofa_model.tables import Column, Table
-from mofa_operator.incidents.incident import Incident
+from mofa_operator.incidents.incident import PHASES, Incident
 from mofa_operator.snapshot import NoHistory
 
 _SHOWN: Final = 3
@@ -132,9 +133,14 @@ def run(arguments: Namespace) -> int:
             "by_node": by_node,
             "job_node_days": {job: seconds / units.DAY for job, seconds in sorted(told.job_seconds.items())},
         },
+        "recovery": {
+            name: {"median_seconds": median(times), "count": len(times)}
+            for name, times in told.phases.items()
+        },
+        "lost_node_days": {cause: time / units.DAY for cause, time in sorted(told.lost.items())},
         "notes": list(found.warnings),
     }
-    notes = [f"{text}." for text in found.warnings]
+    notes = [*_recovery(told.phases), *(f"{text}." for text in found.warnings)]
     if stated:
         patch = json.dumps({"spec": {"incidents": {"overruled": stated}}})
         name = "NAME" if profile is None else profile.name
@@ -143,6 +149,13 @@ def run(arguments: Namespace) -> int:
     shown = [one for one in told.incidents if one.cause.counts or arguments.all]
     output.emit(arguments.output, [_table(shown, sum(by_node.values()), notes)], document)
     return 0
+
+
+def _recovery(phases: Mapping[str, tuple[float, ...]]) -> Iterator[str]:
+    """How jobs came back, phase by phase."""
+    for name, times in phases.items():
+        lasted = units.format(median(times), "s")
+        yield f"Recovery, {name}: {lasted} in the median of {len(times)}; {PHASES[name]}."
 
 
 def _written(one: Incident) -> dict[str, Any]:
@@ -163,7 +176,7 @@ def _written(one: Incident) -> dict[str, Any]:
     if one.kind != "node":
         found["nodes"] = list(one.nodes)
     if one.level is not None:
-        found |= {"level": one.level.value, "recovery_seen": one.timed}
+        found |= {"level": one.level.value, "recovery_seen": one.timed, "phases": dict(one.phases)}
     return found
 
 

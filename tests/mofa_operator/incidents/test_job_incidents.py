@@ -231,6 +231,40 @@ def test_pods_that_went_while_nobody_looked_went_when_others_came():
     assert all(isinstance(one, Incident) for one in seen(pod(until=START + 10), pod(at=START + 50000)))
 
 
+def test_a_recovery_has_the_phases_that_something_shows():
+    gone, new = (
+        pod(slot=0, until=START + 20290, over=START + 20290, failed=True),
+        pod(slot=0, at=START + 20400),
+    )
+    (found,) = seen(pod(slot=1), gone, new, stalls={JOB: [(START + 20000, START + 20700)]})
+    assert found.phases == {"detect": 290.0, "replace": 110.0, "start": 30.0, "load": 270.0}
+    assert (found.seconds, found.stood, found.timed) == (700.0, 2, True)
+
+
+def test_where_nobody_saw_the_first_step_loading_lasts_as_usual_and_the_evidence_says_what_that_is():
+    gang = [pod(slot=n, exits=exits((10000 + n, 137), (40000 + n, 137), again=20.0)) for n in range(2)]
+    (first, second) = seen(*gang, stalls={JOB: [(START + 9990, START + 10521)]})
+    assert (first.timed, first.phases["load"]) == (True, 500.0)
+    assert (second.timed, second.end, "load" in second.phases) == (False, START + 40021 + 500, False)
+    assert second.evidence[-1].endswith("500 s of loading are the median of 1 that were seen")
+    alone = seen(*gang)[1]
+    assert (alone.end, alone.evidence[-1].rpartition(" of loading ")[2]) == (
+        START + 40021 + 240,
+        "are a prior, for none was ever seen",
+    )
+
+
+def test_lost_time_is_nodes_times_standstill_by_cause_and_a_users_pause_is_none():
+    lives = [life(name) for name in NODES]
+    crash = [pod(slot=n, exits=exits((10000 + n, 137))) for n in range(3)]
+    past_of = past(lives, dict(enumerate(crash)), {}, {}, STEP, IncidentRules())
+    assert past_of.lost == {"process-crash": pytest.approx(3 * (22 + 240))}
+    assert past_of.phases == {"start": (22.0,)}
+    old = [pod(slot=n, attempt="", until=START + 9000) for n in range(3)]
+    new = [pod(slot=n, attempt="", at=START + 9100 + n) for n in range(3)]
+    assert past(lives, dict(enumerate([*old, *new])), {}, {}, STEP, IncidentRules()).lost == {}
+
+
 def test_what_somebody_overrules_counts_as_they_say_and_so_do_the_jobs_that_it_interrupted():
     down = life("b", ready=switched((9000, 0.0), (16200, 1.0), first=1.0))
     gang = [pod(slot=0), pod(slot=1, until=START + 9300), pod(slot=1, at=START + 9400, node="c")]

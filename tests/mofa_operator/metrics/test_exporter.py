@@ -67,6 +67,8 @@ def full_profile():
         verdicts={"pod": "Consistent", "total": "Consistent"},
         contradiction={"pod": 0.02, "total": 0.1},
         calibration=1.04,
+        lost={"node-down": 2.5},
+        phases={"detect": 240.0},
     )
 
 
