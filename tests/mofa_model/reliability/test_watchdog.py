@@ -1,11 +1,13 @@
 """Failures that have to be noticed first: what the wait costs, and what a watchdog is worth."""
 
+import json
 import math
 from dataclasses import replace
 
 import pytest
 
 from mofa_model.annotations import hash_of
+from mofa_model.cli import main
 from mofa_model.errors import BadValue
 from mofa_model.reliability import budget, model, watchdog
 from mofa_model.simulator.runs import simulate_runs
@@ -41,7 +43,7 @@ def test_a_simulated_run_that_waits_for_a_timeout_loses_what_the_model_says(plai
     given = Scenario(
         rate=rate, causes=causes, work=600.0, every=(1,), blocking=(30.0,), background=(0.0,), slowdown=0.0
     )
-    runs = simulate_runs(given, duration=3e6, count=40, seed=3).ettr
+    runs = simulate_runs(given, duration=3e6, count=10, seed=3).ettr
     error = runs.std() / math.sqrt(len(runs))
     assert abs(runs.mean() - model.ettr(hung(job, 900.0, 0.4), 60)) < 4 * error + 1e-3
 
@@ -80,3 +82,51 @@ def test_time_lost_to_hangs_is_told_apart(tiered_job):
 def test_hangs_that_cannot_be_are_refused(wrong):
     with pytest.raises(BadValue):
         Hangs(**wrong)
+
+
+def test_the_search_counts_the_wait_and_its_answer_says_what_a_watchdog_is_worth(capsys):
+    asked = [
+        "advise",
+        "--model",
+        "llama3-8b",
+        "--gpu",
+        "h100-sxm",
+        "--nodes",
+        "256",
+        "--seq",
+        "8k",
+        "--global-batch",
+        "2048",
+    ]
+
+    def told(*more):
+        assert (
+            main(
+                [
+                    *asked,
+                    "--framework",
+                    "megatron",
+                    "--constraint",
+                    "tp=1",
+                    "--constraint",
+                    "pp=1",
+                    "-o",
+                    "json",
+                    *more,
+                ]
+            )
+            == 0
+        )
+        return json.loads(capsys.readouterr().out)
+
+    plain, hung = told(), told("--hang", "15min:0.5")
+    assert "watchdog" not in plain["explanation"]
+    assert "; a watchdog of 4 min is worth 0." in hung["explanation"]
+    assert hung["predicted"]["ettr"]["target"] < plain["predicted"]["ettr"]["target"]
+
+
+def test_a_hang_that_cannot_be_is_refused_in_one_line(capsys):
+    for wrong, right in (("15min:2", "between 0 and 1"), ("soon", "--hang"), ("-5min", "--hang")):
+        assert main(["ettr", "--nodes", "64", "--step", "10s", f"--hang={wrong}"]) == 2
+        told = capsys.readouterr().err
+        assert (told.count("\n"), right in told) == (1, True), told
