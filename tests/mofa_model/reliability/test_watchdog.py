@@ -43,7 +43,7 @@ def test_a_simulated_run_that_waits_for_a_timeout_loses_what_the_model_says(plai
     given = Scenario(
         rate=rate, causes=causes, work=600.0, every=(1,), blocking=(30.0,), background=(0.0,), slowdown=0.0
     )
-    runs = simulate_runs(given, duration=3e6, count=10, seed=3).ettr
+    runs = simulate_runs(given, duration=4e5, count=200, seed=3).ettr
     error = runs.std() / math.sqrt(len(runs))
     assert abs(runs.mean() - model.ettr(hung(job, 900.0, 0.4), 60)) < 4 * error + 1e-3
 
