@@ -146,9 +146,7 @@ def _unseen(snapshot: JobSnapshot, step_due: float | None) -> tuple[Found, Found
     """
     alive = snapshot.alive
     if snapshot.looked and alive is not None and step_due is not None:
-        visible = Found(
-            Aspect.OBSERVATION_AVAILABLE, "True", Reason.OBSERVED, "the series of its trainer are there"
-        )
+        visible = Found(Aspect.OBSERVATION_AVAILABLE, "True", Reason.OBSERVED, "a step of it would be seen")
         if (stuck := _stuck(snapshot, step_due)) is not None:
             return visible, stuck
         if alive.at > step_due:
