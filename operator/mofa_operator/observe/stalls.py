@@ -33,8 +33,8 @@ async def edges(prometheus: Prometheus, pool: Pool, stretch: Stretch, trainer: T
     """Stops and new starts of every job in a stretch.
 
     A series counts as alive at a moment where it changed within `wait` before it. Between the last change and the end of
-    that lie `wait` less one sample, which is taken off again; stalls shorter than that are not seen. A new step shows at the next
-    sample and then at the next moment that is looked at, so half of both is taken off as well.
+    that lie `wait` less one sample, which is taken off again; stalls shorter than that are not seen. Either end shows at the
+    next sample, and then at the next moment that is looked at, so half of both is taken off as well.
     """
     ask, span, at = prometheus.query, stretch.span, stretch.end
     most = (await ask(trainer.most_samples(pool, span), at)).number()
@@ -48,8 +48,10 @@ async def edges(prometheus: Prometheus, pool: Pool, stretch: Stretch, trainer: T
     stop, go = await asyncio.gather(
         ask(trainer.stops(pool, span, wait, look), at), ask(trainer.starts(pool, span, wait, look), at)
     )
-    stopped = {_job(s.labels, trainer): tuple(t - wait + gap for t, _ in s.points) for s in stop.samples}
     late = (gap + look) / 2
+    stopped = {
+        _job(s.labels, trainer): tuple(t - wait + gap - late for t, _ in s.points) for s in stop.samples
+    }
     resumed = {_job(s.labels, trainer): tuple(t - late for t, _ in s.points) for s in go.samples}
     return [
         Edges(
