@@ -25,8 +25,8 @@ from typing import Final
 from mofa_operator.evidence import JobEvidence
 
 PRIOR_SD: Final = 0.10
-"""How far a profile's factor is expected from 1, as a standard deviation of its logarithm: half the 80 % band of a calibrated
-stack, `presets/bands.toml`. [1]"""
+"""How far a profile's factor is expected from 1, as a standard deviation of its logarithm: near half the 80 % band of a
+stack that ran on such devices, `mofa_model/bands`. [1]"""
 JOB_SD: Final = 0.12
 """Scatter of jobs on one profile about its factor, alike: the band of a stack, once more. [1]"""
 HALF_LIFE: Final = 30 * 86400.0
