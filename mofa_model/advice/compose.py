@@ -110,7 +110,7 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         checkpoint_interval_seconds=best.interval.steps * best.predicted.step_seconds.target,
         nodes=best.nodes,
         gpus=int(best.priced.strategy.gpus),
-        explanation=_explained(request, best),
+        explanation=_explained(request, best) + rests.doubt,
         alternatives=tuple(
             _alternative(one, best, request.objective) for one in finalists[1 : 1 + int(request.top)]
         ),

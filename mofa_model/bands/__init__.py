@@ -1,7 +1,7 @@
 """How sure an estimate is, from measured runs and how near they are.
 
     coordinates   where a run stands, and how far two are apart
-    table         measured runs as columns (runs.tsv.xz), with the user's own
+    table         measured runs as columns (runs.tsv.gz), with the user's own
     band          bands, and what they rest on
     features      the evidence map of one layout
 

@@ -1,12 +1,12 @@
 """Measured runs as columns: those that are shipped, each with what a fit that did not see its group says of it, and the user's own.
 
-`runs.tsv.xz` is written by `mofa fit` of the lab from its case files. A user's runs stand under `[[runs]]` of the files that
+`runs.tsv.gz` is written by `mofa fit` of the lab from its case files. A user's runs stand under `[[runs]]` of the files that
 MOFA_CONSTANTS names, as `mofa calibrate --from-runs` writes them.
 """
 
 from __future__ import annotations
 
-import lzma
+import gzip
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ from mofa_model.presets import chosen
 
 Array = NDArray[np.floating[Any]]
 
-FILE: Final = "runs.tsv.xz"
+FILE: Final = "runs.tsv.gz"
 """The shipped runs, beside this module."""
 QUANTITIES: Final = ("step", "memory")
 """What was measured of a run: the time of a step, the memory of the fullest device."""
@@ -99,7 +99,7 @@ def _rows(files: tuple[str, ...]) -> list[Mapping[str, str]]:
 
 def _shipped() -> Iterable[Mapping[str, str]]:
     packed = resources.files(__package__).joinpath(FILE).read_bytes()
-    head, *lines = lzma.decompress(packed).decode("utf-8").splitlines()
+    head, *lines = gzip.decompress(packed).decode("utf-8").splitlines()
     names = head.split("\t")
     return (dict(zip(names, line.split("\t"), strict=True)) for line in lines)
 

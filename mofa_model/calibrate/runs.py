@@ -29,6 +29,7 @@ from mofa_model.calibrate.cases import CalibrationKey, Case, MeasuredFigure
 from mofa_model.calibrate.evidence import Evidence, memories, times
 from mofa_model.calibrate.fit import Fitted, fit
 from mofa_model.calibrate.free import YOURS, Free, entries_of, own_factors
+from mofa_model.calibrate.system import RUNS, SystemFactor, system_factor
 from mofa_model.calibrate.written import Written, significant
 from mofa_model.calibrate.written import as_toml as constants_as_toml
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
@@ -44,15 +45,11 @@ NEEDED: Final = ("model", "gpu", "gpus", "strategy", "global_batch", "sequence",
 POSSIBLE: Final = ("precision", "stack", "gpus_per_node", "scale_out", "memory_gib", "id")
 """Fields that a row may have."""
 
-TRUST: Final = 0.07
-"""How far runs of one system lie from what its factors say, as a standard deviation of the logarithm. Ours, from runs of systems
-that a fit did not see. [1]"""
-
 OTHERS: Final = 0.12
 """Logarithm within which four of five other runs of a system lie after one run of it. Ours, likewise. [1]"""
 
 _PLAIN: Final = 1e3
-"""Residuals of so many `TRUST` are still squared: no run of the user's is an outlier. [1]"""
+"""Residuals of so many `RUNS` are still squared: no run of the user's is an outlier. [1]"""
 
 
 HEADER: Final = """\
@@ -71,6 +68,7 @@ class Refinement:
     constants: tuple[Written, ...]
     before: tuple[float, ...]  # signed errors of the step times with the shipped constants
     after: tuple[float, ...]
+    factor: SystemFactor  # of the system's step times, in one number
     rows: tuple[Mapping[str, str], ...]  # the runs, as bands read them
     band: Band  # of the step of the first of them
 
@@ -208,6 +206,7 @@ def _refine(stack: str, device: str, cases: list[Case]) -> Refinement:
         constants=tuple(constants),
         before=before,
         after=after,
+        factor=system_factor([-float(np.log1p(error)) for error in before]),
         rows=rows,
         band=band_of(
             measured_runs(rows), coordinates(cases[0].workload, cases[0].cluster, cases[0].strategy), "step"
@@ -246,7 +245,7 @@ def _shipped() -> Mapping[str, Any]:
 def own_fit(evidence: Evidence) -> Fitted:
     """Factors that explain runs of one system: each of these is the truth, as far as layouts of a system were seen to differ."""
     weights = np.full(evidence.size, _PLAIN**2)
-    return fit(evidence, evidence.measured, scale=_PLAIN * TRUST, weights=weights, tolerance=1e-4)
+    return fit(evidence, evidence.measured, scale=_PLAIN * RUNS, weights=weights, tolerance=1e-4)
 
 
 def _moved(

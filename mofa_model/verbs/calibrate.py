@@ -128,6 +128,7 @@ def _refined(item: Refinement) -> Table:
         for case, before, after in zip(item.cases, item.before, item.after, strict=True)
     )
     moved = ", ".join(f"{part.entry.path} x {part.value:g}" for part in item.constants) or "nothing moved"
+    f = item.factor
     return Table(
         title=f"[{item.section}]",
         columns=(
@@ -139,6 +140,7 @@ def _refined(item: Refinement) -> Table:
         rows=rows,
         notes=(
             f"factors: {moved}",
+            f"steps of this system take {f.ratio:.3g} times as long as before ({f.lower:.3g} to {f.upper:.3g}); no other chip moves",
             f"80 % band of such a step time now: {item.band.low:.3g} to {item.band.high:.3g} of the estimate",
         ),
     )

@@ -21,7 +21,7 @@ EXAMPLES: Final = """\
 examples:
   fit all constants anew and see how well they hold; nothing is written
     mofa fit lab/data/cases/*.json
-  the same, and write presets/constants.toml and bands/runs.tsv.xz; refused where the loss would get worse
+  the same, and write presets/constants.toml and bands/runs.tsv.gz; refused where the loss would get worse
     mofa fit lab/data/cases/*.json --write
   without one publisher, into a folder of your own, then validate with it
     mofa fit lab/data/cases/*.json --without publisher=mosaicml --to out
@@ -41,7 +41,7 @@ def configure(parser: ArgumentParser) -> None:
         help="leave runs out of the fit: publisher, group, stack, device, model or scale; may be repeated",
     )  # fmt: skip
     parser.add_argument("--priors", metavar="FILE", help="priors in the form of fitting/priors.toml")
-    parser.add_argument("--to", metavar="PATH", help="folder to write constants.toml and runs.tsv.xz to")
+    parser.add_argument("--to", metavar="PATH", help="folder to write constants.toml and runs.tsv.gz to")
     parser.add_argument("--write", action="store_true", help="write the presets of this installation")
     parser.add_argument("--force", action="store_true", help="write even where the loss gets worse")
     parser.add_argument("--report", metavar="DIR", help="write validation.md and its plots to this folder")
