@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.bands.coordinates import PLACES, Coordinates, family_of
+from mofa_model.bands.coordinates import OTHER, PLACES, Coordinates, apart, family_of
 from mofa_model.bands.table import MeasuredRuns
 
 Array = NDArray[np.floating[Any]]
@@ -26,7 +26,7 @@ BACKGROUND: Final = 1 / 60
 WIDER: Final = 0.05
 """Share by which a band widens for every halving between a run and the nearest that was measured. Ours. [1]"""
 SCALE: Final = 0.25
-"""The same for every doubling of devices beyond the largest run of the stack on these devices. Ours. [1]"""
+"""The same for every doubling of devices beyond the largest run of the stack and its relatives. Ours. [1]"""
 DOUBTED: Final = 0.6
 """Chance that a band holds where no run is near. Ours. [1]"""
 DOUBT: Final = 0.5
@@ -99,10 +99,11 @@ def band_of(runs: MeasuredRuns, asked: Coordinates, quantity: str) -> Band:
 
 
 def _beyond(runs: MeasuredRuns, asked: Coordinates, known: NDArray[np.bool_]) -> float:
-    """Doublings beyond the largest run of the same kind of machine and stack, or of any where there is none. [1]"""
-    words, which = runs.places["gpus"]
-    alike = here(runs, asked) & known
-    sizes = np.array([float(word) for word in words])[which[alike if alike.any() else known]]
+    """Doublings beyond the largest run of the stack and its relatives, which share what grows with scale; of any where there is none. [1]"""
+    stacks, which = runs.places["stack"]
+    alike = np.array([apart("stack", asked.stack, had) < OTHER for had in stacks])[which] & known
+    words, size = runs.places["gpus"]
+    sizes = np.array([float(word) for word in words])[size[alike if alike.any() else known]]
     return max(0.0, float(np.log2(float(asked.gpus) / sizes.max())))
 
 

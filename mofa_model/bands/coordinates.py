@@ -31,6 +31,9 @@ CHOICE: Final = 0.75
 """Halvings between two values of an axis of the layout; of a number it is reached after three doublings. [1]"""
 _DOUBLINGS: Final = 3.0
 
+ALONE: Final = "other"
+"""Class of devices that share nothing but that nobody measured them."""
+
 WORDS: Final = {word.key: word for axis in AXES for word in axis.words}
 """What a layout says, by key."""
 PLAIN: Final = {key: word.write(Strategy()) for key, word in WORDS.items()}
@@ -91,16 +94,16 @@ def _acting(strategy: Strategy) -> list[Axis]:
 
 @cache
 def family_of(device: str) -> tuple[str, str]:
-    """A device's class, and the family of classes that it belongs to; of machines that no preset describes their own name.
+    """A device's class, and the family of classes that it belongs to; of one that stands alone, its own name.
 
-    >>> family_of("gb200")
-    ('blackwell-gb200', 'blackwell')
+    >>> family_of("gb200"), family_of("l40s")
+    (('blackwell-gb200', 'blackwell'), ('l40s', 'l40s'))
     """
     try:
         found = presets.device_class(device)
-    except InputError:
+    except InputError:  # machines that no preset describes
         return device, device
-    return found, found.partition("-")[0]
+    return (device, device) if found == ALONE else (found, found.partition("-")[0])
 
 
 def apart(name: str, asked: str, had: str) -> float:

@@ -52,7 +52,7 @@ class Feature:
     value: str
     """What it is."""
     seen: Mapping[str, Seen]
-    """Runs that have it: of the stack on these devices, of the stack, on these devices, in this format, and all."""
+    """Runs that have it: `here`, of the stack on these devices; of the `stack`; on these `devices`; in this `format`; `all`."""
 
 
 def features_of(runs: MeasuredRuns, asked: Coordinates) -> tuple[Feature, ...]:
@@ -62,10 +62,10 @@ def features_of(runs: MeasuredRuns, asked: Coordinates) -> tuple[Feature, ...]:
     family = family_of(asked.device)[1]
     on = np.array([family_of(device)[1] == family for device in devices])[which]
     among = {
-        f"{asked.stack} on {family}": here(runs, asked),
-        f"{asked.stack}": runs.have("stack", asked.stack),
-        f"on {family}": on,
-        f"in {asked.format}": runs.have("format", asked.format),
+        "here": here(runs, asked),
+        "stack": runs.have("stack", asked.stack),
+        "devices": on,
+        "format": runs.have("format", asked.format),
         "all": np.ones(len(runs.names), dtype=bool),
     }
     names = dict.fromkeys((*PLACES, *ALWAYS, *sorted(asked.layout)))

@@ -26,8 +26,8 @@ _DISTANCE: Final = (
     "see the run's group; `there` is what is another."
 )
 _COUNTED: Final = (
-    "How many measured runs have each feature, and their median error by fits that did not see their groups. Devices, width and "
-    "sequence count runs of half to twice the size."
+    "How many measured runs have each feature, and their median error by fits that did not see their groups: here, of the stack on "
+    "these devices; of the stack anywhere; on these devices; in this format; all. Sizes count runs of half to twice as much."
 )
 
 
@@ -82,7 +82,10 @@ def features(found: Sequence[Feature]) -> Table:
     where = list(found[0].seen)
     columns = [Column("feature"), Column("value", align="left")]
     for at, name in enumerate(where):
-        columns += [Column(name, align="right"), Column(f"error, {name}", unit="%", wide=bool(at))]
+        columns += [
+            Column(name),
+            Column("error" if not at else f"error, {name}", unit="%", wide=0 < at < len(where) - 1),
+        ]
     return Table(
         title="Measured runs by feature",
         columns=tuple(columns),

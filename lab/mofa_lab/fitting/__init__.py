@@ -9,5 +9,5 @@ May import: validate, and of the product calibrate, bands, estimate, presets, sp
     figures    errors, regret and out-of-memory calls of a calibration
     unseen     what one run of a stack is worth;  ablate: what an effect is worth (effects.toml)
     suspects   runs that look wrong, with the reason (suspects.toml)
-    report     docs/validation.md, in sections (report_runs, report_constants), and its plots
+    report     docs/validation.md, in sections (report_runs, report_constants), and its plots; report_evidence: docs/evidence.md
 """

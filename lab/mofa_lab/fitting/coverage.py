@@ -63,9 +63,9 @@ class Held:
         return bool(binomtest(self.held, self.runs, SHARE, alternative="less").pvalue >= CHANCE)
 
 
-def judged(part: Calibrated, quantity: str) -> Iterator[tuple[FitRow, float, str, Mask]]:
+def judged(part: Calibrated, quantity: str, by: str = "group") -> Iterator[tuple[FitRow, float, str, Mask]]:
     """Every run of a quantity with log(measured / predicted) by the fold that judges it, that fold, and what it does not see."""
-    found = part.validated["group"]
+    found = part.validated[by]
     for fold in found.folds:
         for at in np.flatnonzero(fold.judged & np.isfinite(part.evidence.measured)):
             row = part.evidence.rows[at]
@@ -108,13 +108,13 @@ class LeftOut:
     inside: bool
 
 
-def against_bands(found: CampaignResult, quantity: str) -> list[LeftOut]:
+def against_bands(found: CampaignResult, quantity: str, by: str = "group") -> list[LeftOut]:
     """Every run of a quantity, held against the band that is made without what its fold does not see."""
     part = found.time if quantity == "step" else found.memory
     rows = bare_rows(found)
     told = []
     without: dict[str, Any] = {}
-    for row, error, group, unseen in judged(part, quantity):
+    for row, error, group, unseen in judged(part, quantity, by):
         if group not in without:
             left = {one.case.id for one, hidden in zip(part.evidence.rows, unseen, strict=True) if hidden}
             without[group] = in_columns(one for one in rows if one["id"] not in left)
@@ -150,6 +150,17 @@ def coverage(found: CampaignResult) -> list[tuple[str, str, Held]]:
             for one in known:
                 sets.setdefault(name_of(one.row), []).append(one)
             told += [(quantity, way, _held(name, sets[name])) for name in sorted(sets)]
+    return told
+
+
+def coverage_without(found: CampaignResult) -> list[tuple[str, Held]]:
+    """By what is left out that a question may be the first to ask of: how many steps the bands hold."""
+    told = []
+    for by in (name for name in ("stack", "device", "scale") if name in found.time.validated):
+        runs: dict[str, list[LeftOut]] = {}
+        for one in against_bands(found, "step", by):
+            runs.setdefault(f"{one.group}, {set_of(one.row.case)}", []).append(one)
+        told += [(by, _held(name, runs[name])) for name in sorted(runs)]
     return told
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from mofa_lab.fitting import figures
+from mofa_lab.fitting import figures, report_evidence
 from mofa_lab.fitting.campaign import CampaignResult, shipped_loss
-from mofa_lab.fitting.coverage import ENOUGH, WITHIN, coverage
+from mofa_lab.fitting.coverage import ENOUGH, WITHIN, coverage, coverage_without
 from mofa_lab.fitting.figures import ErrorRow, lines, memory_calls, rates_of, regret
 from mofa_lab.fitting.report_constants import ablation, constants, unseen
 from mofa_lab.fitting.report_runs import SPREAD, large, odd, published, sweeps, table, ways
@@ -36,14 +36,15 @@ REGIMES: Final = 6
 
 
 def write(found: CampaignResult, folder: Path, *, progress: Progress = lambda _: None) -> list[str]:
-    """The page and its plots, into a folder; the result is what was written."""
+    """The pages and plots, into a folder; the result is what was written."""
     from mofa_lab.fitting import plots
 
     names = [str(folder / "validation" / name) for name in plots.write(found, folder / "validation")]
     progress("plots")
-    page = folder / "validation.md"
+    page, evidence = folder / "validation.md", folder / "evidence.md"
     write_text(page, page_of(found, progress))
-    return [str(page), *names]
+    write_text(evidence, report_evidence.page())
+    return [str(page), str(evidence), *names]
 
 
 def page_of(found: CampaignResult, progress: Progress = lambda _: None) -> str:
@@ -180,6 +181,18 @@ def _bands(found: CampaignResult) -> Iterator[str]:
                 if which == way
             ),
         )
+    yield "### Without a stack, a class of devices, or all large runs"
+    yield "The bands of runs whose whole stack or class of devices nobody measured, or that are larger than every other."
+    yield table(
+        (
+            Column("left out"),
+            Column("runs"),
+            Column("n"),
+            Column("held", unit="%"),
+            Column("high / low"),
+        ),
+        ((by, one.name, one.runs, one.share, round(one.width, 3)) for by, one in coverage_without(found)),
+    )
 
 
 def _kernels() -> Iterator[str]:
