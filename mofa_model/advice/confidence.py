@@ -8,7 +8,7 @@ from mofa_model.advice.answer import FailureInput, Predicted, PredictedFigure, S
 from mofa_model.advice.finalists import Priced
 from mofa_model.advice.request import Request
 from mofa_model.advice.saves import best_interval, job_of, steps_to_finish
-from mofa_model.bands import Band, Basis, band_of, basis_of, coordinates, measured_runs
+from mofa_model.bands import Basis, bands_of, basis_of, coordinates, measured_runs
 from mofa_model.estimate.step import tokens_per_second, utilisation
 from mofa_model.reliability import Interval, ettr_band
 from mofa_model.units import DAY, Ratio
@@ -26,7 +26,8 @@ def predicted(request: Request, one: Priced, nodes: int) -> tuple[Predicted, Int
     job = job_of(request, one.problem, nodes, one.strategy, step)
     interval = best_interval(request, job)
     kept = ettr_band(job, interval.steps, interval.every)
-    time, memory = _bands(one)
+    bands = bands_of(measured_runs(), coordinates(one.problem.workload, one.problem.cluster, one.strategy))
+    time, memory = bands["step"], bands["memory"]
     peak = float(one.estimate.memory.peak)
     speed = float(tokens_per_second(w, step))
     used = float(utilisation(w, c, step))
@@ -55,12 +56,6 @@ def predicted(request: Request, one: Priced, nodes: int) -> tuple[Predicted, Int
 def _together(one: float, other: float) -> float:
     """How far two factors of 1 or more that know nothing of each other go together, as often as each alone. [1]"""
     return math.exp(math.hypot(math.log(max(1.0, one)), math.log(max(1.0, other))))
-
-
-def _bands(one: Priced) -> tuple[Band, Band]:
-    """Bands of the step and of the memory."""
-    asked, runs = coordinates(one.problem.workload, one.problem.cluster, one.strategy), measured_runs()
-    return band_of(runs, asked, "step"), band_of(runs, asked, "memory")
 
 
 def basis(one: Priced) -> Basis:

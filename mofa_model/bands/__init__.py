@@ -8,7 +8,7 @@
 May import: presets, strategy, spec, errors, units. Imported by: advice, explain, calibrate, and the lab.
 """
 
-from mofa_model.bands.band import SHARE, Band, Basis, NearRun, band_of, basis_of, in_a_line
+from mofa_model.bands.band import SHARE, Band, Basis, NearRun, band_of, bands_of, basis_of, in_a_line
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.features import Feature, Seen, features_of
 from mofa_model.bands.table import MeasuredRuns, in_words, measured_runs
@@ -23,6 +23,7 @@ __all__ = [
     "NearRun",
     "Seen",
     "band_of",
+    "bands_of",
     "basis_of",
     "coordinates",
     "features_of",

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.bands.coordinates import OTHER, PLACES, Coordinates, apart, family_of
-from mofa_model.bands.table import MeasuredRuns
+from mofa_model.bands.table import QUANTITIES, MeasuredRuns
 
 Array = NDArray[np.floating[Any]]
 
@@ -89,7 +89,17 @@ class Basis:
 
 def band_of(runs: MeasuredRuns, asked: Coordinates, quantity: str) -> Band:
     """The band of a quantity: a quantile of the errors of measured runs, by how near they are."""
-    far, errors = runs.distance(asked), np.abs(runs.errors[quantity])
+    return _band(runs, asked, runs.distance(asked), quantity)
+
+
+def bands_of(runs: MeasuredRuns, asked: Coordinates) -> dict[str, Band]:
+    """The bands of all quantities."""
+    far = runs.distance(asked)
+    return {quantity: _band(runs, asked, far, quantity) for quantity in QUANTITIES}
+
+
+def _band(runs: MeasuredRuns, asked: Coordinates, far: Array, quantity: str) -> Band:
+    errors = np.abs(runs.errors[quantity])
     known = np.isfinite(errors)
     alike: Array = np.square(runs.say[known])  # every group alike
     weights = runs.say[known] * np.exp2(-far[known]) + BACKGROUND * alike / alike.sum()

@@ -9,7 +9,7 @@ from mofa_model.bands import (
     Band,
     Basis,
     Feature,
-    band_of,
+    bands_of,
     basis_of,
     coordinates,
     features_of,
@@ -35,7 +35,7 @@ def evidence(problem: SearchCase, strategy: Strategy) -> tuple[list[Table], Mapp
     """All that is known of runs like one layout: tables, the same for machines, and rows for programs."""
     runs, asked = measured_runs(), coordinates(problem.workload, problem.cluster, strategy)
     basis, found = basis_of(runs, asked), features_of(runs, asked)
-    bands = {name: band_of(runs, asked, name) for name in ("step", "memory")}
+    bands = bands_of(runs, asked)
     document = {
         "strategy": format_strategy(strategy),
         "model": problem.workload.model.name,

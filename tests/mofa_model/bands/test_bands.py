@@ -55,7 +55,7 @@ def test_a_run_is_at_no_distance_from_itself_and_as_far_from_another_as_that_fro
     [
         ("stack", "nemo", "torchtitan", 3.0), ("stack", "nemo", "megatron-core", 1.5), ("stack", "mine", "nemo", 3.0),
         ("device", "h100-80gb-sxm", "h200-141gb-sxm", 0.75), ("device", "gb200", "b200-180gb-sxm", 1.5),
-        ("device", "h100-80gb-sxm", "a100-80gb-sxm", 3.0), ("device", "described by hand", "gb200", 3.0), ("device", "l40s", "ascend-910b", 3.0),
+        ("device", "h100-80gb-sxm", "a100-80gb-sxm", 3.0), ("device", "described by hand", "gb200", 3.0), ("device", "l40s", "mofa-a", 3.0),
         ("gpus", "8", "16", 0.5), ("gpus", "8", "8192", 1.5), ("tp", "1", "2", 0.25), ("shard", "0", "8", 0.75),
         ("recompute", "selective:mlp", "selective", 0.375), ("recompute", "none", "full", 0.75),
         ("blocks", "attention+dense", "attention+experts", 3.0), ("format", "bf16", "fp8", 1.5),
