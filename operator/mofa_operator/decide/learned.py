@@ -5,7 +5,7 @@ is `mofa_model.calibrate.system.system_factor`, as for a user's own runs at the 
 most of the way, three nearly all of it, and old evidence fades to 1.
 
 A job far off says more of itself than of the profile: x is clipped to ±`CLIP` prior deviations, and to ±`ALONE` while no other
-job says the same; a job farther than `HUBER` job deviations from the others' median has less weight, and jobs that disagree
+job says the same; of several namespaces none says more than half; a job farther than `HUBER` job deviations from the others' median has less weight, and jobs that disagree
 are trusted less.
 
 The x of a job is taken against the prediction without the factor (`ratio_of`): else a factor would fight its own evidence.
@@ -30,6 +30,8 @@ ALONE: Final = 2.0
 """The same of one job alone: a slow node or a wrong flag is its own, and must not move everybody's advice. [1]"""
 HUBER: Final = 1.5
 """Job standard deviations from the median beyond which a job's weight falls. [1]"""
+SHARE: Final = 0.5
+"""Most of what is taught that one namespace may say where several teach: who fills it with jobs does not speak for the others. [1]"""
 MOST: Final = 16
 """Jobs whose evidence is kept."""
 
@@ -73,7 +75,8 @@ def learned(
     """
     reach = prior_sd * min(CLIP, ALONE * len(evidence))
     clipped = [max(-reach, min(reach, one.log_ratio)) for one in evidence]
-    weights = _weights([now - one.at for one in evidence], clipped, job_sd, half_life)
+    aged = _weights([now - one.at for one in evidence], clipped, job_sd, half_life)
+    weights = _shared([one.job.partition("/")[0] for one in evidence], aged)
     known = sum(weights)
     mean = sum(w * x for w, x in zip(weights, clipped, strict=True)) / known if known else 0.0
     scatter = max(job_sd, _scatter(weights, clipped, mean))
@@ -141,6 +144,23 @@ def _weights(ages: Sequence[float], clipped: Sequence[float], job_sd: float, hal
         w * min(1.0, HUBER * job_sd / max(abs(x - middle), 1e-300))
         for w, x in zip(aged, clipped, strict=True)
     ]
+
+
+def _shared(namespaces: Sequence[str], weights: Sequence[float]) -> list[float]:
+    """Weights of which no namespace has more than its share, where there are several; one alone counts in full.
+
+    >>> _shared(["a", "a", "a", "b"], [1.0] * 4), _shared(["a", "a"], [1.0] * 2)
+    ([0.3333333333333333, 0.3333333333333333, 0.3333333333333333, 1.0], [1.0, 1.0])
+    """
+    totals: dict[str, float] = {}
+    for name, weight in zip(namespaces, weights, strict=True):
+        totals[name] = totals.get(name, 0.0) + weight
+    others = {name: sum(totals.values()) - total for name, total in totals.items()}
+    bound = {
+        name: min(1.0, SHARE / (1.0 - SHARE) * others[name] / total) if len(totals) > 1 and total else 1.0
+        for name, total in totals.items()
+    }
+    return [weight * bound[name] for name, weight in zip(namespaces, weights, strict=True)]
 
 
 def _scatter(weights: Sequence[float], clipped: Sequence[float], mean: float) -> float:

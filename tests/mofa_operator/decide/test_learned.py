@@ -71,6 +71,13 @@ def test_one_odd_job_among_four_moves_the_factor_little():
     assert told(jobs(math.log(10))).ratio == told(jobs(CLIP * SYSTEMS)).ratio < 1.2
 
 
+def test_a_namespace_full_of_jobs_does_not_speak_for_the_others():
+    many = [JobEvidence(job=f"loud/{n}", log_ratio=-SLOW, at=0.0) for n in range(12)]
+    other = JobEvidence(job="quiet/x", log_ratio=SLOW, at=0.0)
+    assert told(many).ratio == pytest.approx(system_factor([-SLOW] * 12).ratio)
+    assert told([*many, other]).ratio == pytest.approx(1.0, abs=0.03)
+
+
 def test_jobs_that_disagree_teach_less():
     agreed, torn = told(jobs(SLOW, SLOW)), told(jobs(SLOW + 0.3, SLOW - 0.3))
     assert 1 < torn.ratio < agreed.ratio
