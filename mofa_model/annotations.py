@@ -22,6 +22,7 @@ from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any, Final
 
 from mofa_model.advice import Advice, Current, PredictedFigure, Request
+from mofa_model.bands import NearRun
 from mofa_model.kernels import MeasuredAttention, MeasuredGather, MeasuredProducts
 from mofa_model.schedules import Schedule
 from mofa_model.spec.reliability import FailureRate
@@ -178,6 +179,11 @@ def recommendation(advice: Advice, launch: Iterable[str] = ()) -> str:
         whole["predicted"] = {
             item.name: _band(getattr(advice.predicted, item.name)) for item in fields(advice.predicted)
         }
+    if advice.basis is not None:
+        whole["evidence"] = {
+            "runs": advice.basis.runs,
+            "nearest": [_run(one) for one in advice.basis.nearest],
+        }
     if advice.current is not None:
         whole["current"] = {
             "strategy": advice.current.text,
@@ -195,6 +201,11 @@ def recommendation(advice: Advice, launch: Iterable[str] = ()) -> str:
     return _fitted(whole)
 
 
+def _run(one: NearRun) -> dict[str, Any]:
+    """A measured run: how far it is, and how far off its prediction was."""
+    return {"name": one.name, "distance": _number(one.distance), "error": _number(one.error)}
+
+
 def _price(current: Current) -> dict[str, Any]:
     """Time of a step of today's layout [s], or why there is none."""
     if current.predicted is None or current.reason:
@@ -207,7 +218,7 @@ def _fitted(whole: dict[str, Any]) -> str:
     others = whole["alternatives"]
     while others and len(_json(whole)) > LARGEST:
         others.pop()
-    for key in ("caveats", "launch", "rejected", "current"):
+    for key in ("evidence", "caveats", "launch", "rejected", "current"):
         if len(_json(whole)) > LARGEST:
             whole.pop(key, None)
     return _json(whole)

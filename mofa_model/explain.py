@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.bands import basis_of, coordinates, in_a_line, measured_runs
 from mofa_model.blocks import Layer
 from mofa_model.estimate import Estimate, StepTime, estimate
 from mofa_model.estimate.footprint import Footprint, host_room, overflow, room
@@ -87,6 +88,7 @@ def explain(workload: Workload, cluster: Cluster, strategy: Strategy) -> Explana
         "gpu": cluster.device.name,
         "gpus": int(cluster.gpus),
         "stack": cluster.calibration.stack,
+        "evidence": basis_of(measured_runs(), coordinates(workload, cluster, strategy)),
         "summary": _summary(workload, cluster, strategy, found),
         "step": _terms(STEP, found.step),
         "layers": {name: _terms(LAYER, layer) for name, layer in layers.items()},
@@ -94,14 +96,8 @@ def explain(workload: Workload, cluster: Cluster, strategy: Strategy) -> Explana
         "stages": _stages(workload, found),
         "memory": _memory(found.memory, len(np.atleast_1d(found.stages.count))),
     }
-    tables = (
-        _summary_table(document),
-        _step_table(document, found.step),
-        _layer_table(document),
-        _stage_table(document),
-        _memory_table(document),
-    )
-    return Explanation(tables=tables, document=document)
+    first = (_summary_table(document), _step_table(document, found.step), _layer_table(document))
+    return Explanation(tables=(*first, _stage_table(document), _memory_table(document)), document=document)
 
 
 def records(document: Mapping[str, Any]) -> Table:
@@ -202,7 +198,6 @@ def _at(values: Any, kind: int) -> Any:
 
 def _summary_table(d: Mapping[str, Any]) -> Table:
     s = d["summary"]
-    verdict = "fits" if s["fits"] else "does not fit"
     rows: tuple[tuple[Cell, ...], ...] = (
         ("step", format(s["step_seconds"], "s")),
         ("tokens a second", f"{s['tokens_per_second']:,.0f}"),
@@ -210,14 +205,15 @@ def _summary_table(d: Mapping[str, Any]) -> Table:
         ("micro-batches", s["micro_batches"]),
         (
             "device memory",
-            f"{s['memory_bytes'] / GIB:.1f} of {s['memory_limit_bytes'] / GIB:.1f} GiB: {verdict}",
+            f"{s['memory_bytes'] / GIB:.1f} of {s['memory_limit_bytes'] / GIB:.1f} GiB: {'fits' if s['fits'] else 'does not fit'}",
         ),
+        ("evidence", in_a_line(d["evidence"])),
         ("host memory of a node", f"{s['host_bytes'] / GIB:.0f} of {s['host_limit_bytes'] / GIB:.0f} GiB"),
     )
     if "load_mean" in s:
         load = f"{s['load_mean']:.3g} times the mean, {s['load_tail']:.3g} at the {RISK:.0%} tail of a run"
         rows += (("fullest rank of experts", load), ("out of memory in a run", f"{s['out_of_memory']:.2%}"))
-    title = f"{d['model']} on {d['gpus']} {d['gpu']} ({d['stack']}): {d['strategy']}"
+    title = f"{d['model']} on {d['gpus']} {d['gpu']} ({d['stack']}){d['evidence'].doubt}: {d['strategy']}"
     return Table(title=title, columns=(Column("quantity"), Column("value", align="left")), rows=rows)
 
 
@@ -252,8 +248,7 @@ def _layer_table(d: Mapping[str, Any]) -> Table:
         (name, *(d["layers"][kind][name]["seconds"] for kind in kinds), equation, meaning)
         for name, (equation, meaning) in LAYER.items()
     )
-    head = sum(d["head"].values())
-    note = f"Head and loss, forward and backward: {format(head, 's')}."
+    note = f"Head and loss, forward and backward: {format(sum(d['head'].values()), 's')}."
     return Table(title="One layer, one micro-batch", columns=columns, rows=rows, notes=(note,))
 
 

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mofa_model.bands import Basis
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
 from mofa_model.units import Bytes, Ratio, Seconds
@@ -181,6 +182,8 @@ class Advice:
     """Today's layout, where one was given."""
     confidence: Ratio
     """Probability that the bands hold; below 0.5 the status is LowConfidence. [1]"""
+    basis: Basis | None = None
+    """Measured runs that the prediction rests on."""
     caveats: tuple[str, ...] = ()
     """How the question was read, and what lowers confidence, one sentence each."""
     failures: tuple[FailureInput, ...] = ()

@@ -15,7 +15,7 @@ from mofa_model.advice.answer import (
     Predicted,
     Status,
 )
-from mofa_model.advice.confidence import confidence, failure_inputs, predicted
+from mofa_model.advice.confidence import basis, confidence, failure_inputs, predicted
 from mofa_model.advice.finalists import Priced, priced, priced_together
 from mofa_model.advice.reasons import compared, nearest_constraints, unoffered, why_not, why_nothing
 from mofa_model.advice.request import Request, Unplaced
@@ -96,7 +96,8 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         )
     finalists = _finalists(request, candidates)
     best = finalists[0]
-    sure, caveats, status = confidence(request, best.priced)
+    rests = basis(best.priced)
+    sure, caveats, status = confidence(request, best.priced, rests)
     return Advice(
         status=status,
         model=first.workload.model.name,
@@ -109,7 +110,7 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         checkpoint_interval_seconds=best.interval.steps * best.predicted.step_seconds.target,
         nodes=best.nodes,
         gpus=int(best.priced.strategy.gpus),
-        explanation=_explained(request, best),
+        explanation=_explained(request, best) + rests.doubt,
         alternatives=tuple(
             _alternative(one, best, request.objective) for one in finalists[1 : 1 + int(request.top)]
         ),
@@ -119,6 +120,7 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         nearest=nearest_constraints(best.priced, ranking, limit),
         current=_current(request, best),
         confidence=sure,
+        basis=rests,
         caveats=caveats,
         failures=failure_inputs(request),
         learned=request.learned,

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 from mofa_model.advice.answer import FailureInput, Predicted, PredictedFigure, Status
 from mofa_model.advice.finalists import Priced
 from mofa_model.advice.request import Request
 from mofa_model.advice.saves import best_interval, job_of, steps_to_finish
-from mofa_model.bands import SHARE, memory_band, step_band
-from mofa_model.errors import InputError
+from mofa_model.bands import Basis, bands_of, basis_of, coordinates, measured_runs
 from mofa_model.estimate.step import tokens_per_second, utilisation
 from mofa_model.reliability import Interval, ettr_band
 from mofa_model.units import DAY, Ratio
 
-UNMEASURED = 0.6
-"""Confidence where the stack or the class of device was never calibrated. Ours. [1]"""
 DOUBTED = 0.4
 """Confidence where something that was given is itself in doubt, as nodes that are not ready. Ours. [1]"""
 LEAST = 0.5
 """Confidence below which an answer is LowConfidence. [1]"""
-PLAIN = (0.85, 1.15)
-"""Step band of machines that no preset describes. Ours. [1]"""
 
 
 def predicted(request: Request, one: Priced, nodes: int) -> tuple[Predicted, Interval]:
@@ -29,61 +26,52 @@ def predicted(request: Request, one: Priced, nodes: int) -> tuple[Predicted, Int
     job = job_of(request, one.problem, nodes, one.strategy, step)
     interval = best_interval(request, job)
     kept = ettr_band(job, interval.steps, interval.every)
-    low, high, _ = step_factors(one)
-    thin, thick = memory_factors(one)
+    bands = bands_of(measured_runs(), coordinates(one.problem.workload, one.problem.cluster, one.strategy))
+    time, memory = bands["step"], bands["memory"]
     peak = float(one.estimate.memory.peak)
     speed = float(tokens_per_second(w, step))
     used = float(utilisation(w, c, step))
-    ettr = _band(float(kept.lower), float(kept.target), float(kept.upper))
+    ettr = _figure(float(kept.lower), float(kept.target), float(kept.upper))
     steps = steps_to_finish(one.problem) if w.training.tokens else 0.0
     start = float(request.reliability.start) if steps else 0.0
 
-    def finish(factor: float, share: float) -> float:
-        return steps * step * factor / max(share, 1e-12) + start
+    def finish(factor: float) -> float:
+        return steps * step * factor / max(ettr.target, 1e-12) + start
 
     told = Predicted(
-        step_seconds=_band(step * low, step, step * high),
-        tokens_per_second=_band(speed / high, speed, speed / low),
-        mfu=_band(used / high, used, used / low),
-        memory_bytes=_band(peak * thin, peak, peak * thick),
+        step_seconds=_figure(step * time.low, step, step * time.high),
+        tokens_per_second=_figure(speed / time.high, speed, speed / time.low),
+        mfu=_figure(used / time.high, used, used / time.low),
+        memory_bytes=_figure(peak * memory.low, peak, peak * memory.high),
         ettr=ettr,
-        duration_seconds=_band(finish(low, ettr.upper), finish(1.0, ettr.target), finish(high, ettr.lower)),
+        duration_seconds=_figure(
+            finish(1.0 / _together(1.0 / time.low, ettr.upper / max(ettr.target, 1e-12))),
+            finish(1.0),
+            finish(_together(time.high, ettr.target / max(ettr.lower, 1e-12))),
+        ),
     )
     return told, interval
 
 
-def step_factors(one: Priced) -> tuple[float, float, str]:
-    """Bounds of the step as factors, and what they rest on."""
-    c = one.problem.cluster
-    try:
-        band = step_band(stack=c.calibration.stack, device=c.device.name, gpus=float(c.gpus))
-    except InputError:  # a device or stack that somebody described by hand
-        return (*PLAIN, "new device")
-    return float(band.low), float(band.high), band.basis
+def _together(one: float, other: float) -> float:
+    """How far two factors of 1 or more that know nothing of each other go together, as often as each alone. [1]"""
+    return math.exp(math.hypot(math.log(max(1.0, one)), math.log(max(1.0, other))))
 
 
-def memory_factors(one: Priced) -> tuple[float, float]:
-    """Bounds of the memory as factors."""
-    c = one.problem.cluster
-    try:
-        band = memory_band(stack=c.calibration.stack, device=c.device.name)
-    except InputError:
-        return PLAIN
-    return float(band.low), float(band.high)
+def basis(one: Priced) -> Basis:
+    """What a prediction rests on."""
+    return basis_of(measured_runs(), coordinates(one.problem.workload, one.problem.cluster, one.strategy))
 
 
-def confidence(request: Request, one: Priced) -> tuple[Ratio, tuple[str, ...], Status]:
+def confidence(request: Request, one: Priced, found: Basis) -> tuple[Ratio, tuple[str, ...], Status]:
     """Probability that the bands hold, what lowers it, and what the answer is worth."""
-    _, _, basis = step_factors(one)
-    sure, caveats = SHARE, [*request.notes, *request.caveats]
-    if not basis.startswith("known"):
-        sure = min(sure, UNMEASURED)
-        what = "this software stack" if "stack" in basis else "this class of device"
+    sure, caveats = found.confidence, [*request.notes, *request.caveats]
+    if found.unmeasured:
+        caveats.append(f"{found.unmeasured}: one run of yours narrows the bands (mofa calibrate --from-runs)")
+    elif found.largest < one.problem.cluster.gpus:
         caveats.append(
-            f"nobody has calibrated {what}: one measured run narrows the bands (mofa calibrate --from-runs)"
+            f"no measured run of this stack on these devices used more than {found.largest} of them"
         )
-    if basis.endswith("at scale"):
-        caveats.append("no calibrated run used as many GPUs")
     if not one.replayed and one.strategy.pp > 1:
         caveats.append("the pipeline is too long to replay; its closed form was used")
     if request.caveats:
@@ -99,6 +87,6 @@ def failure_inputs(request: Request) -> tuple[FailureInput, ...]:
     )
 
 
-def _band(lower: float, target: float, upper: float) -> PredictedFigure:
+def _figure(lower: float, target: float, upper: float) -> PredictedFigure:
     """A band that holds its target whatever rounding does."""
     return PredictedFigure(lower=min(lower, target), target=target, upper=max(upper, target))

@@ -5,8 +5,10 @@ A row names what ran where and how long a step took:
     model, gpu, gpus, strategy, global_batch, sequence, step_seconds            must be there
     precision, stack, gpus_per_node, scale_out, memory_gib, id                  may be
 
-Factors of runs.toml go over the shipped constants, one set for each stack, class of devices and GEMM format, so a handful
-of runs, or one, is enough: what they say nothing about stays where the presets have it.
+They are the truth about their system: a stack on a chip in a GEMM format. Factors of runs.toml go over the shipped constants of
+that system and of no other. A factor is pulled by how far systems were seen to differ in it, and by the runs as far as layouts of
+one system were seen to differ; however far off a run is, it counts in full. So one run moves most of the way, several all of it, and
+what they say nothing about stays where the presets have it.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ from typing import Any, Final
 import numpy as np
 
 from mofa_model import presets, units
-from mofa_model.bands import memory_band, step_band
+from mofa_model.bands import Band, band_of, coordinates, in_words, measured_runs
 from mofa_model.calibrate.cases import CalibrationKey, Case, MeasuredFigure
 from mofa_model.calibrate.evidence import Evidence, memories, times
-from mofa_model.calibrate.fit import fit
+from mofa_model.calibrate.fit import Fitted, fit
 from mofa_model.calibrate.free import YOURS, Free, entries_of, own_factors
+from mofa_model.calibrate.system import RUNS, SystemFactor, system_factor
 from mofa_model.calibrate.written import Written, significant
 from mofa_model.calibrate.written import as_toml as constants_as_toml
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
@@ -42,19 +45,22 @@ NEEDED: Final = ("model", "gpu", "gpus", "strategy", "global_batch", "sequence",
 POSSIBLE: Final = ("precision", "stack", "gpus_per_node", "scale_out", "memory_gib", "id")
 """Fields that a row may have."""
 
-OWN: Final = 3.0
-"""Runs that the band of the stack, or of an unseen one, is worth beside the user's own residuals. [1]"""
+OTHERS: Final = 0.12
+"""Logarithm within which four of five other runs of a system lie after one run of it. Ours, likewise. [1]"""
+
+_PLAIN: Final = 1e3
+"""Residuals of so many `RUNS` are still squared: no run of the user's is an outlier. [1]"""
 
 
 HEADER: Final = """\
-# Made by `mofa calibrate --from-runs` from your own runs: factors over the shipped constants, and bands of the estimate.
+# Made by `mofa calibrate --from-runs` from your own runs: factors over the shipped constants, and the runs, which bands rest on.
 # Let it hold with MOFA_CONSTANTS=THIS_FILE; the layers are those of presets/constants.toml.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Refinement:
-    """What a user's runs on one stack, class of devices and format say."""
+    """What a user's runs of one system say."""
 
     section: str  # of the constants file
     stack: str
@@ -62,8 +68,9 @@ class Refinement:
     constants: tuple[Written, ...]
     before: tuple[float, ...]  # signed errors of the step times with the shipped constants
     after: tuple[float, ...]
-    step: tuple[float, float]  # band, as factors
-    memory: tuple[float, float]
+    factor: SystemFactor  # of the system's step times, in one number
+    rows: tuple[Mapping[str, str], ...]  # the runs, as bands read them
+    band: Band  # of the step of the first of them
 
 
 def read_runs(path: Path | str) -> list[Mapping[str, Any]]:
@@ -163,15 +170,14 @@ def _seconds(given: Any) -> float:
 
 
 def refine(cases: Sequence[Case]) -> list[Refinement]:
-    """One refinement for each stack, class of devices and GEMM format among the cases."""
+    """One refinement for each system among the cases."""
     groups: dict[tuple[str, str, str], list[Case]] = {}
     for case in cases:
-        device = presets.device_class(case.key.device)
         format_ = case.workload.training.precision.gemm
-        groups.setdefault((case.key.stack, device, format_), []).append(case)
-    classes = [(stack, device) for stack, device, _ in groups]
-    for pair in classes:
-        if classes.count(pair) > 1:
+        groups.setdefault((case.key.stack, case.key.device, format_), []).append(case)
+    chips = [(stack, device) for stack, device, _ in groups]
+    for pair in chips:
+        if chips.count(pair) > 1:
             stack, device = pair
             raise BadValue(
                 "precision", f"{stack} on {device}", "give runs of one GEMM format (bf16, fp8, fp4) at a time"
@@ -184,26 +190,50 @@ def _refine(stack: str, device: str, cases: list[Case]) -> Refinement:
     factors = own_factors()
     constants: list[Written] = []
     changes: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {}
+    section = f"stack.{stack}.chip.{device}"
     for name, make in (("time", times), ("memory", memories)):
         own = [entry for entry in factors if entry.path.startswith("memory.") == (name == "memory")]
         evidence = make(cases, (*below, *own))
         if evidence.size:
-            changes[name], moved = _moved(evidence, own, f"stack.{stack}.device.{device}")
+            changes[name], moved = _moved(evidence, own, section)
             constants += moved
     before, after = changes["time"]
-    step = step_band(stack=stack, device=cases[0].key.device)
-    memory = memory_band(stack=stack, device=cases[0].key.device)
-    held = changes.get("memory", ((), ()))[1]
+    rows = _as_rows(cases, after, changes.get("memory", ((), ()))[1])
     return Refinement(
-        section=f"stack.{stack}.device.{device}",
+        section=section,
         stack=stack,
         cases=tuple(cases),
         constants=tuple(constants),
         before=before,
         after=after,
-        step=_narrowed((float(step.low), float(step.high)), after),
-        memory=_narrowed((float(memory.low), float(memory.high)), held),
+        factor=system_factor([-float(np.log1p(error)) for error in before]),
+        rows=rows,
+        band=band_of(
+            measured_runs(rows), coordinates(cases[0].workload, cases[0].cluster, cases[0].strategy), "step"
+        ),
     )
+
+
+def _as_rows(
+    cases: Sequence[Case], times: Sequence[float], memory: Sequence[float]
+) -> tuple[Mapping[str, str], ...]:
+    """The runs as bands read them: what is left of an error, and beside it what other runs of a system differ by, less with
+    every run.
+    """
+    alone = OTHERS / np.sqrt(len(cases))
+    held = iter(memory)
+    rows = []
+    for case, left in zip(cases, times, strict=True):
+        errors = {"step": _wider(left, alone)}
+        if any(figure.quantity == "memory_gib" for figure in case.measured):
+            errors["memory"] = _wider(next(held), alone)
+        rows.append(in_words(case.id, coordinates(case.workload, case.cluster, case.strategy), **errors))
+    return tuple(rows)
+
+
+def _wider(left: float, alone: float) -> float:
+    """A logarithm of measured over predicted as it is to be expected of another run. [1]"""
+    return float(np.copysign(np.hypot(np.log1p(left), alone), -left))
 
 
 def _shipped() -> Mapping[str, Any]:
@@ -212,11 +242,17 @@ def _shipped() -> Mapping[str, Any]:
     return tables[-1] if tables else chosen.tables(())[0]
 
 
+def own_fit(evidence: Evidence) -> Fitted:
+    """Factors that explain runs of one system: each of these is the truth, as far as layouts of a system were seen to differ."""
+    weights = np.full(evidence.size, _PLAIN**2)
+    return fit(evidence, evidence.measured, scale=_PLAIN * RUNS, weights=weights, tolerance=1e-4)
+
+
 def _moved(
     evidence: Evidence, own: Iterable[Free], section: str
 ) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], list[Written]]:
     """Errors before and after, and the factors that moved by more than a tenth of a per cent."""
-    found = fit(evidence, evidence.measured)
+    found = own_fit(evidence)
     place = {entry.name: i for i, entry in enumerate(evidence.entries)}
     before = np.expm1(evidence.values(evidence.start) - evidence.measured)
     after = np.expm1(found.residuals)
@@ -229,41 +265,9 @@ def _moved(
     return (tuple(before.tolist()), tuple(after.tolist())), written
 
 
-def _narrowed(band: tuple[float, float], errors: Sequence[float]) -> tuple[float, float]:
-    """A band that is as wide as the prior one for no run, and as wide as a stack's own scatter for many.
-
-    The prior band counts as `OWN` runs; each own residual counts twice, because factors were fitted to it.
-    """
-    if not errors:
-        return band
-    prior = np.log(band)
-    spread = np.sqrt(np.mean(np.square(np.log1p(errors)))) * 2.0 * 1.28
-    share = OWN / (OWN + len(errors))
-    low = -np.sqrt(share * prior[0] ** 2 + (1.0 - share) * spread**2)
-    high = np.sqrt(share * prior[1] ** 2 + (1.0 - share) * spread**2)
-    return significant(float(np.exp(low)), 3), significant(float(np.exp(high)), 3)
-
-
 def as_toml(found: Sequence[Refinement]) -> str:
-    """The text of a user's file: factors, then bands."""
-    constants = [item for refinement in found for item in refinement.constants]
-    return constants_as_toml(constants, HEADER) + as_bands(found)
-
-
-def as_bands(found: Iterable[Refinement]) -> str:
-    """The sections of a user's file that hold its bands."""
-    by_stack: dict[str, list[Refinement]] = {}
-    for item in found:
-        by_stack.setdefault(item.stack, []).append(item)
-    lines: list[str] = []
-    for quantity in ("step", "memory"):
-        lines += ["", f"[{quantity}.stack]"]
-        for stack, items in by_stack.items():
-            bands = [item.step if quantity == "step" else item.memory for item in items]
-            low, high = min(band[0] for band in bands), max(band[1] for band in bands)
-            cases = [case for item in items for case in item.cases]
-            largest = max(float(case.cluster.gpus) for case in cases)
-            lines.append(
-                f"{stack} = {{ low = {low!r}, high = {high!r}, runs = {len(cases)}, largest = {largest:.0f} }}"
-            )
-    return "\n".join(lines) + "\n"
+    """The text of a user's file: factors, then the runs."""
+    lines = [constants_as_toml([item for refinement in found for item in refinement.constants], HEADER)]
+    for row in (row for refinement in found for row in refinement.rows):
+        lines += ["[[runs]]", *(f"{name} = {json.dumps(text)}" for name, text in row.items()), ""]
+    return "\n".join(lines)

@@ -11,6 +11,7 @@ from mofa_model.advice import Advice, PredictedFigure, Request
 from mofa_model.advice.finalists import priced
 from mofa_model.advice.reasons import NAMES, gained, terms_of
 from mofa_model.advice.saves import best_interval, job_of
+from mofa_model.bands import in_a_line
 from mofa_model.estimate.footprint import Footprint
 from mofa_model.explain import MEMORY
 from mofa_model.reliability.curve import CurvePoint, ettr_curve
@@ -79,6 +80,8 @@ class AdviceView:
     """What lowers confidence."""
     confidence: float = 0.0
     """Probability that the bands hold. [1]"""
+    evidence: str = ""
+    """Measured runs that they rest on."""
     launch: tuple[str, ...] = ()
     """Launch arguments."""
     version: str = ""
@@ -96,6 +99,7 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
         nearest=advice.nearest,
         caveats=advice.caveats,
         confidence=float(advice.confidence),
+        evidence="" if advice.basis is None else in_a_line(advice.basis),
         version=advice.model_version,
     )  # fmt: skip
     if advice.strategy is None or advice.predicted is None:

@@ -32,17 +32,18 @@ def files() -> tuple[str, ...]:
     return tuple(name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name)
 
 
-def tables(names: tuple[str, ...], kind: str = "constants") -> tuple[Mapping[str, Any], ...]:
-    """What the files say, lowest first; `kind` names the shipped file below them."""
-    found: list[Mapping[str, Any]] = [entries.table(kind)]
+def tables(names: tuple[str, ...]) -> tuple[Mapping[str, Any], ...]:
+    """The constants that hold, lowest first: the shipped ones, and what the files say."""
+    found: list[Mapping[str, Any]] = [entries.table("constants")]
     for name in names:
-        given = _read(name)
-        found = [given] if given.get("whole") and kind == "constants" else [*found, given]
+        given = read(name)
+        found = [given] if given.get("whole") else [*found, given]
     return tuple(found)
 
 
 @cache
-def _read(name: str) -> Mapping[str, Any]:
+def read(name: str) -> Mapping[str, Any]:
+    """What one of the files says."""
     try:
         with Path(name).open("rb") as file:
             data = file.read(LARGEST + 1)

@@ -74,20 +74,21 @@ def constants_of(
 def _key(
     device: str, precision: str, stack: str, release: str | None, defects: Iterable[str]
 ) -> tuple[str, str, str, tuple[str, ...]]:
-    """What the constants depend on, in a form that can be cached: class, recipe, stack, defects."""
-    device_class = catalogue.device_class(device)
+    """What the constants depend on, in a form that can be cached: chip, recipe, stack, defects."""
+    chip = entries.resolve("devices", device)
+    device_class = catalogue.device_class(chip)
     habits = catalogue.stack(stack)
     named = tuple(defects)
     for defect in named:
         if defect not in habits.defects:
             raise UnknownName("defects", defect, habits.defects)
     applied = (*habits.defects_of(release, device_class), *named)
-    return device_class, entries.resolve("precisions", precision), habits.name, tuple(dict.fromkeys(applied))
+    return chip, entries.resolve("precisions", precision), habits.name, tuple(dict.fromkeys(applied))
 
 
 @cache
 def _calibration(
-    device_class: str,
+    chip: str,
     recipe: str,
     stack: str,
     defects: tuple[str, ...],
@@ -99,7 +100,7 @@ def _calibration(
         stack=stack, placement=habits.placement, tensor_overlap=habits.tensor_overlap, kernels=measured
     )
     changes: dict[str, dict[str, float]] = {}
-    for path, constant in _constants(device_class, recipe, stack, defects, files).items():
+    for path, constant in _constants(chip, recipe, stack, defects, files).items():
         group, name = path.split(".")
         changes.setdefault(group, {})[name] = constant.value
     groups: dict[str, Any] = {
@@ -110,11 +111,11 @@ def _calibration(
 
 @cache
 def _constants(
-    device_class: str, recipe: str, stack: str, defects: tuple[str, ...], files: tuple[str, ...]
+    chip: str, recipe: str, stack: str, defects: tuple[str, ...], files: tuple[str, ...]
 ) -> Mapping[str, Constant]:
     known = defaults()
     found: dict[str, Constant] = {}
-    for where, section in _layers(device_class, recipe, catalogue.stack(stack), defects, files):
+    for where, section in _layers(chip, recipe, catalogue.stack(stack), defects, files):
         for path, given in section.items():
             if path not in known:
                 told = " or ".join(files) or "constants.toml"
@@ -132,11 +133,11 @@ def _constants(
 
 @cache
 def _laws(
-    device_class: str, recipe: str, stack: str, defects: tuple[str, ...], files: tuple[str, ...]
+    chip: str, recipe: str, stack: str, defects: tuple[str, ...], files: tuple[str, ...]
 ) -> frozenset[str]:
     """Operators whose law a stack or a file of the user's states: it stands over kernels as over all that lies below."""
     found = set()
-    for where, section in _layers(device_class, recipe, catalogue.stack(stack), defects, files):
+    for where, section in _layers(chip, recipe, catalogue.stack(stack), defects, files):
         if where.partition(".")[0] in {"stack", "defect"}:
             found |= {LAWS[path] for path, given in section.items() if path in LAWS and "value" in given}
     return frozenset(found)
@@ -156,11 +157,11 @@ def defaults() -> Mapping[str, float]:
 
 
 def _layers(
-    device_class: str, recipe: str, stack: Stack, defects: tuple[str, ...], files: tuple[str, ...]
+    chip: str, recipe: str, stack: Stack, defects: tuple[str, ...], files: tuple[str, ...]
 ) -> Iterator[tuple[str, Section]]:
     """The sections that apply, of constants.toml and then of each file that was chosen, innermost first."""
     for root in chosen.tables(files):
-        for path in _paths(device_class, recipe, stack, defects):
+        for path in _paths(chip, recipe, stack, defects):
             section: Any = root
             for name in path:
                 section = section.get(name, {})
@@ -180,15 +181,13 @@ def sections_of(
     >>> sections_of("h100", "fp8-rowwise", "nanotron")[:4]
     ('any', 'device.h100', 'device.h100.fp8', 'device.h100.fp8-rowwise')
     """
-    device_class, recipe, name, applied = _key(device, precision, stack, release, defects)
-    return tuple(".".join(path) for path in _paths(device_class, recipe, catalogue.stack(name), applied))
+    chip, recipe, name, applied = _key(device, precision, stack, release, defects)
+    return tuple(".".join(path) for path in _paths(chip, recipe, catalogue.stack(name), applied))
 
 
-def _paths(
-    device_class: str, recipe: str, stack: Stack, defects: tuple[str, ...]
-) -> tuple[tuple[str, ...], ...]:
+def _paths(chip: str, recipe: str, stack: Stack, defects: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     gemm = entries.entry("precisions", recipe)["gemm"]
-    words = device_class.split("-")
+    words = catalogue.device_class(chip).split("-")
     lineage = ["-".join(words[: n + 1]) for n in range(len(words))]  # h100-500w is an h100 first
     family = [stack.name]
     while above := catalogue.stack(family[0]).like:
@@ -198,6 +197,7 @@ def _paths(
         *(("device", name) for name in lineage),
         *(("device", name, format) for name in lineage for format in dict.fromkeys((gemm, recipe))),
         *(path for name in family for path in _of_stack(name, lineage)),
+        ("stack", stack.name, "chip", chip),
         *(("defect", defect) for defect in defects),
     )
 

@@ -169,8 +169,8 @@ def _print(form: str, request: Request, advice: Advice, launch: Launch | None, r
     from mofa_model.verbs import advise_answer
 
     document = advise_answer.document(advice, launch, refused)
-    tables, records = advise_answer.tables(advice, launch), advise_answer.records(advice)
-    output.emit(form, tables, document=document, records=records)
+    tables = advise_answer.tables(advice, launch, wide=form != "table")
+    output.emit(form, tables, document=document, records=advise_answer.records(advice))
 
 
 def _imply_framework(a: Namespace) -> None:

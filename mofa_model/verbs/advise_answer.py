@@ -9,16 +9,18 @@ from typing import Any
 from mofa_model import units
 from mofa_model.advice import Advice, Current, Predicted, PredictedFigure
 from mofa_model.advice.reasons import gained
+from mofa_model.bands import in_a_line
 from mofa_model.launch import Launch
 from mofa_model.search import MEANING, Rejection
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
 from mofa_model.tables import Cell, Column, Table
 from mofa_model.units import DAY, GIB
+from mofa_model.verbs.evidence_tables import nearest
 
 
-def tables(advice: Advice, launch: Launch | None = None) -> list[Table]:
-    """Everything that a person reads."""
+def tables(advice: Advice, launch: Launch | None = None, *, wide: bool = False) -> list[Table]:
+    """Everything that a person reads; `wide` names the nearest measured runs as well."""
     found = [_first(advice)]
     if advice.alternatives:
         found.append(_alternatives(advice))
@@ -34,6 +36,8 @@ def tables(advice: Advice, launch: Launch | None = None) -> list[Table]:
                 rows=tuple((t,) for t in advice.nearest),
             )
         )
+    if wide and advice.basis is not None:
+        found.append(nearest(advice.basis))
     found.append(_counts(advice))
     if launch is not None:
         rows = tuple((line,) for line in launch.text().rstrip().splitlines())
@@ -117,6 +121,7 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
         "rejected": advice.rejected,
         "nearest": advice.nearest,
         "confidence": advice.confidence,
+        "evidence": advice.basis,
         "caveats": advice.caveats,
         "failures": advice.failures,
         "memory_limit_bytes": advice.memory_limit_bytes,
@@ -145,6 +150,8 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
 
 def _first(advice: Advice) -> Table:
     title = f"{advice.model} on {advice.gpus} {advice.device}: {advice.status.value}"
+    if advice.basis is not None:
+        title += advice.basis.doubt
     if advice.strategy is None or advice.predicted is None:
         rows: list[tuple[Cell, ...]] = [("why", advice.explanation)]
         return Table(title=title, columns=(Column("advice"), Column("value", align="left")), rows=tuple(rows))
@@ -168,6 +175,8 @@ def _first(advice: Advice) -> Table:
     if p.duration_seconds.target:
         rows.append(("time to finish", _range(p.duration_seconds, lambda x: f"{x / DAY:.1f} d")))
     rows.append(("confidence", f"{float(advice.confidence):.0%}"))
+    if advice.basis is not None:
+        rows.append(("evidence", in_a_line(advice.basis)))
     return Table(
         title=title,
         columns=(Column("advice"), Column("value", align="left")),

@@ -128,7 +128,7 @@ def _refined(item: Refinement) -> Table:
         for case, before, after in zip(item.cases, item.before, item.after, strict=True)
     )
     moved = ", ".join(f"{part.entry.path} x {part.value:g}" for part in item.constants) or "nothing moved"
-    low, high = item.step
+    f = item.factor
     return Table(
         title=f"[{item.section}]",
         columns=(
@@ -138,7 +138,11 @@ def _refined(item: Refinement) -> Table:
             Column("after", unit="%"),
         ),
         rows=rows,
-        notes=(f"factors: {moved}", f"80 % band of step times now: {low:.3g} to {high:.3g} of the estimate"),
+        notes=(
+            f"factors: {moved}",
+            f"steps of this system take {f.ratio:.3g} times as long as before ({f.lower:.3g} to {f.upper:.3g}); no other chip moves",
+            f"80 % band of such a step time now: {item.band.low:.3g} to {item.band.high:.3g} of the estimate",
+        ),
     )
 
 

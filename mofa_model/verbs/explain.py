@@ -16,6 +16,9 @@ examples:
   mofa explain --model deepseek-v3 --gpu h800 --gpus 2048 --global-batch 15360 --seq 4096 \\
       --strategy pp=16,ep=64,schedule=dualpipe,recompute=selective:layernorm+mla_up_proj+moe_act,offload=activations \\
       --precision fp8-block --json
+  what is known of runs like it
+  mofa explain --evidence --model llama3-70b --gpu b200 --gpus 64 --global-batch 256 --seq 4096 --stack megatron-core \\
+      --strategy tp=8,pp=2
   a trainer's own flags are a strategy as well
   mofa explain --model llama3-8b --gpu h100 --gpus 64 --global-batch 512 --seq 8192 \\
       --strategy "--tensor-model-parallel-size 2 --sequence-parallel --use-distributed-optimizer" """
@@ -29,6 +32,11 @@ def configure(parser: ArgumentParser) -> None:
         metavar="TEXT",
         help="tp=8,pp=4,… or a trainer's flags; dp follows from the devices",
     )
+    parser.add_argument(
+        "--evidence",
+        action="store_true",
+        help="tell the measured runs that the prediction rests on, feature by feature",
+    )
     parser.add_argument("--plot", metavar="FILE", help="draw the terms of the step to FILE.svg or FILE.png")
     problem_options.add_options(parser)
     output.add_options(parser)
@@ -39,6 +47,7 @@ def run(arguments: Namespace) -> int:
     from mofa_model.advice.reasons import NAMES
     from mofa_model.explain import explain, records
     from mofa_model.launch import read_layout
+    from mofa_model.verbs import evidence_tables
 
     if arguments.plot:
         plots.check("--plot", arguments.plot)
@@ -47,6 +56,10 @@ def run(arguments: Namespace) -> int:
     strategy = read_layout(
         arguments.strategy, int(problem.cluster.gpus), layers=int(model.layers), field="--strategy"
     )
+    if arguments.evidence:
+        tables, document, rows = evidence_tables.evidence(problem, strategy)
+        output.emit(arguments.output, tables, document=document, records=rows)
+        return 0
     told = explain(problem.workload, problem.cluster, strategy)
     if arguments.plot:
         terms = {NAMES[name]: term["seconds"] for name, term in told.document["step"].items()}

@@ -5,9 +5,9 @@ May import: validate, and of the product calibrate, bands, estimate, presets, sp
     priors     which constants may move, in which section of constants.toml, from which prior (priors.toml)
     folds      fits that leave runs out, and what they say of these;  sets: runs whose errors are summed up together
     campaign   all of it: fit, cross-validate, round, compare with what is shipped
-    writer     constants.toml;  widths: bands.toml, from residuals of left-out runs
+    writer     constants.toml;  coverage: the table of measured runs, and how many of them their bands hold
     figures    errors, regret and out-of-memory calls of a calibration
     unseen     what one run of a stack is worth;  ablate: what an effect is worth (effects.toml)
     suspects   runs that look wrong, with the reason (suspects.toml)
-    report     docs/validation.md, in sections (report_runs, report_constants), and its plots
+    report     docs/validation.md, in sections (report_runs, report_constants), and its plots; report_evidence: docs/evidence.md
 """

@@ -1,9 +1,9 @@
-"""Cross-validation: fits that leave out a publisher, a group of its runs, a stack, a device class, a model or large runs.
+"""Cross-validation: fits that leave out a group of runs, a publisher, a stack, a device class, a model or large runs.
 
 A group is what a publisher ran of one family of models on one GPU, whatever the container: releases of one software would
-teach each other. A fold never sees what it is judged on. Beside the rows that bear its name it leaves out their twins: the
-sweep of a publisher whose tables repeat it, and every run of the same shape of model where a model is left out. A stack of
-which nothing is left falls back to its priors, which are what an unseen stack would be given.
+teach each other. Of a sweep it is one shape of model. A fold never sees what it is judged on. Beside the rows that bear its
+name it leaves out their twins: the sweep of a publisher whose tables repeat it, and every run of a shape that a sweep ran.
+A stack of which nothing is left falls back to its priors, which are what an unseen stack would be given.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def _shape(row: FitRow) -> str:
 
 
 def _group(row: FitRow) -> str:
-    return f"{row.case.publisher}, {family(row.case.workload.model.name)}, {row.case.gpu}"
+    what = _shape(row) if row.case.group else family(row.case.workload.model.name)
+    return f"{row.case.publisher}, {what}, {row.case.gpu}"
 
 
 def family(model: str) -> str:
@@ -102,13 +103,15 @@ def folds(
 
 
 def _twins(rows: tuple[FitRow, ...], here: Mask, by: str) -> Mask:
-    """Sweep rows of the publishers whose published rows are left out: those tables repeat rows of the sweep."""
+    """Rows that repeat what a group holds: the sweep of a publisher of tables, and runs of the shape that a sweep ran."""
     if by != "group":
         return np.zeros(len(rows), dtype=bool)
-    publishers = {
-        row.case.publisher for row, left in zip(rows, here, strict=True) if left and not row.case.group
-    }
-    return np.array([bool(row.case.group) and row.case.publisher in publishers for row in rows])
+    held = [row for row, left in zip(rows, here, strict=True) if left]
+    publishers = {row.case.publisher for row in held if not row.case.group}
+    shapes = {_shape(row) for row in held if row.case.group}
+    return np.array(
+        [(bool(r.case.group) and r.case.publisher in publishers) or _shape(r) in shapes for r in rows]
+    )
 
 
 def cross_validate(

@@ -99,10 +99,9 @@ def _residuals(found: CampaignResult) -> Figure:
     figure, axes = _panels(3, height=2.6)
     edges = np.linspace(-0.5, 0.5, 51).tolist()
     for ax, name in zip(axes, SETS, strict=True):
-        by = "group" if name == "published" else "model"
         told: Mapping[str, Any] = {"all runs fitted": found.time.values}
-        if by in found.time.validated:
-            told = {**told, f"{by} left out": found.time.validated[by].values}
+        if "group" in found.time.validated:
+            told = {**told, "group left out": found.time.validated["group"].values}
         for number, (label, values) in enumerate(told.items()):
             inside = [e for e in _step_errors(found.time, values, name) if np.isfinite(e)]
             clipped = np.clip(inside, edges[0], edges[-1])
@@ -119,12 +118,12 @@ def _step_errors(part: Calibrated, values: Any, name: str) -> list[float]:
 
 
 def _regrets(found: CampaignResult) -> Figure:
-    """Throughput that the pick of each group loses, in-sample and with the model left out."""
+    """Throughput that the pick of each group loses, in-sample and with the group left out."""
     figure, axes = _panels(2, width=5.1, height=3.8)
     for ax, name in zip(axes, ("nanotron", "vtrain"), strict=True):
         told = {"all runs fitted": regret(found.time, found.time.values, name)["by_group"]}
-        if "model" in found.time.validated:
-            told["model left out"] = regret(found.time, found.time.validated["model"].values, name)[
+        if "group" in found.time.validated:
+            told["group left out"] = regret(found.time, found.time.validated["group"].values, name)[
                 "by_group"
             ]
         known = told["all runs fitted"]

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from mofa_lab.fitting import figures
+from mofa_lab.fitting import figures, report_evidence
 from mofa_lab.fitting.campaign import CampaignResult, shipped_loss
+from mofa_lab.fitting.coverage import ENOUGH, WITHIN, coverage, coverage_without
 from mofa_lab.fitting.figures import ErrorRow, lines, memory_calls, rates_of, regret
 from mofa_lab.fitting.report_constants import ablation, constants, unseen
 from mofa_lab.fitting.report_runs import SPREAD, large, odd, published, sweeps, table, ways
-from mofa_lab.fitting.widths import QUANTITIES, coverage
 from mofa_model.bands import SHARE
 from mofa_model.files import write_text
 from mofa_model.tables import Cell, Column
@@ -25,7 +25,7 @@ Written by `make validate` from the runs in `lab/data/cases`; do not edit. Every
 every figure counts all runs, those that look wrong included. *All runs fitted* is in-sample; the figures to quote are
 those with something left out: the constants are then fitted without it, and a stack of which no run is left has the
 defaults of an unseen stack. A *group* that is left out is everything that one publisher ran of one family of models on one
-GPU, so that releases of a container never teach each other.
+GPU, so that releases of a container never teach each other; of a sweep it is one model.
 """
 
 KERNELS: Final = Path("lab/data/kernels.json")
@@ -36,14 +36,15 @@ REGIMES: Final = 6
 
 
 def write(found: CampaignResult, folder: Path, *, progress: Progress = lambda _: None) -> list[str]:
-    """The page and its plots, into a folder; the result is what was written."""
+    """The pages and plots, into a folder; the result is what was written."""
     from mofa_lab.fitting import plots
 
     names = [str(folder / "validation" / name) for name in plots.write(found, folder / "validation")]
     progress("plots")
-    page = folder / "validation.md"
+    page, evidence = folder / "validation.md", folder / "evidence.md"
     write_text(page, page_of(found, progress))
-    return [str(page), *names]
+    write_text(evidence, report_evidence.page())
+    return [str(page), str(evidence), *names]
 
 
 def page_of(found: CampaignResult, progress: Progress = lambda _: None) -> str:
@@ -115,7 +116,7 @@ def _picks(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
         ("nanotron", "mean 6 %", "mean 3 %, p90 8 %"),
         ("vtrain", "mean 3.5 %", None),
     ):
-        for how, values in ways(found, "model"):
+        for how, values in ways(found, "group"):
             told = regret(found.time, values, name)
             yield (name, how, told["groups"], told["mean"], told["p90"], aim)
             small = told["below_512_gpus"]
@@ -134,9 +135,9 @@ def _calls(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
     part = found.memory
     told = memory_calls(part, part.values, part.logs, "nanotron")
     yield ("nanotron", "all runs fitted", *rates_of(told), "97 % found at 3 % false alarms")
-    if "model" in part.validated:
-        told = figures.memory_calls_out_of_fold(part, "model", "nanotron")
-        yield ("nanotron", "model left out", *rates_of(told), None)
+    if "group" in part.validated:
+        told = figures.memory_calls_out_of_fold(part, "group", "nanotron")
+        yield ("nanotron", "group left out", *rates_of(told), None)
 
 
 def _bands(found: CampaignResult) -> Iterator[str]:
@@ -144,15 +145,54 @@ def _bands(found: CampaignResult) -> Iterator[str]:
         return
     yield "## Bands"
     yield (
-        f"Every estimate carries a band that is made to hold {100 * SHARE:.0f} % of runs. Here each band is made without "
-        "the group or model that it is judged on."
+        f"Every estimate carries a band that is made to hold {100 * SHARE:.0f} % of runs. Here each band is made without the "
+        f"group that it is judged on. A set of {ENOUGH} runs and more stands where {100 * WITHIN[0]:.0f} to "
+        f"{100 * WITHIN[1]:.0f} % are held; a smaller one is too small to judge by its share, and stands where chance alone "
+        "would let so few be held once in a hundred times or more. The interval is of 95 %, as if all runs of a group were "
+        "independent; they are not, so the number of groups says how much a line is worth."
     )
-    rows = [
-        (f"{set_name}, {quantity}", n, share)
-        for quantity, part in (("step", found.time), ("memory", found.memory))
-        for set_name, (n, share) in coverage(part, QUANTITIES[quantity]).items()
-    ]
-    yield table((Column("left-out runs"), Column("n"), Column("held by their band", unit="%")), rows)
+    told = list(coverage(found))
+    for way in dict.fromkeys(way for _, way, _ in told):
+        yield f"### By {way}"
+        yield table(
+            (
+                Column("left-out runs"),
+                Column("groups"),
+                Column("n"),
+                Column("held", unit="%"),
+                Column("from", unit="%"),
+                Column("to", unit="%"),
+                Column("high / low"),
+                Column("enough to judge"),
+                Column("stands"),
+            ),
+            (
+                (
+                    f"{one.name}, {quantity}",
+                    one.groups,
+                    one.runs,
+                    one.share,
+                    *one.interval,
+                    round(one.width, 3),
+                    one.runs >= ENOUGH,
+                    one.stands,
+                )
+                for quantity, which, one in told
+                if which == way
+            ),
+        )
+    yield "### Without a stack, a class of devices, or all large runs"
+    yield "The bands of runs whose whole stack or class of devices nobody measured, or that are larger than every other."
+    yield table(
+        (
+            Column("left out"),
+            Column("runs"),
+            Column("n"),
+            Column("held", unit="%"),
+            Column("high / low"),
+        ),
+        ((by, one.name, one.runs, one.share, round(one.width, 3)) for by, one in coverage_without(found)),
+    )
 
 
 def _kernels() -> Iterator[str]:

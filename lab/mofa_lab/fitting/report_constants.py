@@ -10,7 +10,7 @@ from mofa_lab.fitting.ablate import NONE, Ablated, ablate
 from mofa_lab.fitting.campaign import CampaignResult, independent
 from mofa_lab.fitting.figures import SUBJECTS
 from mofa_lab.fitting.report_runs import table
-from mofa_lab.fitting.unseen import one_run
+from mofa_lab.fitting.unseen import SMALL, one_run
 from mofa_model import presets
 from mofa_model.tables import Cell, Column
 
@@ -18,22 +18,24 @@ Progress = Callable[[str], None]
 
 
 def unseen(found: CampaignResult, progress: Progress) -> Iterator[str]:
-    """What one run of an unseen stack is worth."""
+    """What one run of an unseen system is worth."""
     if "stack" not in found.time.validated:
         return
     yield "## What one run of your own is worth"
-    yield (
-        "Each stack is left out of the fit; then one of its runs refines it, as `mofa calibrate --from-runs` does, and "
-        "the others on the same class of devices and GEMM format judge. Median over all such pairs."
-    )
     told = list(one_run(found.time))
-    rows: list[tuple[Cell, ...]] = [(r.stack, r.runs, r.tried, r.before, r.after, r.p90) for r in told]
+    small = sum(one.after < SMALL for one in told)
+    yield (
+        "A system is what one publisher ran of a stack on one chip in one GEMM format. Its stack is left out of the fit; then one "
+        "of its runs refines it, as `mofa calibrate --from-runs` does, and its others judge. Median over all such pairs: below "
+        f"{100 * SMALL:.0f} % for {small} of {len(told)} systems."
+    )
+    rows: list[tuple[Cell, ...]] = [(r.system, r.runs, r.tried, r.before, r.after, r.p90) for r in told]
     if told:
         medians = [float(np.median([getattr(r, name) for r in told])) for name in ("before", "after", "p90")]
-        rows.append(("median of the stacks", None, None, *medians))
+        rows.append(("median of the systems", None, None, *medians))
     yield table(
         (
-            Column("stack"),
+            Column("system"),
             Column("runs"),
             Column("refining runs tried"),
             Column("unseen, median", unit="%"),

@@ -112,11 +112,11 @@ def sweeps(found: CampaignResult) -> Iterator[str]:
     yield "![Loss of the pick by group](validation/regret.svg)"
     rows = []
     for name in ("nanotron", "vtrain"):
-        losses = {how: regret(found.time, values, name)["by_group"] for how, values in ways(found, "model")}
+        losses = {how: regret(found.time, values, name)["by_group"] for how, values in ways(found, "group")}
         first = losses["all runs fitted"]
-        rows += [(group, loss, losses.get("model left out", {}).get(group)) for group, loss in first.items()]
+        rows += [(group, loss, losses.get("group left out", {}).get(group)) for group, loss in first.items()]
     yield table(
-        (Column("group"), Column("loss", unit="%"), Column("loss, model left out", unit="%")),
+        (Column("group"), Column("loss", unit="%"), Column("loss, group left out", unit="%")),
         (row for row in rows if row[1] or row[2]),
     )
     yield f"In the other {sum(1 for row in rows if not (row[1] or row[2]))} groups the pick is the best run."

@@ -1,7 +1,7 @@
-"""What one run of a stack is worth: each stack is left out, then one of its runs refines it, and the others judge.
+"""What one run of a system is worth: its stack is left out, then one of its runs refines it, and its others judge.
 
-The same factors as for a user's own runs (runs.toml) are put over what a fit without the stack says of it. A run judges
-another where it is on the same class of devices in the same GEMM format: that is what a preset of the user's is for.
+A system is what one publisher ran of a stack on one chip in one GEMM format. The same fit as for a user's own runs is put over what
+a fit without the stack says of it.
 """
 
 from __future__ import annotations
@@ -14,26 +14,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_lab.fitting.campaign import Calibrated
-from mofa_lab.fitting.folds import KEYS
 from mofa_model.calibrate.evidence import Evidence, FitRow, predicted_by
-from mofa_model.calibrate.fit import fit
 from mofa_model.calibrate.free import Free, own_factors
+from mofa_model.calibrate.runs import own_fit
 
 Array = NDArray[np.floating[Any]]
 
-FEWEST: Final = 4
-"""Runs that a stack needs, so that one can refine and others judge."""
+FEWEST: Final = 3
+"""Runs that a system needs, so that one can refine and others judge."""
 
 MOST: Final = 12
-"""Runs of a stack that are tried, evenly spread over its list; each refines once."""
+"""Runs of a system that are tried, evenly spread over its list; each refines once."""
+
+SMALL: Final = 0.08
+"""Median error below which one run has made a system known. [1]"""
 
 
 @dataclass(frozen=True, slots=True)
 class Refined:
-    """A stack that nothing was known of, before and after one run."""
+    """A system that nothing was known of, before and after one run."""
 
-    stack: str
-    runs: int  # of the stack
+    system: str
+    runs: int  # of the system
     tried: int  # that refined, one at a time
     before: float  # median error
     after: float  # median over all pairs of a refining and a judging run
@@ -49,38 +51,30 @@ def fixed(entries: Iterable[Free], logs: Array) -> tuple[Free, ...]:
 
 
 def one_run(part: Calibrated, quantity: str = "step_time_s") -> Iterator[Refined]:
-    """Every stack that was left out in the cross-validation by stack, refined by one of its runs at a time."""
+    """Every system of a stack that was left out in the cross-validation by stack, refined by one of its runs at a time."""
     validated = part.validated["stack"]
     factors = tuple(entry for entry in own_factors() if not entry.path.startswith("memory."))
     for fold, logs in zip(validated.folds, validated.logs, strict=True):
-        rows = [
-            row
-            for row, judged in zip(part.evidence.rows, fold.judged, strict=True)
-            if judged and predicted_by(row) == quantity
-        ]
-        if len(rows) >= FEWEST:
-            found = _refined(fold.name, rows, fixed(part.evidence.entries, logs) + factors)
-            if found is not None:
-                yield found
+        systems: dict[str, list[FitRow]] = {}
+        for row, judged in zip(part.evidence.rows, fold.judged, strict=True):
+            if judged and predicted_by(row) == quantity:
+                systems.setdefault(_system(row), []).append(row)
+        for name, rows in systems.items():
+            if len(rows) >= FEWEST:
+                yield _refined(name, rows, fixed(part.evidence.entries, logs) + factors)
 
 
-def _refined(stack: str, rows: list[FitRow], entries: tuple[Free, ...]) -> Refined | None:
+def _refined(system: str, rows: list[FitRow], entries: tuple[Free, ...]) -> Refined:
     evidence = Evidence(rows, entries)
-    kinds = np.array([_kind(row) for row in rows])
     bare = np.abs(np.expm1(evidence.values(evidence.start) - evidence.measured))
     tried = np.unique(np.linspace(0, len(rows) - 1, min(MOST, len(rows))).round().astype(int))
     errors: list[Array] = []
     for run in tried:
-        others = (np.arange(len(rows)) != run) & (kinds == kinds[run])
-        if others.any():
-            alone = Evidence([rows[run]], entries)
-            logs = fit(alone, alone.measured, tolerance=1e-3).logs
-            errors.append(np.abs(np.expm1(evidence.values(logs) - evidence.measured))[others])
-    if not errors:
-        return None
+        logs = own_fit(Evidence([rows[run]], entries)).logs
+        errors.append(np.delete(np.abs(np.expm1(evidence.values(logs) - evidence.measured)), run))
     pairs = np.concatenate(errors)
     return Refined(
-        stack,
+        system,
         len(rows),
         len(errors),
         float(np.median(bare)),
@@ -89,6 +83,6 @@ def _refined(stack: str, rows: list[FitRow], entries: tuple[Free, ...]) -> Refin
     )
 
 
-def _kind(row: FitRow) -> str:
-    """Runs that share a preset: the same class of devices and the same GEMM format."""
-    return f"{KEYS['device'](row)} {row.case.workload.training.precision.gemm}"
+def _system(row: FitRow) -> str:
+    key = row.case.key
+    return f"{row.case.publisher}, {key.stack}, {key.device}, {row.case.workload.training.precision.gemm}"

@@ -26,6 +26,7 @@ HEADER: Final = """\
 #   [device.CLASS.FORMAT]          the same for a GEMM format (fp8, fp4), then for a recipe (fp8-rowwise)
 #   [stack.STACK]                  a software stack on any device
 #   [stack.STACK.device.CLASS]     and on one class
+#   [stack.STACK.chip.CHIP]        and on one chip, as a user's own runs say it
 #   [defect.NAME]                  a release or known defect, where stacks.toml says that it applies
 # One constant a line, by its path in `Calibration`: `value` replaces, `factor` multiplies what the layers before say;
 # scatter = standard deviation of its logarithm over fits that leave a group or a model out; source = where the prior is

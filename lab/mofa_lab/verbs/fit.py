@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import output
+from mofa_model.bands.table import FILE
 from mofa_model.errors import BadValue
 from mofa_model.tables import Column, Table
 
@@ -20,7 +21,7 @@ EXAMPLES: Final = """\
 examples:
   fit all constants anew and see how well they hold; nothing is written
     mofa fit lab/data/cases/*.json
-  the same, and write presets/constants.toml and presets/bands.toml; refused where the loss would get worse
+  the same, and write presets/constants.toml and bands/runs.tsv.gz; refused where the loss would get worse
     mofa fit lab/data/cases/*.json --write
   without one publisher, into a folder of your own, then validate with it
     mofa fit lab/data/cases/*.json --without publisher=mosaicml --to out
@@ -40,7 +41,7 @@ def configure(parser: ArgumentParser) -> None:
         help="leave runs out of the fit: publisher, group, stack, device, model or scale; may be repeated",
     )  # fmt: skip
     parser.add_argument("--priors", metavar="FILE", help="priors in the form of fitting/priors.toml")
-    parser.add_argument("--to", metavar="PATH", help="folder to write constants.toml and bands.toml to")
+    parser.add_argument("--to", metavar="PATH", help="folder to write constants.toml and runs.tsv.gz to")
     parser.add_argument("--write", action="store_true", help="write the presets of this installation")
     parser.add_argument("--force", action="store_true", help="write even where the loss gets worse")
     parser.add_argument("--report", metavar="DIR", help="write validation.md and its plots to this folder")
@@ -61,13 +62,13 @@ def run(arguments: Namespace) -> int:
         shipped = campaign.shipped_loss(found)
     written: list[str] = []
     if arguments.to:
-        written += _write(Path(arguments.to), found)
+        written += _write(Path(arguments.to), Path(arguments.to), found)
     if arguments.write:
         if found.loss > shipped * (1.0 + campaign.WORSE) and not arguments.force:
             raise BadValue(
                 "--write", found.loss, f"the shipped constants have a loss of {shipped:.6g}; --force writes"
             )
-        written += _write(_presets(), found)
+        written += _write(_presets(), _bands(), found)
     if arguments.report:
         from mofa_lab.fitting import report
 
@@ -110,26 +111,32 @@ def _without(cases: list[Case], given: Iterable[str]) -> list[Case]:
     return cases
 
 
-def _write(folder: Path, found: CampaignResult) -> list[str]:
-    """constants.toml, and bands.toml where there was a cross-validation, whole or not at all."""
-    from mofa_lab.fitting import widths, writer
+def _write(constants: Path, runs: Path, found: CampaignResult) -> list[str]:
+    """constants.toml, and the table of measured runs where there was a cross-validation."""
+    from mofa_lab.fitting import coverage, writer
     from mofa_model.files import write_text
     from mofa_model.presets import entries
 
-    folder.mkdir(parents=True, exist_ok=True)
-    texts = {"constants.toml": writer.as_toml(found.constants)}
+    constants.mkdir(parents=True, exist_ok=True)
+    texts = [constants / "constants.toml"]
+    write_text(texts[0], writer.as_toml(found.constants))
     if "group" in found.time.validated:
-        texts["bands.toml"] = widths.as_toml(widths.all_widths(found.time, found.memory))
-    for name, text in texts.items():
-        write_text(folder / name, text)
+        texts.append(runs / FILE)
+        texts[1].write_bytes(coverage.as_bytes(coverage.table_rows(found)))
     entries.table.cache_clear()  # what is shipped may be what was just written
-    return [str(folder / name) for name in texts]
+    return [str(name) for name in texts]
 
 
 def _presets() -> Path:
     from mofa_model import presets
 
     return Path(presets.__file__).parent
+
+
+def _bands() -> Path:
+    from mofa_model import bands
+
+    return Path(bands.__file__).parent
 
 
 def _summary(found: CampaignResult, written: Sequence[str]) -> list[Table]:

@@ -1,14 +1,11 @@
 """What running jobs teach about the model on their machines: one factor on the step time of a profile, with its uncertainty.
 
-Each job says one thing: the logarithm x of its observed step time over the one that the model alone predicted. The profile's
-true θ is expected near 0, a job's x near θ:
-
-    θ ~ Normal(0, prior_sd²)        x ~ Normal(θ, job_sd² / w),        w = 2^(−age / half_life)
-
-    θ̂ = Σ w x / (Σ w + k),   k = (job_sd / prior_sd)²                  so one job moves little, and old evidence fades to 1
+Each job says one thing: the logarithm x of its observed step time over the one that the model alone predicted. What they say together
+is `mofa_model.calibrate.system.system_factor`, as for a user's own runs at the desk, each with a weight w = 2^(−age / half_life): one job moves
+most of the way, three nearly all of it, and old evidence fades to 1.
 
 A job far off says more of itself than of the profile: x is clipped to ±`CLIP` prior deviations, and to ±`ALONE` while no other
-job says the same; a job farther than `HUBER` job deviations from the others' median has less weight, and jobs that disagree
+job says the same; of several namespaces none says more than half; a job farther than `HUBER` job deviations from the others' median has less weight, and jobs that disagree
 are trusted less.
 
 The x of a job is taken against the prediction without the factor (`ratio_of`): else a factor would fight its own evidence.
@@ -22,13 +19,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
+from mofa_model.calibrate.system import RUNS, SYSTEMS, system_factor
 from mofa_operator.evidence import JobEvidence
 
-PRIOR_SD: Final = 0.10
-"""How far a profile's factor is expected from 1, as a standard deviation of its logarithm: half the 80 % band of a calibrated
-stack, `presets/bands.toml`. [1]"""
-JOB_SD: Final = 0.12
-"""Scatter of jobs on one profile about its factor, alike: the band of a stack, once more. [1]"""
 HALF_LIFE: Final = 30 * 86400.0
 """Age at which evidence counts half: fabrics, drivers and trainers change within months. [s]"""
 CLIP: Final = 4.0
@@ -37,8 +30,8 @@ ALONE: Final = 2.0
 """The same of one job alone: a slow node or a wrong flag is its own, and must not move everybody's advice. [1]"""
 HUBER: Final = 1.5
 """Job standard deviations from the median beyond which a job's weight falls. [1]"""
-EIGHTY: Final = 1.2815515655446004
-"""Standard deviations that hold 80 % on both sides of the mean. [1]"""
+SHARE: Final = 0.5
+"""Most of what is taught that one namespace may say where several teach: who fills it with jobs does not speak for the others. [1]"""
 MOST: Final = 16
 """Jobs whose evidence is kept."""
 
@@ -61,40 +54,34 @@ def learned(
     evidence: Sequence[JobEvidence],
     now: float,
     *,
-    prior_sd: float = PRIOR_SD,
-    job_sd: float = JOB_SD,
+    prior_sd: float = SYSTEMS,
+    job_sd: float = RUNS,
     half_life: float = HALF_LIFE,
 ) -> Learned:
     """The factor that jobs teach, Ours. [1]
 
-    Three jobs at 85 % of the predicted throughput, so steps 1/0.85 = 1.176 times as long: k = 1.44, θ̂ = 0.1625 · 3/4.44.
-    The next job is predicted at 0.896 of the model's throughput, and its residual is −5 % where it was −15 %; one job alone
-    makes it −9 %, and after two half-lives the three weigh 0.75 and −10 % is left.
+    Three jobs at 85 % of the predicted throughput, so steps 1/0.85 = 1.176 times as long: k = 0.405, θ̂ = 0.1625 · 3/3.405.
+    The next job is predicted at 0.867 of the model's throughput, and its residual is −2 % where it was −15 %; one job alone
+    makes it −5 %, and after two half-lives the three weigh 0.75 and −6 % is left.
 
     >>> three = [JobEvidence(job="a/x", log_ratio=math.log(1 / 0.85), at=0.0)] * 3
     >>> factor = learned(three, 0.0)
     >>> round(factor.ratio, 3), round(factor.lower, 3), round(factor.upper, 3), factor.jobs
-    (1.116, 1.038, 1.201, 3)
+    (1.154, 1.099, 1.211, 3)
     >>> round(0.85 * factor.ratio - 1, 3), round(0.85 * learned(three[:1], 0.0).ratio - 1, 3)
-    (-0.051, -0.091)
+    (-0.019, -0.046)
     >>> round(0.85 * learned(three, 2 * HALF_LIFE).ratio - 1, 3)
-    -0.101
+    -0.055
     """
     reach = prior_sd * min(CLIP, ALONE * len(evidence))
     clipped = [max(-reach, min(reach, one.log_ratio)) for one in evidence]
-    weights = _weights([now - one.at for one in evidence], clipped, job_sd, half_life)
+    aged = _weights([now - one.at for one in evidence], clipped, job_sd, half_life)
+    weights = _shared([one.job.partition("/")[0] for one in evidence], aged)
     known = sum(weights)
     mean = sum(w * x for w, x in zip(weights, clipped, strict=True)) / known if known else 0.0
     scatter = max(job_sd, _scatter(weights, clipped, mean))
-    against = (scatter / prior_sd) ** 2
-    centre = mean * known / (known + against)
-    spread = EIGHTY * scatter / math.sqrt(known + against)
-    return Learned(
-        ratio=math.exp(centre),
-        lower=math.exp(centre - spread),
-        upper=math.exp(centre + spread),
-        jobs=len(evidence),
-    )
+    found = system_factor(clipped, weights, scatter=scatter, systems=prior_sd)
+    return Learned(ratio=found.ratio, lower=found.lower, upper=found.upper, jobs=len(evidence))
 
 
 def ratio_of(observed: float, predicted: float, applied: float = 1.0) -> float:
@@ -157,6 +144,23 @@ def _weights(ages: Sequence[float], clipped: Sequence[float], job_sd: float, hal
         w * min(1.0, HUBER * job_sd / max(abs(x - middle), 1e-300))
         for w, x in zip(aged, clipped, strict=True)
     ]
+
+
+def _shared(namespaces: Sequence[str], weights: Sequence[float]) -> list[float]:
+    """Weights of which no namespace has more than its share, where there are several; one alone counts in full.
+
+    >>> _shared(["a", "a", "a", "b"], [1.0] * 4), _shared(["a", "a"], [1.0] * 2)
+    ([0.3333333333333333, 0.3333333333333333, 0.3333333333333333, 1.0], [1.0, 1.0])
+    """
+    totals: dict[str, float] = {}
+    for name, weight in zip(namespaces, weights, strict=True):
+        totals[name] = totals.get(name, 0.0) + weight
+    others = {name: sum(totals.values()) - total for name, total in totals.items()}
+    bound = {
+        name: min(1.0, SHARE / (1.0 - SHARE) * others[name] / total) if len(totals) > 1 and total else 1.0
+        for name, total in totals.items()
+    }
+    return [weight * bound[name] for name, weight in zip(namespaces, weights, strict=True)]
 
 
 def _scatter(weights: Sequence[float], clipped: Sequence[float], mean: float) -> float:

@@ -1,14 +1,17 @@
 """A whole calibration on a few runs, the page it writes, and what holds of the constants that we ship."""
 
+import gzip
 import tomllib
 from importlib import resources
 
 import numpy as np
 import pytest
 
-from mofa_lab.fitting import ablate, campaign, figures, report, suspects, unseen, widths, writer
+from mofa_lab.fitting import ablate, campaign, coverage, figures, report, suspects, unseen, writer
 from mofa_lab.fitting.priors import priors
 from mofa_model import presets
+from mofa_model.bands import Band
+from mofa_model.bands.table import in_columns
 from mofa_model.calibrate.free import entries_of
 from mofa_model.presets import entries as tables
 from mofa_model.presets.constants import defaults
@@ -16,7 +19,7 @@ from mofa_model.presets.constants import defaults
 
 @pytest.fixture(scope="module")
 def found(few, entries):
-    return campaign.calibrate(few, entries, leave_out=("group", "model", "stack", "device", "scale"))
+    return campaign.calibrate(few, entries, leave_out=("group", "stack", "device", "scale"))
 
 
 @pytest.fixture
@@ -75,26 +78,44 @@ def test_a_constant_that_runs_moved_says_which_runs_and_from_where(found):
 
 
 def test_bands_hold_about_their_share_of_runs_that_they_were_not_made_of(found):
-    for _, share in widths.coverage(found.time, widths.QUANTITIES["step"]).values():
-        assert share >= widths.LEAST
+    told = [one for quantity, way, one in coverage.coverage(found) if quantity == "step" and way == "runs"]
+    assert {one.name for one in told} == {"nanotron", "published", "vtrain"}
+    assert sum(one.held for one in told) / sum(one.runs for one in told) >= coverage.WITHIN[0]
+    for one in told:
+        assert one.interval[0] <= one.share <= one.interval[1]
+        assert one.groups >= 1
 
 
-def test_the_bands_that_are_written_can_be_read_back(found):
-    table = tomllib.loads(widths.as_toml(widths.all_widths(found.time, found.memory)))
-    for quantity in ("step", "memory"):
-        for band in (*table[quantity]["stack"].values(), table[quantity]["new-stack"]):
-            assert band["low"] <= 1.0 <= band["high"]
+def test_a_band_is_not_made_of_the_group_that_it_is_judged_on(found, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        coverage, "band_of", lambda runs, *_: seen.append(set(runs.groups)) or Band(low=1.0, high=1.0)
+    )
+    judged = coverage.against_bands(found, "step")
+    assert len(judged) == len(seen)
+    assert all(one.group not in groups for one, groups in zip(judged, seen, strict=True))
 
 
-def test_a_weighted_quantile_of_equal_weights_is_the_plain_one():
-    values = np.arange(101.0)
-    assert widths._quantile(values, np.ones(101), 0.5) == 50.0
-    assert widths._quantile(values, np.ones(101), 0.1) == pytest.approx(9.6, abs=0.1)
+def test_the_table_that_is_written_can_be_read_back(found):
+    rows = coverage.table_rows(found)
+    head, *lines = gzip.decompress(coverage.as_bytes(rows)).decode().splitlines()
+    back = [dict(zip(head.split("\t"), line.split("\t"), strict=True)) for line in lines]
+    assert back == rows
+    assert {row["held"] for row in rows} <= {"0", "1", ""}
+    assert in_columns(back).names == tuple(row["id"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    "held, runs, stands",
+    [(32, 40, True), (29, 40, False), (36, 40, False), (5, 10, True), (4, 10, False), (2, 2, True)],
+)
+def test_few_runs_are_held_against_chance_and_many_against_their_share(held, runs, stands):
+    assert coverage.Held("any", 1, runs, held, 1.3).stands is stands
 
 
 def test_one_run_of_a_stack_is_tried_on_its_others(found):
     told = list(unseen.one_run(found.time))
-    assert {one.stack for one in told} >= {"megatron-core", "internevo"}
+    assert {one.system.split(", ")[1] for one in told} >= {"megatron-core", "internevo"}
     assert all(0 <= one.after < 1 and one.tried <= unseen.MOST for one in told)
 
 

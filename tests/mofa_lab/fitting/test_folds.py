@@ -48,8 +48,10 @@ def test_a_group_is_left_out_with_the_sweep_whose_rows_it_repeats(everything):
     assert not any(row.case.id in unseen for row in everything.rows if set_of(row.case) == "vtrain")
 
 
-def test_a_model_is_left_out_wherever_it_ran(everything):
-    for fold in folds(everything.rows, "model", judged=lambda row: bool(row.case.group)):
+def test_a_group_of_a_sweep_is_a_model_and_is_left_out_wherever_it_ran(everything):
+    found = list(folds(everything.rows, "group", judged=lambda row: bool(row.case.group)))
+    assert len(found) == 8
+    for fold in found:
         models = {
             row.case.workload.model.layers
             for row, left in zip(everything.rows, fold.unseen, strict=True)

@@ -4,10 +4,10 @@ import re
 import tomllib
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from mofa_model.bands import memory_band, step_band
+from mofa_model import presets
+from mofa_model.bands import band_of, basis_of, coordinates, measured_runs
 from mofa_model.calibrate import logs, runs
 from mofa_model.cli import main
 from mofa_model.errors import BadFile, BadValue, UnknownName
@@ -78,16 +78,44 @@ def test_the_file_says_what_the_fit_said(tmp_path):
     assert error == pytest.approx(found.after[0], abs=2e-3)
 
 
-def test_runs_narrow_the_band_of_an_unseen_stack(tmp_path):
-    found = runs.refine([runs.case_of(slower(1.02)), runs.case_of(slower(0.98)), runs.case_of(slower(1.0))])[
-        0
-    ]
-    wide = step_band(stack="default", device="h100")
-    narrow = _with(
-        runs.as_toml([found]), lambda: step_band(stack="default", device="h100"), tmp_path / "b.toml"
-    )
+def band(row, quantity="step"):
+    """The band of a row with the runs that hold."""
+    case = runs.case_of(row)
+    return band_of(measured_runs(), coordinates(case.workload, case.cluster, case.strategy), quantity)
+
+
+def basis(row):
+    case = runs.case_of(row)
+    return basis_of(measured_runs(), coordinates(case.workload, case.cluster, case.strategy))
+
+
+def test_runs_narrow_the_band_of_an_unseen_stack_and_are_what_it_rests_on(tmp_path):
+    cases = [runs.case_of(slower(factor, id=f"mine {factor}")) for factor in (1.02, 0.98, 1.0)]
+    text = runs.as_toml(runs.refine(cases))
+    wide, bare = band(ROW), basis(ROW)
+    narrow, known = _with(text, lambda: (band(ROW), basis(ROW)), tmp_path / "b.toml")
     assert wide.low < narrow.low < 1 < narrow.high < wide.high
-    assert (wide.basis, narrow.basis) == ("new stack", "known")
+    assert (bare.runs, known.runs) == (0, 3)
+    assert bare.unmeasured
+    assert not known.unmeasured
+    assert known.nearest[0].name.startswith("mine")
+    assert known.nearest[0].distance == 0
+
+
+@pytest.mark.parametrize("factor", [0.4, 2.6])
+def test_a_run_far_off_is_no_outlier(factor):
+    found = runs.refine([runs.case_of(slower(factor))])[0]
+    assert abs(found.after[0]) < abs(found.before[0]) / 2
+
+
+def test_runs_of_one_chip_move_no_other(tmp_path):
+    text = runs.as_toml(runs.refine([runs.case_of(slower(1.5))]))
+    others = [ROW | {"gpu": name} for name in ("h200", "h800", "a100", "gb200", "mi300x")]
+    others += [ROW | {"stack": "torchtitan"}]
+    before = [predicted(row) for row in others]
+    after = _with(text, lambda: [predicted(row) for row in others], tmp_path / "c.toml")
+    assert after == pytest.approx(before, rel=0.01)
+    assert presets.device_class("h200") == presets.device_class("h100")
 
 
 def test_memory_that_was_measured_moves_the_memory_that_is_predicted():
@@ -185,7 +213,7 @@ def test_the_command_reads_a_log_and_writes_a_layer(tmp_path, capsys):
     )
     assert code == 0
     assert "80 % band" in capsys.readouterr().out
-    assert "h100" in tomllib.loads(file.read_text(encoding="utf-8"))["stack"]["torchtitan"]["device"]
+    assert "h100-80gb-sxm" in tomllib.loads(file.read_text(encoding="utf-8"))["stack"]["torchtitan"]["chip"]
 
 
 def test_a_log_without_its_options_is_refused(tmp_path, capsys):
@@ -193,24 +221,3 @@ def test_a_log_without_its_options_is_refused(tmp_path, capsys):
     log.write_text("\n".join(lines_of("nemo", 1.5)), encoding="utf-8")
     assert main(["calibrate", "--from-runs", str(log)]) == 2
     assert "--gpus" in capsys.readouterr().err
-
-
-def test_a_known_stack_is_surer_than_an_unknown_one_and_more_so_than_an_unknown_device():
-    known = step_band(stack="nemo", device="h100")
-    stack = step_band(stack="maxtext", device="h100")
-    device = step_band(stack="nemo", device="l40s")
-    assert known.high / known.low < stack.high / stack.low <= device.high / device.low
-    assert (known.basis, stack.basis) == ("known", "new stack")
-
-
-def test_a_band_widens_beyond_the_largest_run_and_takes_arrays():
-    band = step_band(stack="nanotron", device="h100", gpus=np.array([64.0, 512.0, 4096.0]))
-    assert band.low[0] == band.low[1] > band.low[2]
-    assert band.high[0] == band.high[1] < band.high[2]
-    assert band.low[2] == step_band(stack="nanotron", device="h100", gpus=4096.0).low
-    assert band.basis == "known at scale"
-
-
-def test_memory_has_a_band_of_its_own():
-    band = memory_band(stack="nanotron", device="h100")
-    assert band.low < 1 < band.high

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mofa_model.calibrate.system import SYSTEMS, system_factor
 from mofa_operator.decide.learned import (
     CLIP,
     HALF_LIFE,
     MOST,
-    PRIOR_SD,
     drifts,
     learned,
     ratio_of,
@@ -40,16 +40,21 @@ def residual(factor):
 def test_without_jobs_the_factor_is_one():
     factor = told([])
     assert (factor.ratio, factor.jobs) == (1.0, 0)
-    assert math.log(factor.upper) == pytest.approx(1.2816 * PRIOR_SD, rel=1e-3)
+    assert math.log(factor.upper) == pytest.approx(1.2816 * SYSTEMS, rel=1e-3)
 
 
 def test_three_jobs_leave_at_most_half_of_the_residual_and_one_job_more():
     assert abs(residual(told(jobs(*[SLOW] * 3)))) <= 0.15 / 2
-    assert 0.15 / 2 < abs(residual(told(jobs(SLOW)))) < 0.15
+    assert abs(residual(told(jobs(*[SLOW] * 3)))) < abs(residual(told(jobs(SLOW)))) < 0.15 / 2
+
+
+def test_jobs_that_agree_teach_the_cluster_what_the_same_runs_teach_the_desk():
+    for count in (1, 2, 5):
+        assert told(jobs(*[SLOW] * count)).ratio == system_factor([SLOW] * count).ratio
 
 
 def test_three_jobs_that_ran_three_weeks_still_leave_half():
-    # weights 2^(-21/30) = 0.62 each: 1.85 / (1.85 + 1.44) = 56 %
+    # weights 2^(-21/30) = 0.62 each: 1.85 / (1.85 + 0.405) = 82 %
     assert abs(residual(told(jobs(*[SLOW] * 3, age=21 * 86400.0)))) <= 0.15 / 2
 
 
@@ -63,7 +68,14 @@ def test_one_odd_job_among_four_moves_the_factor_little():
     # a job at a tenth of its throughput: something is wrong with it, not with the profile
     three, odd = told(jobs(*[SLOW] * 3)), told(jobs(*[SLOW] * 3, math.log(10)))
     assert odd.ratio / three.ratio < 1.05
-    assert told(jobs(math.log(10))).ratio == told(jobs(CLIP * PRIOR_SD)).ratio < 1.2
+    assert told(jobs(math.log(10))).ratio == told(jobs(CLIP * SYSTEMS)).ratio < 1.2
+
+
+def test_a_namespace_full_of_jobs_does_not_speak_for_the_others():
+    many = [JobEvidence(job=f"loud/{n}", log_ratio=-SLOW, at=0.0) for n in range(12)]
+    other = JobEvidence(job="quiet/x", log_ratio=SLOW, at=0.0)
+    assert told(many).ratio == pytest.approx(system_factor([-SLOW] * 12).ratio)
+    assert told([*many, other]).ratio == pytest.approx(1.0, abs=0.03)
 
 
 def test_jobs_that_disagree_teach_less():
@@ -134,7 +146,7 @@ def test_the_factor_lies_between_one_and_the_farthest_job_and_inside_its_bounds(
     factor = told(samples)
     assert 0 < factor.lower <= factor.ratio <= factor.upper < math.inf
     reach = max([abs(one.log_ratio) for one in samples], default=0.0)
-    assert abs(math.log(factor.ratio)) <= min(reach, CLIP * PRIOR_SD) + 1e-12
+    assert abs(math.log(factor.ratio)) <= min(reach, CLIP * SYSTEMS) + 1e-12
 
 
 @given(SAMPLES)

@@ -1,0 +1,179 @@
+"""How sure an estimate is: where a measured value is expected, and which measured runs say so.
+
+Every run that was measured comes with what a fit that did not see its group says of it, so with an error as for a run that
+nobody has seen. The band of a new run is the quantile of these errors, each counted by how near its run is (`coordinates`), with
+all of them as a background; it widens with the distance of the nearest run. So a feature that no run has widens it, and a stack
+is known only where it ran on that class of devices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.bands.coordinates import OTHER, PLACES, Coordinates, apart, family_of
+from mofa_model.bands.table import QUANTITIES, MeasuredRuns
+
+Array = NDArray[np.floating[Any]]
+
+SHARE: Final = 0.8
+"""Runs that a band is made to hold. [1]"""
+BACKGROUND: Final = 1 / 60
+"""What all runs together say of any other one, beside a run next to it, which says 1. Ours. [1]"""
+WIDER: Final = 0.05
+"""Share by which a band widens for every halving between a run and the nearest that was measured. Ours. [1]"""
+SCALE: Final = 0.25
+"""The same for every doubling of devices beyond the largest run of the stack and its relatives. Ours. [1]"""
+DOUBTED: Final = 0.6
+"""Chance that a band holds where no run is near. Ours. [1]"""
+DOUBT: Final = 0.5
+"""Runs next to it that this is worth. Ours. [1]"""
+NEAREST: Final = 3
+"""Runs that an answer names."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Band:
+    """Where a measured value is expected, as factors on its estimate."""
+
+    low: float
+    """One run in ten is below this. [1]"""
+    high: float
+    """One run in ten is above this. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NearRun:
+    """A measured run near the one that is asked about."""
+
+    name: str
+    """Name of the case."""
+    distance: float
+    """Halvings of what it says. [1]"""
+    error: float
+    """Predicted over measured step time, minus one, by a fit that did not see its group. [1]"""
+    differs: tuple[str, ...]
+    """What is another there: coordinate or key of the layout, and its value."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Basis:
+    """What a prediction rests on."""
+
+    stack: str
+    """Software stack that is asked about."""
+    devices: str
+    """Family of the class of devices that is asked about."""
+    runs: int
+    """Measured runs of this stack on these devices. [1]"""
+    largest: int
+    """Most devices of one of them. [1]"""
+    nearest: tuple[NearRun, ...]
+    """The nearest measured runs, the nearest first."""
+    confidence: float
+    """Chance that the band of the step holds. [1]"""
+
+    @property
+    def doubt(self) -> str:
+        """The same as the end of a title."""
+        return f"; {self.unmeasured}" if self.unmeasured else ""
+
+    @property
+    def unmeasured(self) -> str:
+        """What to say first where nobody ran this stack on these devices; empty where somebody did."""
+        return "" if self.runs else f"no run of stack {self.stack} on {self.devices} was measured"
+
+
+def band_of(runs: MeasuredRuns, asked: Coordinates, quantity: str) -> Band:
+    """The band of a quantity: a quantile of the errors of measured runs, by how near they are."""
+    return _band(runs, asked, runs.distance(asked), quantity)
+
+
+def bands_of(runs: MeasuredRuns, asked: Coordinates) -> dict[str, Band]:
+    """The bands of all quantities."""
+    far = runs.distance(asked)
+    return {quantity: _band(runs, asked, far, quantity) for quantity in QUANTITIES}
+
+
+def _band(runs: MeasuredRuns, asked: Coordinates, far: Array, quantity: str) -> Band:
+    errors = np.abs(runs.errors[quantity])
+    known = np.isfinite(errors)
+    alike: Array = np.square(runs.say[known])  # every group alike
+    weights = runs.say[known] * np.exp2(-far[known]) + BACKGROUND * alike / alike.sum()
+    half = _quantile(errors[known], weights, SHARE) * (1.0 + WIDER * float(far[known].min()))
+    half *= 1.0 + SCALE * _beyond(runs, asked, known)
+    return Band(low=float(np.exp(-half)), high=float(np.exp(half)))
+
+
+def _beyond(runs: MeasuredRuns, asked: Coordinates, known: NDArray[np.bool_]) -> float:
+    """Doublings beyond the largest run of the stack and its relatives, which share what grows with scale; of any where there is none. [1]"""
+    stacks, which = runs.places["stack"]
+    alike = np.array([apart("stack", asked.stack, had) < OTHER for had in stacks])[which] & known
+    words, size = runs.places["gpus"]
+    sizes = np.array([float(word) for word in words])[size[alike if alike.any() else known]]
+    return max(0.0, float(np.log2(float(asked.gpus) / sizes.max())))
+
+
+def _quantile(values: Array, weights: Array, share: float) -> float:
+    """Weighted quantile, interpolated between the middles of the weights."""
+    order = np.argsort(values, kind="stable")
+    above = np.cumsum(weights[order]) - 0.5 * weights[order]
+    return float(np.interp(share * weights.sum(), above, values[order]))
+
+
+def basis_of(runs: MeasuredRuns, asked: Coordinates) -> Basis:
+    """What a prediction rests on: how many runs, the nearest of them, and how often bands near it held."""
+    far = np.where(np.isfinite(runs.errors["step"]), runs.distance(asked), np.inf)
+    weights = np.where(np.isfinite(runs.held), runs.say * np.exp2(-far), 0.0)
+    sure = (float(weights @ np.nan_to_num(runs.held)) + DOUBTED * DOUBT) / (float(weights.sum()) + DOUBT)
+    known = np.flatnonzero(here(runs, asked) & np.isfinite(far))
+    return Basis(
+        stack=asked.stack,
+        devices=family_of(asked.device)[1],
+        runs=known.size,
+        largest=max((int(runs.word("gpus", int(at))) for at in known), default=0),
+        nearest=_nearest(runs, asked, far),
+        confidence=min(SHARE, sure),
+    )
+
+
+def in_a_line(basis: Basis) -> str:
+    """What a prediction rests on: how many runs, and the nearest one."""
+    first = basis.nearest[0]
+    off = f"{100 * abs(first.error):.0f} % too {'slow' if first.error > 0 else 'fast'}"
+    known = basis.unmeasured or f"{basis.runs} measured runs of {basis.stack} on {basis.devices}"
+    return f"{known}; nearest: {first.name}, at {first.distance:.1f}, predicted {off}"
+
+
+def here(runs: MeasuredRuns, asked: Coordinates) -> NDArray[np.bool_]:
+    """Runs of this stack on this class of devices; classes of one family count as one."""
+    devices, which = runs.places["device"]
+    same = np.array([family_of(device)[1] == family_of(asked.device)[1] for device in devices])
+    found: NDArray[np.bool_] = runs.have("stack", asked.stack) & same[which]
+    return found
+
+
+def _nearest(runs: MeasuredRuns, asked: Coordinates, far: Array) -> tuple[NearRun, ...]:
+    """The nearest runs, of those that stand at one place the first."""
+    found: dict[tuple[str, ...], NearRun] = {}
+    for at in np.argsort(far, kind="stable"):
+        one = _near(runs, asked, int(at), float(far[at]))
+        found.setdefault(one.differs, one)
+        if len(found) == NEAREST:
+            break
+    return tuple(found.values())
+
+
+def _near(runs: MeasuredRuns, asked: Coordinates, at: int, distance: float) -> NearRun:
+    names = [*PLACES, *sorted(set(runs.places) - set(PLACES) | set(asked.layout))]
+    return NearRun(
+        name=runs.names[at],
+        distance=distance,
+        error=float(np.expm1(-runs.errors["step"][at])),
+        differs=tuple(
+            f"{name}={word}" for name in names if (word := runs.word(name, at)) != asked.word(name)
+        ),
+    )

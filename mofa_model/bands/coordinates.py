@@ -1,0 +1,141 @@
+"""Where a run stands: what trained, on what, how large and in which layout. How far two runs are apart is counted along these.
+
+A distance counts halvings: what a run says of another one is worth half for each. How many halvings a difference costs is ours,
+chosen once, so that bands made without a group of runs hold their share of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from mofa_model import presets
+from mofa_model.axes.axis import Axis
+from mofa_model.axes.words import Number
+from mofa_model.errors import InputError
+from mofa_model.spec import Cluster, Workload
+from mofa_model.strategy import AXES, DEGREES, Strategy
+
+OTHER: Final = 3.0
+"""Halvings between two stacks, classes of devices or kinds of layers that share nothing; half as many where they share something. [1]"""
+FORMAT: Final = 1.5
+"""Halvings between two formats of matrix products, and for every kind of block that only one of two models has. [1]"""
+DOUBLING: Final = 0.5
+"""Halvings for every doubling of devices, width or sequence, three doublings at most. [1]"""
+CHOICE: Final = 0.75
+"""Halvings between two values of an axis of the layout; of a number it is reached after three doublings. [1]"""
+_DOUBLINGS: Final = 3.0
+
+ALONE: Final = "other"
+"""Class of devices that share nothing but that nobody measured them."""
+
+WORDS: Final = {word.key: word for axis in AXES for word in axis.words}
+"""What a layout says, by key."""
+PLAIN: Final = {key: word.write(Strategy()) for key, word in WORDS.items()}
+"""What the plainest layout says."""
+SIZES: Final = ("gpus", "hidden", "sequence")
+"""Coordinates that are numbers of the model and its machines."""
+PLACES: Final = ("stack", "device", "format", "blocks", *SIZES)
+"""Coordinates that are no part of the layout."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Coordinates:
+    """Where a run stands, in words: so files say it."""
+
+    stack: str
+    """Software stack."""
+    device: str
+    """Device preset."""
+    format: str
+    """Format of matrix products."""
+    blocks: str
+    """Kinds of blocks of a layer, with + between them."""
+    gpus: str
+    """Devices."""
+    hidden: str
+    """Width of the model."""
+    sequence: str
+    """Tokens of a sequence."""
+    layout: Mapping[str, str]
+    """What differs from the plainest layout, by the key of strategy texts."""
+
+    def word(self, name: str) -> str:
+        """What stands under a coordinate or a key of the layout."""
+        return str(getattr(self, name)) if name in PLACES else self.layout.get(name, PLAIN.get(name, ""))
+
+
+def coordinates(workload: Workload, cluster: Cluster, strategy: Strategy) -> Coordinates:
+    """Where a run of this would stand; what has nothing to act on in a layout is not said."""
+    said = {word.key: word.write(strategy) for axis in _acting(strategy) for word in axis.words}
+    return Coordinates(
+        stack=cluster.calibration.stack,
+        device=cluster.device.name,
+        format=workload.training.precision.gemm,
+        blocks="+".join(sorted({block.word for block in workload.model.blocks})),
+        gpus=f"{float(cluster.gpus):g}",
+        hidden=f"{float(workload.model.hidden):g}",
+        sequence=f"{float(workload.training.sequence):g}",
+        layout={key: text for key, text in said.items() if text != PLAIN[key]},
+    )
+
+
+def _acting(strategy: Strategy) -> list[Axis]:
+    rows = {name: np.asarray(getattr(strategy, name)) for name in DEGREES}
+    rows["ranks"] = rows["dp"] * rows["cp"]
+    rows["copies"] = np.maximum(rows["ranks"] * rows["tp"] // (rows["ep"] * rows["etp"]), 1)
+    return [axis for axis in AXES if axis.idle is None or not axis.idle(rows)]
+
+
+@cache
+def family_of(device: str) -> tuple[str, str]:
+    """A device's class, and the family of classes that it belongs to; of one that stands alone, its own name.
+
+    >>> family_of("gb200"), family_of("l40s")
+    (('blackwell-gb200', 'blackwell'), ('l40s', 'l40s'))
+    """
+    try:
+        found = presets.device_class(device)
+    except InputError:  # machines that no preset describes
+        return device, device
+    return (device, device) if found == ALONE else (found, found.partition("-")[0])
+
+
+def apart(name: str, asked: str, had: str) -> float:
+    """Halvings between two values of a coordinate.
+
+    >>> apart("stack", "nemo", "nemo"), apart("stack", "nemo", "megatron-core"), apart("gpus", "64", "1024")
+    (0.0, 1.5, 1.5)
+    """
+    if asked == had:
+        return 0.0
+    if name in SIZES:
+        return DOUBLING * _doublings(float(asked), float(had))
+    if name == "stack":
+        return OTHER / 2 if had in _stacks(asked) else OTHER
+    if name == "device":
+        (one, family), (other, relatives) = family_of(asked), family_of(had)
+        return OTHER / 4 if one == other else OTHER / 2 if family == relatives else OTHER
+    if name == "format":
+        return FORMAT
+    if name == "blocks":
+        return min(OTHER, FORMAT * len(set(asked.split("+")) ^ set(had.split("+"))))
+    if isinstance(WORDS.get(name), Number) and asked != "0" and had != "0":
+        return CHOICE / _DOUBLINGS * _doublings(float(asked), float(had))
+    return CHOICE / 2 if asked.partition(":")[0] == had.partition(":")[0] else CHOICE
+
+
+def _doublings(one: float, other: float) -> float:
+    return min(_DOUBLINGS, abs(math.log2(one / other)))
+
+
+def _stacks(name: str) -> frozenset[str]:
+    try:
+        return presets.family(presets.resolve("stacks", name))
+    except InputError:
+        return frozenset()

@@ -1,0 +1,163 @@
+"""Measured runs as columns: those that are shipped, each with what a fit that did not see its group says of it, and the user's own.
+
+`runs.tsv.gz` is written by `mofa fit` of the lab from its case files. A user's runs stand under `[[runs]]` of the files that
+MOFA_CONSTANTS names, as `mofa calibrate --from-runs` writes them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.bands.coordinates import PLACES, PLAIN, SIZES, Coordinates, apart
+from mofa_model.errors import BadFile
+from mofa_model.presets import chosen
+
+Array = NDArray[np.floating[Any]]
+
+FILE: Final = "runs.tsv.gz"
+"""The shipped runs, beside this module."""
+QUANTITIES: Final = ("step", "memory")
+"""What was measured of a run: the time of a step, the memory of the fullest device."""
+COLUMNS: Final = ("id", "group", *PLACES, "layout", *QUANTITIES, "held")
+"""Of the table, in order; errors are logarithms of measured over predicted in ten thousandths, empty where nothing was measured."""
+OWN: Final = "your own runs"
+"""Group of a user's runs."""
+UNIT: Final = 1e4
+_NUMBER: Final = re.compile(r"-?[1-9]\d{0,11}(\.\d+)?|0")
+CROWD: Final = 0.5
+"""Power of the number of runs of a group by which each of them says less: they share what is wrong with them. Ours. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeasuredRuns:
+    """Runs in columns, one entry a run."""
+
+    names: tuple[str, ...]
+    """Names of cases."""
+    groups: tuple[str, ...]
+    """What was run by one publisher, of one family of models, on one GPU."""
+    places: Mapping[str, tuple[tuple[str, ...], NDArray[np.intp]]]
+    """By coordinate or key of the layout: the words that some run has, and which of them each has."""
+    errors: Mapping[str, Array]
+    """Logarithm of measured over predicted by quantity; NaN where it was not measured. [1]"""
+    held: Array
+    """1 where the band that was made without a run's group held its step, else 0; NaN where nobody looked. [1]"""
+    say: Array
+    """What a run says beside the others of its group. [1]"""
+
+    def distance(self, asked: Coordinates) -> Array:
+        """How far every run is from another one, in halvings. [1]"""
+        found = np.zeros(len(self.names))
+        for name, (words, which) in self.places.items():
+            word = asked.word(name)
+            costs = [apart(name, word, had) for had in words]
+            if any(costs):
+                found += np.array(costs)[which]
+        beyond = set(asked.layout) - set(self.places)  # what no run has
+        return found + sum(apart(name, asked.layout[name], PLAIN[name]) for name in sorted(beyond))
+
+    def have(self, name: str, word: str) -> NDArray[np.bool_]:
+        """Which runs have a word under a coordinate or a key of the layout."""
+        words, which = self.places.get(
+            name, ((PLAIN.get(name, ""),), np.zeros(len(self.names), dtype=np.intp))
+        )
+        return which == words.index(word) if word in words else np.zeros(len(self.names), dtype=bool)
+
+    def word(self, name: str, run: int) -> str:
+        """What a run has under a coordinate or a key of the layout."""
+        if name not in self.places:
+            return PLAIN[name]
+        words, which = self.places[name]
+        return words[int(which[run])]
+
+
+def measured_runs(more: Iterable[Mapping[str, str]] = ()) -> MeasuredRuns:
+    """The shipped runs, with those of the files of constants that hold, and with more of the user's."""
+    further = [_own("runs", row) for row in more]
+    return in_columns([*_rows(chosen.files()), *further]) if further else _held(chosen.files())
+
+
+@cache
+def _held(files: tuple[str, ...]) -> MeasuredRuns:
+    return in_columns(_rows(files))
+
+
+def _rows(files: tuple[str, ...]) -> list[Mapping[str, str]]:
+    own = [_own(name, given) for name in files for given in chosen.read(name).get("runs", ())]
+    return [*_shipped(), *own]
+
+
+def _shipped() -> Iterable[Mapping[str, str]]:
+    packed = resources.files(__package__).joinpath(FILE).read_bytes()
+    head, *lines = gzip.decompress(packed).decode("utf-8").splitlines()
+    names = head.split("\t")
+    return (dict(zip(names, line.split("\t"), strict=True)) for line in lines)
+
+
+def _own(file: str, given: Any) -> Mapping[str, str]:
+    """A user's run, as the shipped ones are written."""
+    needed = [name for name in COLUMNS if name not in {"group", "memory", "held"}]
+    if not isinstance(given, Mapping) or any(not isinstance(given.get(name), str) for name in needed):
+        raise BadFile(file, f"[[runs]] must say as text: {', '.join(needed)}")
+    for name in (*SIZES, *QUANTITIES):
+        if not _NUMBER.fullmatch(text := str(given.get(name, ""))) and (text or name not in QUANTITIES):
+            raise BadFile(file, f"[[runs]] {given['id']}: {name} = {text!r} must be a number as text")
+    if any("=" not in pair for pair in given["layout"].split()):
+        raise BadFile(file, f"[[runs]] {given['id']}: layout = {given['layout']!r} must be key=word pairs")
+    return {"memory": "", **given, "held": "", "group": f"{OWN}, {given['stack']}, {given['device']}"}
+
+
+def in_words(name: str, at: Coordinates, **errors: float) -> dict[str, str]:
+    """A user's run in the words of the table, with logarithms of measured over predicted by quantity."""
+    layout = " ".join(f"{key}={word}" for key, word in sorted(at.layout.items()))
+    places = {place: at.word(place) for place in PLACES}
+    return {
+        "id": name,
+        **places,
+        "layout": layout,
+        **{key: f"{round(UNIT * value)}" for key, value in errors.items()},
+    }
+
+
+def in_columns(rows: Iterable[Mapping[str, str]]) -> MeasuredRuns:
+    """Rows in the words of the table as columns."""
+    rows = list(rows)
+    layouts = {
+        text: dict(pair.split("=", 1) for pair in text.split()) for text in {row["layout"] for row in rows}
+    }
+    keys = sorted({key for layout in layouts.values() for key in layout})
+    places = {name: _coded([row[name] for row in rows]) for name in PLACES}
+    texts, which = _coded([row["layout"] for row in rows])
+    for key in keys:  # a few hundred layouts, however many runs
+        words, of_text = _coded([layouts[text].get(key, PLAIN.get(key, "")) for text in texts])
+        places[key] = (words, of_text[which])
+    groups = tuple(row["group"] for row in rows)
+    counts = Counter(groups)
+    return MeasuredRuns(
+        names=tuple(row["id"] for row in rows),
+        groups=groups,
+        places=places,
+        errors={name: np.array([_number(row[name]) / UNIT for row in rows]) for name in QUANTITIES},
+        held=np.array([_number(row["held"]) for row in rows]),
+        say=np.array([counts[group] ** -CROWD for group in groups]),
+    )
+
+
+def _coded(words: list[str]) -> tuple[tuple[str, ...], NDArray[np.intp]]:
+    known: dict[str, int] = {}
+    codes = np.array([known.setdefault(word, len(known)) for word in words], dtype=np.intp)
+    return tuple(known), codes
+
+
+def _number(text: str) -> float:
+    return float(text) if text else float("nan")

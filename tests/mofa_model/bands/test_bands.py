@@ -1,0 +1,131 @@
+"""Bands rest on measured runs: near ones narrow them, what nobody ran widens them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mofa_model.bands import Coordinates, band_of, basis_of, features_of, in_a_line, measured_runs
+from mofa_model.bands.coordinates import PLACES, WORDS, apart
+from mofa_model.bands.table import QUANTITIES, in_columns, in_words
+from mofa_model.errors import BadFile
+from mofa_model.presets import chosen
+
+ASKED = Coordinates(
+    stack="megatron-core", device="b200-180gb-sxm", format="bf16", blocks="attention+dense",
+    gpus="8", hidden="8192", sequence="4096", layout={"tp": "8", "sp": "true"},
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def shipped(monkeypatch):
+    monkeypatch.delenv(chosen.VARIABLE, raising=False)
+
+
+def width(asked, quantity="step"):
+    found = band_of(measured_runs(), asked, quantity)
+    assert found.low < 1 < found.high
+    return found.high / found.low
+
+
+def test_every_shipped_run_has_a_step_or_a_memory_and_is_there_once():
+    runs = measured_runs()
+    known = np.isfinite([runs.errors[name] for name in QUANTITIES])
+    assert known.any(axis=0).all()
+    assert len(set(runs.names)) == len(runs.names) > 1900
+    assert set(runs.places) >= set(PLACES)
+    assert set(runs.places) - set(PLACES) <= set(WORDS)
+
+
+def test_a_run_is_at_no_distance_from_itself_and_as_far_from_another_as_that_from_it():
+    other = replace(ASKED, gpus="64", layout={"tp": "2", "recompute": "full"}, stack="nemo")
+    rows = [
+        {**in_words(name, at, step=0.1), "group": "g", "memory": "", "held": ""}
+        for name, at in (("a", ASKED), ("b", other))
+    ]
+    found = in_columns(rows)
+    there, back = found.distance(ASKED), found.distance(other)
+    assert there[0] == back[1] == 0
+    assert there[1] == pytest.approx(back[0]) == pytest.approx(1.5 + 1.5 + 0.5 + 0.75 + 0.75)
+    assert measured_runs().distance(ASKED).min() < 2
+
+
+@pytest.mark.parametrize(
+    "name, asked, had, halvings",
+    [
+        ("stack", "nemo", "torchtitan", 3.0), ("stack", "nemo", "megatron-core", 1.5), ("stack", "mine", "nemo", 3.0),
+        ("device", "h100-80gb-sxm", "h200-141gb-sxm", 0.75), ("device", "gb200", "b200-180gb-sxm", 1.5),
+        ("device", "h100-80gb-sxm", "a100-80gb-sxm", 3.0), ("device", "described by hand", "gb200", 3.0), ("device", "l40s", "mofa-a", 3.0),
+        ("gpus", "8", "16", 0.5), ("gpus", "8", "8192", 1.5), ("tp", "1", "2", 0.25), ("shard", "0", "8", 0.75),
+        ("recompute", "selective:mlp", "selective", 0.375), ("recompute", "none", "full", 0.75),
+        ("blocks", "attention+dense", "attention+experts", 3.0), ("format", "bf16", "fp8", 1.5),
+    ],
+)  # fmt: skip
+def test_what_a_difference_costs(name, asked, had, halvings):
+    assert apart(name, asked, had) == pytest.approx(halvings)
+    assert apart(name, asked, asked) == 0
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_a_known_stack_is_surer_than_an_unknown_one_on_an_unknown_device(quantity):
+    near = width(ASKED, quantity)
+    assert near < width(replace(ASKED, stack="maxtext"), quantity)
+    assert near < width(replace(ASKED, stack="maxtext", device="l40s"), quantity)
+
+
+def test_a_feature_that_no_run_has_widens_a_band():
+    strange = replace(ASKED, layout={**ASKED.layout, "schedule": "dualpipev", "vpp": "2"})
+    assert width(strange) > width(ASKED)
+
+
+def test_a_band_widens_with_every_doubling_beyond_the_largest_run():
+    largest, *beyond = (np.log(width(replace(ASKED, gpus=f"{gpus}"))) for gpus in (4096, 8192, 16384, 65536))
+    assert beyond == pytest.approx([1.25 * largest, 1.5 * largest, 2 * largest], rel=0.1)
+
+
+def test_no_stack_is_known_on_devices_where_nobody_ran_it():
+    found = basis_of(measured_runs(), replace(ASKED, device="h100-80gb-sxm"))
+    assert found.runs == found.largest == 0
+    assert found.unmeasured == "no run of stack megatron-core on h100 was measured"
+    assert in_a_line(found).startswith(found.unmeasured)
+    known = basis_of(measured_runs(), ASKED)
+    assert known.runs > 30
+    assert not known.unmeasured
+    assert found.confidence < known.confidence
+
+
+def test_the_nearest_runs_stand_at_different_places_and_say_what_differs():
+    found = basis_of(measured_runs(), replace(ASKED, sequence="8192")).nearest
+    assert [one.distance for one in found] == sorted(one.distance for one in found)
+    assert len({one.differs for one in found}) == 3
+    assert all("sequence=4096" in one.differs for one in found)
+
+
+def test_every_feature_of_a_layout_is_told_with_its_runs():
+    found = {one.name: one for one in features_of(measured_runs(), ASKED)}
+    assert set(ASKED.layout) <= set(found)
+    seen = list(found["tp"].seen.values())
+    assert seen[0].runs <= seen[1].runs <= seen[-1].runs
+    assert 0 < seen[-1].error < 0.2
+    strange = {
+        one.name: one for one in features_of(measured_runs(), replace(ASKED, layout={"schedule": "v-half"}))
+    }
+    assert [one.runs for one in strange["schedule"].seen.values()] == [0] * 5
+    assert strange["schedule"].seen["all"].error is None
+
+
+def test_a_users_run_that_does_not_say_where_it_stands_is_refused(tmp_path, monkeypatch):
+    row = in_words("mine", ASKED, step=0.01)
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        "\n".join(["[[runs]]", *(f'{k} = "{v}"' for k, v in row.items() if k != "hidden")]), encoding="utf-8"
+    )
+    monkeypatch.setenv(chosen.VARIABLE, str(file))
+    with pytest.raises(BadFile, match="hidden"):
+        measured_runs()
+    broken = [f'{k} = "{v}"' for k, v in (row | {"step": "many"}).items()]
+    file = tmp_path / "broken.toml"
+    file.write_text("\n".join(["[[runs]]", *broken]), encoding="utf-8")
+    monkeypatch.setenv(chosen.VARIABLE, str(file))
+    with pytest.raises(BadFile, match="step"):
+        measured_runs()
