@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 from typing import Any
 from unittest import mock
@@ -15,6 +16,9 @@ from unittest import mock
 import torch
 from common import serve
 from torch.testing._internal.distributed.fake_pg import FakeStore
+
+MADE: dict[str, Any] = {}
+"""Models that were made, by their configurations."""
 
 
 class Enough(Exception):
@@ -30,15 +34,28 @@ def validate(launch: dict[str, Any]) -> None:
     os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(launch["gpus"])}
     config = ConfigManager().parse_args([*launch["model"], *launch["arguments"]])
     expected = launch["stages"]
+    kind = type(config.model_spec.model)
     config.model_spec = dataclasses.replace(
         config.model_spec, pipelining_fn=lambda *_, **given: stages(expected, **given), parallelize_fn=enough
     )
     torch.distributed.init_process_group(backend="fake", store=FakeStore(), rank=0, world_size=launch["gpus"])
     try:
-        with contextlib.suppress(Enough), mock.patch.object(metrics, "build_device_memory_monitor"):
+        with (
+            contextlib.suppress(Enough),
+            mock.patch.object(metrics, "build_device_memory_monitor"),
+            mock.patch.object(kind, "build", functools.partialmethod(once, kind.build)),
+        ):
             Trainer(config)
     finally:
         torch.distributed.destroy_process_group()
+
+
+def once(config: Any, build: Any) -> Any:
+    """A model of the meta device, made once for the layouts that ask for the same."""
+    said = f"{torch.get_default_dtype()} {config}"
+    if said not in MADE:
+        MADE[said] = build(config)
+    return MADE[said]
 
 
 def stages(

@@ -30,6 +30,14 @@ def hashes(modules: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def _validator() -> str:
+    """The files here that ask, as a short SHA-256."""
+    here = Path(__file__).parent
+    files = {Path(one.__file__) for one in sys.modules.values() if getattr(one, "__file__", None)}
+    mine = sorted(one for one in files if one.parent == here)
+    return hashlib.sha256(b"".join(one.read_bytes() for one in mine)).hexdigest()[:16]
+
+
 def serve(
     distributions: Iterable[str], modules: Iterable[str], validate: Callable[[dict[str, Any]], None]
 ) -> None:
@@ -39,6 +47,7 @@ def serve(
     head = {
         "versions": {name: metadata.version(name) for name in distributions},
         "sources": hashes(modules),
+        "validator": _validator(),
     }
     print(json.dumps(head), file=out, flush=True)
     for line in sys.stdin:

@@ -28,7 +28,7 @@ from mofa_model.spec import (
 from mofa_model.strategy import AXES, Recompute
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
-import launches
+import layouts
 
 ATTENTION = SoftmaxAttention(heads=16, kv_heads=8, head_dim=128)
 SMALL = dict(hidden=2048, ffn=8192, vocabulary=32000)
@@ -136,9 +136,9 @@ def test_megatron_reaches_what_the_law_is_about():
 @pytest.mark.soak
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_ten_thousand_random_strategies_are_their_own_launch_read_back(trainer):
-    for kind in launches.MODELS:
+    for kind in layouts.MODELS:
         left = 3400
-        asked = launches.questions(random.Random(f"{trainer} {kind}"), trainer, kind, trainer, sample=400)
+        asked = layouts.questions(random.Random(f"{trainer} {kind}"), trainer, kind, trainer, sample=400)
         while left > 0:
             problem, found = next(asked)
             for strategy in found:

@@ -15,6 +15,8 @@ from mofa_model.strategy_text import parse_strategy
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "tools"))
 import launches  # noqa: E402
+import layouts  # noqa: E402
+import verdicts  # noqa: E402
 
 RECORD = json.loads(launches.RECORD.read_text(encoding="utf-8"))
 AGAIN = "the launcher says something else than what was verified: run `make oracle`"
@@ -40,30 +42,30 @@ def test_ordinary_questions_from_one_device_to_sixteen_thousand_gave_launches_th
 def test_what_is_written_today_is_what_was_verified(trainer):
     kept = RECORD[trainer]["kept"]
     words = [
-        launches.words_of(
+        layouts.words_of(
             parse_strategy(one["strategy"], one["gpus"]),
             trainer,
-            launches.problem_of(one["model"], trainer, one["gpus"], **one["run"]),
+            layouts.problem_of(one["model"], trainer, one["gpus"], **one["run"]),
         )
         for one in kept
     ]
     assert len(kept) >= launches.KEPT
-    assert launches.digest(words) == RECORD[trainer]["words"], AGAIN
+    assert verdicts.digest(words) == RECORD[trainer]["words"], AGAIN
 
 
 def test_the_product_knows_what_was_verified_and_no_more():
     assert json.loads(launches.VERIFIED.read_text(encoding="utf-8")) == launches.verified(RECORD)
-    assert set(launches.PACKAGES) == set(launches.MODEL_WORDS)
+    assert set(launches.PACKAGES) == set(layouts.MODEL_WORDS)
 
 
 @pytest.mark.parametrize("trainer", RECORD)
 def test_launches_that_were_verified_are_taken_for_it(trainer):
     version = RECORD[trainer]["versions"][launches.PACKAGES[trainer]]
     for one in RECORD[trainer]["kept"]:
-        words = launches.words_of(
+        words = layouts.words_of(
             parse_strategy(one["strategy"], one["gpus"]),
             trainer,
-            launches.problem_of(one["model"], trainer, one["gpus"], **one["run"]),
+            layouts.problem_of(one["model"], trainer, one["gpus"], **one["run"]),
         )
         assert unverified(trainer, words["arguments"], f"v{version}-cuda13") == ""
         assert "is not verified" in unverified(trainer, words["arguments"], f"{version}.1")
@@ -73,7 +75,7 @@ def test_launches_that_were_verified_are_taken_for_it(trainer):
 def test_launches_of_examples_and_documents_are_among_the_verified_ones(trainer, monkeypatch):
     monkeypatch.chdir(ROOT)
     shown = {
-        name: launches.digest([launches.shown(options, trainer)["words"]])
+        name: verdicts.digest([launches.shown(options, trainer)["words"]])
         for name, options in launches.SHOWN[trainer].items()
     }
     assert shown == RECORD[trainer]["shown"], AGAIN

@@ -1,0 +1,69 @@
+"""What a trainer's own checks say of launches: `tools/validators/` runs in the environment that `make oracle` builds.
+
+A verdict is kept beside that environment as soon as it is there, by the hash of the launch and of all that judges it, so a run that
+was stopped goes on where it was, and a launch that nothing has changed is not asked again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+HOME: Final = Path(os.environ.get("TRAINERS_HOME", Path.home() / ".cache" / "mofa-oracle-trainers"))
+VALIDATORS: Final = Path(__file__).with_name("validators")
+
+
+def verdicts(trainer: str, cases: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str | None]]:
+    """What was asked, by version and hash, and what the trainer says against each launch."""
+    head: dict[str, Any] = next(_said(trainer, []))
+    kept = HOME / "verdicts" / f"{trainer}.jsonl"
+    kept.parent.mkdir(exist_ok=True)
+    known: dict[str, str | None] = {}
+    for line in kept.read_text(encoding="utf-8").splitlines() if kept.exists() else ():
+        known |= json.loads(line)
+    keys = [digest([head, one]) for one in cases]
+    missing = {key: one for key, one in zip(keys, cases, strict=True) if key not in known}
+    with kept.open("a", encoding="utf-8") as out:
+
+        def ask(share: list[str]) -> None:
+            answers = _said(trainer, [missing[key] for key in share])
+            next(answers)
+            for key, verdict in zip(share, answers, strict=True):
+                known[key] = verdict
+                print(json.dumps({key: verdict}), file=out, flush=True)
+
+        with ThreadPoolExecutor(cpus()) as pool:
+            list(pool.map(ask, (list(missing)[at :: cpus()] for at in range(min(cpus(), len(missing))))))
+    return head, [known[key] for key in keys]
+
+
+def _said(trainer: str, cases: list[dict[str, Any]]) -> Iterator[Any]:
+    """What a validator writes: first what it is, then one verdict a launch."""
+    with subprocess.Popen(
+        [str(HOME / "bin" / "python"), str(VALIDATORS / f"check_{trainer}.py")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())
+        for one in cases:
+            print(json.dumps(one), file=process.stdin, flush=True)
+            yield json.loads(process.stdout.readline())
+        process.stdin.close()
+
+
+def digest(said: list[Mapping[str, Any]]) -> str:
+    """One short hash of what is said."""
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def cpus() -> int:
+    """Processes that run at once. [1]"""
+    return os.cpu_count() or 1
