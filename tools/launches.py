@@ -208,18 +208,21 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
     for trainer in arguments.trainer:
-        found = asked(trainer, arguments.n, arguments.seed) if arguments.n else record[trainer]
+        found = asked(trainer, arguments.n, arguments.seed) if arguments.n else _record()[trainer]
         print(json.dumps({trainer: found | {"kept": len(found["kept"])}}, indent=1), flush=True)
         if arguments.n == 0 or arguments.n >= 2000:
-            record[trainer] = found | told(trainer)
-            _write(record)
+            _write(trainer, found | told(trainer))
 
 
-def _write(record: Mapping[str, Any]) -> None:
-    for path, told in ((RECORD, record), (VERIFIED, verified(record))):
-        path.write_text(f"{json.dumps(told, indent=1, sort_keys=True)}\n", encoding="utf-8")
+def _record() -> dict[str, Any]:
+    return dict(json.loads(RECORD.read_text(encoding="utf-8"))) if RECORD.exists() else {}
+
+
+def _write(trainer: str, found: Mapping[str, Any]) -> None:
+    record = _record() | {trainer: found}  # as it is now: others may have written meanwhile
+    for path, said in ((RECORD, record), (VERIFIED, verified(record))):
+        path.write_text(f"{json.dumps(said, indent=1, sort_keys=True)}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
