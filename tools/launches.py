@@ -27,6 +27,7 @@ from verdicts import digest, verdicts
 from mofa_model import cli
 from mofa_model.errors import MofaError
 from mofa_model.launch import read, trainers
+from mofa_model.launch.verified import argument_names
 from mofa_model.spec import Training
 from mofa_model.strategy import ContextMode, Placement, Recompute, Sharding, Strategy
 from mofa_model.strategy_text import format_strategy, parse_strategy
@@ -56,12 +57,6 @@ SHOWN: Final = {
     },
 }
 """Launches that examples and documents show, as arguments of `mofa advise`."""
-
-
-def names(launches: list[Mapping[str, Any]]) -> list[str]:
-    """Names of the arguments of launches."""
-    words = {word.partition("=")[0] for one in launches for word in one["arguments"]}
-    return sorted(word for word in words if word.startswith("--"))
 
 
 def verified(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,7 +154,7 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
     return {
         **head,
         "seed": seed,
-        "names": names([words for _, _, words in lines]),
+        "names": argument_names([word for _, _, words in lines for word in words["arguments"]]),
         "reached": dict(kinds),
         "unwritten": dict(unwritten),
         "refused": dict(Counter(text for text in said[:inside] if text is not None)),

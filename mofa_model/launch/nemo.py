@@ -101,8 +101,9 @@ def _sizes(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
 
 def _data_parallel(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
     sharded = strategy.sharding is not Sharding.NONE
-    words.add("ddp.use_distributed_optimizer", sharded)
-    words.add("optimizer.use_distributed_optimizer", sharded)
+    distributed = sharded or strategy.optimizer is Placement.HOST  # a lone rank with its states on the host
+    words.add("ddp.use_distributed_optimizer", distributed)
+    words.add("optimizer.use_distributed_optimizer", distributed)
     if strategy.sharding in FSDP:
         words.add("ddp.use_megatron_fsdp", True)
         words.add("dist.use_megatron_fsdp", True)

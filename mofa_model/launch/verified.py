@@ -17,6 +17,16 @@ def _verified() -> dict[str, Any]:
     return dict(json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8")))
 
 
+def argument_names(arguments: Sequence[str]) -> list[str]:
+    """Names of arguments, flags and overrides alike.
+
+    >>> argument_names(["--micro-batch-size", "2", "train.micro_batch_size=2"])
+    ['--micro-batch-size', 'train.micro_batch_size']
+    """
+    parts = [word.partition("=") for word in arguments]
+    return sorted({name for name, equals, _ in parts if equals or name.startswith("--")})
+
+
 def unverified(trainer: str, arguments: Sequence[str], version: str) -> str:
     """Why the trainer's own checks say nothing of a launch in the version that a job names; empty where they took its like.
 
@@ -38,6 +48,5 @@ def unverified(trainer: str, arguments: Sequence[str], version: str) -> str:
         re.search(rf"(?<![\d.]){re.escape(one)}(?![A-Za-z0-9.])", version) for one in known["releases"]
     ):
         return f"{shown(version)} of {trainer} is not verified, {releases} is"
-    names = {word.partition("=")[0] for word in arguments if word.startswith("--")}
-    foreign = sorted(names - {*known["names"]})
+    foreign = sorted({*argument_names(arguments)} - {*known["names"]})
     return f"{foreign[0]} is in no launch that {trainer} {releases} was asked about" if foreign else ""

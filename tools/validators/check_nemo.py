@@ -1,7 +1,7 @@
 """Megatron Bridge's own checks, unmodified, on a machine without GPUs: its reading of overrides, mixed precision, overlap of
 communication, the validation of its whole configuration, and what Megatron Core asks of layers, groups and schedules.
 
-Stubbed are questions to the GPU, and two packages that Bridge imports and that are not here: Transformer Engine and Energon.
+Stubbed are questions to the GPU, and packages that Bridge imports and that are not here (`ABSENT`).
 """
 
 from __future__ import annotations
@@ -30,6 +30,22 @@ SWITCHES = {
 PASSED_OVER = ("max_position_embeddings",)
 
 
+class Stub(types.ModuleType):
+    """A module that is not here: its classes hold nothing, all else holds anything."""
+
+    def __getattr__(self, name: str) -> Any:
+        """A class by its capital letter, so that Bridge can register it and build on it."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = type(name, (), {"__init__": nothing}) if name[:1].isupper() else mock.MagicMock(name=name)
+        setattr(self, name, found)
+        return found
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """Makes a stub of whatever it is made of."""
+
+
 class Absent:
     """Finds packages that are not here, as modules that hold anything."""
 
@@ -40,8 +56,8 @@ class Absent:
 
     def create_module(self, spec: Any) -> Any:
         """An empty one."""
-        made = mock.MagicMock(name=spec.name)
-        made.__path__, made.__spec__, made.__name__ = [], spec, spec.name
+        made = Stub(spec.name)
+        made.__path__ = []
         made.__version__ = check_megatron.TRANSFORMER_ENGINE
         return made
 
