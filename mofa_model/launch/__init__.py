@@ -13,6 +13,7 @@ May import: search and what stands below it. Imported by: manifest, verbs.
     megatron, torchtitan, nemo, deepspeed   one trainer each: write and read
     trainers   which trainer a command is for
     shell      a shell line as the shell reads it: commands, words, places
+    runners    programs that run others: whose words they are, and which of them is a line
     parser     the program that parses shell lines
     script     the script that starts a launch
     verified   what the trainers' own checks took

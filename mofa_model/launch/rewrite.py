@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 
 from mofa_model.errors import InputError, shown
 from mofa_model.launch import megatron, nemo, torchtitan
-from mofa_model.launch.shell import Command, Script, ShellWord, is_run, line_of, parse
+from mofa_model.launch.runners import BUILTINS, in_the_way, is_run, line_of
+from mofa_model.launch.shell import Command, Script, ShellWord, parse
 from mofa_model.launch.table import table
 from mofa_model.launch.trainers import is_flag_of
 
@@ -30,11 +31,6 @@ _STATED: Final = frozenset(
 """Names that decide no layout: they go only where the new arguments say them too."""
 _DISPATCHERS: Final = frozenset({"moe-token-dispatcher-type", "model.moe_token_dispatcher_type"})
 """Names of what sends tokens to experts: a command that chose `flex`, with flags of its own, keeps it."""
-_BUILTINS: Final = frozenset(
-    {":", ".", "[", "alias", "cd", "echo", "exit", "export", "popd", "printf", "pushd", "read", "set", "shift", "shopt"}
-    | {"sleep", "source", "test", "trap", "true", "ulimit", "umask", "unalias", "unset", "wait"}
-)  # fmt: skip
-"""Commands that train nothing; where no layout is written yet, they are not taken for the trainer's."""
 _REDIRECTS: Final = re.compile(r"(?:\\\n)*[<>]")
 
 
@@ -139,7 +135,7 @@ def _trainers(script: Script, trainer: str, arguments: Sequence[str]) -> Command
         if _mentions(word.text, trainer, arguments):
             raise _refused(f"the layout stands in {shown(word.text)}; write it in the command")
     outer = [(one, one.words[0].text) for one in script.commands if not one.substituted]
-    found = found or [one for one, name in outer if name not in _BUILTINS]
+    found = found or [one for one, name in outer if name not in BUILTINS]
     found = found or [one for one, name in outer if name in {".", "source"}]
     if not found:
         raise _refused("no command is in it; name the trainer's script")
@@ -205,6 +201,8 @@ def _line_in(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> in
 
 def _spot(words: Sequence[str], gone: Iterable[int]) -> int:
     """Before which word the new arguments go: the end, or a `--` after which words are no flags any more."""
+    if why := in_the_way(words):
+        raise _refused(why)
     places = sorted(gone)
     end = next(
         (at for at, word in enumerate(words) if word == "--" and places and at > places[0]), len(words)

@@ -1,7 +1,6 @@
 """A shell line as the shell reads it: its commands, their words, and where each word stands in the text.
 
     parse(line)        Script; a line that no shell would read is an error
-    line_of(words)     which word is a line of its own, as in `bash -lc LINE`
     words_of(line)     the words of a line for whoever only reads: no place, no variables, no program started
 
 `parse` asks shfmt (`parser`), which knows here-documents, continued lines and every kind of quotes; it runs nothing.
@@ -19,18 +18,11 @@ from typing import Any, Final
 
 from mofa_model.errors import InputError, shown
 from mofa_model.launch.parser import nodes, tree
+from mofa_model.launch.runners import line_of
 
 _BLANKS: Final = re.compile(r"(?:[ \t]|\\\n)*\Z")
 _ESCAPED: Final = {"": re.compile(r"\\(.)", re.DOTALL), '"': re.compile(r'\\([$`"\\])')}
 _PATTERN: Final = re.compile(r"[~*?\[{]")
-_SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
-_RUN_WHAT_FOLLOWS: Final = frozenset(
-    {"chrt", "command", "dumb-init", "env", "exec", "ionice", "mpiexec", "mpirun", "ncu", "nice", "nohup", "nsys", "numactl"}
-    | {"setsid", "srun", "stdbuf", "sudo", "taskset", "time", "timeout", "tini", "torchrun"}
-)  # fmt: skip
-_TAKES_A_LINE: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
-_IS_A_VALUE: Final = re.compile(r"[A-Za-z_]\w*=.*|[0-9].*|profile", re.DOTALL)
-"""A variable, a time, a number of processors; what nsys is told to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,43 +87,6 @@ def parse(line: str) -> Script:
     """
     parsed = tree(line)
     return _Reader(line).script(parsed)
-
-
-def line_of(words: Sequence[str]) -> int | None:
-    """Which word a shell is told to run as a line: `bash -euo pipefail -c LINE`; None where there is no such shell, and the
-    place after the last word where its line is missing, or where it has no script either and reads one from its input.
-
-    >>> line_of(["env", "A=1", "/bin/bash", "-lc", "torchrun t.py"])
-    4
-    """
-    starts = (
-        [0] if words and _TAKES_A_LINE.fullmatch(words[0]) else []
-    )  # the shell is the image's entry point
-    starts += [at + 1 for at, word in enumerate(words) if word.rpartition("/")[2] in _SHELLS]
-    for start in starts:
-        at, told = start, False
-        while at < len(words) and words[at][:1] in {"-", "+"} and words[at] != "--":
-            short = words[at][1:2] != "-"
-            told = told or _TAKES_A_LINE.fullmatch(words[at]) is not None
-            at += 2 if (short and "o" in words[at].lower()) or words[at] in {"--rcfile", "--init-file"} else 1
-        at += at < len(words) and words[at] == "--"
-        if told or (at >= len(words) and start > 0 and is_run(words[: start - 1])):
-            return min(at, len(words))
-    return None
-
-
-def is_run(before: Sequence[str]) -> bool:
-    """Whether what follows some words is run as a command: they are shells, programs that are known for it, and their options.
-
-    >>> is_run(["timeout", "-k", "9", "1h", "env", "A=1"]), is_run(["ssh", "node"])
-    (True, False)
-    """
-    runners = _RUN_WHAT_FOLLOWS | _SHELLS
-    return all(
-        word.rpartition("/")[2] in runners or word[:1] in {"-", "+"} or _IS_A_VALUE.fullmatch(word)
-        or (last[:1] in {"-", "+"} and "=" not in last)
-        for last, word in zip(("", *before), before, strict=False)
-    )  # fmt: skip
 
 
 def words_of(line: str) -> list[str]:

@@ -123,6 +123,10 @@ def test_of_a_shell_line_every_other_character_stays(line, kept):
     [
         ("bash -c 'torchrun t.py'", "bash -c 'torchrun t.py --pipeline-model-parallel-layout '\\''E|t'\\'''"),
         ('bash -c "torchrun t.py"', "bash -c \"torchrun t.py --pipeline-model-parallel-layout 'E|t'\""),
+        (
+            "su -s /bin/sh - user -c 'torchrun t.py'",
+            "su -s /bin/sh - user -c 'torchrun t.py --pipeline-model-parallel-layout '\\''E|t'\\'''",
+        ),
         ("eval torchrun t.py", "eval torchrun t.py --pipeline-model-parallel-layout ''\"'\"'E|t'\"'\"''"),
     ],
 )
@@ -199,6 +203,13 @@ def test_a_shell_line_in_a_list_stays_one(words, made):
         ("a bash -c 'torchrun t.py --bf16'", "nobody knows whether 'a' runs the shell"),
         ("torchrun t.py --bf16 --hook bash -c 't --bf16'", "in two places"),
         ("ssh node 'torchrun t.py --bf16'", "the layout stands in 'torchrun t.py --bf16'"),
+        ("ssh node 'cd /x && ./run.sh'", "the trainer stands in 'cd /x && ./run.sh', which 'ssh' takes apart"),
+        ("env -S 'A=1 torchrun t.py'", "the trainer stands in 'A=1 torchrun t.py', which 'env' takes apart"),
+        ("su user --command='torchrun t.py'", "a shell has neither a line nor a script"),
+        ("su user", "a shell has neither a line nor a script"),
+        ("watch 'python t.py'", "the trainer stands in 'python t.py', which 'watch' takes apart"),
+        ("cat hosts | sudo xargs -n1 torchrun t.py --bf16", "'xargs' puts words of its own behind the command"),
+        ("find . -exec torchrun t.py \\;", "'find' puts words of its own behind the command"),
         ("bash -c ~/train.sh", "one pair of quotes"),
         ("bash -c 'torchrun t.py --bf16 \"'$X'\"'", "one pair of quotes"),
         ("bash -c 'torchrun --bf16 $@' -- --bf16", "in two places"),

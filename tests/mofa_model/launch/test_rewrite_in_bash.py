@@ -37,7 +37,9 @@ def run(tmp_path_factory):
     for program in ("bash", "sh", "env", "nice", "timeout"):
         (folder / program).symlink_to(shutil.which(program))
     (folder / "ssh").write_text('#!/bin/sh\nshift\nexec /bin/sh -c "$*"\n')
-    (folder / "ssh").chmod(0o755)
+    (folder / "su").write_text('#!/bin/sh\nexec /bin/sh -c "$3"\n')
+    for name in ("ssh", "su"):
+        (folder / name).chmod(0o755)
     for profile in (".bash_profile", ".profile"):
         (folder / profile).write_text(f"PATH={folder}\n")
     seen = folder / "seen"
@@ -93,7 +95,7 @@ BEFORE = ["", "", "", "set -u; ", "cd . && ", "prepare --x 1 | ", "A=1 B=$X ", "
 AFTER = ["", "", "\n", " \\\n", " # --bf16 \\\nfinish", " && finish 1", " | log x", ">/dev/null 2>&1", " >>/dev/null", '; finish "$X"', " &", "|| b", " <<'E' | log\n$X `\nE\n"]  # fmt: skip
 AROUND = ["{}", "{}", "({})", "{{ {}\n}}", "if true; then {}\nfi", "for i in 1 2; do {}\ndone", "f() {{ {}\n}}; f", "case x in x) {}\n;; esac"]  # fmt: skip
 SHELLS = ["", "", "", "", "bash -c '", 'sh -ec "', 'exec bash -euo pipefail -c "', "prepare; bash -c '", 'bash -lc "', "sh -lc '",
-          "env A=1 timeout 9 bash -c '", 'exec nice -n 1 env -u A /bin/sh -c "']  # fmt: skip
+          "env A=1 timeout 9 bash -c '", 'exec nice -n 1 env -u A /bin/sh -c "', "env A=1 su user -c '"]  # fmt: skip
 HIDDEN = ["a bash -c '", 'b x sh -c "', 'echo "$(', "bash <<'E9'\n", "A='"]
 """Beginnings behind which nobody can tell what becomes of the line."""
 
