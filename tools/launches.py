@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
-from layouts import MODEL_WORDS, case, drawn, left_out, of_all_kinds, ordinary, problem_of, words_of
+from layouts import MODEL_WORDS, case, drawn, left_out, of_all_kinds, ordinary, problem_of, to_count, words_of
 from verdicts import digest, verdicts
 
 from mofa_model import cli
 from mofa_model.errors import MofaError
 from mofa_model.launch import read, trainers
 from mofa_model.launch.verified import argument_names
-from mofa_model.spec import Training
+from mofa_model.search import SearchCase
 from mofa_model.strategy import ContextMode, Placement, Recompute, Sharding, Strategy
 from mofa_model.strategy_text import format_strategy, parse_strategy
 
@@ -98,7 +98,9 @@ def told(trainer: str) -> dict[str, Any]:
     some = [one for ones in found.values() for one in ones]
     against = {
         name: text
-        for (name, _), text in zip(some, verdicts(trainer, [one for _, one in some])[1], strict=True)
+        for (name, _), text in zip(
+            some, verdicts(f"check_{trainer}", [one for _, one in some])[1], strict=True
+        )
         if text
     }
     if against:
@@ -138,19 +140,11 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
             continue
         outside.append(field)
         cases.append(case(problem, strategy, trainer, words))
-    head, said = verdicts(trainer, cases)
+    head, said = verdicts(f"check_{trainer}", cases)
     inside = len(lines)
     taken = Counter(field for field, text in zip(outside, said[inside:], strict=True) if text is None)
     step = max(1, len(lines) // KEPT)
-    kept = [
-        {
-            "gpus": int(one.gpus),
-            "strategy": format_strategy(one),
-            "model": problem.workload.model.name,
-            "run": _run(problem.workload.training),
-        }
-        for problem, one, _ in lines[::step]
-    ]
+    kept = [_asked_of(problem, one) for problem, one, _ in lines[::step]]
     return {
         **head,
         "seed": seed,
@@ -183,12 +177,28 @@ def _acts(strategy: Strategy) -> str:
     return repr(replace(strategy, **alone, **mode, **again))
 
 
-def _run(training: Training) -> dict[str, Any]:
+def _asked_of(problem: SearchCase, strategy: Strategy) -> dict[str, Any]:
+    """A question and a layout, as the record keeps them."""
+    training = problem.workload.training
     return {
-        "sequence": training.sequence,
-        "batch": training.global_batch,
-        "precision": training.precision.name,
+        "gpus": int(strategy.gpus),
+        "strategy": format_strategy(strategy),
+        "model": problem.workload.model.name,
+        "run": {
+            "sequence": training.sequence,
+            "batch": training.global_batch,
+            "precision": training.precision.name,
+        },
     }
+
+
+def counted() -> dict[str, Any]:
+    """What Megatron holds on a GPU of each stage, for a few layouts."""
+    drawn = [(problem, one) for _, problem, one in to_count("megatron")]
+    cases = [case(problem, one, "megatron", words_of(one, "megatron", problem)) for problem, one in drawn]
+    head, held = verdicts("count_megatron", cases)
+    layouts = [_asked_of(*one) | {"held": stages} for one, stages in zip(drawn, held, strict=True)]
+    return {**head, "layouts": layouts}
 
 
 def main() -> None:
@@ -207,7 +217,8 @@ def main() -> None:
         found = asked(trainer, arguments.n, arguments.seed) if arguments.n else _record()[trainer]
         print(json.dumps({trainer: found | {"kept": len(found["kept"])}}, indent=1), flush=True)
         if arguments.n == 0 or arguments.n >= 2000:
-            _write(trainer, found | told(trainer))
+            more = {"counted": counted()} if trainer == "megatron" else {}
+            _write(trainer, found | told(trainer) | more)
 
 
 def _record() -> dict[str, Any]:

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from verdicts import cpus
@@ -39,6 +40,8 @@ ASKED: Final = (
 )  # fmt: skip
 """What people ask for besides: up to three of them at a time."""
 PRECISIONS: Final = ("bf16", "bf16", "bf16", "fp8-current", "fp8-delayed", "fp8-block", "fp16")
+COUNTED: Final = 12
+"""Layouts of each kind of models whose parameters are counted."""
 PER_QUESTION: Final = 80
 """Layouts that are taken of one search, from the best to the worst."""
 _FAMILIES: Final = (
@@ -238,3 +241,14 @@ def of_all_kinds(
     share = -(-number // len(MODELS))
     with ProcessPoolExecutor(cpus()) as pool:
         return [one for mine in pool.map(partial(draw, trainer, share, seed), MODELS) for one in mine]
+
+
+def to_count(trainer: str) -> _Drawn:
+    """A few layouts of each kind of models in bf16, of many questions, whose parameters are counted."""
+    mine: _Drawn = []
+    for kind in MODELS:
+        few = questions(random.Random(f"{trainer} {kind} count"), trainer, kind, trainer, sample=2)
+        plain = (ones for ones in few if ones[0].workload.training.precision.name == "bf16")
+        found = [(kind, problem, one) for problem, some in islice(plain, COUNTED // 2) for one in some]
+        mine += found
+    return mine

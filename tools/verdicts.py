@@ -19,12 +19,12 @@ HOME: Final = Path(os.environ.get("TRAINERS_HOME", Path.home() / ".cache" / "mof
 VALIDATORS: Final = Path(__file__).with_name("validators")
 
 
-def verdicts(trainer: str, cases: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str | None]]:
-    """What was asked, by version and hash, and what the trainer says against each launch."""
-    head: dict[str, Any] = next(_said(trainer, []))
-    kept = HOME / "verdicts" / f"{trainer}.jsonl"
+def verdicts(script: str, cases: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
+    """What was asked, by version and hash, and what a validator says of each launch: check_TRAINER what stands against it."""
+    head: dict[str, Any] = next(_said(script, []))
+    kept = HOME / "verdicts" / f"{script.removeprefix('check_')}.jsonl"
     kept.parent.mkdir(exist_ok=True)
-    known: dict[str, str | None] = {}
+    known: dict[str, Any] = {}
     for line in kept.read_text(encoding="utf-8").splitlines() if kept.exists() else ():
         known |= json.loads(line)
     keys = [digest([head, one]) for one in cases]
@@ -32,7 +32,7 @@ def verdicts(trainer: str, cases: list[dict[str, Any]]) -> tuple[dict[str, Any],
     with kept.open("a", encoding="utf-8") as out:
 
         def ask(share: list[str]) -> None:
-            answers = _said(trainer, [missing[key] for key in share])
+            answers = _said(script, [missing[key] for key in share])
             next(answers)
             for key, verdict in zip(share, answers, strict=True):
                 known[key] = verdict
@@ -43,10 +43,10 @@ def verdicts(trainer: str, cases: list[dict[str, Any]]) -> tuple[dict[str, Any],
     return head, [known[key] for key in keys]
 
 
-def _said(trainer: str, cases: list[dict[str, Any]]) -> Iterator[Any]:
-    """What a validator writes: first what it is, then one verdict a launch."""
+def _said(script: str, cases: list[dict[str, Any]]) -> Iterator[Any]:
+    """What a validator writes: first what it is, then one answer a launch."""
     with subprocess.Popen(
-        [str(HOME / "bin" / "python"), str(VALIDATORS / f"check_{trainer}.py")],
+        [str(HOME / "bin" / "python"), str(VALIDATORS / f"{script}.py")],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     ) as process:  # fmt: skip

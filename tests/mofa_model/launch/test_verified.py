@@ -5,6 +5,7 @@
 
 import json
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,19 @@ import verdicts  # noqa: E402
 
 RECORD = json.loads(launches.RECORD.read_text(encoding="utf-8"))
 AGAIN = "the launcher says something else than what was verified: run `make oracle`"
+
+
+@cache
+def written(trainer):
+    """What our launcher says of the launches that the record keeps."""
+    return [
+        layouts.words_of(
+            parse_strategy(one["strategy"], one["gpus"]),
+            trainer,
+            layouts.problem_of(one["model"], trainer, one["gpus"], **one["run"]),
+        )
+        for one in RECORD[trainer]["kept"]
+    ]
 
 
 @pytest.mark.parametrize("trainer", RECORD)
@@ -40,17 +54,8 @@ def test_ordinary_questions_from_one_device_to_sixteen_thousand_gave_launches_th
 
 @pytest.mark.parametrize("trainer", RECORD)
 def test_what_is_written_today_is_what_was_verified(trainer):
-    kept = RECORD[trainer]["kept"]
-    words = [
-        layouts.words_of(
-            parse_strategy(one["strategy"], one["gpus"]),
-            trainer,
-            layouts.problem_of(one["model"], trainer, one["gpus"], **one["run"]),
-        )
-        for one in kept
-    ]
-    assert len(kept) >= launches.KEPT
-    assert verdicts.digest(words) == RECORD[trainer]["words"], AGAIN
+    assert len(written(trainer)) >= launches.KEPT
+    assert verdicts.digest(written(trainer)) == RECORD[trainer]["words"], AGAIN
 
 
 def test_the_product_knows_what_was_verified_and_no_more():
@@ -61,12 +66,7 @@ def test_the_product_knows_what_was_verified_and_no_more():
 @pytest.mark.parametrize("trainer", RECORD)
 def test_launches_that_were_verified_are_taken_for_it(trainer):
     version = RECORD[trainer]["versions"][launches.PACKAGES[trainer]]
-    for one in RECORD[trainer]["kept"]:
-        words = layouts.words_of(
-            parse_strategy(one["strategy"], one["gpus"]),
-            trainer,
-            layouts.problem_of(one["model"], trainer, one["gpus"], **one["run"]),
-        )
+    for words in written(trainer):
         assert unverified(trainer, words["arguments"], f"v{version}-cuda13") == ""
         assert "is not verified" in unverified(trainer, words["arguments"], f"{version}.1")
 
