@@ -51,6 +51,9 @@ _FAMILIES: Final = (
     ("llama3.1-405b", "h100", 16384, 4096, 8192), ("mixtral-8x7b", "h100", 64, 1024, 4096), ("qwen3-30b-a3b", "h800", 256, 1024, 4096),
     ("qwen3-235b-a22b", "b200", 512, 2048, 4096), ("deepseek-v2-lite", "a100", 32, 512, 4096), ("deepseek-v3", "h800", 2048, 15360, 4096),
     ("kimi-k2", "h100", 4096, 8192, 4096), ("olmoe-1b-7b", "h100", 128, 1024, 4096), ("glm4.5-air", "h100", 8192, 8192, 4096),
+    ("gemma2-9b", "h100", 32, 256, 4096), ("gpt-oss-20b", "h100", 64, 512, 4096), ("llama4-scout", "b200", 256, 1024, 4096),
+    ("nemotron4-15b", "h100", 128, 1024, 4096), ("command-a", "h100", 1024, 1024, 8192), ("starcoder2-15b", "a100", 64, 512, 4096),
+    ("minimax-m2", "h100", 2048, 4096, 4096), ("ernie4.5-21b-a3b", "h800", 128, 1024, 4096), ("smollm3-3b", "h100", 16, 256, 4096),
 )  # fmt: skip
 """Ordinary questions over the families of models, from 1 device to 16,384: model, device, devices, batch, sequence."""
 

@@ -48,7 +48,7 @@ def _said(script: str, cases: list[dict[str, Any]]) -> Iterator[Any]:
     with subprocess.Popen(
         [str(HOME / "bin" / "python"), str(VALIDATORS / f"{script}.py")],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, cwd=HOME,
     ) as process:  # fmt: skip
         assert process.stdin is not None
         assert process.stdout is not None
