@@ -73,7 +73,7 @@ def shown(options: str, trainer: str) -> dict[str, Any]:
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         cli.main(["advise", *options.split(), "--launch", trainer, "-o", "json", "--top", "0"])
-    answer: dict[str, Any] = json.loads(said.getvalue())
+    answer: dict[str, Any] = json.loads(said.getvalue() or "{}")  # nothing where it has no such model
     if answer.get("launch"):
         answer["words"] = {name: answer["launch"][name] for name in ("arguments", "environment", "files")}
     return answer

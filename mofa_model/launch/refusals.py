@@ -44,12 +44,12 @@ def refuse(strategy: Strategy, problem: SearchCase, trainer: str) -> None:
     acting = {axis.name: axis for axis in FEATURES if not found[axis.name].idle[0]}
     _had(strategy, known, acting.values(), trainer)
     (bundle,) = bundles(axes, known, found)
-    for axis in FEATURES:
+    for axis in acting.values():  # what acts on nothing is not said
         for reason, bad in found[axis.name].against[0]:
             if bad[0]:
                 raise _refused(strategy, axis, _told(reason, trainer))
         beside = bundle.barred.get(axis.name, {}).get(0, frozenset()) & set(acting)
-        if beside and axis.name in acting:
+        if beside:
             others = " and ".join(_said(strategy, acting[name]) for name in sorted(beside))
             raise _refused(strategy, axis, f"{trainer} does not start it beside {others}")
 

@@ -405,3 +405,10 @@ def test_a_trainer_without_a_block_refuses_the_model_by_name():
         framework("torchtitan").require(blocks)
     with pytest.raises(BadValue, match="it has no kimi delta attention"):
         framework("megatron").require(HYBRIDS["kimi-linear"].blocks)
+
+
+def test_what_acts_on_nothing_is_neither_said_nor_refused():
+    """Overlap of expert exchange, asked for where ep = 1, stands beside stages without virtual ones."""
+    asked = Strategy(tp=2, pp=4, dp=8, expert_overlap=True, pipeline_overlap=False, sequence_parallel=True)
+    said = launch(asked, "megatron", case("mixtral-8x7b", batch=512)).arguments
+    assert "--overlap-moe-expert-parallel-comm" not in said
