@@ -6,15 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from mofa_model import VERSION, units
-from mofa_model.advice.answer import (
-    Advice,
-    Alternative,
-    Counts,
-    Current,
-    Frontier,
-    Predicted,
-    Status,
-)
+from mofa_model.advice.answer import Advice, Alternative, Counts, Current, Frontier, Predicted, Status
 from mofa_model.advice.confidence import basis, confidence, failure_inputs, predicted
 from mofa_model.advice.finalists import Priced, priced, priced_together
 from mofa_model.advice.reasons import compared, nearest_constraints, unoffered, why_not, why_nothing
