@@ -49,6 +49,7 @@ def test_a_trainer_took_two_thousand_reachable_launches_and_refused_none(trainer
 def test_ordinary_questions_from_one_device_to_sixteen_thousand_gave_launches_that_start():
     asked = [name for said in RECORD.values() for name in said["ordinary"]]
     assert len(asked) >= 40
+    assert {*RECORD} == {*layouts.MODEL_WORDS}, "every trainer that has a validator"
     assert {1, 16384} <= {int(name.split()[2]) for name in asked}
 
 
