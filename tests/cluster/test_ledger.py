@@ -55,7 +55,12 @@ def test_without_prometheus_restarts_of_job_sets_and_lost_nodes_are_counted_and_
 ):
     install(cluster, JOB_SET)
     advisor = Advisor(cluster, processes, "operator-ledger")
-    with pool(cluster, 4) as busy, pool(cluster, 4) as idle:
+
+    def strict(_name):
+        """A node that is away for half a minute is lost."""
+        return {"incidents": {"shortestOutageSeconds": 30}}
+
+    with pool(cluster, 4) as busy, pool(cluster, 4, spec=strict) as idle:
 
         def counted(name):
             status = json.loads(cluster.kubectl("get", "cprof", name, "-o", "json"))["status"]
