@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import cache
-from typing import Any, Final
+from math import inf
+from typing import Any, Final, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mofa_model.errors import BadValue
 from mofa_model.units import Numeric
@@ -15,26 +17,35 @@ LATER: Final = {"later": True}
 """Marks a field that came after the first release: a question that says its default is the same question as before."""
 
 
+def plain(value: Numeric) -> TypeGuard[int | float]:
+    """Whether a value is one number of Python's own: a search makes thousands of strategies, and numpy is slow at one."""
+    return type(value) is int or type(value) is float
+
+
 def positive(**values: Numeric) -> None:
     """Refuse a value that is not finite and above zero."""
     for field, value in values.items():
-        if not np.all(np.isfinite(value) & (np.asarray(value) > 0)):
+        if not (0 < value < inf if plain(value) else np.all(np.isfinite(value) & (np.asarray(value) > 0))):
             raise BadValue(field, value, "give a finite number above zero")
 
 
 def not_negative(**values: Numeric) -> None:
     """Refuse a value that is not finite and at least zero."""
     for field, value in values.items():
-        if not np.all(np.isfinite(value) & (np.asarray(value) >= 0)):
+        if not (0 <= value < inf if plain(value) else np.all(np.isfinite(value) & (np.asarray(value) >= 0))):
             raise BadValue(field, value, "give a finite number that is zero or more")
 
 
 def whole(**values: Numeric) -> None:
     """Refuse a count that is not a whole number of at least one."""
     for field, value in values.items():
-        given = np.asarray(value)
-        if not np.all(np.isfinite(given) & (given >= 1) & (given == np.round(given))):
+        if not (1 <= value < inf and value % 1 == 0 if plain(value) else np.all(_counts(np.asarray(value)))):
             raise BadValue(field, value, "give a whole number of one or more")
+
+
+def _counts(given: NDArray[Any]) -> NDArray[np.bool_]:
+    counts: NDArray[np.bool_] = np.isfinite(given) & (given >= 1) & (given == np.round(given))
+    return counts
 
 
 def share(**values: Numeric) -> None:
