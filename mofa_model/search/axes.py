@@ -69,9 +69,9 @@ class Axes:
     def decode(self, index: int) -> dict[str, Any]:
         """The combination with a raw index."""
         chosen = {}
-        for name, stride in self.strides().items():
-            at, index = divmod(index, stride)
-            chosen[name] = self.values[name][at]
+        for name, values in reversed(tuple(self.values.items())):
+            index, at = divmod(index, len(values))
+            chosen[name] = values[at]
         return chosen
 
     def had_by(self, trainer: Framework, keys: Collection[str] = ()) -> Axes:

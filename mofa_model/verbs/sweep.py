@@ -23,8 +23,8 @@ values are a list (1,2,4), or a range that doubles (64..8192), multiplies
 (64..8192:x4) or steps (10..100:+10)
 
 examples:
-  the best strategy from 64 to 8192 GPUs, at two batch sizes
-    mofa sweep --model llama3-70b --gpu h100 --global-batch 1024 --seq 8192 --vary gpus=64..512 global_batch=1024,2048
+  the best strategy on 64 and 128 GPUs, at two batch sizes
+    mofa sweep --model llama3-70b --gpu h100 --seq 8192 --framework megatron --vary gpus=64..128 global_batch=512,1024
   one strategy, virtual stages and optimizer placement varied
     mofa sweep --model llama3.1-405b --gpu h100 --gpus 1024 --global-batch 512 --seq 8192 \\
         --strategy tp=8,pp=16,sp=true,schedule=interleaved --vary vpp=2,4,8 optimizer=distributed,distributed-cpu
@@ -32,7 +32,7 @@ examples:
     mofa sweep --model llama3-70b --gpu h100 --gpus 8192 --global-batch 2048 --seq 8192 --strategy tp=8,pp=4,sp=true \\
         --vary interval=1..1024 failure_rate=0.002,0.005,0.01 --y ettr --plot ettr.svg
   a batch that grows with the GPUs; overlap on and off
-    mofa sweep --model llama3-70b --gpu h100 --seq 8192 --vary gpus=64..512 global_batch=0.25/gpu,1/gpu dp_overlap=true,false
+    mofa sweep --model llama3-70b --gpu h100 --seq 8192 --framework megatron --vary gpus=64..128 global_batch=1/gpu dp_overlap=true,false
   a measured constant: what if attention ran at 90 % of the peak?
     mofa sweep --model llama3-8b --gpu h100 --gpus 64 --global-batch 512 --seq 8192 --vary compute.attention_efficiency=0.5,0.9
   over the workers of an existing Dask cluster

@@ -177,7 +177,7 @@ def seconds(profile):
 @pytest.mark.parametrize(
     "watched",
     [
-        pytest.param(60.0, marks=pytest.mark.slow, id="one minute"),
+        pytest.param(30.0, marks=pytest.mark.slow, id="half a minute"),
         pytest.param(600.0, marks=pytest.mark.soak, id="ten minutes"),
     ],
 )
