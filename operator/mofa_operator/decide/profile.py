@@ -36,6 +36,7 @@ from mofa_operator.decide.rates import (
 from mofa_operator.decide.reading import left, moment, moved, same, sentence
 from mofa_operator.decide.teaching import calibration
 from mofa_operator.decision import Decision, Note, ProfileFigures
+from mofa_operator.incidents.overruling import UNMATCHED
 from mofa_operator.objects import Written
 from mofa_operator.settings import LoopSettings
 from mofa_operator.shapes import seconds
@@ -72,12 +73,8 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     found = assessed(spec, kept, known, NOBODY if wait == 0 else pool.status.present)
     complete = reading.found
     stands = standing(pool, Aspect.HISTORY_COMPLETE)
-    if (
-        stands is not None
-        and wait != 0
-        and (stands.state, stands.reason) == (complete.state, complete.reason)
-    ):
-        complete = stands  # the same finding with other figures is no news
+    if stands is not None and wait != 0 and _is_no_news(stands, complete):
+        complete = stands
     holds = verdict(kept, found)
     status = _common(snapshot, [_ready(spec, snapshot.nodes), complete, holds, _exclusive(snapshot)]) | {
         "failures": rows(kept, found),
@@ -99,6 +96,16 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         figures=_figures(snapshot, spec, reading.memory or kept, live, learned.ratio),
         again=min((one for one in (wait, pause, soon, learned.again) if one), default=None),
     )
+
+
+def _is_no_news(stands: Found, complete: Found) -> bool:
+    """Whether what is said of the history is the same with other figures; that an id was overruled which is none is news."""
+
+    def told(one: Found) -> object:
+        unmatched = [text for text in one.message.split("; ") if text.startswith(UNMATCHED)]
+        return one.state, one.reason, unmatched
+
+    return told(stands) == told(complete)
 
 
 def _wait(
