@@ -115,12 +115,21 @@ def as_written(evidence: FailureEvidence) -> FailureEvidence:
     )
 
 
+def as_text(node_days: float) -> str:
+    """Node-days as a row has them.
+
+    >>> as_text(1234567.5), as_text(30.0)
+    ('1234567.5', '30')
+    """
+    return f"{node_days:.{_DIGITS}f}".rstrip("0").rstrip(".")
+
+
 def row_of(name: str, evidence: FailureEvidence) -> dict[str, Any]:
     """The row of a day that says it."""
     row: dict[str, Any] = {
         "name": name,
         "failures": evidence.failures,
-        "exposureNodeDays": f"{evidence.node_days:.{_DIGITS}f}".rstrip("0").rstrip("."),
+        "exposureNodeDays": as_text(evidence.node_days),
     }
     if evidence.recoveries:
         row |= {"recoveries": evidence.recoveries, "recoverySeconds": round(evidence.recovery_seconds)}

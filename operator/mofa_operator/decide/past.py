@@ -14,7 +14,7 @@ from functools import reduce
 from itertools import groupby
 from typing import Final
 
-from mofa_model.manifest.failure_history import as_written, row_of
+from mofa_model.manifest.failure_history import as_text, as_written, row_of
 from mofa_model.spec.evidence import DatedEvidence, together
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY
@@ -89,7 +89,7 @@ def _written(days: Sequence[Day], weeks: Sequence[DatedEvidence], now: float) ->
     status: Written = {
         "since": every[0].date,
         "failures": int(sum(one.failures for one in whole.values())),
-        "nodeDays": f"{node_days(max((one.node_days for one in whole.values()), default=0.0)):g}",
+        "nodeDays": as_text(node_days(max((one.node_days for one in whole.values()), default=0.0))),
         "days": ledger.written(days),
         "weeks": _rows(weeks),
         "time": moment(now),
