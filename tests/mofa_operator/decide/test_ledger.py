@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operator_objects import NOW, SETTINGS, applied, counted, ledger_after, profile, profile_with
+from operator_objects import NOW, SETTINGS, World, applied, counted, ledger_after, profile, profile_with
 
 from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.spec.evidence import FailureEvidence
@@ -20,6 +20,7 @@ from mofa_operator.decide.profile import profile as decide
 from mofa_operator.decide.rates import assessed
 from mofa_operator.decide.reading import moment
 from mofa_operator.evidence import Day, date_of, days_in
+from mofa_operator.keys import CLUSTER_PROFILE, Key, ledger_of
 from mofa_operator.snapshot import History, NodeCount, NoHistory, ProfileSnapshot
 
 DAY, NODES, WINDOW = 86400.0, 40, 30 * 86400.0
@@ -428,3 +429,21 @@ class TestMove:
         assert decision.status is not None
         assert decision.ledger is None
         assert len(json.dumps(decision.status)) < 4096 < len(json.dumps(pool.ledger["status"]))
+
+
+def test_a_new_operator_knows_the_days_and_a_ledger_that_somebody_deletes_is_written_again():
+    world = World()
+    world.put(CLUSTER_PROFILE, profile(ready=None))
+    key, book = Key(CLUSTER_PROFILE, "", "east"), ledger_of("east")
+    world.due |= world.store.set_history("east", history(told(PAST, NOW - WINDOW, NOW)))
+    world.rest()
+    days = world.store.profile("east").days
+    assert len(days) == 31
+    assert world.restarted().profile("east").days == days
+    assert world.restarted().snapshot(key, NOW).profile.days == days
+    world.now += SETTINGS.quiet
+    world.drop(book)
+    assert world.due == {key}
+    assert world.store.profile("east").days == ()
+    world.rest()
+    assert world.store.profile("east").days == days
