@@ -93,14 +93,14 @@ def cause_of(
 
 
 def gave_up(before: Episode, one: Episode, fault: Incident) -> bool:
-    """Whether an interruption is the end of the one before: the pod on the node with the fault is moved, and the others, which had
-    waited for it since, give up and start again.
+    """Whether an interruption is the end of the one before: the pod on the node with the fault is moved, and most others, which had
+    waited for it since, give up by themselves and start again.
     """
     if not one.replaced or before.level is not RecoveryClass.PROCESS or before.running is None:
         return False
     moved = {down.pod.node for down in one.replaced}
     waited = fault.start <= before.start + REACTION and one.start - before.running <= HUNG
-    return moved == {fault.name} and waited and all(x.code in _OWN for x in one.exits) and len(one.exits) > 0
+    return moved == {fault.name} and waited and 2 * sum(x.code in _OWN for x in one.exits) > len(one.exits)
 
 
 def _deduced(one: Incident) -> str:
