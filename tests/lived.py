@@ -59,6 +59,10 @@ class World:
     def profile(self, name):
         return json.loads(self.cluster.kubectl("get", "clusterprofile", name, "-o", "json"))
 
+    def days(self, name):
+        """The days of a pool's ledger."""
+        return json.loads(self.cluster.kubectl("get", "failureledger", name, "-o", "json"))["status"]["days"]
+
     def job(self, name):
         return json.loads(
             self.cluster.kubectl("get", "trainingjob", name, "-n", self.namespace, "-o", "json")

@@ -12,14 +12,23 @@ from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET, job_kind
 from mofa_model.manifest.advisor_policy import AdvisorPolicyStatus
 from mofa_model.manifest.cluster_profile import ClusterProfileStatus
+from mofa_model.manifest.failure_ledger import FailureLedgerStatus
 from mofa_model.manifest.status import TrainingJobStatus
 from mofa_operator.decide.answer import answer
 from mofa_operator.decide.job import job
 from mofa_operator.decide.policy import policy as decide_policy
 from mofa_operator.decide.profile import profile as decide_profile
 from mofa_operator.decide.stance import needs_answer
-from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
-from mofa_operator.objects import live
+from mofa_operator.keys import (
+    ADVISOR_POLICY,
+    CLUSTER_PROFILE,
+    FAILURE_LEDGER,
+    NODE,
+    TRAINING_JOB,
+    Key,
+    ledger_of,
+)
+from mofa_operator.objects import LiveProfile, live
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
 from mofa_operator.page.jobs import ShownJob
@@ -219,6 +228,23 @@ def applied(body, decision):
     return body
 
 
+def ledger_after(decision):
+    """The FailureLedger after a decision about its profile that writes it; the schema is checked as the server would."""
+    said = FailureLedgerStatus.model_validate(copy.deepcopy(dict(decision.ledger)))
+    return {
+        "apiVersion": FAILURE_LEDGER.api_version,
+        "kind": FAILURE_LEDGER.kind,
+        "metadata": meta(decision.key.name, ownerReferences=[{"uid": decision.uid}]),
+        "status": said.model_dump(by_alias=True, exclude_none=True, exclude_unset=True),
+    }
+
+
+def profile_with(body, ledger=None):
+    """A profile as it stands, with its ledger."""
+    stands = None if ledger is None else live(FAILURE_LEDGER, ledger)
+    return LiveProfile(key_of(CLUSTER_PROFILE, body), body, stands)
+
+
 def held_by(manager, names):
     """Managed fields of an object whose annotations of these names one manager wrote last."""
     owned = {f"f:{name}": {} for name in names}
@@ -292,6 +318,13 @@ class World:
         said = [note for note in decision.notes if note.reason not in AT_THE_GATE]
         assert len(said) <= 1
         assert len(decision.notes) - len(said) <= 1
+        if decision.ledger is not None:
+            self.writes += 1
+            made = ledger_after(decision)
+            made["metadata"]["resourceVersion"] = str(self._next())
+            self.bodies[ledger_of(key.name)] = made
+            self.store.wrote(ledger_of(key.name), made)
+            assert not self.store.put(FAILURE_LEDGER, made), "the echo of our own write woke its profile"
         for written in {key, *(write.key for write in decision.annotate)}:
             before = self.bodies[written]
             after = applied(before, decision)
@@ -321,7 +354,7 @@ class World:
     def restarted(self):
         """An operator that begins anew, with nothing but the objects."""
         store = Store()
-        for kind in (NODE, ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, JOB_SET):
+        for kind in (NODE, FAILURE_LEDGER, ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, JOB_SET):
             for key, body in self.bodies.items():
                 if key.kind == kind:
                     store.put(kind, body)

@@ -480,7 +480,7 @@ snapshot = ProfileSnapshot(
 )
 decision, exporter = profile(snapshot, LoopSettings()), Exporter()
 exporter.show(decision.figures)
-body["status"] = {"failures": decision.status["failures"], "days": decision.status["days"]}
+body["status"] = {"failures": decision.status["failures"]}
 print(json.dumps({"profile": body, "metrics": exporter.page()[0].decode()}))
 """
 """A watch sees a JobSet restart its ranks three times in 200 minutes; prints what the profile and /metrics then say."""

@@ -114,9 +114,9 @@ def _crd(crd: Mapping[str, Any]) -> list[str]:
     if chosen := [f"`{one['jsonPath'][1:]}`" for one in version.get("selectableFields", [])]:
         text += [f"Field selectors: {', '.join(chosen)}.\n"]
     rules = []
-    for part in ("spec", "status"):
+    for part in (one for one in ("spec", "status") if one in schema["properties"]):
         rows = []
-        for path, field, required in fields({"properties": {part: schema["properties"].get(part, {})}}):
+        for path, field, required in fields({"properties": {part: schema["properties"][part]}}):
             rows.append(
                 (
                     f"`{path}`",

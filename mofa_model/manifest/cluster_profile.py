@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mofa_model.manifest.failure_history import MOST, ClassName, DayPart, HistoryRow, WeekPart
+from mofa_model.manifest.failure_history import MOST, ClassName, HistoryRow
+from mofa_model.manifest.failure_ledger import DayPart, WeekPart
 from mofa_model.manifest.fields import (
     AtLeastOne,
     Count,
@@ -267,22 +268,20 @@ class ClusterProfileStatus(Part):
     nodes: Nodes | None = None
     """The pool's nodes."""
     failures: Annotated[list[HistoryRow], Field(max_length=MOST)] = Field(
-        default_factory=list,
-        json_schema_extra=keyed("name"),
+        default_factory=list, json_schema_extra=keyed("name")
     )
     """History by recovery class."""
     total: AllClasses | None = None
     """All recovery classes together."""
     days: Annotated[list[DayPart], Field(max_length=800)] = Field(
-        default_factory=list,
-        json_schema_extra=keyed("date", "witness"),
+        default_factory=list, json_schema_extra=keyed("date", "witness")
     )
-    """The ledger that the history rests on: of each day, for each class, the witness counts that saw most."""
+    """Deprecated: what version 0.1.0 kept here. It is moved to the FailureLedger of the same name, and never written again."""
     weeks: Annotated[list[WeekPart], Field(max_length=53)] = Field(
         default_factory=list,
         json_schema_extra=keyed("date"),
     )
-    """What the ledger held before its window moved on, by weeks: the assumptions are checked over all of it."""
+    """Deprecated, like the days."""
     history_time: Moment | None = None
     """When the history was written: seldom, and only when it changes much; the metrics have every moment."""
     calibration: CalibrationStatus | None = None

@@ -11,6 +11,7 @@ from typing import Any, Final
 from mofa_model.files import write_text
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec, AdvisorPolicyStatus
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec, ClusterProfileStatus
+from mofa_model.manifest.failure_ledger import FailureLedgerStatus
 from mofa_model.manifest.fields import Part
 from mofa_model.manifest.schema import structural
 from mofa_model.manifest.status import TrainingJobStatus
@@ -31,7 +32,7 @@ _REASON: Final = ("REASON", "string", '.status.conditions[?(@.type=="Ready")].re
 
 def crds() -> dict[str, dict[str, Any]]:
     """The definitions by file name."""
-    made = [_training_job(), _cluster_profile(), _advisor_policy()]
+    made = [_training_job(), _cluster_profile(), _advisor_policy(), _failure_ledger()]
     return {f"{GROUP}_{crd['spec']['names']['plural']}.yaml": crd for crd in made}
 
 
@@ -104,26 +105,47 @@ def _advisor_policy() -> dict[str, Any]:
     )
 
 
+def _failure_ledger() -> dict[str, Any]:
+    return _definition(
+        kind="FailureLedger",
+        plural="failureledgers",
+        short=["fled"],
+        scope="Cluster",
+        spec=None,
+        status=FailureLedgerStatus,
+        columns=[
+            ("SINCE", "string", ".status.since", 0),
+            ("FAILURES", "integer", ".status.failures", 0),
+            ("NODE-DAYS", "string", ".status.nodeDays", 0),
+            ("WRITTEN", "date", ".status.time", 0),
+            _AGE,
+        ],
+        selectable=[],
+    )
+
+
 def _definition(
     *,
     kind: str,
     plural: str,
     short: list[str],
     scope: str,
-    spec: type[Part],
+    spec: type[Part] | None,
     status: type[Part],
     columns: list[tuple[str, str, str, int]],
     selectable: list[str],
 ) -> dict[str, Any]:
+    """The definition of a kind; without a `spec` it is the operator's alone to write."""
+    parts = {} if spec is None else {"spec": structural(spec)}
     schema = {
         "type": "object",
-        "description": structural(spec)["description"],
-        "required": ["spec"],
+        "description": structural(spec or status)["description"],
+        **({"required": [*parts]} if parts else {}),
         "properties": {
             "apiVersion": {"type": "string", "description": f"{API_VERSION}."},
             "kind": {"type": "string", "description": f"{kind}."},
             "metadata": {"type": "object"},
-            "spec": structural(spec),
+            **parts,
             "status": structural(status, defaults=False),
         },
     }
@@ -152,7 +174,11 @@ def _definition(
                         {"name": name, "type": type_, "jsonPath": path, "priority": priority}
                         for name, type_, path, priority in columns
                     ],
-                    "selectableFields": [{"jsonPath": path} for path in selectable],
+                    **(
+                        {"selectableFields": [{"jsonPath": path} for path in selectable]}
+                        if selectable
+                        else {}
+                    ),
                     "schema": {"openAPIV3Schema": schema},
                 }
             ],

@@ -1,4 +1,4 @@
-"""What a profile has learned of failures: counts by recovery class, and the days that they rest on, as its status has them.
+"""What a profile has learned of failures: counts by recovery class as its status has them, and rows of evidence as text.
 
 The edge for evidence: `evidence_in` reads rows of a status, `row_of` writes one. Everything between is `FailureEvidence`.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from mofa_model.manifest.fields import Big, Decimal, Part, Seconds, Zero, keyed
+from mofa_model.manifest.fields import Decimal, Part, Seconds, Zero
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.spec.recovery_classes import RecoveryClass
 
@@ -84,55 +84,6 @@ class HistoryRow(Part):
         )
 
 
-class DayRow(Part):
-    """What one witness says of one recovery class on one day."""
-
-    name: ClassName
-    """Recovery class; one that the witness cannot see is missing."""
-    failures: Zero
-    """Failures counted."""
-    exposure_node_days: Decimal
-    """Node-days watched."""
-    recoveries: Zero | None = None
-    """Recoveries whose time was seen; missing = none was."""
-    recovery_seconds: Big | None = None
-    """Their time together."""
-
-
-class DayPart(Part):
-    """What one witness says of one day."""
-
-    atomic = True
-
-    date: Date
-    """The day in UTC."""
-    witness: Literal["Prometheus", "Watch"]
-    """Who saw it: Prometheus, or the operator's own watch of nodes and jobs."""
-    covered_seconds: Annotated[int, Field(ge=0, le=86_401, examples=[86_400])]
-    """Time of the day for which it looked."""
-    classes: Annotated[list[DayRow], Field(max_length=MOST)] = Field(
-        default_factory=list,
-        json_schema_extra=keyed("name"),
-    )
-    """By recovery class."""
-
-
-class WeekPart(Part):
-    """What was counted in a week that is older than the days."""
-
-    atomic = True
-
-    date: Date
-    """Its Monday in UTC."""
-    covered_seconds: Annotated[int, Field(ge=0, le=604_807, examples=[604_800])]
-    """Time of the week for which somebody looked."""
-    classes: Annotated[list[DayRow], Field(max_length=MOST)] = Field(
-        default_factory=list,
-        json_schema_extra=keyed("name"),
-    )
-    """By recovery class."""
-
-
 def number(value: Any) -> float:
     """A number as a status writes it, zero or more; zero where it is none."""
     try:
@@ -164,12 +115,21 @@ def as_written(evidence: FailureEvidence) -> FailureEvidence:
     )
 
 
+def as_text(node_days: float) -> str:
+    """Node-days as a row has them.
+
+    >>> as_text(1234567.5), as_text(30.0)
+    ('1234567.5', '30')
+    """
+    return f"{node_days:.{_DIGITS}f}".rstrip("0").rstrip(".")
+
+
 def row_of(name: str, evidence: FailureEvidence) -> dict[str, Any]:
     """The row of a day that says it."""
     row: dict[str, Any] = {
         "name": name,
         "failures": evidence.failures,
-        "exposureNodeDays": f"{evidence.node_days:.{_DIGITS}f}".rstrip("0").rstrip("."),
+        "exposureNodeDays": as_text(evidence.node_days),
     }
     if evidence.recoveries:
         row |= {"recoveries": evidence.recoveries, "recoverySeconds": round(evidence.recovery_seconds)}

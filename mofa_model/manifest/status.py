@@ -232,7 +232,7 @@ class Observed(Part):
     checkpoint_interval_seconds: Seconds | None = None
     """Interval between checkpoints that is really used."""
     ettr: Decimal | None = None
-    """Effective training time ratio so far."""
+    """Effective training time ratio so far, of the time in which it neither waited in a queue nor was suspended."""
     residual: Signed | None = None
     """Observed over predicted throughput, minus one."""
     interruptions: Zero | None = None

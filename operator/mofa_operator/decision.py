@@ -180,6 +180,8 @@ class Decision:
     """Its uid."""
     status: Written | None = None
     """The whole status to apply; None = it is right already."""
+    ledger: Written | None = None
+    """Of a profile: the whole status of its FailureLedger; None = it is right already."""
     annotate: tuple[Annotate, ...] = ()
     """Annotations to write, on the job and on what its targetRef names; only where they differ from what stands."""
     release: Release | None = None
@@ -200,4 +202,5 @@ class Decision:
     @property
     def is_silent(self) -> bool:
         """Whether nothing is written to the cluster."""
-        return self.status is None and not self.annotate and not self.notes and self.release is None
+        is_kept = self.status is None and self.ledger is None
+        return is_kept and not self.annotate and not self.notes and self.release is None

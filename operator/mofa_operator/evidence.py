@@ -43,13 +43,13 @@ class Day:
 
 
 def days_in(rows: object) -> tuple[Day, ...]:
-    """The days that a status holds, in order; what is none is left out."""
+    """The days in rows of a status, in order; what is none is left out."""
     found = [_day(row) for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
     return tuple(sorted((day for day in found if day is not None), key=lambda day: (day.date, day.witness)))
 
 
 def weeks_in(rows: object) -> tuple[DatedEvidence, ...]:
-    """The weeks that a status holds, in order; what is none is left out."""
+    """The weeks in rows of a status, in order; what is none is left out."""
     found = [
         DatedEvidence(
             date=date, days=number(row.get("coveredSeconds")) / DAY, classes=evidence_in(row.get("classes"))

@@ -30,10 +30,11 @@ class Key:
 TRAINING_JOB: Final = Kind("mofa.dev", "v1alpha1", "TrainingJob", "trainingjobs")
 CLUSTER_PROFILE: Final = Kind("mofa.dev", "v1alpha1", "ClusterProfile", "clusterprofiles", namespaced=False)
 ADVISOR_POLICY: Final = Kind("mofa.dev", "v1alpha1", "AdvisorPolicy", "advisorpolicies")
+FAILURE_LEDGER: Final = Kind("mofa.dev", "v1alpha1", "FailureLedger", "failureledgers", namespaced=False)
 NODE: Final = Kind("", "v1", "Node", "nodes", namespaced=False)
 CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps")
 
-OURS: Final = (TRAINING_JOB, CLUSTER_PROFILE, ADVISOR_POLICY)
+OURS: Final = (TRAINING_JOB, CLUSTER_PROFILE, ADVISOR_POLICY, FAILURE_LEDGER)
 """Kinds that we define."""
 JOBS: Final = (TRAINING_JOB, *KINDS)
 """Everything that can be advised."""
@@ -43,16 +44,28 @@ def watched(names: Iterable[str]) -> tuple[Kind, ...]:
     """What decisions rest on before what is decided, so that the first decisions rest on everything; `names` are settings.
 
     >>> [kind.kind for kind in watched(["JobSet"])]
-    ['Node', 'ClusterProfile', 'AdvisorPolicy', 'JobSet', 'TrainingJob']
+    ['Node', 'FailureLedger', 'ClusterProfile', 'AdvisorPolicy', 'JobSet', 'TrainingJob']
     """
     known = {kind.setting: kind for kind in KINDS}
-    return (NODE, CLUSTER_PROFILE, ADVISOR_POLICY, *(known[name] for name in names), TRAINING_JOB)
+    return (
+        NODE,
+        FAILURE_LEDGER,
+        CLUSTER_PROFILE,
+        ADVISOR_POLICY,
+        *(known[name] for name in names),
+        TRAINING_JOB,
+    )
 
 
 def key_of(kind: Kind, body: Body) -> Key:
     """Where an object is."""
     namespace, name = at(body, "metadata", "namespace"), at(body, "metadata", "name")
     return Key(kind, text_of(namespace) if kind.namespaced else "", text_of(name))
+
+
+def ledger_of(profile: str) -> Key:
+    """The FailureLedger of a ClusterProfile."""
+    return Key(FAILURE_LEDGER, "", profile)
 
 
 def target_of(namespace: str, api_version: str, kind: str, name: str) -> Key | None:

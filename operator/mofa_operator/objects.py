@@ -2,7 +2,7 @@
 
     LiveObject         any object: its metadata, its conditions, and itself as it came
     LiveTrainingJob    what a TrainingJob asks, and what stands in its status
-    LiveProfile        a ClusterProfile; its status is the memory of its pool
+    LiveProfile        a ClusterProfile; its status is the memory of its pool, and its FailureLedger that of days
 
 A part is read once, when somebody asks for it, and of it what `shapes` declares.
 """
@@ -162,8 +162,15 @@ class LiveTrainingJob(LiveObject):
         return super().record or self.status.observed.life
 
 
+@dataclass(frozen=True)
 class LiveProfile(LiveObject):
-    """A ClusterProfile as it stands."""
+    """A ClusterProfile as it stands, with its ledger.
+
+    Version 0.1.0 kept days and weeks in the profile's status. What stands there counts until the ledger was written after it.
+    """
+
+    ledger: LiveObject | None = None
+    """The FailureLedger of its name, as it stands; None where there is none."""
 
     @cached_property
     def asked(self) -> AskedPool:
@@ -172,7 +179,7 @@ class LiveProfile(LiveObject):
 
     @cached_property
     def status(self) -> LearnedStatus:
-        """Its status, without its days."""
+        """Its status."""
         return glance(LearnedStatus, self.body.get("status"))
 
     @property
@@ -181,14 +188,36 @@ class LiveProfile(LiveObject):
         return dict(part(self.body, "status", "calibration"))
 
     @cached_property
+    def counted(self) -> Body:
+        """The status of its ledger; that of a profile of its name that went before it is none."""
+        if self.ledger is None or self.uid not in self.ledger.owners:
+            return {}
+        return part(self.ledger.body, "status")
+
+    @cached_property
+    def unmoved(self) -> Written:
+        """Days and weeks of its own status that its ledger does not hold yet."""
+        old = self.kept("days", "weeks")
+        written, learned = seconds(self.counted.get("time")), seconds(self.status.history_time)
+        return old if written is None or (learned is not None and learned > written) else {}
+
+    @cached_property
     def days(self) -> tuple[Day, ...]:
-        """The ledger that its status holds."""
-        return days_in(part(self.body, "status").get("days"))
+        """What was counted by days; of two entries of a witness for a day, the one that covers more."""
+        every = (*days_in(self.unmoved.get("days")), *days_in(self.counted.get("days")))
+        found = {
+            (day.date, day.witness): day
+            for day in sorted(every, key=lambda day: (day.date, day.witness, day.covered))
+        }
+        return tuple(found.values())
 
     @cached_property
     def weeks(self) -> tuple[DatedEvidence, ...]:
-        """What was counted before these days."""
-        return weeks_in(part(self.body, "status").get("weeks"))
+        """What was counted before these days; of two entries for a week, the one that covers more."""
+        every = (*weeks_in(self.unmoved.get("weeks")), *weeks_in(self.counted.get("weeks")))
+        return tuple(
+            {week.date: week for week in sorted(every, key=lambda week: (week.date, week.days))}.values()
+        )
 
 
 _LIVE: Final[Mapping[Kind, type[LiveObject]]] = {TRAINING_JOB: LiveTrainingJob, CLUSTER_PROFILE: LiveProfile}

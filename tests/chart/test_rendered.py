@@ -212,7 +212,13 @@ def test_roles_in_namespaces_allow_what_the_cluster_role_allows_otherwise(render
     left = whole - cluster
     for namespace in SETS[name][0]["watchNamespaces"]:
         assert rights(roles(some, "Role"), {namespace}) == left
-    assert {right[1] for right in cluster} == {"clusterprofiles", "clusterprofiles/status", "nodes"}
+    assert {right[1] for right in cluster} == {
+        "clusterprofiles",
+        "clusterprofiles/status",
+        "failureledgers",
+        "failureledgers/status",
+        "nodes",
+    }
     assert ("", "events", "create") in rights(roles(some, "Role"), {"default"})
 
 

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX
 from mofa_model.kinds import JOB_SET, VOLCANO_JOB, Kind
 from mofa_operator.act.events import EVENT
-from mofa_operator.keys import CLUSTER_PROFILE, CONFIG_MAP, NODE, TRAINING_JOB
+from mofa_operator.keys import CLUSTER_PROFILE, CONFIG_MAP, FAILURE_LEDGER, NODE, TRAINING_JOB
 
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
@@ -56,7 +56,7 @@ def place(cluster):
         cluster.kubectl(
             "patch", address, "train", "-n", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}'
         )
-    cluster.kubectl("delete", "clusterprofile,node", "fence")
+    cluster.kubectl("delete", "clusterprofile,failureledger,node", "fence", "--ignore-not-found")
 
 
 def annotated(**annotations):
@@ -124,6 +124,29 @@ def test_the_status_of_our_kinds_is_ours(door, place):
         assert door.ask("PATCH", address, body)[1]["metadata"].get("labels") in ({"team": "ml"}, None)
 
 
+def ledger(name, owner="fence", **metadata):
+    owners = [
+        {"apiVersion": CLUSTER_PROFILE.api_version, "kind": "ClusterProfile", "name": owner, "uid": "1"}
+    ]
+    identity = {"apiVersion": FAILURE_LEDGER.api_version, "kind": "FailureLedger"}
+    return {**identity, "metadata": {"name": name, "ownerReferences": owners, **metadata}}
+
+
+def test_a_profile_has_a_ledger_of_its_name_which_it_owns_and_no_other(door, place):
+    address = path(FAILURE_LEDGER, "", "fence")
+    for wanted, body in (
+        (201, ledger("fence")),
+        (200, ledger("fence")),
+        (403, ledger("fence", labels={"team": "x"})),
+        (403, ledger("fence", finalizers=["mofa.dev/x"])),
+    ):
+        status, said = door.ask("PATCH", address, body, content=APPLY, force="true")
+        assert status == wanted, said
+    other = path(FAILURE_LEDGER, "", "other")
+    assert door.ask("PATCH", other, ledger("other"), content=APPLY)[0] == 403
+    assert door.ask("DELETE", address)[0] == 403
+
+
 @pytest.mark.parametrize(
     "what, address, body",
     [
@@ -167,11 +190,11 @@ def test_no_other_object_changes(door, place, what, address, body):
     ],
     ids=lambda value: getattr(value, "kind", ""),
 )
-def test_nothing_is_created_but_events_and_one_lease(door, place, kind, body):
+def test_nothing_is_created_but_events_one_lease_and_ledgers(door, place, kind, body):
     made = {**body, "metadata": {"name": "new", "namespace": place}}
     status, said = door.ask("POST", path(kind, place), made, content=JSON)
     assert status == 403, said
-    assert "creates Events and its own Lease only" in said["message"]
+    assert "creates Events, its own Lease and ledgers of profiles only" in said["message"]
 
 
 def test_no_token_is_made_for_anybody(door):
@@ -179,7 +202,7 @@ def test_no_token_is_made_for_anybody(door):
     address = f"/api/v1/namespaces/{HOME}/serviceaccounts/mofa-advisor/token"
     status, said = door.ask("POST", address, body, content=JSON)
     assert status == 403
-    assert "creates Events and its own Lease only" in said["message"]
+    assert "creates Events, its own Lease and ledgers of profiles only" in said["message"]
 
 
 @pytest.mark.parametrize("kind", [TRAINING_JOB, JOB_SET, CONFIG_MAP], ids=lambda kind: kind.kind)

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from advisor import Advisor, condition, until
+from door import APPLY, Door, path
 from foreign import install
 from lived import BUSY, TWO_PERCENT, past_of, rows, samples, whole, world_of
 from mofa_local import nodes
@@ -14,6 +15,7 @@ from mofa_local.synthetic import DAY
 from pools import pool
 
 from mofa_model.kinds import JOB_SET
+from mofa_operator.keys import CLUSTER_PROFILE
 
 FLAGS = ("--settle=1", "--resync=5", "--backoff=0.2", "--prometheus-interval=1", "--quiet=2")
 KNOWN = 10
@@ -50,6 +52,24 @@ def tell(cluster, namespace, restarts, ready=2):
     )  # fmt: skip
 
 
+def as_version_0_1_0(cluster, name):
+    """A profile as that version left it: days in its status, and no ledger."""
+    known = json.loads(cluster.kubectl("get", "failureledger,clusterprofile", "-o", "json"))["items"]
+    found = {one["kind"]: one["status"] for one in known if one["metadata"]["name"] == name}
+    body = {
+        "apiVersion": CLUSTER_PROFILE.api_version,
+        "kind": "ClusterProfile",
+        "metadata": {"name": name},
+        "status": found["ClusterProfile"] | {"days": found["FailureLedger"]["days"]},
+    }
+    cluster.kubectl("delete", "failureledger", name)
+    with Door(cluster) as door:
+        where = path(CLUSTER_PROFILE, "", name, status=True)
+        status, said = door.ask("PATCH", where, body, content=APPLY, user=None, force="true")
+    assert status == 200, said
+    assert said["status"]["days"]
+
+
 def test_without_prometheus_restarts_of_job_sets_and_lost_nodes_are_counted_and_survive_a_kill(
     cluster, processes, binaries, namespace
 ):
@@ -78,6 +98,7 @@ def test_without_prometheus_restarts_of_job_sets_and_lost_nodes_are_counted_and_
             until(lambda: counted(idle) == {"pod": 1}, what="a node went down")
             for _ in range(2):
                 advisor.kill()
+                as_version_0_1_0(cluster, idle)
                 advisor.start(*FLAGS)
                 time.sleep(3.0)
                 assert (counted(busy)["job"], counted(idle)) == (2, {"pod": 1}), (
@@ -87,11 +108,18 @@ def test_without_prometheus_restarts_of_job_sets_and_lost_nodes_are_counted_and_
             nodes.fail(cluster, f"{idle}-2")
             until(lambda: counted(busy) == {"pod": 0, "job": 3}, what="one restart more")
             until(lambda: counted(idle) == {"pod": 2}, what="another node went down")
+            moved = json.loads(cluster.kubectl("get", "failureledger", idle, "-o", "json"))["status"]
+            assert moved["failures"] == 2, "one from before the upgrade, one from after it"
             found = json.loads(cluster.kubectl("get", "cprof", busy, "-o", "json"))
             said = condition(found, "HistoryComplete")
             assert said["reason"] == "HistoryIncomplete"
             assert "seen by the watch alone since" in said["message"]
-            assert {day["witness"] for day in found["status"]["days"]} == {"Watch"}
+            book = json.loads(cluster.kubectl("get", "failureledger", busy, "-o", "json"))
+            assert {day["witness"] for day in book["status"]["days"]} == {"Watch"}
+            assert [one["uid"] for one in book["metadata"]["ownerReferences"]] == [found["metadata"]["uid"]]
+            assert not {"days", "weeks"} & found["status"].keys()
+            shown = cluster.kubectl("get", "fled", busy, "--no-headers").split()
+            assert shown[:3] == [busy, book["status"]["since"], "3"]
             assert all(float(row["exposureNodeDays"]) > 0 for row in found["status"]["failures"])
         finally:
             advisor.stop()
@@ -112,9 +140,10 @@ def test_a_server_that_forgets_takes_nothing_away_and_what_comes_back_is_counted
         found, _ = world.learned(name, "HistoryIncomplete")
         before = rows(found)
         assert whole(found) == (46, pytest.approx(BUSY * KNOWN, rel=0.02))
-        dates = {day["date"] for day in found["status"]["days"] if day["witness"] == "Prometheus"}
+        days = world.days(name)
+        dates = {day["date"] for day in days if day["witness"] == "Prometheus"}
         assert len(dates) in {KNOWN, KNOWN + 1}
-        kept = [row for day in found["status"]["days"] for row in day["classes"] if day["date"] in dates]
+        kept = [row for day in days for row in day["classes"] if day["date"] in dates]
         assert sum(row["failures"] for row in kept) == 46
         now = time.time()
         for since in (now - 3 * DAY, now - 6 * DAY, 0.0):  # it knows three days, six, and all of them again
@@ -133,7 +162,7 @@ def test_a_server_that_forgets_takes_nothing_away_and_what_comes_back_is_counted
             again = world.profile(name)
             assert rows(again) == before
             assert whole(again)[0] == 46
-            kept = {day["date"] for day in again["status"]["days"] if day["witness"] == "Prometheus"}
+            kept = {day["date"] for day in world.days(name) if day["witness"] == "Prometheus"}
             assert dates <= kept
             shown = world.metric("mofa_pool_exposure_node_days", pool=name)
             assert shown == pytest.approx(whole(found)[1], rel=0.01), (

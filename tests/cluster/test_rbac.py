@@ -12,7 +12,15 @@ from ruamel.yaml import YAML
 from mofa_model import kinds
 from mofa_model.kinds import Kind
 from mofa_operator.act.events import EVENT
-from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, CONFIG_MAP, NODE, OURS, TRAINING_JOB
+from mofa_operator.keys import (
+    ADVISOR_POLICY,
+    CLUSTER_PROFILE,
+    CONFIG_MAP,
+    FAILURE_LEDGER,
+    NODE,
+    OURS,
+    TRAINING_JOB,
+)
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
@@ -26,6 +34,7 @@ SPECS = {
     },
     CLUSTER_PROFILE: {"gpu": "h100"},
     ADVISOR_POLICY: {},
+    FAILURE_LEDGER: None,
     NODE: {},
 }
 
@@ -33,6 +42,8 @@ READ = "the store: a list at the start, a watch from then on, one object where t
 NEEDED = {
     **{(kind, verb): READ for kind in (*OURS, *KINDS, NODE) for verb in ("get", "list", "watch")},
     **{(kind, "patch"): "act: annotations" for kind in (TRAINING_JOB, *KINDS)},
+    (FAILURE_LEDGER, "create"): "act: the ledger of a new profile",
+    (FAILURE_LEDGER, "patch"): "act: whose ledger it is",
     **{(kind, "patch status"): "act: the status" for kind in OURS},
     (CONFIG_MAP, "get"): "the config.json that a job names",
     (EVENT, "create"): "act: Events",
@@ -150,9 +161,10 @@ def objects(cluster):
     cluster.apply(*(job(kind, place, NAME) for kind in KINDS))
     for kind, spec in SPECS.items():
         metadata = {"name": NAME} | ({"namespace": place} if kind.namespaced else {})
-        cluster.apply({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec})
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+        cluster.apply(body if spec is None else {**body, "spec": spec})
     yield place
-    cluster.kubectl("delete", "clusterprofile,node", NAME, "--ignore-not-found")
+    cluster.kubectl("delete", "clusterprofile,failureledger,node", NAME, "--ignore-not-found")
     cluster.kubectl("delete", "lease", NAME, "-n", HOME, "--ignore-not-found")
 
 
@@ -170,7 +182,8 @@ def operate(door, user, kind, verb, place):
     if action == "get":
         return door.ask("GET", item, user=user)[0]
     if action == "patch":
-        change = {"status": {"observedGeneration": 1}} if part else {}
+        number = "failures" if kind == FAILURE_LEDGER else "observedGeneration"
+        change = {"status": {number: 1}} if part else {}
         marked = metadata if part else metadata | {"annotations": {"advisor.mofa.dev/status": "Recommended"}}
         body = {**identity, "metadata": marked, **change}
         return door.ask("PATCH", item, body, content=APPLY, user=user, force="true")[0]
@@ -181,6 +194,9 @@ def operate(door, user, kind, verb, place):
             "involvedObject": {"namespace": place},
         }
         return door.ask("POST", here, body, content=JSON, user=user)[0]
+    if kind == FAILURE_LEDGER:
+        new = {**identity, "metadata": {"name": f"{NAME}-{user}".lower()}}
+        return door.ask("PATCH", path(kind, "", new["metadata"]["name"]), new, content=APPLY, user=user)[0]
     spec = {"holderIdentity": user}
     if action == "create":
         return door.ask(

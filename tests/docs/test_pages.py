@@ -11,6 +11,7 @@ pytest.importorskip("aiohttp", reason="the pages are the operator's, which needs
 
 from mofa_model.cli import main
 from mofa_operator import words
+from mofa_operator.keys import OURS
 from mofa_operator.verbs.flags import flags
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,7 +116,7 @@ def test_nothing_that_is_shipped_leads_to_a_host_under_our_groups_name():
 
 def test_a_condition_that_the_concepts_name_exists():
     known = {one.value for kind in (words.Aspect, words.Reason, words.Health, words.Happened) for one in kind}
-    known |= {"Disabled", "Annotate", "Apply", "NoRecommendation"}
+    known |= {"Disabled", "Annotate", "Apply", "NoRecommendation", *(kind.kind for kind in OURS)}
     for name in ("concepts.md", "operator.md", "troubleshooting.md"):
         said = set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)*)`", read(name)))
         assert said <= known, said - known

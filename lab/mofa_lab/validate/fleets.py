@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -41,8 +41,12 @@ class FleetScore:
     """Share of the bands of 90 % that held. [1]"""
     width: float
     """Mean width of the bands, in failures. [1]"""
+    plain_width: float | None
+    """The narrower mean of the plain laws that `plain.csv` has of it; None without that file. [1]"""
     log_score: float
     """Mean logarithm of the chance that was given to what came. [1]"""
+    plain_log_score: float | None
+    """The better score of the plain laws. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,11 +59,15 @@ class _System:
 def fleet_scores(folder: str) -> list[FleetScore]:
     """Scores of every fleet of a folder with `fleets.toml` and `failures.csv`."""
     try:
-        found = _fleets(Path(folder))
+        found, plain = _fleets(Path(folder)), _plain(Path(folder) / "plain.csv")
     except (KeyError, TypeError, ValueError) as error:
         told = "fleets.toml and failures.csv must agree in fleets, systems and days"
         raise BadFile(folder, f"{told}: {type(error).__name__} {error}") from error
-    return [_score(name, systems, ahead) for name, systems in found.items() for ahead in AHEAD]
+    return [
+        _score(name, systems, ahead, plain.get((name, ahead), ()))
+        for name, systems in found.items()
+        for ahead in AHEAD
+    ]
 
 
 def _fleets(folder: Path) -> dict[str, list[_System]]:
@@ -76,6 +84,15 @@ def _fleets(folder: Path) -> dict[str, list[_System]]:
     }
 
 
+def _plain(file: Path) -> dict[tuple[str, int], list[tuple[float, float]]]:
+    """Mean width and log score of plain laws from the same origins, by fleet and days."""
+    found: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for row in csv.DictReader(io.StringIO(read_text(str(file)))) if file.exists() else ():
+        one = float(row["width"]), float(row["log_score"])
+        found.setdefault((row["fleet"], int(row["days"])), []).append(one)
+    return found
+
+
 def _system(span: int, days: int, nodes: Any, counts: dict[int, int]) -> _System:
     spans = days // span
     return _System(
@@ -85,7 +102,9 @@ def _system(span: int, days: int, nodes: Any, counts: dict[int, int]) -> _System
     )
 
 
-def _score(fleet: str, systems: list[_System], ahead: int) -> FleetScore:
+def _score(
+    fleet: str, systems: list[_System], ahead: int, plain: Sequence[tuple[float, float]]
+) -> FleetScore:
     made = np.array([row for one in systems for row in _forecasts(one, ahead)])
     covered, width, log = made.mean(axis=0)
     return FleetScore(
@@ -94,7 +113,9 @@ def _score(fleet: str, systems: list[_System], ahead: int) -> FleetScore:
         forecasts=len(made),
         covered=float(covered),
         width=float(width),
+        plain_width=min((width for width, _ in plain), default=None),
         log_score=float(log),
+        plain_log_score=max((score for _, score in plain), default=None),
     )
 
 

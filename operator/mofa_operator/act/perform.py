@@ -1,4 +1,4 @@
-"""A decision as writes: annotations first, the status last, then the Events.
+"""A decision as writes: annotations or the ledger first, the status last, then the Events.
 
 The status is the last write because its Ready condition is what people and programs wait for: where it says Recommended,
 the annotations stand. Where they are refused, neither the status nor an Event says so: `decide.job.refused` does. (It is
@@ -23,7 +23,7 @@ from mofa_operator.act.events import EventPoster
 from mofa_operator.act.release import Released, let_go
 from mofa_operator.api import Api
 from mofa_operator.decision import Annotate, Decision, Release
-from mofa_operator.keys import OURS, Key
+from mofa_operator.keys import OURS, Key, ledger_of
 from mofa_operator.objects import Written
 from mofa_operator.refusals import ApiError, Gone, Invalid, Refused
 
@@ -53,7 +53,7 @@ class Performed:
     outcome: str
     """Silent, Written, DryRun, Gone or Refused: the worst of what happened."""
     writes: tuple[str, ...] = ()
-    """What was written: annotations, removal, status; in order."""
+    """What was written: annotations, removal, owner and ledger, status; in order."""
     failures: tuple[ApiError, ...] = ()
     """Writes that are refused for good; trying again changes nothing."""
     refused: bool = False
@@ -77,6 +77,8 @@ async def perform(
     for annotate in decision.annotate:
         await _annotate(annotate, api, account)
     refused = bool(account.failures)
+    if decision.ledger is not None:
+        await _keep_ledger(decision, decision.ledger, api, account)
     is_there = decision.key not in account.gone and not refused
     if decision.status is not None and decision.key.kind in OURS and is_there:
         body = _identity(decision.key, decision.uid) | {"status": decision.status}
@@ -163,14 +165,25 @@ async def _annotate(wanted: Annotate, api: Api, account: _Account) -> None:
         await account.keep("removal", key, wanted.uid, api.merge(key.kind, key.namespace, key.name, patch))
 
 
+async def _keep_ledger(decision: Decision, status: Written, api: Api, account: _Account) -> None:
+    """Apply a profile's ledger: first that it is there and goes with the profile, then what it says."""
+    key, profile = ledger_of(decision.key.name), decision.key
+    owner = {"apiVersion": profile.kind.api_version, "kind": profile.kind.kind, "name": profile.name}
+    body = _identity(key, "", ownerReferences=[{**owner, "uid": decision.uid}])
+    made = await account.keep("owner", key, "", _apply(api, key, body, status=False))
+    if made is not None:
+        body = _identity(key, "") | {"status": status}
+        await account.keep("ledger", key, "", _apply(api, key, body, status=True))
+
+
 def _apply(api: Api, key: Key, body: Body, *, status: bool) -> Awaitable[Body]:
     return api.apply(key.kind, key.namespace, key.name, body, status=status)
 
 
-def _identity(key: Key, uid: str, **metadata: Written) -> Written:
+def _identity(key: Key, uid: str, **metadata: Written | list[Written]) -> Written:
     """What every apply begins with; `metadata` is what it says beside name and uid."""
     place = {"namespace": key.namespace} if key.namespace else {}
-    named = {"name": key.name, **place, "uid": uid, **metadata}
+    named = {"name": key.name, **place, **({"uid": uid} if uid else {}), **metadata}
     return {"apiVersion": key.kind.api_version, "kind": key.kind.kind, "metadata": named}
 
 
@@ -183,5 +196,6 @@ def _digest(decision: Decision) -> str:
 def _would(decision: Decision) -> tuple[str, ...]:
     """What would be written."""
     annotations = tuple("annotations" for _ in decision.annotate)
+    ledger = () if decision.ledger is None else ("ledger",)
     status = () if decision.status is None else ("status",)
-    return annotations + status + (() if decision.release is None else ("release",))
+    return annotations + ledger + status + (() if decision.release is None else ("release",))

@@ -85,6 +85,8 @@ class Undone:
 def _marks(decision: Decision) -> _Marks:
     """What a decision writes, part by part, without its moments."""
     marks = {f"{one.key} {one.uid}": _mark(one.hold) for one in decision.annotate}
+    if decision.ledger is not None:
+        marks[f"ledger {decision.uid}"] = _mark(decision.ledger)
     if decision.status is not None:
         marks[f"status {decision.uid}"] = _mark(decision.status)
     return marks

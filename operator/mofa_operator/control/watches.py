@@ -16,7 +16,7 @@ from mofa_model.kinds import Kind
 from mofa_operator.api import Api
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.watch import Life, Watch, known
-from mofa_operator.keys import JOBS
+from mofa_operator.keys import FAILURE_LEDGER, JOBS
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
 from mofa_operator.refusals import ApiError, Expired, Gone, Refused
@@ -67,10 +67,12 @@ class Watches:
         exporter: Exporter,
         kopf: Callable[[Kind, str | None], Life],
     ) -> Watches:
-        """Of kinds in namespaces, none for all: kopf's for what people set up and for nodes, one of ours for each kind of jobs."""
+        """Of kinds in namespaces, none for all: kopf's for what people set up and for nodes, one of ours for jobs and ledgers."""
         places = {True: namespaces or (None,), False: (None,)}
         lives = [
-            Watch(kind, place, api=api, store=store, intake=intake) if kind in JOBS else kopf(kind, place)
+            Watch(kind, place, api=api, store=store, intake=intake)
+            if kind in (*JOBS, FAILURE_LEDGER)
+            else kopf(kind, place)
             for kind in kinds
             for place in places[kind.namespaced]
         ]

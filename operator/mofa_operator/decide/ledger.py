@@ -1,7 +1,7 @@
 """The ledger of failures: what each witness says of each day in UTC, joined without counting anything twice. Pure.
 
     a profile's days ─▶ merged(…, prometheus, watch) ─▶ memory(…) what it comes to
-                              └─▶ trimmed(…) ─▶ written(…)         what the status keeps of it
+                              └─▶ trimmed(…) ─▶ written(…)         what its FailureLedger keeps of it
 
 Two rules. A new entry takes the place of the one that stands unless it covers less of its day, or cannot see a class that the
 other saw: a server that forgets a day, or half of it, takes nothing away, and what is filled in late comes in. And of each day,
@@ -93,7 +93,7 @@ def trimmed(days: Iterable[Day], now: float) -> tuple[Day, ...]:
 
 
 def written(days: Iterable[Day]) -> list[Written]:
-    """`status.days`."""
+    """Days as rows."""
     return [
         {
             "date": day.date,
@@ -112,7 +112,7 @@ def _takes_place(known: Day, fresh: Day) -> bool:
 
 
 def _rounded(day: Day) -> Day:
-    """A day as the status would write it."""
+    """A day as it would be written."""
     known = {name.value: as_written(day.classes[name]) for name in RecoveryClass if name in day.classes}
     return replace(day, covered=float(round(day.covered)), classes=known)
 

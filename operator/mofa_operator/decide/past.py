@@ -1,23 +1,27 @@
 """How a pool failed over the last year, in order: its ledger day by day, and by weeks what is older than the ledger's window.
 
-The check of assumptions and the forecast ask for more time than the window of the history. Days that leave the ledger are added
-to their week in `status.weeks`; so a year is some fifty rows, and both can be done again from the status alone.
+The check of assumptions and the forecast ask for more time than the window of the history. Days that leave the window are added
+to their week; so a year is some fifty rows, and both can be done again from the FailureLedger alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date as calendar
 from datetime import timedelta
+from functools import reduce
 from itertools import groupby
 from typing import Final
 
-from mofa_model.manifest.failure_history import as_written, row_of
+from mofa_model.manifest.failure_history import as_text, as_written, row_of
 from mofa_model.spec.evidence import DatedEvidence, together
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY
+from mofa_operator.decide import ledger
 from mofa_operator.decide.ledger import counts
+from mofa_operator.decide.pool_evidence import node_days
+from mofa_operator.decide.reading import moment, same
 from mofa_operator.evidence import Day
 from mofa_operator.objects import LiveProfile, Written
 
@@ -45,7 +49,7 @@ def of_days(days: Iterable[Day]) -> list[DatedEvidence]:
 
 
 def of_profile(profile: LiveProfile) -> tuple[DatedEvidence, ...]:
-    """What a status holds of it."""
+    """What is remembered of it."""
     return (*profile.weeks, *of_days(profile.days))
 
 
@@ -63,8 +67,37 @@ def weeks_with(
     return tuple(found[monday] for monday in sorted(found)[-MOST:])
 
 
-def written(weeks: Iterable[DatedEvidence]) -> list[Written]:
-    """`status.weeks`."""
+def ledger_status(
+    pool: LiveProfile, fresh: Iterable[Day], weeks: Sequence[DatedEvidence], now: float
+) -> tuple[Written | None, bool]:
+    """The status of a profile's FailureLedger, None where it says that already; and whether it is due by itself. `now` in [s].
+
+    It is due when a day is complete, so that nothing is lost when a server forgets, and while days of version 0.1.0 stand in
+    the profile.
+    """
+    days = ledger.trimmed(fresh, now)
+    made = _written(days, weeks, now)
+    says_it = same({**pool.counted, "time": ""}, {**made, "time": ""}) and not pool.unmoved
+    return None if says_it else made, bool(pool.unmoved) or ledger.due(pool.days, days, now)
+
+
+def _written(days: Sequence[Day], weeks: Sequence[DatedEvidence], now: float) -> Written:
+    every = (*weeks, *of_days(days))
+    if not every:
+        return {}
+    whole = reduce(together, (one.classes for one in every))
+    status: Written = {
+        "since": every[0].date,
+        "failures": int(sum(one.failures for one in whole.values())),
+        "nodeDays": as_text(node_days(max((one.node_days for one in whole.values()), default=0.0))),
+        "days": ledger.written(days),
+        "weeks": _rows(weeks),
+        "time": moment(now),
+    }
+    return {name: said for name, said in status.items() if said != []}
+
+
+def _rows(weeks: Iterable[DatedEvidence]) -> list[Written]:
     return [
         {
             "date": week.date,

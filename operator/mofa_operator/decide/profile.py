@@ -1,8 +1,8 @@
 """A profile's snapshot as a decision: its nodes at once, its history seldom, and what both say of its assumptions.
 
-The status is the durable memory of history, and the only source of it for jobs. It is written anew when it is written for the
-first time, when a verdict changes, or when a figure moved by `material` or more and `quiet` seconds have passed; that time
-stands beside it. What follows from it (rates, verdicts, columns) always follows from what is remembered, so that a changed
+The status is the durable memory of history, and the only source of it for jobs; the days behind it are the FailureLedger's. They
+are written anew when they are written for the first time, when a verdict changes, or when a figure moved by `material` or more
+and `quiet` seconds have passed; that time stands beside them. What follows from it (rates, verdicts, columns) always follows from what is remembered, so that a changed
 assumption shows at once and a reading that waits for its time shows nowhere but in the metrics.
 """
 
@@ -18,9 +18,10 @@ from mofa_model.manifest.inputs import cluster_of
 from mofa_model.manifest.parsing import parse
 from mofa_model.reliability.observed import TOTAL
 from mofa_model.spec.evidence import DatedEvidence
-from mofa_operator.decide import ledger, past
+from mofa_operator.decide import past
 from mofa_operator.decide.conditions import Found, conditions, of_generation, standing
 from mofa_operator.decide.history import read
+from mofa_operator.decide.ledger import DAY
 from mofa_operator.decide.pool_evidence import PoolEvidence, remembered
 from mofa_operator.decide.rates import (
     NOBODY,
@@ -35,7 +36,7 @@ from mofa_operator.decide.rates import (
 from mofa_operator.decide.reading import left, moment, moved, same, sentence
 from mofa_operator.decide.teaching import calibration
 from mofa_operator.decision import Decision, Note, ProfileFigures
-from mofa_operator.evidence import Day
+from mofa_operator.incidents.overruling import UNMATCHED
 from mofa_operator.objects import Written
 from mofa_operator.settings import LoopSettings
 from mofa_operator.shapes import seconds
@@ -44,6 +45,8 @@ from mofa_operator.words import Aspect, Happened, Reason
 
 _LEARNED: Final = ("calibration", "residual")
 """What running jobs teach."""
+_SOON: Final = 1.0
+"""When what was moved to the ledger is taken out of the status. [s]"""
 _NAMED: Final = 3
 """Shared nodes that are named of each other profile. [1]"""
 
@@ -62,24 +65,21 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     weeks = past.weeks_with(pool.weeks, pool.days, reading.days)
     newest = (*weeks, *past.of_days(reading.days))
     wait = _wait(spec, before, reading.memory, newest, snapshot, settings)
-    days, pause = _days(snapshot, reading.days, weeks, wait, settings)
+    counted, is_due = past.ledger_status(pool, reading.days, weeks, snapshot.now)
+    pause = _quiet(snapshot, settings) if is_due and wait is None and pool.status.rows else None
     is_written = wait == 0 or pause == 0
     kept = reading.memory if wait == 0 else before
     known = newest if is_written else past.of_profile(pool)
     found = assessed(spec, kept, known, NOBODY if wait == 0 else pool.status.present)
     complete = reading.found
     stands = standing(pool, Aspect.HISTORY_COMPLETE)
-    if (
-        stands is not None
-        and wait != 0
-        and (stands.state, stands.reason) == (complete.state, complete.reason)
-    ):
-        complete = stands  # the same finding with other figures is no news
+    if stands is not None and wait != 0 and _is_no_news(stands, complete):
+        complete = stands
     holds = verdict(kept, found)
     status = _common(snapshot, [_ready(spec, snapshot.nodes), complete, holds, _exclusive(snapshot)]) | {
         "failures": rows(kept, found),
         "total": total(kept, found),
-        **days,
+        **pool.unmoved,
     }
     learned = calibration(pool, snapshot.taught, snapshot.now, settings)
     told = {"calibration": learned.written, "residual": learned.residual}
@@ -87,13 +87,25 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     if kept is not None:
         status["historyTime"] = moment(snapshot.now) if is_written else _history_time(snapshot)
     live = assessed(spec, reading.memory or kept, newest)
+    soon = _SOON if is_written and pool.unmoved else None
     return _decided(
         snapshot,
         status,
+        ledger=counted if is_written else None,
         told=contradiction(pool, kept, found) or _episode(complete, stands, usable=reading.usable),
         figures=_figures(snapshot, spec, reading.memory or kept, live, learned.ratio),
-        again=min((one for one in (wait, pause, learned.again) if one), default=None),
+        again=min((one for one in (wait, pause, soon, learned.again) if one), default=None),
     )
+
+
+def _is_no_news(stands: Found, complete: Found) -> bool:
+    """Whether what is said of the history is the same with other figures; that an id was overruled which is none is news."""
+
+    def told(one: Found) -> object:
+        unmatched = [text for text in one.message.split("; ") if text.startswith(UNMATCHED)]
+        return one.state, one.reason, unmatched
+
+    return told(stands) == told(complete)
 
 
 def _wait(
@@ -126,30 +138,6 @@ def _wait(
 def _quiet(snapshot: ProfileSnapshot, settings: LoopSettings) -> float:
     """How long until the history may be written again. [s]"""
     return left(seconds(snapshot.profile.status.history_time), settings.quiet, snapshot.now)
-
-
-def _days(
-    snapshot: ProfileSnapshot,
-    fresh: tuple[Day, ...],
-    weeks: tuple[DatedEvidence, ...],
-    wait: float | None,
-    settings: LoopSettings,
-) -> tuple[Written, float | None]:
-    """Days and weeks as they are to stand, and how long they have to wait where days alone are due; None where they are not. [s]
-
-    It is written whenever the history is; besides that when a day is complete, so that nothing is lost when a server forgets.
-    """
-    pool = snapshot.profile
-    stands = pool.kept("days", "weeks")
-    days = ledger.trimmed(fresh, snapshot.now)
-    moved = {"days": ledger.written(days), "weeks": past.written(weeks)}
-    moved = {name: rows for name, rows in moved.items() if rows}
-    if wait == 0:
-        return moved, None
-    if wait is not None or not pool.status.rows or not ledger.due(pool.days, days, snapshot.now):
-        return stands, None
-    pause = _quiet(snapshot, settings)
-    return (stands if pause else moved), pause
 
 
 def _history_time(snapshot: ProfileSnapshot) -> str:
@@ -185,6 +173,7 @@ def _decided(
     snapshot: ProfileSnapshot,
     status: Written,
     *,
+    ledger: Written | None = None,
     told: tuple[str, Note] | None = None,
     figures: ProfileFigures | None = None,
     again: float | None = None,
@@ -196,6 +185,7 @@ def _decided(
         key=snapshot.profile.key,
         uid=snapshot.profile.uid,
         status=None if silent else status,
+        ledger=ledger,
         notes=notes,
         figures=figures,
         outcome=status["conditions"][0]["reason"],
@@ -295,6 +285,6 @@ def _figures(
         verdicts={rate.name: rate.verdict.value for rate in found},
         contradiction={rate.name: rate.evidence for rate in found},
         calibration=taught,
-        lost={} if history is None else {cause: one / ledger.DAY for cause, one in history.lost.items()},
+        lost={} if history is None else {cause: one / DAY for cause, one in history.lost.items()},
         phases={} if history is None else history.phases,
     )

@@ -51,6 +51,8 @@ class Episode:
     """Places of the job. [1]"""
     before: tuple[PodLife, ...]
     """Pods that ran when it began."""
+    later: tuple[Down, ...] = ()
+    """Places that went down again before it trained."""
 
     @property
     def start(self) -> float:
@@ -60,7 +62,7 @@ class Episode:
     @property
     def running(self) -> float | None:
         """When the last container ran again; None = not all did. [s]"""
-        last = {one.place: one for one in self.downs}
+        last = {one.place: one for one in (*self.downs, *self.later)}
         ends = [one.end for one in last.values()]
         return None if any(end is None for end in ends) else max(end for end in ends if end is not None)
 
@@ -68,7 +70,7 @@ class Episode:
     def rounds(self) -> float:
         """How often its places went down, in the middle. [1]"""
         count: defaultdict[int, int] = defaultdict(int)
-        for one in self.downs:
+        for one in (*self.downs, *self.later):
             count[one.place] += 1
         every = sorted(count.values())
         return every[len(every) // 2]
@@ -76,7 +78,7 @@ class Episode:
     @property
     def replaced(self) -> list[Down]:
         """Places that got a new pod."""
-        return [one for one in self.downs if one.next is not None]
+        return [one for one in (*self.downs, *self.later) if one.next is not None]
 
     @property
     def exits(self) -> list[Exit]:
@@ -120,19 +122,18 @@ def episodes(
             job=job,
             downs=tuple(group),
             places=len(places),
-            before=tuple(
-                {id(one.pod): one.pod for one in group if one.start - group[0].start < SETTLED}.values()
-            )
-            + tuple(
-                p
-                for p in pods
-                if p.created < group[0].start - 1
-                and p.last > group[0].start + step
-                and all(p is not one.pod for one in group)
-            ),
+            before=_there(group, pods, step),
         )
         for group in groups
     ], helpers
+
+
+def _there(group: Sequence[Down], pods: Sequence[PodLife], step: float) -> tuple[PodLife, ...]:
+    """Pods that ran when a group of places began to go down."""
+    start = group[0].start
+    first = {id(one.pod): one.pod for one in group if one.start - start < SETTLED}
+    alive = (pod for pod in pods if pod.created < start - 1 and pod.last > start + step)
+    return tuple({**first, **{id(pod): pod for pod in alive}}.values())
 
 
 def _helpers(pods: Sequence[PodLife]) -> list[tuple[PodLife, Exit]]:

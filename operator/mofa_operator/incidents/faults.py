@@ -23,7 +23,13 @@ TO_CORDON: Final = 8 * 3600.0
 BRIEF: Final = 360.0
 """How long a fault takes that nobody repairs: what ran there starts again. [s]"""
 _LINK: Final = re.compile(r"(?<![a-z])nic|link|infiniband|\bib|rdma|roce|ethernet", re.IGNORECASE)
-_GPU: Final = re.compile(r"gpu|xid|nvlink|nvidia|dcgm", re.IGNORECASE)
+_GPU: Final = re.compile(r"gpu|xid|nvlink|nvswitch|nvidia", re.IGNORECASE)
+_GONE: Final = re.compile(r"fallen.?off", re.IGNORECASE)
+_WARNING: Final = re.compile(r"non.?fatal", re.IGNORECASE)
+"""Conditions of nodes that tell no failure. NVSentinel sets GpuMemWatch, SysLogsXIDError, SysLogsGPUFallenOff, NVSwitchDown and
+their like where something is fatal; DCGMError speaks of the exporter's own daemon, CSPMaintenance of a plan.
+Source: NVSentinel, "Integration Guide", node conditions.
+"""
 
 
 def faults(life: NodeLife, rules: IncidentRules) -> Iterator[Incident]:
@@ -36,9 +42,10 @@ def faults(life: NodeLife, rules: IncidentRules) -> Iterator[Incident]:
             name = "/".join(part)
             said = "row remapping failed" if witness is REMAP else f"problem {name}"
             is_gpu = witness is REMAP or _GPU.search(name)
-            if is_gpu or _LINK.search(name):
+            if (is_gpu or _LINK.search(name)) and not _WARNING.search(name):
+                gpu = causes.GPU_LOST if _GONE.search(name) else causes.GPU_FATAL
                 for at, _ in _events(many, gap):
-                    yield _fault(life, at, causes.GPU_FATAL if is_gpu else causes.NIC, said)
+                    yield _fault(life, at, gpu if is_gpu else causes.NIC, said)
 
 
 def _events(many: tuple[ValueRun, ...], gap: float) -> Iterator[tuple[float, float]]:
@@ -126,7 +133,7 @@ def _lost_gpus(life: NodeLife) -> Iterator[Incident]:
         for before, run in pairwise(many):
             if 0 < run.value < before.value == most and run.end - run.start >= step:
                 said = f"the node offers {run.value:g} of {most:g} GPUs"
-                yield _fault(life, run.start - step / 2, causes.GPU_LOST, said)
+                yield _fault(life, (before.end + run.start) / 2, causes.GPU_LOST, said)
 
 
 def _fault(life: NodeLife, at: float, cause: causes.IncidentCause, *said: str) -> Incident:

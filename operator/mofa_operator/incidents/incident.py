@@ -14,11 +14,13 @@ Kind: TypeAlias = Literal["node", "domain", "job"]
 """What an incident is of."""
 PHASES: Final[Mapping[str, str]] = {
     "detect": "from when training stopped to the end of the first container or pod",
-    "replace": "until the last new pod was made: drain, and time in the queue",
+    "drain": "until the last of the pods that were replaced had ended",
+    "queue": "until the last new pod was made",
     "start": "until the last container runs: scheduling, images",
     "load": "until the first step: rendezvous, checkpoint, compiling",
+    "redo": "until the step before is finished again: work since the last checkpoint",
 }
-"""How a job comes back, in order; the work that is done again depends on the interval and is none of them."""
+"""How a job comes back, in order; it trains again after all but the last."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -48,10 +48,10 @@ def _together(before: Incident, one: Incident, near: float) -> Incident | None:
             if one.start - before.end <= 60.0
             else None
         )
+    if before.cause in OUTAGES:  # what its exporters held back while it was away, they tell when it is back
+        return replace(before, evidence=said) if one.start - before.end <= near else None
     if one.start > before.end:
         return None
-    if before.cause in OUTAGES:
-        return replace(before, evidence=said)
     is_lost = causes.GPU_LOST in (one.cause, before.cause) and one.start - before.start < 900 + near
     return replace(
         before,

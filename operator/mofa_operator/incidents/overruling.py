@@ -15,6 +15,8 @@ from mofa_model.spec.incident_causes import CAUSES
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.incidents.incident import Incident
 
+UNMATCHED: Final = "spec.incidents.overruled names no incident that was seen: "
+"""How a warning begins that an id is overruled which no incident has."""
 NEAR: Final = 600.0
 """Longest time by which an incident may begin before or after what its id says. [s]"""
 
@@ -36,13 +38,17 @@ def overruled(found: Sequence[Incident], stated: Mapping[str, str]) -> list[Inci
 
 def apart(one: Incident, text: str) -> float | None:
     """How far from what an id says an incident began; None where the id is of another. [s]"""
-    name, _, moment = text.rpartition("@")
+    away = abs(one.start - moment_of(text))
+    return away if f"{one.kind}/{one.name}" == text.rpartition("@")[0] and away <= NEAR else None
+
+
+def moment_of(text: str) -> float:
+    """When the incident of an id began, as it says. [s]"""
     try:
-        away = abs(one.start - datetime.fromisoformat(moment).timestamp())
+        return datetime.fromisoformat(text.rpartition("@")[2]).timestamp()
     except ValueError:
         right = "give the id that mofa incidents prints, for example node/gpu-17@2026-01-31T09:30:00Z"
         raise BadValue("id of an incident", text, right) from None
-    return away if f"{one.kind}/{one.name}" == name and away <= NEAR else None
 
 
 def _with(one: Incident, word: str) -> Incident:

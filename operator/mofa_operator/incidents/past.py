@@ -10,10 +10,11 @@ from mofa_model.manifest.incident_rules import IncidentRules
 from mofa_model.spec.incident_causes import RESUBMISSION
 from mofa_operator.incidents.domains import domains
 from mofa_operator.incidents.incident import PHASES, Incident
-from mofa_operator.incidents.job_incidents import JobSurroundings, job_incidents
+from mofa_operator.incidents.job_causes import JobSurroundings, Standstill
+from mofa_operator.incidents.job_incidents import job_incidents
 from mofa_operator.incidents.node_incidents import node_incidents
 from mofa_operator.incidents.node_life import NodeLife
-from mofa_operator.incidents.overruling import overruled
+from mofa_operator.incidents.overruling import UNMATCHED, apart, moment_of, overruled
 from mofa_operator.incidents.pod_life import PodLife
 from mofa_operator.incidents.runs import Span, joined, overlap, without
 
@@ -34,6 +35,8 @@ class Past:
     """When anything was looked at. [s]"""
     pods: Mapping[str, PodLife]
     """Pods of training jobs on the pool's nodes, by uid."""
+    warnings: tuple[str, ...]
+    """Ids of this time that somebody overrules, and that no incident has."""
 
     @property
     def lost(self) -> dict[str, float]:
@@ -56,7 +59,7 @@ def past(
     lives: Sequence[NodeLife],
     pods: Mapping[str, PodLife],
     busy: Mapping[str, Sequence[Span]],
-    stalls: Mapping[str, Sequence[Span]],
+    stalls: Mapping[str, Sequence[Standstill]],
     step: float,
     rules: IncidentRules,
 ) -> Past:
@@ -105,6 +108,12 @@ def past(
         job_seconds=dict(by_job),
         known=known,
         pods=here,
+        warnings=tuple(
+            f"{UNMATCHED}{text}"
+            for text in rules.overruled
+            if known[0][0] <= moment_of(text) < known[-1][1]
+            and all(apart(one, text) is None for one in found)
+        ),
     )
 
 

@@ -153,7 +153,7 @@ JOBS: Final = (
     _gauge("mofa_job_last_step_timestamp_seconds", JOB, "s", "When the last finished step of a running job was last seen to change, in seconds of the epoch.", lambda f, c: f.running and c.moved),
     _gauge("mofa_job_step_due_timestamp_seconds", JOB, "s", "Until when the next step of a job that is there is due, the first one included, in seconds of the epoch; after that it is stuck. Only where steps would be seen.", lambda f, _: f.step_due),
     _gauge("mofa_job_should_train", JOB, "1", "1 while a job should make steps that would be seen: its pods have nodes, and it is neither suspended nor over; 0 while it waits, or nobody can see its steps.", lambda f, _: None if f.should_train is None else float(f.should_train)),
-    _gauge("mofa_job_observed_ettr_ratio", JOB, "1", "Effective training time ratio since the job was first seen.", _seen("ettr")),
+    _gauge("mofa_job_observed_ettr_ratio", JOB, "1", "Effective training time ratio since the job was first seen, of the time in which it should train: what it waits in a queue or is suspended is left out.", _seen("ettr")),
     _gauge("mofa_job_ettr_objective_ratio", JOB, "1", "Least acceptable effective training time ratio: spec.slo.ettr of the TrainingJob.", lambda f, _: f.objective_ettr),
     _gauge("mofa_job_throughput_residual_ratio", JOB, "1", "Observed over predicted tokens per second of the layout that runs, minus one.", lambda f, _: f.residual),
     _gauge("mofa_job_checkpoint_interval_seconds", (*JOB, "source"), "s", "Time between checkpoints; source is recommended or observed.", lambda f, _: {"recommended": f.checkpoint_interval, "observed": getattr(f.running, "checkpoint_interval", None)}),

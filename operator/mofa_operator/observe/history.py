@@ -143,7 +143,7 @@ async def pool_past(
         step,
         rules,
     )
-    warnings = [text for one in looks for text in one.warnings]
+    warnings = [*told.warnings, *(text for one in looks for text in one.warnings)]
     there = {naming.host(one.labels) for one in (await prometheus.query(pool.nodes_at(), now)).samples}
     if absent := _absent(nodes, there, told):
         warnings.append(absent)

@@ -6,7 +6,7 @@ Everything here is a value; `observe.interruptions` makes the next one from what
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from mofa_model.spec.evidence import FailureEvidence
@@ -91,6 +91,10 @@ class RunRecord:
     """Whether part of it did not run when last looked at."""
     ended: float | None = None
     """When it was done. [s]"""
+    waited: float = 0.0
+    """Time that it waited in a queue or was suspended, that of a wait that still lasts left out. [s]"""
+    waits: float | None = None
+    """Since when it waits; None = it does not. [s]"""
 
 
 def interruptions(record: RunRecord) -> dict[tuple[RecoveryClass, str], int]:
@@ -129,11 +133,23 @@ def open_since(record: RunRecord) -> float | None:
 
 
 def ettr(record: RunRecord, now: float) -> float | None:
-    """Effective training time ratio since it was first looked at, Ours. A lower bound where we joined late. [1]"""
-    lasted = (record.ended or now) - record.since
+    """Effective training time ratio since it was first looked at, of the time in which it did not wait, Ours. A lower bound where
+    we joined late. [1]
+    """
+    until = record.ended or now
+    lasted = until - record.since - waiting(record, until, waits=False).waited
     if record.step_at is None or lasted <= 0 or record.effective == 0:
         return None
     return min(1.0, record.effective / lasted)
+
+
+def waiting(record: RunRecord, now: float, *, waits: bool) -> RunRecord:
+    """A record of a job that waits now, or does not."""
+    if waits:
+        return replace(record, waits=now) if record.waits is None and record.ended is None else record
+    if record.waits is None:
+        return record
+    return replace(record, waited=record.waited + max(0.0, now - record.waits), waits=None)
 
 
 def running(record: RunRecord, now: float, **told: Any) -> Running:

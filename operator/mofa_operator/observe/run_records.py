@@ -18,7 +18,7 @@ from mofa_operator.observe.gangs import Gang
 from mofa_operator.observe.interruptions import seen
 from mofa_operator.observe.presence import Presences, Steps
 from mofa_operator.observe.remembered import from_text, to_text
-from mofa_operator.observe.run_record import RunRecord, running
+from mofa_operator.observe.run_record import RunRecord, running, waiting
 from mofa_operator.observe.steps import Path
 from mofa_operator.observe.trainers import RECENT
 from mofa_operator.snapshot import Alive, Running
@@ -95,7 +95,7 @@ class RunRecords:
         reports = target is not None and _trained(target) != (None, Observation())
         step = running.step if running is not None and running.step is not None else record.step
         seconds = running.step_seconds if running is not None else record.step_seconds
-        return self._presences.after(
+        found = self._presences.after(
             key,
             _observed(target, now),
             Steps(step=step, at=record.step_at, seconds=seconds) if step else Steps(),
@@ -104,6 +104,9 @@ class RunRecords:
             trainer=0.0 if look.there is None and reports else look.there,
             now=now,
         )
+        if key in self._known:
+            self._known[key] = waiting(self._known[key], now, waits=found is None and running is None)
+        return found
 
     def keep(self, jobs: Iterable[LiveObject]) -> None:
         """Forget all others."""

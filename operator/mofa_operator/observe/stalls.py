@@ -6,8 +6,10 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 
-from mofa_operator.incidents.runs import Span
+from mofa_operator.incidents.job_causes import Standstill
+from mofa_operator.incidents.runs import Point
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.queries import Pool
 from mofa_operator.observe.stretches import Stretch
@@ -21,10 +23,10 @@ class Edges:
 
     job: Job
     """Whose."""
-    stopped: tuple[float, ...]
-    """Last steps before a stall. [s]"""
-    resumed: tuple[float, ...]
-    """First signs of a new step after one. [s]"""
+    stopped: tuple[Point, ...]
+    """When the last steps before a stall were finished, and which. [s, 1]"""
+    resumed: tuple[Point, ...]
+    """First signs of a new step after one, and the step that it went on from. [s, 1]"""
     step: float
     """Time of a step. [s]"""
 
@@ -50,9 +52,9 @@ async def edges(prometheus: Prometheus, pool: Pool, stretch: Stretch, trainer: T
     )
     late = (gap + look) / 2
     stopped = {
-        _job(s.labels, trainer): tuple(t - wait + gap - late for t, _ in s.points) for s in stop.samples
+        _job(s.labels, trainer): tuple((t - wait + gap - late, n) for t, n in s.points) for s in stop.samples
     }
-    resumed = {_job(s.labels, trainer): tuple(t - late for t, _ in s.points) for s in go.samples}
+    resumed = {_job(s.labels, trainer): tuple((t - late, n) for t, n in s.points) for s in go.samples}
     return [
         Edges(
             job=job,
@@ -69,21 +71,24 @@ def _job(labels: Mapping[str, str], trainer: Trainer) -> Job:
     return namespace, name
 
 
-def stalls(seen: Iterable[Edges]) -> dict[str, list[Span]]:
-    """When each job's steps stood still, over all stretches: from half a step after the last one to the first sign of a new one. [s]"""
-    marks: defaultdict[str, list[tuple[float, bool, float]]] = defaultdict(list)
+def stalls(seen: Iterable[Edges]) -> dict[str, list[Standstill]]:
+    """When each job's steps stood still, over all stretches."""
+    marks: defaultdict[str, list[tuple[float, bool, float, float]]] = defaultdict(list)
     for one in seen:
         job = "/".join(one.job)
-        marks[job] += [(at, False, one.step) for at in one.stopped]
-        marks[job] += [(at, True, one.step) for at in one.resumed]
-    found: dict[str, list[Span]] = {}
+        marks[job] += [(at, False, one.step, number) for at, number in one.stopped]
+        marks[job] += [(at, True, one.step, number) for at, number in one.resumed]
+    found: dict[str, list[Standstill]] = {}
     for job, every in marks.items():
         found[job] = []
         stopped: float | None = None
-        for at, goes, step in sorted(every):
+        last = 0.0
+        for at, goes, step, number in sorted(every):
             if not goes:  # a process that comes and goes without a step stops more than once
-                stopped = at + step / 2 if stopped is None else stopped
+                stopped, last = (at + step / 2, number) if stopped is None else (stopped, max(last, number))
             elif stopped is not None:
-                found[job].append((stopped, at))
+                found[job].append(Standstill(stopped, at, max(0.0, last - number) * step))
                 stopped = None
+        if stopped is not None:
+            found[job].append(Standstill(stopped, inf))
     return found

@@ -18,7 +18,7 @@ from typing import Final
 from mofa_model.kinds import Kind
 from mofa_model.kinds.shape import Body, glance
 from mofa_operator.evidence import Day, JobEvidence
-from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOBS, NODE, Key, key_of
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, FAILURE_LEDGER, JOBS, NODE, Key, key_of
 from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob, live
 from mofa_operator.observe.bodies import (
     StoredBody,
@@ -86,6 +86,8 @@ class Store:
         self._measured.forget(key)
         if kind == ADVISOR_POLICY:
             return self._put_policy(key, None) | {key}
+        if kind == FAILURE_LEDGER:
+            return _profiles([name])
         if kind == CLUSTER_PROFILE:
             beside = _profiles(self._pools.select(name, None))
             self._measured.forget_profile(name)
@@ -96,6 +98,8 @@ class Store:
     def wrote(self, key: Key, body: Body) -> None:
         """Take in what the API server answered to a write of ours: its echo is no news, and older events are stale."""
         entry, version = self._entries.get(key), version_of(body)
+        if entry is None and key.kind == FAILURE_LEDGER:  # made by this write
+            entry = self._entries[key] = stored(key.kind, slim(key.kind, body))
         if entry is None or older(version, entry.version):
             return
         entry.raw = kept(slim(key.kind, body))
@@ -139,12 +143,13 @@ class Store:
 
     def body(self, key: Key) -> Body | None:
         """An object as it was last seen, and as it came; None where there is none."""
-        entry = self._entries.get(key)
-        return None if entry is None else unpacked(entry.raw)
+        return None if (entry := self._entries.get(key)) is None else unpacked(entry.raw)
 
     def live(self, key: Key) -> LiveObject | None:
         """An object as it was last seen; None where there is none."""
         body = self.body(key)
+        if body is not None and key.kind == CLUSTER_PROFILE:
+            return LiveProfile(key, body, self.live(Key(FAILURE_LEDGER, "", key.name)))
         return None if body is None else live(key.kind, body)
 
     def profile(self, name: str) -> LiveProfile | None:
@@ -154,8 +159,7 @@ class Store:
 
     def profiles(self) -> list[LiveProfile]:
         """Every ClusterProfile, by name."""
-        found = (self.profile(name) for name in self._pools.profiles())
-        return [one for one in found if one is not None]
+        return [one for name in self._pools.profiles() if (one := self.profile(name)) is not None]
 
     def nodes(self, profile: str) -> NodeCount:
         """The nodes of a profile."""
@@ -255,6 +259,8 @@ class Store:
             own |= _profiles(self._pools.select(key.name, stands.asked.node_selector))
             changed = entry is None or entry.relevance != fresh.relevance
             return own | self._relations.of_profile(key.name) if changed else own
+        if kind == FAILURE_LEDGER:
+            return _profiles([key.name] if own else ())
         if kind == ADVISOR_POLICY:
             return own | self._put_policy(key, body) if told else own
         concerned = frozenset(self._relations.owners(key)) if own else _NONE
@@ -282,12 +288,12 @@ class Store:
 
     def _policies_with(self, profile: str) -> frozenset[Key]:
         """Policies that name a ClusterProfile."""
-        return frozenset(
-            Key(ADVISOR_POLICY, place, name)
+        every = (
+            (Key(ADVISOR_POLICY, place, name), one)
             for place, here in self._policies.items()
-            for name, policy in here.items()
-            if policy.profile == profile
+            for name, one in here.items()
         )
+        return frozenset(key for key, one in every if one.profile == profile)
 
 
 def _profiles(names: Iterable[str]) -> frozenset[Key]:

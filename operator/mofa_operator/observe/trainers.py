@@ -105,18 +105,22 @@ class Trainer:
         return f"max(max_over_time(({counted})[{duration(span - 1)}:{duration(min(span, 3600) / 2)}]))"
 
     def stops(self, pool: Pool, span: float, wait: float, look: float) -> str:
-        """Moments at which a job was no longer alive, but was one look before."""
-        return self._edge(pool, span, wait, look, before=f" offset {duration(look)}", after="")
+        """Moments at which a job was no longer alive, but was one look before, and its last step."""
+        return self._edge(pool, span, wait, look, before=f" offset {duration(look)}", after="", step="max")
 
     def starts(self, pool: Pool, span: float, wait: float, look: float) -> str:
-        """Moments at which a job was alive, and was not one look before."""
-        return self._edge(pool, span, wait, look, before="", after=f" offset {duration(look)}")
+        """Moments at which a job was alive, and was not one look before, and the step that it went on from."""
+        return self._edge(pool, span, wait, look, before="", after=f" offset {duration(look)}", step="min")
 
-    def _edge(self, pool: Pool, span: float, wait: float, look: float, *, before: str, after: str) -> str:
+    def _edge(
+        self, pool: Pool, span: float, wait: float, look: float, *, before: str, after: str, step: str
+    ) -> str:
         series = f"{self._steps(pool)}[{duration(wait)}]"
+        number = f"{step} by ({self._by}) ({step}_over_time({self._steps(pool)}[{duration(wait + look)}]))"
         is_alive = f"(max by ({self._by}) (changes({series}{before})) > 0)"
         was_alive = f"(max by ({self._by}) (changes({series}{after})) > 0)"
-        return f"({is_alive} unless on ({self._by}) {was_alive})[{duration(span - 1)}:{duration(look)}]"
+        edge = f"({is_alive} unless on ({self._by}) {was_alive})"
+        return f"({number} and on ({self._by}) {edge})[{duration(span - 1)}:{duration(look)}]"
 
     def _steps(self, pool: Pool) -> str:
         if self.step is None:

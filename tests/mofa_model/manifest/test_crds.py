@@ -98,10 +98,15 @@ def test_a_definition_has_what_the_design_names(crd):
     names, version = crd["spec"]["names"], crd["spec"]["versions"][0]
     assert crd["metadata"]["name"] == f"{names['plural']}.mofa.dev"
     assert version["subresources"] == {"status": {}}
-    short = {"TrainingJob": ["tjob", "tj"], "ClusterProfile": ["cprof"], "AdvisorPolicy": ["apol"]}
+    short = {
+        "TrainingJob": ["tjob", "tj"],
+        "ClusterProfile": ["cprof"],
+        "AdvisorPolicy": ["apol"],
+        "FailureLedger": ["fled"],
+    }
     assert names["shortNames"] == short[names["kind"]]
     properties = version["schema"]["openAPIV3Schema"]["properties"]
-    for path in [*(c["jsonPath"] for c in version["additionalPrinterColumns"]), *(f["jsonPath"] for f in version["selectableFields"])]:  # fmt: skip
+    for path in [*(c["jsonPath"] for c in version["additionalPrinterColumns"]), *(f["jsonPath"] for f in version.get("selectableFields", ()))]:  # fmt: skip
         place = {"properties": properties}
         for step in path.split("[")[0].strip(".").split("."):
             if place.get("properties"):
@@ -127,6 +132,9 @@ def test_columns_are_those_of_the_design():
     (version,) = CRDS["mofa.dev_clusterprofiles.yaml"]["spec"]["versions"]
     shown = [c["name"] for c in version["additionalPrinterColumns"] if c["priority"] == 0]
     assert shown == ["NODES", "AVAILABLE", "ASSUMED", "OBSERVED", "COVERAGE", "VERDICT", "AGE"]
+    (version,) = CRDS["mofa.dev_failureledgers.yaml"]["spec"]["versions"]
+    shown = [c["name"] for c in version["additionalPrinterColumns"]]
+    assert shown == ["SINCE", "FAILURES", "NODE-DAYS", "WRITTEN", "AGE"]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operator_objects import NOW, SETTINGS, applied, counted, profile
+from operator_objects import NOW, SETTINGS, World, applied, counted, ledger_after, profile, profile_with
 
 from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.spec.evidence import FailureEvidence
@@ -18,9 +18,9 @@ from mofa_operator.decide import ledger
 from mofa_operator.decide.pool_evidence import remembered
 from mofa_operator.decide.profile import profile as decide
 from mofa_operator.decide.rates import assessed
+from mofa_operator.decide.reading import moment
 from mofa_operator.evidence import Day, date_of, days_in
-from mofa_operator.keys import CLUSTER_PROFILE
-from mofa_operator.objects import live
+from mofa_operator.keys import CLUSTER_PROFILE, Key, ledger_of
 from mofa_operator.snapshot import History, NodeCount, NoHistory, ProfileSnapshot
 
 DAY, NODES, WINDOW = 86400.0, 40, 30 * 86400.0
@@ -180,6 +180,7 @@ class Pool:
 
     def __init__(self, body=None):
         self.body, self.now, self.writes, self.notes = body or profile(ready=None), NOW, 0, []
+        self.ledger = None
 
     def look(self, history, watched=(), after=0.0):
         self.now += after
@@ -187,6 +188,8 @@ class Pool:
         if decision.status is not None:
             self.writes += 1
             self.body = applied(self.body, decision)
+        if decision.ledger is not None:
+            self.ledger = ledger_after(decision)
         self.notes += decision.notes
         assert decide(self._snapshot(history, watched), SETTINGS).is_silent, "a second look wants to write"
         assert decide(self._snapshot(history, ()), SETTINGS).is_silent or watched, "a restart wants to write"
@@ -200,7 +203,7 @@ class Pool:
 
     @property
     def stands(self):
-        return live(CLUSTER_PROFILE, self.body)
+        return profile_with(self.body, self.ledger)
 
     @property
     def status(self):
@@ -252,7 +255,9 @@ class TestProfile:
         pool.look(history(told(PAST, NOW + DAY - WINDOW, NOW + DAY)), after=DAY)
         assert pool.rows == rows
         assert pool.writes == writes + 1
-        assert date_of(NOW) in [one["date"] for one in pool.status["days"] if one["coveredSeconds"] == DAY]
+        assert date_of(NOW) in [
+            one["date"] for one in pool.ledger["status"]["days"] if one["coveredSeconds"] == DAY
+        ]
         pool.look(history(told(PAST, NOW + DAY - WINDOW, NOW + DAY + 900)), after=900)
         assert pool.writes == writes + 1
 
@@ -326,23 +331,13 @@ class TestProfile:
 
     def test_classes_with_different_exposure_are_each_judged_by_their_own(self):
         """Assumed are 1.5, 3 and 0.5 in a thousand node-days; the total expects what the classes expect together."""
-        status = {
-            "days": ledger.written(
-                [
-                    Day(
-                        date=date_of(NOW),
-                        witness="Watch",
-                        covered=DAY,
-                        classes={
-                            "process": FailureEvidence(node_days=1000.0, failures=3),
-                            "pod": FailureEvidence(node_days=2000.0, failures=6),
-                            "job": FailureEvidence(node_days=4000.0, failures=1),
-                        },
-                    )
-                ]
-            )
+        classes = {
+            "process": FailureEvidence(node_days=1000.0, failures=3),
+            "pod": FailureEvidence(node_days=2000.0, failures=6),
+            "job": FailureEvidence(node_days=4000.0, failures=1),
         }
-        memory = ledger.memory(days_in(status["days"]), WINDOW)
+        days = ledger.written([Day(date=date_of(NOW), witness="Watch", covered=DAY, classes=classes)])
+        memory = ledger.memory(days_in(days), WINDOW)
         spec = cluster_profile({k: v for k, v in profile(ready=None).items() if k != "status"}).spec
         found = {one.name: one for one in assessed(spec, memory)}
         assert found["pod"].expected == pytest.approx(6.0)
@@ -365,3 +360,90 @@ def test_thirty_days_of_two_witnesses_stay_under_sixteen_kibibytes():
     kept = ledger.trimmed(ledger.merged((), days, (), WINDOW, NOW), NOW)
     assert len(kept) == 62
     assert len(json.dumps(ledger.written(kept), separators=(",", ":"))) < 16 * 1024
+
+
+class TestMove:
+    """Days that version 0.1.0 kept in a profile's status move to its FailureLedger."""
+
+    DAYS = told(PAST, NOW - WINDOW, NOW)
+
+    def old(self, days=None, at=NOW - 3600):
+        """A pool whose profile an operator of version 0.1.0 wrote."""
+        pool = Pool()
+        pool.look(history(days or self.DAYS))
+        status = pool.status | {"days": pool.ledger["status"]["days"], "historyTime": moment(at)}
+        return Pool(pool.body | {"status": status})
+
+    def decided(self, pool, told=OUTAGE, *, refused=False):
+        decision = decide(pool._snapshot(told, ()), SETTINGS)
+        if decision.ledger is not None and not refused:
+            pool.ledger = ledger_after(decision)
+        if decision.status is not None:
+            pool.body = applied(pool.body, decision)
+        pool.now += 1000.0
+        return decision
+
+    def test_the_ledger_is_written_first_and_the_days_leave_the_status_when_it_stands(self):
+        pool = self.old()
+        before, rows = pool.stands.days, pool.rows
+        decision = self.decided(pool)
+        assert pool.ledger["status"]["days"] == decision.status["days"], "both stand for a moment"
+        assert decision.again <= 2.0
+        assert "days" not in self.decided(pool).status
+        assert (pool.stands.days, pool.rows) == (before, rows)
+        assert decide(pool._snapshot(OUTAGE, ()), SETTINGS).is_silent
+
+    def test_days_stay_where_they_are_while_no_ledger_can_be_written(self):
+        pool = self.old()
+        before = pool.stands.days
+        for _ in range(3):
+            assert self.decided(pool, refused=True).ledger is not None
+        assert (pool.stands.days, len(pool.status["days"])) == (before, len(before))
+
+    def test_what_an_older_operator_writes_beside_the_ledger_is_added_each_day_once(self):
+        """A rollback for three days: it begins anew with what its server knows, and newer days are its own."""
+        pool = self.old()
+        self.decided(pool)
+        self.decided(pool)
+        later = told([(NOW + DAY, "pod")], NOW - 2 * DAY, NOW + 3 * DAY)
+        pool.body["status"] |= {"days": ledger.written(later), "historyTime": moment(NOW + 3 * DAY)}
+        pool.now = NOW + 3 * DAY + 1000
+        since = sum(at >= NOW + 3 * DAY - WINDOW - DAY for at, _ in PAST)
+        for _ in range(2):
+            self.decided(pool)
+        assert "days" not in pool.status
+        assert sum(failures(pool.stands.days, WINDOW).values()) == pytest.approx(since + 1, abs=1)
+        assert len({(one.date, one.witness) for one in pool.stands.days}) == len(pool.stands.days)
+
+    def test_the_ledger_of_an_earlier_profile_of_the_name_is_not_its_own(self):
+        pool = Pool()
+        pool.look(history(self.DAYS))
+        pool.ledger["metadata"]["ownerReferences"] = [{"uid": "another"}]
+        assert pool.stands.days == ()
+
+    def test_a_node_that_goes_and_comes_writes_no_ledger(self):
+        pool = Pool()
+        pool.look(history(self.DAYS))
+        fewer = replace(pool._snapshot(history(self.DAYS), ()), nodes=NodeCount(total=NODES, ready=NODES - 1))
+        decision = decide(fewer, SETTINGS)
+        assert decision.status is not None
+        assert decision.ledger is None
+        assert len(json.dumps(decision.status)) < 4096 < len(json.dumps(pool.ledger["status"]))
+
+
+def test_a_new_operator_knows_the_days_and_a_ledger_that_somebody_deletes_is_written_again():
+    world = World()
+    world.put(CLUSTER_PROFILE, profile(ready=None))
+    key, book = Key(CLUSTER_PROFILE, "", "east"), ledger_of("east")
+    world.due |= world.store.set_history("east", history(told(PAST, NOW - WINDOW, NOW)))
+    world.rest()
+    days = world.store.profile("east").days
+    assert len(days) == 31
+    assert world.restarted().profile("east").days == days
+    assert world.restarted().snapshot(key, NOW).profile.days == days
+    world.now += SETTINGS.quiet
+    world.drop(book)
+    assert world.due == {key}
+    assert world.store.profile("east").days == ()
+    world.rest()
+    assert world.store.profile("east").days == days

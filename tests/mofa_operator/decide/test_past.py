@@ -1,26 +1,28 @@
-"""A year of a pool in its status: days while the window holds them, weeks before; each failure once, and no restart matters."""
+"""A year of a pool in its ledger: days while the window holds them, weeks before; each failure once, and no restart matters."""
 
 from datetime import UTC, datetime
 
-from operator_objects import NOW, SETTINGS, applied, profile
+from operator_objects import NOW, SETTINGS, applied, ledger_after, profile, profile_with
 
-from mofa_model.manifest.cluster_profile import ClusterProfileStatus
+from mofa_model.manifest.failure_ledger import FailureLedgerStatus
 from mofa_model.manifest.parsing import parse
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.decide import past
 from mofa_operator.decide.profile import profile as decide
 from mofa_operator.evidence import PROMETHEUS, Day, date_of
-from mofa_operator.keys import CLUSTER_PROFILE
-from mofa_operator.objects import live
 from mofa_operator.snapshot import History, NodeCount, ProfileSnapshot
 
 DAY, WINDOW = 86400.0, 30
 CLASSES = ("process", "pod", "job")
 MIDNIGHT = NOW // DAY * DAY
+NEW = profile(ready=None), None
 
 
-def lived(body, counts, first, last, window=WINDOW, step=1):
-    """The body after a look at the end of every day, or every `step` days; `counts` are failures of class pod by day, of 64 nodes."""
+def lived(pool, counts, first, last, window=WINDOW, step=1):
+    """A profile and its ledger after a look at the end of every day, or every `step` days; `counts` are failures of class pod by
+    day, of 64 nodes.
+    """
+    body, book = pool
     for today in range(first, last, step):
         days = tuple(
             Day(
@@ -41,7 +43,7 @@ def lived(body, counts, first, last, window=WINDOW, step=1):
             for name in CLASSES
         }
         snapshot = ProfileSnapshot(
-            profile=live(CLUSTER_PROFILE, body),
+            profile=profile_with(body, book),
             nodes=NodeCount(total=64, ready=64, cordoned=0, gpus={8: 64}),
             history=History(
                 classes=seen,
@@ -55,43 +57,45 @@ def lived(body, counts, first, last, window=WINDOW, step=1):
         decision = decide(snapshot, SETTINGS)
         if decision.status is not None:
             body = applied(body, decision)
-    return body
+        if decision.ledger is not None:
+            book = ledger_after(decision)
+    return body, book
 
 
-def counted(body):
+def counted(pool):
     """Failures in days and weeks together, and their days."""
-    found = past.of_profile(live(CLUSTER_PROFILE, body))
+    found = past.of_profile(profile_with(*pool))
     return sum(one.classes["pod"].failures for one in found), round(sum(one.days for one in found))
 
 
-def verdict(body):
-    (pod,) = [row for row in body["status"]["failures"] if row["name"] == "pod"]
+def verdict(pool):
+    (pod,) = [row for row in pool[0]["status"]["failures"] if row["name"] == "pod"]
     return pod["verdict"], pod.get("changedDate")
 
 
 def test_what_leaves_the_days_is_in_the_weeks_once():
     counts = [n % 3 == 0 for n in range(120)]
-    body = lived(profile(ready=None), counts, 0, 120)
-    assert counted(body) == (40, 120)
-    assert len(body["status"]["days"]) <= WINDOW + 1
+    pool = lived(NEW, counts, 0, 120)
+    assert counted(pool) == (40, 120)
+    assert len(pool[1]["status"]["days"]) <= WINDOW + 1
     assert all(
         datetime.fromisoformat(week["date"]).replace(tzinfo=UTC).weekday() == 0
-        for week in body["status"]["weeks"]
+        for week in pool[1]["status"]["weeks"]
     )
-    assert parse(ClusterProfileStatus, body["status"], "status").weeks
+    assert parse(FailureLedgerStatus, pool[1]["status"], "status").weeks
 
 
 def test_a_year_is_kept_and_no_more():
-    body = lived(profile(ready=None), [0] * 500, 9, 500, step=10)
-    assert len(body["status"]["weeks"]) == past.MOST
-    assert 52 * 7 <= counted(body)[1] - WINDOW <= 53 * 7
+    pool = lived(NEW, [0] * 500, 9, 500, step=10)
+    assert len(pool[1]["status"]["weeks"]) == past.MOST
+    assert 52 * 7 <= counted(pool)[1] - WINDOW <= 53 * 7
 
 
 def test_a_longer_window_counts_nothing_twice():
     counts = [1] * 140
-    body = lived(profile(ready=None), counts, 9, 120, step=10)
-    body["spec"]["prometheus"] = {"windowSeconds": int(60 * DAY)}
-    failures, days = counted(lived(body, counts, 120, 130, window=60))
+    pool = lived(NEW, counts, 9, 120, step=10)
+    pool[0]["spec"]["prometheus"] = {"windowSeconds": int(60 * DAY)}
+    failures, days = counted(lived(pool, counts, 120, 130, window=60))
     assert failures == days
     assert 124 <= days <= 130  # at most the week in which the longer window begins is lost
 
@@ -99,8 +103,8 @@ def test_a_longer_window_counts_nothing_twice():
 def test_a_slow_doubling_of_a_small_pool_is_found_beyond_the_window_and_the_day_is_said():
     """64 nodes of which the profile assumes 0.19 pod failures a day: 0.5 from day 60 on is found within a hundred days."""
     counts = [int(n % 5 == 0) for n in range(60)] + [n % 2 for n in range(100)]
-    assert verdict(lived(profile(ready=None), counts, 9, 60, step=10))[0] == "Consistent"
-    found, since = verdict(lived(profile(ready=None), counts, 9, 160, step=10))
+    assert verdict(lived(NEW, counts, 9, 60, step=10))[0] == "Consistent"
+    found, since = verdict(lived(NEW, counts, 9, 160, step=10))
     assert found == "HigherThanAssumed"
     off = datetime.fromisoformat(since).replace(tzinfo=UTC).timestamp() - (MIDNIGHT + 60 * DAY)
     assert abs(off) <= 15 * DAY
@@ -108,6 +112,6 @@ def test_a_slow_doubling_of_a_small_pool_is_found_beyond_the_window_and_the_day_
 
 def test_a_changed_assumption_is_judged_at_once_by_the_whole_past():
     counts = [int(n % 5 == 0) for n in range(60)] + [n % 2 for n in range(100)]
-    body = lived(profile(ready=None), counts, 9, 160, step=10)
-    body["spec"]["failures"] = profile(rates=("1.5", "7.8", "0.5"))["spec"]["failures"]
-    assert verdict(lived(body, [*counts, 1], 160, 161))[0] == "Consistent"
+    pool = lived(NEW, counts, 9, 160, step=10)
+    pool[0]["spec"]["failures"] = profile(rates=("1.5", "7.8", "0.5"))["spec"]["failures"]
+    assert verdict(lived(pool, [*counts, 1], 160, 161))[0] == "Consistent"

@@ -11,6 +11,7 @@ from operator_objects import NOW, SETTINGS, World, counted, profile, why_ready
 
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.decide.profile import profile as decide
+from mofa_operator.incidents.overruling import UNMATCHED
 from mofa_operator.keys import CLUSTER_PROFILE, Key
 from mofa_operator.objects import live
 from mofa_operator.snapshot import History, NodeCount, NoHistory, ProfileSnapshot
@@ -112,6 +113,20 @@ class TestShared:
         assert next(one for one in found if one["type"] == "Ready")["status"] == "True", (
             "it is used all the same"
         )
+
+
+def test_an_overruled_id_that_no_incident_has_is_told_at_once_and_no_longer_when_it_is_mended():
+    pool, calm = Pool(), history(44, 85, 15, node_days=30720.0)
+    told = f"{UNMATCHED}node/a@2026-11-02T09:30:00Z"
+    pool.look(calm)
+    pool.look(replace(calm, warnings=(told,)), after=60)
+    assert pool.message("HistoryComplete").endswith(told)
+    assert pool.condition("HistoryComplete") == ("True", "Complete"), "nothing is missing of what was seen"
+    writes = pool.writes
+    pool.look(replace(calm, warnings=(told, "3 nodes of the pool are gone")), after=60)
+    assert pool.writes == writes, "other words are no news"
+    pool.look(calm, after=60)
+    assert UNMATCHED not in pool.message("HistoryComplete")
 
 
 class TestVerdicts:

@@ -1,11 +1,15 @@
 """Incidents of jobs are counted once, in one class, with one cause, and what people and schedulers did not at all."""
 
+import math
+from datetime import UTC, datetime
+
 import pytest
 
 from mofa_model.errors import BadValue
 from mofa_model.manifest.incident_rules import IncidentRules
 from mofa_model.spec import incident_causes as causes
 from mofa_operator.incidents.incident import Incident
+from mofa_operator.incidents.job_causes import Standstill
 from mofa_operator.incidents.node_life import NodeLife
 from mofa_operator.incidents.past import past
 from mofa_operator.incidents.pod_life import Exit, PodLife
@@ -51,6 +55,10 @@ def switched(*turns, first):
         made.append(ValueRun(at, START + turn - STEP, value))
         at, value = START + turn, then
     return (*made, ValueRun(at, END, value))
+
+
+def stills(*spans, redone=0.0):
+    return [Standstill(START + a, START + b, redone) for a, b in spans]
 
 
 def everything(*pods, busy=None, stalls=None, rules=None, **nodes):
@@ -218,7 +226,7 @@ def test_a_stall_of_the_steps_is_the_time_of_the_incident_beside_it():
     found = seen(
         pod(until=START + 4990),
         pod(at=START + 5001),
-        stalls={JOB: [(START + 1000, START + 1400), (START + 4950, START + 5300)]},
+        stalls={JOB: stills((1000, 1400), (4950, 5300))},
     )
     assert [(one.start, one.end, one.timed) for one in found] == [(START + 4950, START + 5300, True)]
 
@@ -236,14 +244,71 @@ def test_a_recovery_has_the_phases_that_something_shows():
         pod(slot=0, until=START + 20290, over=START + 20290, failed=True),
         pod(slot=0, at=START + 20400),
     )
-    (found,) = seen(pod(slot=1), gone, new, stalls={JOB: [(START + 20000, START + 20700)]})
-    assert found.phases == {"detect": 290.0, "replace": 110.0, "start": 30.0, "load": 270.0}
+    (found,) = seen(pod(slot=1), gone, new, stalls={JOB: stills((20000, 20700), redone=480.0)})
+    assert found.phases == {
+        "detect": 290.0,
+        "drain": 0.0,
+        "queue": 110.0,
+        "start": 30.0,
+        "load": 270.0,
+        "redo": 480.0,
+    }
     assert (found.seconds, found.stood, found.timed) == (700.0, 2, True)
+
+
+def test_drain_lasts_until_the_last_old_pod_has_ended_and_queue_until_the_last_new_one_is_made():
+    old = [pod(slot=n, until=START + 20000 + 40 * n, over=START + 20000 + 40 * n) for n in range(2)]
+    new = [pod(slot=n, at=START + 20900 + n, attempt="1") for n in range(2)]
+    (found,) = seen(*old, *new)
+    assert {name: found.phases[name] for name in ("drain", "queue")} == {"drain": 40.0, "queue": 861.0}
+
+
+def test_interruptions_between_which_no_step_was_finished_are_one_and_three_of_them_a_loop():
+    loop = [pod(slot=n, exits=exits(*((9000 + 900 * k + n, 1) for k in range(4)))) for n in range(2)]
+    (found,) = seen(*loop, stalls={JOB: stills((8990, 12000))})
+    assert (found.cause, found.start, found.end) == (causes.CRASH_LOOP, START + 8990, START + 12000)
+    (still,) = seen(*loop, stalls={JOB: [Standstill(START + 8990, math.inf)]})
+    assert (still.cause, still.timed) == (causes.CRASH_LOOP, False), "it has not stepped yet"
+    assert len(seen(*loop)) == 4, "where nobody sees steps it may have trained"
+
+
+def test_who_waits_for_a_pod_on_a_node_with_a_fault_and_gives_up_when_it_is_moved_was_interrupted_once():
+    fault, cordon = switched((9000, 79.0), first=0.0), switched((10200, 1.0), first=0.0)
+    moved = pod(slot=0, node="a", until=START + 10230, exits=exits((9030, 134)))
+    waits = [pod(slot=n, exits=exits((9031 + n, 134), (10260 + n, 1))) for n in (1, 2)]
+    came = pod(slot=0, node="d", at=START + 10240)
+    (found,) = seen(moved, came, *waits, a=life("a", xid=fault, cordon=cordon))
+    assert (found.cause, found.level.value) == (causes.GPU_LOST, "pod")
+    assert found.start < START + 9031 < START + 10262 < found.end
+
+
+def test_a_drain_from_a_node_with_a_fault_is_the_faults():
+    fault, cordon = switched((9000, 79.0), first=0.0), switched((15000, 1.0), first=0.0)
+    gang = [pod(slot=n, attempt="0", until=START + 15090) for n in range(2)]
+    new = [pod(slot=n, attempt="1", at=START + 15100, node=NODES[n + 2]) for n in range(2)]
+    assert only(seen(*gang, *new, a=life("a", xid=fault, cordon=cordon))) == "gpu-lost"
+
+
+def test_a_pod_that_is_replaced_late_was_there_when_it_began():
+    fault = switched((9000, 79.0), first=0.0)
+    late = pod(slot=0, node="a", until=START + 9990)
+    others = [pod(slot=n, exits=exits((9030 + n, 134), (9430, 1), (9830, 1))) for n in (1, 2)]
+    (found,) = seen(late, pod(slot=0, node="d", at=START + 10000), *others, a=life("a", xid=fault))
+    assert found.nodes == ("a",)
+
+
+def test_an_id_that_is_overruled_and_that_no_incident_has_is_told_if_it_is_of_this_time():
+    ids = [
+        f"job/{JOB}@{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}" for at in (START + 10, START - 9e6)
+    ]
+    rules = IncidentRules.model_validate({"overruled": dict.fromkeys(ids, "none")})
+    told = past([life(name) for name in NODES], {}, {}, {}, STEP, rules)
+    assert told.warnings == (f"spec.incidents.overruled names no incident that was seen: {ids[0]}",)
 
 
 def test_where_nobody_saw_the_first_step_loading_lasts_as_usual_and_the_evidence_says_what_that_is():
     gang = [pod(slot=n, exits=exits((10000 + n, 137), (40000 + n, 137), again=20.0)) for n in range(2)]
-    (first, second) = seen(*gang, stalls={JOB: [(START + 9990, START + 10521)]})
+    (first, second) = seen(*gang, stalls={JOB: stills((9990, 10521))})
     assert (first.timed, first.phases["load"]) == (True, 500.0)
     assert (second.timed, second.end, "load" in second.phases) == (False, START + 40021 + 500, False)
     assert second.evidence[-1].endswith("500 s of loading are the median of 1 that were seen")

@@ -1,5 +1,7 @@
 """What happens to nodes: outages, faults while they stay ready, and what is planned."""
 
+from dataclasses import replace
+
 import pytest
 
 from mofa_model.errors import InputError
@@ -10,7 +12,17 @@ from mofa_operator.incidents.domains import domains
 from mofa_operator.incidents.node_incidents import node_incidents as incidents_of
 from mofa_operator.incidents.node_life import NodeLife
 from mofa_operator.incidents.runs import ValueRun, length
-from mofa_operator.incidents.witnesses import ALLOCATABLE, BOOT, CORDON, COUNTED, DETECTED, READY, TAINT, XID
+from mofa_operator.incidents.witnesses import (
+    ALLOCATABLE,
+    BOOT,
+    CORDON,
+    COUNTED,
+    DETECTED,
+    PROBLEM,
+    READY,
+    TAINT,
+    XID,
+)
 
 START, DAY = 1_000_000.0, 86400.0
 END = START + DAY
@@ -56,6 +68,14 @@ def words(found):
 
 def failures(*, rules=None, **told):
     return [one for one in node_incidents(life(**told), **rules or {}) if one.cause.counts]
+
+
+def problem(name):
+    """Failures of a node that has a condition for some hours, under the cordon that answers it."""
+    told = {(name,): switched((9000, 1.0), (20000, 0.0), first=0.0)}
+    one = life(cordon=switched((9060, 1.0), (21000, 0.0), first=0.0))
+    found = node_incidents(replace(one, told={**one.told, PROBLEM: told}))
+    return [incident for incident in found if incident.cause.counts]
 
 
 def test_not_ready_for_long_with_another_boot_time_is_a_host_that_was_down():
@@ -169,6 +189,22 @@ def test_an_xid_just_before_the_host_dies_is_the_same_incident():
     assert words(failures(ready=down, boot=boot, xid=(*switched((8900, 79.0), first=0.0, until=8960),))) == [
         "node-down"
     ]
+
+
+def test_a_fault_that_is_told_when_the_host_is_back_is_of_the_outage():
+    down, boot = switched((9000, 0.0), (12000, 1.0)), booted(11900, 3000)
+    told = (ValueRun(START, START + 8940, 0.0), ValueRun(START + 12060, END, 48.0))
+    (found,) = failures(ready=down, boot=boot, xid=told)
+    assert (found.cause.word, found.evidence[-1]) == ("node-down", "XID 48")
+
+
+def test_conditions_of_nvsentinel_are_failures_of_gpus_where_they_are_fatal():
+    """As its integration guide names them: of what is not fatal, and of its own daemon, none is one."""
+    said = {"GpuMemWatch": "gpu-fatal", "SysLogsXIDError": "gpu-fatal", "SysLogsGPUFallenOff": "gpu-lost", "NVSwitchDown": "gpu-fatal"}  # fmt: skip
+    for name, word in said.items():
+        assert words(problem(name)) == [word], name
+    for name in ("NVSwitchNonFatalError", "DCGMError", "CSPMaintenance"):
+        assert not problem(name), name
 
 
 def test_nodes_of_a_rack_that_go_down_at_once_are_one_incident():

@@ -4,7 +4,7 @@ import pytest
 from timed import recoveries
 
 from mofa_model.annotations import RECORD
-from mofa_model.kinds import TRAIN_JOB
+from mofa_model.kinds import JOB_SET, TRAIN_JOB
 from mofa_operator.keys import TRAINING_JOB
 from mofa_operator.objects import live
 from mofa_operator.observe.gang_pods import Pod
@@ -181,3 +181,22 @@ def test_what_a_train_jobs_trainer_reports_needs_no_prometheus():
     found = lives.after(LLAMA, target, Telemetry(), 110.0)
     assert (found.source, found.tokens_per_second, found.step) == ("TrainJobStatus", 1000.0, 7)
     assert lives.after(LLAMA, target, Telemetry(), 5000.0) is None, "it has long been silent"
+
+
+def test_the_ratio_is_of_the_time_in_which_a_job_neither_waited_nor_was_suspended():
+    """Half an hour in the queue, ten minutes of training, half an hour suspended, ten minutes of training: of twenty, all."""
+    training, lives = Training((2400.0, 1800.0)), RunRecords(lambda _: "")
+    runs = [(1800.0, 2400.0), (4200.0, 4800.0)]
+    for now in range(15, 4801, 15):
+        is_up = any(a < now <= b for a, b in runs)
+        since = "1970-01-01T00:00:00Z" if now <= 1800 else "1970-01-01T00:40:00Z"
+        told = [] if is_up else [{"type": "Suspended", "status": "True", "lastTransitionTime": since}]
+        target = live(JOB_SET, {"status": {"conditions": told}})
+        path = training.path(max(1800.0, now - 60.0), float(now)) if is_up else ()
+        seen = (
+            Telemetry(running=Running(source="mofa", step_seconds=STEP), path=path) if is_up else Telemetry()
+        )
+        found = lives.after(LLAMA, target, seen, float(now))
+        lives.alive(LLAMA, target, seen, found, float(now))
+    assert found.ettr == pytest.approx(1.0, abs=0.04)
+    assert from_text(found.record).waited == pytest.approx(3600.0, abs=60.0)

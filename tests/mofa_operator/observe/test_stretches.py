@@ -1,9 +1,11 @@
 """Stretches of a window, and what is remembered of them."""
 
+import math
 from itertools import pairwise
 
 import pytest
 
+from mofa_operator.incidents.job_causes import Standstill
 from mofa_operator.observe.stalls import Edges, stalls
 from mofa_operator.observe.stretches import stretches
 from mofa_operator.recent import Recent
@@ -26,10 +28,21 @@ def test_stretches_cover_the_window_once_and_their_seams_stand_still(window):
 
 def test_a_stall_is_one_even_over_a_seam():
     edges = [
-        Edges(job=JOB, stopped=(START + 1000, START + 5000), resumed=(START + 1400,), step=20.0),
-        Edges(job=JOB, stopped=(), resumed=(START + 5300,), step=20.0),
+        Edges(
+            job=JOB,
+            stopped=((START + 1000, 50), (START + 5000, 220)),
+            resumed=((START + 1400, 40),),
+            step=20.0,
+        ),
+        Edges(job=JOB, stopped=((START + 9000, 300),), resumed=((START + 5300, 220),), step=20.0),
     ]
-    assert stalls(edges) == {"research/llama": [(START + 1010, START + 1400), (START + 5010, START + 5300)]}
+    assert stalls(edges) == {
+        "research/llama": [
+            Standstill(START + 1010, START + 1400, 10 * 20.0),
+            Standstill(START + 5010, START + 5300),
+            Standstill(START + 9010, math.inf),
+        ]
+    }
 
 
 def test_what_is_unused_longest_is_forgotten():
