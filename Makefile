@@ -15,7 +15,7 @@ TRAINERS_PYTHON ?= python3.12
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help oracle setup lock demo studies test test-unit nightly coverage check format rules dashboards reference verify oracle-counts bench validate soak up down test-kind clean
+.PHONY: help oracle setup lock demo studies test test-unit nightly coverage check lint types format rules dashboards reference verify oracle-counts bench validate soak up down test-kind clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,11 +61,15 @@ nightly: $(STAMP) ## what Hypothesis tests, with new examples and many of them; 
 coverage: $(STAMP) ## the quick tier once more, and which lines of the product it reached
 	$(PYTEST) -n $(JOBS) -m "not slow and not cluster" --cov=mofa_model --cov=mofa_operator --cov=mofa_lab --cov-report=term:skip-covered --cov-report=xml:build/coverage.xml
 
-check: $(STAMP) ## lint, format, types, layers
+check: lint types ## lint, format, layers, types
+
+lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports
+
+types: $(STAMP)
+	$(BIN)/mypy $(CODE)
 
 format: $(STAMP) ## put the code in the one format
 	$(BIN)/ruff check --fix --quiet . || true
