@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from mofa_model.spec.recovery_classes import RecoveryClass
@@ -17,8 +18,11 @@ from mofa_operator.incidents.runs import Span
 
 SETTLED: Final = 400.0
 """Time from when all run until a new end is a new interruption: what fails sooner had not begun to train. [s]"""
+AT_ONCE: Final = 120.0
+"""Time within which containers of one job end for one reason. [s]"""
 ALONE: Final = 900.0
-"""A container that restarts while no other of its job does for so long was no part of the training. [s]"""
+"""A container that restarts while no other of its job does for so long was no part of the training, where none ever ended with
+another pod's. [s]"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +146,32 @@ def _helpers(pods: Sequence[PodLife]) -> list[tuple[PodLife, Exit]]:
         return []
     every = [(pod, one) for pod in pods for one in pod.exits]
     ends = [(pod, at) for pod in pods for at in (pod.over, pod.created) if at]
+    trains = _together(every)
     return [
         (pod, one)
         for pod, one in every
         if pod.containers > 1
         and not any(
-            (more.container != one.container and abs(more.at - one.at) < ALONE)
-            or (other is not pod and abs(more.at - one.at) < 120)
+            (
+                more.container != one.container
+                and abs(more.at - one.at) < ALONE
+                and (one.container in trains or not trains)
+            )
+            or (other is not pod and abs(more.at - one.at) < AT_ONCE)
             for other, more in every
         )
-        and not any(abs(at - one.at) < 120 for other, at in ends if other is not pod)
+        and not any(abs(at - one.at) < AT_ONCE for other, at in ends if other is not pod)
     ]
+
+
+def _together(every: Sequence[tuple[PodLife, Exit]]) -> set[str]:
+    """Containers that ended in two pods at once: those that train."""
+    in_order = sorted(every, key=lambda one: (one[1].container, one[1].at))
+    return {
+        one.container
+        for (pod, one), (other, more) in pairwise(in_order)
+        if pod is not other and one.container == more.container and more.at - one.at < AT_ONCE
+    }
 
 
 def _places(pods: Sequence[PodLife]) -> list[list[PodLife]]:

@@ -198,6 +198,13 @@ def test_a_helper_that_restarts_alone_stops_no_training():
     assert only(found) == "sidecar"
 
 
+def test_a_helper_is_told_by_its_name_where_others_are_seen_to_end_together():
+    helper = Exit(at=START + 9000, again=START + 9012, container="log-shipper", code=137)
+    first = pod(exits=(helper, *exits((9500, 137))), containers=2)
+    found = seen(first, *(pod(slot=n, exits=exits((9500 + n, 134)), containers=2) for n in (1, 2)))
+    assert [one.cause for one in found] == [causes.SIDECAR, causes.PROCESS_CRASH]
+
+
 def test_a_node_that_failed_first_is_the_cause_and_the_time():
     fault = switched((8990, 79.0), first=0.0)
     gang = [pod(slot=n, exits=exits((9030 + n, 1))) for n in range(2)]
