@@ -2,8 +2,8 @@
 
 The status is the durable memory of history, and the only source of it for jobs; the days behind it are the FailureLedger's. They
 are written anew when they are written for the first time, when a verdict changes, or when a figure moved by `material` or more
-and `quiet` seconds have passed; that time stands beside them. What follows from it (rates, verdicts, columns) always follows from what is remembered, so that a changed
-assumption shows at once and a reading that waits for its time shows nowhere but in the metrics.
+and `quiet` seconds have passed; that time stands beside them. What follows from them (rates, verdicts, columns) always follows from
+what is remembered, so that a changed assumption shows at once and a reading that waits for its time shows nowhere but in the metrics.
 """
 
 from __future__ import annotations

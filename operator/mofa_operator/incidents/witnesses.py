@@ -30,6 +30,8 @@ class Witness:
     """When it is worth a look."""
     on_host: bool = False
     """Whether an exporter on the node itself says it, which is silent while the host is down."""
+    alone: str = ""
+    """What nobody else tells of nodes without its series; empty where others do, or few clusters have them."""
 
     @property
     def apart(self) -> float:
@@ -67,8 +69,19 @@ PROBLEM: Final = Witness(
     parts=("condition",),
     worth="high",
 )
-BOOT: Final = Witness(metric="node_boot_time_seconds", worth="fresh", on_host=True)
-XID: Final = Witness(metric="DCGM_FI_DEV_XID_ERRORS", parts=("gpu", "UUID"), worth="moved", on_host=True)
+BOOT: Final = Witness(
+    metric="node_boot_time_seconds",
+    worth="fresh",
+    on_host=True,
+    alone="reboots that are shorter than the time between two samples",
+)
+XID: Final = Witness(
+    metric="DCGM_FI_DEV_XID_ERRORS",
+    parts=("gpu", "UUID"),
+    worth="moved",
+    on_host=True,
+    alone="XIDs of GPUs",
+)
 REMAP: Final = Witness(
     metric="DCGM_FI_DEV_ROW_REMAP_FAILURE", parts=("gpu", "UUID"), worth="moved", on_host=True
 )

@@ -31,7 +31,7 @@ from mofa_operator.incidents.past import Past, past
 from mofa_operator.incidents.pod_life import merged
 from mofa_operator.incidents.runs import Span, joined, length, overlap
 from mofa_operator.observe.asking import together
-from mofa_operator.observe.lives import lives
+from mofa_operator.observe.lives import lives, unseen
 from mofa_operator.observe.looks import Look, look
 from mofa_operator.observe.names import Names, named, unknown
 from mofa_operator.observe.naming import Naming
@@ -143,7 +143,7 @@ async def pool_past(
         step,
         rules,
     )
-    warnings = [*told.warnings, *(text for one in looks for text in one.warnings)]
+    warnings = [*told.warnings, *(text for one in looks for text in one.warnings), *unseen(looks)]
     there = {naming.host(one.labels) for one in (await prometheus.query(pool.nodes_at(), now)).samples}
     if absent := _absent(nodes, there, told):
         warnings.append(absent)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
 from mofa_operator.incidents.node_life import NodeLife, NodePart
 from mofa_operator.incidents.runs import ValueRun, joined
-from mofa_operator.incidents.witnesses import Witness
+from mofa_operator.incidents.witnesses import WITNESSES, Witness
 from mofa_operator.observe.looks import Look
 
 
@@ -48,6 +48,15 @@ def lives(looks: Sequence[Look]) -> list[NodeLife]:
         )
         for node in nodes
     ]
+
+
+def unseen(looks: Sequence[Look]) -> Iterator[str]:
+    """What cannot be seen for want of an exporter, and on how many nodes."""
+    nodes = frozenset[str]().union(*(one.nodes for one in looks))
+    for witness in WITNESSES:
+        there = frozenset[str]().union(*(one.read.exists.get(witness, ()) for one in looks))
+        if witness.alone and (without := len(nodes - there)):
+            yield f"{witness.alone} are not seen on {without} of {len(nodes)} nodes: they have no series {witness.metric}"
 
 
 def _one(many: Iterable[ValueRun], apart: float) -> tuple[ValueRun, ...]:
