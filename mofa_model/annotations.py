@@ -22,7 +22,7 @@ from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any, Final
 
 from mofa_model.advice import Advice, Current, PredictedFigure, Request
-from mofa_model.bands import NearRun
+from mofa_model.bands import MeasuredRuns, NearRun
 from mofa_model.kernels import MeasuredAttention, MeasuredGather, MeasuredProducts
 from mofa_model.schedules import Schedule
 from mofa_model.spec.reliability import FailureRate
@@ -87,7 +87,7 @@ def hash_of(question: Any, model_version: str) -> str:
 
 
 def inputs_hash(request: Request, model_version: str) -> str:
-    """Hash of a request; how many alternatives are shown is no part of the question."""
+    """Hash of a request, with the measured runs that its odds rest on; how many alternatives are shown is no part of the question."""
     return hash_of(replace(request, top=0), model_version)
 
 
@@ -268,7 +268,7 @@ def _canonical(value: Any) -> Any:
         return f"{float(value.mean) * DAY:.1e}"
     if isinstance(value, enum.Enum | Schedule):
         return value.value
-    if isinstance(value, MeasuredProducts | MeasuredAttention | MeasuredGather):
+    if isinstance(value, MeasuredProducts | MeasuredAttention | MeasuredGather | MeasuredRuns):
         return value.digest
     if value is None or isinstance(value, str | bool):
         return value
