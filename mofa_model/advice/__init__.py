@@ -4,7 +4,9 @@ May import: search, schedule, estimate, reliability, bands, presets and what sta
 
     request     what is asked
     saves       what checkpoints cost, and the score that the search minimises
+    prospects   where is looked, and the odds of what is found
     finalists   the best few, replayed
+    choice      the rule: of what cannot be told apart the simplest
     reasons     why the winner wins, what would change the answer
     confidence  bands, caveats
     compose     joins them: the entry

@@ -57,7 +57,7 @@ class Odds:
     fits: Ratio
     """Of fitting the devices. [1]"""
     beats: Ratio | None = None
-    """Of being faster than what it stands beside: the first choice than today's layout, others than the first choice. [1]"""
+    """Of being better than today's layout; where none was given than the first choice. None where it is that one itself. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +65,7 @@ class Alternative:
     """Another strategy, and why it is not the first choice."""
 
     name: str
-    """What it is: `most likely best`, `worth a try`, the trainer that runs it, or what it has and the first choice has not."""
+    """What it is: `most likely best`, `worth a try`, `with` the trainer that runs it, or `another kind`."""
     odds: Odds
     """Its chances."""
     strategy: Strategy
@@ -113,7 +113,7 @@ class Current:
     predicted: Predicted | None
     """What it does; None where it cannot run."""
     odds: Odds | None = None
-    """Its chances, beside the first choice; None where it cannot run."""
+    """Its chances; None where it cannot run."""
     reason: str
     """Why it cannot run, or does not fit, by the model; empty where it does."""
     gain: Ratio

@@ -19,7 +19,10 @@ from numpy.typing import NDArray
 from mofa_model.advice.finalists import Priced, priced_together
 from mofa_model.advice.prospects import Prospect
 from mofa_model.advice.request import Request
-from mofa_model.bands import Outlook, outlook
+from mofa_model.bands import Coordinates, LayoutOdds, MeasuredRuns, odds_of
+from mofa_model.units import Ratio
+
+Array = NDArray[np.floating[Any]]
 
 FINALISTS: Final = 8
 """Layouts that are replayed at least."""
@@ -58,6 +61,21 @@ class Finalist:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """A layout beside another."""
+
+    at: Coordinates
+    """Where it stands among measured runs."""
+    pace: float
+    """The objective; lower is better."""
+
+    def beats(self, other: Standing, runs: MeasuredRuns) -> Ratio:
+        """Chance of being better. [1]"""
+        seen = odds_of(runs, (self.at, other.at))
+        return float(seen.beats(0, np.array([self.pace, other.pace]))[1])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Chosen:
     """What the rule says of some finalists."""
 
@@ -82,20 +100,19 @@ def chosen(request: Request, prospects: Sequence[Prospect]) -> Chosen:
     best = found[0]
     if not request.odds:
         return Chosen(first=best, best=best, others=tuple(found))
-    beaten = chances(request, found, 0)
-    alike = [
-        one
-        for one, chance in zip(found, beaten, strict=True)
-        if one is best or (chance < DECIDED and one.expected < best.expected * (1.0 + WORTH))
-    ]
-    first = min(alike, key=lambda one: (round(one.prospect.complexity, 6), *_order(one)))
-    return Chosen(first=first, best=best, others=tuple(found))
+    seen = odds_of(request.runs, [one.prospect.at for one in found])
+    expected = np.array([one.expected for one in found])
+    first = simplest(seen, expected, np.array([one.prospect.complexity for one in found]))
+    return Chosen(first=found[first], best=best, others=tuple(found))
 
 
-def chances(request: Request, some: Sequence[Finalist], one: int) -> NDArray[Any]:
-    """Chance that a finalist is better than each of some. [1]"""
-    seen: Outlook = outlook(request.runs, [finalist.prospect.at for finalist in some])
-    return seen.beats(one, np.array([finalist.expected for finalist in some]))
+def simplest(seen: LayoutOdds, expected: Array, complexity: Array) -> int:
+    """The place of the simplest of what the best one is not told apart from; of equals the better."""
+    best = int(np.argmin(expected))
+    alike = (seen.beats(best, expected) < DECIDED) & (expected < expected[best] * (1.0 + WORTH))
+    alike[best] = True
+    places = np.flatnonzero(alike)
+    return int(places[np.lexsort((expected[places], np.round(complexity[places], 6)))[0]])
 
 
 def _few(request: Request, prospects: Sequence[Prospect]) -> Iterable[Prospect]:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from mofa_model import VERSION, units
 from mofa_model.advice.answer import Advice, Alternative, Counts, Current, Frontier, Odds, Predicted, Status
-from mofa_model.advice.choice import Chosen, Finalist, chances, chosen, replayed
+from mofa_model.advice.choice import Chosen, Finalist, Standing, chosen, replayed
 from mofa_model.advice.confidence import DOUBTED, basis, confidence, doubts, failure_inputs, predicted
-from mofa_model.advice.finalists import Priced, priced
-from mofa_model.advice.prospects import Found, Prospect, beyond, fits, known, prospects, question_of
+from mofa_model.advice.finalists import priced
+from mofa_model.advice.prospects import Prospect, Prospects, beyond, fits, known, prospects, question_of
 from mofa_model.advice.reasons import compared, nearest_constraints, unoffered, why_not, why_nothing
 from mofa_model.advice.request import Request, Unplaced
 from mofa_model.advice.saves import job_of, of_watchdog
-from mofa_model.bands import coordinates, outlook
+from mofa_model.bands import coordinates
 from mofa_model.estimate.footprint import overflow, room
 from mofa_model.estimate.routing import fullest_rank
 from mofa_model.reliability import Interval
@@ -62,11 +60,11 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
     )
     if not found.prospects:
         why = why_nothing(ranking, limit) + _in_chunks(request, ranking)
-        return replace(plain, explanation=why, current=_current(request, None))
+        return replace(plain, explanation=why, current=(_today(request) or (None, None))[0])
     return _answered(request, found, plain)
 
 
-def _answered(request: Request, found: Found, plain: Advice) -> Advice:
+def _answered(request: Request, found: Prospects, plain: Advice) -> Advice:
     """The answer where something fits."""
     picked = chosen(request, found.prospects)
     best = picked.first
@@ -75,15 +73,17 @@ def _answered(request: Request, found: Found, plain: Advice) -> Advice:
     sure, caveats = confidence(request, best.priced, rests)
     prospect = best.prospect
     missing = doubts(request, prospect.fits, prospect.unmeasured, known(request, prospect.trainer))
-    current = _current(request, (best, told))
-    beats = None if current is None or current.odds is None else 1.0 - float(current.odds.beats or 0.0)
     first = tuple(filter(None, (rests.unmeasured, *missing)))
+    base = Standing(at=prospect.at, pace=_pace(request, told, best.nodes))
+    today = _today(request)
+    against = base if today is None or today[1] is None else today[1]
+    odds = Odds(fits=prospect.fits, beats=None if against is base else base.beats(against, request.runs))
     return replace(
         plain,
         status=Status.LOW_CONFIDENCE if missing or sure <= DOUBTED else Status.RECOMMENDED,
         strategy=best.priced.strategy,
         predicted=told,
-        odds=Odds(fits=prospect.fits, beats=beats),
+        odds=odds,
         trainer=prospect.trainer,
         precision=best.priced.problem.workload.training.precision.name,
         checkpoint_interval_steps=interval.steps,
@@ -91,10 +91,10 @@ def _answered(request: Request, found: Found, plain: Advice) -> Advice:
         nodes=best.nodes,
         gpus=int(best.priced.strategy.gpus),
         explanation="; ".join((_explained(request, best, told, interval), *first)),
-        alternatives=_alternatives(request, picked, told.ettr.target),
+        alternatives=_alternatives(request, picked, told.ettr.target, against),
         frontier=_frontier(request, found.prospects),
         nearest=nearest_constraints(best.priced, found.ranking, float(found.limit)),
-        current=current,
+        current=today and replace(today[0], gain=_gain(today[0], told)),
         confidence=sure,
         doubts=first,
         basis=rests,
@@ -118,7 +118,9 @@ def _in_chunks(request: Request, ranking: Ranking) -> str:
     return f"; experts in {int(best.strategy.chunks)} chunks{where} would fit, as {format_strategy(best.strategy)}{offered}"
 
 
-def _alternatives(request: Request, picked: Chosen, ettr: Ratio) -> tuple[Alternative, ...]:
+def _alternatives(
+    request: Request, picked: Chosen, ettr: Ratio, against: Standing
+) -> tuple[Alternative, ...]:
     """What is most likely best where that is another, what is worth a try, the best of other trainers and of other kinds."""
     first, named = picked.first, list[tuple[str, Finalist]]()
     if picked.best is not first:
@@ -137,18 +139,22 @@ def _alternatives(request: Request, picked: Chosen, ettr: Ratio) -> tuple[Altern
         if one.kind not in kinds:
             kinds.add(one.kind)
             named.append(("another kind", one))
-    return tuple(_alternative(request, name, one, first, ettr) for name, one in named[: int(request.top)])
+    return tuple(
+        _alternative(request, name, one, first, ettr, against) for name, one in named[: int(request.top)]
+    )
 
 
-def _alternative(request: Request, name: str, one: Finalist, best: Finalist, ettr: Ratio) -> Alternative:
+def _alternative(
+    request: Request, name: str, one: Finalist, best: Finalist, ettr: Ratio, against: Standing
+) -> Alternative:
     told, interval = predicted(request, one.priced, one.nodes)
-    beats = float(chances(request, [one, best], 0)[1])
+    mine = Standing(at=one.prospect.at, pace=_pace(request, told, one.nodes))
     reason = why_not(request.objective, one.priced, told.ettr.target, best.priced, float(ettr))
     if one.prospect.unmeasured:
         reason += f"; no measured run has {', '.join(one.prospect.unmeasured)}"
     return Alternative(
         name=name,
-        odds=Odds(fits=one.prospect.fits, beats=beats),
+        odds=Odds(fits=one.prospect.fits, beats=mine.beats(against, request.runs)),
         strategy=one.priced.strategy,
         precision=one.priced.problem.workload.training.precision.name,
         nodes=one.nodes,
@@ -181,44 +187,47 @@ def _frontier(request: Request, some: Sequence[Prospect]) -> tuple[Frontier, ...
     return tuple(found)
 
 
-def _current(request: Request, best: tuple[Finalist, Predicted] | None) -> Current | None:
-    """Today's layout beside the advice, on the devices that it occupies; None where none was given."""
+def _today(request: Request) -> tuple[Current, Standing | None] | None:
+    """Today's layout on the devices that it occupies, and where it stands; None where none was given."""
     first, strategy = request.problems[0], request.current
     if strategy is None:
         return None
     if isinstance(strategy, Unplaced):
-        return Current(strategy=None, given=strategy.text, predicted=None, reason=strategy.why, gain=0.0)
+        return Current(
+            strategy=None, given=strategy.text, predicted=None, reason=strategy.why, gain=0.0
+        ), None
     gpus = int(strategy.gpus)
     problem = replace(first, cluster=replace(first.cluster, gpus=gpus))
     reason = _cannot_run(problem, strategy)
     if reason:
-        return Current(strategy=strategy, predicted=None, reason=reason, gain=0.0)
+        return Current(strategy=strategy, predicted=None, reason=reason, gain=0.0), None
     full = priced(problem, strategy)
     nodes = max(1, round(gpus / float(first.cluster.gpus_per_node)))
     told, _ = predicted(request, full, nodes)
     peak, limit = float(full.estimate.memory.peak), float(room(problem.cluster))
     if peak > limit:
         reason = f"by the model it needs {peak / GIB:.1f} GiB of {limit / GIB:.1f} GiB"
-    gain = 0.0 if best is None else _time(told) / _time(best[1]) - 1.0
-    odds = _odds(request, full, told, best)
-    return Current(strategy=strategy, predicted=told, odds=odds, reason=reason, gain=gain)
-
-
-def _odds(request: Request, today: Priced, told: Predicted, best: tuple[Finalist, Predicted] | None) -> Odds:
-    """Chances of today's layout: of fitting, and of being faster than the first choice."""
-    problem = today.problem
-    at = coordinates(problem.workload, problem.cluster, today.strategy)
-    fit = fits(request, problem, at, today.estimate.memory.peak)
-    if best is None:
-        return Odds(fits=fit)
-    seen = outlook(request.runs, (at, best[0].prospect.at))
-    pace = np.array([_time(told), _time(best[1])])
-    return Odds(fits=fit, beats=float(seen.beats(0, pace)[1]))
+    at = coordinates(problem.workload, problem.cluster, strategy)
+    odds = Odds(fits=fits(request, problem, at, peak))
+    today = Current(strategy=strategy, predicted=told, odds=odds, reason=reason, gain=0.0)
+    return today, Standing(at=at, pace=_pace(request, told, nodes))
 
 
 def _time(told: Predicted) -> float:
     """Time for the same work, failures included. [s]"""
     return told.step_seconds.target / max(told.ettr.target, 1e-12)
+
+
+def _pace(request: Request, told: Predicted, nodes: int) -> float:
+    """The objective: a step, the time or the node time for the same work. [s]"""
+    if request.objective == "throughput":
+        return told.step_seconds.target
+    return _time(told) * (nodes if request.objective == "cost" else 1)
+
+
+def _gain(today: Current, best: Predicted) -> Ratio:
+    """How much longer the run takes with today's layout, failures included. [1]"""
+    return 0.0 if today.predicted is None else _time(today.predicted) / _time(best) - 1.0
 
 
 def _cannot_run(problem: SearchCase, s: Strategy) -> str:

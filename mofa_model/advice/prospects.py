@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mofa_model import presets
 from mofa_model.advice.request import Request
@@ -23,9 +24,10 @@ from mofa_model.axes.axis import Axis
 from mofa_model.axes.frameworks import ANY
 from mofa_model.bands import (
     Coordinates,
+    LayoutOdds,
     Support,
     coordinates,
-    outlook,
+    odds_of,
     scales_for,
     support,
     words_of,
@@ -47,6 +49,8 @@ from mofa_model.search import (
 from mofa_model.search.axes import node_counts
 from mofa_model.strategy import Strategy
 from mofa_model.units import Bytes, Ratio, Seconds
+
+Array = NDArray[np.floating[Any]]
 
 KEEP: Final = 32
 """Shapes that the search keeps for every number of nodes where the estimates alone decide."""
@@ -92,7 +96,7 @@ class Prospect:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class Prospects:
     """Where something was found."""
 
     ranking: Ranking
@@ -118,7 +122,7 @@ def question_of(request: Request, trainer: Framework, nodes: tuple[int, ...] = (
     )
 
 
-def prospects(request: Request, advance: Callable[[float], None]) -> Found:
+def prospects(request: Request, advance: Callable[[float], None]) -> Prospects:
     """The candidates of the first place where something fits."""
     whole = float(room(request.problems[0].cluster))
     questions = list(_questions(request)) if request.odds else []
@@ -139,14 +143,14 @@ def prospects(request: Request, advance: Callable[[float], None]) -> Found:
         least = 1.0 - request.risk if surely else max((one.fits for one in every), default=0.0) - SURE
         if kept := tuple(one for one in every if one.fits >= least):
             ranking = next(ranking for some, ranking in sure if some[0].trainer == kept[0].trainer)
-            return Found(ranking=ranking, prospects=kept, limit=limit)
+            return Prospects(ranking=ranking, prospects=kept, limit=limit)
     trainer = framework(request.framework)
     ranking = search(_unmeasured(question_of(request, trainer)), advance)
     name = "" if trainer.name == ANY else trainer.name
     some = weighed(request, name, ranking)
     if not request.odds:
         some = [replace(one, weight=1.0) for one in some]
-    return Found(ranking=ranking, prospects=tuple(some), limit=whole)
+    return Prospects(ranking=ranking, prospects=tuple(some), limit=whole)
 
 
 def beyond(request: Request, best: Prospect, step: Seconds) -> list[Prospect]:
@@ -166,28 +170,34 @@ def weighed(request: Request, trainer: str, ranking: Ranking) -> list[Prospect]:
     if not candidates:
         return []
     places = [coordinates(one.problem.workload, one.problem.cluster, one.strategy) for one in candidates]
-    seen = outlook(request.runs, places)
+    seen = odds_of(request.runs, places)
     have = known(request, trainer)
     space = np.array([_space(one.problem) / float(one.memory) for one in candidates])
-    fits, free = seen.below("memory", space), seen.below("memory", PRESSED * space)
+    fits, weights = weights_of(seen, space)
     found = [
         Prospect(
             candidate=one,
             trainer=trainer,
             at=at,
             fits=float(fit),
-            weight=1.0 + SLOWED * float(fit - least) + FAILED * (1.0 - float(fit)),
+            weight=float(weight),
             complexity=have.complexity(at.layout),
             unmeasured=have.unmeasured(at.layout),
         )
-        for one, at, fit, least in zip(candidates, places, fits, free, strict=True)
+        for one, at, fit, weight in zip(candidates, places, fits, weights, strict=True)
     ]
     return sorted(found, key=_order)
 
 
+def weights_of(seen: LayoutOdds, space: Array) -> tuple[Array, Array]:
+    """Chances to fit, and what memory makes of the objective; `space` is what there is over what is estimated. [1]"""
+    fits, free = seen.below("memory", space), seen.below("memory", PRESSED * space)
+    return fits, 1.0 + SLOWED * (fits - free) + FAILED * (1.0 - fits)
+
+
 def fits(request: Request, problem: SearchCase, at: Coordinates, memory: Bytes) -> Ratio:
     """Chance that a layout fits, whoever chose it. [1]"""
-    return float(outlook(request.runs, (at,)).below("memory", _space(problem) / float(memory))[0])
+    return float(odds_of(request.runs, (at,)).below("memory", _space(problem) / float(memory))[0])
 
 
 def _places(request: Request) -> Iterator[tuple[bool, Ratio, bool]]:
@@ -204,7 +214,7 @@ def _share(request: Request, chance: Ratio) -> Ratio:
     problem = request.problems[0]
     plain = Strategy(dp=problem.cluster.gpus)
     at = coordinates(problem.workload, problem.cluster, plain)
-    scale = float(outlook(request.runs, (at,)).scales["memory"][0])
+    scale = float(odds_of(request.runs, (at,)).scales["memory"][0])
     sure = math.exp(-scale * scales_for(float(chance))) * _space(problem)
     return min(1.0, sure / float(room(problem.cluster)))
 

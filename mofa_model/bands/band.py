@@ -108,7 +108,7 @@ def halves_of(runs: MeasuredRuns, layouts: Sequence[Coordinates], far: Array, qu
     known = np.flatnonzero(np.isfinite(errors))
     known = known[np.argsort(errors[known], kind="stable")]
     alike: Array = np.square(runs.say[known])  # every group alike
-    near = far[:, known]
+    near = np.take(far, known, axis=1)
     weights = runs.say[known] * np.exp2(-near) + BACKGROUND * alike / alike.sum()
     above = np.cumsum(weights, axis=1) - 0.5 * weights  # the middles of the weights
     wanted = SHARE * weights.sum(axis=1)

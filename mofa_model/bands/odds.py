@@ -57,7 +57,7 @@ def scales_for(share: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class LayoutOdds:
     """What measured runs say of some layouts of one question."""
 
     layouts: tuple[Coordinates, ...]
@@ -87,8 +87,8 @@ class Outlook:
         return found
 
 
-def outlook(runs: MeasuredRuns, layouts: Sequence[Coordinates]) -> Outlook:
+def odds_of(runs: MeasuredRuns, layouts: Sequence[Coordinates]) -> LayoutOdds:
     """What measured runs say of some layouts."""
     far = runs.distances(layouts)
     scales = {name: halves_of(runs, layouts, far, name) / END for name in QUANTITIES}
-    return Outlook(tuple(layouts), scales)
+    return LayoutOdds(tuple(layouts), scales)

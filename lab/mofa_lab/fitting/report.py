@@ -29,6 +29,7 @@ GPU, so that releases of a container never teach each other; of a sweep it is on
 """
 
 KERNELS: Final = Path("lab/data/kernels.json")
+ODDS: Final = Path("lab/data/odds.json")
 """Figures of `mofa validate kernels`, in a clone."""
 
 REGIMES: Final = 6
@@ -56,6 +57,7 @@ def page_of(found: CampaignResult, progress: Progress = lambda _: None) -> str:
         *odd(found),
         *constants(found),
         *_reliability(progress),
+        *_odds(),
         *_kernels(),
     ]
     return "\n".join(part.rstrip() + "\n" for part in parts)
@@ -193,6 +195,14 @@ def _bands(found: CampaignResult) -> Iterator[str]:
         ),
         ((by, one.name, one.runs, one.share, round(one.width, 3)) for by, one in coverage_without(found)),
     )
+
+
+def _odds() -> Iterator[str]:
+    """Odds are scored by `mofa validate odds`, which leaves its figures in a file: the report asks nothing of the search."""
+    from mofa_lab.validate import odds_report
+
+    if ODDS.exists():
+        yield odds_report.section(ODDS)
 
 
 def _kernels() -> Iterator[str]:
