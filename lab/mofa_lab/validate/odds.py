@@ -68,7 +68,8 @@ def odds_document(cases: Sequence[Case], advance: Callable[[float], None] = lamb
     published = [case for case in cases if not case.group and case.id in group_of]
     picked = picks(published, runs, group_of, advance)
     swept = list(_questions([case for case in cases if case.group], runs, group_of))
-    return {"picks": _picks_summary(picked), "jobs": picked, **_sweeps(swept)}
+    told = {"picks": _picks_summary(picked)} if any("gain" in one for one in picked) else {}
+    return {**told, "jobs": picked, **_sweeps(swept)}
 
 
 def picks(

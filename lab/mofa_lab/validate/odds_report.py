@@ -35,16 +35,7 @@ def record(path: str, document: Mapping[str, Any]) -> None:
 
 def tables(document: Mapping[str, Any]) -> list[Table]:
     """The figures in tables."""
-    p = document["picks"]
-    picked = (
-        ("jobs", p["jobs"], None, None),
-        ("published layouts that fit by the model", p["published_fits"], None, None),
-        ("answers with what no run has", p["unmeasured"], None, None),
-        ("gain, median", _percent(p["median_gain"]), "5 %", p["median_gain"] <= 0.05),
-        ("gain above 20 %, share of jobs", _percent(p["above_20"]), "5 %", p["above_20"] <= 0.05),
-        ("P(out of memory), mean", _percent(p["mean_out_of_memory"]), "5 %", p["mean_out_of_memory"] <= 0.05),
-        ("P(out of memory) above 10 %, share of jobs", _percent(p["risky"]), "0 %", p["risky"] == 0),
-    )
+    heads = (Column("figure"), Column("value", align="right"), Column("aim"), Column("met"))
     odds: list[tuple[Any, ...]] = []
     for stack, found in document["pairs"].items():
         error = found["calibration_error"]
@@ -60,14 +51,17 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
         what = f"{stack}: regret of {rule['questions']} picks, against {_percent(least['mean'])} of the least estimate"
         told = f"{_percent(rule['mean'])}, {rule['failed']} failed (of the least estimate {least['failed']})"
         odds.append((what, told, "1.2 times", rule["mean"] <= 1.2 * least["mean"]))
-    heads = (Column("figure"), Column("value", align="right"), Column("aim"), Column("met"))
     reliability = tuple(
         (stack, row["said"], row["was"], row["pairs"])
         for stack, found in document["pairs"].items()
         for row in found["bins"]
     )
     return [
-        Table(title="First choices for published jobs", columns=heads, rows=picked),
+        *(
+            [Table(title="First choices for published jobs", columns=heads, rows=_picked(document["picks"]))]
+            if "picks" in document
+            else []
+        ),
         Table(title="Odds and regret on sweeps", columns=heads, rows=tuple(odds)),
         Table(
             title="Pairs by the chance that is said",
@@ -75,6 +69,18 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
             rows=reliability,
         ),
     ]
+
+
+def _picked(p: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
+    return (
+        ("jobs", p["jobs"], None, None),
+        ("published layouts that fit by the model", p["published_fits"], None, None),
+        ("answers with what no run has", p["unmeasured"], None, None),
+        ("gain, median", _percent(p["median_gain"]), "5 %", p["median_gain"] <= 0.05),
+        ("gain above 20 %, share of jobs", _percent(p["above_20"]), "5 %", p["above_20"] <= 0.05),
+        ("P(out of memory), mean", _percent(p["mean_out_of_memory"]), "5 %", p["mean_out_of_memory"] <= 0.05),
+        ("P(out of memory) above 10 %, share of jobs", _percent(p["risky"]), "0 %", p["risky"] == 0),
+    )
 
 
 def _untitled(table: Table) -> Table:

@@ -86,7 +86,7 @@ examples:
   mofa validate steps lab/data/cases/throughput.json
   mofa validate ettr lab/data/ettr_cases.json --json
   mofa validate fleets lab/data/fleets
-  mofa validate odds lab/data/cases/*.json --record lab/data/odds.json
+  mofa validate odds lab/data/cases/sweep.json
   mofa validate assumptions --nodes 64 --pools 20
   mofa validate paper lab/data/paper_table6.json --calibrate-on 1,5,6,7,9,12,16,18"""
 
