@@ -155,7 +155,6 @@ def is_whole(previous: Mapping[str, str]) -> bool:
 
 def recommendation(advice: Advice, launch: Iterable[str] = ()) -> str:
     """The answer as compact JSON of at most 4 KiB: what is least needed goes first where it does not fit."""
-    words = list(launch)
     whole: dict[str, Any] = {
         "version": 1,
         "status": advice.status.value,
@@ -179,6 +178,9 @@ def recommendation(advice: Advice, launch: Iterable[str] = ()) -> str:
         whole["predicted"] = {
             item.name: _band(getattr(advice.predicted, item.name)) for item in fields(advice.predicted)
         }
+    if advice.odds is not None:
+        chances = {"fits": advice.odds.fits, "beats": advice.odds.beats}
+        whole["odds"] = {name: _number(float(one)) for name, one in chances.items() if one is not None}
     if advice.basis is not None:
         whole["evidence"] = {
             "runs": advice.basis.runs,
@@ -190,12 +192,12 @@ def recommendation(advice: Advice, launch: Iterable[str] = ()) -> str:
             "gain": _number(float(advice.current.gain)),
             **_price(advice.current),
         }
-    if words:
+    if words := list(launch):
         whole["launch"] = words
     if advice.caveats:
         whole["caveats"] = [_short(text) for text in advice.caveats]
     whole["alternatives"] = [
-        {"strategy": format_strategy(other.strategy), "reason": _short(other.reason)}
+        {"name": other.name, "strategy": format_strategy(other.strategy), "reason": _short(other.reason)}
         for other in advice.alternatives
     ]
     return _fitted(whole)

@@ -55,9 +55,9 @@ class Finalist:
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What makes it another kind of layout: its trainer, and what is switched on."""
+        """What makes it another kind of layout: what is switched on."""
         on = {key for key, word in self.prospect.at.layout.items() if word != "false"} - {"mbs"}
-        return (self.prospect.trainer, *sorted(on))
+        return tuple(sorted(on))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,7 +123,7 @@ def _few(request: Request, prospects: Sequence[Prospect]) -> Iterable[Prospect]:
     for one in prospects:
         s = one.candidate.strategy
         layout = (s.tp, s.pp, s.cp, s.dp, s.ep, s.etp, s.schedule, s.context_mode)
-        kind = (one.trainer, *sorted(set(one.at.layout) - {"mbs"}))
+        kind = tuple(sorted(set(one.at.layout) - {"mbs"}))
         simpler = one.complexity < least and one.expected <= prospects[0].expected * (1.0 + SPAN)
         fresh = (layout not in layouts and len(layouts) < most) or (kind not in kinds and len(kinds) < most)
         trainer = one.trainer not in {other.trainer for other in chosen.values()}

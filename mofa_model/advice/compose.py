@@ -72,7 +72,8 @@ def _answered(request: Request, found: Prospects, plain: Advice) -> Advice:
     rests = basis(request, best.priced)
     sure, caveats = confidence(request, best.priced, rests)
     prospect = best.prospect
-    missing = doubts(request, prospect.fits, prospect.unmeasured, known(request, prospect.trainer))
+    have = known(request, prospect.trainer)
+    missing = doubts(prospect.fits, prospect.unmeasured, have) if request.odds else ()
     first = tuple(filter(None, (rests.unmeasured, *missing)))
     base = Standing(at=prospect.at, pace=_pace(request, told, best.nodes))
     today = _today(request)

@@ -63,12 +63,12 @@ def basis(request: Request, one: Priced) -> Basis:
     return basis_of(request.runs, coordinates(one.problem.workload, one.problem.cluster, one.strategy))
 
 
-def doubts(request: Request, fits: Ratio, unmeasured: tuple[str, ...], known: Support) -> tuple[str, ...]:
+def doubts(fits: Ratio, unmeasured: tuple[str, ...], known: Support) -> tuple[str, ...]:
     """What is missing for a recommendation: that it fits surely, or that runs have what it has."""
     found = [] if fits >= SURELY else [f"it fits with a probability of {fits:.0%} only"]
     if unmeasured:
         found.append(f"no measured run has {', '.join(unmeasured)}")
-    elif not known.own and request.odds:
+    elif not known.own:
         found.append("no run of this stack or its relatives was measured")
     return tuple(found)
 

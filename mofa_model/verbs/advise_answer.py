@@ -275,7 +275,7 @@ def _frontier(advice: Advice) -> Table:
         Column("ETTR", unit="%"),
         Column("days"),
         Column("GPU hours"),
-        Column("strategy", align="left"),
+        Column("strategy", align="left", wide=True),
     )
     rows = []
     for one in advice.frontier:
