@@ -55,6 +55,8 @@ class NearRun:
 
     name: str
     """Name of the case."""
+    place: str
+    """Its degrees, devices and width, in a few words."""
     distance: float
     """Halvings of what it says. [1]"""
     error: float
@@ -151,7 +153,7 @@ def in_a_line(basis: Basis) -> str:
     first = basis.nearest[0]
     off = f"{100 * abs(first.error):.0f} % too {'slow' if first.error > 0 else 'fast'}"
     known = basis.unmeasured or f"{basis.runs} measured runs of {basis.stack} on {basis.devices}"
-    return f"{known}; nearest: {first.name}, at {first.distance:.1f}, predicted {off}"
+    return f"{known}; nearest: {first.place}, at {first.distance:.1f}, predicted {off}"
 
 
 def here(runs: MeasuredRuns, asked: Coordinates) -> NDArray[np.bool_]:
@@ -177,9 +179,17 @@ def _near(runs: MeasuredRuns, asked: Coordinates, at: int, distance: float) -> N
     names = [*PLACES, *sorted(set(runs.places) - set(PLACES) | set(asked.layout))]
     return NearRun(
         name=runs.names[at],
+        place=_place(runs, at),
         distance=distance,
         error=float(np.expm1(-runs.errors["step"][at])),
         differs=tuple(
             f"{name}={word}" for name in names if (word := runs.word(name, at)) != asked.word(name)
         ),
     )
+
+
+def _place(runs: MeasuredRuns, at: int) -> str:
+    degrees = [f"{key}{word}" for key in ("tp", "pp", "cp", "ep") if (word := runs.word(key, at)) != "1"]
+    device = family_of(runs.word("device", at))[0]
+    layout = " ".join(degrees) or "data parallel"
+    return f"{layout} on {runs.word('gpus', at)} {device} (width {runs.word('hidden', at)})"
