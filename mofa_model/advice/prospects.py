@@ -149,7 +149,7 @@ def prospects(request: Request, advance: Callable[[float], None]) -> Prospects:
     name = "" if trainer.name == ANY else trainer.name
     some = weighed(request, name, ranking)
     if not request.odds:
-        some = [replace(one, weight=1.0) for one in some]
+        some = sorted((replace(one, weight=1.0) for one in some), key=_order)
     return Prospects(ranking=ranking, prospects=tuple(some), limit=whole)
 
 
