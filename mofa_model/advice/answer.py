@@ -65,7 +65,7 @@ class Alternative:
     """Another strategy, and why it is not the first choice."""
 
     name: str
-    """What it is: `most likely best`, `worth a try`, `with` the trainer that runs it, or `another kind`."""
+    """What it is: `most likely best`, `worth a try`, `in` a trainer, or `with` or `without` what makes it another kind."""
     odds: Odds
     """Its chances."""
     strategy: Strategy

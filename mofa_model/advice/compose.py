@@ -134,15 +134,21 @@ def _alternatives(
     for one in picked.others:
         if one.prospect.trainer not in had:
             had.add(one.prospect.trainer)
-            named.append((f"with {one.prospect.trainer}", one))
+            named.append((f"in {one.prospect.trainer}", one))
     kinds = {one.kind for one in (first, *(one for _, one in named))}
     for one in picked.others:
         if one.kind not in kinds:
             kinds.add(one.kind)
-            named.append(("another kind", one))
+            named.append((_differs(one.kind, first.kind), one))
     return tuple(
         _alternative(request, name, one, first, ettr, against) for name, one in named[: int(request.top)]
     )
+
+
+def _differs(one: tuple[str, ...], first: tuple[str, ...]) -> str:
+    """What makes another kind of layout, in two words at most."""
+    more, less = [key for key in one if key not in first], [key for key in first if key not in one]
+    return f"with {', '.join(more[:2])}" if more else f"without {', '.join(less[:2])}"
 
 
 def _alternative(

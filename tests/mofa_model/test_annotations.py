@@ -111,7 +111,7 @@ def test_an_explanation_is_one_printable_line_of_at_most_512_bytes(text):
 @pytest.mark.parametrize("alternatives", [0, 5, 200])
 def test_the_recommendation_is_json_of_at_most_four_kibibytes(alternatives):
     other = Alternative(
-        name="another kind",
+        name="with cp",
         odds=Odds(fits=0.95, beats=0.2),
         strategy=LAYOUT,
         predicted=PREDICTED,

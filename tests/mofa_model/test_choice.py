@@ -79,9 +79,9 @@ def test_with_no_trainer_named_every_choice_can_be_run_by_its_trainer():
     found = advise(question(trainer="any", stack="default"))
     choices = [(found.trainer, found.strategy)]
     choices += [
-        (one.name.removeprefix("with "), one.strategy)
+        (one.name.removeprefix("in "), one.strategy)
         for one in found.alternatives
-        if one.name.startswith("with ")
+        if one.name.startswith("in ")
     ]
     assert len(choices) > 1
     for trainer, strategy in choices:
