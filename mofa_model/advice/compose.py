@@ -99,7 +99,7 @@ def _answered(request: Request, found: Prospects, plain: Advice) -> Advice:
         confidence=sure,
         doubts=first,
         basis=rests,
-        caveats=caveats,
+        caveats=(*missing, *caveats),
     )
 
 
