@@ -29,7 +29,6 @@ GPU, so that releases of a container never teach each other; of a sweep it is on
 """
 
 KERNELS: Final = Path("lab/data/kernels.json")
-ODDS: Final = Path("lab/data/odds.json")
 """Figures of `mofa validate kernels`, in a clone."""
 
 REGIMES: Final = 6
@@ -201,8 +200,8 @@ def _odds() -> Iterator[str]:
     """Odds are scored by `mofa validate odds`, which leaves its figures in a file: the report asks nothing of the search."""
     from mofa_lab.validate import odds_report
 
-    if ODDS.exists():
-        yield odds_report.section(ODDS)
+    if odds_report.RECORD.exists():
+        yield odds_report.section(odds_report.RECORD)
 
 
 def _kernels() -> Iterator[str]:

@@ -10,6 +10,9 @@ from typing import Any, Final
 from mofa_model.files import read_text, write_text
 from mofa_model.tables import Column, Table, as_markdown
 
+RECORD: Final = Path("lab/data/odds.json")
+"""Where the figures are kept."""
+
 HEAD: Final = """\
 ## Odds
 
@@ -24,7 +27,10 @@ throughput that the pick among the runs of a question loses.
 def section(file: Path) -> str:
     """The section as markdown."""
     found = tables(json.loads(read_text(file)))
-    return "\n".join([HEAD, *(f"**{table.title}**\n\n{as_markdown(_untitled(table))}" for table in found)])
+    picture = "![What was, by what was said](validation/odds.svg)\n"
+    return "\n".join(
+        [HEAD, picture, *(f"**{table.title}**\n\n{as_markdown(_untitled(table))}" for table in found)]
+    )
 
 
 def record(path: str, document: Mapping[str, Any]) -> None:
