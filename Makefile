@@ -118,6 +118,7 @@ validate: $(STAMP) ## write docs/validation.md: predicted against measured, for 
 	@if test -d "$(MOFA_KERNEL_ROWS)"; then for way in family device; do \
 	    $(BIN)/mofa validate kernels "$(MOFA_KERNEL_ROWS)"/*.csv.xz --left-out $$way --record lab/data/kernels.json || exit 1; done; \
 	else echo "validate: MOFA_KERNEL_ROWS names no folder with measured kernels, so their figures stay those of lab/data/kernels.json"; fi
+	$(BIN)/mofa validate odds lab/data/cases/*.json --record lab/data/odds.json -o csv >/dev/null
 	$(BIN)/mofa fit lab/data/cases/*.json --report docs
 
 soak: $(STAMP) ## the long tests: whole grids, the whole of the model against the wheel, fifty kills and every fault of the operator, ten minutes of silence

@@ -22,7 +22,7 @@ from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any, Final
 
 from mofa_model.advice import Advice, Current, PredictedFigure, Request
-from mofa_model.bands import NearRun
+from mofa_model.bands import MeasuredRuns, NearRun
 from mofa_model.kernels import MeasuredAttention, MeasuredGather, MeasuredProducts
 from mofa_model.schedules import Schedule
 from mofa_model.spec.reliability import FailureRate
@@ -87,7 +87,7 @@ def hash_of(question: Any, model_version: str) -> str:
 
 
 def inputs_hash(request: Request, model_version: str) -> str:
-    """Hash of a request; how many alternatives are shown is no part of the question."""
+    """Hash of a request, with the measured runs that its odds rest on; how many alternatives are shown is no part of the question."""
     return hash_of(replace(request, top=0), model_version)
 
 
@@ -155,7 +155,6 @@ def is_whole(previous: Mapping[str, str]) -> bool:
 
 def recommendation(advice: Advice, launch: Iterable[str] = ()) -> str:
     """The answer as compact JSON of at most 4 KiB: what is least needed goes first where it does not fit."""
-    words = list(launch)
     whole: dict[str, Any] = {
         "version": 1,
         "status": advice.status.value,
@@ -179,6 +178,9 @@ def recommendation(advice: Advice, launch: Iterable[str] = ()) -> str:
         whole["predicted"] = {
             item.name: _band(getattr(advice.predicted, item.name)) for item in fields(advice.predicted)
         }
+    if advice.odds is not None:
+        chances = {"fits": advice.odds.fits, "beats": advice.odds.beats}
+        whole["odds"] = {name: _number(float(one)) for name, one in chances.items() if one is not None}
     if advice.basis is not None:
         whole["evidence"] = {
             "runs": advice.basis.runs,
@@ -190,12 +192,12 @@ def recommendation(advice: Advice, launch: Iterable[str] = ()) -> str:
             "gain": _number(float(advice.current.gain)),
             **_price(advice.current),
         }
-    if words:
+    if words := list(launch):
         whole["launch"] = words
     if advice.caveats:
         whole["caveats"] = [_short(text) for text in advice.caveats]
     whole["alternatives"] = [
-        {"strategy": format_strategy(other.strategy), "reason": _short(other.reason)}
+        {"name": other.name, "strategy": format_strategy(other.strategy), "reason": _short(other.reason)}
         for other in advice.alternatives
     ]
     return _fitted(whole)
@@ -268,7 +270,7 @@ def _canonical(value: Any) -> Any:
         return f"{float(value.mean) * DAY:.1e}"
     if isinstance(value, enum.Enum | Schedule):
         return value.value
-    if isinstance(value, MeasuredProducts | MeasuredAttention | MeasuredGather):
+    if isinstance(value, MeasuredProducts | MeasuredAttention | MeasuredGather | MeasuredRuns):
         return value.digest
     if value is None or isinstance(value, str | bool):
         return value

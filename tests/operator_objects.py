@@ -57,7 +57,7 @@ QUICK = {
     **dict.fromkeys(("pp", "cp", "mbs"), ONE),
     "schedule": ["1f1b"],
     "sharding": ["distributed"],
-    "recompute": ["selective"],
+    "recompute": ["none"],
     "contextMode": ["ring"],
     "optimizer": ["device"],
     "offload": ["none"],

@@ -4,7 +4,9 @@ May import: search, schedule, estimate, reliability, bands, presets and what sta
 
     request     what is asked
     saves       what checkpoints cost, and the score that the search minimises
+    prospects   where is looked, and the odds of what is found
     finalists   the best few, replayed
+    choice      the rule: of what cannot be told apart the simplest
     reasons     why the winner wins, what would change the answer
     confidence  bands, caveats
     compose     joins them: the entry
@@ -18,6 +20,7 @@ from mofa_model.advice.answer import (
     Current,
     FailureInput,
     Frontier,
+    Odds,
     Predicted,
     PredictedFigure,
     Status,
@@ -33,6 +36,7 @@ __all__ = [
     "Current",
     "FailureInput",
     "Frontier",
+    "Odds",
     "Predicted",
     "PredictedFigure",
     "Request",

@@ -51,9 +51,23 @@ class Predicted:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Odds:
+    """Chances of a strategy, by what measured runs were wrong."""
+
+    fits: Ratio
+    """Of fitting the devices. [1]"""
+    beats: Ratio | None = None
+    """Of being better than today's layout; where none was given than the first choice. None where it is that one itself. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Alternative:
     """Another strategy, and why it is not the first choice."""
 
+    name: str
+    """What it is: `most likely best`, `worth a try`, `in` a trainer, or `with` or `without` what makes it another kind."""
+    odds: Odds
+    """Its chances."""
     strategy: Strategy
     """What it is, as one layout."""
     precision: str
@@ -98,6 +112,8 @@ class Current:
     """What was given instead, as text."""
     predicted: Predicted | None
     """What it does; None where it cannot run."""
+    odds: Odds | None = None
+    """Its chances; None where it cannot run."""
     reason: str
     """Why it cannot run, or does not fit, by the model; empty where it does."""
     gain: Ratio
@@ -158,6 +174,10 @@ class Advice:
     """Training recipe of the first choice."""
     predicted: Predicted | None = None
     """What it is expected to do."""
+    odds: Odds | None = None
+    """Its chances."""
+    trainer: str = ""
+    """Trainer that it is for: the one that was named, else the one with the best layout; empty where none runs it."""
     checkpoint_interval_steps: int | None = None
     """Steps between checkpoints. [1]"""
     checkpoint_interval_seconds: Seconds | None = None
@@ -169,7 +189,7 @@ class Advice:
     explanation: str
     """One sentence: what is recommended and why, or what stands in the way."""
     alternatives: tuple[Alternative, ...] = ()
-    """The best of each other layout (degrees and schedule), best first."""
+    """What is most likely best where that is another, what is worth a try, and the best of other kinds."""
     frontier: tuple[Frontier, ...] = ()
     """Time against GPUs, where several numbers of nodes were searched; by rising number."""
     rejected: Mapping[str, int] = field(default_factory=dict)
@@ -181,7 +201,9 @@ class Advice:
     current: Current | None = None
     """Today's layout, where one was given."""
     confidence: Ratio
-    """Probability that the bands hold; below 0.5 the status is LowConfidence. [1]"""
+    """Probability that the band of the step holds. [1]"""
+    doubts: tuple[str, ...] = ()
+    """What the first line says beside the status: what is missing for a recommendation, or was not measured."""
     basis: Basis | None = None
     """Measured runs that the prediction rests on."""
     caveats: tuple[str, ...] = ()

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 
-from mofa_model.advice.answer import FailureInput, Predicted, PredictedFigure, Status
+from mofa_model.advice.answer import FailureInput, Predicted, PredictedFigure
 from mofa_model.advice.finalists import Priced
 from mofa_model.advice.request import Request
 from mofa_model.advice.saves import best_interval, job_of, steps_to_finish
-from mofa_model.bands import Basis, bands_of, basis_of, coordinates, measured_runs
+from mofa_model.bands import Basis, Support, bands_of, basis_of, coordinates
 from mofa_model.estimate.step import tokens_per_second, utilisation
 from mofa_model.reliability import Interval, ettr_band
 from mofa_model.units import DAY, Ratio
 
 DOUBTED = 0.4
 """Confidence where something that was given is itself in doubt, as nodes that are not ready. Ours. [1]"""
-LEAST = 0.5
-"""Confidence below which an answer is LowConfidence. [1]"""
+SURELY = 0.9
+"""Chance of fitting below which an answer is LowConfidence. [1]"""
 
 
 def predicted(request: Request, one: Priced, nodes: int) -> tuple[Predicted, Interval]:
@@ -26,7 +26,7 @@ def predicted(request: Request, one: Priced, nodes: int) -> tuple[Predicted, Int
     job = job_of(request, one.problem, nodes, one.strategy, step)
     interval = best_interval(request, job)
     kept = ettr_band(job, interval.steps, interval.every)
-    bands = bands_of(measured_runs(), coordinates(one.problem.workload, one.problem.cluster, one.strategy))
+    bands = bands_of(request.runs, coordinates(one.problem.workload, one.problem.cluster, one.strategy))
     time, memory = bands["step"], bands["memory"]
     peak = float(one.estimate.memory.peak)
     speed = float(tokens_per_second(w, step))
@@ -58,13 +58,23 @@ def _together(one: float, other: float) -> float:
     return math.exp(math.hypot(math.log(max(1.0, one)), math.log(max(1.0, other))))
 
 
-def basis(one: Priced) -> Basis:
+def basis(request: Request, one: Priced) -> Basis:
     """What a prediction rests on."""
-    return basis_of(measured_runs(), coordinates(one.problem.workload, one.problem.cluster, one.strategy))
+    return basis_of(request.runs, coordinates(one.problem.workload, one.problem.cluster, one.strategy))
 
 
-def confidence(request: Request, one: Priced, found: Basis) -> tuple[Ratio, tuple[str, ...], Status]:
-    """Probability that the bands hold, what lowers it, and what the answer is worth."""
+def doubts(fits: Ratio, unmeasured: tuple[str, ...], known: Support) -> tuple[str, ...]:
+    """What is missing for a recommendation: that it fits surely, or that runs have what it has."""
+    found = [] if fits >= SURELY else [f"it fits with a probability of {fits:.0%} only"]
+    if unmeasured:
+        found.append(f"no measured run has {', '.join(unmeasured)}")
+    elif not known.own:
+        found.append("no run of this stack or its relatives was measured")
+    return tuple(found)
+
+
+def confidence(request: Request, one: Priced, found: Basis) -> tuple[Ratio, tuple[str, ...]]:
+    """Probability that the bands hold, and what lowers it."""
     sure, caveats = found.confidence, [*request.notes, *request.caveats]
     if found.unmeasured:
         caveats.append(f"{found.unmeasured}: one run of yours narrows the bands (mofa calibrate --from-runs)")
@@ -76,7 +86,7 @@ def confidence(request: Request, one: Priced, found: Basis) -> tuple[Ratio, tupl
         caveats.append("the pipeline is too long to replay; its closed form was used")
     if request.caveats:
         sure = min(sure, DOUBTED)
-    return sure, tuple(caveats), Status.RECOMMENDED if sure >= LEAST else Status.LOW_CONFIDENCE
+    return sure, tuple(caveats)
 
 
 def failure_inputs(request: Request) -> tuple[FailureInput, ...]:

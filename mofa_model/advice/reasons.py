@@ -62,6 +62,8 @@ def why_not(objective: str, other: Priced, ettr: float, best: Priced, best_ettr:
         same = "as fast a step, with more features switched on"
         return same if lost < 1e-9 * best.step_time else f"as fast a step, but {LOST} {_seconds(lost)}"
     terms = {NAMES[name]: value for name, value in compared(other, best).items()}
+    if more + lost < 0:
+        return f"{units.format(-more, 's', 3)} faster a step: {_largest({**terms, LOST: lost}, more + lost, _seconds)}"
     if more < 0:
         return f"{units.format(-more, 's', 3)} faster a step ({_largest(terms, more, _seconds)}), but {LOST} {_seconds(lost)}"
     return f"{units.format(more, 's', 3)} slower a step: {_largest({**terms, LOST: lost}, more + lost, _seconds)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mofa_model.bands import MeasuredRuns, measured_runs
 from mofa_model.checks import not_negative, positive, whole
 from mofa_model.errors import BadValue
 from mofa_model.search import LIFTABLE, SearchCase
@@ -81,6 +82,12 @@ class Request:
     """Today's layout."""
     learned: Ratio = 1.0
     """Observed over predicted step time of jobs that ran on these machines; every step is that much longer. [1]"""
+    risk: Ratio = 0.1
+    """Chance of being out of memory that is taken. [1]"""
+    odds: bool = True
+    """Whether odds and measured runs decide; else the estimates alone do, over all that the trainer can run."""
+    runs: MeasuredRuns = field(default_factory=measured_runs, compare=False, repr=False)
+    """Measured runs that odds and bands rest on."""
     top: Count = 5
     """Alternatives to show."""
     notes: tuple[str, ...] = ()
@@ -92,6 +99,8 @@ class Request:
         whole(nodes=self.nodes)
         not_negative(top=self.top, least_interval=self.least_interval)
         positive(learned=self.learned)
+        if not 0.0 < self.risk < 1.0:
+            raise BadValue("risk", self.risk, "give a chance between 0 and 1, for example 0.1")
         if not self.problems:
             raise BadValue("precision", (), "give at least one")
         if self.objective not in OBJECTIVES:

@@ -19,7 +19,7 @@ from mofa_model.axes.verdict import Rejection
 from mofa_model.schedules import ONE_F_ONE_B, SCHEDULES
 from mofa_model.schedules.interleaved import USUAL
 from mofa_model.spec import Cluster, Workload
-from mofa_model.units import Numeric
+from mofa_model.units import Numeric, Ratio
 
 Rows = dict[str, NDArray[Any]]
 """Columns of degrees, one entry a row; `pipeline` holds positions on its axis, `schedule` those in `SCHEDULES`, `mode` those in `ContextMode`."""
@@ -50,6 +50,8 @@ class Given:
     """Expert rules that are not applied."""
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Least and most of derived numbers: `dp`, `micro_batches`."""
+    share: Ratio = 1.0
+    """Of a device's memory what an estimate may take, so that what it is wrong by has room. [1]"""
 
 
 Rule = Callable[[Rows, Given], Any]

@@ -9,6 +9,7 @@ class Rejection(enum.Enum):
     """Reasons in the order in which they are looked for."""
 
     NOT_IN_FRAMEWORK = "NotInFramework"
+    NOT_MEASURED = "NotMeasured"
     CONSTRAINT = "Constraint"
     TENSOR_PARALLEL_CROSSES_NODE = "TensorParallelCrossesNode"
     NOT_DIVISIBLE = "NotDivisible"
@@ -27,6 +28,7 @@ class Rejection(enum.Enum):
 
 MEANING = {
     Rejection.NOT_IN_FRAMEWORK: "the trainer cannot run it",
+    Rejection.NOT_MEASURED: "no measured run of the stack or its relatives has it",
     Rejection.CONSTRAINT: "a constraint that was given rules it out",
     Rejection.TENSOR_PARALLEL_CROSSES_NODE: "tp is larger than the devices that share a scale-up link",
     Rejection.NOT_DIVISIBLE: "GPUs, batch, heads, layers, experts or sequence do not divide evenly",
@@ -45,6 +47,7 @@ MEANING = {
 """What each reason says to a person."""
 
 LIFTABLE = (
+    Rejection.NOT_MEASURED,
     Rejection.TENSOR_PARALLEL_CROSSES_NODE,
     Rejection.SEQUENCE_TOO_SHORT,
     Rejection.TOO_FEW_MICRO_BATCHES,
@@ -52,4 +55,4 @@ LIFTABLE = (
     Rejection.OFFLOAD_UNPROVEN,
     Rejection.GRAPHS_UNNEEDED,
 )
-"""Expert rules: defaults that a user may lift. The first and third are the paper's (section 4.1); the others ours."""
+"""Expert rules: defaults that a user may lift. The second and fourth are the paper's (section 4.1); the others ours."""

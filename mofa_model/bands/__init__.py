@@ -3,14 +3,16 @@
     coordinates   where a run stands, and how far two are apart
     table         measured runs as columns (runs.tsv.gz), with the user's own
     band          bands, and what they rest on
-    features      the evidence map of one layout
+    odds          whether a layout fits, and whether it is faster than another
+    features      the evidence map of one layout, and what a stack is known with
 
 May import: presets, strategy, spec, errors, units. Imported by: advice, explain, calibrate, and the lab.
 """
 
 from mofa_model.bands.band import SHARE, Band, Basis, NearRun, band_of, bands_of, basis_of, in_a_line
-from mofa_model.bands.coordinates import Coordinates, coordinates
-from mofa_model.bands.features import Feature, Seen, features_of
+from mofa_model.bands.coordinates import Coordinates, coordinates, words_of
+from mofa_model.bands.features import Feature, Seen, Support, features_of, support
+from mofa_model.bands.odds import LayoutOdds, odds_of, scales_for
 from mofa_model.bands.table import MeasuredRuns, in_words, measured_runs
 
 __all__ = [
@@ -19,9 +21,11 @@ __all__ = [
     "Basis",
     "Coordinates",
     "Feature",
+    "LayoutOdds",
     "MeasuredRuns",
     "NearRun",
     "Seen",
+    "Support",
     "band_of",
     "bands_of",
     "basis_of",
@@ -30,4 +34,8 @@ __all__ = [
     "in_a_line",
     "in_words",
     "measured_runs",
+    "odds_of",
+    "scales_for",
+    "support",
+    "words_of",
 ]

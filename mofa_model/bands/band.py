@@ -8,6 +8,8 @@ is known only where it ran on that class of devices.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,6 +29,8 @@ WIDER: Final = 0.05
 """Share by which a band widens for every halving between a run and the nearest that was measured. Ours. [1]"""
 SCALE: Final = 0.25
 """The same for every doubling of devices beyond the largest run of the stack and its relatives. Ours. [1]"""
+_SCALED: Final = {"step"}
+"""Quantities for which that is so: what a device holds is as sure beside a thousand others as beside ten."""
 DOUBTED: Final = 0.6
 """Chance that a band holds where no run is near. Ours. [1]"""
 DOUBT: Final = 0.5
@@ -51,6 +55,8 @@ class NearRun:
 
     name: str
     """Name of the case."""
+    place: str
+    """Its degrees, devices and width, in a few words."""
     distance: float
     """Halvings of what it says. [1]"""
     error: float
@@ -89,44 +95,46 @@ class Basis:
 
 def band_of(runs: MeasuredRuns, asked: Coordinates, quantity: str) -> Band:
     """The band of a quantity: a quantile of the errors of measured runs, by how near they are."""
-    return _band(runs, asked, runs.distance(asked), quantity)
+    half = float(halves_of(runs, (asked,), runs.distances((asked,)), quantity)[0])
+    return Band(low=math.exp(-half), high=math.exp(half))
 
 
 def bands_of(runs: MeasuredRuns, asked: Coordinates) -> dict[str, Band]:
     """The bands of all quantities."""
-    far = runs.distance(asked)
-    return {quantity: _band(runs, asked, far, quantity) for quantity in QUANTITIES}
+    return {quantity: band_of(runs, asked, quantity) for quantity in QUANTITIES}
 
 
-def _band(runs: MeasuredRuns, asked: Coordinates, far: Array, quantity: str) -> Band:
+def halves_of(runs: MeasuredRuns, layouts: Sequence[Coordinates], far: Array, quantity: str) -> Array:
+    """Half the width of the bands of some layouts, as a logarithm; `far` is how far every run is from each. [1]"""
     errors = np.abs(runs.errors[quantity])
-    known = np.isfinite(errors)
+    known = np.flatnonzero(np.isfinite(errors))
+    known = known[np.argsort(errors[known], kind="stable")]
     alike: Array = np.square(runs.say[known])  # every group alike
-    weights = runs.say[known] * np.exp2(-far[known]) + BACKGROUND * alike / alike.sum()
-    half = _quantile(errors[known], weights, SHARE) * (1.0 + WIDER * float(far[known].min()))
-    half *= 1.0 + SCALE * _beyond(runs, asked, known)
-    return Band(low=float(np.exp(-half)), high=float(np.exp(half)))
+    near = np.take(far, known, axis=1)
+    weights = runs.say[known] * np.exp2(-near) + BACKGROUND * alike / alike.sum()
+    above = np.cumsum(weights, axis=1) - 0.5 * weights  # the middles of the weights
+    wanted = SHARE * weights.sum(axis=1)
+    half: Array = np.array([np.interp(w, a, errors[known]) for w, a in zip(wanted, above, strict=True)])
+    half *= 1.0 + WIDER * near.min(axis=1)
+    if quantity in _SCALED:
+        sizes = {(one.stack, one.gpus): one for one in layouts}
+        beyond = {size: _beyond(runs, one, known) for size, one in sizes.items()}
+        half *= 1.0 + SCALE * np.array([beyond[one.stack, one.gpus] for one in layouts])
+    return half
 
 
-def _beyond(runs: MeasuredRuns, asked: Coordinates, known: NDArray[np.bool_]) -> float:
+def _beyond(runs: MeasuredRuns, asked: Coordinates, known: NDArray[np.intp]) -> float:
     """Doublings beyond the largest run of the stack and its relatives, which share what grows with scale; of any where there is none. [1]"""
     stacks, which = runs.places["stack"]
-    alike = np.array([apart("stack", asked.stack, had) < OTHER for had in stacks])[which] & known
+    alike = np.array([apart("stack", asked.stack, had) < OTHER for had in stacks])[which[known]]
     words, size = runs.places["gpus"]
-    sizes = np.array([float(word) for word in words])[size[alike if alike.any() else known]]
+    sizes = np.array([float(word) for word in words])[size[known[alike] if alike.any() else known]]
     return max(0.0, float(np.log2(float(asked.gpus) / sizes.max())))
-
-
-def _quantile(values: Array, weights: Array, share: float) -> float:
-    """Weighted quantile, interpolated between the middles of the weights."""
-    order = np.argsort(values, kind="stable")
-    above = np.cumsum(weights[order]) - 0.5 * weights[order]
-    return float(np.interp(share * weights.sum(), above, values[order]))
 
 
 def basis_of(runs: MeasuredRuns, asked: Coordinates) -> Basis:
     """What a prediction rests on: how many runs, the nearest of them, and how often bands near it held."""
-    far = np.where(np.isfinite(runs.errors["step"]), runs.distance(asked), np.inf)
+    far = np.where(np.isfinite(runs.errors["step"]), runs.distances((asked,))[0], np.inf)
     weights = np.where(np.isfinite(runs.held), runs.say * np.exp2(-far), 0.0)
     sure = (float(weights @ np.nan_to_num(runs.held)) + DOUBTED * DOUBT) / (float(weights.sum()) + DOUBT)
     known = np.flatnonzero(here(runs, asked) & np.isfinite(far))
@@ -145,7 +153,7 @@ def in_a_line(basis: Basis) -> str:
     first = basis.nearest[0]
     off = f"{100 * abs(first.error):.0f} % too {'slow' if first.error > 0 else 'fast'}"
     known = basis.unmeasured or f"{basis.runs} measured runs of {basis.stack} on {basis.devices}"
-    return f"{known}; nearest: {first.name}, at {first.distance:.1f}, predicted {off}"
+    return f"{known}; nearest: {first.place}, at {first.distance:.1f}, predicted {off}"
 
 
 def here(runs: MeasuredRuns, asked: Coordinates) -> NDArray[np.bool_]:
@@ -171,9 +179,17 @@ def _near(runs: MeasuredRuns, asked: Coordinates, at: int, distance: float) -> N
     names = [*PLACES, *sorted(set(runs.places) - set(PLACES) | set(asked.layout))]
     return NearRun(
         name=runs.names[at],
+        place=_place(runs, at),
         distance=distance,
         error=float(np.expm1(-runs.errors["step"][at])),
         differs=tuple(
             f"{name}={word}" for name in names if (word := runs.word(name, at)) != asked.word(name)
         ),
     )
+
+
+def _place(runs: MeasuredRuns, at: int) -> str:
+    degrees = [f"{key}{word}" for key in ("tp", "pp", "cp", "ep") if (word := runs.word(key, at)) != "1"]
+    device = family_of(runs.word("device", at))[0]
+    layout = " ".join(degrees) or "data parallel"
+    return f"{layout} on {runs.word('gpus', at)} {device} (width {runs.word('hidden', at)})"

@@ -10,13 +10,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 
 import numpy as np
 
 from mofa_model import presets
 from mofa_model.axes.axis import Axis
 from mofa_model.axes.words import Number
+from mofa_model.checks import field_names
 from mofa_model.errors import InputError
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import AXES, DEGREES, Strategy
@@ -38,6 +40,7 @@ WORDS: Final = {word.key: word for axis in AXES for word in axis.words}
 """What a layout says, by key."""
 PLAIN: Final = {key: word.write(Strategy()) for key, word in WORDS.items()}
 """What the plainest layout says."""
+_PLAINEST: Final = {name: getattr(Strategy(), name) for name in field_names(Strategy)}
 SIZES: Final = ("gpus", "hidden", "sequence")
 """Coordinates that are numbers of the model and its machines."""
 PLACES: Final = ("stack", "device", "format", "blocks", *SIZES)
@@ -83,6 +86,13 @@ def coordinates(workload: Workload, cluster: Cluster, strategy: Strategy) -> Coo
         sequence=f"{float(workload.training.sequence):g}",
         layout={key: text for key, text in said.items() if text != PLAIN[key]},
     )
+
+
+def words_of(fields: Mapping[str, Any]) -> dict[str, str]:
+    """What fields of a strategy say beside the plainest of the others, where that is not the plainest."""
+    strategy = SimpleNamespace(**{**_PLAINEST, **fields})
+    said = {key: word.write(strategy) for key, word in WORDS.items()}
+    return {key: text for key, text in said.items() if text != PLAIN[key]}
 
 
 def _acting(strategy: Strategy) -> list[Axis]:

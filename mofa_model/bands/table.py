@@ -7,9 +7,10 @@ MOFA_CONSTANTS names, as `mofa calibrate --from-runs` writes them.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -54,17 +55,21 @@ class MeasuredRuns:
     """1 where the band that was made without a run's group held its step, else 0; NaN where nobody looked. [1]"""
     say: Array
     """What a run says beside the others of its group. [1]"""
+    digest: str
+    """Of all of them, for whoever asks whether an answer would be the same."""
 
-    def distance(self, asked: Coordinates) -> Array:
-        """How far every run is from another one, in halvings. [1]"""
-        found = np.zeros(len(self.names))
+    def distances(self, layouts: Sequence[Coordinates]) -> Array:
+        """How far every run is from each of some others, [others, runs], in halvings. [1]"""
+        found = np.zeros((len(layouts), len(self.names)))
         for name, (words, which) in self.places.items():
-            word = asked.word(name)
-            costs = [apart(name, word, had) for had in words]
-            if any(costs):
-                found += np.array(costs)[which]
-        beyond = set(asked.layout) - set(self.places)  # what no run has
-        return found + sum(apart(name, asked.layout[name], PLAIN[name]) for name in sorted(beyond))
+            asked, of = coded([one.word(name) for one in layouts])
+            costs = np.array([[apart(name, word, had) for had in words] for word in asked])
+            if costs.any():
+                found += costs[0][which] if len(asked) == 1 else costs[of][:, which]
+        for name in sorted({name for one in layouts for name in one.layout} - set(self.places)):
+            beyond = [apart(name, one.word(name), PLAIN[name]) for one in layouts]  # what no run has
+            found += np.array(beyond)[:, None]
+        return found
 
     def have(self, name: str, word: str) -> NDArray[np.bool_]:
         """Which runs have a word under a coordinate or a key of the layout."""
@@ -136,10 +141,10 @@ def in_columns(rows: Iterable[Mapping[str, str]]) -> MeasuredRuns:
         text: dict(pair.split("=", 1) for pair in text.split()) for text in {row["layout"] for row in rows}
     }
     keys = sorted({key for layout in layouts.values() for key in layout})
-    places = {name: _coded([row[name] for row in rows]) for name in PLACES}
-    texts, which = _coded([row["layout"] for row in rows])
+    places = {name: coded([row[name] for row in rows]) for name in PLACES}
+    texts, which = coded([row["layout"] for row in rows])
     for key in keys:  # a few hundred layouts, however many runs
-        words, of_text = _coded([layouts[text].get(key, PLAIN.get(key, "")) for text in texts])
+        words, of_text = coded([layouts[text].get(key, PLAIN.get(key, "")) for text in texts])
         places[key] = (words, of_text[which])
     groups = tuple(row["group"] for row in rows)
     counts = Counter(groups)
@@ -150,10 +155,12 @@ def in_columns(rows: Iterable[Mapping[str, str]]) -> MeasuredRuns:
         errors={name: np.array([_number(row[name]) / UNIT for row in rows]) for name in QUANTITIES},
         held=np.array([_number(row["held"]) for row in rows]),
         say=np.array([counts[group] ** -CROWD for group in groups]),
+        digest=hashlib.sha256(repr([tuple(row.values()) for row in rows]).encode()).hexdigest(),
     )
 
 
-def _coded(words: list[str]) -> tuple[tuple[str, ...], NDArray[np.intp]]:
+def coded(words: Iterable[str]) -> tuple[tuple[str, ...], NDArray[np.intp]]:
+    """The different words, and which of them each is."""
     known: dict[str, int] = {}
     codes = np.array([known.setdefault(word, len(known)) for word in words], dtype=np.intp)
     return tuple(known), codes

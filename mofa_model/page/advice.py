@@ -53,7 +53,7 @@ def _key(view: AdviceView) -> ET.Element:
         ("Tokens a second", _band(p["tokens_per_second"], lambda x: f"{x:,.0f}")),
         ("MFU", _band(p["mfu"], lambda x: f"{x:.1%}")),
         ("Effective training time", _band(p["ettr"], lambda x: f"{x:.1%}")),
-        ("Device memory", (f"{p['memory_bytes'].target / GIB:.1f} GiB", f"of {view.memory_limit / GIB:.1f} GiB")),
+        ("Device memory", _memory_of(view)),
         ("Checkpoint every", (f"{view.checkpoint_steps} steps", units.format(view.checkpoint_seconds, "s", 3))),
     ]  # fmt: skip
     if p["duration_seconds"].target:
@@ -63,6 +63,12 @@ def _key(view: AdviceView) -> ET.Element:
         *(el("div", el("dt", name), el("dd", first, el("small", more))) for name, (first, more) in told),
         class_="key",
     )
+
+
+def _memory_of(view: AdviceView) -> tuple[str, str]:
+    """The estimate, its band, and the chance that it fits."""
+    first, ends = _band(view.predicted["memory_bytes"], lambda x: f"{x / GIB:.1f}")
+    return f"{first} GiB", f"{ends} of {view.memory_limit / GIB:.1f} GiB; fits with {view.fits:.0%}"
 
 
 def _strategy(view: AdviceView) -> list[ET.Element]:
@@ -119,18 +125,22 @@ def _checkpoints(view: AdviceView) -> list[ET.Element]:
 def _others(view: AdviceView) -> list[ET.Element]:
     rows: list[tuple[Node, ...]] = [
         (
+            one.name,
             el("code", one.strategy),
             units.format(one.step, "s"),
             f"{one.memory / GIB:.1f}",
             f"{one.ettr:.1%}",
+            f"{one.fits:.0%}",
+            f"{one.beats:.0%}",
             one.reason,
         )
         for one in view.alternatives
     ]
     if not rows:
         return []
-    headings = ("strategy", "step", "GiB", "ETTR", "why not")
-    found = [el("h2", "Alternatives"), table(headings, rows, numbers=(1, 2, 3))]
+    than = "beats the first" if view.current is None else "beats today's"
+    headings = ("choice", "strategy", "step", "GiB", "ETTR", "fits", than, "why not")
+    found = [el("h2", "Other choices"), table(headings, rows, numbers=(2, 3, 4, 5, 6))]
     if view.nearest:
         found += [
             el("h2", "What would change the answer"),

@@ -28,6 +28,12 @@ POINTS = 41
 class AlternativeRow:
     """Another layout."""
 
+    name: str
+    """What it is beside the first choice."""
+    fits: float
+    """Chance that it fits. [1]"""
+    beats: float
+    """Chance that it is faster than today's layout, or than the first choice where there is none. [1]"""
     strategy: str
     """As text."""
     step: float
@@ -54,6 +60,8 @@ class AdviceView:
     """As text; empty where there is none."""
     predicted: Mapping[str, PredictedFigure] = field(default_factory=dict)
     """Predictions by name."""
+    fits: float = 0.0
+    """Chance that it fits. [1]"""
     checkpoint_steps: int = 0
     """Steps between saves. [1]"""
     checkpoint_seconds: float = 0.0
@@ -122,6 +130,7 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
         plain,
         strategy=format_strategy(advice.strategy),
         predicted=bands,
+        fits=float(advice.odds.fits) if advice.odds else 0.0,
         checkpoint_steps=int(advice.checkpoint_interval_steps or 0),
         checkpoint_seconds=float(advice.checkpoint_interval_seconds or 0),
         memory_limit=float(advice.memory_limit_bytes),
@@ -130,6 +139,9 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
         curve=tuple(ettr_curve(job, interval.steps, interval.every, POINTS, LEVEL)),
         alternatives=tuple(
             AlternativeRow(
+                name=one.name,
+                fits=float(one.odds.fits),
+                beats=float(one.odds.beats or 0.0),
                 strategy=short_strategy(one.strategy),
                 step=one.predicted.step_seconds.target,
                 memory=one.predicted.memory_bytes.target,

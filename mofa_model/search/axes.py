@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
@@ -82,6 +82,14 @@ class Axes:
             return named or axis.had_by(trainer, value)
 
         return Axes({axis.name: tuple(v for v in self[axis.name] if has(axis, v)) for axis in EVERY})
+
+    def known(self, has: Callable[[Axis, Any], bool], keys: Collection[str] = ()) -> Axes:
+        """The same with the values that somebody has tried; who names an axis asks for what is on it."""
+
+        def kept(axis: Axis, value: Any) -> bool:
+            return axis in QUESTION or any(word.key in keys for word in axis.keys) or has(axis, value)
+
+        return Axes({axis.name: tuple(v for v in self[axis.name] if kept(axis, v)) for axis in EVERY})
 
 
 def known_axes(asked: AxisContext) -> Axes:

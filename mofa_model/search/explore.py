@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from mofa_model.axes.axis import Axis
 from mofa_model.axes.choices import IN_NODE
 from mofa_model.axes.frameworks import Framework, framework
 from mofa_model.axes.rules import Given
@@ -22,7 +23,7 @@ from mofa_model.search.rank import Leaders, Score, by_step_time
 from mofa_model.search.space import features_of, shapes_of
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import AXES, Strategy
-from mofa_model.units import Bytes, Seconds
+from mofa_model.units import Bytes, Ratio, Seconds
 
 _ASKED: Final = {"offload": Rejection.OFFLOAD_UNPROVEN, "graphs": Rejection.GRAPHS_UNNEEDED}
 """Rules that a constraint on an axis lifts."""
@@ -63,6 +64,12 @@ class SearchQuestion:
     """Whether of the strategies of one shape (degrees and schedule) only the best is kept."""
     score: Callable[[SearchCase, int], Score] = lambda _problem, _nodes: by_step_time()
     """The objective on a number of nodes."""
+    has: Callable[[Axis, Any], bool] = lambda _axis, _value: True
+    """Which values of the axes some measured run has; the others are left out, but where a constraint names their axis."""
+    share: Ratio = 1.0
+    """Of a device's memory what an estimate may take. [1]"""
+    below: float = np.inf
+    """Step time that is looked for; nothing slower is kept. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,18 +86,23 @@ class Candidate:
     """Objective; lower is better."""
     step: Seconds
     """Step time. [s]"""
+    memory: Bytes
+    """What it takes on the fullest device. [B]"""
     index: int
     """Raw index: of two with one score the smaller is the plainer."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class NearMiss:
     """The fastest strategy that does not fit by a little."""
 
     candidate: Candidate
     """What it is; its score is its step time."""
-    memory: Bytes
-    """What it would take on the fullest device. [B]"""
+
+    @property
+    def memory(self) -> Bytes:
+        """What it would take on the fullest device. [B]"""
+        return self.candidate.memory
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,6 +148,9 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
     keys = {constraint.key for constraint in question.constraints}
     axes = full.had_by(question.framework, keys)
     rejected = Counter({Rejection.NOT_IN_FRAMEWORK: full.raw - axes.raw})
+    if Rejection.NOT_MEASURED not in question.lifted:
+        every, axes = axes, axes.known(question.has, keys)
+        rejected[Rejection.NOT_MEASURED] = every.raw - axes.raw
     found: dict[int, list[Candidate]] = {}
     misses: list[tuple[int, float, NearMiss]] = []
     lean: list[NearMiss] = []
@@ -155,6 +170,7 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
                 framework=question.framework,
                 lifted=question.lifted | wanted,
                 bounds=bounds,
+                share=question.share,
             )
             shapes = shapes_of(axes, given, nodes)
             rejected += shapes.rejected
@@ -170,21 +186,18 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
             features = features_of(axes, given, shapes)
             rejected += features.rejected
             pruned += features.pruned
-            leaders = Leaders(question.keep, question.score(here, nodes), question.apart)
+            leaders = Leaders(question.keep, question.score(here, nodes), question.apart, cut=question.below)
             if features.legal.any():
                 part = _scaled(advance, share / len(shapes.index))
                 rejected += price(axes, given, shapes, features, leaders, part)
             searched, pruned = searched + leaders.searched, pruned + leaders.pruned
             found.setdefault(nodes, []).extend(_candidates(axes, here, nodes, leaders))
             if leaders.missed.index >= 0:
-                almost = _candidate(
-                    axes, here, nodes, leaders.missed.step, leaders.missed.step, leaders.missed.index
-                )
-                miss = NearMiss(candidate=almost, memory=leaders.missed.memory)
-                misses.append((-nodes, leaders.missed.step, miss))
+                step, index, memory = leaders.missed.step, leaders.missed.index, leaders.missed.memory
+                almost = _candidate(axes, here, nodes, step, step, memory, index)
+                misses.append((-nodes, step, NearMiss(almost)))
             if not leaders.searched and leaders.leanest[1] >= 0:
-                thin = _candidate(axes, here, nodes, np.inf, np.inf, leaders.leanest[1])
-                lean.append(NearMiss(candidate=thin, memory=leaders.leanest[0]))
+                lean.append(NearMiss(_candidate(axes, here, nodes, np.inf, np.inf, *leaders.leanest)))
     return Ranking(
         best={n: tuple(sorted(some, key=order)[: question.keep]) for n, some in found.items() if some},
         raw=full.raw,
@@ -208,15 +221,18 @@ def order(candidate: Candidate) -> tuple[float, float, int]:
 
 
 def _candidates(axes: Axes, problem: SearchCase, nodes: int, leaders: Leaders) -> list[Candidate]:
-    rows = zip(leaders.scores.tolist(), leaders.steps.tolist(), leaders.index.tolist(), strict=True)
+    columns = (leaders.scores, leaders.steps, leaders.memory, leaders.index)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
     return [_candidate(axes, problem, nodes, *row) for row in rows]
 
 
 def _candidate(
-    axes: Axes, problem: SearchCase, nodes: int, score: float, step: float, index: int
+    axes: Axes, problem: SearchCase, nodes: int, score: float, step: float, memory: float, index: int
 ) -> Candidate:
     strategy = strategy_of(axes.decode(index), problem.cluster)
-    return Candidate(strategy=strategy, problem=problem, nodes=nodes, score=score, step=step, index=index)
+    return Candidate(
+        strategy=strategy, problem=problem, nodes=nodes, score=score, step=step, memory=memory, index=index
+    )
 
 
 def strategy_of(chosen: Mapping[str, Any], cluster: Cluster) -> Strategy:

@@ -163,7 +163,8 @@ def _step(cluster: Cluster, level: Strategy, fit: FitsBeside, at: _Timed, leader
         optimizer=np.take(state.optimizer, columns, axis=1),
     )
     step = np.asarray(terms.total)
-    leaders.offer(step, at.index, at.shapes, state, columns, np.take(fit.fits, columns, axis=1))
+    fits, peak = np.take(fit.fits, columns, axis=1), np.take(fit.peak, columns, axis=1)
+    leaders.offer(step, at.index, at.shapes, state, columns, fits, peak)
     if fit.near is not None:
         leaders.miss(step, at.index, state, np.take(fit.near, columns, axis=1))
 

@@ -62,6 +62,8 @@ class Leaders:
     """Scores, best first."""
     steps: Array = field(default_factory=lambda: np.empty(0))
     """Step times of the same. [s]"""
+    memory: Array = field(default_factory=lambda: np.empty(0))
+    """What they take on their fullest devices. [B]"""
     index: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Their raw indices."""
     shapes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -83,14 +85,22 @@ class Leaders:
         return max(self.cut, self.missed.step)
 
     def offer(
-        self, step: Array, index: Array, shapes: Array, state: ZeroLevel, columns: Array, fits: Array
+        self,
+        step: Array,
+        index: Array,
+        shapes: Array,
+        state: ZeroLevel,
+        columns: Array,
+        fits: Array,
+        memory: Array,
     ) -> None:
         """Take what fits, [states, columns], and is better than what is here."""
         chosen = fits & (step <= self.cut)
         if chosen.any():
             group, column = np.nonzero(chosen)
             scores = self.score.of(step[chosen], state.replicas[group, columns[column]])
-            self._take(scores, step[chosen], index[column] + state.offset[group, 0], shapes[column])
+            index = index[column] + state.offset[group, 0]
+            self._take(scores, step[chosen], memory[chosen], index, shapes[column])
 
     def miss(self, step: Array, index: Array, state: ZeroLevel, near: Array) -> None:
         """Remember the fastest that almost fits; `near` is its bytes, zero elsewhere."""
@@ -106,15 +116,16 @@ class Leaders:
         if (best, found[0]) < (self.missed.step, self.missed.index):
             self.missed = Missed(best, *found)
 
-    def _take(self, scores: Array, steps: Array, index: Array, shapes: Array) -> None:
+    def _take(self, scores: Array, steps: Array, memory: Array, index: Array, shapes: Array) -> None:
         scores, steps = np.concatenate([self.scores, scores]), np.concatenate([self.steps, steps])
+        memory = np.concatenate([self.memory, memory])
         index, shapes = np.concatenate([self.index, index]), np.concatenate([self.shapes, shapes])
         order = np.lexsort((index, steps, scores))
         if self.apart:
             _, first = np.unique(shapes[order], return_index=True)
             order = order[np.sort(first)]
         order = order[: self.keep]
-        self.scores, self.steps = scores[order], steps[order]
+        self.scores, self.steps, self.memory = scores[order], steps[order], memory[order]
         self.index, self.shapes = index[order], shapes[order]
         if len(order) == self.keep:
-            self.cut = float(self.scores[-1] / self.score.least)
+            self.cut = min(self.cut, float(self.scores[-1] / self.score.least))

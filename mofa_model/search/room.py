@@ -51,7 +51,7 @@ def without_room(
     for state in states:
         legal = reduce(or_, state.ok)
         least = np.minimum(least, np.min(np.where(legal, np.max(state.held, axis=1), np.inf), axis=0))
-    full = least > room(given.cluster) * NEAR
+    full = least > room(given.cluster) * given.share * NEAR
     if not leaders.searched:  # where nothing fits somebody asks for the leanest
         full &= least >= leaders.leanest[0]
     if not full.any():
@@ -102,7 +102,7 @@ def fitting(
 ) -> list[FitsBeside]:
     """What fits of one kind of work beside every state, in some bundles."""
     bundles = [at for at in company.bundles if at in work.ok]
-    limit = room(given.cluster)
+    limit = room(given.cluster) * given.share
     found = []
     for one in memory if bundles else ():
         legal = work.legal(one.state, bundles)

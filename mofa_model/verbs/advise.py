@@ -59,6 +59,16 @@ def configure(parser: ArgumentParser) -> None:
         default=None,
         help="what is best (default: time)",
     )
+    ask.add_argument(
+        "--risk",
+        type=float,
+        default=0.1,
+        metavar="P",
+        help="chance of being out of memory that is taken (default: 0.1)",
+    )
+    ask.add_argument(
+        "--allow", choices=("experimental",), help="choose also what no measured run of the stack has"
+    )
     ask.add_argument("--top", type=int, default=5, metavar="K", help="alternatives to show (default: 5)")
     ask.add_argument(
         "--current", metavar="LAYOUT", help="today's layout, tp=8,pp=4,… or a trainer's flags: priced beside"
@@ -116,7 +126,20 @@ def configure(parser: ArgumentParser) -> None:
 
 
 _BESIDE: Final = frozenset(
-    {"file", "profile", "objective", "constraint", "lift", "current", "top", "launch", "plots", "output"}
+    {
+        "file",
+        "profile",
+        "objective",
+        "risk",
+        "allow",
+        "constraint",
+        "lift",
+        "current",
+        "top",
+        "launch",
+        "plots",
+        "output",
+    }
     | {"flags_only", "save_dir", "saved_kind", "overwrite"}
 )
 """What is asked beside a manifest; all else the manifest says."""
@@ -205,7 +228,8 @@ def _from_flags(a: Namespace) -> Request:
         objective=a.objective or "time",
         framework=problem_options.framework_of(a),
         constraints=tuple(a.constraint),
-        lifted=tuple(a.lift),
+        lifted=_lifted(a),
+        risk=a.risk,
         checkpoint_bytes=job_options.size_of(a.checkpoint_size) if a.checkpoint_size else None,
         current=_current(a.current, problems[0]),
         top=_top(a.top),
@@ -234,7 +258,7 @@ def _from_manifest(a: Namespace, asked: Asked) -> Request:
     from mofa_model.manifest.asked import request_of
 
     request = request_of(asked)
-    changes: dict[str, object] = {"top": _top(a.top), "lifted": tuple(a.lift)}
+    changes: dict[str, object] = {"top": _top(a.top), "lifted": _lifted(a), "risk": a.risk}
     if a.launch:
         from mofa_model.manifest.launches import framework_for
 
@@ -254,6 +278,12 @@ def _current(text: str | None, problem: SearchCase) -> Strategy | None:
         return None
     layers = int(problem.workload.model.layers)
     return read_layout(text, int(problem.cluster.gpus), layers=layers, field="--current")
+
+
+def _lifted(a: Namespace) -> tuple[str, ...]:
+    from mofa_model.search import Rejection
+
+    return (*a.lift, *((Rejection.NOT_MEASURED.value,) if a.allow else ()))
 
 
 def _top(value: int) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, Final
 
 from mofa_model import units
-from mofa_model.advice import Advice, Current, Predicted, PredictedFigure
+from mofa_model.advice import Advice, Alternative, Odds, Predicted, PredictedFigure
 from mofa_model.advice.reasons import gained
 from mofa_model.bands import in_a_line
 from mofa_model.launch import Launch
@@ -15,17 +15,21 @@ from mofa_model.search import MEANING, Rejection
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
 from mofa_model.tables import Cell, Column, Table
-from mofa_model.units import DAY, GIB
+from mofa_model.units import DAY, GIB, Ratio
 from mofa_model.verbs.evidence_tables import nearest
+
+SHOWN: Final = 3
+"""Alternatives on one screen."""
 
 
 def tables(advice: Advice, launch: Launch | None = None, *, wide: bool = False) -> list[Table]:
-    """Everything that a person reads; `wide` names the nearest measured runs as well."""
+    """What a person reads on one screen; `wide` has the longer lists: every choice, measured runs, what became of the rest."""
     found = [_first(advice)]
-    if advice.alternatives:
-        found.append(_alternatives(advice))
-    if advice.current is not None:
-        found.append(_current(advice.current, gained(advice)))
+    if advice.strategy is not None and (advice.alternatives or advice.current is not None):
+        shown = advice.alternatives if wide else advice.alternatives[:SHOWN]
+        found += [_choices(advice, shown), _layouts(advice, shown)]
+    elif advice.current is not None:
+        found.append(_layouts(advice, ()))
     if advice.frontier:
         found.append(_frontier(advice))
     if advice.nearest:
@@ -38,7 +42,8 @@ def tables(advice: Advice, launch: Launch | None = None, *, wide: bool = False) 
         )
     if wide and advice.basis is not None:
         found.append(nearest(advice.basis))
-    found.append(_counts(advice))
+    if wide or advice.strategy is None:
+        found.append(_counts(advice))
     if launch is not None:
         rows = tuple((line,) for line in launch.text().rstrip().splitlines())
         columns = (Column("arguments", copied=True),)
@@ -94,8 +99,13 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
         "checkpoint_interval_steps": advice.checkpoint_interval_steps,
         "checkpoint_interval_seconds": advice.checkpoint_interval_seconds,
         "predicted": advice.predicted,
+        "odds": advice.odds,
+        "trainer": advice.trainer,
+        "doubts": advice.doubts,
         "alternatives": [
             {
+                "name": other.name,
+                "odds": other.odds,
                 "strategy": format_strategy(other.strategy),
                 "precision": other.precision,
                 "nodes": other.nodes,
@@ -131,6 +141,7 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
         told["current"] = {
             "strategy": advice.current.text,
             "predicted": advice.current.predicted,
+            "odds": advice.current.odds,
             "reason": advice.current.reason,
             "gain": advice.current.gain,
         }
@@ -149,15 +160,15 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
 
 
 def _first(advice: Advice) -> Table:
-    title = f"{advice.model} on {advice.gpus} {advice.device}: {advice.status.value}"
-    if advice.basis is not None:
-        title += advice.basis.doubt
+    place = f"{advice.model} on {advice.gpus} {advice.device}"
+    title = "; ".join((f"{place}: {advice.status.value}", *advice.doubts))
     if advice.strategy is None or advice.predicted is None:
         rows: list[tuple[Cell, ...]] = [("why", advice.explanation)]
         return Table(title=title, columns=(Column("advice"), Column("value", align="left")), rows=tuple(rows))
     p = advice.predicted
     rows = [
         ("strategy", short_strategy(advice.strategy)),
+        ("trainer", advice.trainer or "none has it"),
         ("precision", advice.precision),
         (
             "checkpoint every",
@@ -168,8 +179,9 @@ def _first(advice: Advice) -> Table:
         ("MFU", _range(p.mfu, lambda x: f"{x:.1%}")),
         (
             "device memory",
-            f"{p.memory_bytes.target / GIB:.1f} of {float(advice.memory_limit_bytes) / GIB:.1f} GiB",
+            f"{_range(p.memory_bytes, lambda x: f'{x / GIB:.1f}')} of {float(advice.memory_limit_bytes) / GIB:.1f} GiB",
         ),
+        ("it fits", f"with a probability of {_odds(advice.odds.fits)}" if advice.odds else "-"),
         ("ETTR", _range(p.ettr, lambda x: f"{x:.1%}")),
     ]
     if p.duration_seconds.target:
@@ -195,41 +207,63 @@ def _range(band: PredictedFigure, text: Any) -> str:
     return f"{text(band.target)}  ({text(band.lower)} to {text(band.upper)})"
 
 
-def _alternatives(advice: Advice) -> Table:
+def _choices(advice: Advice, others: Sequence[Alternative]) -> Table:
+    """The first choice, others and today's layout, by what they do and their odds."""
+    today = advice.current
+    than = "today's" if today is not None and today.odds is not None else "first"
     columns = (
-        Column("strategy", align="left"),
+        Column("choice", align="left"),
         Column("step", unit="s"),
-        Column("MFU", unit="%", wide=True),
-        Column("GiB"),
+        Column("tokens/s"),
+        Column("GiB", align="right"),
         Column("ETTR", unit="%", wide=True),
         Column("days"),
-        Column("why not", align="left"),
+        Column("fits", align="right"),
+        Column(f"beats {than}", align="right"),
     )
-    rows = tuple(
-        (short_strategy(one.strategy), *_figures(one.predicted), one.reason) for one in advice.alternatives
-    )
-    return Table(title="Alternatives: the best of each other layout", columns=columns, rows=rows)
+    priced: list[tuple[str, Predicted | None, Odds | None]] = [
+        ("first choice", advice.predicted, advice.odds)
+    ]
+    priced += [(one.name, one.predicted, one.odds) for one in others]
+    if today is not None and today.predicted is not None:
+        priced.append(("today's", today.predicted, today.odds))
+    rows = tuple((name, *_figures(p), *_chances(odds)) for name, p, odds in priced if p is not None)
+    return Table(title="Choices", columns=columns, rows=rows)
+
+
+def _layouts(advice: Advice, others: Sequence[Alternative]) -> Table:
+    """Their layouts, as they can be given back, each with what speaks against it."""
+    rows: list[tuple[Cell, ...]] = [
+        (one.name, f"{short_strategy(one.strategy)}: {one.reason}") for one in others
+    ]
+    if (today := advice.current) is not None:
+        gain = gained(advice)
+        told = [today.reason, f"the advice is {gain}" if gain else ""]
+        rows.append(("today's", f"{today.short}: {'; '.join(filter(None, told)) or 'it fits'}"))
+    columns = (Column("choice"), Column("layout, and what decides", align="left"))
+    return Table(title="Why not", columns=columns, rows=tuple(rows))
+
+
+def _chances(odds: Odds | None) -> tuple[Cell, Cell]:
+    if odds is None:
+        return None, None
+    return _odds(odds.fits), None if odds.beats is None else _odds(odds.beats)
+
+
+def _odds(chance: Ratio) -> str:
+    """A chance in whole percent, and none of them certain.
+
+    >>> _odds(0.9997), _odds(0.52)
+    ('>99 %', '52 %')
+    """
+    percent = round(100 * float(chance))
+    return ">99 %" if percent > 99 else "<1 %" if percent < 1 else f"{percent} %"
 
 
 def _figures(p: Predicted) -> tuple[Cell, ...]:
     days = round(p.duration_seconds.target / DAY, 1) if p.duration_seconds.target else None
-    return (p.step_seconds.target, p.mfu.target, round(p.memory_bytes.target / GIB, 1), p.ettr.target, days)
-
-
-def _current(today: Current, gain: str) -> Table:
-    columns = (Column("today"), Column("value", align="left"))
-    rows: list[tuple[Cell, ...]] = [("strategy", today.short)]
-    if today.predicted is not None:
-        rows += [
-            ("step", _range(today.predicted.step_seconds, _time(today.predicted.step_seconds))),
-            ("MFU", f"{today.predicted.mfu.target:.1%}"),
-            ("device memory", f"{today.predicted.memory_bytes.target / GIB:.1f} GiB"),
-        ]
-    if gain:
-        rows.append(("the advice is", gain))
-    if today.reason:
-        rows.append(("but", today.reason))
-    return Table(title="Today's layout", columns=columns, rows=tuple(rows))
+    held = " to ".join(f"{x / GIB:.0f}" for x in (p.memory_bytes.lower, p.memory_bytes.upper))
+    return (p.step_seconds.target, round(p.tokens_per_second.target), held, p.ettr.target, days)
 
 
 def _frontier(advice: Advice) -> Table:
@@ -241,14 +275,16 @@ def _frontier(advice: Advice) -> Table:
         Column("ETTR", unit="%"),
         Column("days"),
         Column("GPU hours"),
-        Column("strategy", align="left"),
+        Column("strategy", align="left", wide=True),
     )
     rows = []
     for one in advice.frontier:
         p = one.predicted
         hours = round(p.duration_seconds.target / 3600 * one.gpus) if p.duration_seconds.target else None
-        step, mfu, _, ettr, days = _figures(p)
-        rows.append((one.nodes, one.gpus, step, mfu, ettr, days, hours, short_strategy(one.strategy)))
+        step, _, _, ettr, days = _figures(p)
+        rows.append(
+            (one.nodes, one.gpus, step, p.mfu.target, ettr, days, hours, short_strategy(one.strategy))
+        )
     return Table(title="Time against GPUs", columns=columns, rows=tuple(rows))
 
 

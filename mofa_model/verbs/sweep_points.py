@@ -113,6 +113,7 @@ def _request(a: Namespace, axes: Mapping[str, str], constants: Mapping[str, str]
         framework=problem_options.framework_of(a),
         constraints=(*a.constraint, *fixed),
         lifted=tuple(a.lift),
+        odds=False,  # a sweep shows what the model says
         top=0,
     )
 

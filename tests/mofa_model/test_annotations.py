@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mofa_model.advice import Advice, Alternative, Counts, Current, Predicted, PredictedFigure, Status
+from mofa_model.advice import Advice, Alternative, Counts, Current, Odds, Predicted, PredictedFigure, Status
 from mofa_model.annotations import (
     INPUTS,
     LARGEST,
@@ -111,6 +111,8 @@ def test_an_explanation_is_one_printable_line_of_at_most_512_bytes(text):
 @pytest.mark.parametrize("alternatives", [0, 5, 200])
 def test_the_recommendation_is_json_of_at_most_four_kibibytes(alternatives):
     other = Alternative(
+        name="with cp",
+        odds=Odds(fits=0.95, beats=0.2),
         strategy=LAYOUT,
         predicted=PREDICTED,
         checkpoint_interval_steps=30,

@@ -107,10 +107,10 @@ def priced(trainer, limits, monkeypatch, model):
     taken = []
     offer = Leaders.offer
 
-    def noted(self, step, index, shapes, state, columns, fits):
+    def noted(self, step, index, shapes, state, columns, fits, memory):
         group, column = np.nonzero(fits)
         taken.append(index[column] + state.offset[group, 0])
-        offer(self, step, index, shapes, state, columns, fits)
+        offer(self, step, index, shapes, state, columns, fits, memory)
 
     monkeypatch.setattr(Leaders, "offer", noted)
     device = Device(name="roomy", peak_bf16=400e12, memory=1e15, memory_bandwidth=2e12)

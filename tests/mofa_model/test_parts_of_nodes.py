@@ -103,7 +103,8 @@ def test_a_part_is_advised_explained_and_swept(capsys):
     assert [(row["gpus"], row["status"], row["nodes_used"]) for row in rows] == [
         (gpus, "Recommended", 1) for gpus in ("1", "2", "4", "8")
     ]
-    assert rows[2]["strategy"] == told["strategy"]
+    least = told["predicted"]["step_seconds"]["target"]  # a sweep shows the model, and weighs no odds
+    assert rows[2]["step_seconds"] <= least * (1 + 1e-9)
     speeds = [row["tokens_per_second"] for row in rows]
     assert speeds == sorted(speeds)
     assert 7 < speeds[3] / speeds[0] < 9.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,8 +12,10 @@ import numpy as np
 from mofa_lab.fitting.campaign import Calibrated, CampaignResult
 from mofa_lab.fitting.figures import STEP, SUBJECTS, errors, part_of, regret
 from mofa_lab.fitting.sets import set_of
+from mofa_lab.validate.odds_report import RECORD
 from mofa_model import presets
 from mofa_model.calibrate.evidence import FitRow
+from mofa_model.files import read_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -189,6 +192,19 @@ def _sources(found: CampaignResult) -> Figure:
     return figure
 
 
+def _odds(_: CampaignResult) -> Figure:
+    """How often the layout that was said to be faster was, by the chance that was said; from the record of `mofa validate odds`."""
+    figure, (ax,) = _panels(1)
+    ax.plot((50, 100), (50, 100), color="#222222", lw=0.6)
+    pairs = json.loads(read_text(RECORD))["pairs"] if RECORD.exists() else {}
+    for number, (stack, found) in enumerate(sorted(pairs.items())):
+        said, was = ([100 * row[name] for row in found["bins"]] for name in ("said", "was"))
+        ax.plot(said, was, "o-", ms=3, lw=1, color=_COLORS[number], label=stack)
+    ax.set(xlabel="said to be faster with [%]", ylabel="was faster [%]")
+    ax.legend(frameon=False, fontsize=7)
+    return figure
+
+
 def _short(name: str) -> str:
     """Both ends of a long name: sources differ at the start or at the end."""
     return name if len(name) <= 64 else f"{name[:36]} … {name[-24:]}"
@@ -201,5 +217,6 @@ PLOTS: Final[Mapping[str, Callable[[CampaignResult], Any]]] = {
     "residuals.svg": _residuals,
     "regret.svg": _regrets,
     "validated.svg": _validated,
+    "odds.svg": _odds,
 }
 """File names and what draws them."""

@@ -56,6 +56,7 @@ def page_of(found: CampaignResult, progress: Progress = lambda _: None) -> str:
         *odd(found),
         *constants(found),
         *_reliability(progress),
+        *_odds(),
         *_kernels(),
     ]
     return "\n".join(part.rstrip() + "\n" for part in parts)
@@ -193,6 +194,14 @@ def _bands(found: CampaignResult) -> Iterator[str]:
         ),
         ((by, one.name, one.runs, one.share, round(one.width, 3)) for by, one in coverage_without(found)),
     )
+
+
+def _odds() -> Iterator[str]:
+    """Odds are scored by `mofa validate odds`, which leaves its figures in a file: the report asks nothing of the search."""
+    from mofa_lab.validate import odds_report
+
+    if odds_report.RECORD.exists():
+        yield odds_report.section(odds_report.RECORD)
 
 
 def _kernels() -> Iterator[str]:

@@ -7,6 +7,7 @@
     conventions  throughput, TFLOPS and utilisation -> step time, each by the case's own convention
     steps      runs the estimate over cases;  score: errors, regret, out-of-memory counts
     ettr_cases facts on ETTR, intervals and rates against `reliability`;  ettr_kinds: one function for each kind of them
+    odds       what the rule picks for published jobs, and how true its odds are;  odds_report: the same as a section
     forms      what published facts ask beside the model;  exposure: what scraped samples amount to;  aging: fresh fleets
     ettr_grid  the exact reliability model against the simulator;  simulated: ETTR to a wanted standard error
     paper      the printed tables of the MoFa paper against its own equations (paper_equations, constants in paper.toml)

@@ -5,6 +5,7 @@
     mofa validate paper TABLE.json …      the MoFa paper's tables against its own equations
     mofa validate kernels TABLE.csv …     measured kernels and collectives
     mofa validate fleets FOLDER           forecasts of failures on real fleets
+    mofa validate odds CASES.json …       what the rule picks, and how true its odds are
     mofa validate assumptions             what the check of assumed failure rates promises, simulated
 
 The figures decide nothing here: the exit code is 0 whatever they are, and 2 where a file cannot be read.
@@ -19,6 +20,7 @@ from collections.abc import Mapping
 from textwrap import shorten
 from typing import Any, Final
 
+from mofa_lab.verbs import validate_odds
 from mofa_model import output
 from mofa_model.errors import BadValue
 from mofa_model.tables import Column, Table
@@ -84,6 +86,7 @@ examples:
   mofa validate steps lab/data/cases/throughput.json
   mofa validate ettr lab/data/ettr_cases.json --json
   mofa validate fleets lab/data/fleets
+  mofa validate odds lab/data/cases/sweep.json
   mofa validate assumptions --nodes 64 --pools 20
   mofa validate paper lab/data/paper_table6.json --calibrate-on 1,5,6,7,9,12,16,18"""
 
@@ -129,6 +132,7 @@ def configure(parser: ArgumentParser) -> None:
     fleets = kinds.add_parser("fleets", help="forecasts of failures on real fleets", description=_FLEETS)
     fleets.add_argument("folder", metavar="FOLDER", help="a folder with fleets.toml and failures.csv")
     output.add_options(fleets)
+    validate_odds.configure(kinds)
     promised = kinds.add_parser(
         "assumptions", help="what the check of assumed failure rates promises", description=_ASSUMPTIONS
     )
@@ -143,13 +147,9 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Price the cases and print the comparison."""
     verbs = {
-        "steps": _steps,
-        "ettr": _ettr,
-        "paper": _paper,
-        "kernels": _kernels,
-        "assumptions": _assumptions,
-        "fleets": _fleets,
-    }
+        "steps": _steps, "ettr": _ettr, "paper": _paper, "kernels": _kernels, "assumptions": _assumptions, "fleets": _fleets,
+        "odds": validate_odds.run,
+    }  # fmt: skip
     verbs[arguments.kind](arguments)
     return 0
 

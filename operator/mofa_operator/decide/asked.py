@@ -28,7 +28,7 @@ def example() -> Request:
     """A small request, for whoever wants everything imported and read before the first question comes."""
     job = {
         "model": {"preset": "llama3.1-8b"},
-        "training": {"sequenceLength": 4096, "globalBatchSize": 64, "tokens": "1T"},
+        "training": {"sequenceLength": 4096, "globalBatchSize": 64, "tokens": "1T", "framework": "megatron"},
         "cluster": {"profile": "warm", "nodes": 1},
     }
     profile = Profile(name="warm", spec=ClusterProfileSpec(gpu="h100"))

@@ -5,7 +5,16 @@ import dataclasses
 import pytest
 from questions import case
 
-from mofa_model.advice import Advice, Alternative, Counts, FailureInput, Predicted, PredictedFigure, Status
+from mofa_model.advice import (
+    Advice,
+    Alternative,
+    Counts,
+    FailureInput,
+    Odds,
+    Predicted,
+    PredictedFigure,
+    Status,
+)
 from mofa_model.launch import launch
 from mofa_model.manifest.advised import duration, quantity, status_of, summary
 from mofa_model.manifest.parsing import parse
@@ -65,7 +74,7 @@ def test_a_recommendation_is_told_in_whole_units_and_text():
 def test_an_alternative_says_how_much_longer_it_takes():
     slower = dataclasses.replace(PREDICTED, step_seconds=band(1.1 * 27.98913))
     other = Alternative(
-        strategy=LAYOUT, predicted=slower, checkpoint_interval_steps=30, checkpoint_interval_seconds=900.0,
+        name="with cp", odds=Odds(fits=0.95, beats=0.2), strategy=LAYOUT, predicted=slower, checkpoint_interval_steps=30, checkpoint_interval_seconds=900.0,
         terms={}, reason="its bubble", nodes=256, precision="bf16",
     )  # fmt: skip
     status = status_of(dataclasses.replace(ADVICE, alternatives=(other,) * 9), "abc", NOW)

@@ -1,0 +1,57 @@
+"""Odds are as true as docs/validation.md says, and a published job is asked without what its own group says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mofa_lab.validate import odds, odds_report
+from mofa_lab.validate.cases import load
+from mofa_model.bands import measured_runs
+
+ROOT = Path(__file__).parents[3]
+CASES = ROOT / "lab/data/cases"
+RECORD = ROOT / "lab/data/odds.json"
+
+
+@pytest.fixture(scope="module")
+def swept():
+    return odds.odds_document(load(CASES / "sweep.json")[0])
+
+
+def test_the_record_is_what_is_scored_today(swept):
+    kept = json.loads(RECORD.read_text(encoding="utf-8"))
+    for part in ("pairs", "fits", "regret"):
+        for stack, found in swept[part].items():
+            for name, value in found.items():
+                if isinstance(value, float):
+                    assert kept[part][stack][name] == pytest.approx(value, rel=2e-3)
+
+
+def test_the_page_says_what_the_record_says():
+    assert odds_report.section(RECORD).strip() in (ROOT / "docs/validation.md").read_text(encoding="utf-8")
+
+
+def test_the_odds_are_true_and_the_rule_loses_little(swept):
+    for found in swept["pairs"].values():
+        assert found["calibration_error"] <= 0.05
+    for found in swept["regret"].values():
+        assert found["rule"]["mean"] <= 1.2 * found["estimate"]["mean"]
+        assert found["rule"]["failed"] == 0
+    assert swept["fits"]["nanotron"]["brier"] < swept["fits"]["nanotron"]["edge"]
+
+
+def test_a_published_job_is_asked_without_its_group():
+    runs = measured_runs()
+    group_of = dict(zip(runs.names, runs.groups, strict=True))
+    cases = [case for case in load(CASES / "bridge.json")[0] if case.id in group_of]
+    case = next(one for one in cases if one.cluster.gpus <= 64 and one.measured)
+    (told,) = odds.picks([case], runs, group_of)
+    assert told["out_of_memory"] <= 0.5
+    without = odds.unseen(runs, group_of[case.id])
+    assert case.id not in without.names
+    assert len(without.names) == len(runs.names) - runs.groups.count(group_of[case.id])
+    assert np.isfinite(without.say).all()

@@ -1,0 +1,130 @@
+"""The rule: it fits, runs have what it has, and of what cannot be told apart it is the simplest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mofa_model.advice import Request, Status, advise, assumed_reliability
+from mofa_model.advice.choice import simplest
+from mofa_model.annotations import inputs_hash
+from mofa_model.bands import Coordinates, measured_runs, odds_of
+from mofa_model.cli import main
+from mofa_model.presets import cluster, model, precision
+from mofa_model.search import SearchCase, framework
+from mofa_model.search.axes import EVERY
+from mofa_model.spec import Training, Workload
+from mofa_model.strategy_text import parse_strategy
+
+
+def question(name="llama3-8b", gpus=64, trainer="megatron", stack="megatron-core", **changes):
+    training = Training(sequence=8192, global_batch=256, precision=precision("bf16"), tokens=1e12)
+    machines = cluster("h100", gpus, stack=stack)
+    given = {
+        "problems": (SearchCase(workload=Workload(model=model(name), training=training), cluster=machines),),
+        "reliability": assumed_reliability(machines.gpus_per_node * machines.host.link.bandwidth),
+        "nodes": gpus // 8,
+        "framework": trainer,
+    }
+    return Request(**given | changes)
+
+
+@pytest.fixture(scope="module")
+def answer():
+    return advise(question(current=parse_strategy("tp=4,pp=2", gpus=64)))
+
+
+def test_the_first_choice_fits_surely_and_has_what_runs_have(answer):
+    assert answer.status is Status.RECOMMENDED
+    assert answer.odds.fits >= 0.9
+    assert answer.predicted.memory_bytes.upper <= answer.memory_limit_bytes * 1.001
+    assert not any("no measured run has" in doubt for doubt in answer.doubts)
+    assert answer.strategy.offload == frozenset()
+    assert answer.strategy.schedule.value in {"1f1b", "interleaved"}
+
+
+def test_a_smaller_risk_takes_less_memory_and_the_estimates_alone_take_all():
+    sure, usual, bare = (
+        advise(question("llama3-70b", top=0, **changes)) for changes in ({"risk": 0.02}, {}, {"odds": False})
+    )
+    assert sure.odds.fits >= 0.98
+    assert sure.predicted.memory_bytes.target <= usual.predicted.memory_bytes.target
+    assert bare.predicted.step_seconds.target <= usual.predicted.step_seconds.target * (1 + 1e-9)
+
+
+def test_what_nobody_measured_is_worth_a_try_and_chosen_where_it_is_allowed():
+    plain = advise(question("llama3-70b"))
+    tried = [one for one in plain.alternatives if one.name == "worth a try"]
+    for one in tried:
+        assert "no measured run has" in one.reason
+        assert one.predicted.step_seconds.target < plain.predicted.step_seconds.target
+    allowed = advise(question("llama3-70b", lifted=("NotMeasured",), top=0))
+    assert allowed.predicted.step_seconds.target <= plain.predicted.step_seconds.target * 1.02
+    assert "NotMeasured" not in allowed.rejected
+    assert plain.rejected["NotMeasured"] > 0
+
+
+def test_low_confidence_says_which_is_missing():
+    nobody = advise(question(trainer="deepspeed", stack="deepspeed", top=0))
+    assert nobody.status is Status.LOW_CONFIDENCE
+    assert "no run of this stack or its relatives was measured" in nobody.explanation
+    tight = advise(question("llama3-70b", 8, constraints=("optimizer=device",), top=0))
+    if tight.strategy is not None:
+        assert tight.odds.fits >= 0.9 or "it fits with a probability of" in tight.explanation
+
+
+def test_with_no_trainer_named_every_choice_can_be_run_by_its_trainer():
+    found = advise(question(trainer="any", stack="default"))
+    choices = [(found.trainer, found.strategy)]
+    choices += [
+        (one.name.removeprefix("in "), one.strategy)
+        for one in found.alternatives
+        if one.name.startswith("in ")
+    ]
+    assert len(choices) > 1
+    for trainer, strategy in choices:
+        having = framework(trainer)
+        assert all(
+            axis.had_by(having, axis.value_of(strategy))
+            for axis in EVERY
+            if axis.words and axis.name != "sharding"
+        )
+
+
+def test_the_hash_covers_the_risk_and_the_runs_that_odds_rest_on():
+    plain = question()
+    fewer = replace(plain.runs, digest="of other runs")
+    digests = {inputs_hash(one, "1") for one in (plain, replace(plain, risk=0.2), replace(plain, runs=fewer))}
+    assert len(digests) == 3
+    assert inputs_hash(question(), "1") == inputs_hash(plain, "1")
+
+
+def test_of_what_cannot_be_told_apart_the_simplest_is_first():
+    at = Coordinates(
+        stack="nemo", device="h100-80gb-sxm", format="bf16", blocks="attention+dense",
+        gpus="64", hidden="4096", sequence="8192", layout={"tp": "2"},
+    )  # fmt: skip
+    seen = odds_of(measured_runs(), (at, replace(at, layout={}), replace(at, layout={"cp": "2"})))
+    bits = np.array([2.0, 0.0, 1.0])
+    assert simplest(seen, np.array([1.0, 1.01, 1.005]), bits) == 1
+    assert simplest(seen, np.array([1.0, 1.5, 1.005]), bits) == 2
+    assert simplest(seen, np.array([1.0, 1.5, 1.5]), bits) == 0
+    assert simplest(seen, np.array([1.0, 1.03, 1.5]), bits) == 0
+
+
+def test_the_answer_is_one_screen(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for words in (["--framework", "megatron", "--current", "tp8 pp4 sp"], []):
+        assert main(["advise", "--model", "llama3-70b", "--gpu", "h100", "--gpus", "512", "--global-batch", "512",
+                     "--seq", "8192", "--tokens", "2T", *words]) == 0  # fmt: skip
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) <= 60
+        assert max(map(len, lines)) <= 80
+
+
+def test_a_risk_that_is_no_chance_is_refused_by_name(capsys):
+    words = ["--model", "llama3-8b", "--gpu", "h100", "--gpus", "64", "--global-batch", "64", "--seq", "4096"]
+    assert main(["advise", *words, "--risk", "2"]) == 2
+    assert "risk" in capsys.readouterr().err
