@@ -278,13 +278,14 @@ def axis(copy: Copy) -> str:
         "    elementwise = moves + _adapters(workload, s, rates, layer)\n",
         "    elementwise = moves * (0.5 if s.fused_norms else 1.0) + _adapters(workload, s, rates, layer)\n",
     )
-    narrow = ("--constraint", "tp=2")
+    allow = ("--allow", "experimental")  # no run has it yet
+    narrow = ("--constraint", "tp=2", *allow)
     chosen, without = copy.strategy(*narrow), copy.strategy(*narrow, "--constraint", "fused-norms=false")
     if "fused-norms=true" not in chosen or "fused-norms" in without:
         raise Fails(
             f"the search does not choose it, or a constraint does not keep it off: {chosen}, {without}"
         )
-    if "fused-norms" in copy.strategy("--constraint", "tp=1"):
+    if "fused-norms" in copy.strategy("--constraint", "tp=1", *allow):
         raise Fails("it is chosen where it has nothing to act on")
     if "fused-norms" in copy.strategy(*narrow, "--framework", "megatron"):
         raise Fails("it is chosen for a trainer that does not have it")

@@ -130,14 +130,15 @@ def prospects(request: Request, advance: Callable[[float], None]) -> Prospects:
         limit = share * whole
         found = []
         for trainer, question in questions:
-            have = known(request, trainer.name)
+            name = _named(trainer)
+            have = known(request, name)
             asked = replace(
                 question, share=share, keep=max(FEWEST, WEIGHED // len(question.nodes)), apart=False
             )
             asked = replace(asked, has=_has(have)) if measured else _unmeasured(asked)
             ranking = search(asked, lambda part: advance(part / len(questions)))
-            if some := weighed(request, trainer.name, ranking):
-                found.append((some, ranking, have.own))
+            if some := weighed(request, name, ranking):
+                found.append((some, ranking, have.own or not measured))
         sure = [(some, ranking) for some, ranking, own in found if own] or [one[:2] for one in found]
         every = sorted((one for some, _ in sure for one in some), key=_order)
         least = 1.0 - request.risk if surely else max((one.fits for one in every), default=0.0) - SURE
@@ -146,8 +147,7 @@ def prospects(request: Request, advance: Callable[[float], None]) -> Prospects:
             return Prospects(ranking=ranking, prospects=kept, limit=limit)
     trainer = framework(request.framework)
     ranking = search(_unmeasured(question_of(request, trainer)), advance)
-    name = "" if trainer.name == ANY else trainer.name
-    some = weighed(request, name, ranking)
+    some = weighed(request, _named(trainer), ranking)
     if not request.odds:
         some = sorted((replace(one, weight=1.0) for one in some), key=_order)
     return Prospects(ranking=ranking, prospects=tuple(some), limit=whole)
@@ -157,7 +157,7 @@ def beyond(request: Request, best: Prospect, step: Seconds) -> list[Prospect]:
     """What has features that no run has, and is faster than a step by the estimates; best first."""
     if not request.odds or best.unmeasured:
         return []
-    question = question_of(request, framework(best.trainer), (best.candidate.nodes,))
+    question = question_of(request, framework(best.trainer or ANY), (best.candidate.nodes,))
     share = _share(request, 1.0 - request.risk)
     asked = _unmeasured(replace(question, share=share, below=float(step) / float(request.learned)))
     some = weighed(request, best.trainer, search(asked))
@@ -225,7 +225,7 @@ def _space(problem: SearchCase) -> float:
 
 
 def _questions(request: Request) -> Iterator[tuple[Framework, SearchQuestion]]:
-    """The search for the trainer that is named, else for each that has the model's blocks."""
+    """The search for the trainer that is named, else for each that has the model's blocks, and for what has to be built if allowed."""
     if request.framework != ANY:
         trainer = framework(request.framework)
         yield trainer, question_of(request, trainer)
@@ -236,8 +236,13 @@ def _questions(request: Request) -> Iterator[tuple[Framework, SearchQuestion]]:
             question = question_of(request, trainer)
         except InputError:
             continue
-        if name != ANY:
+        if name != ANY or Rejection.NOT_MEASURED in question.lifted:
             yield trainer, question
+
+
+def _named(trainer: Framework) -> str:
+    """The trainer's name; empty where it is whatever somebody builds."""
+    return "" if trainer.name == ANY else trainer.name
 
 
 def known(request: Request, trainer: str) -> Support:
