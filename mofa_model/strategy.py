@@ -229,6 +229,7 @@ AXES: Final = (
         apart={
             "replicated states": lambda value: value.level is Sharding.NONE,
             "full sharding": lambda value: value.level in feature_rules.FULL,
+            "grouped states": lambda value: value.group != 0,
         },
         bad=feature_rules.sharding_bad, idle=feature_rules.alone,
     ),

@@ -21,12 +21,23 @@ from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
-from layouts import MODEL_WORDS, case, drawn, left_out, of_all_kinds, ordinary, problem_of, to_count, words_of
+from layouts import (
+    MODEL_WORDS,
+    case,
+    drawn,
+    left_out,
+    of_all_kinds,
+    ordinary,
+    problem_of,
+    said_by,
+    to_count,
+    words_of,
+)
 from verdicts import digest, verdicts
 
 from mofa_model import cli
 from mofa_model.errors import MofaError
-from mofa_model.launch import read, trainers
+from mofa_model.launch import TORCHRUN, trainers
 from mofa_model.launch.verified import argument_names
 from mofa_model.search import SearchCase
 from mofa_model.strategy import ContextMode, Placement, Recompute, Sharding, Strategy
@@ -41,14 +52,17 @@ PACKAGES: Final = {
     "torchtitan": "torchtitan",
     "deepspeed": "deepspeed",
     "nemo": "megatron-bridge",
+    "accelerate": "accelerate",
 }
 """The distribution whose version is a trainer's."""
+WORDS: Final = ("arguments", "environment", "files")
 KEPT: Final = 48
 """Launches that the record keeps whole, so that a test sees when the launcher says something else."""
 SHOWN: Final = {
     "torchtitan": {},
     "deepspeed": {},
     "nemo": {},
+    "accelerate": {},
     "megatron": {
         "examples/llama3-405b.yaml": "examples/llama3-405b.yaml",
         "examples/deepseek-v3.yaml": "examples/deepseek-v3.yaml",
@@ -75,7 +89,9 @@ def shown(options: str, trainer: str) -> dict[str, Any]:
         cli.main(["advise", *options.split(), "--launch", trainer, "-o", "json", "--top", "0"])
     answer: dict[str, Any] = json.loads(said.getvalue() or "{}")  # nothing where it has no such model
     if answer.get("launch"):
-        answer["words"] = {name: answer["launch"][name] for name in ("arguments", "environment", "files")}
+        answer["words"] = {name: answer["launch"][name] for name in WORDS}
+        if answer["launch"]["starter"] != [*TORCHRUN]:
+            answer["words"]["starter"] = answer["launch"]["starter"]
     return answer
 
 
@@ -105,9 +121,8 @@ def told(trainer: str) -> dict[str, Any]:
     }
     if against:
         raise SystemExit(f"{trainer} refuses what is shown: {json.dumps(against, indent=1)}")
-    words = ("arguments", "environment", "files")
     return {
-        part: {name: digest([{word: one[word] for word in words}]) for name, one in ones}
+        part: {name: digest([{word: one[word] for word in WORDS}]) for name, one in ones}
         for part, ones in found.items()
     }
 
@@ -130,9 +145,7 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
         try:
             with mock.patch.object(trainers, "refuse"):
                 words = words_of(strategy, trainer, problem)
-                again = read(words["arguments"], words["files"].get).strategy(
-                    int(strategy.gpus), layers=int(problem.workload.model.layers)
-                )
+                again = said_by(words, problem, strategy)
         except (MofaError, LookupError, ZeroDivisionError):
             again = Strategy()
         if _acts(again) != _acts(strategy):  # the words say something else

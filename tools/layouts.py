@@ -16,7 +16,7 @@ from verdicts import cpus
 from mofa_model import presets
 from mofa_model.blocks import Experts, FeedForward, LatentAttention, SoftmaxAttention
 from mofa_model.errors import MofaError
-from mofa_model.launch import launch
+from mofa_model.launch import TORCHRUN, launch, read
 from mofa_model.launch.refusals import refuse
 from mofa_model.placement import kind_of_stages, stages_of
 from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
@@ -40,6 +40,8 @@ ASKED: Final = (
 )  # fmt: skip
 """What people ask for besides: up to three of them at a time."""
 PRECISIONS: Final = ("bf16", "bf16", "bf16", "fp8-current", "fp8-delayed", "fp8-block", "fp16")
+WITHOUT_FP8: Final = ("deepspeed", "accelerate")
+"""Trainers that have no word for it."""
 COUNTED: Final = 12
 """Layouts of each kind of models whose parameters are counted."""
 PER_QUESTION: Final = 80
@@ -78,9 +80,7 @@ def questions(
         name, device = rng.choice(names), rng.choice(list(DEVICES))
         gpus = 8 * 2 ** rng.randrange(0 if kind == "dense" else 2, 6)
         tokens, batch = rng.choice((2048, 4096, 8192)), rng.choice((64, 256, 480, 1024))
-        recipes = [
-            one for one in PRECISIONS if trainer != "deepspeed" or "fp8" not in one
-        ]  # it has no word for fp8
+        recipes = [one for one in PRECISIONS if trainer not in WITHOUT_FP8 or "fp8" not in one]
         precision = "bf16" if device == "a100" else rng.choice(recipes)
         problem = problem_of(name, trainer, gpus, device, sequence=tokens, batch=batch, precision=precision)
         question = SearchQuestion(
@@ -179,11 +179,47 @@ def torchtitan_model(model: Transformer) -> list[str]:
     return ["--module", module, "--config", recipe]
 
 
-MODEL_WORDS: Final[Mapping[str, Callable[[Transformer], list[str]]]] = {
+def transformers_model(model: Transformer) -> dict[str, Any]:
+    """A small model of transformers with the same kinds of blocks, heads and experts."""
+    told: dict[str, Any] = {"model_type": "llama", "intermediate_size": 64, "vocab_size": 64}
+    told |= {"num_hidden_layers": 2, "tie_word_embeddings": bool(model.embedding.tied)}
+    for block in model.blocks:
+        if isinstance(block, SoftmaxAttention):
+            told |= {
+                "num_attention_heads": int(block.heads),
+                "num_key_value_heads": int(block.kv_heads),
+                "head_dim": 8,
+            }
+        elif isinstance(block, LatentAttention):
+            told |= {"num_attention_heads": int(block.heads), "num_key_value_heads": int(block.heads)}
+            told |= {
+                "kv_lora_rank": 8,
+                "q_lora_rank": 8,
+                "qk_nope_head_dim": 8,
+                "qk_rope_head_dim": 8,
+                "v_head_dim": 8,
+            }
+            told["model_type"] = "deepseek_v3"
+    told["hidden_size"] = 8 * told["num_attention_heads"]
+    if model.experts is not None:
+        latent = told["model_type"] == "deepseek_v3"
+        several = {"n_routed_experts" if latent else "num_local_experts": int(model.experts.count)}
+        told |= several | {"num_experts_per_tok": int(model.experts.top_k)}
+        told |= (
+            {"first_k_dense_replace": 1, "moe_intermediate_size": 8, "n_group": 1, "topk_group": 1}
+            if latent
+            else {}
+        )
+        told["model_type"] = "deepseek_v3" if latent else "mixtral"
+    return told
+
+
+MODEL_WORDS: Final[Mapping[str, Callable[[Transformer], Any]]] = {
     "megatron": megatron_model,
     "nemo": megatron_model,  # the model of a recipe
     "torchtitan": torchtitan_model,
     "deepspeed": lambda _: [],  # its model is code
+    "accelerate": transformers_model,
 }
 """The trainers that are asked, and how they are told a model."""
 
@@ -205,11 +241,21 @@ def case(problem: SearchCase, strategy: Strategy, trainer: str, said: Mapping[st
 def words_of(strategy: Strategy, trainer: str, problem: SearchCase) -> dict[str, Any]:
     """What our launcher prints."""
     found = launch(strategy, trainer, problem, interval_steps=100)
+    started = {} if found.starter == TORCHRUN else {"starter": list(found.starter)}
     return {
         "arguments": list(found.arguments),
         "environment": dict(found.environment),
         "files": dict(found.files),
+        **started,
     }
+
+
+def said_by(words: Mapping[str, Any], problem: SearchCase, strategy: Strategy) -> Strategy:
+    """What a launch is read as."""
+    command = [*words.get("starter", ()), *words["arguments"]]
+    return read(command, words["files"].get).strategy(
+        int(strategy.gpus), layers=int(problem.workload.model.layers)
+    )
 
 
 _Drawn = list[tuple[str, SearchCase, Strategy]]

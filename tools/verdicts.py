@@ -12,6 +12,7 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,8 @@ def verdicts(script: str, cases: list[dict[str, Any]]) -> tuple[dict[str, Any], 
     kept.parent.mkdir(exist_ok=True)
     known: dict[str, Any] = {}
     for line in kept.read_text(encoding="utf-8").splitlines() if kept.exists() else ():
-        known |= json.loads(line)
+        with suppress(ValueError):  # a line that was cut off
+            known |= json.loads(line)
     keys = [digest([head, one]) for one in cases]
     missing = {key: one for key, one in zip(keys, cases, strict=True) if key not in known}
     with kept.open("a", encoding="utf-8") as out:

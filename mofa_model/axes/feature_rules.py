@@ -7,8 +7,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.axes.choices import IN_NODE, Graphs, Placement, Recomputation, Recompute, Shard, Sharding
-from mofa_model.axes.rules import Found, Given, Mask, Rows
+from mofa_model.axes.choices import (
+    IN_NODE,
+    ContextMode,
+    Graphs,
+    Placement,
+    Recomputation,
+    Recompute,
+    Shard,
+    Sharding,
+)
+from mofa_model.axes.rules import Found, Given, Mask, Rows, in_mode
 from mofa_model.axes.verdict import Rejection
 from mofa_model.equations import host, parameters
 from mofa_model.schedules import INTERLEAVED, SCHEDULES
@@ -38,12 +47,17 @@ def sharding_bad(value: Shard, r: Rows, g: Given) -> Found:
         found += _other_optimizer("sharded_optimizers", r, g)
     if value.level is Sharding.WEIGHTS and g.framework.keeps("folded_experts"):
         found.append((Rejection.NOT_IN_FRAMEWORK, (r["ep"] > 1) & (r["cp"] > 1)))
+    for mode, levels in g.framework.given.get("context_sharding", {}).items():
+        if value.level.value not in levels:
+            found.append((Rejection.NOT_IN_FRAMEWORK, in_mode(r, mode)))
     if value.group:
+        found.append((Rejection.NOT_IN_FRAMEWORK, _other_context("group_context", r, g)))
         group = shard_group(value, r, g.cluster)
         found.append((Rejection.DUPLICATE, (group <= 1) | (group >= np.maximum(r["ranks"], r["copies"]))))
         found.append((Rejection.NOT_DIVISIBLE, np.mod(r["ranks"], group) != 0))
-        if g.framework.keeps("shard_holds_context"):
-            found.append((Rejection.NOT_IN_FRAMEWORK, np.mod(group, r["cp"]) != 0))
+        if least := g.framework.given.get("shard_contexts"):
+            few = (group < least * r["cp"]) & (r["cp"] > 1)
+            found.append((Rejection.NOT_IN_FRAMEWORK, (np.mod(group, r["cp"]) != 0) | few))
         if g.framework.keeps("one_shard_group"):
             found.append((Rejection.NOT_IN_FRAMEWORK, r["copies"] != r["ranks"]))
     return found
@@ -54,7 +68,16 @@ def host_bad(value: Placement, r: Rows, g: Given) -> Found:
     if value is not Placement.HOST:
         return []
     folded = (r["ep"] > 1) & (r["tp"] > 1) & g.framework.keeps("folded_experts")
-    return [(Rejection.NOT_IN_FRAMEWORK, folded), *_other_optimizer("host_optimizers", r, g)]
+    elsewhere = folded | _other_context("host_context", r, g)
+    return [(Rejection.NOT_IN_FRAMEWORK, elsewhere), *_other_optimizer("host_optimizers", r, g)]
+
+
+def _other_context(key: str, r: Rows, g: Given) -> Mask:
+    """Rows whose context parallelism runs beside no such thing."""
+    known = g.framework.given.get(key)
+    beside = [in_mode(r, mode.value) for mode in ContextMode if known is not None and mode.value not in known]
+    found: Mask = np.any([np.zeros(len(r["tp"]), dtype=bool), *beside], axis=0)
+    return found
 
 
 def _other_optimizer(key: str, r: Rows, g: Given) -> Found:

@@ -94,6 +94,12 @@ def _context_heads(r: Rows, g: Given) -> Any:
     return (r["mode"] == _SPLIT_HEADS) & _undivided(groups, r["tp"] * r["cp"])
 
 
+def in_mode(r: Rows, mode: str) -> Mask:
+    """Rows whose context is parallel in a mode."""
+    found: Mask = (r["cp"] > 1) & (r["mode"] == _MODES.index(ContextMode(mode)))
+    return found
+
+
 def _sequence_short(r: Rows, g: Given) -> Any:
     return (r["cp"] > 1) & (g.workload.training.sequence / r["cp"] < SHORTEST)
 

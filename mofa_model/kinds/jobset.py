@@ -83,14 +83,9 @@ class JobSet(JobKind):
 
     def made(self, job: NewJob) -> list[dict[str, Any]]:
         """One Job with a pod a node; the first pod is where they meet."""
-        torchrun = [
-            f"--nnodes={job.nodes}",
-            f"--nproc-per-node={job.gpus}",
-            "--node-rank=$(JOB_COMPLETION_INDEX)",
-            f"--master-addr={job.name}-{_TRAINER}-0-0.{job.name}",
-            "--master-port=29500",
-        ]
-        pod = job.pod(_TRAINER, ["torchrun"], [*torchrun, *job.words]) | {"restartPolicy": "Never"}
+        first = f"{job.name}-{_TRAINER}-0-0.{job.name}"
+        starter, *args = job.command(rank="$(JOB_COMPLETION_INDEX)", address=first)
+        pod = job.pod(_TRAINER, [starter], args) | {"restartPolicy": "Never"}
         sizes = {"parallelism": job.nodes, "completions": job.nodes, "backoffLimit": 0}
         batch = {"spec": {**sizes, "template": {"spec": pod}}}
         spec = {

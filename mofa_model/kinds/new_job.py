@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mofa_model.launch import on_nodes
+
 MOUNTED: Final = "/etc/mofa"
 """Where files of a launch are in its pods."""
 
@@ -30,16 +32,27 @@ class NewJob:
     annotations: Mapping[str, str]
     """Annotations of the object."""
     words: tuple[str, ...]
-    """The trainer's program and its arguments, behind torchrun."""
+    """The trainer's program and its arguments, behind what starts it."""
     environment: Mapping[str, str]
     """Variables of the trainer."""
     files: Mapping[str, str]
     """Files that its arguments name, with their text."""
+    starter: tuple[str, ...]
+    """What starts the program: torchrun, or another with its options."""
 
     def head(self, api_version: str, kind: str) -> dict[str, Any]:
         """The beginning of its object."""
         metadata = {"name": self.name} | ({"annotations": dict(self.annotations)} if self.annotations else {})
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+    def command(self, *, rank: str = "", address: str = "", port: str = "29500") -> list[str]:
+        """What a pod runs where its nodes meet at an address; without one its starter is told by variables."""
+        told = (
+            on_nodes(self.starter, self.nodes, self.gpus, rank=rank, address=address, port=port)
+            if address
+            else []
+        )
+        return [*self.starter, *(f"{option}={value}" for option, value in told), *self.words]
 
     def variables(self) -> list[dict[str, str]]:
         """Variables as a container has them."""

@@ -15,6 +15,7 @@ from mofa_model.kinds.observation import Conditioned, Observation, Sign
 from mofa_model.kinds.patches import Operation, pointer, replaced
 from mofa_model.kinds.pods import Demand, PodTemplate, total
 from mofa_model.kinds.shape import Body, Count, Named, Shape, Tally, glance, read, under
+from mofa_model.launch import TORCHRUN
 from mofa_model.spec.recovery_classes import RecoveryClass
 
 _CONTAINER: Final = "pytorch"
@@ -63,7 +64,11 @@ class PyTorchJob(JobKind):
 
     def made(self, job: NewJob) -> list[dict[str, Any]]:
         """A master and workers, a pod a node; where they meet its operator says in variables."""
-        pod = {"spec": job.pod(_CONTAINER, ["torchrun"], list(job.words))}
+        met = {"rank": "$(PET_NODE_RANK)", "address": "$(PET_MASTER_ADDR)", "port": "$(PET_MASTER_PORT)"}
+        starter, *args = job.command(
+            **({} if job.starter == TORCHRUN else met)
+        )  # torchrun reads these by itself
+        pod = {"spec": job.pod(_CONTAINER, [starter], args)}
         roles = {"Master": 1} | ({"Worker": job.nodes - 1} if job.nodes > 1 else {})
         replicas = {
             role: {"replicas": number, "restartPolicy": "OnFailure", "template": pod}

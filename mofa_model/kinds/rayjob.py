@@ -14,7 +14,7 @@ from mofa_model.kinds.observation import Counter, Observation, Sign
 from mofa_model.kinds.patches import Operation, test
 from mofa_model.kinds.pods import Demand, PodTemplate, split, total
 from mofa_model.kinds.shape import Body, Count, Many, Moment, Shape, Tally, Text, glance, read, under
-from mofa_model.launch import rewritten_line
+from mofa_model.launch import TORCHRUN, rewritten_line
 from mofa_model.spec.recovery_classes import RecoveryClass
 
 _DRIVER: Final = "start_nodes.py"
@@ -96,6 +96,8 @@ class RayJob(JobKind):
 
     def made(self, job: NewJob) -> list[dict[str, Any]]:
         """A cluster of a worker a node beside a head without GPUs, and a driver that starts torchrun on each worker."""
+        if job.starter != TORCHRUN:
+            raise InputError(f"a RayJob starts torchrun, not {job.starter[0]}; make a JobSet or a PyTorchJob")
         job = replace(job, files={**job.files, _DRIVER: _STARTS})
         worker = {"spec": job.pod("ray-worker", None, None)}
         head = {"spec": job.pod("ray-head", None, None)}

@@ -5,11 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from mofa_model.errors import BadValue, DoesNotFit
 from mofa_model.schedules import INTERLEAVED
 from mofa_model.strategy import Strategy
+
+TORCHRUN: Final = ("torchrun",)
+"""What starts a trainer that has no starter of its own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +59,7 @@ class Launch:
     """A strategy in a trainer's own words."""
 
     trainer: str
-    """megatron, torchtitan, nemo or deepspeed."""
+    """Its id, as `--launch` takes it."""
     release: str
     """Release in which these words were read."""
     arguments: tuple[str, ...]
@@ -67,6 +70,8 @@ class Launch:
     """Files that the arguments name, with their text."""
     notes: tuple[str, ...] = ()
     """What no argument can say."""
+    starter: tuple[str, ...] = TORCHRUN
+    """What starts the trainer's script on every node, with its options."""
 
     def text(self) -> str:
         """The whole as something to read and to copy: notes, variables and files as comments, then the arguments."""

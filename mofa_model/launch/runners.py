@@ -28,6 +28,8 @@ BUILTINS: Final = frozenset(
 )  # fmt: skip
 """Commands that train nothing; where no layout is written yet, they are not taken for the trainer's."""
 _TAKES_A_LINE: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
+_SSH_TAKES_A_VALUE: Final = re.compile(r"-[A-Za-z]*[BbcDEeFIiJLlmOopQRSWw]")
+"""Options of ssh whose value is the next word."""
 _IS_A_VALUE: Final = re.compile(r"[A-Za-z_]\w*=.*|[0-9].*|profile", re.DOTALL)
 """A variable, a time, a number of processors; what nsys is told to do."""
 _STARTS: Final = re.compile(r"(?:\S*/)?(?:torchrun|deepspeed|accelerate|python[0-9.]*|\S+\.(?:py|sh))")
@@ -90,10 +92,12 @@ def in_the_way(words: Sequence[str]) -> str:
 
     >>> in_the_way(["env", "-S", "torchrun t.py"])
     "the trainer stands in 'torchrun t.py', which 'env' takes apart; write it in words of the command's own"
-    >>> in_the_way(["torchrun", "t.py", "--note", "as python t.py"])
-    ''
+    >>> in_the_way(["torchrun", "t.py", "--note", "as python t.py"]), in_the_way(["ssh", "-p", "22", "node", "t.py"])
+    ('', '')
     """
     for at, word in enumerate(words):
+        if _name(word) == "ssh" and is_run(words[:at]) and _asks_no_command(words[at + 1 :]):
+            return "ssh is told no command, and would run the arguments as one; write the trainer behind its host"
         if _name(word) in _ADD_WORDS and is_run(words[:at]):
             return (
                 f"{shown(_name(word))} puts words of its own behind the command; start the trainer without it"
@@ -108,6 +112,14 @@ def in_the_way(words: Sequence[str]) -> str:
         f"the trainer stands in {shown(found)}, which {shown(words[0])} takes apart;"
         " write it in words of the command's own"
     )
+
+
+def _asks_no_command(words: Sequence[str]) -> bool:
+    """Whether options of ssh and a host are all that follows it."""
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at += 1 + (_SSH_TAKES_A_VALUE.fullmatch(words[at]) is not None)
+    return at + 1 >= len(words)
 
 
 def _name(word: str) -> str:

@@ -20,7 +20,7 @@ class Arguments:
     """One trainer's arguments."""
 
     trainer: str
-    """megatron, torchtitan, nemo or deepspeed."""
+    """Its id, as `--launch` takes it."""
     release: str
     """Release in which they were read."""
     kinds: Mapping[str, str]

@@ -8,7 +8,7 @@ from typing import Final
 
 from mofa_model.axes.frameworks import framework
 from mofa_model.errors import BadValue, UnknownName
-from mofa_model.launch import deepspeed, megatron, nemo, torchtitan
+from mofa_model.launch import accelerate, deepspeed, megatron, nemo, torchtitan
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.refusals import refuse
 from mofa_model.launch.shell import words_of
@@ -23,9 +23,17 @@ _WRITERS: Final[Mapping[str, Callable[[Strategy, LaunchSettings], Launch]]] = {
     torchtitan.TRAINER: torchtitan.write,
     nemo.TRAINER: nemo.write,
     deepspeed.TRAINER: deepspeed.write,
+    accelerate.TRAINER: accelerate.write,
 }
 TRAINERS: Final = tuple(_WRITERS)
 """What `--launch` takes."""
+_FILES: Final[Mapping[str, Callable[[str, str], Reading]]] = {
+    ".toml": torchtitan.read_file,
+    ".json": deepspeed.read_file,
+    ".yaml": accelerate.read_file,
+    ".yml": accelerate.read_file,
+}
+"""What reads a configuration file by its name's end."""
 
 _USUAL: Final = "adamw"
 """The optimizer that every trainer has, and that launch arguments leave as it is."""
@@ -124,10 +132,11 @@ def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) ->
         return nemo.read(words)
     if any(word.partition("=")[0] in {"--deepspeed", "--deepspeed_config"} for word in words):
         return deepspeed.read(words, open_file)
-    path = next((word for word in words if word.endswith((".toml", ".json"))), None)
+    if accelerate.matches(words):
+        return accelerate.read(words, open_file)
+    path = next((word for word in words if word.endswith(tuple(_FILES))), None)
     if path is not None and open_file is not None:
-        reader = torchtitan.read_file if path.endswith(".toml") else deepspeed.read_file
-        return reader(open_file(path), path)
+        return _FILES[path[path.rindex(".") :]](open_file(path), path)
     raise BadValue("current", " ".join(words), f"write tp=8,pp=4,… or the arguments of {', '.join(TRAINERS)}")
 
 
@@ -159,7 +168,7 @@ def read_layout(
 
 
 def _is_launch(words: Sequence[str]) -> bool:
-    return any(nemo.matches(word) or word.endswith((".toml", ".json")) for word in words)
+    return any(nemo.matches(word) or word.endswith(tuple(_FILES)) for word in words)
 
 
 def is_flag_of(trainer: str, word: str) -> bool:

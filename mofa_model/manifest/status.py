@@ -105,7 +105,7 @@ class LaunchPart(Part):
     """The layout in the trainer's own words."""
 
     trainer: Word
-    """megatron, torchtitan, nemo or deepspeed."""
+    """The trainer, as `--launch` takes it."""
     args: Annotated[list[Argument], Field(max_length=128)]
     """Arguments."""
 

@@ -74,7 +74,9 @@ def configure(parser: ArgumentParser) -> None:
         "--current", metavar="LAYOUT", help="today's layout, tp=8,pp=4,… or a trainer's flags: priced beside"
     )
     ask.add_argument(
-        "--launch", metavar="TRAINER", help="print the arguments for megatron, torchtitan, nemo or deepspeed"
+        "--launch",
+        metavar="TRAINER",
+        help="print the arguments for megatron, torchtitan, nemo, deepspeed or accelerate",
     )
     ask.add_argument(
         "--flags-only", action="store_true", help="print the arguments for the trainer and nothing else"

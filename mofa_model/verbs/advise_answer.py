@@ -149,6 +149,7 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
         told["launch"] = {
             "trainer": launch.trainer,
             "release": launch.release,
+            "starter": launch.starter,
             "arguments": launch.arguments,
             "environment": launch.environment,
             "files": launch.files,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -52,7 +52,10 @@ def _job(advice: Advice, launch: Launch) -> NewJob:
         annotations = {f"{PREFIX}model": presets.model(advice.model).name}
     with suppress(InputError):
         resource = GPU[presets.device_class(advice.device).startswith("cdna")]
-    arguments = (f"{MOUNTED}/{word}" if word in launch.files else word for word in launch.arguments)
+
+    def there(words: Sequence[str]) -> tuple[str, ...]:
+        return tuple(f"{MOUNTED}/{word}" if word in launch.files else word for word in words)
+
     return NewJob(
         name=re.sub(r"[^a-z0-9]+", "-", advice.model.lower()).strip("-")[:40].strip("-") or "training",
         nodes=advice.nodes,
@@ -60,9 +63,10 @@ def _job(advice: Advice, launch: Launch) -> NewJob:
         resource=resource,
         image=_IMAGE.format(trainer=launch.trainer),
         annotations=annotations,
-        words=(*program_of(launch.trainer), *arguments),
+        words=(*program_of(launch.trainer), *there(launch.arguments)),
         environment=launch.environment,
         files=launch.files,
+        starter=there(launch.starter),
     )
 
 

@@ -157,7 +157,7 @@ def test_states_of_other_optimizers_are_shared_and_kept_as_megatron_can():
             launch(strategy, "megatron", muon)
 
 
-@pytest.mark.parametrize("trainer", ["megatron", "torchtitan", "deepspeed"])
+@pytest.mark.parametrize("trainer", ["megatron", "torchtitan", "deepspeed", "accelerate"])
 def test_what_a_trainer_can_run_names_the_place_where_it_was_read(trainer):
     given = dict(framework(trainer).given)
     read = given.pop("read")
@@ -175,6 +175,42 @@ def test_a_batch_that_does_not_divide_is_refused():
 
 
 degrees = st.sampled_from([1, 2, 4, 8])
+
+
+@st.composite
+def layouts_of_accelerate(draw):
+    """Layouts that one of its engines runs."""
+    cp, dp = draw(degrees), draw(degrees)
+    modes = [ContextMode.RING, ContextMode.ALL_GATHER, ContextMode.ALL_TO_ALL]
+    mode = draw(st.sampled_from(modes)) if cp > 1 else ContextMode.RING
+    engine = (
+        "deepspeed"
+        if mode is ContextMode.ALL_TO_ALL
+        else "fsdp"
+        if cp > 1
+        else draw(st.sampled_from(["deepspeed", "fsdp", "ddp"]))
+    )
+    whole = draw(st.booleans())
+    levels = {
+        "ddp": [Sharding.NONE],
+        "fsdp": [Sharding.GRADIENTS, Sharding.WEIGHTS],
+        "deepspeed": [Sharding.OPTIMIZER, Sharding.GRADIENTS, Sharding.WEIGHTS],
+    }
+    groups = [cp * n for n in (2, 4) if n < dp] if engine == "fsdp" else []
+    level = draw(st.sampled_from(levels[engine]))
+    needed = engine == "deepspeed" and mode is not ContextMode.ALL_TO_ALL and level is not Sharding.OPTIMIZER
+    homes = [Placement.HOST] if needed else list(Placement) if engine == "deepspeed" else [Placement.DEVICE]
+    return Strategy(
+        cp=cp,
+        dp=dp,
+        context_mode=mode,
+        mbs=draw(st.sampled_from([1, 2])),
+        recompute=Recompute.FULL if whole else Recompute.NONE,
+        offload=frozenset({"layer_input"}) if whole and draw(st.booleans()) else frozenset(),
+        sharding=level,
+        shard=draw(st.sampled_from([0, *groups])),
+        optimizer=draw(st.sampled_from(homes)),
+    )
 
 
 @st.composite
@@ -236,13 +272,14 @@ def layouts(draw, *, trainer):
     else:
         if tp > 1:
             fields["ep"] = 1  # it has no sequence parallelism
-        fields["optimizer"] = draw(st.sampled_from(list(Placement)))
         levels = [
             level
             for level in Sharding
             if fields["ep"] == 1 or fields["cp"] == 1 or level is not Sharding.WEIGHTS
         ]
         fields["sharding"] = draw(st.sampled_from(levels))
+        homes = [Placement.DEVICE] if fields["sharding"] is Sharding.NONE else list(Placement)
+        fields["optimizer"] = draw(st.sampled_from(homes))
         fields["data_overlap"] = fields["sharding"] in {Sharding.WEIGHTS, Sharding.OPTIMIZER}
         fields["context_mode"] = ContextMode.ALL_TO_ALL
     return Strategy(**fields)
@@ -265,10 +302,11 @@ def normal(strategy):
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_writing_and_reading_a_launch_gives_the_same_layout(trainer, data):
-    strategy = data.draw(layouts(trainer=trainer))
+    drawn = layouts_of_accelerate() if trainer == "accelerate" else layouts(trainer=trainer)
+    strategy = data.draw(drawn)
     problem = PLAIN if trainer == "deepspeed" and strategy.tp > 1 else MIXED
     answer = launch(strategy, trainer, problem, interval_steps=120)
-    reading = read(answer.arguments, answer.files.get)
+    reading = read([*answer.starter, *answer.arguments], answer.files.get)
     assert normal(reading.strategy(int(strategy.gpus), layers=126)) == normal(strategy)
     assert reading.interval_steps == 120
     assert reading.global_batch == 2048

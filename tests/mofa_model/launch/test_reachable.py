@@ -48,6 +48,7 @@ LIMITS = {
     "megatron": ("offload=none,activations", "mbs<=2", "cp<=2", "recompute=none,selective,full:2,full"),
     "nemo": ("offload=none,activations", "mbs<=2", "cp<=2", "recompute=none,selective,full:2,full"),
     "deepspeed": ("offload=none,activations", "mbs<=2", "cp<=2"),
+    "accelerate": ("offload=none,activations", "cp-mode=ring,a2a,allgather"),
 }
 ASKED = 250
 """Strategies that are asked of each search, evenly spread from the best to the worst."""
@@ -96,7 +97,9 @@ def said_again(problem, strategy, trainer):
     """The launch of a strategy, which is read as the same strategy at the same price."""
     words = launch(strategy, trainer, problem, interval_steps=10)
     model = problem.workload.model
-    again = read(words.arguments, words.files.get).strategy(int(strategy.gpus), layers=model.layers)
+    again = read([*words.starter, *words.arguments], words.files.get).strategy(
+        int(strategy.gpus), layers=model.layers
+    )
     experts = model.experts is not None
     assert acting(again, experts) == acting(strategy, experts)
     if again != strategy:

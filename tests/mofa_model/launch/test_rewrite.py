@@ -204,6 +204,8 @@ def test_a_shell_line_in_a_list_stays_one(words, made):
         ("torchrun t.py --bf16 --hook bash -c 't --bf16'", "in two places"),
         ("ssh node 'torchrun t.py --bf16'", "the layout stands in 'torchrun t.py --bf16'"),
         ("ssh node 'cd /x && ./run.sh'", "the trainer stands in 'cd /x && ./run.sh', which 'ssh' takes apart"),
+        ("ssh node", "ssh is told no command"),
+        ("cd /x && ssh -tp 22 -o A=b user@node", "ssh is told no command"),
         ("env -S 'A=1 torchrun t.py'", "the trainer stands in 'A=1 torchrun t.py', which 'env' takes apart"),
         ("su user --command='torchrun t.py'", "a shell has neither a line nor a script"),
         ("su user", "a shell has neither a line nor a script"),

@@ -137,6 +137,7 @@ CASES = [
         ),
     ),
     ("latent on 32", LATENT, 32, 32, 6e9, "torchtitan", ("cp=1", "mbs<=4")),
+    ("dense on 32, by engines", DENSE, 32, 32, 20e9, "accelerate", ("mbs<=2", "cp-mode=ring,a2a,allgather")),
     (
         "latent on 8",
         LATENT,
@@ -410,7 +411,12 @@ def sharding_reason(value, x, w, c, t, gpus):
     if value.group and ranks % group:
         return "NotDivisible"
     experts = t.get("one_shard_group") and value.group and copies_of(x, w, gpus) != ranks
-    alone = t.get("shard_holds_context") and value.group and group % x["context"].size
+    size, mode = x["context"].size, x["context"].mode.value
+    least = t.get("shard_contexts")
+    alone = least and value.group and (group % size or (size > 1 and group < least * size))
+    if size > 1:
+        alone = alone or value.level.value not in t.get("context_sharding", {}).get(mode, [value.level.value])
+        alone = alone or (value.group and mode not in t.get("group_context", [mode]))
     return "NotInFramework" if experts or alone else None
 
 
@@ -458,14 +464,17 @@ def graphs_reason(value, x, w, c):
 
 
 def refused_together(name, value, x, t, *, shares):
-    """What Megatron refuses beside features that were chosen before."""
-    bad = "apart" in t and apart(name, value, x, shares)
+    """What Megatron, or an engine of Accelerate, refuses beside features that were chosen before."""
+    bad = "apart" in t and apart(name, value, x, shares, engines="group_context" in t)
     return "NotInFramework" if bad else None
 
 
-def apart(name, value, x, shares):
+def apart(name, value, x, shares, *, engines):
     if name == "optimizer":
-        return shares and value is Placement.HOST and x["sharding"].level is Sharding.NONE
+        shard, context = x["sharding"], x["context"]
+        sharded_by_torch = context.size > 1 and context.mode is not ContextMode.ALL_TO_ALL
+        bad = (shares and shard.level is Sharding.NONE) or (engines and (shard.group or sharded_by_torch))
+        return value is Placement.HOST and bad
     again = x.get("recompute")
     full = again is not None and again.mode is Recompute.FULL
     experts = again is not None and again.mode is Recompute.SELECTIVE and "moe" in again.modules

@@ -1,0 +1,252 @@
+"""Hugging Face Accelerate: the configuration file of `accelerate launch`, and the arguments of the trainer that it starts.
+
+A layout says which engine shards: FSDP2 weights or gradients, DeepSpeed optimizer states alone, states on the host or beside
+all-to-all context parallelism, and DDP nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from mofa_model.errors import BadFile, BadValue
+from mofa_model.launch import deepspeed, hugging_face
+from mofa_model.launch.answer import Launch, LaunchSettings, Reading
+from mofa_model.launch.settings import Settings, as_yaml, nested, setting
+from mofa_model.launch.table import Arguments, Words, table, unsupported
+from mofa_model.strategy import LAYER_INPUT, ContextMode, Placement, Recompute, Sharding, Strategy
+
+TRAINER: Final = "accelerate"
+FILE: Final = "accelerate.yaml"
+"""Name under which the configuration is printed."""
+STARTER: Final = ("accelerate", "launch")
+
+_SENT: Final = {ContextMode.RING: "alltoall", ContextMode.ALL_GATHER: "allgather"}
+"""How FSDP2's context parallelism moves keys and values: an all-to-all that turns them by one rank, or all at once."""
+_SHARDED: Final = {
+    "FULL_SHARD": Sharding.WEIGHTS,
+    "SHARD_GRAD_OP": Sharding.GRADIENTS,
+    "NO_SHARD": Sharding.NONE,
+}
+"""Strategies of FSDP1, which is read and never written."""
+_DEGREE: Final = "parallelism_config.parallelism_config_{}_size"
+
+
+def write(strategy: Strategy, run: LaunchSettings) -> Launch:
+    """The configuration and arguments that make Accelerate run a layout."""
+    if run.precision not in {"bf16", "fp16"}:
+        raise unsupported(TRAINER, "precision", run.precision)
+    engine, keys, files = _engine(strategy), Words(table(TRAINER), setting), dict[str, str]()
+    starter = [*STARTER, "--config_file", FILE]
+    keys.add("compute_environment", "LOCAL_MACHINE")
+    keys.add("distributed_type", engine)
+    keys.add("num_processes", int(strategy.gpus))
+    if engine == "DEEPSPEED":
+        keys.add("deepspeed_config.deepspeed_multinode_launcher", "standard")
+        said = Words(table(deepspeed.TRAINER), setting)
+        deepspeed.add_engine(said, strategy, run)
+        files[deepspeed.FILE] = json.dumps(nested(said.words), indent=2)
+        starter += ["--deepspeed_config_file", deepspeed.FILE]
+        if strategy.cp > 1:
+            keys.add(_DEGREE.format("sp"), int(strategy.cp))
+            keys.add(_DEGREE.format("dp_shard"), int(strategy.dp))
+    else:
+        keys.add("mixed_precision", run.precision)
+    if engine == "FSDP":
+        _add_fsdp(keys, strategy)
+        if run.experts:  # a router's bias is no parameter, and loading on rank 0 alone raises on it
+            keys.add("fsdp_config.fsdp_cpu_ram_efficient_loading", False)
+    words = Words(table(TRAINER), hugging_face.option)
+    hugging_face.add(words, strategy, run, recomputes=engine != "FSDP")
+    notes = [f"start the script by: {' '.join(starter)}"]
+    if strategy.cp > 1:
+        notes.append("context parallelism asks for a model whose attention is sdpa")
+    return Launch(
+        trainer=TRAINER,
+        release=table(TRAINER).release,
+        arguments=tuple(words.words),
+        files={FILE: as_yaml(nested(keys.words)), **files},
+        notes=tuple(notes),
+        starter=tuple(starter),
+    )
+
+
+def _engine(strategy: Strategy) -> str:
+    """What shards a layout, in Accelerate's word."""
+    split = strategy.context_mode is ContextMode.ALL_TO_ALL and strategy.cp > 1
+    if strategy.optimizer is Placement.HOST or split:
+        return "DEEPSPEED"
+    if strategy.gpus == 1:
+        return "NO"
+    by = {Sharding.NONE: "MULTI_GPU", Sharding.OPTIMIZER: "DEEPSPEED"}
+    return by.get(strategy.sharding, "FSDP")
+
+
+def _add_fsdp(keys: Words, strategy: Strategy) -> None:
+    keys.add("fsdp_config.fsdp_version", 2)
+    keys.add("fsdp_config.fsdp_reshard_after_forward", strategy.sharding is Sharding.WEIGHTS)
+    keys.add("fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP")
+    keys.add("fsdp_config.fsdp_state_dict_type", "SHARDED_STATE_DICT")
+    if strategy.recompute is Recompute.FULL:
+        keys.add("fsdp_config.fsdp_activation_checkpointing", True)
+        if strategy.offload:
+            keys.add("fsdp_config.fsdp_activation_checkpointing_offload", True)
+    # Context-parallel ranks share as well, without being counted in the degree.
+    shared = int(strategy.shard) // int(strategy.cp) or int(strategy.dp)
+    keys.add(_DEGREE.format("dp_replicate"), int(strategy.dp) // shared)
+    keys.add(_DEGREE.format("dp_shard"), shared)
+    if strategy.cp > 1:
+        keys.add(_DEGREE.format("cp"), int(strategy.cp))
+        keys.add("parallelism_config.parallelism_config_cp_comm_strategy", _SENT[strategy.context_mode])
+
+
+def matches(words: Sequence[str]) -> bool:
+    """Whether a command starts a script by Accelerate, or names a file of its."""
+    programs = [word.rpartition("/")[2] for word in words]
+    return "accelerate" in programs or "--config_file" in {word.partition("=")[0] for word in words}
+
+
+def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) -> Reading:
+    """What the options of `accelerate launch` and the trainer's arguments say, and the files that they name."""
+    known = table(TRAINER)
+    options = hugging_face.given(known, words)
+    path = options.get("--config_file")
+    if (path is None and not {"--use_fsdp", "--use_deepspeed", "--multi_gpu"} & {*options}) or (
+        path and open_file is None
+    ):
+        right = "the layout is in Accelerate's configuration file: name one that can be read"
+        raise BadValue("current", " ".join(words), right)
+    said = _parsed(open_file(path), path) if path and open_file else {}
+    return _reading(known, options, _merged(known, said, options), open_file)
+
+
+def read_file(text: str, name: str) -> Reading:
+    """What a configuration file alone says."""
+    known = table(TRAINER)
+    return _reading(known, {}, _merged(known, _parsed(text, name), {}), None)
+
+
+def _parsed(text: str, name: str) -> Mapping[str, Any]:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        document = YAML(typ="safe", pure=True).load(text)
+    except (YAMLError, ValueError, RecursionError) as error:
+        raise BadFile(name, f"is not YAML: {str(error).splitlines()[0]}") from error
+    if not isinstance(document, Mapping):
+        raise BadFile(name, "is not a mapping of settings")
+    return document
+
+
+def _merged(known: Arguments, said: Mapping[str, Any], options: Mapping[str, str | None]) -> Settings:
+    """A file with the options beside it, which have the last word; FSDP's keys may lack their prefix there."""
+    sections = {name: part for name, part in said.items() if isinstance(part, Mapping)}
+    made: dict[str, Any] = {name: value for name, value in said.items() if name not in sections}
+    for name, part in sections.items():
+        prefix = "fsdp_" if name == "fsdp_config" else ""
+        made[name] = {
+            key if str(key).startswith(prefix) else f"{prefix}{key}": value for key, value in part.items()
+        }
+    for path in known.kinds:
+        section, dot, name = path.rpartition(".")
+        option = f"--{name}"
+        if not path.startswith("--") and option in options:
+            place = made.setdefault(section, {}) if dot else made
+            place[name] = _plain(options[option])
+    for option, engine in (
+        ("--use_fsdp", "FSDP"),
+        ("--use_deepspeed", "DEEPSPEED"),
+        ("--multi_gpu", "MULTI_GPU"),
+    ):
+        if option in options:
+            made["distributed_type"] = engine
+    return Settings(made)
+
+
+def _plain(text: str | None) -> Any:
+    """The value of an option: a switch that stands alone is on."""
+    if text is None:
+        return True
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else text
+
+
+def _reading(
+    known: Arguments,
+    options: Mapping[str, str | None],
+    said: Settings,
+    open_file: Callable[[str], str] | None,
+) -> Reading:
+    engine = said.value("distributed_type") or "NO"
+    engine = known.choice("distributed_type", str(engine))
+    if engine == "MEGATRON_LM":
+        raise BadValue("distributed_type", engine, "give the flags of Megatron-LM instead")
+    sizes = {
+        name: said.number(_DEGREE.format(name)) for name in ("dp_replicate", "dp_shard", "tp", "cp", "sp")
+    }
+    replicas = sizes["dp_replicate"] or 1
+    layout: dict[str, Any] = {"sharding": Sharding.NONE, "tp": sizes["tp"] or 1}
+    if sizes["dp_shard"] is not None or replicas > 1:
+        layout["dp"] = replicas * (sizes["dp_shard"] or 1)
+    if (split := sizes["sp"] or 1) > 1:
+        layout |= {"cp": split, "context_mode": ContextMode.ALL_TO_ALL}
+    elif (ring := sizes["cp"] or 1) > 1:
+        sent = str(said.value("parallelism_config.parallelism_config_cp_comm_strategy") or "allgather")
+        known.choice("parallelism_config.parallelism_config_cp_comm_strategy", sent)
+        layout |= {"cp": ring, "context_mode": {word: mode for mode, word in _SENT.items()}[sent]}
+    precision = said.value("mixed_precision")
+    if engine == "DEEPSPEED":
+        found = _deepspeed(said, open_file)
+        layout, precision = {**layout, **found.layout}, precision or found.precision
+    elif engine == "FSDP":
+        layout |= _fsdp(known, said)
+    layout |= hugging_face.layout_of(known, options)
+    ranks, rounds = said.number("num_processes") or 0, options.get("--gradient_accumulation_steps", "1")
+    samples = ranks // (layout["tp"] * layout.get("cp", 1)) * layout.get("mbs", 0)
+    return Reading(
+        trainer=TRAINER,
+        layout=layout,
+        copies=replicas if engine == "FSDP" else 1,
+        global_batch=samples * known.number("--gradient_accumulation_steps", rounds) or None,
+        precision=precision if precision in {"bf16", "fp16"} else hugging_face.precision_of(options),
+        interval_steps=hugging_face.interval_of(known, options),
+    )
+
+
+def _fsdp(known: Arguments, said: Settings) -> dict[str, Any]:
+    """What FSDP shares and computes again."""
+    level = "fsdp_config.fsdp_reshard_after_forward"
+    if said.number("fsdp_config.fsdp_version") == 2:
+        sharding = Sharding.WEIGHTS if said.truth(level, default=True) else Sharding.GRADIENTS
+    else:
+        name = "fsdp_config.fsdp_sharding_strategy"
+        words = known.choices(name)
+        value = said.value(name) or said.value(level) or words[0]
+        word = words[value - 1] if isinstance(value, int) and 0 < value <= len(words) else str(value)
+        if known.choice(name, word) not in _SHARDED:
+            raise BadValue(
+                name, word, "write its groups as parallelism_config_dp_replicate_size under fsdp_version 2"
+            )
+        sharding = _SHARDED[word]
+    layout: dict[str, Any] = {"sharding": sharding}
+    if said.truth("fsdp_config.fsdp_offload_params"):
+        layout["optimizer"] = Placement.HOST
+    if said.truth("fsdp_config.fsdp_activation_checkpointing"):
+        layout["recompute"] = Recompute.FULL
+        if said.truth("fsdp_config.fsdp_activation_checkpointing_offload"):
+            layout["offload"] = frozenset({LAYER_INPUT})
+    return layout
+
+
+def _deepspeed(said: Settings, open_file: Callable[[str], str] | None) -> Reading:
+    """What DeepSpeed is told, in a file of its own or by the few keys that stand for one."""
+    path = said.value("deepspeed_config.deepspeed_config_file")
+    if path is None:
+        stage = said.number("deepspeed_config.zero_stage", 0)
+        home = said.value("deepspeed_config.offload_optimizer_device")
+        zero = {"stage": 2 if stage is None else stage, "offload_optimizer": {"device": home}}
+        return deepspeed.read_file(json.dumps({"zero_optimization": zero}), FILE)
+    if open_file is None:
+        raise BadValue("deepspeed_config_file", path, "name a file that can be read")
+    return deepspeed.read_file(open_file(str(path)), str(path))

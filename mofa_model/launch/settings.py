@@ -1,0 +1,74 @@
+"""A trainer's file of settings: names with dots are keys within keys, written and read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mofa_model.errors import BadValue
+
+
+def setting(name: str, values: tuple[object, ...]) -> list[str]:
+    """One setting as a word: the form in which `Words` collects them."""
+    (value,) = values
+    return [f"{name}={json.dumps(value)}"]
+
+
+def nested(settings: Sequence[str]) -> dict[str, Any]:
+    """Settings as the file holds them.
+
+    >>> nested(["bf16.enabled=true", "zero_optimization.stage=1"])
+    {'bf16': {'enabled': True}, 'zero_optimization': {'stage': 1}}
+    """
+    tree: dict[str, Any] = {}
+    for told in settings:
+        path, _, value = told.partition("=")
+        *above, last = path.split(".")
+        place = tree
+        for key in above:
+            place = place.setdefault(key, {})
+        place[last] = json.loads(value)
+    return tree
+
+
+def as_yaml(tree: Mapping[str, Any], indent: str = "") -> str:
+    r"""Settings as YAML; their texts are plain words.
+
+    >>> as_yaml({"num_processes": 8, "fsdp_config": {"fsdp_version": 2}})
+    'num_processes: 8\nfsdp_config:\n  fsdp_version: 2\n'
+    """
+    return "".join(
+        f"{indent}{name}:\n{as_yaml(value, indent + '  ')}"
+        if isinstance(value, Mapping)
+        else f"{indent}{name}: {value if isinstance(value, str) else json.dumps(value)}\n"
+        for name, value in tree.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A file of settings as it was read; what is missing, or left to others by "auto", is None."""
+
+    document: Mapping[str, Any]
+    """The file."""
+
+    def value(self, path: str) -> Any:
+        """What stands at a place."""
+        place: Any = self.document
+        for key in path.split("."):
+            place = place.get(key) if isinstance(place, Mapping) else None
+        return None if place == "auto" else place
+
+    def number(self, path: str, least: int = 1) -> int | None:
+        """A whole number."""
+        value = self.value(path)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise BadValue(path, value, f"give a whole number of {least} or more")
+        return None if value is None else int(value)
+
+    def truth(self, path: str, *, default: bool = False) -> bool:
+        """A switch, also where it is written as a word."""
+        value = self.value(path)
+        return default if value is None else str(value).lower() in {"true", "yes", "on", "1"}
