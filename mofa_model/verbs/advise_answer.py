@@ -146,15 +146,8 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
             "gain": advice.current.gain,
         }
     if launch is not None:
-        told["launch"] = {
-            "trainer": launch.trainer,
-            "release": launch.release,
-            "starter": launch.starter,
-            "arguments": launch.arguments,
-            "environment": launch.environment,
-            "files": launch.files,
-            "notes": launch.notes,
-        }
+        names = ("trainer", "release", "starter", "arguments", "environment", "files", "notes")
+        told["launch"] = {name: getattr(launch, name) for name in names}
     if unlaunched:
         told["launch_refused"] = unlaunched
     return told
