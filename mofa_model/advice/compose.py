@@ -157,6 +157,8 @@ def _alternative(
     told, interval = predicted(request, one.priced, one.nodes)
     mine = Standing(at=one.prospect.at, pace=_pace(request, told, one.nodes))
     reason = why_not(request.objective, one.priced, told.ettr.target, best.priced, float(ettr))
+    if one.priced.strategy == best.priced.strategy and one.nodes == best.nodes:
+        reason = "the same layout"
     if one.prospect.unmeasured:
         reason += f"; no measured run has {', '.join(one.prospect.unmeasured)}"
     return Alternative(
