@@ -22,6 +22,7 @@ from mofa_model.manifest.fields import (
     Positive,
     Rate,
     Seconds,
+    SeriesLabel,
     Signed,
     Size,
     SomeSeconds,
@@ -167,14 +168,11 @@ class Failures(Part):
 class PrometheusSpec(Part):
     """How this pool's history is asked for; the address of the server is the operator's own configuration."""
 
-    matchers: Annotated[dict[Label, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
+    matchers: Annotated[dict[SeriesLabel, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
     """Labels that every query carries, for example the cluster."""
     window_seconds: Annotated[int, Field(ge=3600, le=31_536_000, examples=[2_592_000])] = 2_592_000
     """How far back history is counted."""
-    node_label: (
-        Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=128, examples=["exported_node"])]
-        | None
-    ) = None
+    node_label: SeriesLabel | None = Field(default=None, examples=["exported_node"])
     """Label of kube-state-metrics' series that names the node; missing = the one that does is found."""
     tokens_query: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
     """PromQL for tokens per second of a job, where no preset fits."""
@@ -240,6 +238,8 @@ class CalibrationStatus(Part):
     """Jobs that it rests on."""
     time: Moment | None = None
     """When it was written: seldom, and only when it changes."""
+    moved_time: Moment | None = None
+    """When the ratio last moved, where several namespaces teach it: then it moves by two percent a day at most."""
     evidence: Annotated[list[Taught], Field(max_length=16)] = Field(
         default_factory=list,
         json_schema_extra=keyed("job"),

@@ -178,6 +178,10 @@ Label: TypeAlias = Annotated[
     Field(examples=["nvidia.com/gpu.product"]),
 ]
 """A label's key."""
+SeriesLabel: TypeAlias = Annotated[
+    str, StringConstraints(min_length=1, max_length=128, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")
+]
+"""A label of series, as Prometheus has it."""
 LabelValue: TypeAlias = Annotated[
     str, StringConstraints(min_length=0, max_length=256), Field(examples=["NVIDIA-H100-80GB-HBM3"])
 ]
@@ -249,7 +253,6 @@ Moment: TypeAlias = Annotated[
     Field(examples=["2026-01-31T09:30:00Z"]),
 ]
 """A point in time, in UTC."""
-
 Degree: TypeAlias = Annotated[int, Field(ge=1, le=65536, examples=[8])]
 """A parallel degree."""
 Devices: TypeAlias = Annotated[int, Field(ge=1, le=1024, examples=[8])]

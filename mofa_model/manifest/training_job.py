@@ -19,13 +19,13 @@ from mofa_model.manifest.fields import (
     Devices,
     Fraction,
     Kind,
-    Label,
     LabelValue,
     Layout,
     Name,
     Part,
     Rule,
     Seconds,
+    SeriesLabel,
     Size,
     SomeSeconds,
     Tokens,
@@ -261,7 +261,7 @@ class Throughput(Part):
 
     preset: Word = Field(default="mofa", examples=["mofa"])
     """Exporter: mofa, or one that the operator knows."""
-    matchers: Annotated[dict[Label, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
+    matchers: Annotated[dict[SeriesLabel, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
     """Labels that pick this job's series; values are escaped."""
 
 

@@ -82,3 +82,8 @@ class JobEvidence:
     """Logarithm of observed over predicted step time, the prediction without the factor; the latest median. [1]"""
     at: float
     """When, in seconds of the epoch. [s]"""
+
+    @property
+    def namespace(self) -> str:
+        """Whose job it is."""
+        return self.job.partition("/")[0]

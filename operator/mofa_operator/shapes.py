@@ -199,6 +199,7 @@ class _Calibration(Shape):
     step_time_ratio: Text = ""
     jobs: Figure = None
     time: Stamp = None
+    moved_time: Stamp = None
     evidence: Many[_Taught] = ()
 
     @property

@@ -54,6 +54,8 @@ class Running:
     """Lost time by cause. [s]"""
     since: float | None = None
     """Since when this is counted, in seconds of the epoch. [s]"""
+    on_pool: bool = False
+    """Whether its pods are seen, and all of them on nodes of its profile."""
     record: str = ""
     """What is remembered of its interruptions, as text that the operator reads again after its own restart."""
 
@@ -94,7 +96,9 @@ class JobSnapshot:
     alive: Alive | None = None
     """That it is there to train; None = it waits, was suspended, has ended, or nobody says."""
     looked: bool = False
-    """Whether it was looked at since the operator started."""
+    """Whether what it does is known: it was looked at since the operator started, and lately."""
+    unseen: str = ""
+    """Why it cannot be looked at, where that is its own spec's doing."""
     now: float
     """The moment, in seconds of the epoch. [s]"""
 

@@ -104,6 +104,10 @@ class Reason(StrEnum):
     """The job is there, its trainer is seen, and a step is overdue: the next one, or the first."""
     NOT_SEEN = "NotSeen"
     """The job is there, but no series of its trainer is, though steps were due: whether it trains, nobody can say."""
+    SERIES_REFUSED = "SeriesRefused"
+    """Its series cannot be asked for, or the answer was refused; the message says why."""
+    IMPLAUSIBLE = "Implausible"
+    """What is seen is more than its devices can do, or far more than what was predicted: it is shown, and teaches nothing."""
     # LaunchVerified
     VERIFIED = "Verified"
     """The trainer's own checks took such launches in the version that the target names."""

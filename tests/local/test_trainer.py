@@ -120,7 +120,7 @@ def metrics(url):
 
 
 def test_the_command_line_disturbs_a_served_job(url):
-    speed = 'mofa_train_tokens_per_second{training_job="x",training_namespace="n"}'
+    speed = 'mofa_train_tokens_per_second{namespace="n",training_job="x",training_namespace="n"}'
     assert f"{speed} 10.0" in metrics(url)
     assert main(["pace", "n/x", "--fraction", "0.5", "--url", url]) == 0
     assert f"{speed} 5.0" in metrics(url)

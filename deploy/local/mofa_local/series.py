@@ -166,7 +166,8 @@ def _pod(life: Life, past: Past) -> Iterator[Series]:
 
 
 def _trainer(job: Job, past: Past) -> Iterator[Series]:
-    labels = {"training_namespace": job.namespace, "training_job": job.name} | TRAINER
+    whose = {"namespace": job.namespace, "training_namespace": job.namespace, "training_job": job.name}
+    labels = whose | TRAINER
     incidents = [one for one in past.incidents if one.job == job.name]
     spans = tuple(steps(job, incidents, past))
     rate = job.tokens / job.step_seconds

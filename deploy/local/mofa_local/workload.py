@@ -171,7 +171,11 @@ class Workload(Collector):
         with self._lock:
             now = self.clock()
             for trainer in self._trainers.values():
-                labels = {"training_namespace": trainer.namespace, "training_job": trainer.name}
+                labels = {
+                    "namespace": trainer.namespace,  # as the scrape of each one's own pod would say
+                    "training_namespace": trainer.namespace,
+                    "training_job": trainer.name,
+                }
                 values = {"start_timestamp_seconds": trainer.made}
                 if math.isfinite(trainer.since):
                     values |= {

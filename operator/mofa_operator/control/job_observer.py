@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from mofa_model.errors import MofaError
@@ -27,6 +28,10 @@ Asked: TypeAlias = Callable[[Iterable[Watched], float], Awaitable[Mapping[Job, T
 """What is to be seen of the jobs at a moment."""
 _PRESET: Final = "mofa"
 _NONE: Final[Mapping[str, str]] = {}
+LATELY: Final = 300.0
+"""Age at which what was seen of a job is not known any more: its figures are not exported as if they were of now. [s]"""
+_LOOKS: Final = 3
+"""Looks that may fail before, where they are rarer. [1]"""
 _AT_ONCE: Final = 200
 """Jobs that are read before others may use the event loop. [1]"""
 
@@ -43,6 +48,7 @@ class JobObserver:
         self._ask = ask
         self._interval = interval
         self._records = RunRecords(self._lost)
+        self._seen_at: dict[Key, float] = {}
         self._said = ""
 
     async def run(self) -> None:
@@ -65,8 +71,15 @@ class JobObserver:
             if str(error) != self._said:
                 _log.warning("running jobs cannot be seen: %s", error)
             self._said = str(error)
+            for key, _ in jobs.values():
+                self._unseen(key, "", now)
             return
         self._said = ""
+        self._seen_at = {key: self._seen_at[key] for key, _ in jobs.values() if key in self._seen_at}
+        members = {
+            pool.key.name: frozenset(self._store.nodes(pool.key.name).names)
+            for pool in self._store.profiles()
+        }
         there = []
         for number, (job, (key, _)) in enumerate(jobs.items()):
             if number % _AT_ONCE == 0:
@@ -77,10 +90,22 @@ class JobObserver:
             there.append(stands)
             target = self._store.target(key) if key.kind == TRAINING_JOB else stands
             look = found.get(job, Telemetry())
+            if look.refused:
+                self._unseen(key, look.refused, now)
+                continue
+            self._seen_at[key] = now
             running = self._records.after(stands, target, look, now)
+            if running is not None and look.gang is not None and isinstance(stands, LiveTrainingJob):
+                pool = members.get(stands.asked.profile, frozenset())
+                running = replace(running, on_pool=bool(look.gang.nodes) and look.gang.nodes <= pool)
             alive = self._records.alive(stands, target, look, running, now)
             self._intake.concern(self._store.set_running(key, running, alive))
         self._records.keep(there)
+
+    def _unseen(self, key: Key, why: str, now: float) -> None:
+        """Nobody could look at a job: what was seen lately stands, what is older is not known any more."""
+        if now - self._seen_at.get(key, 0.0) > max(LATELY, _LOOKS * self._interval):
+            self._intake.concern(self._store.set_unseen(key, why))
 
     def _lost(self, node: str) -> str:
         """Since when a node is not ready; empty where it is, or not known."""

@@ -27,6 +27,7 @@ _HEALTH: Final[Mapping[str, Health]] = {
     Reason.OBSERVED: Health.HEALTHY,
     Reason.NO_OBSERVATION: Health.HEALTHY,
     Reason.DRIFTING: Health.DRIFTING,
+    Reason.IMPLAUSIBLE: Health.DRIFTING,
     Reason.STUCK: Health.STUCK,
     Reason.NOT_SEEN: Health.NOT_SEEN,
 }

@@ -5,8 +5,8 @@ is `mofa_model.calibrate.system.system_factor`, as for a user's own runs at the 
 most of the way, three nearly all of it, and old evidence fades to 1.
 
 A job far off says more of itself than of the profile: x is clipped to ±`CLIP` prior deviations, and to ±`ALONE` while no other
-job says the same; of several namespaces none says more than half; a job farther than `HUBER` job deviations from the others' median has less weight, and jobs that disagree
-are trusted less.
+job says the same; a job farther than `HUBER` job deviations from the others' median has less weight, and jobs that disagree
+are trusted less. Where several namespaces teach, each has one vote, the median of its jobs, and votes count as jobs do otherwise.
 
 The x of a job is taken against the prediction without the factor (`ratio_of`): else a factor would fight its own evidence.
 """
@@ -14,6 +14,7 @@ The x of a job is taken against the prediction without the factor (`ratio_of`): 
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -30,8 +31,6 @@ ALONE: Final = 2.0
 """The same of one job alone: a slow node or a wrong flag is its own, and must not move everybody's advice. [1]"""
 HUBER: Final = 1.5
 """Job standard deviations from the median beyond which a job's weight falls. [1]"""
-SHARE: Final = 0.5
-"""Most of what is taught that one namespace may say where several teach: who fills it with jobs does not speak for the others. [1]"""
 MOST: Final = 16
 """Jobs whose evidence is kept."""
 
@@ -73,10 +72,10 @@ def learned(
     >>> round(0.85 * learned(three, 2 * HALF_LIFE).ratio - 1, 3)
     -0.055
     """
-    reach = prior_sd * min(CLIP, ALONE * len(evidence))
-    clipped = [max(-reach, min(reach, one.log_ratio)) for one in evidence]
-    aged = _weights([now - one.at for one in evidence], clipped, job_sd, half_life)
-    weights = _shared([one.job.partition("/")[0] for one in evidence], aged)
+    votes = _votes(evidence, now, half_life)
+    reach = prior_sd * min(CLIP, ALONE * len(votes))
+    clipped = [max(-reach, min(reach, x)) for x, _ in votes]
+    weights = _weights([weight for _, weight in votes], clipped, job_sd)
     known = sum(weights)
     mean = sum(w * x for w, x in zip(weights, clipped, strict=True)) / known if known else 0.0
     scatter = max(job_sd, _scatter(weights, clipped, mean))
@@ -98,7 +97,7 @@ def ratio_of(observed: float, predicted: float, applied: float = 1.0) -> float:
 def remembered(
     evidence: Sequence[JobEvidence], new: JobEvidence, *, most: int = MOST
 ) -> tuple[JobEvidence, ...]:
-    """Evidence with that of one job replaced or added; the oldest goes where there are more than `most`.
+    """Evidence with that of one job replaced or added; where there are more than `most`, the oldest goes of who has most.
 
     >>> first = JobEvidence(job="a/x", log_ratio=0.1, at=1.0)
     >>> [one.log_ratio for one in remembered([first], JobEvidence(job="a/x", log_ratio=0.2, at=2.0))]
@@ -107,7 +106,11 @@ def remembered(
     standing = next((one for one in evidence if one.job == new.job), new)
     others = [one for one in evidence if one.job != new.job]
     latest = new if new.at >= standing.at else standing
-    return tuple(sorted((*others, latest), key=lambda one: (one.at, one.job))[-most:])
+    kept = sorted((*others, latest), key=lambda one: (one.at, one.job))
+    while len(kept) > most:  # who fills a namespace with jobs drives out its own
+        count = Counter(one.namespace for one in kept)
+        kept.remove(next(one for one in kept if count[one.namespace] == max(count.values())))
+    return tuple(kept)
 
 
 def drifts(
@@ -134,33 +137,30 @@ def drifts(
     return round(abs(observed / target - 1), 2) >= (threshold * 2 / 3 if drifting else threshold)
 
 
-def _weights(ages: Sequence[float], clipped: Sequence[float], job_sd: float, half_life: float) -> list[float]:
-    """Weights by age, and by distance from the median of the jobs where that has a meaning, from three on."""
-    aged = [math.exp2(-max(0.0, age) / half_life) for age in ages]
-    if len(ages) < 3:
-        return aged
+def _votes(evidence: Sequence[JobEvidence], now: float, half_life: float) -> list[tuple[float, float]]:
+    """What is said, with its weight by age: by each job, or by each namespace as one where there are several.
+
+    >>> said = [JobEvidence(job=f"{one}/x", log_ratio=x, at=0.0) for one, x in (("a", 0.1), ("a", 0.3), ("b", 0.5))]
+    >>> _votes(said[:2], 0.0, HALF_LIFE), _votes(said, 0.0, HALF_LIFE)
+    ([(0.1, 1.0), (0.3, 1.0)], [(0.2, 1.0), (0.5, 1.0)])
+    """
+    said: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for one in evidence:
+        said[one.namespace].append((one.log_ratio, math.exp2(-max(0.0, now - one.at) / half_life)))
+    if len(said) < 2:
+        return [vote for jobs in said.values() for vote in jobs]
+    return [(median(x for x, _ in jobs), max(weight for _, weight in jobs)) for jobs in said.values()]
+
+
+def _weights(aged: Sequence[float], clipped: Sequence[float], job_sd: float) -> list[float]:
+    """Weights by age, and by distance from the median where that has a meaning, from three on."""
+    if len(aged) < 3:
+        return list(aged)
     middle = median(clipped)
     return [
         w * min(1.0, HUBER * job_sd / max(abs(x - middle), 1e-300))
         for w, x in zip(aged, clipped, strict=True)
     ]
-
-
-def _shared(namespaces: Sequence[str], weights: Sequence[float]) -> list[float]:
-    """Weights of which no namespace has more than its share, where there are several; one alone counts in full.
-
-    >>> _shared(["a", "a", "a", "b"], [1.0] * 4), _shared(["a", "a"], [1.0] * 2)
-    ([0.3333333333333333, 0.3333333333333333, 0.3333333333333333, 1.0], [1.0, 1.0])
-    """
-    totals: dict[str, float] = {}
-    for name, weight in zip(namespaces, weights, strict=True):
-        totals[name] = totals.get(name, 0.0) + weight
-    others = {name: sum(totals.values()) - total for name, total in totals.items()}
-    bound = {
-        name: min(1.0, SHARE / (1.0 - SHARE) * others[name] / total) if len(totals) > 1 and total else 1.0
-        for name, total in totals.items()
-    }
-    return [weight * bound[name] for name, weight in zip(namespaces, weights, strict=True)]
 
 
 def _scatter(weights: Sequence[float], clipped: Sequence[float], mean: float) -> float:

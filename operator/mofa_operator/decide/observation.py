@@ -34,6 +34,10 @@ _FIGURES: Final = (
     "lost",
 )
 """Figures whose relative change matters; a step that advances is no news."""
+MOST_MFU: Final = 0.9
+"""Model FLOPs utilisation above which no figure is believed: the best published runs reach 0.6 to 0.7. Ours. [1]"""
+FARTHEST: Final = (0.25, 2.0)
+"""Observed over predicted throughput below and above which a job teaches nothing; above, it is not believed either. Ours. [1]"""
 _WORD: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/ -]*[A-Za-z0-9])?")
 
 
@@ -91,6 +95,18 @@ def residual(running: Running | None, answer: Answer) -> float | None:
 def seen_tokens(running: Running | None) -> float | None:
     """Observed tokens per second. [1/s]"""
     return None if running is None else figure(running.tokens_per_second)
+
+
+def doubted(seen: float, answer: Answer) -> str:
+    """Why a throughput cannot be that of this job on its devices; empty where it can. [1/s]"""
+    tokens, mfu = (answer.figures.get(name, (0.0, 0.0, 0.0))[1] for name in ("tokens_per_second", "mfu"))
+    reached = mfu * seen / tokens if tokens else 0.0
+    if reached > MOST_MFU:
+        return f"that is an MFU of {100 * reached:.0f} %, and no more than {100 * MOST_MFU:.0f} % is believed"
+    target = predicted_tokens(answer)
+    if target and seen / target > FARTHEST[1]:
+        return f"that is {seen / target:.2g} times the prediction, and no more than {FARTHEST[1]:g} times is believed"
+    return ""
 
 
 def predicted_tokens(answer: Answer) -> float:
@@ -160,6 +176,8 @@ def _unseen(snapshot: JobSnapshot, step_due: float | None) -> tuple[Found, Found
                 Reason.STARTING,
                 f"it is there since {moment(alive.since)}; a first step is due by {moment(step_due)}",
             )
+    if snapshot.unseen:
+        return _both(Reason.SERIES_REFUSED, snapshot.unseen, "False")
     fresh = _both(Reason.NOT_RUNNING, "it was not seen running")
     job = snapshot.job
     if (snapshot.looked and alive is None) or not (isinstance(job, LiveTrainingJob) and job.observed):
@@ -196,6 +214,10 @@ def _found(shown: ShownFigures, snapshot: JobSnapshot, answer: Answer) -> tuple[
         f"{quantity(seen)} tokens/s are seen, {quantity(target)} predicted "
         f"({quantity(low)} to {quantity(high)}){_of_today(answer)}"
     )
+    if doubt := doubted(seen, answer):
+        return visible, Found(
+            Aspect.PREDICTION_ACCURATE, "False", Reason.IMPLAUSIBLE, f"{message}; {doubt}; it teaches nothing"
+        )
     stands = standing(snapshot.job, Aspect.PREDICTION_ACCURATE)
     drifting = stands is not None and stands.reason == Reason.DRIFTING
     if drifts(seen, low, target, high, drifting=drifting):

@@ -4,7 +4,8 @@
     calibration(stands, live)    `status.calibration`, of what it remembers and of what runs now
 
 The factor is part of every question that is asked while it stands, of running jobs too. So it moves in steps of two percent,
-at most once in `quiet` seconds; between steps only the evidence beside it is renewed. What a job taught stays after its end,
+at most once in `quiet` seconds, and where several namespaces teach one step a day; between steps only the evidence beside it is
+renewed. What a job taught stays after its end,
 with half its weight after each half-life, until it is worth nothing.
 """
 
@@ -16,8 +17,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
+from mofa_model.units import DAY
 from mofa_operator.decide.learned import HALF_LIFE, learned, ratio_of, remembered
-from mofa_operator.decide.observation import predicted_tokens, seen_tokens
+from mofa_operator.decide.observation import FARTHEST, doubted, predicted_tokens, seen_tokens
 from mofa_operator.decide.reading import left, moment
 from mofa_operator.decision import Answer
 from mofa_operator.evidence import JobEvidence
@@ -32,6 +34,10 @@ OLD: Final = 86400.0
 """Age from which on evidence of a job that still runs is written anew. [s]"""
 WORTHLESS: Final = 5 * HALF_LIFE
 """Age at which evidence is forgotten: it counts a thirty-second then. [s]"""
+_ROUNDING: Final = 1e-9
+"""By how much a step may be less than it is for the sake of the last bit. [1]"""
+INFLUENCE: Final = 0.02
+"""Most that the factor moves in a day where several namespaces teach: who joins them cannot turn it at once. [1]"""
 AGAIN: Final = 3600.0
 """Time between two looks at evidence that only ages. [s]"""
 
@@ -54,10 +60,15 @@ class TaughtCalibration:
 
 
 def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> JobEvidence | None:
-    """What a job says of its profile; None where nothing is predicted of what it runs, or it has not run for `quiet` seconds yet."""
+    """What a job says of its profile; None where it is not believed to run there, or has not run for `quiet` seconds yet.
+
+    Believed is one whose pods stand on the profile's nodes and whose throughput is plausible and near what was predicted.
+    """
     running, predicted = snapshot.running, predicted_tokens(answer)
     seen = seen_tokens(running)
     if not isinstance(snapshot.job, LiveTrainingJob) or running is None or not seen or not predicted:
+        return None
+    if not running.on_pool or doubted(seen, answer) or seen / predicted < FARTHEST[0]:
         return None
     if running.since is None or snapshot.now - running.since < settings.quiet:
         return None
@@ -81,20 +92,25 @@ def calibration(
         return TaughtCalibration(written=kept, residual=status.residual if kept else "")
     found = learned(evidence, now)
     ratio = stands.ratio
-    moved = ratio is None or abs(found.ratio / ratio - 1) >= STEP
+    several = len({one.namespace for one in evidence}) > 1
+    since = stands.moved_time or stands.time
+    aim = _bounded(found.ratio, ratio or 1.0, since, now) if several else found.ratio
+    moved = ratio is None or abs(aim / ratio - 1) >= STEP - _ROUNDING
     wait = left(stands.time, settings.quiet, now)
     if not moved and not _renewed(before, evidence, len(stands.evidence)):
         return TaughtCalibration(written=written, residual=status.residual, again=AGAIN)
     if wait > 0:
         return TaughtCalibration(written=written, residual=status.residual, again=wait)
-    used = found.ratio if moved or ratio is None else ratio
+    used = aim if moved or ratio is None else ratio
+    last = now if moved or since is None else since
     return TaughtCalibration(
         written={
             "stepTimeRatio": f"{used:.2f}",
-            "lower": f"{found.lower:.3f}",
-            "upper": f"{found.upper:.3f}",
+            "lower": f"{min(used, found.lower):.3f}",
+            "upper": f"{max(used, found.upper):.3f}",
             "jobs": found.jobs,
             "time": moment(now),
+            **({"movedTime": moment(last)} if several else {}),
             "evidence": [
                 {"job": one.job, "stepTimeRatio": f"{math.exp(one.log_ratio):.4f}", "time": moment(one.at)}
                 for one in evidence
@@ -103,6 +119,12 @@ def calibration(
         residual=f"{used * median(math.exp(-one.log_ratio) for one in current) - 1:.3f}" if current else "",
         again=AGAIN,
     )
+
+
+def _bounded(ratio: float, stands: float, since: float | None, now: float) -> float:
+    """A factor as far as it may be reached today."""
+    most = INFLUENCE if since is None or now - since >= DAY else 0.0
+    return max(stands * (1 - most), min(stands * (1 + most), ratio))
 
 
 def _renewed(before: list[JobEvidence], after: tuple[JobEvidence, ...], stood: int) -> bool:

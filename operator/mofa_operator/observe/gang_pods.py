@@ -44,27 +44,27 @@ class Pod:
 
 
 async def pods_of(prometheus: Prometheus, pool: Pool, at: float, span: float) -> dict[str, Pod]:
-    """Pods of training jobs that lived at some time, by uid."""
+    """Pods of training jobs that lived at some time, by namespace, name and uid: a uid alone is but a label, and anybody's."""
     ask = Asking(prometheus, at)
     pods = await ask(pool.pods(span))
     return await _pods(ask, pool, span, pods) if pods.samples else {}
 
 
 async def _pods(ask: Asking, pool: Pool, span: float, pods: QueryResult) -> dict[str, Pod]:
-    """Pods of training jobs, by uid."""
+    """The same, given which they are."""
     few = len(pods.samples) <= _FEW  # together the pods are looked up once, apart the answers are smaller
     parts = [FACTS] if few else [(fact,) for fact in FACTS]
     answers = await together(*(ask(pool.pod_facts(span, part)) for part in parts))
-    more: defaultdict[tuple[str, ...], dict[str, Sample]] = defaultdict(dict)
+    more: defaultdict[str, dict[str, Sample]] = defaultdict(dict)
     for sample in (sample for answer in answers for sample in answer.samples):
-        more[_uid(sample)][sample.label("fact")] = sample
+        more[named(sample)][sample.label("fact")] = sample
     found: dict[str, Pod] = {}
     for sample in pods.samples:
-        uid = _uid(sample)
-        known = more[uid]
+        pod = named(sample)
+        known = more[pod]
         value = {fact: one.value for fact, one in known.items()}
         labels = next((one for one in POD_LABELS if sample.label(one.job)), POD_LABELS[0])
-        found[uid[2]] = Pod(
+        found[pod] = Pod(
             job=(sample.label("namespace"), sample.label(labels.job)),
             attempt=sample.label(labels.attempt),
             slot=_slot(sample, labels),
@@ -86,8 +86,9 @@ def last_of_slots(pods: Iterable[Pod]) -> list[Pod]:
     return list(last.values())
 
 
-def _uid(sample: Sample) -> tuple[str, ...]:
-    return tuple(sample.label(name) for name in UID)
+def named(sample: Sample) -> str:
+    """Which pod a series is of."""
+    return "/".join(sample.label(name) for name in UID)
 
 
 def _slot(sample: Sample, labels: PodLabels) -> str:

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from mofa_model.kinds.observation import ATTEMPTS, Counter, Observation, Sign
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.observe.asking import together
-from mofa_operator.observe.gang_pods import Pod, last_of_slots, pods_of
+from mofa_operator.observe.gang_pods import Pod, last_of_slots, named, pods_of
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.promql import any_of, matcher
 from mofa_operator.observe.queries import Pool
@@ -31,9 +31,9 @@ _NAMESPACES: Final = 50
 """Namespaces up to which a query names them. [1]"""
 
 Ends: TypeAlias = Mapping[str, float]
-"""When a container of a pod last ended, by uid. [s]"""
+"""When a container of a pod last ended, by pod. [s]"""
 Starts: TypeAlias = Mapping[str, float]
-"""When the containers of a living pod last started, by uid; 0 where none runs. [s]"""
+"""When the containers of a living pod last started, by pod; 0 where none runs. [s]"""
 _NOTHING: Final[Starts] = {}
 
 
@@ -70,8 +70,8 @@ async def gangs(
     ended, started = await together(
         prometheus.query(pool.container_ends(span), now), prometheus.query(pool.started(), now)
     )
-    ends = {sample.label("uid"): sample.value for sample in ended.samples}
-    starts = {sample.label("uid"): sample.value for sample in started.samples}
+    ends = {named(sample): sample.value for sample in ended.samples}
+    starts = {named(sample): sample.value for sample in started.samples}
     return {job: gang(many, ends, starts) for job, many in by_job.items()}
 
 

@@ -21,6 +21,7 @@ class Measured:
         self._histories: dict[str, History | NoHistory] = {}
         self._watched: dict[str, tuple[Day, ...]] = {}
         self._running: dict[Key, tuple[Running | None, Alive | None]] = {}
+        self._unseen: dict[Key, str] = {}
         self._taught: dict[Key, tuple[str, JobEvidence]] = {}
 
     def history(self, profile: str) -> History | NoHistory | None:
@@ -34,6 +35,10 @@ class Measured:
     def sighted(self, key: Key) -> tuple[Running | None, Alive | None] | None:
         """What the last look at a job brought; None where nobody looked yet."""
         return self._running.get(key)
+
+    def unseen(self, key: Key) -> str:
+        """Why nobody can look at a job; empty where somebody can."""
+        return self._unseen.get(key, "")
 
     def taught(self, profile: str) -> tuple[JobEvidence, ...]:
         """What running jobs say of a profile."""
@@ -55,10 +60,17 @@ class Measured:
 
     def set_running(self, key: Key, running: Running | None, alive: Alive | None) -> bool:
         """Take in what a job was seen to do; that time passes is news of one that is there, and may be due a step."""
+        was_unseen = self._unseen.pop(key, "")
         if self._running.get(key) == (running, alive):
-            return False
+            return bool(was_unseen)
         self._running[key] = running, alive
         return True
+
+    def set_unseen(self, key: Key, why: str) -> bool:
+        """Take in that what a job does is not known any more; `why` is empty where it is not the job's own fault."""
+        told = self._running.pop(key, None) is not None or self._unseen.get(key, "") != why
+        self._unseen[key] = why
+        return told
 
     def set_taught(self, key: Key, profile: str, evidence: JobEvidence | None) -> bool:
         """Take in what a running job says of its profile, None where it says nothing; an end is no news."""
@@ -71,6 +83,7 @@ class Measured:
     def forget(self, key: Key) -> None:
         """A job is no more."""
         self._running.pop(key, None)
+        self._unseen.pop(key, None)
         self._taught.pop(key, None)
 
     def forget_profile(self, profile: str) -> None:

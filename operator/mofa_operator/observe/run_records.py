@@ -43,6 +43,8 @@ class Telemetry:
     """What its pods say."""
     there: float | None = None
     """Since when its trainer's series are there, 0 where that is not said; None = they are not. [s]"""
+    refused: str = ""
+    """Why nobody could look at it; empty where somebody did."""
 
 
 class RunRecords:

@@ -123,6 +123,10 @@ class Store:
         told = key in self._entries and self._measured.set_running(key, running, alive)
         return frozenset({key}) if told else _NONE
 
+    def set_unseen(self, key: Key, why: str) -> frozenset[Key]:
+        """Take in that nobody knows any more what a job does; the result is its key where that is new."""
+        return frozenset({key} if key in self._entries and self._measured.set_unseen(key, why) else ())
+
     def set_taught(self, key: Key, profile: str, evidence: JobEvidence | None) -> frozenset[Key]:
         """Take in what a running job says of its profile; the result is the profile's key where that is new."""
         told = self._measured.set_taught(key, profile, evidence if key in self._entries else None)
@@ -245,7 +249,9 @@ class Store:
     def _sighted(self, snapshot: JobSnapshot) -> JobSnapshot:
         """With what the last look at the job brought."""
         seen = self._measured.sighted(snapshot.job.key)
-        return snapshot if seen is None else replace(snapshot, running=seen[0], alive=seen[1], looked=True)
+        if seen is None:
+            return replace(snapshot, unseen=self._measured.unseen(snapshot.job.key))
+        return replace(snapshot, running=seen[0], alive=seen[1], looked=True)
 
     def _put(self, key: Key, entry: StoredBody | None, body: Body) -> frozenset[Key]:
         """Take in any object but a node."""

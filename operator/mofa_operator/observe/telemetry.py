@@ -1,19 +1,22 @@
 """One look at all jobs that run: what their trainers' series say, step by step, and what kube-state-metrics says of their pods.
 
-Pods are asked for last, and a server that cannot say anything of them only leaves causes and classes open.
+Jobs that share queries fail together, and nobody else with them. Pods are asked for last, and a server that cannot say
+anything of them only leaves causes and classes open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
-from mofa_model.errors import SourceUnreachable
+from mofa_model.errors import MofaError, SourceUnreachable
+from mofa_operator.observe.asking import together
 from mofa_operator.observe.gangs import Gang, gangs
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.run_records import Telemetry
 from mofa_operator.observe.steps import paths
-from mofa_operator.observe.throughput import Job, Watched, present, running
+from mofa_operator.observe.throughput import Job, Watched, present, running, sorted_out
 from mofa_operator.observe.trainers import RECENT
 
 BACK: Final = 120.0
@@ -27,41 +30,54 @@ class TelemetryReader:
         """Nothing was looked at yet: the first look goes back a quarter of an hour."""
         self._prometheus = prometheus
         self._last: float | None = None
-        self.doubt = ""
-        """Why the last look saw no pods; empty where it did."""
 
     async def __call__(self, jobs: Iterable[Watched], now: float) -> dict[Job, Telemetry]:
         """What there is to see; a job of which nothing is seen has no entry. Raises `SourceUnreachable`."""
         every = list(jobs)
         span = RECENT if self._last is None else min(RECENT, now - self._last + BACK)
-        told = await running(self._prometheus, every, now)
-        there = await present(self._prometheus, every, now)
-        walked = await paths(self._prometheus, every, now, span)
+        groups, refused = sorted_out(every)
+        looks = await together(*(self._look(group, now, span) for group in groups))
+        failures = [failure for _, failure in looks if failure is not None]
+        away = next((one for one in failures if isinstance(one, SourceUnreachable)), None)
+        if away is not None and len(failures) == len(groups):
+            raise away
         self._last = now
-        manned = await self._pods(every, now)
-        return {
-            one.job: Telemetry(
-                running=told.get(one.job),
-                path=walked.get(one.job, ()),
-                gang=manned.get((one.job, one.gang)),
-                there=there.get(one.job),
-            )
-            for one in every
-            if one.job in told or one.job in walked or one.job in there or (one.job, one.gang) in manned
-        }
+        found = {job: Telemetry(refused=why) for job, why in refused.items()}
+        found |= {job: one for look, _ in looks for job, one in look.items()}
+        for job, gang in (await self._pods(every, now)).items():
+            found[job] = replace(found.get(job, Telemetry()), gang=gang)
+        return found
 
-    async def _pods(self, jobs: list[Watched], now: float) -> dict[tuple[Job, Job], Gang]:
-        """Pods by job and whose pods they are."""
+    async def _look(
+        self, group: list[Watched], now: float, span: float
+    ) -> tuple[dict[Job, Telemetry], MofaError | None]:
+        """What the series of jobs say that share their queries; and what failed, if anything did."""
+        try:
+            told = await running(self._prometheus, group, now)
+            there = await present(self._prometheus, group, now)
+            walked = await paths(self._prometheus, group, now, span)
+        except MofaError as error:
+            return {one.job: Telemetry(refused=str(error)) for one in group}, error
+        seen = told.keys() | there.keys() | walked.keys()
+        return {
+            job: Telemetry(running=told.get(job), path=walked.get(job, ()), there=there.get(job))
+            for job in seen
+        }, None
+
+    async def _pods(self, jobs: list[Watched], now: float) -> dict[Job, Gang]:
+        """Pods by job; where too much comes of several namespaces, each is asked for alone."""
         pools: dict[tuple[tuple[str, str], ...], list[Watched]] = {}
         for one in jobs:
             pools.setdefault(tuple(sorted(one.pool.items())), []).append(one)
-        found: dict[tuple[Job, Job], Gang] = {}
-        self.doubt = ""
-        for labels, many in pools.items():
+        found: dict[Job, Gang] = {}
+        asked = [(dict(labels), many) for labels, many in pools.items()]
+        while asked:
+            labels, many = asked.pop()
             try:
-                seen = await gangs(self._prometheus, dict(labels), {one.gang for one in many}, now)
-            except SourceUnreachable as error:
-                self.doubt = str(error)
+                seen = await gangs(self._prometheus, labels, {one.gang for one in many}, now)
+            except SourceUnreachable:
+                if len(places := {one.namespace for one in many}) > 1:
+                    asked += [(labels, [one for one in many if one.namespace == place]) for place in places]
                 continue
-            found |= {(one.job, one.gang): seen[one.gang] for one in many if one.gang in seen}
+            found |= {one.job: seen[one.gang] for one in many if one.gang in seen}
         return found

@@ -1,4 +1,7 @@
-"""What running jobs do: tokens per second, steps and observed ETTR, for all jobs of an exporter in one query each.
+"""What running jobs do: tokens per second, steps and observed ETTR, for all jobs of a namespace and exporter in one query each.
+
+Whose a series is, its scrape says: the label `namespace` of its target has to be the job's, whatever its own labels claim. So
+every query names one namespace, and what another one publishes, or how much, is not even seen.
 
 A job runs while its last finished step changes; one whose series stand still, or are gone, has no entry. Numbers that an
 exporter does not publish stay None, never zero.
@@ -12,6 +15,7 @@ before the job.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
@@ -30,6 +34,10 @@ Job: TypeAlias = tuple[str, str]
 """Namespace and name of a job."""
 WINDOW: Final = 7 * DAY
 """How far back the observed ETTR looks. [s]"""
+MOST_OWN: Final = 32
+"""Jobs of one namespace that are looked at by matchers of their own: each costs queries of its own. [1]"""
+NAMESPACE: Final = "namespace"
+"""Label in which a scrape says where its target runs."""
 _QUERY: Final = "query"
 """Source of what an administrator's own queries say."""
 
@@ -70,6 +78,17 @@ class Watched:
         """Whether its profile says itself how it is looked at."""
         return bool(self.tokens_query or self.step_query)
 
+    @property
+    def has_own_matchers(self) -> bool:
+        """Whether it is picked by more than its profile says."""
+        return not self.has_own_queries and self.matchers != self.pool
+
+    @property
+    def together_with(self) -> tuple[object, ...]:
+        """Equal for jobs that share their queries."""
+        own = self.name if self.has_own_queries else ""
+        return self.preset, self.namespace, own, tuple(sorted(self.matchers.items()))
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainerExporter:
@@ -91,6 +110,29 @@ class TrainerExporter:
         """Whose a series is."""
         names = TRAINERS[self.preset].names
         return (sample.label(names[0]), sample.label(names[1])) if names else self.jobs[0].job
+
+
+def sorted_out(jobs: Iterable[Watched]) -> tuple[list[list[Watched]], dict[Job, str]]:
+    """Jobs that share their queries, and why others are not looked at at all."""
+    groups: dict[tuple[object, ...], list[Watched]] = {}
+    refused: dict[Job, str] = {}
+    own: Counter[str] = Counter()
+    for job in sorted(jobs, key=lambda one: one.job):
+        named = job.matchers.get(NAMESPACE, job.namespace)
+        if named not in (job.namespace, job.pool.get(NAMESPACE)):
+            refused[job.job] = (
+                f"spec.throughput.matchers.namespace: {named!r}: series are read in the job's own namespace only; leave it out"
+            )
+            continue
+        own[job.namespace] += job.has_own_matchers
+        if job.has_own_matchers and own[job.namespace] > MOST_OWN:
+            refused[job.job] = (
+                f"spec.throughput.matchers: the first {MOST_OWN} jobs of a namespace may have their own, in the order of their "
+                "names; leave them out, and let the exporter name the job"
+            )
+            continue
+        groups.setdefault(job.together_with, []).append(job)
+    return list(groups.values()), refused
 
 
 async def running(
@@ -127,22 +169,28 @@ async def _answered(prometheus: Prometheus, job: Watched, now: float) -> dict[Jo
 
 
 def exporters(jobs: Iterable[Watched]) -> list[TrainerExporter]:
-    """Jobs by exporter and matchers; where its series do not name jobs, the matchers must name one. Jobs with own queries left out."""
-    groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[Watched]] = {}
+    """Jobs by exporter, namespace and matchers; where its series do not name jobs, the matchers must name one. Jobs with own queries left out."""
+    groups: dict[tuple[object, ...], list[Watched]] = {}
     for job in jobs:
         if job.preset not in TRAINERS:
             raise UnknownName("throughput.preset", job.preset, TRAINERS)
         if not job.has_own_queries:
-            groups.setdefault((job.preset, tuple(sorted(job.matchers.items()))), []).append(job)
+            groups.setdefault(job.together_with, []).append(job)
     return [
         TrainerExporter(
-            preset=preset,
-            pool=Pool(matchers=tuple(matcher(name, value) for name, value in labels), members=(), labels=()),
+            preset=many[0].preset,
+            pool=Pool(matchers=_attested(many[0]), members=(), labels=()),
             jobs=tuple(many),
         )
-        for (preset, labels), many in groups.items()
-        if TRAINERS[preset].names or (len(many) == 1 and labels)
+        for many in groups.values()
+        if TRAINERS[many[0].preset].names or (len(many) == 1 and many[0].matchers)
     ]
+
+
+def _attested(job: Watched) -> tuple[str, ...]:
+    """Conditions that a job's series meet: those that pick them, and that their target runs in its namespace."""
+    picked = (matcher(name, value) for name, value in sorted(job.matchers.items()))
+    return (matcher(NAMESPACE, job.namespace), *picked)
 
 
 async def _of_exporter(
@@ -232,15 +280,15 @@ async def _of_queries(prometheus: Prometheus, job: Watched, now: float) -> dict[
 
 
 def _one(answer: QueryResult, job: Watched) -> float | None:
-    """The value of a job: the series that names it, else the largest, as every rank may publish the same."""
+    """The value of a job: the series that names it, else the largest, as every rank may publish the same.
+
+    A series that still says where its target runs counts only from the job's namespace.
+    """
+    its = [one for one in answer.samples if one.label(NAMESPACE) in ("", job.namespace)]
     named = [
-        sample.value
-        for sample in answer.samples
-        if (sample.label("training_namespace"), sample.label("training_job")) == job.job
+        one.value for one in its if (one.label("training_namespace"), one.label("training_job")) == job.job
     ]
-    return max(
-        named or [sample.value for sample in answer.samples if not sample.label("training_job")], default=None
-    )
+    return max(named or [one.value for one in its if not one.label("training_job")], default=None)
 
 
 def _above_zero(value: float | None) -> float | None:

@@ -111,11 +111,11 @@ class Cluster(World):
     def factor(self, key):
         return float(self.bodies[key]["status"]["inputs"].get("learned", 1))
 
-    def train(self, key, truth, hours=1.0):
+    def train(self, key, truth, hours=1.0, *, on_pool=True):
         """It runs at a true rate, and so much time passes."""
         since = self.now
         self.now += hours * 3600
-        running = Running(source="mofa", tokens_per_second=truth, since=since)
+        running = Running(source="mofa", tokens_per_second=truth, since=since, on_pool=on_pool)
         self.due |= self.store.set_running(key, running)
         self.rest()
 

@@ -1,0 +1,125 @@
+"""What one tenant publishes, or asks to see, changes nothing that another is told; all through a real Prometheus."""
+
+import asyncio
+import time
+
+import pytest
+
+from mofa_operator.observe.answers import QueryResult
+from mofa_operator.observe.prometheus import Prometheus
+from mofa_operator.observe.telemetry import TelemetryReader
+from mofa_operator.observe.throughput import MOST_OWN, Watched
+from mofa_operator.settings import PrometheusSettings
+
+JOB, THEIRS = ("research", "llama"), ("evil", "mine")
+
+
+def trainer(namespace, name, tokens):
+    whose = f'{{training_namespace="{namespace}",training_job="{name}"}}'
+    return (
+        f"mofa_train_step{whose} $n\nmofa_train_tokens_per_second{whose} {tokens}\nmofa_train_step_seconds{whose} 2\n"
+        f"mofa_train_start_timestamp_seconds{whose} {int(time.time()) - 100}\n"
+    )
+
+
+def pod(namespace, name, uid, node, *, ended=None):
+    who = f'namespace="{namespace}",pod="{name}",uid="{uid}"'
+    label = 'label_jobset_sigs_k8s_io_jobset_name="llama",label_jobset_sigs_k8s_io_restart_attempt="0"'
+    text = f'kube_pod_labels{{{who},{label}}} 1\nkube_pod_info{{{who},node="{node}"}} 1\n'
+    text += f"kube_pod_container_state_started{{{who}}} {int(time.time()) - 90}\n"
+    if ended is not None:
+        text += f"kube_pod_container_status_last_terminated_timestamp{{{who}}} {ended}\n"
+    return text
+
+
+def look(site, *jobs, most_series=20_000):
+    async def main():
+        settings = PrometheusSettings(url=site.prometheus.url, most_series=most_series)
+        async with Prometheus(settings) as prometheus:
+            return await TelemetryReader(prometheus)(jobs, time.time())
+
+    return asyncio.run(main())
+
+
+def victim(**more):
+    return Watched(namespace="research", name="llama", **more)
+
+
+def test_a_forged_series_changes_nothing_of_the_job_that_it_names(site):
+    honest = trainer(*JOB, 1000)
+    site.say(victim=honest)
+    before = look(site, victim())[JOB]
+    assert before.running.tokens_per_second == 1000
+    site.say(
+        victim=honest, evil=trainer(*JOB, 9e6) + 'mofa_train_tokens_per_second{namespace="research"} 9e6\n'
+    )
+    after = look(site, victim())[JOB]
+    assert after.running.tokens_per_second == 1000
+    assert after.running.step == pytest.approx(time.time() * 10, abs=100)
+    assert after.there == pytest.approx(before.there, abs=10)
+
+
+def test_a_job_that_publishes_nothing_cannot_be_made_to_run_by_another(site):
+    site.say(evil=trainer("research", "silent", 9e6))
+    assert look(site, Watched(namespace="research", name="silent")) == {}
+
+
+def test_own_matchers_show_nobody_elses_series(site):
+    site.say(victim="megatron_training_tokens_per_sec 777\n", evil="megatron_training_tokens_per_sec 1\n")
+    spy = Watched(namespace="evil", name="mine", preset="megatron", matchers={"job": "research-trainer"})
+    own = Watched(namespace="evil", name="mine", preset="megatron", matchers={"job": "evil-trainer"})
+    assert THEIRS not in look(site, spy)
+    assert look(site, own)[THEIRS].running.tokens_per_second == 1
+
+
+def test_a_matcher_that_names_another_namespace_is_refused_by_name(site):
+    site.say(victim=trainer(*JOB, 1000), evil=trainer(*THEIRS, 5))
+    found = look(site, Watched(namespace="evil", name="mine", matchers={"namespace": "research"}), victim())
+    assert "spec.throughput.matchers.namespace: 'research'" in found[THEIRS].refused
+    assert found[JOB].running.tokens_per_second == 1000
+    own = look(site, Watched(namespace="evil", name="mine", matchers={"namespace": "evil"}))
+    assert own[THEIRS].running.tokens_per_second == 5
+
+
+def test_a_bad_matcher_fails_its_own_job_alone(site):
+    site.say(victim=trainer(*JOB, 1000), evil=trainer(*THEIRS, 5))
+    bad = Watched(namespace="evil", name="bad", matchers={"app.kubernetes.io/name": "trainer"})
+    found = look(site, bad, victim(), Watched(namespace="evil", name="mine"))
+    assert "'app.kubernetes.io/name'" in found["evil", "bad"].refused
+    assert found[JOB].running.tokens_per_second == 1000
+    assert found[THEIRS].running.tokens_per_second == 5, "nor does it fail its neighbours"
+
+
+def test_a_flood_of_series_blinds_its_own_namespace_alone(site):
+    flood = "".join(trainer("evil", f"flood-{n}", 1) for n in range(60))
+    pods = "".join(pod("evil", f"p-{n}", f"e-{n}", "x") for n in range(60))
+    site.say(victim=trainer(*JOB, 1000), evil=flood, state=pod("research", "llama-0", "u1", "node-1") + pods)
+    found = look(site, Watched(namespace="evil", name="mine"), victim(), most_series=50)
+    assert "series" in found[THEIRS].refused
+    assert found[JOB].running.tokens_per_second == 1000
+    assert found[JOB].gang.nodes == {"node-1"}
+
+
+def test_a_pod_with_the_uid_of_another_is_not_that_pod(site):
+    own = pod("research", "llama-0", "u1", "node-1")
+    site.say(victim=trainer(*JOB, 1000), state=own)
+    before = look(site, victim())[JOB].gang
+    assert before.nodes == {"node-1"}
+    forged = pod("evil", "llama-0", "u1", "elsewhere", ended=int(time.time()))
+    site.say(victim=trainer(*JOB, 1000), state=own, evil=forged)
+    assert look(site, victim())[JOB].gang == before
+
+
+def test_many_matchers_cost_a_bounded_number_of_queries_and_the_others_are_told():
+    class Server:
+        asked = 0
+
+        async def query(self, promql, at=None):
+            Server.asked += 1
+            return QueryResult(samples=())
+
+    jobs = [Watched(namespace="evil", name=f"j-{n:04}", matchers={"run": str(n)}) for n in range(1000)]
+    found = asyncio.run(TelemetryReader(Server())([*jobs, victim()], time.time()))
+    assert Server.asked <= 12 * (MOST_OWN + 1)
+    assert sum("the first 32 jobs" in one.refused for one in found.values()) == 1000 - MOST_OWN
+    assert JOB not in found
