@@ -14,7 +14,12 @@ from xdist.scheduler import LoadScopeScheduling
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 BESIDE = 5
 """Workers beside those of the cores, where there is something to wait for."""
-WAITING = ("tests/cluster", "tests/faults", "tests/hostile/test_attested.py", "tests/dashboards/test_live_panels.py")
+WAITING = (
+    "tests/cluster",
+    "tests/faults",
+    "tests/hostile/test_attested.py",
+    "tests/dashboards/test_live_panels.py",
+)
 """Rooms and files whose tests hold real processes to deadlines: they mostly wait."""
 FIRST = (
     # what waits
