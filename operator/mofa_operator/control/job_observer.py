@@ -41,8 +41,20 @@ _log = logging.getLogger(__name__)
 class JobObserver:
     """Looks at running jobs again and again."""
 
-    def __init__(self, *, store: Store, intake: Intake, ask: Asked | None, interval: float) -> None:
-        """`ask` is what Prometheus is asked with, where there is one; `interval` is the time between two looks. [s]"""
+    def __init__(
+        self,
+        *,
+        store: Store,
+        intake: Intake,
+        ask: Asked | None,
+        interval: float,
+        succeeded: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`ask` is what Prometheus is asked with, where there is one; `interval` is the time between two looks. [s]
+
+        `succeeded` is called after each look that could be made.
+        """
+        self._succeeded = succeeded
         self._store = store
         self._intake = intake
         self._ask = ask
@@ -54,7 +66,10 @@ class JobObserver:
     async def run(self) -> None:
         """Look, until cancelled."""
         while True:
-            await self.look()
+            try:
+                await self.look()
+            except Exception:  # noqa: BLE001 - one look that fails must not end the others
+                _log.exception("the look at running jobs failed")
             await asyncio.sleep(self._interval)
 
     async def look(self) -> None:
@@ -101,6 +116,7 @@ class JobObserver:
             alive = self._records.alive(stands, target, look, running, now)
             self._intake.concern(self._store.set_running(key, running, alive))
         self._records.keep(there)
+        self._succeeded()
 
     def _unseen(self, key: Key, why: str, now: float) -> None:
         """Nobody could look at a job: what was seen lately stands, what is older is not known any more."""

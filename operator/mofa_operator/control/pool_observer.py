@@ -34,9 +34,16 @@ class PoolObserver:
     """Looks at pools and jobs, as often as at history."""
 
     def __init__(
-        self, *, store: Store, intake: Intake, interval: float, clock: Callable[[], float] = time.time
+        self,
+        *,
+        store: Store,
+        intake: Intake,
+        interval: float,
+        clock: Callable[[], float] = time.time,
+        succeeded: Callable[[], None] = lambda: None,
     ) -> None:
-        """`interval` is the time between two looks [s], `clock` tells seconds of the epoch. [s]"""
+        """`interval` is the time between two looks [s], `clock` tells seconds of the epoch, `succeeded` is called after each. [s]"""
+        self._succeeded = succeeded
         self._clock = clock
         self._store = store
         self._intake = intake
@@ -48,6 +55,7 @@ class PoolObserver:
         while True:
             try:
                 await self.look()
+                self._succeeded()
             except Exception:  # noqa: BLE001 - one look that fails must not end the others
                 _log.exception("the look at jobs and nodes failed")
             await asyncio.sleep(self._interval)

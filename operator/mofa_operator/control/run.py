@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from functools import partial
 from typing import Any, Final
 
 from mofa_model import VERSION
@@ -37,6 +38,7 @@ from mofa_operator.control.tasks import end, first
 from mofa_operator.control.watches import Watches
 from mofa_operator.credentials import Credentials
 from mofa_operator.keys import watched
+from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import LiveObject
 from mofa_operator.observe.history import Known, history
@@ -125,9 +127,13 @@ class Operator:
             intake=self._intake,
             ask=None if prometheus is None else TelemetryReader(prometheus),
             interval=settings.prometheus.interval,
+            succeeded=partial(self._exporter.success, Loop.SIGHTINGS),
         )
         self._pool_observer = PoolObserver(
-            store=self._store, intake=self._intake, interval=settings.prometheus.interval
+            store=self._store,
+            intake=self._intake,
+            interval=settings.prometheus.interval,
+            succeeded=partial(self._exporter.success, Loop.WITNESS),
         )
         kinds = watched(settings.kinds)
         self._resync = Resync(

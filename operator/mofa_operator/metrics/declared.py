@@ -32,6 +32,10 @@ class Loop(StrEnum):
     """An object was decided on, and what followed was written; rests when there is nothing to do."""
     HISTORY = "history"
     """Prometheus answered for a profile; exported only where a Prometheus is configured."""
+    SIGHTINGS = "sightings"
+    """Running jobs were looked at; exported from the first look on."""
+    WITNESS = "witness"
+    """Nodes and objects of jobs were looked at, for what the watch alone sees."""
     RESYNC = "resync"
     """Every kind was listed anew; due every `loop.resync`, whether anything happens or not."""
 
@@ -186,7 +190,7 @@ ADVISOR: Final = (
     _counter("mofa_advisor_recommendations_total", ("training_kind", "outcome", "reason"), "1", "Answers given, by kind of job, outcome and reason."),
     _histogram("mofa_advisor_recommendation_duration_seconds", (), "s", "Time from taking an object off the queue to the decision on it.", None, DECISION_BUCKETS),
     _counter("mofa_advisor_history_requests_total", ("flavour", "outcome"), "1", "Requests to Prometheus, by flavour of the server and outcome."),
-    _gauge("mofa_advisor_last_success_timestamp_seconds", ("loop",), "s", "When a loop last succeeded, in seconds of the epoch; loop is reconcile, history or resync."),
+    _gauge("mofa_advisor_last_success_timestamp_seconds", ("loop",), "s", "When a loop last succeeded, in seconds of the epoch; loop is reconcile, history, sightings, witness or resync."),
     _counter("mofa_advisor_api_writes_total", ("verb", "outcome"), "1", "Writes to the API server, by verb and outcome."),
     _histogram("mofa_advisor_gate_wait_seconds", ("outcome",), "s", "Time that jobs in mode Apply waited at our gate, by outcome.", None, GATE_BUCKETS),
     _info("mofa_advisor_build_info", ("version", "model_version"), "1", "Versions of the operator and of the model."),
