@@ -10,8 +10,8 @@ from mofa_operator.decision import Answer
 from mofa_operator.snapshot import Question
 
 
-def question(name: str = "a", **spec: object) -> Question:
-    return Question(job={"metadata": {"name": name}, "spec": spec}, profiles=())
+def question(name: str = "a", namespace: str = "ns", **spec: object) -> Question:
+    return Question(job={"metadata": {"name": name, "namespace": namespace}, "spec": spec}, profiles=())
 
 
 def bytes_of(asked: Question) -> bytes:
@@ -36,6 +36,8 @@ def work(asked: Question) -> Answer:
         time.sleep(spec["sleep"])
     if spec.get("crash") == "always" or (spec.get("crash") == "once" and _first(spec["log"])):
         os._exit(7)
+    if spec.get("bytes"):
+        bytearray(spec["bytes"])
     if spec.get("fail"):
         raise ValueError(spec["fail"])
     return Answer(

@@ -64,6 +64,8 @@ class Reason(StrEnum):
     """The paused annotation is set; what stands, stands."""
     ANNOTATIONS_REFUSED = "AnnotationsRefused"
     """The job was answered, but the API server does not take the annotations; the message says what refuses them."""
+    QUARANTINED = "Quarantined"
+    """The question needs more memory or time than one may have; it is not asked again until it changes."""
     INTERNAL_ERROR = "InternalError"
     """The model failed over this question: our fault, not the question's; what stood before still stands."""
     # ModelValid

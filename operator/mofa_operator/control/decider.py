@@ -1,6 +1,7 @@
 """Answers from worker processes: each question is computed once, whoever asks it and however often.
 
-The page asks here too, for an answer in full (`view`): behind every answer that is waited for, few at a time.
+The page asks here too, for an answer in full (`view`): behind every answer that is waited for, few at a time. Namespaces
+take turns. A question that outgrows the memory or the time that one may have is told so, by `Outgrown`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import signal
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, Final, TypeVar
 
+from mofa_model.kinds.shape import at
 from mofa_model.page import AdviceView
 from mofa_operator.control import worker
+from mofa_operator.control.turns import Turns
 from mofa_operator.decision import Answer
 from mofa_operator.recent import Recent
 from mofa_operator.snapshot import Question
@@ -40,6 +42,10 @@ class NoAnswer(Exception):
     """The model did not answer: it failed, hung or crashed. That is our fault, never the question's."""
 
 
+class Outgrown(NoAnswer):
+    """The question killed its process, or needs more memory or time than one may have."""
+
+
 class Outdated(Exception):
     """When its turn came, nobody wanted the answer any more."""
 
@@ -53,6 +59,7 @@ class _Asked:
     question: Question
     future: asyncio.Future[Any]
     rank: int
+    place: str
     started: bool = False
     wanted: list[Callable[[], bool]] = field(default_factory=list)
 
@@ -69,22 +76,27 @@ class Decider:
         *,
         workers: int = 1,
         deadline: float = DEADLINE,
+        memory: int | None = None,
         kept: int = KEPT,
         bytes_of: Callable[[Question], bytes],
         work: Callable[[Question], Answer] = worker.answer,
         draw: Callable[[Question], AdviceView | None] = worker.view,
         warm: Callable[[], None] = worker.warm,
     ) -> None:
-        """`bytes_of` tells questions apart; `work`, `draw` and `warm` run in the worker process."""
+        """`bytes_of` tells questions apart; `work`, `draw` and `warm` run in worker processes.
+
+        Each may have so much `memory`; missing = its part of the container's. [B]
+        """
+        memory = worker.memory_of(workers) if memory is None else memory
         self._bytes_of = bytes_of
         self._work = work
         self._draw = draw
         self._answers: Recent[Answer] = Recent(kept)
         self._views: Recent[AdviceView | None] = Recent(VIEWS)
         self._asked: dict[bytes, _Asked] = {}
-        self._pending: asyncio.PriorityQueue[tuple[int, int, _Asked]] = asyncio.PriorityQueue()
-        self._number = count()
-        self._workers = [_Worker(warm, deadline) for _ in range(workers)]
+        self._pending: Turns[_Asked] = Turns(3)
+        self._news = asyncio.Event()
+        self._workers = [_Worker(warm, deadline, memory) for _ in range(workers)]
         self._serving: list[asyncio.Task[None]] = []
         self.computed = 0
         """Answers that were computed. [1]"""
@@ -143,9 +155,14 @@ class Decider:
             if asked is None:
                 future = asyncio.get_running_loop().create_future()
                 future.add_done_callback(_look_at)
-                asked = self._asked[mark] = _Asked(mark, work, question, future, rank)
+                place = str(at(question.job, "metadata", "namespace") or "")
+                asked = self._asked[mark] = _Asked(mark, work, question, future, rank, place)
+            elif not asked.started:
+                self._pending.lanes[asked.rank].remove(asked.place, asked)
             asked.rank = rank
-            self._pending.put_nowait((rank, next(self._number), asked))  # an old place counts no more
+            if not asked.started:
+                self._pending.lanes[rank].push(asked.place, asked, 0.0)
+                self._news.set()
         self._serving = self._serving or [asyncio.create_task(self._serve(each)) for each in self._workers]
         return asked
 
@@ -162,19 +179,20 @@ class Decider:
     async def _serve(self, process: _Worker) -> None:
         """Let one process answer one question after another."""
         while True:
-            _, _, asked = await self._pending.get()
-            if asked.started:
-                continue
+            while (found := self._pending.take()) is None:
+                self._news.clear()
+                await self._news.wait()
+            asked, _ = found
             asked.started = True
             try:
                 if not any(wanted() for wanted in asked.wanted):
                     raise Outdated  # noqa: TRY301 - told like every other end
-                found = await process.ask(asked.work, asked.question)
+                told = await process.ask(asked.work, asked.question)
             except (NoAnswer, Outdated) as error:
                 asked.future.set_exception(error)
             else:
-                asked.future.set_result(found)
-                self._keep(asked, found)
+                asked.future.set_result(told)
+                self._keep(asked, told)
             del self._asked[asked.mark]
 
     def _keep(self, asked: _Asked, found: Any) -> None:
@@ -188,8 +206,9 @@ class Decider:
 class _Worker:
     """One process, in a pool of its own, so that a crash concerns the question that caused it and no other."""
 
-    def __init__(self, warm: Callable[[], None], deadline: float) -> None:
+    def __init__(self, warm: Callable[[], None], deadline: float, memory: int | None) -> None:
         self._warm = warm
+        self._memory = memory
         self._deadline = deadline
         self._pool: ProcessPoolExecutor | None = None
         self._pid: int | None = None
@@ -203,7 +222,8 @@ class _Worker:
             if self.is_warm or self._stopped:
                 return
             others = multiprocessing.active_children()
-            self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), worker.prepare)
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(1, context, worker.prepare, (self._memory,))
             warming = asyncio.get_running_loop().run_in_executor(self._pool, self._warm)  # starts the process
             self._pid = next(one.pid for one in multiprocessing.active_children() if one not in others)
             try:
@@ -225,10 +245,13 @@ class _Worker:
                 last: Exception = error
             except TimeoutError as error:
                 self._discard()
-                raise NoAnswer(f"no answer within {self._deadline:g} s; its process was killed") from error
+                raise Outgrown(f"no answer within {self._deadline:g} s; its process was killed") from error
+            except MemoryError as error:
+                self._discard()
+                raise Outgrown("it needs more memory than one question may have") from error
             except Exception as error:
                 raise NoAnswer(f"the model failed: {type(error).__name__}: {error}") from error
-        raise NoAnswer("the process that computes advice died twice over this question") from last
+        raise Outgrown("the process that computes advice died twice over this question") from last
 
     async def _call(self, work: Callable[..., _T], *given: Question) -> _T:
         if self._pool is None:

@@ -13,6 +13,7 @@ from mofa_operator.api import Api
 from mofa_operator.control.config_maps import ConfigMaps
 from mofa_operator.control.decider import Decider, NoAnswer, Outdated
 from mofa_operator.decide.stance import needs_answer
+from mofa_operator.decide.unanswered import is_quarantined
 from mofa_operator.keys import JOBS, TRAINING_JOB, Key
 from mofa_operator.observe.bodies import is_output
 from mofa_operator.observe.store import Store
@@ -72,6 +73,8 @@ class Pages:
             texts = await self._config_maps.read(namespace, self._store.config_maps_of(key))
             snapshot = self._store.snapshot(key, time.time(), texts)
             if not isinstance(snapshot, JobSnapshot) or not needs_answer(snapshot):
+                return None
+            if is_quarantined(snapshot):
                 return None
             return await asyncio.wait_for(self._decider.view(snapshot.question), PATIENCE)
         except (TimeoutError, Outdated):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import Final
 
 from mofa_operator.act.events import EventPoster
@@ -24,7 +25,7 @@ from mofa_operator.act.perform import WAITS, Performed, perform
 from mofa_operator.act.undone import Undone
 from mofa_operator.api import Api
 from mofa_operator.control.config_maps import ConfigMaps
-from mofa_operator.control.decider import Decider, NoAnswer, Outdated
+from mofa_operator.control.decider import KEPT, Decider, NoAnswer, Outdated, Outgrown
 from mofa_operator.control.gates import observe
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
@@ -33,11 +34,13 @@ from mofa_operator.decide.job import failed, job, refused
 from mofa_operator.decide.policy import policy
 from mofa_operator.decide.profile import profile
 from mofa_operator.decide.stance import needs_answer
+from mofa_operator.decide.unanswered import is_quarantined, outgrown
 from mofa_operator.decision import Answer, Decision, JobFigures
 from mofa_operator.keys import CLUSTER_PROFILE, Key
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
+from mofa_operator.recent import Recent
 from mofa_operator.refusals import ApiError, Busy, Conflict, Gone
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.snapshot import JobSnapshot, NoHistory, PolicySnapshot, ProfileSnapshot
@@ -85,6 +88,7 @@ class Reconciler:
         self._owed = Owed(events)
         self._undone = Undone(settings.loop.backoff, settings.loop.backoff_longest)
         self._patient: set[Key] = set()
+        self._outgrown: Recent[bool] = Recent(KEPT)
         self._refusals: dict[Key, int] = {}
         self._said: dict[Key, str] = {}
         self._health: dict[Key, str] = {}
@@ -152,11 +156,7 @@ class Reconciler:
 
         try:
             if needs_answer(snapshot):
-                answer = await self._decider.answer(
-                    snapshot.question,
-                    urgent=self._queue.is_urgent(key),
-                    wanted=lambda: current() is not None,
-                )
+                answer = await self._answer(snapshot, lambda: current() is not None)
         except Outdated:
             _log.debug("%s: has changed before its turn came", key)
         except NoAnswer as error:
@@ -176,6 +176,20 @@ class Reconciler:
             self._check(performed)
         else:
             self._queue.add(key)
+
+    async def _answer(self, snapshot: JobSnapshot, wanted: Callable[[], bool]) -> Answer:
+        """The answer to a job's question; to one that outgrew what it may have, that it did, until it changes."""
+        key, told = snapshot.job.key, outgrown(snapshot.question)
+        if told.digest in self._outgrown or is_quarantined(snapshot):
+            return told
+        try:
+            return await self._decider.answer(
+                snapshot.question, urgent=self._queue.is_urgent(key), wanted=wanted
+            )
+        except Outgrown as error:
+            _log.warning("%s: quarantined until it changes: %s", key, error)
+            self._outgrown[told.digest] = True
+            return told
 
     def _ask_for_history(self, key: Key) -> None:
         """The profile is looked at now with what is known, and again once Prometheus has answered."""

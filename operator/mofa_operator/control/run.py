@@ -109,7 +109,8 @@ class Operator:
         self._credentials = credentials
         self._stop = stop
         self._store = Store()
-        self._queue = WorkQueue(backoff=settings.loop.backoff, longest=settings.loop.backoff_longest)
+        loop, half = settings.loop, max(1, settings.api.concurrency // 2)
+        self._queue = WorkQueue(backoff=loop.backoff, longest=loop.backoff_longest, most=half)
         self._exporter = Exporter(most_jobs=settings.serve.most_jobs)
         api.count = self._exporter.count_write
         self._exporter.build(VERSION, VERSION)

@@ -5,10 +5,14 @@ One process, one question at a time: a question that takes long keeps others wai
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
+import resource
 import signal
 import threading
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mofa_operator.decision import Answer
@@ -19,11 +23,27 @@ if TYPE_CHECKING:
 
 _POLITENESS: Final = 2
 """How much the process steps back behind the event loop, as `nice` counts."""
+_CGROUPS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Where a container's limit of memory stands, by the version of its control groups."""
+SHARE: Final = 0.75
+"""Share of the container's memory that the processes which compute may have; the rest is the loop's. [1]"""
+LEAST: Final = 512 * 2**20
+"""Address space without which a process cannot even import what it needs, with some to work. [B]"""
 _THREADS: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def prepare() -> None:
-    """Set the process up, before anything heavy is imported."""
+def memory_of(processes: int, limits: Sequence[Path] = _CGROUPS) -> int | None:
+    """Address space that each of these processes may have, by the container's limit; None where there is none. [B]"""
+    for file in limits:
+        with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
+            return max(LEAST, int(SHARE * int(file.read_text()) / processes))
+    return None
+
+
+def prepare(memory: int | None = None) -> None:
+    """Set the process up, before anything heavy is imported; a question that wants more `memory` fails, and not the container. [B]"""
+    if memory is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     for variable in _THREADS:
         os.environ[variable] = "1"
     signal.signal(

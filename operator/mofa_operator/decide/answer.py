@@ -12,18 +12,16 @@ from typing import Final
 
 from mofa_model import VERSION
 from mofa_model.advice import Advice, Request, Status, advise
-from mofa_model.annotations import ASKED, INVALID, PREFIX, hash_of, inputs_hash, of_advice, of_bad_input
+from mofa_model.annotations import PREFIX, inputs_hash, of_advice
 from mofa_model.errors import InputError, MofaError
-from mofa_model.kinds import asked_of
-from mofa_model.kinds.shape import at
 from mofa_model.launch import Launch
 from mofa_model.manifest.advised import status_of
 from mofa_model.manifest.asked import Asked, request_of
 from mofa_model.manifest.launches import launch_of, launch_words, trainer_of
 from mofa_model.strategy_text import format_strategy
 from mofa_operator.decide.asked import NoProfile, asked, example
+from mofa_operator.decide.unanswered import invalid
 from mofa_operator.decision import Answer
-from mofa_operator.shapes import texts
 from mofa_operator.snapshot import Question
 from mofa_operator.words import Reason
 
@@ -32,12 +30,6 @@ MOSTLY: Final = 0.5
 _KEPT: Final = 512
 """Answers that are kept by their hash: questions that differ in what is rounded away need no second search. [1]"""
 _FIGURES: Final = ("tokens_per_second", "step_seconds", "ettr", "mfu", "memory_bytes")
-_WORDING: Final = (
-    ("or give one with --profile", "see kubectl get cprof"),
-    ("give it with --profile FILE", "see kubectl get cprof"),
-    ("give it in the same stream", "create it in the job's namespace"),
-)
-"""What the messages of the command line advise, and what helps in a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +48,7 @@ def answer(question: Question) -> Answer:
         told = _advised(_Hashed(inputs_hash(request, VERSION), request))
     except MofaError as error:
         reason = Reason.PROFILE_MISSING if isinstance(error, NoProfile) else Reason.INVALID_INPUT
-        return _invalid(question, str(error), reason)
+        return invalid(question, str(error), reason)
     weight = _prior_weight(found)
     reason = _ready_reason(told.outcome, found, weight)
     return replace(
@@ -115,25 +107,6 @@ def _launch(request: Request, advice: Advice) -> Launch | None:
         return launch_of(request, advice, trainer)
     except InputError:
         return None
-
-
-def _invalid(question: Question, message: str, reason: Reason) -> Answer:
-    """The answer to a question that cannot be answered; its hash covers what its author can mend."""
-    for offline, here in _WORDING:
-        message = message.replace(offline, here)
-    annotations = texts(at(question.job, "metadata", "annotations"))
-    asked = {key: value for key, value in annotations.items() if key in ASKED}
-    digest = hash_of({"spec": asked_of(question.job.get("spec")), "asked": asked}, VERSION)
-    told = of_bad_input(message, digest, VERSION, "")
-    del told[PREFIX + "computed-at"]
-    return Answer(
-        digest=digest,
-        outcome=INVALID,
-        explanation=told[PREFIX + "explanation"],
-        annotations=told,
-        status={"inputsHash": digest, "modelVersion": VERSION},
-        reason=reason.value,
-    )
 
 
 def _prior_weight(found: Asked) -> float:

@@ -12,7 +12,7 @@ from operator_objects import job_set, profile, training_job, why_ready
 from virtual_time import run
 
 from mofa_model.kinds import JOB_SET
-from mofa_operator.control.decider import NoAnswer, Outdated
+from mofa_operator.control.decider import NoAnswer, Outdated, Outgrown
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.reconcile import MISSING_CONFIG, Reconciler
@@ -158,6 +158,33 @@ def test_a_job_is_advised_in_two_writes_and_one_event_and_then_all_is_quiet():
         before = list(parts.api.writes)
         await parts.work(30.0)
         assert parts.api.writes == before
+
+    run(main())
+
+
+def test_a_question_that_outgrew_its_process_is_not_asked_again_until_it_changes_nor_after_a_restart():
+    async def main():
+        parts = await advised()
+        parts.model.faults = [Outgrown("no answer within 60 s")]
+        await parts.work(30.0)
+        stands = parts.api.objects[JOB]
+        assert (why_ready(stands["status"]), parts.model.asked) == ("Quarantined", 1)
+        assert stands["metadata"]["annotations"]["advisor.mofa.dev/status"] == "InvalidInput"
+        assert "constrain" in stands["metadata"]["annotations"]["advisor.mofa.dev/explanation"]
+        for name in ("inputs-hash", "status"):
+            del stands["metadata"]["annotations"][f"advisor.mofa.dev/{name}"]
+        parts.put(TRAINING_JOB, stands)  # its author takes the mark away
+        await parts.work(30.0)
+        assert parts.model.asked == 1
+        again = Parts()
+        for key, body in parts.api.objects.items():
+            again.put(key.kind, copy.deepcopy(body))
+        await again.work(30.0)
+        assert (again.model.asked, again.api.writes) == (0, [])
+        again.intake.seen(TRAINING_JOB, again.api.edit(128))
+        await again.work(30.0)
+        assert again.model.asked == 1
+        assert why_ready(again.api.objects[JOB]["status"]) != "Quarantined"
 
     run(main())
 
