@@ -22,7 +22,6 @@ SCHEMAS = {
     kind: crds()[f"mofa.dev_{kind.plural}.yaml"]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     for kind in READERS
 }
-MAP_KEY = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,20}[A-Za-z0-9])?", fullmatch=True)
 JUNK = st.sampled_from([None, True, 0, -1, 1.5, "", "8", [], {}, "x" * 5000, 10**18])
 
 
@@ -59,7 +58,9 @@ def values(schema):
             unique=schema["x-kubernetes-list-type"] == "set",
         )
     if "additionalProperties" in schema:
-        return st.dictionaries(MAP_KEY, values(schema["additionalProperties"]), max_size=3)
+        pattern = schema["x-kubernetes-validations"][0]["message"].rpartition(" ")[2]
+        keys = st.from_regex(pattern.replace("$", r"\Z"), fullmatch=True).filter(lambda text: len(text) <= 40)
+        return st.dictionaries(keys, values(schema["additionalProperties"]), max_size=3)
     needed = schema.get("required", ())
     fields = {name: values(part) for name, part in schema["properties"].items()}
     optional = {name: part for name, part in fields.items() if name not in needed}
@@ -148,7 +149,7 @@ SLOW = settings(
         "model": {"preset": "a"},
         "training": {"sequenceLength": 1, "globalBatchSize": 1},
         "cluster": {"profile": "a"},
-        "throughput": {"matchers": {"a b": "x"}},
+        "throughput": {"matchers": {"app.kubernetes.io/name": "x"}},
     }
 )
 @example(

@@ -121,7 +121,7 @@ class JobObserver:
     def _unseen(self, key: Key, why: str, now: float) -> None:
         """Nobody could look at a job: what was seen lately stands, what is older is not known any more."""
         if now - self._seen_at.get(key, 0.0) > max(LATELY, _LOOKS * self._interval):
-            self._intake.concern(self._store.set_unseen(key, why))
+            self._intake.concern(self._store.set_running(key, None, unseen=why))
 
     def _lost(self, node: str) -> str:
         """Since when a node is not ready; empty where it is, or not known."""

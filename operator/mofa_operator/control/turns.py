@@ -20,7 +20,7 @@ class Turns(Generic[_T]):
 
     def __init__(self, lanes: int) -> None:
         """Nothing waits yet."""
-        self.lanes = tuple(Lane[_T]() for _ in range(lanes))
+        self.lanes = tuple(_Lane[_T]() for _ in range(lanes))
         """The first one is the most urgent."""
         self._turn = 0
 
@@ -40,13 +40,13 @@ class Turns(Generic[_T]):
         return sum(map(len, self.lanes))
 
 
-class Lane(Generic[_T]):
+class _Lane(Generic[_T]):
     """Things in the order in which they came, by namespaces that take turns."""
 
     def __init__(self) -> None:
         """Nothing waits yet."""
         self._places: OrderedDict[str, OrderedDict[_T, float]] = OrderedDict()
-        self._served = ""
+        self._served: str | None = None
         self._length = 0
 
     def push(self, place: str, thing: _T, since: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from mofa_operator.evidence import Day, JobEvidence
 from mofa_operator.keys import Key
@@ -32,13 +32,12 @@ class Measured:
         """What the watch saw of a pool."""
         return self._watched.get(profile, ())
 
-    def sighted(self, key: Key) -> tuple[Running | None, Alive | None] | None:
-        """What the last look at a job brought; None where nobody looked yet."""
-        return self._running.get(key)
-
-    def unseen(self, key: Key) -> str:
-        """Why nobody can look at a job; empty where somebody can."""
-        return self._unseen.get(key, "")
+    def sighted(self, key: Key) -> dict[str, Any]:
+        """What the last look at a job brought, as fields of its snapshot; where nobody looked, why."""
+        if key not in self._running:
+            return {"unseen": self._unseen.get(key, "")}
+        running, alive = self._running[key]
+        return {"running": running, "alive": alive, "looked": True}
 
     def taught(self, profile: str) -> tuple[JobEvidence, ...]:
         """What running jobs say of a profile."""
@@ -58,19 +57,21 @@ class Measured:
         self._watched[profile] = days
         return before != days
 
-    def set_running(self, key: Key, running: Running | None, alive: Alive | None) -> bool:
-        """Take in what a job was seen to do; that time passes is news of one that is there, and may be due a step."""
-        was_unseen = self._unseen.pop(key, "")
-        if self._running.get(key) == (running, alive):
-            return bool(was_unseen)
-        self._running[key] = running, alive
-        return True
+    def set_running(
+        self, key: Key, running: Running | None, alive: Alive | None, unseen: str | None = None
+    ) -> bool:
+        """Take in what a job was seen to do; that time passes is news of one that is there, and may be due a step.
 
-    def set_unseen(self, key: Key, why: str) -> bool:
-        """Take in that what a job does is not known any more; `why` is empty where it is not the job's own fault."""
-        told = self._running.pop(key, None) is not None or self._unseen.get(key, "") != why
-        self._unseen[key] = why
-        return told
+        `unseen` says that nobody knows it any more, and why, where that is the job's own doing; empty where it is not.
+        """
+        before = self._running.get(key), self._unseen.get(key, "")
+        self._running.pop(key, None)
+        self._unseen.pop(key, None)
+        if unseen is None:
+            self._running[key] = running, alive
+        elif unseen:
+            self._unseen[key] = unseen
+        return before != (self._running.get(key), self._unseen.get(key, ""))
 
     def set_taught(self, key: Key, profile: str, evidence: JobEvidence | None) -> bool:
         """Take in what a running job says of its profile, None where it says nothing; an end is no news."""

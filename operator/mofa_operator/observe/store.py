@@ -47,8 +47,7 @@ from mofa_operator.snapshot import (
 )
 
 _IN_FLIGHT: Final = 8
-"""Events older than a write of ours that may still be on their way when it is answered; after as many, what comes is taken
-at its word, so that a cluster restored from a backup, whose versions go back, is believed. [1]"""
+"""Events older than a write of ours that may come after its answer; then what comes is taken at its word, as after a restore. [1]"""
 _NONE: Final[frozenset[Key]] = frozenset()
 
 
@@ -111,21 +110,19 @@ class Store:
         """Take in what Prometheus said of a pool; the result is the profile's key where that says anything new."""
         key = Key(CLUSTER_PROFILE, "", profile)
         told = key in self._entries and self._measured.set_history(profile, history)
-        return frozenset({key}) if told else _NONE
+        return frozenset({key} if told else ())
 
     def set_watched(self, profile: str, days: tuple[Day, ...]) -> frozenset[Key]:
         """Take in what the watch saw of a pool; the result is the profile's key where that says anything new."""
         key = Key(CLUSTER_PROFILE, "", profile)
         return frozenset({key} if key in self._entries and self._measured.set_watched(profile, days) else ())
 
-    def set_running(self, key: Key, running: Running | None, alive: Alive | None = None) -> frozenset[Key]:
-        """Take in what a job was seen to do, None where it does not run; the result is its key where that says anything new."""
-        told = key in self._entries and self._measured.set_running(key, running, alive)
-        return frozenset({key}) if told else _NONE
-
-    def set_unseen(self, key: Key, why: str) -> frozenset[Key]:
-        """Take in that nobody knows any more what a job does; the result is its key where that is new."""
-        return frozenset({key} if key in self._entries and self._measured.set_unseen(key, why) else ())
+    def set_running(
+        self, key: Key, running: Running | None, alive: Alive | None = None, unseen: str | None = None
+    ) -> frozenset[Key]:
+        """Take in what a job was seen to do, or why that is not known; the result is its key where that says anything new."""
+        told = key in self._entries and self._measured.set_running(key, running, alive, unseen)
+        return frozenset({key} if told else ())
 
     def set_taught(self, key: Key, profile: str, evidence: JobEvidence | None) -> frozenset[Key]:
         """Take in what a running job says of its profile; the result is the profile's key where that is new."""
@@ -248,10 +245,7 @@ class Store:
 
     def _sighted(self, snapshot: JobSnapshot) -> JobSnapshot:
         """With what the last look at the job brought."""
-        seen = self._measured.sighted(snapshot.job.key)
-        if seen is None:
-            return replace(snapshot, unseen=self._measured.unseen(snapshot.job.key))
-        return replace(snapshot, running=seen[0], alive=seen[1], looked=True)
+        return replace(snapshot, **self._measured.sighted(snapshot.job.key))
 
     def _put(self, key: Key, entry: StoredBody | None, body: Body) -> frozenset[Key]:
         """Take in any object but a node."""
