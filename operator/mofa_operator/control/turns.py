@@ -53,7 +53,9 @@ class _Lane(Generic[_T]):
         """It goes to the end of its namespace's row."""
         if place not in self._places:
             self._places[place] = OrderedDict()
-            if self._served in self._places:  # it had its turn, so whoever comes now is before it
+            if (
+                self._served is not None and self._served in self._places
+            ):  # it had its turn, so whoever comes now is before it
                 self._places.move_to_end(self._served)
         self._places[place][thing] = since
         self._length += 1
