@@ -193,7 +193,7 @@ def test_install_upgrade_and_uninstall(cluster, home):
     release("uninstall")
     assert names() == set()
     assert (
-        len(cluster.kubectl("get", "crd", "-o", "name", "-l", "app.kubernetes.io/instance=life").split()) == 3
+        len(cluster.kubectl("get", "crd", "-o", "name", "-l", "app.kubernetes.io/instance=life").split()) == 4
     )
     assert read(cluster, None, "life", "clusterprofile")["status"]["residual"] == "0.1"
     cluster.kubectl("delete", "clusterprofile", "life")
