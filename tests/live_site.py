@@ -17,6 +17,8 @@ from ruamel.yaml import YAML
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SCRAPE = 1.0
 """Seconds between samples."""
+PATIENCE = 150.0
+"""Longest wait for advice on a busy machine. [s]"""
 _pools = itertools.count()
 
 
@@ -61,7 +63,7 @@ class Site:
     def apply(self, namespace, name, pool):
         saves = {"mode": "Async", "maxIntervalSeconds": 60}
         self.cluster.apply(small_job(namespace, name, pool, checkpoint=saves))
-        return until(lambda: self.tokens(namespace, name) and self.read("tjob", name, namespace))
+        return until(lambda: self.tokens(namespace, name) and self.read("tjob", name, namespace), PATIENCE)
 
     def read(self, kind, name, namespace=None):
         return json.loads(

@@ -34,6 +34,8 @@ TEXTS = (
     "x" * 256,
 )
 """Texts that would do harm where they are not quoted, and every printable character."""
+PATIENCE = 180.0
+"""Longest wait for two dozen answers on a busy machine. [s]"""
 NAMES = ("plain", "a.b-c.0", "0" * 63, ".".join(["a" * 40] * 5))
 """Names of objects, which are texts too."""
 
@@ -113,7 +115,7 @@ def heard(cluster, liar, made):
         assert created(cluster, one, one["metadata"]["name"])
     profiles = sum(one["kind"] == "ClusterProfile" for one in made)
     until(lambda: liar.looks(since) >= 3 * profiles, BOUND, "every profile was asked about")
-    until(lambda: scenario.is_answered(cluster))
+    until(lambda: scenario.is_answered(cluster), PATIENCE)
     since_then = len(liar.queries)
     until(lambda: liar.looks(since_then) >= profiles, BOUND)
     return set(liar.queries[since:])

@@ -68,8 +68,10 @@ class Server:
             reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
             self.now += 1
             self.most = max(self.most, self.now)
+        time.sleep(reply.wait)
+        with self.lock:  # before the reply goes: who has it may ask again at once
+            self.now -= 1
         try:
-            time.sleep(reply.wait)
             handler.send_response(reply.status)
             for name, value in reply.headers.items():
                 handler.send_header(name, value)
@@ -82,9 +84,6 @@ class Server:
                 self.sent += 1 << 16
         except OSError:
             pass
-        finally:
-            with self.lock:
-                self.now -= 1
 
 
 @contextmanager
