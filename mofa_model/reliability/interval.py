@@ -191,14 +191,18 @@ def _nested(job: Job, every: tuple[int, ...] | None, most: int) -> Interval:
 def _climbed(
     worth: Callable[[tuple[int, ...]], float], point: tuple[int, ...], free: int, factor: float, most: int
 ) -> tuple[int, ...]:
-    """Moves to the best neighbour until none is better, with ever smaller steps, at last of one."""
-    while factor > 1.01:
+    """Moves to the best neighbour until none is better, with ever smaller steps, at last of one.
+
+    The top is flat: walks in steps of one from afar would take hundreds of points.
+    """
+    while True:
         better = max(_neighbours(point, free, factor, most), key=worth)
         if worth(better) > worth(point):
             point = better
+        elif round(point[0] * factor) <= point[0] + 1:
+            return point
         else:
             factor = np.sqrt(factor)
-    return point
 
 
 def _neighbours(point: tuple[int, ...], free: int, factor: float, most: int) -> list[tuple[int, ...]]:
