@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ MOST_STEPS: Final = 1e9
 """Steps between saves when nothing asks for saves."""
 _GRID: Final = 65
 _FOLLOWED: Final = 3
-"""Hops that are climbed from, the best ones."""
+"""Hops that are climbed from: the best ones, where they are as good but for `FLAT`."""
 
 Curve = Callable[[NDArray[Any]], NDArray[Any]]
 """ETTR over numbers of steps."""
@@ -163,6 +164,7 @@ def flat_range(curve: Curve, best: int, most: int) -> tuple[int, int]:
     return reach(best, 0), reach(best, most + 1)
 
 
+@lru_cache(maxsize=64)  # alternatives often differ in what an interval does not see
 def _nested(job: Job, every: tuple[int, ...] | None, most: int) -> Interval:
     seen: dict[tuple[int, ...], float] = {}
 
@@ -181,7 +183,8 @@ def _nested(job: Job, every: tuple[int, ...] | None, most: int) -> Interval:
     point = _climbed(worth, (steps, *ratios), free, 2.0, most)
     while True:
         hops = sorted(_hops(point, free, most), key=worth)[-_FOLLOWED:]
-        best = max((_climbed(worth, hop, free, 1.1, most) for hop in hops), key=worth, default=point)
+        near = [hop for hop in hops if worth(hop) > worth(point) - FLAT]
+        best = max((_climbed(worth, hop, free, 1.1, most) for hop in near), key=worth, default=point)
         if worth(best) <= worth(point):
             break
         point = best
@@ -199,7 +202,7 @@ def _climbed(
         better = max(_neighbours(point, free, factor, most), key=worth)
         if worth(better) > worth(point):
             point = better
-        elif round(point[0] * factor) <= point[0] + 1:
+        elif all(round(n * factor) <= n + 1 for n in point[:free]):
             return point
         else:
             factor = np.sqrt(factor)
@@ -253,6 +256,7 @@ def first_order(job: Job, most: int) -> tuple[int, tuple[int, ...]]:
         )
         works.append(max(work, works[-1] if works else float(job.step_time)))
     steps = int(min(most, max(1, round(works[0] / float(job.step_time)))))
+    works[0] = steps * float(job.step_time)
     ratios, used = [], 1
     for low, high in pairwise(works):
         ratio = int(min(max(1, round(high / low)), max(1, LONGEST_PERIOD // 2 // used)))

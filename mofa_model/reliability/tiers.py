@@ -157,25 +157,33 @@ class _Masses:
         self.crossed = last > starts[:, None]
         self.one_behind = self.crossed & (last - g > starts[:, None])
         self.missed = self.crossed & ~self.one_behind
-        times, horizon = chain.near[starts], chain.horizon[starts][:, None]
+        horizon = chain.horizon[starts][:, None]
         begun = p > starts[:, None]
         here = p == starts[:, None]
-        end = np.where(p + 1 > starts[:, None], times[:, 1:], 0.0)
-        low = np.where(begun, times[:, :-1], 0.0)
-        split = np.clip(np.where(self.crossed, chain.middle[starts][:, :-1], 0.0), low, np.maximum(low, end))
+        some = begun | here
 
-        def first(limit: Matrix | float) -> tuple[Matrix, Matrix]:
-            a, b, c = (alive(np.minimum(x, limit)) for x in (low, split, end))
+        def cut(of: Curve, at: slice, none: float) -> tuple[Matrix, Matrix, Matrix]:
+            """A curve that falls, where columns begin, split and end; `none` where no time has passed."""
+            near, middle = of(chain.near[starts, at]), of(chain.middle[starts, at][:, :-1])
+            columns = slice(at.start, 2 * n)
+            low = np.where(begun[:, columns], near[:, :-1], none)
+            end = np.where(some[:, columns], near[:, 1:], none)
+            split = np.where(self.crossed[:, columns], middle, none)
+            return low, np.minimum(low, np.maximum(split, np.minimum(low, end))), end
+
+        def first(least: Matrix | float) -> tuple[Matrix, Matrix]:
+            a, b, c = (np.maximum(x, least) for x in cuts)
             a = np.where(here, 1.0, a)
-            some = begun | here
             return np.where(some, a - b, 0.0), np.where(some, b - c, 0.0)
 
-        def later(limit: Matrix | float) -> tuple[Matrix, Matrix]:
-            a, b, c = (lattice(np.minimum(x[:, n:], limit) + t) for x in (low, split, end))
+        def later(least: Matrix | float) -> tuple[Matrix, Matrix]:
+            a, b, c = (np.maximum(x, least) for x in again)
             return a - b, b - c
 
-        self.first, self.later = first(np.inf), later(np.inf)
-        self.first_unread, self.later_unread = first(horizon), later(horizon)
+        cuts = cut(alive, slice(0, 2 * n + 1), float(alive(0.0)))
+        again = cut(lambda x: lattice(x + t), slice(n, 2 * n + 1), float(lattice(t)))
+        self.first, self.later = first(0.0), later(0.0)
+        self.first_unread, self.later_unread = first(alive(horizon)), later(lattice(horizon + t))
 
     def rows(self, k: int) -> tuple[Matrix, Matrix, Matrix]:
         """Rows of the chain for starts with k misses: steps, those without a far save, and their gain of m."""
@@ -214,6 +222,13 @@ class _Masses:
         chain = self.chain
         n, g = chain.n, chain.g
         early, late = first
+        out = np.zeros((len(self.starts), chain.size))
+        if not chain.shares[1]:  # nobody reads the middle tier: how far behind it is makes no state
+            every = early + late
+            if later is not None:
+                every[:, n:] += later[0] + later[1]
+            out[:, :n] = chain.shares[0] * _folded(every if counted is None else every * counted[0], n)
+            return out
         fresh = np.where(self.crossed, late, 0.0)
         one = np.where(self.one_behind, early, 0.0)
         missed = np.where(self.missed, early, 0.0)
@@ -225,15 +240,13 @@ class _Masses:
         if counted is not None:
             now, back = counted[0], one * counted[1]
             fresh, one, missed, same = (mass * now for mass in (fresh, one, missed, same))
-        out = np.zeros((len(self.starts), chain.size))
         for misses, mass in ((0, fresh), (1, one), (k + 1, missed), (k, same)):
             at = min(misses, chain.depth - 1) * n
             out[:, at : at + n] += chain.shares[0] * _folded(mass, n)
-        if chain.shares[1]:
-            rows, middle = np.arange(len(self.starts))[:, None], np.arange(2 * n) // g
-            base, count = chain.depth * n, n // g
-            np.add.at(out, (rows, base + middle % count), chain.shares[1] * fresh)
-            np.add.at(out, (rows, base + (middle - 1) % count), chain.shares[1] * back)
+        rows, middle = np.arange(len(self.starts))[:, None], np.arange(2 * n) // g
+        base, count = chain.depth * n, n // g
+        np.add.at(out, (rows, base + middle % count), chain.shares[1] * fresh)
+        np.add.at(out, (rows, base + (middle - 1) % count), chain.shares[1] * back)
         return out
 
 
