@@ -22,7 +22,6 @@ from typing import Any, Final
 from unittest import mock
 
 from layouts import (
-    MODEL_WORDS,
     case,
     drawn,
     left_out,
@@ -33,6 +32,7 @@ from layouts import (
     to_count,
     words_of,
 )
+from model_words import MODEL_WORDS
 from verdicts import digest, verdicts
 
 from mofa_model import cli
@@ -83,48 +83,53 @@ def verified(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown(options: str, trainer: str) -> dict[str, Any]:
-    """What `mofa advise` answers, with its launch."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    """What `mofa advise` answers, with its launch; `refused` where it has no such model or nothing fits."""
+    said, why = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(why):
         cli.main(["advise", *options.split(), "--launch", trainer, "-o", "json", "--top", "0"])
-    answer: dict[str, Any] = json.loads(said.getvalue() or "{}")  # nothing where it has no such model
+    answer: dict[str, Any] = json.loads(said.getvalue() or "{}")
     if answer.get("launch"):
         answer["words"] = {name: answer["launch"][name] for name in WORDS}
         if answer["launch"]["starter"] != [*TORCHRUN]:
             answer["words"]["starter"] = answer["launch"]["starter"]
+    elif answer.get("strategy"):
+        raise SystemExit(f"{trainer}: {options} has an answer and no launch: {why.getvalue()}")
+    else:
+        answer["refused"] = why.getvalue().strip().partition("\n")[0] or "nothing fits"
     return answer
 
 
-def answered(trainer: str, asked: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
-    """What `mofa advise` answers, for a validator; questions without a recommendation are left out."""
-    found = []
-    for name, options in asked.items():
-        answer = shown(options, trainer)
-        if answer.get("launch") is None:
-            continue
-        problem = problem_of(answer["model"], trainer, answer["gpus"], answer["gpu"])
-        strategy = parse_strategy(answer["strategy"], answer["gpus"])
-        found.append((name, case(problem, strategy, trainer, answer["words"])))
-    return found
-
-
 def told(trainer: str) -> dict[str, Any]:
-    """What examples and documents show and what ordinary questions give, by hash; that a trainer refuses one ends all."""
-    found = {"shown": answered(trainer, SHOWN[trainer]), "ordinary": answered(trainer, ordinary(trainer))}
-    some = [one for ones in found.values() for one in ones]
-    against = {
-        name: text
-        for (name, _), text in zip(
-            some, verdicts(f"check_{trainer}", [one for _, one in some])[1], strict=True
-        )
-        if text
+    """What examples and documents show and what ordinary questions give, by hash, and which of these are refused before the
+    search; that a trainer refuses a launch ends all.
+    """
+    answers = {
+        part: {name: shown(options, trainer) for name, options in asked.items()}
+        for part, asked in (("shown", SHOWN[trainer]), ("ordinary", ordinary(trainer)))
     }
+    found = {part: {n: a for n, a in ones.items() if a.get("launch")} for part, ones in answers.items()}
+    cases = {
+        name: case(
+            problem_of(answer["model"], trainer, answer["gpus"], answer["gpu"]),
+            parse_strategy(answer["strategy"], answer["gpus"]),
+            trainer,
+            answer["words"],
+        )
+        for ones in found.values()
+        for name, answer in ones.items()
+    }
+    said = verdicts(f"check_{trainer}", [*cases.values()])[1]
+    against = {name: text for name, text in zip(cases, said, strict=True) if text}
     if against:
         raise SystemExit(f"{trainer} refuses what is shown: {json.dumps(against, indent=1)}")
-    return {
-        part: {name: digest([{word: one[word] for word in WORDS}]) for name, one in ones}
+    words = {
+        part: {
+            name: digest([{word: answer["words"][word] for word in WORDS}]) for name, answer in ones.items()
+        }
         for part, ones in found.items()
     }
+    before = {name: a["refused"] for name, a in answers["ordinary"].items() if "refused" in a}
+    return words | {"not had": before}
 
 
 def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ out (`left_out`), and ordinary questions over the families of models.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -11,16 +12,20 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
+from model_words import MODEL_WORDS, TORCHTITAN, listed
 from verdicts import cpus
 
 from mofa_model import presets
-from mofa_model.blocks import Experts, FeedForward, LatentAttention, SoftmaxAttention
+from mofa_model.axes.frameworks import side_by_side
+from mofa_model.blocks import StateSpace
+from mofa_model.equations.parameters import total_parameters
 from mofa_model.errors import MofaError
 from mofa_model.launch import TORCHRUN, launch, read
 from mofa_model.launch.refusals import refuse
 from mofa_model.placement import kind_of_stages, stages_of
+from mofa_model.presets import entries
 from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
-from mofa_model.spec import Training, Transformer, Workload
+from mofa_model.spec import Training, Workload
 from mofa_model.strategy import Strategy
 
 MODELS: Final = {
@@ -60,14 +65,29 @@ _FAMILIES: Final = (
 """Ordinary questions over the families of models, from 1 device to 16,384: model, device, devices, batch, sequence."""
 
 
+BYTES_OF_A_PARAMETER: Final = 32
+"""Of weights, gradients, optimizer states and what a step needs beside them, so that something fits. [B]"""
+DEVICE_MEMORY: Final = 80e9
+"""Memory of the devices above, about. [B]"""
+SPREAD: Final = 5
+"""Presets one after the other are asked about with 1, 4, 16, 64 and 256 times the devices that they need."""
+MOST: Final = 16384
+"""Devices of the largest question."""
+
+
 def ordinary(trainer: str) -> dict[str, str]:
-    """The ordinary questions that a trainer is asked, as arguments of `mofa advise`."""
+    """The ordinary questions that a trainer is asked, as arguments of `mofa advise`: those above, and every other preset."""
+    asked = {model: more for model, *more in _FAMILIES}
+    for at, model in enumerate(name for name in entries.names("models") if name not in asked):
+        size = float(total_parameters(presets.model(model)))
+        gpus = 2 ** max(0, math.ceil(math.log2(size * BYTES_OF_A_PARAMETER / DEVICE_MEMORY)))
+        gpus = min(gpus * 4 ** (at % SPREAD), MOST)
+        asked[model] = [list(DEVICES)[at % len(DEVICES)], gpus, max(64, gpus), 4096]
     return {
         f"{model} on {gpus} {device}": (
             f"--model {model} --gpu {device} --gpus {gpus} --global-batch {batch} --seq {sequence} --framework {trainer}"
         )
-        for model, device, gpus, batch, sequence in _FAMILIES
-        if trainer != "torchtitan" or model in TORCHTITAN.keys() - CONVERTED
+        for model, (device, gpus, batch, sequence) in asked.items()
     }
 
 
@@ -115,120 +135,15 @@ def problem_of(
     return SearchCase(workload=Workload(model=presets.model(model), training=training), cluster=cluster)
 
 
-def megatron_model(model: Transformer) -> list[str]:
-    """What a script of Megatron-LM says of a model."""
-    words: dict[str, Any] = {
-        "num-layers": model.layers,
-        "hidden-size": model.hidden,
-        "vocab-size": model.embedding.vocabulary,
-        "max-position-embeddings": 131072,
-        "normalization": "RMSNorm",
-        "position-embedding-type": "rope",
-    }
-    flags = ["disable-bias-linear"] + ["untie-embeddings-and-output-weights"] * (not model.embedding.tied)
-    for block in model.blocks:
-        if isinstance(block, SoftmaxAttention):
-            words |= {"num-attention-heads": block.heads, "kv-channels": block.head_dim}
-            if block.kv_heads != block.heads:
-                flags.append("group-query-attention")
-                words["num-query-groups"] = block.kv_heads
-        elif isinstance(block, LatentAttention):
-            flags.append("multi-latent-attention")
-            words |= {"num-attention-heads": block.heads, "kv-lora-rank": block.kv_rank}
-            words |= {"qk-head-dim": block.nope_dim, "qk-pos-emb-head-dim": block.rope_dim}
-            words |= {"v-head-dim": block.value_dim}
-            words |= {} if block.query_rank is None else {"q-lora-rank": block.query_rank}
-        elif isinstance(block, FeedForward):
-            words["ffn-hidden-size"] = block.width
-            flags += ["swiglu"] * block.gated
-        elif isinstance(block, Experts):
-            first = sum(run.repeats for run in model.runs if block not in run.layers[-1].blocks)
-            words |= {"num-experts": block.count, "moe-router-topk": block.top_k}
-            words |= {"moe-ffn-hidden-size": block.width}
-            words["moe-layer-freq"] = f"([0]*{int(first)}+[1]*{int(model.layers - first)})"
-            if block.shared_width:
-                words["moe-shared-expert-intermediate-size"] = block.shared_width
-            words.setdefault("ffn-hidden-size", block.width)
-            flags += ["swiglu"] * block.gated
-    if model.prediction_modules:
-        words["mtp-num-layers"] = model.prediction_modules
-    shown = {name: str(int(value) if isinstance(value, float) else value) for name, value in words.items()}
-    return [f"--{name}" for name in dict.fromkeys(flags)] + [
-        word for name, value in shown.items() for word in (f"--{name}", value)
-    ]
-
-
-TORCHTITAN: Final = {
-    "llama3-8b": ("llama3", "llama3_8b"),
-    "llama3-70b": ("llama3", "llama3_70b"),
-    "llama3.1-405b": ("llama3", "llama3_405b"),
-    "qwen3-14b": ("qwen3", "qwen3_14b"),
-    "qwen3-32b": ("qwen3", "qwen3_32b"),
-    "qwen3-30b-a3b": ("qwen3", "qwen3_30b_a3b"),
-    "deepseek-v2-lite": ("deepseek_v3", "deepseek_v3_16b"),
-    "deepseek-v3": ("deepseek_v3", "deepseek_v3_671b"),
-}
-"""Recipes of torchtitan, by the model that they train."""
-CONVERTED: Final = {"llama3.1-405b"}
-"""Those whose recipe converts layers to float8 as it begins, which asks for the GPU and for kernels that are not here."""
-
-
-def torchtitan_model(model: Transformer) -> list[str]:
-    """The recipe of torchtitan that trains a model."""
-    module, recipe = TORCHTITAN[model.name]
-    return ["--module", module, "--config", recipe]
-
-
-def transformers_model(model: Transformer) -> dict[str, Any]:
-    """A small model of transformers with the same kinds of blocks, heads and experts."""
-    told: dict[str, Any] = {"model_type": "llama", "intermediate_size": 64, "vocab_size": 64}
-    told |= {"num_hidden_layers": 2, "tie_word_embeddings": bool(model.embedding.tied)}
-    for block in model.blocks:
-        if isinstance(block, SoftmaxAttention):
-            told |= {
-                "num_attention_heads": int(block.heads),
-                "num_key_value_heads": int(block.kv_heads),
-                "head_dim": 8,
-            }
-        elif isinstance(block, LatentAttention):
-            told |= {"num_attention_heads": int(block.heads), "num_key_value_heads": int(block.heads)}
-            told |= {
-                "kv_lora_rank": 8,
-                "q_lora_rank": 8,
-                "qk_nope_head_dim": 8,
-                "qk_rope_head_dim": 8,
-                "v_head_dim": 8,
-            }
-            told["model_type"] = "deepseek_v3"
-    told["hidden_size"] = 8 * told["num_attention_heads"]
-    if model.experts is not None:
-        latent = told["model_type"] == "deepseek_v3"
-        several = {"n_routed_experts" if latent else "num_local_experts": int(model.experts.count)}
-        told |= several | {"num_experts_per_tok": int(model.experts.top_k)}
-        told |= (
-            {"first_k_dense_replace": 1, "moe_intermediate_size": 8, "n_group": 1, "topk_group": 1}
-            if latent
-            else {}
-        )
-        told["model_type"] = "deepseek_v3" if latent else "mixtral"
-    return told
-
-
-MODEL_WORDS: Final[Mapping[str, Callable[[Transformer], Any]]] = {
-    "megatron": megatron_model,
-    "nemo": megatron_model,  # the model of a recipe
-    "torchtitan": torchtitan_model,
-    "deepspeed": lambda _: [],  # its model is code
-    "accelerate": transformers_model,
-}
-"""The trainers that are asked, and how they are told a model."""
-
-
 def case(problem: SearchCase, strategy: Strategy, trainer: str, said: Mapping[str, Any]) -> dict[str, Any]:
     """A launch for a validator, with the model and the machines that it is for, and the layers of each stage as priced."""
     model, cluster = problem.workload.model, problem.cluster
-    rule = cluster.calibration.placement
-    layers = stages_of(model, strategy, rule).layers.reshape(-1)
+    rule, mixed = cluster.calibration.placement, any(isinstance(block, StateSpace) for block in model.blocks)
+    dealt = stages_of(model, strategy, rule)
+    # Patterns count blocks, all else layers.
+    blocks = mixed or trainer == "megatron" if listed(model) and not side_by_side(model) else False
+    sizes = [len(kind.blocks) if blocks else 1 for kind in model.kinds]
+    layers = sum(size * held for size, held in zip(sizes, dealt.held, strict=True)).reshape(-1)
     return {
         **said,
         "gpus": int(strategy.gpus),

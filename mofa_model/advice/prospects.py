@@ -109,7 +109,7 @@ class Prospects:
 
 def question_of(request: Request, trainer: Framework, nodes: tuple[int, ...] = ()) -> SearchQuestion:
     """What the search is asked where the estimates alone decide."""
-    trainer.require(request.problems[0].workload.model.blocks)
+    trainer.require(request.problems[0].workload.model)
     return SearchQuestion(
         problems=request.problems,
         nodes=nodes or (node_counts(request.nodes) if request.fewer_nodes else (request.nodes,)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,8 +18,8 @@ from mofa_model.axes.choices import (
     Recompute,
     Shard,
 )
-from mofa_model.blocks import Block
 from mofa_model.errors import BadValue, UnknownName
+from mofa_model.spec import Transformer
 
 ANY: Final = "any"
 _SERVES: Final = "serves models"
@@ -64,13 +64,27 @@ class Framework:
         """Pairs of features that it refuses together, in the words of `bundles`."""
         return tuple((first, second) for first, second in self.given.get("apart", ()))
 
-    def require(self, blocks: Iterable[Block]) -> None:
-        """Refuse a model with blocks that it has not, by name."""
+    def require(self, model: Transformer) -> None:
+        """Refuse a model that it has not, by what is missing and the place in its source that says so."""
         has = self.given.get("blocks")
-        for block in blocks:
+        for block in model.blocks:
             if has is not None and block.called not in has:
                 known = ", ".join(has).replace("_", " ")
-                raise BadValue("framework", self.name, f"it has no {block.name}: it has {known}")
+                raise self._without("blocks", f"{block.name}: it has {known}")
+            if block.called == "dense" and not getattr(block, "gated", True) and self.lacks("ungated"):
+                raise self._without("ungated", "feed-forward block without a gate")
+        if side_by_side(model) and self.lacks("side_by_side"):
+            raise self._without("side_by_side", "layer with attention beside a state space")
+
+    def lacks(self, name: str) -> bool:
+        """Whether it is said to be without something."""
+        return self.given.get(name, True) is False
+
+    def _without(self, key: str, what: str) -> BadValue:
+        release, place = str(self.given["source"]).partition(",")[0], self.given.get("read", {}).get(key)
+        return BadValue(
+            "framework", self.name, f"it has no {what}{f' ({release}, {place})' if place else ''}"
+        )
 
     def keeps(self, name: str) -> bool:
         """Whether a restriction of this name holds for it."""
@@ -118,11 +132,22 @@ class Framework:
         return value <= set(known) and all(beside.get(name, name) in value for name in value)
 
 
+def side_by_side(model: Transformer) -> bool:
+    """Whether a layer of a model has attention beside a state space, both of the same input."""
+    return any(
+        {"attention", "state_space"} <= {block.called for block in kind.blocks} for kind in model.kinds
+    )
+
+
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
     text = Path(__file__).with_name("frameworks.toml").read_text(encoding="utf-8")
     given = tomllib.loads(text)
-    return {name: given.get(entry.get("like", ""), {}) | entry for name, entry in given.items()}
+    for entry in given.values():
+        like = given.get(entry.get("like", ""), {})
+        read = {**like.get("read", {}), **entry.get("read", {})}
+        entry |= {**like, **entry, "read": read}
+    return given
 
 
 def frameworks() -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.axes.choices import Context, ContextMode, Pipeline
-from mofa_model.axes.frameworks import Framework
+from mofa_model.axes.frameworks import Framework, side_by_side
 from mofa_model.axes.verdict import Rejection
 from mofa_model.schedules import ONE_F_ONE_B, SCHEDULES
 from mofa_model.schedules.interleaved import USUAL
@@ -100,6 +100,16 @@ def in_mode(r: Rows, mode: str) -> Mask:
     return found
 
 
+def _context_beside(r: Rows, g: Given) -> Any:
+    bad = np.zeros(len(r["cp"]), dtype=bool)
+    beside = g.framework.given.get("block_context", {})
+    for block in g.workload.model.blocks:
+        for mode in ContextMode:
+            if mode.value not in beside.get(block.called, (mode.value,)):
+                bad |= in_mode(r, mode.value)
+    return bad
+
+
 def _sequence_short(r: Rows, g: Given) -> Any:
     return (r["cp"] > 1) & (g.workload.training.sequence / r["cp"] < SHORTEST)
 
@@ -132,6 +142,18 @@ def _layers(r: Rows, g: Given) -> Any:
         bad &= np.mod(layers + 2, chunks) != 0
     # Layers that do not divide are dealt by hand, and then to few virtual stages.
     return bad & (r["vpp"] > 1) & ~np.isin(r["vpp"], USUAL) if uneven == "any" else bad
+
+
+def _whole(r: Rows, g: Given) -> Any:
+    """Stages of a model whose layers have to be told one by one, of a trainer that is not told them."""
+    model, given = g.workload.model, g.framework.given
+    beside = side_by_side(model) and given.get("side_by_side") == "whole"
+    return (r["pp"] > 1) & (beside or (model.unlike and given.get("unlike_stages") == "whole"))
+
+
+def _virtual_space(r: Rows, g: Given) -> Any:
+    mixed = any(block.called == "state_space" for block in g.workload.model.blocks)
+    return (r["vpp"] > 1) & (mixed and g.framework.keeps("state_space_plain"))
 
 
 def _one_stage(r: Rows, _: Given) -> Any:
@@ -176,10 +198,12 @@ CONTEXT: Final = (
     (Rejection.NOT_DIVISIBLE, _gpus("tp", "cp")),
     (Rejection.NOT_DIVISIBLE, _sequence),
     (Rejection.NOT_DIVISIBLE, _context_heads),
+    (Rejection.NOT_IN_FRAMEWORK, _context_beside),
     (Rejection.SEQUENCE_TOO_SHORT, _sequence_short),
 )
 STAGES: Final = (
     (Rejection.MORE_STAGES_THAN_LAYERS, _too_deep),
+    (Rejection.NOT_IN_FRAMEWORK, _whole),
     (Rejection.NOT_DIVISIBLE, _gpus("tp", "cp", "pp")),
     (Rejection.CONSTRAINT, _bounded("dp")),
 )
@@ -190,6 +214,7 @@ BATCH: Final = (
 )
 PIPELINE: Final = (
     (Rejection.DUPLICATE, _one_stage),
+    (Rejection.NOT_IN_FRAMEWORK, _virtual_space),
     (Rejection.MORE_STAGES_THAN_LAYERS, _virtual_deep),
     (Rejection.NOT_DIVISIBLE, _layers),
     (Rejection.SCHEDULE_NOT_POSSIBLE, _schedule),

@@ -30,7 +30,7 @@ class LaunchSettings:
     prediction_modules: int = 0
     """Multi-token prediction modules. [1]"""
     stages: tuple[tuple[tuple[str, ...], ...], ...] = ()
-    """Blocks of the layers of every virtual stage, where layers are unlike; empty where they are counted."""
+    """Blocks of the layers of every virtual stage, where they are told one by one; empty where they are counted."""
     precision: str = "bf16"
     """Precision preset id."""
     optimizer: str = "adamw"

@@ -36,8 +36,10 @@ GRAPHED: Final = ("attn",)
 GRAPHED_EXPERTS: Final = ("attn", "moe_router", "moe_preprocess")
 """The same in models with experts: dispatch has no fixed shape."""
 
+STATE_SPACE: Final = "state_space"
+"""The block that only Megatron's hybrid models have, whose layers are told one by one."""
 SYMBOLS: Final = {
-    "state_space": "M",
+    STATE_SPACE: "M",
     "gated_delta_net": "G",
     "attention": "*",
     "latent_attention": "+",
@@ -166,22 +168,33 @@ def split_of(strategy: Strategy, run: LaunchSettings) -> str:
     'Et*2|t*3|t*3|t*1L'
     """
     chunks = int(strategy.pp) * int(strategy.vpp)
-    if strategy.pp == 1 or run.layers % chunks == 0:
+    if strategy.pp == 1 or (not run.stages and run.layers % chunks == 0):
         return "even"
-    if (run.layers + 2) % chunks == 0 and not run.prediction_modules:
+    if not run.stages and (run.layers + 2) % chunks == 0 and not run.prediction_modules:
         return "slots"
-    base, more = divmod(run.layers + 2, chunks)
+    dealt = [len(stage) for stage in run.stages] or counted_layers(strategy, run.layers)
+    words = [f"t*{layers}" if layers else "" for layers in dealt]  # the ends can hold no layer at all
+    return "E" + "|".join(words) + "m" * run.prediction_modules + "L"
+
+
+def counted_layers(strategy: Strategy, layers: int) -> list[int]:
+    """Layers of every virtual stage, where they are counted: embedding and head count as one each where the layers do not
+    divide. [1]
+
+    >>> counted_layers(Strategy(pp=4), 9)
+    [2, 3, 3, 1]
+    """
+    chunks = int(strategy.pp) * int(strategy.vpp)
+    if layers % chunks == 0:
+        return [layers // chunks] * chunks
+    base, more = divmod(layers + 2, chunks)
     if not base:
-        raise BadValue(
-            "strategy.pp",
-            f"{chunks} virtual stages",
-            f"too many for {run.layers} layers; constrain pp or vpp",
-        )
+        why = f"too many for {layers} layers; constrain pp or vpp"
+        raise BadValue("strategy.pp", f"{chunks} virtual stages", why)
     dealt = [base + (i < more) for i in range(chunks)]
     dealt[0] -= 1
     dealt[-1] -= 1
-    words = [f"t*{layers}" if layers else "" for layers in dealt]  # the ends can hold no layer at all
-    return "E" + "|".join(words) + "m" * run.prediction_modules + "L"
+    return dealt
 
 
 def hybrid_pattern(run: LaunchSettings) -> str:

@@ -13,8 +13,10 @@ from mofa_model.launch.features import (
     FSDP,
     GRAPHED,
     GRAPHED_EXPERTS,
+    STATE_SPACE,
     chunk_layers,
     environment,
+    hybrid_pattern,
     instances,
     offloaded,
     overlaps_experts,
@@ -68,7 +70,7 @@ def _override(name: str, values: tuple[object, ...]) -> list[str]:
     if kind.startswith("words:"):
         return [f"{name}=[{','.join(str(value) for value in values)}]"]
     (value,) = values
-    if name == "model.pipeline_model_parallel_layout":
+    if kind == "text" and "|" in str(value):
         return [f"{name}='{value}'"]  # quotes are part of an override: its grammar knows *, | and ( otherwise
     return [f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
 
@@ -77,7 +79,9 @@ def _sizes(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
     words.add("model.tensor_model_parallel_size", int(strategy.tp))
     words.add("model.pipeline_model_parallel_size", int(strategy.pp))
     split = split_of(strategy, run)
-    if split not in {"even", "slots"}:
+    if strategy.pp > 1 and any(STATE_SPACE in layer for stage in run.stages for layer in stage):
+        words.add("model.hybrid_layer_pattern", hybrid_pattern(run))
+    elif split not in {"even", "slots"}:
         words.add("model.pipeline_model_parallel_layout", split)
     if strategy.vpp > 1:  # beside a layout too: overlap is decided before it is read
         words.add("model.virtual_pipeline_model_parallel_size", int(strategy.vpp))

@@ -23,7 +23,7 @@ from mofa_model.launch.trainers import is_flag_of
 
 _STATED: Final = frozenset(
     {"num-layers", "seq-length", "save-interval", "async-save", "fp8-param-gather", "training.mixed_precision_param"}
-    | {"hybrid-layer-pattern"}
+    | {"hybrid-layer-pattern", "model.hybrid_layer_pattern"}
     | {"use-persistent-ckpt-worker", "no-check-for-nan-in-loss-and-grad", "moe-grouped-gemm", "model.moe_grouped_gemm"}
     | {"training.seq_len", "checkpoint.enable", "checkpoint.interval", "checkpoint.async_mode"}
     | {"model.num_layers", "model.seq_length", "dataset.seq_length", "checkpoint.save_interval", "checkpoint.async_save"}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from mofa_model.axes.frameworks import framework
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.launch import accelerate, deepspeed, megatron, nemo, torchtitan
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
+from mofa_model.launch.features import STATE_SPACE, counted_layers
 from mofa_model.launch.refusals import refuse
 from mofa_model.launch.shell import words_of
 from mofa_model.launch.table import table
@@ -55,10 +57,6 @@ def launch(
     if len(strategy) > 1:
         raise BadValue("strategy", f"{len(strategy)} layouts", "give one")
     run = _settings(strategy, problem, interval_steps, asynchronous)
-    if run.stages and trainer != megatron.TRAINER:
-        raise BadValue(
-            "launch", trainer, "it cannot be told which of unlike layers lie where; launch with megatron"
-        )
     run.micro_batches(strategy)  # refuses a batch that does not divide
     refuse(strategy, problem, trainer)
     said = _left_to_people(trainer, run)
@@ -71,6 +69,9 @@ def _settings(
 ) -> LaunchSettings:
     model, training = problem.workload.model, problem.workload.training
     dealt = stages_in_order(model, strategy, problem.cluster.calibration.placement)
+    if not dealt and any(block.called == STATE_SPACE for block in model.blocks):
+        layers = iter([layer for some in model.runs for layer in some.layers * int(some.repeats)])
+        dealt = tuple(tuple(islice(layers, n)) for n in counted_layers(strategy, int(model.layers)))
     return LaunchSettings(
         sequence=int(training.sequence),
         global_batch=int(training.global_batch),

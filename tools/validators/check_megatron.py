@@ -84,7 +84,7 @@ def started(launch: dict[str, Any]) -> None:
     micro_batches = micro_batches_of(args)
     if args.hybrid_layer_pattern is None:
         stages(args, config, launch["stages"])
-    groups(args, config, micro_batches)
+    groups(args, config, micro_batches, launch["stages"])
 
 
 def micro_batches_of(args: Any) -> int:
@@ -112,7 +112,26 @@ def stages(args: Any, config: Any, expected: list[int]) -> None:
         raise ValueError(f"layers of stages are {found}, priced were {expected}")
 
 
-def groups(args: Any, config: Any, micro_batches: int) -> None:
+def listed(args: Any, expected: list[int]) -> None:
+    """Blocks of every stage of a pattern as Megatron cuts it: those that were priced."""
+    from megatron.core.models.hybrid import hybrid_layer_allocation as patterns
+
+    main = patterns.parse_hybrid_pattern(args.hybrid_layer_pattern).main_pattern
+    size, virtual = args.pipeline_model_parallel_size, args.virtual_pipeline_model_parallel_size
+    found = []
+    for rank in range(size):
+        with (
+            mock.patch("torch.distributed.get_rank", return_value=rank),
+            mock.patch("torch.distributed.get_world_size", return_value=size),
+        ):
+            chunks = [None] if virtual is None else range(virtual)
+            cut = [patterns.select_pipeline_segment(main, mock.sentinel.group, chunk) for chunk in chunks]
+        found.append(sum(len(blocks) for blocks, _ in cut))
+    if found != expected:
+        raise ValueError(f"blocks of stages are {found}, priced were {expected}")
+
+
+def groups(args: Any, config: Any, micro_batches: int, expected: list[int]) -> None:
     """Process groups as `initialize_megatron` makes them, and the schedule's questions."""
     from megatron.core import mpu
 
@@ -137,6 +156,8 @@ def groups(args: Any, config: Any, micro_batches: int) -> None:
             order="tp-cp-ep-dp-pp" if not args.use_tp_pp_dp_mapping else "tp-cp-ep-pp-dp",
             create_gloo_process_groups=False,
         )
+        if args.hybrid_layer_pattern is not None:
+            listed(args, expected)
         if args.virtual_pipeline_model_parallel_size is not None:
             interleaved(args, config, micro_batches)
         if args.use_megatron_fsdp:

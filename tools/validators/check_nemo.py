@@ -90,13 +90,16 @@ def started(launch: dict[str, Any]) -> None:
     args = given.model
     args.world_size, args.use_megatron_fsdp = launch["gpus"], given.ddp.use_megatron_fsdp
     micro = given.train.global_batch_size // (given.train.micro_batch_size * given.data_parallel_size)
-    check_megatron.stages(args, args, launch["stages"])
-    groups(given, launch["gpus"], micro)
+    if getattr(args, "hybrid_layer_pattern", None) is None:
+        check_megatron.stages(args, args, launch["stages"])
+    groups(given, launch["gpus"], micro, launch["stages"])
 
 
 def recipe(flags: list[str]) -> Any:
     """A recipe for a model that is told in flags of Megatron-LM."""
+    from megatron.bridge.models.falcon_h1.falconh1_provider import FalconH1ModelProvider
     from megatron.bridge.models.gpt_provider import GPTModelProvider
+    from megatron.bridge.models.hybrid.hybrid_provider import HybridModelProvider
     from megatron.bridge.models.mla_provider import MLAModelProvider
     from megatron.bridge.recipes.common import _pretrain_common
     from megatron.bridge.training.comm_overlap import CommOverlapConfig
@@ -114,7 +117,9 @@ def recipe(flags: list[str]) -> Any:
             fields[NAMES.get(name, name)] = number
     if isinstance(layers := fields.get("moe_layer_freq"), str):
         fields["moe_layer_freq"] = eval(layers)
-    kind = MLAModelProvider if "kv_lora_rank" in fields else GPTModelProvider
+    kind: Any = MLAModelProvider if "kv_lora_rank" in fields else GPTModelProvider
+    if "mamba_num_heads" in fields:
+        kind = HybridModelProvider if "hybrid_layer_pattern" in fields else FalconH1ModelProvider
     made = _pretrain_common()
     made.model = kind(**fields)
     made.tokenizer.tokenizer_type, made.tokenizer.vocab_size = "NullTokenizer", fields["vocab_size"]
@@ -122,7 +127,7 @@ def recipe(flags: list[str]) -> Any:
     return made
 
 
-def groups(given: Any, gpus: int, micro_batches: int) -> None:
+def groups(given: Any, gpus: int, micro_batches: int, expected: list[int]) -> None:
     """Process groups as Bridge makes them, and the schedule's questions."""
     from megatron.bridge.training import initialize
     from megatron.core import mpu
@@ -134,6 +139,8 @@ def groups(given: Any, gpus: int, micro_batches: int) -> None:
         initialize._initialize_distributed(  # noqa: SLF001
             given.model, given.dist, given.ddp.num_distributed_optimizer_instances, None, None
         )
+        if getattr(given.model, "hybrid_layer_pattern", None) is not None:
+            check_megatron.listed(given.model, expected)
         if given.model.virtual_pipeline_model_parallel_size is not None:
             sizes = types.SimpleNamespace(
                 virtual_pipeline_model_parallel_size=given.model.virtual_pipeline_model_parallel_size,

@@ -14,6 +14,7 @@ import re
 from typing import Any, Final
 from unittest import mock
 
+import recipes
 import torch
 from common import serve
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -35,7 +36,8 @@ def validate(launch: dict[str, Any]) -> None:
     from torchtitan.trainer import Trainer
 
     os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(launch["gpus"])}
-    config = ConfigManager().parse_args([*launch["model"], *launch["arguments"]])
+    recipes.SIZES = launch["model"]["sizes"]
+    config = ConfigManager().parse_args([*launch["model"]["words"], *launch["arguments"]])
     expected = launch["stages"]
     kind = type(config.model_spec.model)
     config.model_spec = dataclasses.replace(
@@ -111,7 +113,7 @@ def main() -> None:
         "torchtitan.models.common.decoder",
         "torch.distributed.pipelining.schedules",
     )
-    serve(("torchtitan", "torch"), modules, validate)
+    serve(("torchtitan", "torch", "torchvision", "flash-linear-attention"), modules, validate)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from questions import case
 from shapes import decoder
 
+from mofa_model import presets
 from mofa_model.axes.frameworks import framework
 from mofa_model.blocks import Experts, SoftmaxAttention
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
@@ -419,7 +420,7 @@ def test_any_words_are_a_layout_or_an_input_error(words):
 
 
 def test_a_model_of_unlike_layers_is_launched_with_its_pattern_and_read_back():
-    """Mamba and dense layers in one half, attention in the other; other trainers cannot be told and say so."""
+    """Mamba and dense layers in one half, attention in the other; Bridge is told too, but of no virtual stages."""
     stages = ((("state_space",), ("dense",)), (("attention",), ("experts",)))
     run = LaunchSettings(sequence=8192, global_batch=8, layers=4, stages=stages)
     assert hybrid_pattern(run) == "M-|*E"
@@ -432,17 +433,52 @@ def test_a_model_of_unlike_layers_is_launched_with_its_pattern_and_read_back():
     assert len(pattern) == problem.workload.model.layers + 1
     interleaved = Strategy(pp=2, vpp=2, dp=4, schedule=INTERLEAVED)
     assert read(launch(interleaved, "megatron", problem).arguments).layout["vpp"] == 2
-    with pytest.raises(BadValue, match="launch: 'nemo' cannot be right; it cannot be told"):
-        launch(strategy, "nemo", problem)
+    (told,) = [word for word in launch(strategy, "nemo", problem).arguments if "hybrid" in word]
+    assert told == f"model.hybrid_layer_pattern='{pattern}'"
+    with pytest.raises(BadValue, match=r"strategy.schedule: 'interleaved' cannot be right; nemo cannot run"):
+        launch(interleaved, "nemo", problem)
 
 
 def test_a_trainer_without_a_block_refuses_the_model_by_name():
-    blocks = HYBRIDS["nemotron-h-8b"].blocks
-    framework("megatron").require(blocks)
+    hybrid = HYBRIDS["nemotron-h-8b"]
+    framework("megatron").require(hybrid)
     with pytest.raises(BadValue, match="framework: 'torchtitan' cannot be right; it has no state space"):
-        framework("torchtitan").require(blocks)
-    with pytest.raises(BadValue, match="it has no kimi delta attention"):
-        framework("megatron").require(HYBRIDS["kimi-linear"].blocks)
+        framework("torchtitan").require(hybrid)
+    with pytest.raises(BadValue, match=r"it has no kimi delta attention.*hybrid_layer_allocation.py"):
+        framework("megatron").require(HYBRIDS["kimi-linear"])
+    with pytest.raises(
+        BadValue, match=r"no feed-forward block without a gate \(torchtitan 0.3.0, models/common"
+    ):
+        framework("torchtitan").require(presets.model("gpt3-175b"))
+
+
+def test_attention_beside_a_state_space_is_one_stage_of_bridge_and_no_model_of_megatron():
+    """Falcon-H1 hands one input to both; Megatron's symbols stand one behind the other."""
+    model = presets.model("falcon-h1-7b")
+    with pytest.raises(BadValue, match="no layer with attention beside a state space"):
+        framework("megatron").require(model)
+    framework("nemo").require(model)
+    problem = case(model)
+    assert launch(Strategy(dp=8), "nemo", problem).arguments
+    with pytest.raises(BadValue, match=r"strategy.pp: '2' cannot be right; nemo cannot run it"):
+        launch(Strategy(pp=2, dp=4, pipeline_overlap=False), "nemo", problem)
+
+
+def test_a_model_of_state_spaces_alone_is_told_layer_by_layer():
+    """Megatron's flags that count layers stand beside no pattern."""
+    problem = case(presets.model("mamba2-2.7b"))
+    words = launch(Strategy(pp=3, dp=4, pipeline_overlap=False), "megatron", problem).arguments
+    pattern = words[words.index("--hybrid-layer-pattern") + 1]
+    assert [len(stage) for stage in pattern.split("|")] == [21, 22, 21]
+    assert "--account-for-embedding-in-pipeline-split" not in words
+
+
+def test_torchtitan_runs_unlike_layers_on_one_stage_alone():
+    problem = case(HYBRIDS["qwen3-next"])
+    layout = Strategy(dp=8, sharding=Sharding.WEIGHTS)
+    assert launch(layout, "torchtitan", problem).arguments
+    with pytest.raises(BadValue, match=r"strategy.pp: '2' cannot be right; torchtitan cannot run it"):
+        launch(dataclasses.replace(layout, pp=2, dp=4), "torchtitan", problem)
 
 
 def test_what_acts_on_nothing_is_neither_said_nor_refused():

@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 import launches  # noqa: E402
 import layouts  # noqa: E402
 import verdicts  # noqa: E402
+from model_words import MODEL_WORDS  # noqa: E402
 
 RECORD = json.loads(launches.RECORD.read_text(encoding="utf-8"))
 AGAIN = "the launcher says something else than what was verified: run `make oracle`"
@@ -49,7 +50,7 @@ def test_a_trainer_took_two_thousand_reachable_launches_and_refused_none(trainer
 def test_ordinary_questions_from_one_device_to_sixteen_thousand_gave_launches_that_start():
     asked = [name for said in RECORD.values() for name in said["ordinary"]]
     assert len(asked) >= 40
-    assert {*RECORD} == {*layouts.MODEL_WORDS}, "every trainer that has a validator"
+    assert {*RECORD} == {*MODEL_WORDS}, "every trainer that has a validator"
     assert {1, 16384} <= {int(name.split()[2]) for name in asked}
 
 
@@ -61,7 +62,7 @@ def test_what_is_written_today_is_what_was_verified(trainer):
 
 def test_the_product_knows_what_was_verified_and_no_more():
     assert json.loads(launches.VERIFIED.read_text(encoding="utf-8")) == launches.verified(RECORD)
-    assert set(launches.PACKAGES) == set(layouts.MODEL_WORDS)
+    assert set(launches.PACKAGES) == set(MODEL_WORDS)
 
 
 @pytest.mark.parametrize("trainer", RECORD)
