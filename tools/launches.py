@@ -99,9 +99,9 @@ def shown(options: str, trainer: str) -> dict[str, Any]:
     return answer
 
 
-def told(trainer: str) -> dict[str, Any]:
+def told(trainer: str, names: list[str]) -> dict[str, Any]:
     """What examples and documents show and what ordinary questions give, by hash, and which of these are refused before the
-    search; that a trainer refuses a launch ends all.
+    search; that a trainer refuses a launch ends all. `names` of arguments are those that it took before.
     """
     answers = {
         part: {name: shown(options, trainer) for name, options in asked.items()}
@@ -129,7 +129,8 @@ def told(trainer: str) -> dict[str, Any]:
         for part, ones in found.items()
     }
     before = {name: a["refused"] for name, a in answers["ordinary"].items() if "refused" in a}
-    return words | {"not had": before}
+    more = [word for one in cases.values() for word in one["arguments"]]
+    return words | {"not had": before, "names": sorted({*names, *argument_names(more)})}
 
 
 def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
@@ -236,7 +237,7 @@ def main() -> None:
         print(json.dumps({trainer: found | {"kept": len(found["kept"])}}, indent=1), flush=True)
         if arguments.n == 0 or arguments.n >= 2000:
             more = {"counted": counted()} if trainer == "megatron" else {}
-            _write(trainer, found | told(trainer) | more)
+            _write(trainer, found | told(trainer, found["names"]) | more)
 
 
 def _record() -> dict[str, Any]:

@@ -60,6 +60,9 @@ def sharding_bad(value: Shard, r: Rows, g: Given) -> Found:
             found.append((Rejection.NOT_IN_FRAMEWORK, (np.mod(group, r["cp"]) != 0) | few))
         if g.framework.keeps("one_shard_group"):
             found.append((Rejection.NOT_IN_FRAMEWORK, r["copies"] != r["ranks"]))
+        if g.framework.keeps("expert_groups"):
+            groups = r["ranks"] / group
+            found.append((Rejection.NOT_IN_FRAMEWORK, np.mod(r["copies"], groups) != 0))
     return found
 
 

@@ -134,6 +134,7 @@ def listed(args: Any, expected: list[int]) -> None:
 def groups(args: Any, config: Any, micro_batches: int, expected: list[int]) -> None:
     """Process groups as `initialize_megatron` makes them, and the schedule's questions."""
     from megatron.core import mpu
+    from megatron.training.training import get_megatron_ddp_config
 
     torch.distributed.init_process_group(
         backend="fake", store=FakeStore(), rank=0, world_size=args.world_size
@@ -161,7 +162,7 @@ def groups(args: Any, config: Any, micro_batches: int, expected: list[int]) -> N
         if args.virtual_pipeline_model_parallel_size is not None:
             interleaved(args, config, micro_batches)
         if args.use_megatron_fsdp:
-            fully_sharded(args, config)
+            fully_sharded(config, get_megatron_ddp_config(args))
     finally:
         mpu.destroy_model_parallel()
         torch.distributed.destroy_process_group()
@@ -189,17 +190,16 @@ def interleaved(args: Any, config: Any, micro_batches: int) -> None:
         )
 
 
-def fully_sharded(args: Any, config: Any) -> None:
+def fully_sharded(config: Any, wrapped: Any) -> None:
     """Wrap a model by Megatron-FSDP as far as its checks go."""
     from megatron.core.distributed.fsdp import mcore_fsdp_adapter as adapter
-    from megatron.training.training import get_megatron_ddp_config
 
     with (
         mock.patch.object(adapter, "MegatronFSDP", enough),
         mock.patch.object(torch.cuda, "current_device", return_value=0),
         contextlib.suppress(Enough),
     ):
-        adapter.FullyShardedDataParallel(config, get_megatron_ddp_config(args), torch.nn.Module())
+        adapter.FullyShardedDataParallel(config, wrapped, torch.nn.Module())
 
 
 def enough(*_: Any, **__: Any) -> None:

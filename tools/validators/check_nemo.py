@@ -148,6 +148,8 @@ def groups(given: Any, gpus: int, micro_batches: int, expected: list[int]) -> No
                 micro_batch_size=given.train.micro_batch_size,
             )
             check_megatron.interleaved(sizes, given.model, micro_batches)
+        if given.ddp.use_megatron_fsdp:
+            check_megatron.fully_sharded(given.model, given.ddp)
     finally:
         mpu.destroy_model_parallel()
         torch.distributed.destroy_process_group()
