@@ -62,6 +62,7 @@ def sharding_bad(value: Shard, r: Rows, g: Given) -> Found:
             found.append((Rejection.NOT_IN_FRAMEWORK, r["copies"] != r["ranks"]))
         if g.framework.keeps("expert_groups"):
             groups = r["ranks"] / group
+            found.append((Rejection.DUPLICATE, groups <= 1))
             found.append((Rejection.NOT_IN_FRAMEWORK, np.mod(r["copies"], groups) != 0))
     return found
 

@@ -195,13 +195,16 @@ def _reading(
         sent = str(said.value("parallelism_config.parallelism_config_cp_comm_strategy") or "allgather")
         known.choice("parallelism_config.parallelism_config_cp_comm_strategy", sent)
         layout |= {"cp": ring, "context_mode": {word: mode for mode, word in _SENT.items()}[sent]}
-    precision = said.value("mixed_precision")
+    precision, inner = said.value("mixed_precision"), tuple[str, ...]()
     if engine == "DEEPSPEED":
         found = _deepspeed(said, open_file)
+        inner = found.unpriced
         layout, precision = {**layout, **found.layout}, precision or found.precision
     elif engine == "FSDP":
         layout |= _fsdp(known, said)
     layout |= hugging_face.layout_of(known, options)
+    told = {name.rpartition(".")[2]: value for name, value in said.leaves().items()}
+    unpriced = known.not_priced(told | {name.removeprefix("--"): value for name, value in options.items()})
     ranks, rounds = said.number("num_processes") or 0, options.get("--gradient_accumulation_steps", "1")
     samples = ranks // (layout["tp"] * layout.get("cp", 1)) * layout.get("mbs", 0)
     return Reading(
@@ -211,6 +214,8 @@ def _reading(
         global_batch=samples * known.number("--gradient_accumulation_steps", rounds) or None,
         precision=precision if precision in {"bf16", "fp16"} else hugging_face.precision_of(options),
         interval_steps=hugging_face.interval_of(known, options),
+        recompute_every=hugging_face.recomputes_every(options),
+        unpriced=tuple(dict.fromkeys((*unpriced, *inner))),
     )
 
 

@@ -118,6 +118,10 @@ class Reading:
     """Precision preset id."""
     interval_steps: int | None = None
     """Steps between checkpoints. [1]"""
+    recompute_every: int = 1
+    """Of so many layers one is computed again. [1]"""
+    unpriced: tuple[str, ...] = ()
+    """What it says that changes memory or time, and no field of a strategy says."""
 
     def strategy(self, gpus: int, *, layers: int | None = None, field: str = "current") -> Strategy:
         """The layout on `gpus` devices [1]; `layers` [1] of the model, where the command does not say; `DoesNotFit` where there
@@ -136,6 +140,7 @@ class Reading:
             raise DoesNotFit(f"{field}.dp", f"dp = {fields['dp']}", right)
         fields |= self._virtual(fields, layers, field)
         fields |= self._shared(dp * int(fields.get("cp", 1)), field)
+        fields |= self._again(fields, layers, field)
         return Strategy(**fields)
 
     def _virtual(self, fields: Mapping[str, Any], layers: int | None, field: str) -> dict[str, Any]:
@@ -151,6 +156,15 @@ class Reading:
             raise DoesNotFit(field, f"{chunks} virtual stages", f"they must divide by the {stages} stages")
         vpp = chunks // stages
         return {"vpp": vpp, "schedule": INTERLEAVED} if vpp > 1 else {}
+
+    def _again(self, fields: Mapping[str, Any], layers: int | None, field: str) -> dict[str, Any]:
+        """Layers of a stage that are computed again, where every so manieth is."""
+        if self.recompute_every == 1:
+            return {}
+        depth = self.layers or layers
+        if depth is None:
+            raise BadValue(field, f"every {self.recompute_every} layers", "say how many layers there are")
+        return {"recompute_layers": -(-depth // int(fields.get("pp", 1)) // self.recompute_every)}
 
     def _shared(self, ranks: int, field: str) -> dict[str, Any]:
         """Ranks that share one copy, of those of data and context parallelism."""

@@ -90,6 +90,8 @@ def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) ->
         global_batch=reading.global_batch,
         precision=reading.precision or hugging_face.precision_of(given),
         interval_steps=hugging_face.interval_of(known, given),
+        recompute_every=hugging_face.recomputes_every(given),
+        unpriced=(*reading.unpriced, *known.not_priced(given)),
     )
 
 
@@ -134,4 +136,5 @@ def read_file(text: str, name: str) -> Reading:
         layout=layout,
         global_batch=number("train_batch_size") or _batch(*map(number, _FACTORS)),
         precision=next((word for word in ("bf16", "fp16") if found(f"{word}.enabled") is True), None),
+        unpriced=table(TRAINER).not_priced(settings.leaves()),
     )

@@ -100,8 +100,8 @@ def read_offload(words: Sequence[str]) -> frozenset[str]:
     """The same from a trainer's words; a fused grouped MLP keeps what experts otherwise keep apart."""
     named = set(words)
     if "fused_group_mlp" in named:
-        named |= EXPERT_INPUTS
-    return frozenset(named & set(OFFLOADED))
+        named = (named - {"fused_group_mlp"}) | EXPERT_INPUTS
+    return _priced("offloaded modules", named, OFFLOADED)
 
 
 def chunk_layers(strategy: Strategy) -> int:
@@ -119,6 +119,7 @@ def read_features(
     recompute_layers: int | None,
     modules: Sequence[str],
     graphs: str | None,
+    graphed: Sequence[str],
     hops: bool,
     pp: int,
     vpp: int,
@@ -141,10 +142,20 @@ def read_features(
         layout["recompute"] = Recompute.FULL
         if method == "block" and recompute_layers:
             layout["recompute_layers"] = recompute_layers * vpp
+        elif (recompute_layers or 1) > 1:
+            right = "groups of layers are not priced: say 1, each layer by itself, or the method block"
+            raise BadValue("recompute num layers", recompute_layers, right)
     elif granularity == "selective":
-        layout |= {"recompute": Recompute.SELECTIVE, "recompute_modules": _modules(modules)}
+        again = _priced("recomputed modules", {*modules}, MODULES)
+        layout |= {"recompute": Recompute.SELECTIVE, "recompute_modules": again}
     if graphs not in {None, "none"}:
-        layout["graphs"] = Graphs.FULL if graphs == "full_iteration" else Graphs.PARTIAL
+        whole = graphs == "full_iteration" or "full_iteration" in graphed
+        layout["graphs"] = Graphs.FULL if whole else Graphs.PARTIAL
+        if not whole and frozenset(graphed) not in {frozenset(GRAPHED), frozenset(GRAPHED_EXPERTS)}:
+            right = (
+                f"priced are graphs of {' '.join(GRAPHED)}, and with experts of {' '.join(GRAPHED_EXPERTS)}"
+            )
+            raise BadValue("cuda graph modules", " ".join(graphed) or "the whole layer", right)
     return layout
 
 
@@ -154,9 +165,12 @@ def read_context(words: Sequence[str]) -> ContextMode:
     return said.get(" ".join(words).replace("all_gather", "allgather"), ContextMode.RING)
 
 
-def _modules(words: Sequence[str]) -> frozenset[str]:
-    """Modules that the model knows; `shared_experts` and the rest of Megatron's are part of `moe` here."""
-    return frozenset(word for word in words if word in MODULES) or frozenset({"core_attn"})
+def _priced(what: str, words: set[str], known: Sequence[str]) -> frozenset[str]:
+    """Words that a field of the strategy has; another one is refused, because it would be priced as none."""
+    odd = sorted(words - {*known})
+    if odd:
+        raise BadValue(what, " ".join(odd), f"not priced by itself; of {', '.join(known)}")
+    return frozenset(words)
 
 
 def split_of(strategy: Strategy, run: LaunchSettings) -> str:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from mofa_model.errors import BadValue
 from mofa_model.launch.answer import LaunchSettings
 from mofa_model.launch.table import Arguments, Words
 from mofa_model.strategy import LAYER_INPUT, Recompute, Strategy
+
+_KEYWORDS: Final = "--activation_checkpointing_kwargs"
+_KNOWN: Final = frozenset(
+    {"offload", "every_n_layers", "use_reentrant", "preserve_rng_state", "determinism_check", "debug"}
+)
+"""Keywords of checkpointing: the first two say what is kept, the others how it is done."""
 
 
 def add(words: Words, strategy: Strategy, run: LaunchSettings, *, recomputes: bool) -> None:
@@ -20,7 +26,7 @@ def add(words: Words, strategy: Strategy, run: LaunchSettings, *, recomputes: bo
     if recomputes and strategy.recompute is Recompute.FULL:
         words.add("--activation_checkpointing")
         if strategy.offload:  # DeepSpeed's own `cpu_checkpointing` acts inside its own checkpointing only
-            words.add("--activation_checkpointing_kwargs", json.dumps({"offload": True}))
+            words.add(_KEYWORDS, json.dumps({"offload": True}))
     if run.interval_steps is not None:
         words.add("--save_strategy", "steps")
         words.add("--save_steps", run.interval_steps)
@@ -50,7 +56,7 @@ def layout_of(known: Arguments, options: Mapping[str, str | None]) -> dict[str, 
     layout: dict[str, Any] = {}
     if (options.get("--activation_checkpointing", "false") or "true").lower() == "true":
         layout["recompute"] = Recompute.FULL
-    if _offloads(options.get("--activation_checkpointing_kwargs")):
+    if _checkpointing(options).get("offload") is True:
         layout["offload"] = frozenset({LAYER_INPUT})
     if "--per_device_train_batch_size" in options:
         size = options["--per_device_train_batch_size"]
@@ -69,10 +75,26 @@ def interval_of(known: Arguments, options: Mapping[str, str | None]) -> int | No
     return known.number("--save_steps", saves) if saves is not None else None
 
 
-def _offloads(text: str | None) -> bool:
-    """Whether checkpointing is told to keep its inputs on the host."""
+def recomputes_every(options: Mapping[str, str | None]) -> int:
+    """Of so many layers one is computed again, where any is. [1]"""
+    if "--activation_checkpointing" not in options:
+        return 1
+    said = _checkpointing(options).get("every_n_layers", 1)
+    if isinstance(said, bool) or not isinstance(said, int) or said < 1:
+        raise BadValue(f"{_KEYWORDS}: every_n_layers", said, "give a whole number of one or more")
+    return said
+
+
+def _checkpointing(options: Mapping[str, str | None]) -> Mapping[str, Any]:
+    """Keywords of checkpointing, of which all are known that decide what is kept."""
+    text = options.get(_KEYWORDS)
     try:
         told = json.loads(text or "{}")
     except ValueError:
-        raise BadValue("--activation_checkpointing_kwargs", text, "give a JSON object") from None
-    return isinstance(told, dict) and told.get("offload") is True
+        told = None
+    if not isinstance(told, dict):
+        raise BadValue(_KEYWORDS, text, "give a JSON object")
+    odd = next((name for name in told if name not in _KNOWN), None)
+    if odd is not None:
+        raise BadValue(_KEYWORDS, odd, f"it is not priced; known are {', '.join(sorted(_KNOWN))}")
+    return told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
@@ -25,7 +26,7 @@ from mofa_model.launch.features import (
     stages_of_layout,
 )
 from mofa_model.launch.table import Arguments, Words, table, unsupported
-from mofa_model.strategy import ACTIVATIONS, Graphs, Placement, Recompute, Sharding, Strategy
+from mofa_model.strategy import Graphs, Placement, Recompute, Sharding, Strategy
 
 TRAINER: Final = "megatron"
 
@@ -174,7 +175,9 @@ def read(words: Sequence[str]) -> Reading:
             given[name] = () if fixed is None else (fixed,)
         elif name:
             given[name] = (*given[name], word)
-    return _reading(known, {name: values for name, values in given.items() if name in known.kinds})
+    unpriced = known.not_priced({name: " ".join(values) for name, values in given.items()})
+    found = _reading(known, {name: values for name, values in given.items() if name in known.kinds})
+    return replace(found, unpriced=unpriced)
 
 
 def _reading(known: Arguments, given: Mapping[str, tuple[str, ...]]) -> Reading:
@@ -211,6 +214,7 @@ def _reading(known: Arguments, given: Mapping[str, tuple[str, ...]]) -> Reading:
         recompute_layers=number("recompute-num-layers"),
         modules=given.get("recompute-modules", ("core_attn",)),
         graphs=choice("cuda-graph-impl"),
+        graphed=given.get("cuda-graph-modules", ()),
         hops="no-overlap-p2p-communication" not in given,
         pp=layout.get("pp", 1),
         vpp=layout.get("vpp", 1),
@@ -219,13 +223,8 @@ def _reading(known: Arguments, given: Mapping[str, tuple[str, ...]]) -> Reading:
     layout["data_overlap"] = "overlap-grad-reduce" in given
     layout["tensor_overlap"] = "tp-comm-overlap" in given
     layout["expert_overlap"] = "overlap-moe-expert-parallel-comm" in given
-    layout["offload"] = (
-        frozenset({ACTIVATIONS})
-        if "cpu-offloading-num-layers" in given
-        else read_offload(given.get("offload-modules", ()))
-        if "fine-grained-activation-offloading" in given
-        else frozenset()
-    )
+    moved = given.get("offload-modules", ()) if "fine-grained-activation-offloading" in given else ()
+    layout["offload"] = read_offload(moved)
     layout["optimizer"] = Placement.HOST if "optimizer-cpu-offload" in given else Placement.DEVICE
     if "cp-comm-type" in given:
         layout["context_mode"] = read_context(given["cp-comm-type"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
@@ -27,7 +27,7 @@ from mofa_model.launch.features import (
     stages_of_layout,
 )
 from mofa_model.launch.table import Words, table, unsupported
-from mofa_model.strategy import ACTIVATIONS, Graphs, Placement, Recompute, Sharding, Strategy
+from mofa_model.strategy import Graphs, Placement, Recompute, Sharding, Strategy
 
 TRAINER: Final = "nemo"
 
@@ -168,12 +168,13 @@ def matches(word: str) -> bool:
 def read(words: Sequence[str]) -> Reading:
     """What a recipe's overrides say; what the recipe itself says is not in them and stays open."""
     known = table(TRAINER)
-    given: dict[str, str] = {}
+    said: dict[str, str] = {}
     for word in words:
         if found := _OVERRIDE.fullmatch(word):
             name, value = known.today(found.group(1), found.group(2))
-            if name in known.kinds and value not in {None, "null", "None"}:
-                given[name] = str(value)
+            if value not in {None, "null", "None"}:
+                said[name] = str(value)
+    given = {name: value for name, value in said.items() if name in known.kinds}
 
     def number(name: str) -> int | None:
         return known.number(name, given[name]) if name in given else None
@@ -206,8 +207,9 @@ def read(words: Sequence[str]) -> Reading:
         granularity=choice("model.recompute_granularity"),
         method=choice("model.recompute_method"),
         recompute_layers=number("model.recompute_num_layers"),
-        modules=given.get("model.recompute_modules", "core_attn").strip("[]").replace(" ", "").split(","),
+        modules=_words(given, "model.recompute_modules") or ("core_attn",),
         graphs=choice("model.cuda_graph_impl"),
+        graphed=_words(given, "model.cuda_graph_modules"),
         hops=given.get("comm_overlap.overlap_p2p_comm", "true").lower() == "true",
         pp=layout.get("pp", 1),
         vpp=layout.get("vpp", 1),
@@ -215,12 +217,10 @@ def read(words: Sequence[str]) -> Reading:
     layout["sequence_parallel"] = truth("model.sequence_parallel")
     layout["tensor_overlap"] = truth("comm_overlap.tp_comm_overlap")
     layout["expert_overlap"] = truth("comm_overlap.overlap_moe_expert_parallel_comm")
-    moved = given.get("model.offload_modules", "").strip("[]").replace(" ", "").split(",")
-    layout["offload"] = (
-        frozenset({ACTIVATIONS})
-        if truth("model.cpu_offloading")
-        else read_offload(moved if truth("model.fine_grained_activation_offloading") else ())
+    moved = (
+        _words(given, "model.offload_modules") if truth("model.fine_grained_activation_offloading") else ()
     )
+    layout["offload"] = read_offload(moved)
     layout["optimizer"] = Placement.HOST if truth("optimizer.optimizer_cpu_offload") else Placement.DEVICE
     layout["data_overlap"] = "false" not in {
         given.get("ddp.overlap_grad_reduce", "").lower(),
@@ -238,4 +238,10 @@ def read(words: Sequence[str]) -> Reading:
         global_batch=number("train.global_batch_size"),
         precision=recipes.get(given.get("mixed_precision", "").replace("-", "_")),
         interval_steps=number("checkpoint.save_interval"),
+        unpriced=known.not_priced(said),
     )
+
+
+def _words(given: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """A list in brackets."""
+    return tuple(word for word in given.get(name, "").strip("[]").replace(" ", "").split(",") if word)

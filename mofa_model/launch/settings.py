@@ -72,3 +72,18 @@ class Settings:
         """A switch, also where it is written as a word."""
         value = self.value(path)
         return default if value is None else str(value).lower() in {"true", "yes", "on", "1"}
+
+    def leaves(self) -> dict[str, Any]:
+        """Everything that is said, by its path.
+
+        >>> Settings({"bf16": {"enabled": True}, "x": "auto"}).leaves()
+        {'bf16.enabled': True}
+        """
+        found, left = dict[str, Any](), list(self.document.items())
+        while left:
+            path, value = left.pop()
+            if isinstance(value, Mapping):
+                left += [(f"{path}.{key}", one) for key, one in value.items()]
+            elif value != "auto":
+                found[str(path)] = value
+        return found

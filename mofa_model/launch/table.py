@@ -7,8 +7,9 @@ from the names of earlier releases.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
@@ -27,6 +28,32 @@ class Arguments:
     """Kind by name: flag, int, text, a|b|c, words:a|b or word:a|b."""
     older: Mapping[str, str]
     """Names of earlier releases, with today's; `name=value` where today has a choice in place of a flag."""
+    refused: Mapping[str, str]
+    """What is not priced as it is, with what to say instead."""
+    only: Mapping[str, Sequence[str]]
+    """The values that are priced, of what has others too."""
+    unpriced: Sequence[str]
+    """Patterns of what changes memory or time and no field of a strategy says."""
+
+    def not_priced(self, given: Mapping[str, object]) -> tuple[str, ...]:
+        """What a command says beside its strategy that changes memory or time; what stands in the place of it is refused.
+
+        >>> table("megatron").not_priced({"attention-backend": "fused", "lr": "1e-4"})
+        ('attention-backend',)
+        """
+        for name, value in given.items():
+            said = str(value).lower()
+            if name in self.refused and said not in {"false", "null"}:
+                raise BadValue(name, value, f"it is not priced: {self.refused[name]}")
+            allowed = self.only.get(name)
+            if allowed is not None and said not in {word.lower() for word in allowed}:
+                raise BadValue(name, value, f"only {' or '.join(allowed)} is priced")
+        return tuple(name for name in given if self.is_unpriced(name))
+
+    def is_unpriced(self, name: str) -> bool:
+        """Whether a name is of what changes memory or time and is not read."""
+        known = name in self.kinds or name in self.only or name in self.refused
+        return not known and any(fnmatchcase(name, pattern) for pattern in self.unpriced)
 
     def choices(self, name: str) -> tuple[str, ...]:
         """The words that an argument takes; empty = it takes numbers, any text, or nothing."""
@@ -93,7 +120,13 @@ def table(trainer: str) -> Arguments:
     text = Path(__file__).with_name("arguments").joinpath(f"{trainer}.toml").read_text("utf-8")
     given = tomllib.loads(text)
     return Arguments(
-        trainer=trainer, release=given["release"], kinds=given["arguments"], older=given.get("older", {})
+        trainer=trainer,
+        release=given["release"],
+        kinds=given["arguments"],
+        older=given.get("older", {}),
+        refused=given["refused"],
+        only=given["only"],
+        unpriced=given["unpriced"]["names"],
     )
 
 

@@ -144,7 +144,7 @@ def read_file(text: str, name: str) -> Reading:
         for key, value in _section(document, section).items():
             if value is False:
                 given[f"{section}.no_{key}"] = None
-            elif not isinstance(value, dict | list):
+            elif not isinstance(value, dict):
                 given[f"{section}.{key}"] = str(value)
     return _reading(given)
 
@@ -157,6 +157,7 @@ def _section(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _reading(raw: Mapping[str, str | None]) -> Reading:
     known = table(TRAINER)
     given = dict(known.today(name, value) for name, value in raw.items())
+    unpriced = known.not_priced(given)
 
     def number(name: str) -> int | None:
         # torchtitan writes -1 for "what is left"
@@ -189,7 +190,7 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
     if pp > 1 and schedule is not None:
         known.choice("parallelism.pipeline_parallel_schedule", schedule)
         words = {word: chosen for chosen, word in _SCHEDULES.items()}
-        layout["schedule"] = words.get(schedule, ONE_F_ONE_B)
+        layout["schedule"] = words[schedule]
         if layout["schedule"] != ONE_F_ONE_B:
             layout["vpp"] = (
                 2  # torchtitan's default where the layers of a stage are not stated, and what a V has
@@ -202,6 +203,7 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
         global_batch=number("training.global_batch_size"),
         interval_steps=number("checkpoint.interval"),
         chunk_layers=number("parallelism.pipeline_parallel_layers_per_stage"),
+        unpriced=unpriced,
         outer_slots=sum(
             slots(f"parallelism.pipeline_parallel_{end}_stage_less_layers") for end in ("first", "last")
         ),

@@ -148,8 +148,10 @@ def read_layout(
     layers: int | None = None,
     open_file: Callable[[str], str] | None = None,
     field: str = "current",
+    unpriced: Callable[[str], object] = str,
 ) -> Strategy:
-    """A layout on `gpus` devices [1], written as strategy text of either form or as a trainer's arguments.
+    """A layout on `gpus` devices [1], written as strategy text of either form or as a trainer's arguments; `unpriced` is told
+    each of these that changes memory or time and is no part of a layout.
 
     >>> read_layout("--tensor-model-parallel-size 8 --pipeline-model-parallel-size 4", 64).dp
     2
@@ -165,7 +167,10 @@ def read_layout(
             return parse_strategy(text, gpus, field=field)
     else:
         words = list(text)
-    return read(words, open_file).strategy(gpus, layers=layers, field=field)
+    found = read(words, open_file)
+    for name in found.unpriced:
+        unpriced(name)
+    return found.strategy(gpus, layers=layers, field=field)
 
 
 def _is_launch(words: Sequence[str]) -> bool:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from mofa_model.advice import Advice, Request
     from mofa_model.launch import Launch
     from mofa_model.manifest.asked import Asked
-    from mofa_model.search import SearchCase
-    from mofa_model.strategy import Strategy
 
 EXAMPLES: Final = """\
 examples:
@@ -233,7 +231,7 @@ def _from_flags(a: Namespace) -> Request:
         lifted=_lifted(a),
         risk=a.risk,
         checkpoint_bytes=job_options.size_of(a.checkpoint_size) if a.checkpoint_size else None,
-        current=_current(a.current, problems[0]),
+        current=problem_options.layout_of(a.current, problems[0], "--current") if a.current else None,
         top=_top(a.top),
     )
 
@@ -268,18 +266,8 @@ def _from_manifest(a: Namespace, asked: Asked) -> Request:
     if a.objective:
         changes["objective"] = a.objective
     if a.current:
-        changes["current"] = _current(a.current, request.problems[0])
+        changes["current"] = problem_options.layout_of(a.current, request.problems[0], "--current")
     return replace(request, constraints=(*request.constraints, *a.constraint), **changes)  # type: ignore[arg-type]
-
-
-def _current(text: str | None, problem: SearchCase) -> Strategy | None:
-    """Today's layout; who types it now is told where it cannot be."""
-    from mofa_model.launch import read_layout
-
-    if not text:
-        return None
-    layers = int(problem.workload.model.layers)
-    return read_layout(text, int(problem.cluster.gpus), layers=layers, field="--current")
 
 
 def _lifted(a: Namespace) -> tuple[str, ...]:

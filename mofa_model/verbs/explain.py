@@ -46,16 +46,12 @@ def run(arguments: Namespace) -> int:
     """Explain one strategy; one that does not fit is explained as well."""
     from mofa_model.advice.reasons import NAMES
     from mofa_model.explain import explain, records
-    from mofa_model.launch import read_layout
     from mofa_model.verbs import evidence_tables
 
     if arguments.plot:
         plots.check("--plot", arguments.plot)
     problem = problem_options.problems_of(arguments)[0]
-    model = problem.workload.model
-    strategy = read_layout(
-        arguments.strategy, int(problem.cluster.gpus), layers=int(model.layers), field="--strategy"
-    )
+    strategy = problem_options.layout_of(arguments.strategy, problem, "--strategy")
     if arguments.evidence:
         tables, document, rows = evidence_tables.evidence(problem, strategy)
         output.emit(arguments.output, tables, document=document, records=rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from mofa_model.verbs import job_text
 
 if TYPE_CHECKING:
     from mofa_model.search import SearchCase
+    from mofa_model.strategy import Strategy
 
 
 def add_options(parser: ArgumentParser, *, required: bool = True) -> None:
@@ -256,3 +258,22 @@ def _percent(text: str) -> float:
     if not 0 <= value < 100:
         raise BadValue("--headroom", text, "give a percentage from 0 to below 100")
     return value / 100
+
+
+def layout_of(text: str, problem: SearchCase, field: str) -> Strategy:
+    """A layout that somebody types, as text or as a launch command; what in it changes memory or time and is not priced is told."""
+    from mofa_model.files import read_text
+    from mofa_model.launch import read_layout
+
+    left: list[str] = []
+    found = read_layout(
+        text,
+        int(problem.cluster.gpus),
+        layers=int(problem.workload.model.layers),
+        open_file=read_text,
+        field=field,
+        unpriced=left.append,
+    )
+    if left:
+        sys.stderr.write(f"{field}: not priced: {', '.join(left)}\n")
+    return found

@@ -1,0 +1,61 @@
+"""Every option of the trainers' own parsers, recorded with what our readers make of it: tests/data/trainer_options.json.
+
+    python tools/options.py     asks the parsers in the environment of `make oracle`, and prints what nobody has judged yet
+
+`beside` is kept by hand: what says nothing about memory and time of a step. Everything else has to be read, refused, or named as not
+priced, in `mofa_model/launch/arguments/`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+from verdicts import HOME, VALIDATORS
+
+from mofa_model.launch import TRAINERS
+from mofa_model.launch.table import table
+
+RECORD: Final = Path(__file__).parents[1] / "tests" / "data" / "trainer_options.json"
+
+
+def made_of(trainer: str, option: str) -> str:
+    """What a reader makes of an option: read, refused, not priced, or nothing."""
+    known = table(trainer)
+    name = option.removeprefix("--") if trainer in {"megatron", "accelerate"} else option
+    names = {*known.kinds, *known.older}
+    if trainer == "accelerate":
+        names = {one.rpartition(".")[2].removeprefix("--") for one in names}
+    section, _, last = name.rpartition(".")
+    if name in known.only or name in names or f"{section}.no_{last}" in names:
+        return "read"
+    if name in known.refused:
+        return "refused"
+    return "not priced" if known.is_unpriced(name) else ""
+
+
+def main() -> None:
+    """Ask, compare, record."""
+    before: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+    record = {}
+    for trainer in TRAINERS:
+        asked = subprocess.run(
+            [str(HOME / "bin" / "python"), str(VALIDATORS / "options.py"), trainer],
+            capture_output=True, text=True, check=True, cwd=HOME,
+        )  # fmt: skip
+        options = json.loads(asked.stdout)
+        beside = {*before.get(trainer, {}).get("beside", ())} & {*options}
+        left = [one for one in options if not made_of(trainer, one) and one not in beside]
+        print(trainer, len(options), "options; to be judged:", *left)
+        record[trainer] = {
+            "release": table(trainer).release,
+            "options": [one for one in options if one not in beside],
+            "beside": sorted(beside),
+        }
+    RECORD.write_text(f"{json.dumps(record, indent=1, sort_keys=True)}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

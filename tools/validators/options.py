@@ -1,0 +1,131 @@
+"""Every option that a trainer's own parser has, or key that its configuration has: `options.py TRAINER` prints them as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import dataclasses
+import inspect
+import json
+import sys
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+
+def flags(parser: argparse.ArgumentParser) -> list[str]:
+    """Long options of a parser, without those that other spellings stand for."""
+    return [
+        max((one for one in action.option_strings if one.startswith("--")), key=len)
+        for action in parser._actions  # noqa: SLF001
+        if any(one.startswith("--") for one in action.option_strings)
+    ]
+
+
+def fields(made: Any, before: str = "") -> Iterator[str]:
+    """Fields of a configuration, with those of the configurations in it."""
+    for field in dataclasses.fields(made):
+        value = getattr(made, field.name, None)
+        if dataclasses.is_dataclass(value) and field.name != "model_spec":
+            yield from fields(value, f"{before}{field.name}.")
+        elif not field.name.startswith("_"):
+            yield f"{before}{field.name}"
+
+
+def megatron() -> list[str]:
+    """Flags of the pretrain scripts."""
+    from megatron.training.arguments import add_megatron_arguments
+
+    sys.argv = ["pretrain_gpt.py"]
+    return flags(add_megatron_arguments(argparse.ArgumentParser()))
+
+
+def nemo() -> list[str]:
+    """Overrides of a Megatron Bridge recipe."""
+    import check_nemo
+
+    sys.meta_path.insert(0, check_nemo.Absent())
+    import check_megatron
+    import megatron.core.utils as core
+    from packaging.version import Version
+
+    core._te_version = Version(check_megatron.TRANSFORMER_ENGINE)  # noqa: SLF001
+    sizes = ("--num-layers", "2", "--hidden-size", "64", "--num-attention-heads", "2", "--vocab-size", "64")
+    return list(fields(check_nemo.recipe(list(sizes))))
+
+
+def torchtitan() -> list[str]:
+    """Options of a recipe, and of every kind of activation checkpointing."""
+    import torch
+
+    torch._utils._get_available_device_type = lambda: "cpu"  # noqa: SLF001
+    from torchtitan.distributed.activation_checkpoint import MemoryBudgetAC
+    from torchtitan.models.llama3.config_registry import llama3_8b
+
+    more = fields(MemoryBudgetAC.Config(), "activation_checkpoint.")
+    return [*fields(llama3_8b()), *more]
+
+
+def hugging_face() -> list[str]:
+    """Arguments of the trainer of transformers."""
+    from transformers import HfArgumentParser, TrainingArguments
+
+    return flags(HfArgumentParser(TrainingArguments))
+
+
+def accelerate() -> list[str]:
+    """Options of `accelerate launch`, and of the trainer that it starts."""
+    from accelerate.commands.launch import launch_command_parser
+
+    return [
+        *(one.replace("-", "_").replace("__", "--", 1) for one in flags(launch_command_parser())),
+        *hugging_face(),
+    ]
+
+
+def deepspeed() -> list[str]:
+    """Keys of DeepSpeed's configuration, and arguments of the trainer of transformers."""
+    from deepspeed.runtime import config
+    from deepspeed.runtime.activation_checkpointing import config as again
+    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
+
+    asked = [node for node in ast.walk(ast.parse(inspect.getsource(config))) if isinstance(node, ast.Call)]
+    named = [one.args[1] for one in asked if getattr(one.func, "id", "") == "get_scalar_param"]
+    tops = [getattr(config, one.id) for one in named if isinstance(one, ast.Name) and hasattr(config, one.id)]
+    kept = [
+        value
+        for name, value in vars(again).items()
+        if name.startswith("ACT_CHKPT_") and isinstance(value, str)
+    ]
+    return [
+        *tops,
+        *(f"activation_checkpointing.{one}" for one in kept if one != "activation_checkpointing"),
+        *keys(DeepSpeedZeroConfig, "zero_optimization."),
+        *hugging_face(),
+    ]
+
+
+def keys(model: Any, before: str) -> Iterator[str]:
+    """Keys of a pydantic model, with those of the models in it."""
+    for name, field in model.model_fields.items():
+        inner = [
+            one
+            for one in (field.annotation, *typing.get_args(field.annotation))
+            if hasattr(one, "model_fields")
+        ]
+        for one in inner:
+            yield from keys(one, f"{before}{field.alias or name}.")
+        if not inner:
+            yield f"{before}{field.alias or name}"
+
+
+def main() -> None:
+    """Print them."""
+    with contextlib.redirect_stdout(sys.stderr):
+        found = globals()[sys.argv[1]]()
+    print(json.dumps(sorted(set(found) - {"--help"})))
+
+
+if __name__ == "__main__":
+    main()
