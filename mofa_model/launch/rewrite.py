@@ -19,7 +19,7 @@ from mofa_model.launch import megatron, nemo, torchtitan
 from mofa_model.launch.runners import BUILTINS, in_the_way, is_run, line_of
 from mofa_model.launch.shell import Command, Script, ShellWord, parse
 from mofa_model.launch.table import table
-from mofa_model.launch.trainers import is_flag_of
+from mofa_model.launch.trainers import argument_of, is_flag_of, refused_in, values_of
 
 _STATED: Final = frozenset(
     {"num-layers", "seq-length", "save-interval", "async-save", "fp8-param-gather", "training.mixed_precision_param"}
@@ -170,8 +170,8 @@ def _check_values(words: Sequence[ShellWord], gone: Iterable[int], trainer: str)
     for at in gone:
         if (
             words[at].expands
-            and not _name(words[at].text, trainer)
-            and not _name(words[at - 1].text, trainer)
+            and not argument_of(words[at].text, trainer)
+            and not argument_of(words[at - 1].text, trainer)
         ):
             raise _refused(
                 f"{shown(words[at].raw)} may be a value of the layout's or not; write it before the layout"
@@ -232,9 +232,9 @@ def _mentions(text: str, trainer: str, arguments: Sequence[str]) -> bool:
 
 def _agreed(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> list[str]:
     """The arguments without the dispatcher, where the command names one that does the same and more."""
-    chosen = [at for at, word in enumerate(words) if _name(word, trainer) in _DISPATCHERS]
+    chosen = [at for at, word in enumerate(words) if argument_of(word, trainer) in _DISPATCHERS]
     values = [words[at].partition("=")[2] or "".join(words[at + 1 : at + 2]) for at in chosen]
-    ours = [at for at, word in enumerate(arguments) if _name(word, trainer) in _DISPATCHERS]
+    ours = [at for at, word in enumerate(arguments) if argument_of(word, trainer) in _DISPATCHERS]
     left = {at + more for at in ours for more in range(1 if "=" in arguments[at] else 2)}
     return [word for at, word in enumerate(arguments) if at not in left or "flex" not in values]
 
@@ -252,14 +252,16 @@ def _trainer_of(arguments: Sequence[str]) -> str:
 def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set[int]:
     """Places of the words that decide the layout."""
     others = {megatron.TRAINER, torchtitan.TRAINER} - {trainer}
-    for word in words:
+    for at, word in enumerate(words):
+        if why := refused_in(words[at : at + 2], trainer):
+            raise _refused(why)
         if any(is_flag_of(other, word) for other in others) and not is_flag_of(trainer, word):
             raise _refused(f"{word.partition('=')[0]} is not {trainer}'s, for which the advice is")
-    new = {_name(word, trainer) for word in arguments}
+    new = {argument_of(word, trainer) for word in arguments}
     gone: set[int] = set()
     values = 0
     for at, word in enumerate(words):
-        name = _name(word, trainer)
+        name = argument_of(word, trainer)
         if not name:
             if values and not word.startswith("--"):
                 gone.add(at)
@@ -267,32 +269,9 @@ def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set
             else:
                 values = 0
             continue
-        known = table(trainer).today(name, None)[0] in table(trainer).kinds
+        today = table(trainer).today(name, None)[0]
         values = 0
-        if known and (name not in _STATED | _DISPATCHERS or name in new):
+        if today in table(trainer).kinds and (today not in _STATED | _DISPATCHERS or today in new):
             gone.add(at)
-            values = 0 if "=" in word or trainer == nemo.TRAINER else _values(name, trainer)
+            values = 0 if "=" in word or trainer == nemo.TRAINER else values_of(name, trainer)
     return gone
-
-
-def _name(word: str, trainer: str) -> str:
-    """Name of the argument that a word is, as the tables have it; empty where it is none of the trainer's."""
-    if trainer == nemo.TRAINER:
-        return word.lstrip("+").partition("=")[0] if nemo.matches(word) else ""
-    if word.startswith(("activation-checkpoint:", "activation_checkpoint:")):
-        return "activation-checkpoint" if trainer == torchtitan.TRAINER else ""
-    if not word.startswith("--"):
-        return ""
-    name = word[2:].partition("=")[0]
-    name = name.replace("-", "_") if trainer == torchtitan.TRAINER else name.replace("_", "-")
-    known = table(trainer)
-    return name if name in known.kinds or name in known.older else ""
-
-
-def _values(name: str, trainer: str) -> int:
-    """How many of the words that follow an argument are its values, at most. [1]"""
-    today, fixed = table(trainer).today(name, None)
-    kind = table(trainer).kinds.get(today, "flag")
-    if kind in {"flag", "word"} or kind.startswith("word:") or fixed is not None:
-        return 0
-    return 64 if kind.startswith("words:") else 1

@@ -194,3 +194,40 @@ def is_flag_of(trainer: str, word: str) -> bool:
 def _shared(name: str) -> bool:
     """Flags that are not Megatron's alone: they do not tell whose command it is."""
     return name in {"bf16", "fp16", "seq-length", "num-layers"}
+
+
+def refused_in(words: Sequence[str], trainer: str) -> str:
+    """Why a layout cannot stand beside an argument and its value, which are priced as something else; empty where it can."""
+    name, equals, value = words[0].lstrip("-+").partition("=")
+    flags = trainer != nemo.TRAINER
+    if name in table(trainer).kinds or flags != words[0].startswith("--"):
+        return ""
+    name = name.replace("_", "-") if trainer == megatron.TRAINER else name.replace("-", "_")
+    try:
+        table(trainer).not_priced({name: value if equals else "".join(words[1:])})
+    except BadValue as error:
+        return f"{error}; take it out"
+    return ""
+
+
+def argument_of(word: str, trainer: str) -> str:
+    """Name of the argument that a word is, as the tables have it; empty where it is none of the trainer's."""
+    if trainer == nemo.TRAINER:
+        return word.lstrip("+").partition("=")[0] if nemo.matches(word) else ""
+    if word.startswith(("activation-checkpoint:", "activation_checkpoint:")):
+        return "activation-checkpoint" if trainer == torchtitan.TRAINER else ""
+    if not word.startswith("--"):
+        return ""
+    name = word[2:].partition("=")[0]
+    name = name.replace("-", "_") if trainer == torchtitan.TRAINER else name.replace("_", "-")
+    known = table(trainer)
+    return name if name in known.kinds or name in known.older else ""
+
+
+def values_of(name: str, trainer: str) -> int:
+    """How many of the words that follow an argument are its values, at most. [1]"""
+    today, fixed = table(trainer).today(name, None)
+    kind = table(trainer).kinds.get(today, "flag")
+    if kind in {"flag", "word"} or kind.startswith("word:") or fixed is not None:
+        return 0
+    return 64 if kind.startswith("words:") else 1

@@ -314,3 +314,25 @@ def test_a_command_that_chose_the_flexible_dispatcher_keeps_it(chosen, left):
         assert [word for word in ("flex", "alltoall", "allgather") if word in text] == [left]
         assert "--expert-model-parallel-size 8" in text
         assert text.count("dispatcher") == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "torchrun t.py --decoder-first-pipeline-num-layers 3",
+        "torchrun t.py --bf16 --optimizer_offload_fraction=0.5",
+        "bash -c 'torchrun t.py --moe-layer-recompute'",
+    ],
+)
+def test_a_layout_does_not_stand_beside_what_is_priced_as_something_else(command):
+    with pytest.raises(InputError, match=r"priced.*take it out"):
+        rewritten_line(command, ["--tensor-model-parallel-size", "8"])
+
+
+def test_older_names_of_a_pattern_go_where_a_new_one_comes():
+    old = "torchrun t.py --hybrid-override-pattern M-M- --cuda-graph-scope attn mlp"
+    assert (
+        rewritten_line(old, ["--hybrid-layer-pattern", "M-|M-"])
+        == "torchrun t.py --hybrid-layer-pattern 'M-|M-'"
+    )
+    assert "--hybrid-override-pattern M-M-" in rewritten_line(old, ["--tensor-model-parallel-size", "8"])

@@ -2,6 +2,7 @@
 before, the trainer's without the old layout and with the new one."""
 
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -37,8 +38,11 @@ def run(tmp_path_factory):
     for program in ("bash", "sh", "env", "nice", "timeout"):
         (folder / program).symlink_to(shutil.which(program))
     (folder / "ssh").write_text('#!/bin/sh\nshift\nexec /bin/sh -c "$*"\n')
-    (folder / "su").write_text('#!/bin/sh\nexec /bin/sh -c "$3"\n')
-    for name in ("ssh", "su"):
+    (folder / "su").write_text('#!/bin/sh\nfor last; do :; done; exec /bin/sh -c "$last"\n')
+    (folder / "runuser").write_text('#!/bin/sh\nfor last; do :; done; exec /bin/sh -c "$last"\n')
+    (folder / "srun").write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n')
+    (folder / "sudo").write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    for name in ("ssh", "su", "runuser", "srun", "sudo"):
         (folder / name).chmod(0o755)
     for profile in (".bash_profile", ".profile"):
         (folder / profile).write_text(f"PATH={folder}\n")
@@ -95,8 +99,20 @@ BEFORE = ["", "", "", "set -u; ", "cd . && ", "prepare --x 1 | ", "A=1 B=$X ", "
 AFTER = ["", "", "\n", " \\\n", " # --bf16 \\\nfinish", " && finish 1", " | log x", ">/dev/null 2>&1", " >>/dev/null", '; finish "$X"', " &", "|| b", " <<'E' | log\n$X `\nE\n"]  # fmt: skip
 AROUND = ["{}", "{}", "({})", "{{ {}\n}}", "if true; then {}\nfi", "for i in 1 2; do {}\ndone", "f() {{ {}\n}}; f", "case x in x) {}\n;; esac"]  # fmt: skip
 SHELLS = ["", "", "", "", "bash -c '", 'sh -ec "', 'exec bash -euo pipefail -c "', "prepare; bash -c '", 'bash -lc "', "sh -lc '",
-          "env A=1 timeout 9 bash -c '", 'exec nice -n 1 env -u A /bin/sh -c "', "env A=1 su user -c '"]  # fmt: skip
-HIDDEN = ["a bash -c '", 'b x sh -c "', 'echo "$(', "bash <<'E9'\n", "A='"]
+          "srun bash -c '", 'srun --ntasks=8 --export=ALL bash -lc "', "exec srun -l env A=1 sh -c '", 'sudo -u user bash -c "', "su - user -c '",
+          'runuser -l user -c "', "ssh n srun ", "env A=1 timeout 9 bash -c '", 'exec nice -n 1 env -u A /bin/sh -c "', "env A=1 su user -c '"]  # fmt: skip
+HIDDEN = [
+    "ssh n '",
+    'ssh -p 22 n "',
+    "ssh n bash -c '",
+    "srun bash <<'E9'\n",
+    "ssh n bash -s <<E9\n",
+    "a bash -c '",
+    'b x sh -c "',
+    'echo "$(',
+    "bash <<'E9'\n",
+    "A='",
+]
 """Beginnings behind which nobody can tell what becomes of the line."""
 
 
@@ -111,7 +127,10 @@ def lines(draw):
     shell = draw(st.sampled_from([*SHELLS, draw(st.sampled_from(HIDDEN))]))
     before = [word for piece in pieces for word in piece.words]
     after = [word for piece in pieces if not piece.ours for word in piece.words]
-    return within(shell, line), before, after, shell in HIDDEN
+    line = within(shell, line)
+    if draw(st.integers(0, 5)) == 0:  # a folded block of YAML
+        line = re.sub(r"(?<!\n)\n(?![\n ])", " ", line)
+    return line, before, after, shell in HIDDEN
 
 
 def within(shell, line):
@@ -120,7 +139,7 @@ def within(shell, line):
         return shell + line.replace("'", "'\\''") + "'"
     if shell.endswith('"'):
         return shell + "".join("\\" * (c in '$`"\\') + c for c in line) + '"'
-    return shell + line + {"(": '\n)"', "\n": "\nE9\n", "": ""}[shell[-1:]]
+    return shell + line + {"(": '\n)"', "\n": "\nE9\n", "": "", " ": ""}[shell[-1:]]
 
 
 def check(run, line, before, after, hidden):
