@@ -15,10 +15,20 @@ from mofa_model.advice.reasons import compared, nearest_constraints, unoffered, 
 from mofa_model.advice.request import Request, Unplaced
 from mofa_model.advice.saves import job_of, of_watchdog
 from mofa_model.bands import coordinates
+from mofa_model.errors import TooLarge
 from mofa_model.estimate.footprint import overflow, room
 from mofa_model.estimate.routing import fullest_rank
 from mofa_model.reliability import Interval
-from mofa_model.search import Ranking, Rejection, SearchCase, framework, parse_constraint, search
+from mofa_model.search import (
+    ASIDE,
+    Effort,
+    Ranking,
+    Rejection,
+    SearchCase,
+    framework,
+    parse_constraint,
+    search,
+)
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy
 from mofa_model.units import GIB, Ratio
@@ -109,8 +119,12 @@ def _in_chunks(request: Request, ranking: Ranking) -> str:
     said = len(ranking.axes["chunks"]) > 1 or any(one.key == "chunks" for one in asked.constraints)
     if ranking.leanest is None or model.experts is None or said:
         return ""
-    asked = replace(asked, constraints=(*asked.constraints, *map(parse_constraint, _CHUNKS)))
-    found = [one for some in search(asked).best.values() for one in some]
+    chunked = (*asked.constraints, *map(parse_constraint, _CHUNKS))
+    try:
+        ranking = search(replace(asked, constraints=chunked, effort=Effort(ASIDE)))
+    except TooLarge:
+        return ""
+    found = [one for some in ranking.best.values() for one in some]
     if not found:
         return ""
     best = min(found, key=lambda one: (one.score, one.nodes, one.index))

@@ -32,10 +32,12 @@ from mofa_model.bands import (
     support,
     words_of,
 )
-from mofa_model.errors import InputError
+from mofa_model.errors import InputError, TooLarge
 from mofa_model.estimate.footprint import room
 from mofa_model.search import (
+    ASIDE,
     Candidate,
+    Effort,
     Framework,
     Ranking,
     Rejection,
@@ -125,20 +127,23 @@ def question_of(request: Request, trainer: Framework, nodes: tuple[int, ...] = (
 def prospects(request: Request, advance: Callable[[float], None]) -> Prospects:
     """The candidates of the first place where something fits."""
     whole = float(room(request.problems[0].cluster))
-    questions = list(_questions(request)) if request.odds else []
+    questions, effort = list(_questions(request)) if request.odds else [], Effort()
+    barren: bool | None = None
     for measured, share, surely in _places(request) if questions else ():
+        if surely and barren is measured:
+            continue  # where nothing fits in more memory, nothing fits in less
         limit = share * whole
         found = []
         for trainer, question in questions:
             name = _named(trainer)
             have = known(request, name)
-            asked = replace(
-                question, share=share, keep=max(FEWEST, WEIGHED // len(question.nodes)), apart=False
-            )
+            keep = max(FEWEST, WEIGHED // len(question.nodes))
+            asked = replace(question, share=share, keep=keep, apart=False, effort=effort)
             asked = replace(asked, has=_has(have)) if measured else _unmeasured(asked)
             ranking = search(asked, lambda part: advance(part / len(questions)))
             if some := weighed(request, name, ranking):
                 found.append((some, ranking, have.own or not measured))
+        barren = None if found else measured
         sure = [(some, ranking) for some, ranking, own in found if own] or [one[:2] for one in found]
         every = sorted((one for some, _ in sure for one in some), key=_order)
         least = 1.0 - request.risk if surely else max((one.fits for one in every), default=0.0) - SURE
@@ -146,7 +151,7 @@ def prospects(request: Request, advance: Callable[[float], None]) -> Prospects:
             ranking = next(ranking for some, ranking in sure if some[0].trainer == kept[0].trainer)
             return Prospects(ranking=ranking, prospects=kept, limit=limit)
     trainer = framework(request.framework)
-    ranking = search(_unmeasured(question_of(request, trainer)), advance)
+    ranking = search(_unmeasured(replace(question_of(request, trainer), effort=effort)), advance)
     some = weighed(request, _named(trainer), ranking)
     if not request.odds:
         some = sorted((replace(one, weight=1.0) for one in some), key=_order)
@@ -159,8 +164,11 @@ def beyond(request: Request, best: Prospect, step: Seconds) -> list[Prospect]:
         return []
     question = question_of(request, framework(best.trainer or ANY), (best.candidate.nodes,))
     share = _share(request, 1.0 - request.risk)
-    asked = _unmeasured(replace(question, share=share, below=float(step) / float(request.learned)))
-    some = weighed(request, best.trainer, search(asked))
+    asked = replace(question, share=share, below=float(step) / float(request.learned), effort=Effort(ASIDE))
+    try:
+        some = weighed(request, best.trainer, search(_unmeasured(asked)))
+    except TooLarge:
+        return []
     return sorted((one for one in some if one.unmeasured), key=_order)
 
 

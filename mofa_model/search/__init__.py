@@ -14,6 +14,7 @@ May import: estimate, reliability and what stands below; numpy and the standard 
     room         memory: what has no room at all, what fits of every state beside a work
     price        memory first, then time
     rank         keeps the best of the stream
+    effort       what one question may cost
     explore      walks node counts and precisions; the entry
 
 A strategy that is not chosen is counted once: raw = searched + pruned + rejected.
@@ -22,14 +23,17 @@ A strategy that is not chosen is counted once: raw = searched + pruned + rejecte
 from mofa_model.axes.frameworks import Framework, framework, frameworks
 from mofa_model.axes.verdict import LIFTABLE, MEANING, Rejection
 from mofa_model.search.constraints import Constraint, parse_constraint
+from mofa_model.search.effort import ASIDE, Effort
 from mofa_model.search.explore import Candidate, NearMiss, Ranking, SearchCase, SearchQuestion, search
 from mofa_model.search.rank import Score
 
 __all__ = [
+    "ASIDE",
     "LIFTABLE",
     "MEANING",
     "Candidate",
     "Constraint",
+    "Effort",
     "Framework",
     "NearMiss",
     "Ranking",

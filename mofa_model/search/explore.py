@@ -18,6 +18,7 @@ from mofa_model.axes.verdict import Rejection
 from mofa_model.errors import TooLarge
 from mofa_model.search.axes import Axes, known_axes
 from mofa_model.search.constraints import Constraint, constrained
+from mofa_model.search.effort import NUMBER, ROW, SHAPE, Effort, Spent
 from mofa_model.search.price import price
 from mofa_model.search.rank import Leaders, Score, by_step_time
 from mofa_model.search.space import features_of, shapes_of
@@ -28,8 +29,6 @@ from mofa_model.units import Bytes, Ratio, Seconds
 _ASKED: Final = {"offload": Rejection.OFFLOAD_UNPROVEN, "graphs": Rejection.GRAPHS_UNNEEDED}
 """Rules that a constraint on an axis lifts."""
 
-MOST_LOOKED_AT: Final = 5_000_000
-"""Shapes of one question, on all numbers of nodes and in all precisions."""
 KEEP = 64
 """Strategies that are kept for every number of nodes: what is shown, and room for the replay to reorder."""
 
@@ -70,6 +69,8 @@ class SearchQuestion:
     """Of a device's memory what an estimate may take. [1]"""
     below: float = np.inf
     """Step time that is looked for; nothing slower is kept. [s]"""
+    effort: Effort = field(default_factory=Effort)
+    """What is left to spend; searches of one question share it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,6 +132,16 @@ class Ranking:
 
 def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _: None) -> Ranking:
     """The best strategies, with every combination of the axes counted, Eq. (42). `advance` hears of the share that is done."""
+    try:
+        return _search(question, advance)
+    except Spent:
+        raise TooLarge(
+            f"nodes: {len(question.nodes)} numbers of them in {len(question.problems)} precisions, for each trainer that is asked,"
+            " have more layouts than one answer may take; give fewer, name the trainer, or constrain an axis with many values"
+        ) from None
+
+
+def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranking:
     first = question.problems[0]
     per_node = int(first.cluster.gpus_per_node)
     recipes = [p.workload.training.precision.name for p in question.problems]
@@ -154,7 +165,8 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
     found: dict[int, list[Candidate]] = {}
     misses: list[tuple[int, float, NearMiss]] = []
     lean: list[NearMiss] = []
-    searched = pruned = looked_at = 0
+    searched = pruned = 0
+    effort = question.effort
     stuck: tuple[str, Rejection] | None = None
     # Who constrains offloading or graphs asks for them.
     wanted = {_ASKED[key] for key in keys if key in _ASKED}
@@ -172,21 +184,19 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
                 bounds=bounds,
                 share=question.share,
             )
+            effort.spend(NUMBER)
             shapes = shapes_of(axes, given, nodes)
             rejected += shapes.rejected
-            looked_at += len(shapes.index)
-            if looked_at > MOST_LOOKED_AT:
-                raise TooLarge(
-                    f"nodes: {len(axes['nodes'])} numbers of them in {len(question.problems)} precisions have more than"
-                    f" {MOST_LOOKED_AT:,} layouts; give fewer, or constrain an axis"
-                )
+            effort.spend(ROW * shapes.made + SHAPE * len(shapes.index))
             if not len(shapes.index):
                 stuck = shapes.stuck
                 continue
             features = features_of(axes, given, shapes)
             rejected += features.rejected
             pruned += features.pruned
-            leaders = Leaders(question.keep, question.score(here, nodes), question.apart, cut=question.below)
+            leaders = Leaders(
+                question.keep, question.score(here, nodes), question.apart, effort, cut=question.below
+            )
             if features.legal.any():
                 part = _scaled(advance, share / len(shapes.index))
                 rejected += price(axes, given, shapes, features, leaders, part)

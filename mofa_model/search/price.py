@@ -23,6 +23,7 @@ from mofa_model.estimate.step import pipeline_times, step_terms
 from mofa_model.placement import spread
 from mofa_model.search.axes import Axes, within
 from mofa_model.search.blocks import Company, ShapeBlock, blocks_of
+from mofa_model.search.effort import BLOCK, CELL, STATE, WORK
 from mofa_model.search.floor import by_floor
 from mofa_model.search.local import Locals, varied
 from mofa_model.search.rank import Leaders
@@ -74,6 +75,7 @@ def _price_block(
     axes: Axes, given: Given, block: ShapeBlock, states: list[ZeroLevel], local: Locals, leaders: Leaders
 ) -> Counter[Rejection]:
     """Every kind of work of a block beside every state."""
+    leaders.effort.spend(BLOCK + STATE * len(block.index) * len(states))
     rejected, alive = without_room(axes, given, block, states, leaders)
     if not len(alive):
         return rejected
@@ -82,6 +84,7 @@ def _price_block(
         states = [state.of(alive) for state in states]
     position = local.position[block.members]
     for work in works_of(axes, block):
+        leaders.effort.spend(WORK)
         memory = memory_beside(given, block, states, work, local, position)
         for company in block.companies:
             beside = fitting(given, memory, work, company, rejected)
@@ -91,6 +94,7 @@ def _price_block(
             wanted = [np.any(f.fits if f.near is None else f.fits | (f.near > 0), axis=0) for f in beside]
             columns = np.flatnonzero(np.logical_or.reduce(wanted)) if wanted else np.zeros(0, dtype=np.int64)
             if len(columns):
+                leaders.effort.spend(len(company.overlaps) * (WORK + CELL * len(columns)))
                 _time(given, block, company, beside, work, local, position, columns, leaders)
     return rejected
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.search.effort import Effort
 from mofa_model.search.states import ZeroLevel
 
 Array = NDArray[Any]
@@ -58,6 +59,8 @@ class Leaders:
     """What is minimised."""
     apart: bool = False
     """Whether of the strategies of one shape only the best is kept."""
+    effort: Effort = field(default_factory=Effort)
+    """What is left to spend."""
     scores: Array = field(default_factory=lambda: np.empty(0))
     """Scores, best first."""
     steps: Array = field(default_factory=lambda: np.empty(0))

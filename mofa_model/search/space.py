@@ -34,7 +34,7 @@ from mofa_model.units import Numeric
 
 DEGREES: Final = ("dp", *(name for axis in SHAPE for name in axis.fields if name in ARRAYS))
 """Columns that are degrees of a `Strategy`."""
-MOST_SHAPES: Final = 1_000_000
+MOST_SHAPES: Final = 600_000
 """Shapes on one number of nodes: of questions about real models the largest known, DeepSeek-V3 on 90,720 GPUs, has 360,000."""
 
 
@@ -48,6 +48,8 @@ class Shapes:
     """Raw index of each shape with the first value on every axis of features."""
     rejected: Counter[Rejection]
     """Raw strategies dropped so far."""
+    made: int
+    """Rows of all tables on the way. [1]"""
     stuck: tuple[str, Rejection] | None = None
     """Where no shape is left: the axis at which the last ones fell, and the reason of most of them."""
 
@@ -75,7 +77,7 @@ class Features:
 
 def shapes_of(axes: Axes, given: Given, nodes: int) -> Shapes:
     """Degrees of every legal shape on a number of nodes, at the precision of the question."""
-    strides, rejected = axes.strides(), Counter[Rejection]()
+    strides, rejected, made = axes.strides(), Counter[Rejection](), 0
     recipe = given.workload.training.precision.name
     start = sum(
         axes[name].index(value) * strides[name] for name, value in (("nodes", nodes), ("precision", recipe))
@@ -89,6 +91,7 @@ def shapes_of(axes: Axes, given: Given, nodes: int) -> Shapes:
         size = len(index)
         if size * len(values) > MOST_SHAPES:
             raise TooLarge(_too_many(axes, nodes, size * len(values)))
+        made += size * len(values)
         position = np.tile(np.arange(len(values)), size)
         rows = {name: np.repeat(column, len(values)) for name, column in rows.items()}
         index = np.repeat(index, len(values)) + position * strides[axis.name]
@@ -102,11 +105,11 @@ def shapes_of(axes: Axes, given: Given, nodes: int) -> Shapes:
                 good &= ~bad
         rejected += Counter({reason: count * left for reason, count in fallen.items()})
         if not good.any():
-            return Shapes({}, index[:0], rejected, (axis.name, fallen.most_common(1)[0][0]))
+            return Shapes({}, index[:0], rejected, made, (axis.name, fallen.most_common(1)[0][0]))
         if not good.all():
             rows = {name: column[good] for name, column in rows.items()}
             index = index[good]
-    return Shapes(rows | _derived(rows, given), index, rejected)
+    return Shapes(rows | _derived(rows, given), index, rejected, made)
 
 
 def _too_many(axes: Axes, nodes: int, shapes: int) -> str:
