@@ -51,6 +51,7 @@ SERVED = {
     "metrics-port": "tests/advisor.py",
     "health-port": "tests/advisor.py",
     "page": "tests/cluster/test_page.py",
+    "fence": "tests/cluster/test_fence_proof.py",
 }
 """Settings that only a whole operator obeys, and where one does."""
 
@@ -168,7 +169,7 @@ def stalled(settings):
 
     async def live_after():
         queue, part = WorkQueue(backoff=1.0, longest=1.0), SimpleNamespace(behind=0.0, is_busy=True)
-        probes = Probes(queue=queue, histories=part, resync=part, decider=part, settings=settings)
+        probes = Probes(queue=queue, histories=part, resync=part, decider=part, fence=part, settings=settings)
         queue.add(KEY)
         await asyncio.sleep(90.0)
         return probes.live()

@@ -42,6 +42,7 @@ _MERGE: Final = "application/merge-patch+json"
 _PATCH: Final = "application/json-patch+json"
 _UNFIT: Final = "the server rejected our request due to an error in our request"
 """How the API server says that a JSON patch does not fit the object; what the object may not become, it says by field."""
+_DRY: Final = "&dryRun=All"
 _APPLY: Final = "application/apply-patch+yaml"
 _VERBS: Final = {
     _APPLY: "apply", _MERGE: "merge", _PATCH: "patch", "POST": "create", "PUT": "replace", "DELETE": "delete",
@@ -154,9 +155,20 @@ class Api:
                 raise refusal(response.status, raw, None, "WATCH", path)
             yield events(response.content.iter_any(), path)
 
-    async def apply(self, kind: Kind, namespace: str, name: str, body: Body, *, status: bool = False) -> Body:
-        """Server-side apply as our field manager, by force; with metadata.uid it reaches that very object or none."""
-        path = f"{path_of(kind, namespace, name, status=status)}?fieldManager={MANAGER}&force=true"
+    async def apply(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        body: Body,
+        *,
+        status: bool = False,
+        rehearsal: bool = False,
+    ) -> Body:
+        """Server-side apply as our field manager, by force; with metadata.uid it reaches that very object or none.
+        A `rehearsal` is checked like any write, and changes nothing.
+        """
+        path = f"{path_of(kind, namespace, name, status=status)}?fieldManager={MANAGER}&force=true{_DRY * rehearsal}"
         return await self._write("PATCH", path, body, _APPLY)
 
     async def merge(

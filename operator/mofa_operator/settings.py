@@ -53,6 +53,8 @@ class ApiSettings:
     """Objects that are reconciled at the same time. [1]"""
     timeout: float = 30.0
     """Longest wait for one request. [s]"""
+    fence: bool = False
+    """Write only while the admission policy is proved, at the start and every hour, to refuse what is not ours to write."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -77,11 +77,18 @@ def test_values_reach_the_settings(rendered, capsys):
     assert settings("highly available")["lease"]["namespace"] == helm.HOME
 
 
-def test_by_default_the_chart_asks_for_what_the_operator_does_by_itself(rendered, capsys):
+def test_by_default_the_chart_asks_for_what_the_operator_does_by_itself_within_the_fence_that_it_brings(
+    rendered, capsys
+):
     assert main([*container(documents(rendered["default"]))["args"], "--print-settings"]) == 0
     given = json.loads(capsys.readouterr().out)
-    assert main(["operator", "--print-settings", "--log-format=json"]) == 0
+    assert main(["operator", "--print-settings", "--log-format=json", "--fence"]) == 0
     assert given == json.loads(capsys.readouterr().out)
+
+
+def test_a_chart_without_the_fence_does_not_ask_for_its_proof():
+    deployment = one(template({"admissionPolicy": {"enabled": False}}), "Deployment")
+    assert "--fence" not in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
 def test_kinds_and_flavours_of_the_chart_are_those_of_the_operator():

@@ -9,6 +9,9 @@
 - --quiet={{ .quietSeconds }}
 - --gate-longest={{ .gateSeconds }}
 - --most-jobs={{ int64 .mostJobs }}
+{{- if $.Values.admissionPolicy.enabled }}
+- --fence
+{{- end }}
 {{- if .dryRun }}
 - --dry-run
 {{- end }}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mofa_operator.control.decider import Decider
+from mofa_operator.control.fence import Fence
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.resync import Resync
 from mofa_operator.control.rounds import Rounds
@@ -26,6 +27,7 @@ class Probes:
         histories: Rounds | None,
         resync: Resync,
         decider: Decider,
+        fence: Fence,
         settings: OperatorSettings,
     ) -> None:
         """Everything that can get stuck."""
@@ -33,6 +35,7 @@ class Probes:
         self._histories = histories
         self._resync = resync
         self._decider = decider
+        self._fence = fence
         self._stall = settings.loop.stall
         self._late = max(settings.loop.stall, ROUNDS_LATE * settings.prometheus.interval)
         self.standby: str | None = None
@@ -61,6 +64,8 @@ class Probes:
             yield f"a look at the history of a profile takes {self._histories.behind:.0f} s"
 
     def _missing(self) -> Iterator[str]:
+        if self._fence.open is not None:
+            yield f"the fence does not hold: {self._fence.open}"
         if not self._resync.is_filled:
             yield "the first lists are not complete"
         for kind in OURS:

@@ -1,6 +1,6 @@
 """The operator from start to end: in which order its parts begin, and in which they stop.
 
-    servers ▶ Lease ▶ first lists ▶ profiles ▶ hands, watches, history, resync ▶ …
+    servers ▶ Lease ▶ fence ▶ first lists ▶ profiles ▶ hands, watches, history, resync ▶ …
     signal ▶ nothing new is taken ▶ writes that have begun are finished ▶ Events ▶ Lease ▶ end
 
 Nothing is decided before everything was listed once: what is missing from memory must be missing from the cluster.
@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any, Final
 
 from mofa_model import VERSION
-from mofa_model.errors import SourceUnreachable
 from mofa_operator.act.events import EventPoster
 from mofa_operator.api import Api
 from mofa_operator.control.decider import Decider, NoAnswer
+from mofa_operator.control.fence import Fence
 from mofa_operator.control.gates import Gates
 from mofa_operator.control.handlers import KopfWatch
 from mofa_operator.control.health import Probes
@@ -34,7 +34,7 @@ from mofa_operator.control.resync import Resync
 from mofa_operator.control.rounds import Rounds
 from mofa_operator.control.serve import Server
 from mofa_operator.control.stop import Stop
-from mofa_operator.control.tasks import end, first
+from mofa_operator.control.tasks import end, first, reached
 from mofa_operator.control.watches import Watches
 from mofa_operator.credentials import Credentials
 from mofa_operator.keys import watched
@@ -48,12 +48,9 @@ from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
 from mofa_operator.observe.telemetry import TelemetryReader
 from mofa_operator.page.server import routes
-from mofa_operator.refusals import ApiError
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.snapshot import History, NoHistory
 
-PATIENCE: Final = 30.0
-"""How long the API server may be silent at the start. [s]"""
 GRACE: Final = 1.5
 """How long what is in work may take after a signal; with what follows it stays below `stop.LIMIT`. [s]"""
 _BRIEFLY: Final = 0.4
@@ -122,6 +119,7 @@ class Operator:
         )
         self._intake = Intake(self._store, self._queue, settings.loop, self._gates.heed)
         self.decider = Decider(workers=settings.loop.workers, bytes_of=question_bytes)
+        self._fence = Fence(api, self._exporter, settings.api)
         self._rounds = None if prometheus is None else self._histories(prometheus)
         self._job_observer = JobObserver(
             store=self._store,
@@ -178,6 +176,7 @@ class Operator:
             histories=self._rounds,
             resync=self._resync,
             decider=self.decider,
+            fence=self._fence,
             settings=settings,
         )
         pages = Pages(store=self._store, decider=self.decider, api=api, health=self._reconciler.health_of)
@@ -218,8 +217,9 @@ class Operator:
 
     async def _lead(self, stopped: asyncio.Task[Any], *also: asyncio.Task[Any]) -> int:
         self._exporter.lead(True)
-        if await first(stopped, self._fill()) is stopped:
-            return 0
+        for work in (self._fence.stands, self._resync.fill):
+            if await first(stopped, reached(work, self._credentials.access.server)) is stopped:
+                return 0
         async with self._events:
             hands = [
                 asyncio.create_task(self._reconciler.run()) for _ in range(self._settings.api.concurrency)
@@ -228,6 +228,7 @@ class Operator:
                 asyncio.create_task(self._watches.run(), name="watches"),
                 asyncio.create_task(self._resync.run(), name="resync"),
                 asyncio.create_task(self._gates.run(), name="gates"),
+                asyncio.create_task(self._fence.run(), name="the fence"),
                 asyncio.create_task(self._job_observer.run(), name="job-observer"),
                 asyncio.create_task(self._pool_observer.run(), name="pool-observer"),
             ]
@@ -259,22 +260,6 @@ class Operator:
             flavour=self._settings.prometheus.flavour,
         )
         return Rounds(histories.look, self._settings.prometheus.interval)
-
-    async def _fill(self) -> None:
-        """The first lists; raises `SourceUnreachable` where the API server stays silent."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + PATIENCE
-        while True:
-            try:
-                await self._resync.fill()
-            except ApiError as error:
-                if loop.time() > until:
-                    raise SourceUnreachable(
-                        f"Kubernetes at {self._credentials.access.server}: {error}"
-                    ) from None
-                await asyncio.sleep(1.0)
-            else:
-                return
 
     async def _finish(
         self, hands: list[asyncio.Task[None]], parts: list[asyncio.Task[None]], grace: float

@@ -1,11 +1,16 @@
-"""Tasks of the event loop: found by name, and ended for good."""
+"""Tasks of the event loop: found by name, waited for, and ended for good."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Final, TypeAlias
 
+from mofa_model.errors import SourceUnreachable
+from mofa_operator.refusals import ApiError
+
+PATIENCE: Final = 30.0
+"""How long the API server may be silent at the start. [s]"""
 Task: TypeAlias = asyncio.Task[Any]
 
 
@@ -34,3 +39,16 @@ async def first(stopped: Task, work: Coroutine[Any, Any, None]) -> Task:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     return stopped
+
+
+async def reached(work: Callable[[], Awaitable[None]], server: str) -> None:
+    """What comes before all else; raises `SourceUnreachable` where the API server stays silent."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + PATIENCE
+    while True:
+        try:
+            return await work()
+        except ApiError as error:
+            if loop.time() > until:
+                raise SourceUnreachable(f"Kubernetes at {server}: {error}") from None
+            await asyncio.sleep(1.0)

@@ -202,6 +202,7 @@ ADVISOR: Final = (
     _gauge("mofa_advisor_watch_up", ("kind",), "1", "1 where a kind is watched, 0 where its watch was cut, the cluster does not have it, or we may not; kind as kubectl names it (jobsets.jobset.x-k8s.io)."),
     _counter("mofa_advisor_watch_resync_differences_total", (), "1", "Objects that a full list showed otherwise than the watch had left them."),
     _gauge("mofa_advisor_leader", (), "1", "1 where this operator may write, 0 where another one holds the Lease."),
+    _gauge("mofa_advisor_fence_holds", (), "1", "1 where the admission policy was proved to refuse what is not ours to write, 0 where it does not and nothing is written; absent where no fence was asked for."),
 )  # fmt: skip
 """Of the operator itself."""
 

@@ -121,6 +121,10 @@ class Exporter(Collector):
         """Say whether this operator may write."""
         self._gauges["mofa_advisor_leader", ()] = float(leads)
 
+    def fence(self, holds: bool) -> None:
+        """Say whether the fence was proved to hold."""
+        self._gauges["mofa_advisor_fence_holds", ()] = float(holds)
+
     def watch(self, kind: Kind, *, up: bool) -> None:
         """Say whether a kind is watched."""
         self._gauges["mofa_advisor_watch_up", (kind.resource,)] = float(up)

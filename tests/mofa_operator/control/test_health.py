@@ -22,12 +22,13 @@ JOB = Key(TRAINING_JOB, "ns", "a")
 
 
 class Part:
-    """Rounds, resync and decider, as far as probes look."""
+    """Rounds, resync, decider and fence, as far as probes look."""
 
     behind = 0.0
     is_warm = True
     is_busy = False
     is_filled = True
+    open = None
 
     def __init__(self):
         self.absent = {JOB_SET}
@@ -37,7 +38,7 @@ class Part:
 def health():
     queue, part = WorkQueue(backoff=1.0, longest=300.0), Part()
     settings = OperatorSettings(loop=LoopSettings(stall=120.0), prometheus=PrometheusSettings(interval=60.0))
-    made = Probes(queue=queue, histories=part, resync=part, decider=part, settings=settings)
+    made = Probes(queue=queue, histories=part, resync=part, decider=part, fence=part, settings=settings)
     return made, queue, part
 
 
@@ -115,9 +116,11 @@ def test_ready_means_that_a_job_would_be_advised_now():
         part.is_filled, part.is_warm = False, False
         part.absent.add(CLUSTER_PROFILE)
         part.refused[TRAINING_JOB] = None
+        part.open = "a write that it must refuse was allowed"
         assert made.ready() == (
             False,
             [
+                "the fence does not hold: a write that it must refuse was allowed",
                 "the first lists are not complete",
                 "trainingjobs.mofa.dev may not be listed by this account",
                 "the CustomResourceDefinition clusterprofiles.mofa.dev is not installed",
