@@ -105,6 +105,39 @@ SETS = {
         },
         KNOWN,
     ),
+    "scrapers are asked who they are": (
+        {
+            "operator": {"authenticate": True, "page": True},
+            "serviceMonitor": {"enabled": True},
+            "prometheus": {"url": "http://prometheus.monitoring:9090"},
+            "networkPolicy": {
+                "enabled": True,
+                "metricsNamespaces": ["monitoring"],
+                "prometheusNamespaces": ["monitoring"],
+                "dnsTo": [
+                    {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
+                ],
+            },
+        },
+        MONITORED,
+    ),
+    "another house's habits": (
+        {
+            "global": {
+                "imageRegistry": "registry.example.org:5000",
+                "imagePullSecrets": [{"name": "pull-all"}],
+            },
+            "runtimeClassName": "gvisor",
+            "dnsPolicy": "Default",
+            "dnsConfig": {"options": [{"name": "ndots", "value": "2"}]},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0}},
+            "readinessProbe": {"periodSeconds": 10, "failureThreshold": 6},
+            "extraObjects": [
+                {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "more"}, "data": {"a": "b"}}
+            ],
+        },
+        (),
+    ),
     "JobSets only, never started": ({"rbac": {"kinds": ["JobSet"], "apply": False}}, ()),
     "all kinds": (
         {"rbac": {"kinds": ["JobSet", "TrainJob", "PyTorchJob", "VolcanoJob", "RayJob", "Job"]}},

@@ -51,6 +51,7 @@ SERVED = {
     "metrics-port": "tests/advisor.py",
     "health-port": "tests/advisor.py",
     "page": "tests/cluster/test_page.py",
+    "authenticate": "tests/cluster/test_scrapers.py",
     "fence": "tests/cluster/test_fence_proof.py",
 }
 """Settings that only a whole operator obeys, and where one does."""

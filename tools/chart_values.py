@@ -13,6 +13,8 @@ WORDS = {"text": "string", "map": "object"}
 """Our words for JSON's types; the others are the same."""
 MARKS = {"enum": "enum", "pattern": "pattern", "least": "minimum", "most": "maximum"}
 """Marks that constrain, as the schema calls them."""
+PLAIN, LINES = r"^[^\x00-\x1f\x7f]*$", r"^[^\x00-\x08\x0b-\x1f\x7f]*$"
+"""What a text matches where nothing else is said: it stays in its line; in a map, where YAML quotes it, in its lines."""
 LINE = re.compile(r"^( *)([A-Za-z][A-Za-z0-9]*):")
 
 
@@ -44,14 +46,23 @@ class Value:
             if mark in self.marks:
                 text = self.marks[mark]
                 bounds[name] = {"enum": text.split(", "), "pattern": text}.get(mark) or json.loads(text)
+        if "text" in {outer, inner} and not bounds:
+            bounds["pattern"] = LINES if outer == "map" else PLAIN
         if outer == "list":
             return {
                 "type": "array",
                 "description": self.text,
                 "items": {"type": WORDS.get(inner, inner)} | bounds,
             }
-        made = {"type": WORDS.get(outer, outer), "description": self.text} | bounds
-        return made | ({"additionalProperties": {"type": WORDS.get(inner, inner)}} if inner else {})
+        made = {"type": WORDS.get(outer, outer), "description": self.text}
+        if outer != "map":
+            return made | bounds
+        keys = {"propertyNames": {"pattern": self.marks["keys"]}} if "keys" in self.marks else {}
+        return (
+            made
+            | keys
+            | ({"additionalProperties": {"type": WORDS.get(inner, inner)} | bounds} if inner else {})
+        )
 
 
 def read(path: Path) -> list[Value]:
@@ -100,8 +111,7 @@ def schema(values: list[Value]) -> str:
         for key in value.path[:-1]:
             place = place["properties"].setdefault(key, _section())
         place["properties"][value.path[-1]] = value.schema()
-    # helm hands every chart the values that a parent chart gives to all.
-    top["properties"]["global"] = {"type": "object", "description": "Values of a parent chart; none is read."}
+    top["properties"]["global"]["additionalProperties"] = True  # a parent chart gives its values to all
     return json.dumps(top, indent=2, ensure_ascii=False) + "\n"
 
 

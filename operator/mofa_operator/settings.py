@@ -115,6 +115,8 @@ class ServeSettings:
     """Port of /healthz and /readyz."""
     page: bool = False
     """Serve the page."""
+    authenticate: bool = False
+    """Show metrics and page only to whom the API server knows by a bearer token and lets get their path."""
     most_jobs: int = 2000
     """Jobs that have series of their own; the others are counted together."""
 

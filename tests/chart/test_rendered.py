@@ -91,6 +91,41 @@ def test_a_chart_without_the_fence_does_not_ask_for_its_proof():
     assert "--fence" not in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
+def test_scrapers_are_asked_who_they_are(rendered):
+    found = documents(rendered["scrapers are asked who they are"])
+    assert "--authenticate" in container(found)["args"]
+    rules = next(
+        one for one in found if one["kind"] == "ClusterRole" and one["metadata"]["name"] == "mofa-advisor"
+    )["rules"]
+    asked = {one["resources"][0] for one in rules if one["verbs"] == ["create"]}
+    assert {"tokenreviews", "subjectaccessreviews"} <= asked
+    assert one(found, "ClusterRole", "mofa-advisor-metrics")["rules"] == [
+        {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
+    ]
+    assert one(found, "ServiceMonitor")["spec"]["endpoints"][0]["bearerTokenFile"].endswith("/token")
+    policy = one(found, "NetworkPolicy")["spec"]
+    there = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    assert there in policy["ingress"][0]["from"]
+    assert [there] in [rule.get("to") for rule in policy["egress"]]
+    default = documents(rendered["default"])
+    assert not [one for one in default if one["metadata"]["name"].endswith("-metrics")], (
+        "and otherwise has no such role"
+    )
+
+
+def test_a_house_has_its_habits(rendered):
+    found = documents(rendered["another house's habits"])
+    deployment = one(found, "Deployment")["spec"]
+    pod = deployment["template"]["spec"]
+    assert deployment["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0}}
+    assert (pod["runtimeClassName"], pod["dnsPolicy"]) == ("gvisor", "Default")
+    assert pod["dnsConfig"] == {"options": [{"name": "ndots", "value": "2"}]}
+    assert container(found)["image"].startswith("registry.example.org:5000/mofa-advisor:")
+    assert container(found)["readinessProbe"]["failureThreshold"] == 6
+    assert container(found)["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "health"}
+    assert one(found, "ConfigMap", "more")["data"] == {"a": "b"}
+
+
 def test_kinds_and_flavours_of_the_chart_are_those_of_the_operator():
     schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))["properties"]
     assert schema["rbac"]["properties"]["kinds"]["items"]["enum"] == [kind.setting for kind in KINDS]

@@ -1,10 +1,11 @@
 """Values that are wrong are refused by name, before anything reaches a cluster."""
 
 import json
+import re
 
 import helm
 import pytest
-from helm import CHART, Refused, template
+from helm import CHART, Refused, one, template
 from ruamel.yaml import YAML
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text("utf-8"))
@@ -47,6 +48,23 @@ WRONG = {
         "prometheus.auth.basicAuthKey: one of",
     ),
     "an authority without a server": ({"prometheus": {"caConfigMap": "ca"}}, "prometheus.url: is missing"),
+    "a priority class with a line of its own": (
+        {"priorityClassName": "gold\nhostNetwork: true"},
+        "/priorityClassName",
+    ),
+    "a tenant of Prometheus with a line of its own": (
+        {"prometheus": {"url": "http://p", "orgId": "a\n- --verbose"}},
+        "/prometheus/orgId",
+    ),
+    "an argument of two lines": ({"operator": {"extraArgs": ["--verbose\n- --dry-run"]}}, "/operator/extraArgs/0"),
+    "a runtime class with a space": ({"runtimeClassName": "a b"}, "/runtimeClassName"),
+    "a label that cannot be": ({"commonLabels": {"team": "a\nb: c"}}, "/commonLabels/team"),
+    "a profile whose name is a line": ({"profiles": {"a\nlabels": {"gpu": "h100"}}}, "invalid propertyName"),
+    "a registry with a space": ({"global": {"imageRegistry": "a b"}}, "/global/imageRegistry"),
+    "scrapers that cannot say who they are": (
+        {"podMonitor": {"enabled": True}, "operator": {"authenticate": True}},
+        "podMonitor.enabled: operator.authenticate wants",
+    ),
     "no account": ({"serviceAccount": {"create": False}}, "serviceAccount.name: is missing"),
 }  # fmt: skip
 
@@ -61,7 +79,31 @@ def test_a_wrong_value_is_refused_by_name(what):
 
 
 def test_a_chart_above_may_hand_down_its_values():
-    assert template({"global": {"imageRegistry": "example.org"}})
+    values = {"global": {"imageRegistry": "example.org", "theirs": 1, "imagePullSecrets": [{"name": "all"}]}}
+    values["imagePullSecrets"] = [{"name": "own"}]
+    pod = one(template(values), "Deployment")["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"].startswith("example.org/mofa-advisor:")
+    assert pod["imagePullSecrets"] == [{"name": "own"}, {"name": "all"}]
+
+
+def texts(schema, path=()):
+    """Every text of the schema: plain, in a list, in a map."""
+    if schema.get("type") == "string":
+        yield path, schema
+    for key, inner in schema.get("properties", {}).items():
+        yield from texts(inner, (*path, key))
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from texts(schema[key], (*path, key))
+
+
+def test_every_text_has_a_pattern_that_no_line_gets_through():
+    found = list(texts(SCHEMA))
+    assert len(found) > 30
+    for path, schema in found:
+        assert "enum" in schema or "pattern" in schema, path
+        if "pattern" in schema and path[-1] != "additionalProperties":
+            assert re.fullmatch(schema["pattern"], "a\n- b: c") is None, path
 
 
 def sections(schema, path=()):
@@ -75,7 +117,8 @@ def sections(schema, path=()):
 def test_no_section_takes_keys_that_it_does_not_know():
     found = list(sections(SCHEMA))
     assert len(found) > 10
-    assert [path for path, schema in found if schema["additionalProperties"] is not False] == []
+    open_ = [path for path, schema in found if schema["additionalProperties"] is not False]
+    assert open_ == [("global",)], "what a chart above gives to all"
 
 
 def test_every_value_is_in_the_schema_with_what_it_means():

@@ -21,6 +21,9 @@
 {{- if .page }}
 - --page
 {{- end }}
+{{- if .authenticate }}
+- --authenticate
+{{- end }}
 {{- end }}
 - --kinds={{ join "," .Values.rbac.kinds }}
 {{- with .Values.watchNamespaces }}

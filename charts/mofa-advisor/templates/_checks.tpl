@@ -9,6 +9,9 @@
 {{- if and .Values.serviceMonitor.enabled .Values.podMonitor.enabled }}
 {{- fail "podMonitor.enabled: with serviceMonitor.enabled every series would be scraped twice; choose one" }}
 {{- end }}
+{{- if and .Values.podMonitor.enabled .Values.operator.authenticate }}
+{{- fail "podMonitor.enabled: operator.authenticate wants the scraper's token, which only a ServiceMonitor sends; set serviceMonitor.enabled" }}
+{{- end }}
 {{- with .Values.prometheus }}
 {{- if and .auth.bearerTokenKey .auth.basicAuthKey }}
 {{- fail "prometheus.auth.basicAuthKey: one of it and bearerTokenKey, not both" }}

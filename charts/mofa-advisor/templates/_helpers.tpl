@@ -55,10 +55,14 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- end }}
 
+{{- define "mofa.repository" -}}
+{{ with .Values.global.imageRegistry }}{{ . }}/{{ end }}{{ .Values.image.repository }}
+{{- end }}
+
 {{- define "mofa.image" -}}
 {{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{ include "mofa.repository" . }}@{{ .Values.image.digest }}
 {{- else -}}
-{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{ include "mofa.repository" . }}:{{ default .Chart.AppVersion .Values.image.tag }}
 {{- end }}
 {{- end }}

@@ -5,5 +5,6 @@ May import: api, settings, objects, decision, keys, words, mofa_model. Imported 
 perform     a decision as writes: annotations, then the status, then Events
 release     a job that waits is let go: its arguments, then our gate
 undone      what somebody undoes again and again is put back after waits that double
+fence       whether the admission policy refuses what is not ours to write: a rehearsal
 events      Events, one for each (object, reason, inputs hash)
 """

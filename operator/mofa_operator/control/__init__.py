@@ -15,5 +15,6 @@ config_maps  texts that jobs name      kinds        which kinds are looked at
 lease        election of one of several operators
 stop         the end, in order or by force          tasks        tasks of the event loop
 health       what probes are told      serve        the HTTP servers           logs   text and JSON
+visitors     connections of our ports  admission    who may see what is served fence  proved before anything is written
 pages        what the page shows
 """

@@ -17,6 +17,7 @@ from typing import Any, Final
 from mofa_model import VERSION
 from mofa_operator.act.events import EventPoster
 from mofa_operator.api import Api
+from mofa_operator.control.admission import Admission
 from mofa_operator.control.decider import Decider, NoAnswer
 from mofa_operator.control.fence import Fence
 from mofa_operator.control.gates import Gates
@@ -187,6 +188,7 @@ class Operator:
             ready=self._health.ready,
             measure=self._measure,
             routes=routes(pages.source) if settings.serve.page else (),
+            admission=Admission(api) if settings.serve.authenticate else None,
         )
 
     async def run(self) -> int:

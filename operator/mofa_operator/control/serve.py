@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 import orjson
 from aiohttp import web
 
+from mofa_operator.control.admission import Admission
+from mofa_operator.control.visitors import Visitors
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.settings import ServeSettings
 
 Asked: TypeAlias = Callable[[], tuple[bool, Sequence[str]]]
 """Whether all is well, and what there is to say."""
 
+IDLE: Final = 15.0
+"""How long a connection that was answered may wait for its next request. [s]"""
 _INDEX = "MoFa Advisor: /metrics here, /healthz and /readyz on the health port\n"
 
 
@@ -31,33 +35,48 @@ class Server:
         ready: Asked,
         measure: Callable[[], None],
         routes: Iterable[web.AbstractRouteDef] = (),
+        admission: Admission | None = None,
     ) -> None:
-        """`live` and `ready` answer the probes, `measure` is called before each scrape; `routes` are the page's."""
+        """`live` and `ready` answer the probes, `measure` is called before each scrape; `routes` are the page's.
+
+        `admission` says who may see metrics and page; None = whoever reaches the port.
+        """
         self._settings = settings
         self._exporter = exporter
         self._measure = measure
         given = list(routes)
-        metrics, health = web.Application(), web.Application()
+        metrics = web.Application(middlewares=[] if admission is None else [admission.check])
+        health = web.Application()
         metrics.add_routes([web.get("/metrics", self._metrics), *given])
         if not any(isinstance(route, web.RouteDef) and route.path == "/" for route in given):
             metrics.add_routes([web.get("/", _index)])
         health.add_routes([web.get("/healthz", _probe(live)), web.get("/readyz", _probe(ready))])
         self._runners = [
-            web.AppRunner(app, access_log=None, shutdown_timeout=0.3) for app in (metrics, health)
+            web.AppRunner(app, access_log=None, shutdown_timeout=0.3, keepalive_timeout=IDLE)
+            for app in (metrics, health)
         ]
+        self._listening: list[asyncio.Server] = []
 
     async def __aenter__(self) -> Self:
         """Listen."""
         ports = (self._settings.metrics_port, self._settings.health_port)
         for runner, port in zip(self._runners, ports, strict=True):
             await runner.setup()
-            await web.TCPSite(runner, self._settings.address, port).start()
+            if runner.server is None:
+                raise RuntimeError("aiohttp made no server")
+            visitors = Visitors(runner.server)
+            loop = asyncio.get_running_loop()
+            self._listening.append(
+                await loop.create_server(visitors, self._settings.address, port, backlog=1024)
+            )
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close."""
+        for server in self._listening:
+            server.close()
         await asyncio.gather(*(runner.cleanup() for runner in self._runners))
 
     async def _metrics(self, _: web.Request) -> web.Response:

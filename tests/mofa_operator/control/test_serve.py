@@ -1,0 +1,168 @@
+"""The ports hold out against whoever only holds a line, and show nothing to whom the API server does not know."""
+
+import asyncio
+import contextlib
+import time
+
+import aiohttp
+import pytest
+from mofa_local.ports import free_ports
+
+from mofa_operator.control import visitors
+from mofa_operator.control.admission import ACCESS_REVIEW, TOKEN_REVIEW, Admission
+from mofa_operator.control.serve import Server
+from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.refusals import Busy
+from mofa_operator.settings import ServeSettings
+
+HALF_OPEN = 1500
+
+
+@contextlib.asynccontextmanager
+async def served(admission=None):
+    port, health = free_ports(2)
+    settings = ServeSettings(address="127.0.0.1", metrics_port=port, health_port=health)
+    well = lambda: (True, [])  # noqa: E731 - an argument
+    server = Server(
+        settings, exporter=Exporter(), live=well, ready=well, measure=lambda: None, admission=admission
+    )
+    async with server, aiohttp.ClientSession() as session:
+
+        async def get(path="/metrics", to=port, **headers):
+            async with session.get(f"http://127.0.0.1:{to}{path}", headers=headers) as answer:
+                return answer.status, await answer.text()
+
+        yield port, get
+
+
+async def closed(reader, within=10.0):
+    with contextlib.suppress(ConnectionError):
+        while await asyncio.wait_for(reader.read(4096), within):
+            pass
+
+
+def test_half_open_connections_are_cut_and_keep_nobody_waiting(monkeypatch):
+    monkeypatch.setattr(visitors, "SILENT", 1.0)
+
+    async def main():
+        async with served() as (port, get):
+            made = [await asyncio.open_connection("127.0.0.1", port) for _ in range(HALF_OPEN)]
+            began = time.monotonic()
+            assert (await get())[0] == 200
+            assert time.monotonic() - began < 5.0
+            await asyncio.gather(*(closed(reader) for reader, _ in made))
+            for _, writer in made:
+                writer.close()
+
+    asyncio.run(main())
+
+
+def test_slow_heads_are_cut_and_honest_ones_are_heard(monkeypatch):
+    monkeypatch.setattr(visitors, "SILENT", 0.5)
+
+    async def main():
+        async with served() as (port, _):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            ended = asyncio.create_task(closed(reader))
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: a\r\n")
+            for _ in range(100):
+                if ended.done():
+                    break
+                writer.write(b"X-a: b\r\n")
+                await asyncio.sleep(0.05)
+            assert ended.done(), "a header a moment keeps no line"
+            writer.close()
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r")
+            await asyncio.sleep(0.1)
+            writer.write(b"\n")
+            assert b"200 OK" in await asyncio.wait_for(reader.readline(), 5.0)
+            await asyncio.sleep(1.0)
+            writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            found = b""
+            while found.count(b"200 OK") < 1:
+                found += await asyncio.wait_for(reader.read(4096), 5.0)
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_no_connection_lasts_for_ever(monkeypatch):
+    monkeypatch.setattr(visitors, "LONGEST", 0.5)
+
+    async def main():
+        async with served() as (port, _):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            await closed(reader, 5.0)
+            writer.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        b"GET /" + b"a" * 100_000,
+        b"GET /?namespace=" + b"%F0%9F%98%80" * 5000,
+        b"\xff\xfe" * 1000,
+        b"GET /../../etc/passwd",
+    ],
+    ids=["path", "query", "bytes", "dots"],
+)
+def test_huge_and_broken_requests_end_and_the_next_is_answered(request_line):
+    async def main():
+        async with served() as (port, get):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request_line + b" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            said = await asyncio.wait_for(reader.readline(), 5.0)
+            assert said.startswith(b"HTTP/1.")
+            assert int(said.split()[1]) in {400, 404, 414, 431}
+            writer.close()
+            assert (await get())[0] == 200
+
+    asyncio.run(main())
+
+
+class Api:
+    """Knows one token, and lets it get /metrics."""
+
+    def __init__(self):
+        self.asked = []
+        self.down = False
+
+    async def create(self, kind, namespace, body):
+        self.asked.append(kind)
+        if self.down:
+            raise Busy("no connection")
+        if kind == TOKEN_REVIEW:
+            known = body["spec"]["token"] == "good"
+            return {"status": {"authenticated": known, "user": {"username": "prometheus"} if known else {}}}
+        assert body["spec"]["user"] == "prometheus"
+        return {
+            "status": {
+                "allowed": body["spec"]["nonResourceAttributes"] == {"verb": "get", "path": "/metrics"}
+            }
+        }
+
+
+def test_only_whom_the_api_server_knows_and_lets_sees_metrics():
+    async def main():
+        api = Api()
+        async with served(Admission(api)) as (_, get):
+            assert (await get())[0] == 401
+            assert (await get(Authorization="Basic good"))[0] == 401
+            assert (await get(Authorization="Bearer " + "a" * 20_000))[0] in {400, 401}
+            assert api.asked == [], "what is no token is not asked about"
+            assert (await get(Authorization="Bearer bad"))[0] == 401
+            assert (await get("/", Authorization="Bearer good"))[0] == 403
+            status, text = await get(Authorization="Bearer good")
+            assert (status, "process_cpu_seconds_total" in text) == (200, True)
+            asked = len(api.asked)
+            assert (await get(Authorization="Bearer good"))[0] == 200
+            assert len(api.asked) == asked, "what was said holds for a minute"
+            api.down = True
+            assert (await get(Authorization="Bearer other"))[0] == 503, "nobody can say, so nothing is shown"
+        assert set(api.asked) == {TOKEN_REVIEW, ACCESS_REVIEW}
+
+    asyncio.run(main())
