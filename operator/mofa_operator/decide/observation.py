@@ -34,6 +34,8 @@ _FIGURES: Final = (
     "lost",
 )
 """Figures whose relative change matters; a step that advances is no news."""
+MOST_COUNTED: Final = 10_000_000
+"""Most interruptions that a status holds; a tenant may claim any number, and one too large would cost the whole status. [1]"""
 MOST_MFU: Final = 0.9
 """Model FLOPs utilisation above which no figure is believed: the best published runs reach 0.6 to 0.7. Ours. [1]"""
 FARTHEST: Final = (0.25, 2.0)
@@ -236,16 +238,16 @@ def _written(running: Running, off: float | None, now: float) -> Written:
     """A reading as `status.observed`."""
     tokens, step_time = figure(running.tokens_per_second), figure(running.step_seconds)
     interval, ettr, since = figure(running.checkpoint_interval), figure(running.ettr), figure(running.since)
-    counts = {key: count for key, count in running.interruptions.items() if count > 0}
+    counts = {key: min(count, MOST_COUNTED) for key, count in running.interruptions.items() if count > 0}
     told: Written = {
         "source": running.source if _WORD.fullmatch(running.source) else None,
         "tokensPerSecond": None if tokens is None else digits(tokens),
         "stepMilliseconds": None if step_time is None else digits(1000 * step_time),
         "step": running.step if running.step is not None and running.step >= 0 else None,
         "checkpointIntervalSeconds": None if interval is None else round(interval),
-        "ettr": None if ettr is None else f"{min(ettr, 1.0):.3f}",
+        "ettr": None if ettr is None else f"{max(0.0, min(ettr, 1.0)):.3f}",
         "residual": None if off is None else f"{off:.3f}",
-        "interruptions": sum(running.interruptions.values()),
+        "interruptions": min(sum(running.interruptions.values()), MOST_COUNTED),
         "interruptionsBy": [
             {"name": name, "cause": cause.capitalize(), "count": count}
             for (name, cause), count in sorted(counts.items())
