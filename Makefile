@@ -95,6 +95,7 @@ oracle-counts: ## parameters and FLOPs of published architectures, as PyTorch bu
 
 oracle: $(TRAINERS_HOME)/bin/python $(STAMP) ## ask the trainers' own code whether it takes our launches, and record it: TRAINERS=torchtitan for one of them
 	$(BIN)/python tools/launches.py $(TRAINERS)
+	$(BIN)/python tools/options.py
 
 $(TRAINERS_HOME)/bin/python: # Python 3.12 and 6 GB, outside the lock
 	$(TRAINERS_PYTHON) -m venv $(TRAINERS_HOME)

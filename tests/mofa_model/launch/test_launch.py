@@ -486,3 +486,26 @@ def test_what_acts_on_nothing_is_neither_said_nor_refused():
     asked = Strategy(tp=2, pp=4, dp=8, expert_overlap=True, pipeline_overlap=False, sequence_parallel=True)
     said = launch(asked, "megatron", case("mixtral-8x7b", batch=512)).arguments
     assert "--overlap-moe-expert-parallel-comm" not in said
+
+
+def test_groups_of_shards_run_beside_experts_whose_ranks_divide_by_them():
+    """Of 32 ranks 4 hold an expert: 4 copies of the rest are 4 of the experts, 8 are none."""
+    problem = case("deepseek-v2-lite", batch=512)
+    grouped = Strategy(dp=32, ep=8, shard=8)
+    assert "--num-distributed-optimizer-instances 4" in " ".join(
+        launch(grouped, "megatron", problem).arguments
+    )
+    with pytest.raises(BadValue, match=r"strategy.shard: '4' cannot be right; megatron cannot run it"):
+        launch(dataclasses.replace(grouped, shard=4), "megatron", problem)
+
+
+def test_context_is_parallel_beside_blocks_alone_that_see_each_other_through_it():
+    problem = case(HYBRIDS["nemotron-h-8b"])
+    split = Strategy(cp=2, dp=4)
+    with pytest.raises(BadValue, match=r"megatron cannot run it"):
+        launch(split, "megatron", problem)
+    turned = dataclasses.replace(split, context_mode=ContextMode.ALL_TO_ALL)
+    assert launch(turned, "megatron", problem).arguments
+    for trainer in ("deepspeed", "accelerate"):
+        with pytest.raises(BadValue, match=f"{trainer} cannot run it"):
+            launch(turned, trainer, problem)

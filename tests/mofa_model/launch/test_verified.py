@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mofa_model.launch import unverified
+from mofa_model.presets import entries
 from mofa_model.strategy_text import parse_strategy
 
 ROOT = Path(__file__).parents[3]
@@ -52,6 +53,16 @@ def test_ordinary_questions_from_one_device_to_sixteen_thousand_gave_launches_th
     assert len(asked) >= 40
     assert {*RECORD} == {*MODEL_WORDS}, "every trainer that has a validator"
     assert {1, 16384} <= {int(name.split()[2]) for name in asked}
+
+
+@pytest.mark.parametrize("trainer", RECORD)
+def test_every_preset_gives_a_launch_that_starts_or_is_refused_before_the_search(trainer):
+    started, refused = RECORD[trainer]["ordinary"], RECORD[trainer]["not had"]
+    assert {name.split()[0] for name in (*started, *refused)} == {*entries.names("models")}
+    assert [why for why in refused.values() if "it has no" not in why and "nothing fits" not in why] == []
+    page = (ROOT / "docs" / "launch.md").read_text(encoding="utf-8")
+    without = sum("it has no" in why for why in refused.values())
+    assert f"| `{trainer}` | {len(started)} | {without} | {len(refused) - without} |" in page
 
 
 @pytest.mark.parametrize("trainer", RECORD)
