@@ -66,7 +66,7 @@ class UnknownName(InputError):
         if not near and len(candidates) > 12:
             right += f" and {len(candidates) - 12} more"
         super().__init__(f"{field}: unknown name {shown(name)}; {right}{also and f'; {also}'}")
-        self.field = field
+        self.field, self.right = field, right
 
 
 def _near(name: str, known: Iterable[str]) -> list[str]:
@@ -89,7 +89,7 @@ class BadValue(InputError):
 
     def __init__(self, field: str, value: object, right: str) -> None:
         super().__init__(f"{field}: {shown(value)} cannot be right; {right}")
-        self.field = field
+        self.field, self.right = field, right
 
 
 class DoesNotFit(BadValue):

@@ -40,13 +40,23 @@ class Advisor:
     """One operator process, and what it did."""
 
     def __init__(
-        self, cluster: Any, processes: Any, name: str = "operator", *, kubeconfig: Path | None = None
+        self,
+        cluster: Any,
+        processes: Any,
+        name: str = "operator",
+        *,
+        kubeconfig: Path | None = None,
+        memory: int | None = None,
     ) -> None:
-        """`kubeconfig` is another one than the account's own: with something between it and the API server."""
+        """`kubeconfig` is another one than the account's own: with something between it and the API server.
+
+        `memory` bounds the address space of each of its processes. [B]
+        """
         self.cluster = cluster
         self.name = name
         self._processes = processes
         self._kubeconfig = kubeconfig or cluster.identity("advisor", service_account=ACCOUNT)
+        self._limited = () if memory is None else ("sh", "-c", f'ulimit -v {memory // 1024}; exec "$0" "$@"')
         self._health = 0
         self._metrics = 0
 
@@ -54,7 +64,7 @@ class Advisor:
         """Start it; it is ready afterwards."""
         self._metrics, self._health = free_ports(2)
         command = [
-            MOFA, "operator", f"--kubeconfig={self._kubeconfig}", f"--address={HOST}", "--verbose",
+            *self._limited, MOFA, "operator", f"--kubeconfig={self._kubeconfig}", f"--address={HOST}", "--verbose",
             f"--metrics-port={self._metrics}", f"--health-port={self._health}", *flags,
         ]  # fmt: skip
         ready = (lambda: self.probe("readyz")["ok"]) if wait else None
@@ -80,6 +90,13 @@ class Advisor:
                 if group == leader and "spawn_main" in (path.parent / "cmdline").read_text():
                     found.append(number)
         return found
+
+    @property
+    def resident(self) -> int:
+        """What all of its processes hold. [B]"""
+        files = [Path(f"/proc/{pid}/status") for pid in (self._processes[self.name].pid, *self.workers)]
+        lines = [one for file in files for one in file.read_text().splitlines() if one.startswith("VmRSS")]
+        return 1024 * sum(int(one.split()[1]) for one in lines)
 
     @property
     def log(self) -> str:

@@ -32,8 +32,9 @@ WORDS = {
     "framework": [name for name in frameworks() if name != "any"],
     "gpu": ["h100-80gb-sxm", "b200", "a100-80gb-sxm"],
     "documents": ["512:3,8k", ",".join(f"{n}:{n % 9 + 1}" for n in range(1, 64))],
-    "tokens": ["15T", "1", "999999999999999999P"],
+    "tokens": ["15T", "1", "999999999999P"],
     "profile": ["p"],
+    "oversubscription": ["1", "2.5"],
 }
 """Texts that are names of something."""
 
@@ -150,6 +151,7 @@ def _mend(spec, draw):
         if isinstance(bound, dict):
             for name in ("min", "max") if "values" in bound else ("min",):
                 bound.pop(name, None)
+    spec["training"].pop("frameworkVersion", None)
     for name in ("current", "targetRef", "throughput", "slo", "failureAssumptions", "checkpoint"):
         if draw(st.integers(0, 3)):
             spec.pop(name, None)
@@ -165,7 +167,9 @@ def _mend_shape(shape, draw):
         shape.pop("kvHeads")
         shape.pop("headDim", None)
     if "experts" in shape:
-        shape["experts"] |= {"topK": min(8, shape["experts"]["count"]), "denseLayers": 0}
+        shape["experts"] |= {"topK": min(8, shape["experts"]["count"]), "denseLayers": 0, "imbalance": "1.2"}
+    if shape["hiddenSize"] < shape["heads"]:
+        shape["hiddenSize"] = 128 * shape["heads"]
 
 
 def _of(given, *names):

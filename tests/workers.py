@@ -18,6 +18,7 @@ WAITING = (
     "tests/cluster",
     "tests/faults",
     "tests/hostile/test_attested.py",
+    "tests/hostile/test_one_site.py",
     "tests/dashboards/test_live_panels.py",
 )
 """Rooms and files whose tests hold real processes to deadlines: they mostly wait."""

@@ -20,6 +20,10 @@ _MOST_STEPS: Final = 10_000_000
 """Where nothing ever fails, the best interval has no end; the schema has. [1]"""
 _LONGEST_TIME: Final = 315_360_000
 """The same as time: ten years. [s]"""
+_MOST: Final = 999_999_999_999.0
+"""Largest number of a decimal; what people assume may lead beyond it, and one such figure would cost the whole status. [1]"""
+_LARGEST: Final = 9e18
+"""The same of a whole number. [1]"""
 
 
 def status_of(advice: Advice, digest: str, now: str, launch: Launch | None = None) -> dict[str, Any]:
@@ -29,7 +33,7 @@ def status_of(advice: Advice, digest: str, now: str, launch: Launch | None = Non
         "modelVersion": advice.model_version,
         "computedTime": now,
         "rejected": [
-            {"reason": reason, "count": count}
+            {"reason": reason, "count": min(count, int(_LARGEST))}
             for reason, count in sorted(advice.rejected.items(), key=lambda item: -item[1])[:_REASONS]
         ],
         "inputs": {
@@ -38,7 +42,7 @@ def status_of(advice: Advice, digest: str, now: str, launch: Launch | None = Non
                 {
                     "name": given.name,
                     "failuresPerThousandNodeDays": _decimal(1000 * given.per_node_day, 4),
-                    "recoverySeconds": round(float(given.recovery_seconds)),
+                    "recoverySeconds": min(round(float(given.recovery_seconds)), _LONGEST_TIME),
                 }
                 for given in advice.failures
             ],
@@ -116,7 +120,7 @@ def _known(advice: Advice) -> dict[str, str]:
 def _current(given: Current) -> dict[str, Any]:
     told = {
         "strategy": given.text,
-        "gain": f"{float(given.gain) if math.isfinite(float(given.gain)) else 0.0:.3f}",
+        "gain": f"{min(float(given.gain), _MOST) if math.isfinite(float(given.gain)) else 0.0:.3f}",
         "reason": given.reason[:_LONGEST],
     }
     return told if given.predicted is None else told | {"predicted": _predicted(given.predicted)}
@@ -136,7 +140,7 @@ def _predicted(given: Predicted) -> dict[str, Any]:
 
 
 def _whole(band: PredictedFigure, scale: float = 1) -> dict[str, int]:
-    return {name: round(scale * value) for name, value in _ends(band)}
+    return {name: round(min(scale * value, _LARGEST)) for name, value in _ends(band)}
 
 
 def _shares(band: PredictedFigure) -> dict[str, str]:
@@ -149,7 +153,7 @@ def _ends(band: PredictedFigure) -> Iterable[tuple[str, float]]:
 
 def _decimal(value: float, places: int) -> str:
     """A number as text, zero or more, without an exponent."""
-    return f"{max(0.0, value) if math.isfinite(value) else 0.0:.{places}f}"
+    return f"{min(max(0.0, value), _MOST) if math.isfinite(value) else 0.0:.{places}f}"
 
 
 def _pace(given: Predicted) -> float:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mofa_model import presets
 from mofa_model.blocks import Block, Embedding, Experts, FeedForward, LatentAttention, Layer, SoftmaxAttention
-from mofa_model.errors import BadValue, InputError
+from mofa_model.errors import BadValue, InputError, UnknownName
 from mofa_model.manifest.architecture import Architecture, ExpertPart, Model
 from mofa_model.presets import huggingface
 from mofa_model.spec import Run, Transformer
@@ -28,14 +28,17 @@ def model_of(given: Model, config: str | None, path: str) -> Transformer:
 
 
 def read_config(text: str, path: str) -> Transformer:
-    """A Hugging Face config.json that came as text."""
+    """A Hugging Face config.json that came as text. Its values are not repeated: who reads the answer may not read the ConfigMap."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not JSON: {' '.join(str(error).split())[:120]}") from None
     if not isinstance(document, dict):
         raise InputError(f"{path}: is not a model configuration: it is no JSON object")
-    return huggingface.from_config(document)
+    try:
+        return huggingface.from_config(document)
+    except (BadValue, UnknownName) as error:
+        raise InputError(f"{path}: {error.field} there cannot be right; {error.right}") from None
 
 
 def _shape(given: Architecture) -> Transformer:

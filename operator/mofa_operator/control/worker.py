@@ -43,6 +43,8 @@ def memory_of(processes: int, limits: Sequence[Path] = _CGROUPS) -> int | None:
 def prepare(memory: int | None = None) -> None:
     """Set the process up, before anything heavy is imported; a question that wants more `memory` fails, and not the container. [B]"""
     if memory is not None:
+        allowed = resource.getrlimit(resource.RLIMIT_AS)[1]  # whoever started us may have bounded us already
+        memory = memory if allowed == resource.RLIM_INFINITY else min(memory, allowed)
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     for variable in _THREADS:
         os.environ[variable] = "1"
