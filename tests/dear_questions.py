@@ -32,7 +32,7 @@ WORDS = {
     "framework": [name for name in frameworks() if name != "any"],
     "gpu": ["h100-80gb-sxm", "b200", "a100-80gb-sxm"],
     "documents": ["512:3,8k", ",".join(f"{n}:{n % 9 + 1}" for n in range(1, 64))],
-    "tokens": ["15T", "1", "999999999999P"],
+    "tokens": ["15T", "1", "999999P"],
     "profile": ["p"],
     "oversubscription": ["1", "2.5"],
 }

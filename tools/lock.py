@@ -4,10 +4,11 @@
     core.txt      what `pip install mofa-advisor` brings
     test.txt      the same, and what runs its tests
     operator.txt  the same as core, and what the operator needs: what the image installs
+    build.txt     what builds our wheel in the image
     uv.txt        what installs dev.txt in seconds
     models.txt    published models of job kinds whose own requirements are older than ours: installed without them
 
-The first five agree, because the others are resolved under dev.txt's versions. Versions that still fit stay;
+All but the last agree, because the others are resolved under dev.txt's versions. Versions that still fit stay;
 `--upgrade` moves all of them.
 """
 
@@ -52,6 +53,7 @@ def main() -> None:
     lock("core.txt", *under)
     lock("test.txt", "--extra", "test", *under)
     lock("operator.txt", "--extra", "operator", *under)
+    lock("build.txt", *under, sources=(str((FOLDER / "build.in").relative_to(ROOT)),))
     lock("uv.txt", *under, sources=(str((FOLDER / "uv.in").relative_to(ROOT)),))
     lock("models.txt", "--no-deps", sources=(str(ALONE.relative_to(ROOT)),))
 

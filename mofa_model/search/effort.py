@@ -26,6 +26,8 @@ WORK: Final = 800.0
 """A kind of work of a block, and again each choice of overlap that is timed. [us]"""
 CELL: Final = 5.0
 """A strategy that is timed. [us]"""
+RUNS: Final = 100.0
+"""Runs of layers for which everything takes twice as long: each kind of stage is priced. [1]"""
 
 
 class Spent(Exception):
@@ -39,9 +41,11 @@ class Effort:
         """Nothing is spent yet."""
         self.left = most
         """[us]"""
+        self.runs = 1
+        """Runs of layers of the model. [1]"""
 
     def spend(self, cost: float) -> None:
         """Take a cost off; raises `Spent` where it is more than is left. [us]"""
-        self.left -= cost
+        self.left -= cost * (1.0 + self.runs / RUNS)
         if self.left < 0.0:
             raise Spent

@@ -167,6 +167,7 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
     lean: list[NearMiss] = []
     searched = pruned = 0
     effort = question.effort
+    effort.runs = len(first.workload.model.runs)
     stuck: tuple[str, Rejection] | None = None
     # Who constrains offloading or graphs asks for them.
     wanted = {_ASKED[key] for key in keys if key in _ASKED}

@@ -91,10 +91,10 @@ class JobObserver:
             return
         self._said = ""
         self._seen_at = {key: self._seen_at[key] for key, _ in jobs.values() if key in self._seen_at}
-        members = {
-            pool.key.name: frozenset(self._store.nodes(pool.key.name).names)
-            for pool in self._store.profiles()
-        }
+        members: dict[str, frozenset[str]] = {}
+        for profile in self._store.profiles():
+            await asyncio.sleep(0)  # a pool that has changed is counted among all nodes
+            members[profile.key.name] = frozenset(self._store.nodes(profile.key.name).names)
         there = []
         for number, (job, (key, _)) in enumerate(jobs.items()):
             if number % _AT_ONCE == 0:

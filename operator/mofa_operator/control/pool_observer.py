@@ -69,12 +69,13 @@ class PoolObserver:
             job = self._store.live(key)
             if job is not None and isinstance(key.kind, JobKind):
                 jobs.append(told(key.kind, job, self._store.named(key), self._clock()))
-        for name, days in self._witness.look(self._pools(), jobs, self._clock()).items():
+        for name, days in self._witness.look(await self._pools(), jobs, self._clock()).items():
             self._intake.concern(self._store.set_watched(name, days))
 
-    def _pools(self) -> dict[str, WatchedPool]:
+    async def _pools(self) -> dict[str, WatchedPool]:
         found: dict[str, WatchedPool] = {}
         for profile in self._store.profiles():
+            await asyncio.sleep(0)  # a pool that has changed is counted among all nodes
             name = profile.key.name
             nodes = ((node, self._store.node(node)) for node in self._store.nodes(name).names)
             known = {node: facts for node, facts in nodes if facts is not None}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from typing import Any, Final, TypeVar
 
 from mofa_operator.observe.answers import QueryResult
 from mofa_operator.observe.prometheus import Prometheus
 
 T = TypeVar("T")
+_AT_ONCE: Final = 1000
+"""Items after which others have their turn. [1]"""
 
 
 class Asking:
@@ -36,3 +38,11 @@ async def together(*asked: Coroutine[Any, Any, T]) -> list[T]:
     finally:
         for task in tasks:
             task.cancel()
+
+
+async def in_turns(many: Iterable[T]) -> AsyncIterator[T]:
+    """The same one after another; others have their turn now and then, for an answer may have very many series."""
+    for number, one in enumerate(many):
+        if number % _AT_ONCE == _AT_ONCE - 1:
+            await asyncio.sleep(0)
+        yield one

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from mofa_model.kinds import PodLabels
 from mofa_operator.observe.answers import QueryResult, Sample
-from mofa_operator.observe.asking import Asking, together
+from mofa_operator.observe.asking import Asking, in_turns, together
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.queries import FACTS, POD_LABELS, UID, Pool
 
@@ -56,10 +56,10 @@ async def _pods(ask: Asking, pool: Pool, span: float, pods: QueryResult) -> dict
     parts = [FACTS] if few else [(fact,) for fact in FACTS]
     answers = await together(*(ask(pool.pod_facts(span, part)) for part in parts))
     more: defaultdict[str, dict[str, Sample]] = defaultdict(dict)
-    for sample in (sample for answer in answers for sample in answer.samples):
+    async for sample in in_turns(sample for answer in answers for sample in answer.samples):
         more[named(sample)][sample.label("fact")] = sample
     found: dict[str, Pod] = {}
-    for sample in pods.samples:
+    async for sample in in_turns(pods.samples):
         pod = named(sample)
         known = more[pod]
         value = {fact: one.value for fact, one in known.items()}

@@ -10,6 +10,7 @@ name of the object that the TrainingJob is about: its targetRef, else the Traini
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Final, TypeAlias
 
 from mofa_model.kinds.observation import ATTEMPTS, Counter, Observation, Sign
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.observe.asking import together
+from mofa_operator.observe.asking import in_turns, together
 from mofa_operator.observe.gang_pods import Pod, last_of_slots, named, pods_of
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.promql import any_of, matcher
@@ -62,7 +63,7 @@ async def gangs(
         labels.append(matcher("namespace", any_of(spaces), "=~"))
     pool = Pool(matchers=tuple(labels), members=(), labels=())
     by_job: defaultdict[Job, dict[str, Pod]] = defaultdict(dict)
-    for uid, pod in (await pods_of(prometheus, pool, now, span)).items():
+    async for uid, pod in in_turns((await pods_of(prometheus, pool, now, span)).items()):
         if pod.job in wanted:
             by_job[pod.job][uid] = pod
     if not by_job:
@@ -70,9 +71,13 @@ async def gangs(
     ended, started = await together(
         prometheus.query(pool.container_ends(span), now), prometheus.query(pool.started(), now)
     )
-    ends = {named(sample): sample.value for sample in ended.samples}
-    starts = {named(sample): sample.value for sample in started.samples}
-    return {job: gang(many, ends, starts) for job, many in by_job.items()}
+    ends = {named(sample): sample.value async for sample in in_turns(ended.samples)}
+    starts = {named(sample): sample.value async for sample in in_turns(started.samples)}
+    found: dict[Job, Gang] = {}
+    for job, many in by_job.items():
+        await asyncio.sleep(0)
+        found[job] = gang(many, ends, starts)
+    return found
 
 
 def gang(pods: Mapping[str, Pod], ends: Ends, starts: Starts = _NOTHING) -> Gang:

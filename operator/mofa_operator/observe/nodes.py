@@ -103,13 +103,17 @@ class Pools:
         """Nothing was seen yet."""
         self._nodes: dict[str, NodeFacts] = {}
         self._selectors: dict[str, Mapping[str, str]] = {}
+        self._counts: dict[str, NodeCount] = {}
 
     def put(self, name: str, facts: NodeFacts | None) -> frozenset[str]:
         """Take in a node, or its end: the result is the profiles whose count has changed."""
         before = self._nodes.pop(name, None)
         if facts is not None:
             self._nodes[name] = facts
-        return frozenset() if before == facts else frozenset(self._changed(before, facts))
+        changed = frozenset[str]() if before == facts else frozenset(self._changed(before, facts))
+        for profile in changed:
+            self._counts.pop(profile, None)
+        return changed
 
     def select(self, profile: str, selector: Mapping[str, str] | None) -> frozenset[str]:
         """Take in what a profile selects, or its end: the result is the profiles that shared nodes with it, or now do."""
@@ -117,6 +121,7 @@ class Pools:
             return frozenset()
         before = self.shared(profile)
         self._selectors.pop(profile, None)
+        self._counts.pop(profile, None)
         if selector is not None:
             self._selectors[profile] = selector
         return frozenset(before) | frozenset(self.shared(profile))
@@ -134,8 +139,12 @@ class Pools:
         return self._nodes.get(name)
 
     def count(self, profile: str) -> NodeCount:
-        """The nodes of a profile."""
-        return count(self._selectors.get(profile, {}), self._nodes.items())
+        """The nodes of a profile; counted anew only where one of them has changed."""
+        if profile not in self._selectors:
+            return count({}, self._nodes.items())
+        if profile not in self._counts:
+            self._counts[profile] = count(self._selectors[profile], self._nodes.items())
+        return self._counts[profile]
 
     def shared(self, profile: str) -> dict[str, tuple[str, ...]]:
         """Nodes of a profile that other profiles select too, by profile."""

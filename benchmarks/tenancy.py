@@ -1,0 +1,165 @@
+"""How long one call holds the operator's loop in a large cluster, and what very many jobs cost it; no cluster is needed.
+
+    python benchmarks/tenancy.py [PROFILES] [NODES] [PODS] [JOBS]
+
+Holds are counted in time of the thread, not of the clock, so a busy machine changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests")]
+
+from operator_objects import NOW, World, node, profile, training_job  # noqa: E402
+
+from mofa_operator.control.intake import Intake  # noqa: E402
+from mofa_operator.control.job_observer import JobObserver  # noqa: E402
+from mofa_operator.control.pool_observer import PoolObserver  # noqa: E402
+from mofa_operator.control.queue import WorkQueue  # noqa: E402
+from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key  # noqa: E402
+from mofa_operator.observe.answers import QueryResult, Sample  # noqa: E402
+from mofa_operator.observe.store import Store  # noqa: E402
+from mofa_operator.observe.telemetry import TelemetryReader  # noqa: E402
+from mofa_operator.settings import LoopSettings  # noqa: E402
+
+PROFILES, NODES, PODS, JOBS = (
+    int(given) for given in (*sys.argv[1:5], *("500", "20000", "50000", "10000")[len(sys.argv[1:5]) :])
+)
+RANGES = tomllib.loads((ROOT / "benchmarks" / "ranges.toml").read_text(encoding="utf-8"))["tenancy"]
+
+
+class Held(asyncio.Handle):
+    """Takes note of the longest time that the loop's thread worked between two yields."""
+
+    longest = 0.0
+    what = ""
+
+
+def watch_the_loop() -> None:
+    """From now on every step of every task is timed."""
+    run = asyncio.Handle._run  # noqa: SLF001 - what every step goes through
+
+    def timed(handle: asyncio.Handle) -> None:
+        began = time.thread_time()
+        run(handle)
+        if (took := time.thread_time() - began) > Held.longest:
+            Held.longest, Held.what = took, repr(handle)[:160]
+
+    asyncio.Handle._run = timed  # noqa: SLF001
+
+
+def cluster() -> Store:
+    """Profiles that share out the nodes."""
+    store = Store()
+    for number in range(NODES):
+        store.put(NODE, node(f"n{number}", pool=f"p{number % PROFILES}"))
+    for number in range(PROFILES):
+        store.put(CLUSTER_PROFILE, profile(f"p{number}", nodeSelector={"pool": f"p{number}"}))
+    return store
+
+
+def intake(store: Store) -> Intake:
+    """Where news go."""
+    return Intake(store, WorkQueue(backoff=1.0, longest=1.0), LoopSettings())
+
+
+class Pods:
+    """A Prometheus that knows of very many pods, all of one namespace."""
+
+    def __init__(self) -> None:
+        self.samples = tuple(
+            Sample(
+                labels={
+                    "namespace": "ns",
+                    "label_jobset_sigs_k8s_io_jobset_name": f"job-{n % PROFILES}",
+                    "pod": f"p{n}",
+                    "uid": f"u{n}",
+                    "node": f"n{n % NODES}",
+                },
+                points=((NOW, 1.0),),
+            )
+            for n in range(PODS)
+        )
+
+    async def query(self, promql: str, _: float | None = None) -> QueryResult:
+        """Pods where pods are asked for, and nothing else."""
+        await asyncio.sleep(0)
+        return QueryResult(samples=self.samples if "kube_pod" in promql else ())
+
+
+async def looks(store: Store, pods: Pods) -> None:
+    """Two looks at every pool, and two at jobs with very many pods."""
+    pools = PoolObserver(store=store, intake=intake(store), interval=60.0)
+    jobs = JobObserver(store=store, intake=intake(store), ask=TelemetryReader(pods), interval=60.0)  # type: ignore[arg-type]
+    for _ in range(2):
+        await pools.look()
+        await jobs.look()
+
+
+def resident() -> float:
+    """What this process holds. [B]"""
+    return float(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def settled() -> tuple[float, float, int]:
+    """Very many jobs that were advised and ask the same: memory that each takes [B], time of a restart's decision each [s], its writes."""
+    world = World()
+    for name in "mnop":
+        world.put(NODE, node(name))
+    world.put(CLUSTER_PROFILE, profile())
+    world.put(TRAINING_JOB, training_job("j0"))
+    world.rest()
+    first = world.bodies[Key(TRAINING_JOB, "ns", "j0")]
+    store = world.restarted()
+    before = resident()
+    keys = []
+    for number in range(1, JOBS):
+        metadata = first["metadata"] | {"name": f"j{number}", "uid": f"uid-{number}"}
+        store.put(TRAINING_JOB, copy.deepcopy(first | {"metadata": metadata}))  # as it comes off the wire
+        keys.append(Key(TRAINING_JOB, "ns", f"j{number}"))
+    grown = resident() - before
+    began = time.process_time()
+    writes = sum(not world.decide(key, store).is_silent for key in keys)
+    return grown / JOBS, (time.process_time() - began) / JOBS, writes
+
+
+def main() -> int:
+    """Print what was measured; the result is 1 where it is out of its range."""
+    store, pods = cluster(), Pods()
+    for number in range(PROFILES):
+        store.put(TRAINING_JOB, training_job(f"job-{number}", cluster={"profile": f"p{number}", "nodes": 2}))
+    watch_the_loop()
+    asyncio.run(looks(store, pods))
+    print(
+        f"{PROFILES} profiles, {NODES} nodes, {PODS} pods: no call holds the loop longer than {Held.longest:.3f} s ({Held.what})"
+    )
+    memory, time_each, writes = settled()
+    print(
+        f"{JOBS} settled jobs: {memory / 1e3:.1f} kB each, a restart decides each in {1e3 * time_each:.2f} ms; {writes} writes, one search"
+    )
+    measured = {
+        "held_seconds": Held.longest,
+        "kilobytes_of_a_job": memory / 1e3,
+        "milliseconds_of_a_decision": 1e3 * time_each,
+        "writes_of_a_restart": float(writes),
+    }
+    wrong = [
+        f"{name}: {value:.3g}, at most {RANGES[name]['most']:g}"
+        for name, value in measured.items()
+        if value > RANGES[name]["most"]
+    ]
+    for one in wrong:
+        print(one)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
