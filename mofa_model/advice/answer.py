@@ -190,6 +190,8 @@ class Advice:
     """One sentence: what is recommended and why, or what stands in the way."""
     alternatives: tuple[Alternative, ...] = ()
     """What is most likely best where that is another, what is worth a try, and the best of other kinds."""
+    probes: tuple[Alternative, ...] = ()
+    """Short runs that would make the choice surer, those worth most first, where some were asked for."""
     frontier: tuple[Frontier, ...] = ()
     """Time against GPUs, where several numbers of nodes were searched; by rising number."""
     rejected: Mapping[str, int] = field(default_factory=dict)

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.advice.finalists import Priced, priced_together
-from mofa_model.advice.prospects import Prospect
 from mofa_model.advice.request import Request
-from mofa_model.bands import Coordinates, LayoutOdds, MeasuredRuns, odds_of
+from mofa_model.advice.weighed import Prospect
+from mofa_model.bands import Coordinates, LayoutOdds, odds_of
 from mofa_model.units import Ratio
 
 Array = NDArray[np.floating[Any]]
@@ -69,9 +69,9 @@ class Standing:
     pace: float
     """The objective; lower is better."""
 
-    def beats(self, other: Standing, runs: MeasuredRuns) -> Ratio:
+    def beats(self, other: Standing, request: Request) -> Ratio:
         """Chance of being better. [1]"""
-        seen = odds_of(runs, (self.at, other.at))
+        seen = odds_of(request.runs, (self.at, other.at), request.tried)
         return float(seen.beats(0, np.array([self.pace, other.pace]))[1])
 
 
@@ -100,7 +100,7 @@ def chosen(request: Request, prospects: Sequence[Prospect]) -> Chosen:
     best = found[0]
     if not request.odds:
         return Chosen(first=best, best=best, others=tuple(found))
-    seen = odds_of(request.runs, [one.prospect.at for one in found])
+    seen = odds_of(request.runs, [one.prospect.at for one in found], request.tried)
     expected = np.array([one.expected for one in found])
     first = simplest(seen, expected, np.array([one.prospect.complexity for one in found]))
     return Chosen(first=found[first], best=best, others=tuple(found))

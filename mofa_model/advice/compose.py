@@ -10,10 +10,12 @@ from mofa_model.advice.answer import Advice, Alternative, Counts, Current, Front
 from mofa_model.advice.choice import Chosen, Finalist, Standing, chosen, replayed
 from mofa_model.advice.confidence import DOUBTED, basis, confidence, doubts, failure_inputs, predicted
 from mofa_model.advice.finalists import priced
-from mofa_model.advice.prospects import Prospect, Prospects, beyond, fits, known, prospects, question_of
+from mofa_model.advice.probes import probes
+from mofa_model.advice.prospects import Prospects, beyond, prospects, question_of
 from mofa_model.advice.reasons import compared, nearest_constraints, unoffered, why_not, why_nothing
 from mofa_model.advice.request import Request, Unplaced
 from mofa_model.advice.saves import job_of, of_watchdog
+from mofa_model.advice.weighed import Prospect, fits, known
 from mofa_model.bands import coordinates
 from mofa_model.errors import TooLarge
 from mofa_model.estimate.footprint import overflow, room
@@ -88,7 +90,7 @@ def _answered(request: Request, found: Prospects, plain: Advice) -> Advice:
     base = Standing(at=prospect.at, pace=_pace(request, told, best.nodes))
     today = _today(request)
     against = base if today is None or today[1] is None else today[1]
-    odds = Odds(fits=prospect.fits, beats=None if against is base else base.beats(against, request.runs))
+    odds = Odds(fits=prospect.fits, beats=None if against is base else base.beats(against, request))
     return replace(
         plain,
         status=Status.LOW_CONFIDENCE if missing or sure <= DOUBTED else Status.RECOMMENDED,
@@ -102,7 +104,8 @@ def _answered(request: Request, found: Prospects, plain: Advice) -> Advice:
         nodes=best.nodes,
         gpus=int(best.priced.strategy.gpus),
         explanation="; ".join((_explained(request, best, told, interval), *first)),
-        alternatives=_alternatives(request, picked, told.ettr.target, against),
+        alternatives=_alternatives(request, picked, told, against),
+        probes=_probes(request, found, best, told, against),
         frontier=_frontier(request, found.prospects),
         nearest=nearest_constraints(best.priced, found.ranking, float(found.limit)),
         current=today and replace(today[0], gain=_gain(today[0], told)),
@@ -134,7 +137,7 @@ def _in_chunks(request: Request, ranking: Ranking) -> str:
 
 
 def _alternatives(
-    request: Request, picked: Chosen, ettr: Ratio, against: Standing
+    request: Request, picked: Chosen, of_best: Predicted, against: Standing
 ) -> tuple[Alternative, ...]:
     """What is most likely best where that is another, what is worth a try, the best of other trainers and of other kinds."""
     first, named = picked.first, list[tuple[str, Finalist]]()
@@ -155,8 +158,20 @@ def _alternatives(
             kinds.add(one.kind)
             named.append((_differs(one.kind, first.kind), one))
     return tuple(
-        _alternative(request, name, one, first, ettr, against) for name, one in named[: int(request.top)]
+        _alternative(request, name, one, first, of_best, against) for name, one in named[: int(request.top)]
     )
+
+
+def _probes(
+    request: Request, found: Prospects, first: Finalist, of_best: Predicted, against: Standing
+) -> tuple[Alternative, ...]:
+    """Short runs that are worth most, each with what it leaves of the doubt."""
+    told = []
+    for number, (one, left) in enumerate(probes(request, found, first.prospect), start=1):
+        reason = f"leaves {left:.0%} of what the choice is expected to lose"
+        as_other = _alternative(request, f"probe {number}", replayed([one])[0], first, of_best, against)
+        told.append(replace(as_other, reason=reason))
+    return tuple(told)
 
 
 def _differs(one: tuple[str, ...], first: tuple[str, ...]) -> str:
@@ -166,18 +181,21 @@ def _differs(one: tuple[str, ...], first: tuple[str, ...]) -> str:
 
 
 def _alternative(
-    request: Request, name: str, one: Finalist, best: Finalist, ettr: Ratio, against: Standing
+    request: Request, name: str, one: Finalist, best: Finalist, of_best: Predicted, against: Standing
 ) -> Alternative:
     told, interval = predicted(request, one.priced, one.nodes)
     mine = Standing(at=one.prospect.at, pace=_pace(request, told, one.nodes))
-    reason = why_not(request.objective, one.priced, told.ettr.target, best.priced, float(ettr))
+    reason = why_not(request.objective, one.priced, told.ettr.target, best.priced, of_best.ettr.target)
     if one.priced.strategy == best.priced.strategy and one.nodes == best.nodes:
         reason = "the same layout"
+    elif request.tried:
+        slower = told.step_seconds.target - of_best.step_seconds.target
+        reason = f"{units.format(abs(slower), 's', 3)} {'slower' if slower > 0 else 'faster'} a step with what ran; by estimate {reason}"
     if one.prospect.unmeasured:
         reason += f"; no measured run has {', '.join(one.prospect.unmeasured)}"
     return Alternative(
         name=name,
-        odds=Odds(fits=one.prospect.fits, beats=mine.beats(against, request.runs)),
+        odds=Odds(fits=one.prospect.fits, beats=mine.beats(against, request)),
         strategy=one.priced.strategy,
         precision=one.priced.problem.workload.training.precision.name,
         nodes=one.nodes,

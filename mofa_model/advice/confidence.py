@@ -8,7 +8,7 @@ from mofa_model.advice.answer import FailureInput, Predicted, PredictedFigure
 from mofa_model.advice.finalists import Priced
 from mofa_model.advice.request import Request
 from mofa_model.advice.saves import best_interval, job_of, steps_to_finish
-from mofa_model.bands import Basis, Support, bands_of, basis_of, coordinates
+from mofa_model.bands import Basis, Support, basis_of, coordinates, odds_of
 from mofa_model.estimate.step import tokens_per_second, utilisation
 from mofa_model.reliability import Interval, ettr_band
 from mofa_model.units import DAY, Ratio
@@ -22,13 +22,14 @@ SURELY = 0.9
 def predicted(request: Request, one: Priced, nodes: int) -> tuple[Predicted, Interval]:
     """What a strategy is expected to do, with bands, at its best checkpoint interval; what running jobs taught is in it."""
     w, c = one.problem.workload, one.problem.cluster
-    step = one.step_time * float(request.learned)
+    seen = odds_of(request.runs, (coordinates(w, c, one.strategy),), request.tried)
+    told = {name: math.exp(float(centre[0])) for name, centre in seen.centres.items()}
+    step = one.step_time * float(request.learned) * told["step"]
     job = job_of(request, one.problem, nodes, one.strategy, step)
     interval = best_interval(request, job)
     kept = ettr_band(job, interval.steps, interval.every)
-    bands = bands_of(request.runs, coordinates(one.problem.workload, one.problem.cluster, one.strategy))
-    time, memory = bands["step"], bands["memory"]
-    peak = float(one.estimate.memory.peak)
+    time, memory = seen.band("step"), seen.band("memory")
+    peak = float(one.estimate.memory.peak) * told["memory"]
     speed = float(tokens_per_second(w, step))
     used = float(utilisation(w, c, step))
     ettr = _figure(float(kept.lower), float(kept.target), float(kept.upper))
@@ -38,7 +39,7 @@ def predicted(request: Request, one: Priced, nodes: int) -> tuple[Predicted, Int
     def finish(factor: float) -> float:
         return steps * step * factor / max(ettr.target, 1e-12) + start
 
-    told = Predicted(
+    figures = Predicted(
         step_seconds=_figure(step * time.low, step, step * time.high),
         tokens_per_second=_figure(speed / time.high, speed, speed / time.low),
         mfu=_figure(used / time.high, used, used / time.low),
@@ -50,7 +51,7 @@ def predicted(request: Request, one: Priced, nodes: int) -> tuple[Predicted, Int
             finish(_together(time.high, ettr.target / max(ettr.lower, 1e-12))),
         ),
     )
-    return told, interval
+    return figures, interval
 
 
 def _together(one: float, other: float) -> float:
@@ -77,7 +78,10 @@ def confidence(request: Request, one: Priced, found: Basis) -> tuple[Ratio, tupl
     """Probability that the bands hold, and what lowers it."""
     sure, caveats = found.confidence, [*request.notes, *request.caveats]
     if found.unmeasured:
-        caveats.append(f"{found.unmeasured}: one run of yours narrows the bands (mofa calibrate --from-runs)")
+        more = (
+            ": one run of yours narrows the bands (mofa calibrate --from-runs)" if not request.tried else ""
+        )
+        caveats.append(found.unmeasured + more)
     elif found.largest < one.problem.cluster.gpus:
         caveats.append(
             f"no measured run of this stack on these devices used more than {found.largest} of them"

@@ -1,10 +1,8 @@
-"""Where the answer is looked for, and how each candidate is weighed.
+"""Where the answer is looked for.
 
 An estimate of memory is wrong by what its band says, and what nobody measured is priced by guess. So first only those values of the
 axes are searched that some measured run of the stack or its relatives has, and only so much of a device's memory as fits with the
 chance that is asked for. Where nothing fits so, more memory is taken; then what nobody measured.
-
-    expected = objective x (1 + SLOWED P(short of memory) + FAILED P(out of memory))
 """
 
 from __future__ import annotations
@@ -17,31 +15,26 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model import presets
 from mofa_model.advice.request import Request
 from mofa_model.advice.saves import score_of
+from mofa_model.advice.weighed import Prospect, by_expected, known, space_of, weighed
 from mofa_model.axes.axis import Axis
 from mofa_model.axes.frameworks import ANY
 from mofa_model.bands import (
-    Coordinates,
-    LayoutOdds,
     Support,
     coordinates,
     odds_of,
     scales_for,
-    support,
     words_of,
 )
 from mofa_model.errors import InputError, TooLarge
 from mofa_model.estimate.footprint import room
 from mofa_model.search import (
     ASIDE,
-    Candidate,
     Effort,
     Framework,
     Ranking,
     Rejection,
-    SearchCase,
     SearchQuestion,
     framework,
     frameworks,
@@ -60,41 +53,10 @@ WEIGHED: Final = 256
 """Candidates whose odds are computed, on all numbers of nodes together."""
 FEWEST: Final = 12
 """The same on one of them, at least."""
-PRESSED: Final = 0.93
-"""Of what a device has room for, from where on its allocator slows a run: nine runs of nine at 70 of 80 GB and more. [1]"""
-SLOWED: Final = 0.8
-"""By how much it does at least. [1]"""
-FAILED: Final = 0.1
-"""Of a run that a failed start and another choice cost. Ours. [1]"""
 TIGHTER: Final = 0.4
 """Of the risk that is asked for, where the bands of what was found are wider than that of the plainest layout. Ours. [1]"""
 SURE: Final = 0.05
 """Chances to fit that are alike where none is as high as was asked for. Ours. [1]"""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Prospect:
-    """A candidate with its odds."""
-
-    candidate: Candidate
-    """What the search says."""
-    trainer: str
-    """Trainer that runs it."""
-    at: Coordinates
-    """Where it stands among measured runs."""
-    fits: Ratio
-    """Chance that it fits. [1]"""
-    weight: float
-    """What memory makes of its objective: 1 and what is lost by being short or out of it. [1]"""
-    complexity: float
-    """Its features, each by how rare it is in measured runs; in bits. [1]"""
-    unmeasured: tuple[str, ...]
-    """Features that no run has."""
-
-    @property
-    def expected(self) -> float:
-        """The objective with what memory makes of it; lower is better."""
-        return self.candidate.score * self.weight
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,7 +107,7 @@ def prospects(request: Request, advance: Callable[[float], None]) -> Prospects:
                 found.append((some, ranking, have.own or not measured))
         barren = None if found else measured
         sure = [(some, ranking) for some, ranking, own in found if own] or [one[:2] for one in found]
-        every = sorted((one for some, _ in sure for one in some), key=_order)
+        every = sorted((one for some, _ in sure for one in some), key=by_expected)
         least = 1.0 - request.risk if surely else max((one.fits for one in every), default=0.0) - SURE
         if kept := tuple(one for one in every if one.fits >= least):
             ranking = next(ranking for some, ranking in sure if some[0].trainer == kept[0].trainer)
@@ -154,7 +116,7 @@ def prospects(request: Request, advance: Callable[[float], None]) -> Prospects:
     ranking = search(_unmeasured(replace(question_of(request, trainer), effort=effort)), advance)
     some = weighed(request, _named(trainer), ranking)
     if not request.odds:
-        some = sorted((replace(one, weight=1.0) for one in some), key=_order)
+        some = sorted((replace(one, weight=1.0) for one in some), key=by_expected)
     return Prospects(ranking=ranking, prospects=tuple(some), limit=whole)
 
 
@@ -169,43 +131,14 @@ def beyond(request: Request, best: Prospect, step: Seconds) -> list[Prospect]:
         some = weighed(request, best.trainer, search(_unmeasured(asked)))
     except TooLarge:
         return []
-    return sorted((one for one in some if one.unmeasured), key=_order)
+    return sorted((one for one in some if one.unmeasured), key=by_expected)
 
 
-def weighed(request: Request, trainer: str, ranking: Ranking) -> list[Prospect]:
-    """The best candidates of a search with their odds, by what is expected."""
-    candidates = sorted((one for some in ranking.best.values() for one in some), key=_rank)
-    if not candidates:
-        return []
-    places = [coordinates(one.problem.workload, one.problem.cluster, one.strategy) for one in candidates]
-    seen = odds_of(request.runs, places)
-    have = known(request, trainer)
-    space = np.array([_space(one.problem) / float(one.memory) for one in candidates])
-    fits, weights = weights_of(seen, space)
-    found = [
-        Prospect(
-            candidate=one,
-            trainer=trainer,
-            at=at,
-            fits=float(fit),
-            weight=float(weight),
-            complexity=have.complexity(at.layout),
-            unmeasured=have.unmeasured(at.layout),
-        )
-        for one, at, fit, weight in zip(candidates, places, fits, weights, strict=True)
-    ]
-    return sorted(found, key=_order)
-
-
-def weights_of(seen: LayoutOdds, space: Array) -> tuple[Array, Array]:
-    """Chances to fit, and what memory makes of the objective; `space` is what there is over what is estimated. [1]"""
-    fits, free = seen.below("memory", space), seen.below("memory", PRESSED * space)
-    return fits, 1.0 + SLOWED * (fits - free) + FAILED * (1.0 - fits)
-
-
-def fits(request: Request, problem: SearchCase, at: Coordinates, memory: Bytes) -> Ratio:
-    """Chance that a layout fits, whoever chose it. [1]"""
-    return float(odds_of(request.runs, (at,)).below("memory", _space(problem) / float(memory))[0])
+def open_to(request: Request, best: Prospect) -> list[Prospect]:
+    """What runs support in all of a device's memory, for the trainer and on the nodes of one; best first."""
+    question = question_of(request, framework(best.trainer or ANY), (best.candidate.nodes,))
+    asked = replace(question, keep=WEIGHED, apart=False, has=_has(known(request, best.trainer)))
+    return weighed(request, best.trainer, search(asked))
 
 
 def _places(request: Request) -> Iterator[tuple[bool, Ratio, bool]]:
@@ -223,13 +156,8 @@ def _share(request: Request, chance: Ratio) -> Ratio:
     plain = Strategy(dp=problem.cluster.gpus)
     at = coordinates(problem.workload, problem.cluster, plain)
     scale = float(odds_of(request.runs, (at,)).scales["memory"][0])
-    sure = math.exp(-scale * scales_for(float(chance))) * _space(problem)
+    sure = math.exp(-scale * scales_for(float(chance))) * space_of(problem)
     return min(1.0, sure / float(room(problem.cluster)))
-
-
-def _space(problem: SearchCase) -> float:
-    """Device memory that there is, whatever somebody wants to be left free. [B]"""
-    return float(room(replace(problem.cluster, reserve=0.0)))
 
 
 def _questions(request: Request) -> Iterator[tuple[Framework, SearchQuestion]]:
@@ -253,26 +181,9 @@ def _named(trainer: Framework) -> str:
     return "" if trainer.name == ANY else trainer.name
 
 
-def known(request: Request, trainer: str) -> Support:
-    """What runs have of the stack that is asked about, else of the trainer's own."""
-    stack = request.problems[0].cluster.calibration.stack
-    if request.framework == ANY and trainer:
-        stack = presets.resolve("stacks", trainer)
-    experts = request.problems[0].workload.model.experts is not None
-    return support(request.runs, stack, experts=experts)
-
-
 def _has(have: Support) -> Callable[[Axis, Any], bool]:
     return lambda axis, value: not have.unmeasured(words_of(axis.chosen(value)))
 
 
 def _unmeasured(question: SearchQuestion) -> SearchQuestion:
     return replace(question, lifted=question.lifted | {Rejection.NOT_MEASURED})
-
-
-def _rank(one: Candidate) -> tuple[float, int, int]:
-    return one.score, one.nodes, one.index
-
-
-def _order(one: Prospect) -> tuple[float, int, int]:
-    return one.expected, one.candidate.nodes, one.candidate.index

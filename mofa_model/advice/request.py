@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mofa_model.bands import MeasuredRuns, measured_runs
+from mofa_model.bands import MeasuredRuns, ShortRun, measured_runs
 from mofa_model.checks import not_negative, positive, whole
 from mofa_model.errors import BadValue
 from mofa_model.search import LIFTABLE, SearchCase
@@ -88,6 +88,10 @@ class Request:
     """Whether odds and measured runs decide; else the estimates alone do, over all that the trainer can run."""
     runs: MeasuredRuns = field(default_factory=measured_runs, compare=False, repr=False)
     """Measured runs that odds and bands rest on."""
+    tried: tuple[ShortRun, ...] = field(default=(), metadata={"since": "short runs"})
+    """Layouts of this question that were run for a few steps; what they share with all others is in `learned`."""
+    probe: Count = field(default=0, metadata={"since": "short runs"})
+    """Short runs to propose. [1]"""
     top: Count = 5
     """Alternatives to show."""
     notes: tuple[str, ...] = ()
@@ -97,7 +101,7 @@ class Request:
 
     def __post_init__(self) -> None:
         whole(nodes=self.nodes)
-        not_negative(top=self.top, least_interval=self.least_interval)
+        not_negative(top=self.top, probe=self.probe, least_interval=self.least_interval)
         positive(learned=self.learned)
         if not 0.0 < self.risk < 1.0:
             raise BadValue("risk", self.risk, "give a chance between 0 and 1, for example 0.1")

@@ -8,26 +8,33 @@ and software. So what they share cancels, and the further apart they are (`coord
 
 The law is Student's with three degrees of freedom: one run in twenty is far off, which a normal law never expects. Its scale is the
 band's, so that a band holds the share that it is made to hold. `mofa validate odds` says how true the odds are.
+
+A short run of one layout says what its own error is, and by the same correlation what to expect of the others' (kriging):
+
+    expected error    K_r (K_rr + REPEATED^2)^-1 e        K = scale scale' 2 ** (-PARTING * distance), r the layouts that were run
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.bands.band import halves_of
+from mofa_model.bands.band import Band, halves_of
 from mofa_model.bands.coordinates import Coordinates, apart
 from mofa_model.bands.table import QUANTITIES, MeasuredRuns, coded
+from mofa_model.strategy import Strategy
 
 Array = NDArray[np.floating[Any]]
 
 PARTING: Final = 3.0
 """Halvings of what two layouts share, for one halving of what a run says of another: pairs of left-out runs say so. [1]"""
+REPEATED: Final = 0.01
+"""Scale of the logarithm between short runs of one layout: one job at seven sites had 0.0085, windows of one run 0.01 to 0.03. [1]"""
 END: Final = 1.6377
 """Scales from the middle to the end of a band: where Student's law with three degrees of freedom has 0.9. [1]"""
 
@@ -56,39 +63,115 @@ def scales_for(share: float) -> float:
     return high
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShortRun:
+    """A layout of the question that somebody ran for a few steps."""
+
+    strategy: Strategy
+    """What it is."""
+    precision: str
+    """Training recipe."""
+    fitted: bool
+    """Whether it had room."""
+    at: Coordinates
+    """Where it stands."""
+    errors: Mapping[str, float]
+    """Logarithm of measured over predicted by quantity; nothing of what was not measured. [1]"""
+
+
 @dataclass(frozen=True, slots=True)
 class LayoutOdds:
-    """What measured runs say of some layouts of one question."""
+    """What measured runs say of some layouts of one question, and what short runs of some of it say beside them."""
 
     layouts: tuple[Coordinates, ...]
     """Where they stand."""
-    scales: dict[str, Array]
-    """Scale of the logarithm of measured over predicted, by quantity. [1]"""
+    halves: Mapping[str, Array]
+    """Half the width of their bands without short runs, as a logarithm, by quantity. [1]"""
+    centres: Mapping[str, Array]
+    """Logarithm of measured over predicted that short runs let expect, by quantity. [1]"""
+    told: Mapping[str, Array]
+    """What short runs tell, by quantity: factors whose products are the covariance that is gone, [runs, layouts]. [1]"""
+
+    @property
+    def scales(self) -> dict[str, Array]:
+        """Scale of the logarithm of measured over predicted without short runs, by quantity. [1]"""
+        return {name: half / END for name, half in self.halves.items()}
 
     def below(self, quantity: str, ratio: Array | float) -> Array:
         """Chance that a measured value is at most so many times its estimate. [1]"""
         with np.errstate(divide="ignore"):
-            return chance(np.log(ratio) / self.scales[quantity])
+            return chance(
+                (np.log(ratio) - self.centres[quantity]) / self.scales[quantity] / self.left(quantity)
+            )
 
     def beats(self, one: int, pace: Array) -> Array:
-        """Chance that a layout is faster than each of all, by their estimated paces; against itself a half. [1]"""
+        """Chance that a layout is faster than each of all, by their expected paces; against itself a half. [1]"""
         mine, others = self.scales["step"][one], self.scales["step"]
-        shared = np.exp2(-PARTING * self._apart(one))
-        spread = np.sqrt(np.maximum(mine**2 + others**2 - 2.0 * shared * mine * others, 0.0))
+        shared = self._shared([one])[0]
+        told = np.square(self.told["step"] - self.told["step"][:, [one]]).sum(axis=0)
+        spread = np.sqrt(np.maximum(mine**2 + others**2 - 2.0 * shared * mine * others - told, 0.0))
         return chance(np.log(pace / pace[one]) / np.maximum(spread, 1e-9))
 
-    def _apart(self, one: int) -> Array:
-        """How far each layout is from one of them, in halvings. [1]"""
-        names = {name for layout in self.layouts for name in layout.layout} | {"gpus", "format"}
-        found = np.zeros(len(self.layouts))
-        for name in sorted(names):
-            words, which = coded(layout.word(name) for layout in self.layouts)
-            found += np.array([apart(name, words[which[one]], word) for word in words])[which]
+    def left(self, quantity: str) -> Array:
+        """Of each scale what short runs leave; 1 where there are none. [1]"""
+        gone = np.square(self.told[quantity]).sum(axis=0) / np.square(self.scales[quantity])
+        found: Array = np.sqrt(np.maximum(1.0 - gone, 1e-9))
         return found
 
+    def band(self, quantity: str) -> Band:
+        """The band of the first layout, as factors on what is expected of it."""
+        half = float(self.halves[quantity][0] * self.left(quantity)[0])
+        return Band(low=math.exp(-half), high=math.exp(half))
 
-def odds_of(runs: MeasuredRuns, layouts: Sequence[Coordinates]) -> LayoutOdds:
-    """What measured runs say of some layouts."""
-    far = runs.distances(layouts)
-    scales = {name: halves_of(runs, layouts, far, name) / END for name in QUANTITIES}
-    return LayoutOdds(tuple(layouts), scales)
+    def covariance(self, quantity: str) -> Array:
+        """Of the errors of all layouts, [layouts, layouts], in squared scales. [1]"""
+        scale, told = self.scales[quantity], self.told[quantity]
+        found: Array = scale[:, None] * scale * self._shared(range(len(self.layouts))) - told.T @ told
+        return found
+
+    def some(self, places: Sequence[int] | NDArray[np.intp]) -> LayoutOdds:
+        """The same of some of the layouts."""
+        which = np.asarray(places, dtype=int)
+        return LayoutOdds(
+            tuple(self.layouts[at] for at in which),
+            {name: values[which] for name, values in self.halves.items()},
+            {name: values[which] for name, values in self.centres.items()},
+            {name: values[:, which] for name, values in self.told.items()},
+        )
+
+    def after(self, errors: Mapping[str, Mapping[int, float]]) -> LayoutOdds:
+        """What is known once layouts were run: by quantity and place the logarithm of measured over predicted."""
+        centres, told = dict(self.centres), dict(self.told)
+        for name, found in errors.items():
+            ran = list(found)
+            scale = self.scales[name]
+            seen = self._shared(ran) * scale[ran][:, None] * scale
+            root = np.linalg.cholesky(seen[:, ran] + REPEATED**2 * np.eye(len(ran)))
+            told[name] = np.linalg.solve(root, seen)
+            centres[name] = told[name].T @ np.linalg.solve(root, np.array(list(found.values())))
+        return LayoutOdds(self.layouts, self.halves, centres, told)
+
+    def _shared(self, some: Sequence[int]) -> Array:
+        """Correlation of the errors of some layouts with those of all, [some, layouts]. [1]"""
+        names = {name for layout in self.layouts for name in layout.layout} | {"gpus", "format"}
+        far = np.zeros((len(some), len(self.layouts)))
+        for name in sorted(names):
+            words, which = coded(layout.word(name) for layout in self.layouts)
+            used, mine = np.unique(which[list(some)], return_inverse=True)
+            costs = np.array([[apart(name, words[one], word) for word in words] for one in used])
+            far += costs[mine][:, which]
+        return np.exp2(-PARTING * far)
+
+
+def odds_of(runs: MeasuredRuns, layouts: Sequence[Coordinates], tried: Sequence[ShortRun] = ()) -> LayoutOdds:
+    """What measured runs say of some layouts, and short runs of the same question."""
+    every = (*layouts, *(one.at for one in tried))
+    far = runs.distances(every)
+    halves = {name: halves_of(runs, every, far, name) for name in QUANTITIES}
+    nothing = {name: np.zeros(len(every)) for name in QUANTITIES}
+    seen = LayoutOdds(every, halves, nothing, {name: np.zeros((0, len(every))) for name in QUANTITIES})
+    if not tried:
+        return seen
+    places = list(enumerate(tried, start=len(layouts)))
+    errors = {name: {at: one.errors[name] for at, one in places if name in one.errors} for name in QUANTITIES}
+    return seen.after({name: found for name, found in errors.items() if found}).some(range(len(layouts)))

@@ -121,11 +121,11 @@ def _case(row: Mapping[str, Any], position: int) -> Case:
         precision=precision,
     )
     measured = [
-        MeasuredFigure(quantity="step_time_s", value=_seconds(row["step_seconds"]), basis="step_time_s")
+        MeasuredFigure(quantity="step_time_s", value=seconds_of(row["step_seconds"]), basis="step_time_s")
     ]
     if row.get("memory_gib") is not None:
         measured.append(
-            MeasuredFigure(quantity="memory_gib", value=_number(row, "memory_gib") * GIB, basis="peak")
+            MeasuredFigure(quantity="memory_gib", value=number_of(row, "memory_gib") * GIB, basis="peak")
         )
     return Case(
         id=str(row.get("id", f"run {position}")),
@@ -145,7 +145,8 @@ def _case(row: Mapping[str, Any], position: int) -> Case:
     )
 
 
-def _number(row: Mapping[str, Any], name: str) -> float:
+def number_of(row: Mapping[str, Any], name: str) -> float:
+    """A number above zero. [1]"""
     try:
         value = float(row[name])
     except (TypeError, ValueError):
@@ -156,17 +157,17 @@ def _number(row: Mapping[str, Any], name: str) -> float:
 
 
 def _count(row: Mapping[str, Any], name: str) -> int:
-    value = _number(row, name)
+    value = number_of(row, name)
     if value != round(value):
         raise BadValue(name, row[name], "give a whole number")
     return round(value)
 
 
-def _seconds(given: Any) -> float:
-    """A number of seconds, or text with a unit such as `412 ms`."""
+def seconds_of(given: Any) -> float:
+    """A number of seconds, or text with a unit such as `412 ms`. [s]"""
     if isinstance(given, str) and not given.replace(".", "", 1).isdigit():
         return float(units.parse(given, "s", field="step_seconds"))
-    return _number({"step_seconds": given}, "step_seconds")
+    return number_of({"step_seconds": given}, "step_seconds")
 
 
 def refine(cases: Sequence[Case]) -> list[Refinement]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from mofa_model import output, units
 from mofa_model.errors import BadValue, InputError, NoFeasibleStrategy
-from mofa_model.verbs import job_options, problem_options
+from mofa_model.verbs import advise_runs, job_options, problem_options
 
 if TYPE_CHECKING:
     from mofa_model.advice import Advice, Request
@@ -122,6 +122,7 @@ def configure(parser: ArgumentParser) -> None:
     fail.add_argument(
         "--sync", action="store_true", help="training waits for the write (default: only for the copy)"
     )
+    advise_runs.add_options(parser)
     output.add_options(parser)
 
 
@@ -140,7 +141,7 @@ _BESIDE: Final = frozenset(
         "plots",
         "output",
     }
-    | {"flags_only", "save_dir", "saved_kind", "overwrite"}
+    | {"flags_only", "save_dir", "saved_kind", "overwrite", "probe", "runs"}
 )
 """What is asked beside a manifest; all else the manifest says."""
 
@@ -157,6 +158,7 @@ def run(arguments: Namespace) -> int:
         _imply_framework(arguments)
     asked = _asked(arguments) if arguments.file else None
     request = _from_flags(arguments) if asked is None else _from_manifest(arguments, asked)
+    request = advise_runs.asked(arguments, request)
     trainer = advise_launch.trainer_for(arguments, request)
     if arguments.plots:
         advise_pictures.prepare(arguments.plots)
@@ -172,7 +174,7 @@ def run(arguments: Namespace) -> int:
     else:
         _print(arguments.output, request, advice, launch, str(refused or ""))
     if arguments.save_dir and launch is not None:
-        advise_launch.save(arguments, advice, launch)
+        advise_launch.save(arguments, request, advice, launch)
     if arguments.plots:
         for path in advise_pictures.draw(request, advice, arguments.plots):
             sys.stderr.write(f"drawn: {path}\n")

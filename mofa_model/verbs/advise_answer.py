@@ -16,6 +16,7 @@ from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
 from mofa_model.tables import Cell, Column, Table
 from mofa_model.units import DAY, GIB, Ratio
+from mofa_model.verbs import advise_runs
 from mofa_model.verbs.evidence_tables import nearest
 
 SHOWN: Final = 3
@@ -30,6 +31,7 @@ def tables(advice: Advice, launch: Launch | None = None, *, wide: bool = False) 
         found += [_choices(advice, shown), _layouts(advice, shown)]
     elif advice.current is not None:
         found.append(_layouts(advice, ()))
+    found += advise_runs.table(advice)
     if advice.frontier:
         found.append(_frontier(advice))
     if advice.nearest:
@@ -71,9 +73,10 @@ def records(advice: Advice) -> Table:
     if advice.strategy is not None:
         steps, seconds = advice.checkpoint_interval_steps, float(advice.checkpoint_interval_seconds or 0)
         add("advice", advice.strategy, advice.predicted, advice.nodes, advice.precision, steps, seconds, None)
-    for one in advice.alternatives:
+    others = [("alternative", one) for one in advice.alternatives] + [("probe", one) for one in advice.probes]
+    for kind, one in others:
         steps, seconds = one.checkpoint_interval_steps, float(one.checkpoint_interval_seconds)
-        add("alternative", one.strategy, one.predicted, one.nodes, one.precision, steps, seconds, one.reason)
+        add(kind, one.strategy, one.predicted, one.nodes, one.precision, steps, seconds, one.reason)
     if (today := advice.current) is not None:
         add("today", today.strategy, today.predicted, None, None, None, None, today.reason or None)
     for best in advice.frontier:
@@ -102,21 +105,7 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
         "odds": advice.odds,
         "trainer": advice.trainer,
         "doubts": advice.doubts,
-        "alternatives": [
-            {
-                "name": other.name,
-                "odds": other.odds,
-                "strategy": format_strategy(other.strategy),
-                "precision": other.precision,
-                "nodes": other.nodes,
-                "predicted": other.predicted,
-                "checkpoint_interval_steps": other.checkpoint_interval_steps,
-                "checkpoint_interval_seconds": other.checkpoint_interval_seconds,
-                "terms_seconds": other.terms,
-                "reason": other.reason,
-            }
-            for other in advice.alternatives
-        ],
+        "alternatives": [_other(one) for one in advice.alternatives],
         "frontier": [
             {
                 "nodes": one.nodes,
@@ -145,12 +134,29 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
             "reason": advice.current.reason,
             "gain": advice.current.gain,
         }
+    if advice.probes:
+        told["probes"] = [_other(one) for one in advice.probes]
     if launch is not None:
         names = ("trainer", "release", "starter", "arguments", "environment", "files", "notes")
         told["launch"] = {name: getattr(launch, name) for name in names}
     if unlaunched:
         told["launch_refused"] = unlaunched
     return told
+
+
+def _other(one: Alternative) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "odds": one.odds,
+        "strategy": format_strategy(one.strategy),
+        "precision": one.precision,
+        "nodes": one.nodes,
+        "predicted": one.predicted,
+        "checkpoint_interval_steps": one.checkpoint_interval_steps,
+        "checkpoint_interval_seconds": one.checkpoint_interval_seconds,
+        "terms_seconds": one.terms,
+        "reason": one.reason,
+    }
 
 
 def _first(advice: Advice) -> Table:

@@ -17,6 +17,8 @@ def check(a: Namespace) -> None:
     """Refuse what does not go together before anything is searched."""
     if a.flags_only and a.output != "table":
         raise BadValue("--flags-only", a.output, "it is a form of output itself; leave -o out")
+    if a.flags_only and a.probe:
+        raise InputError("--flags-only: it prints one launch; leave --probe out")
     if not a.save_dir:
         for option, said in (("--as", a.saved_kind), ("--overwrite", a.overwrite)):
             if said:
@@ -48,12 +50,14 @@ def launched(request: Request, advice: Advice, trainer: str) -> tuple[Launch | N
         return None, error
 
 
-def save(a: Namespace, advice: Advice, launch: Launch) -> None:
+def save(a: Namespace, request: Request, advice: Advice, launch: Launch) -> None:
     """Write the folder that is asked for."""
-    from mofa_model.verbs import advise_answer, advise_folder
+    from mofa_model.verbs import advise_answer, advise_folder, advise_runs
 
     kind = advise_folder.kind_of(a.saved_kind or "JobSet")
+    probes = advise_runs.launches(request, advice, launch.trainer)
     found = advise_folder.save(a.save_dir, advice, launch, advise_answer.document(advice, launch), kind)
+    found += advise_runs.save(a.save_dir, request, advice, probes) if probes else []
     sys.stderr.write(f"saved: {a.save_dir}: {', '.join(found)}\n")
 
 

@@ -22,7 +22,7 @@ from mofa_lab.validate.score import SMALLEST_GROUP
 from mofa_lab.validate.steps import predict
 from mofa_model.advice import Request, advise, assumed_reliability
 from mofa_model.advice.choice import simplest
-from mofa_model.advice.prospects import weights_of
+from mofa_model.advice.weighed import weights_of
 from mofa_model.bands import (
     Coordinates,
     LayoutOdds,
@@ -148,7 +148,7 @@ def _picks_summary(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-class _Question:
+class Question:
     """Runs of one question of a sweep, those that did not fit among them."""
 
     def __init__(
@@ -174,14 +174,14 @@ class _Question:
         )
 
 
-def _questions(cases: Sequence[Case], runs: MeasuredRuns, group_of: Mapping[str, str]) -> Iterable[_Question]:
+def _questions(cases: Sequence[Case], runs: MeasuredRuns, group_of: Mapping[str, str]) -> Iterable[Question]:
     error = dict(zip(runs.names, runs.errors["step"].tolist(), strict=True))
     models = {_model(case): group_of[case.id] for case in cases if case.id in group_of}
     together: dict[str, list[Case]] = {}
     for case in cases:
         together.setdefault(case.group, []).append(case)
     for some in together.values():
-        yield _Question(some, runs, models.get(_model(some[0]), ""), error)
+        yield Question(some, runs, models.get(_model(some[0]), ""), error)
 
 
 def _model(case: Case) -> tuple[object, ...]:
@@ -196,7 +196,7 @@ def _step(case: Case) -> float:
     return next((one.value for one in case.measured if one.quantity == "step_time_s"), float("nan"))
 
 
-def _sweeps(questions: Sequence[_Question]) -> dict[str, Any]:
+def _sweeps(questions: Sequence[Question]) -> dict[str, Any]:
     told: dict[str, Any] = {"pairs": {}, "fits": {}, "regret": {}}
     for stack in sorted({one.stack for one in questions}):
         every = [one for one in questions if one.stack == stack]
@@ -207,7 +207,7 @@ def _sweeps(questions: Sequence[_Question]) -> dict[str, Any]:
     return told
 
 
-def _pairs(questions: Sequence[_Question]) -> dict[str, Any]:
+def _pairs(questions: Sequence[Question]) -> dict[str, Any]:
     """Of pairs of runs that fit: the chance that the one that is predicted faster is, and how often it was."""
     chances, won = [np.empty(0)], [np.empty(0, dtype=bool)]
     for one in questions:
@@ -228,7 +228,7 @@ def _pairs(questions: Sequence[_Question]) -> dict[str, Any]:
     return {"pairs": len(chance), "calibration_error": error, "bins": bins}
 
 
-def _fits(questions: Sequence[_Question]) -> dict[str, Any]:
+def _fits(questions: Sequence[Question]) -> dict[str, Any]:
     """Brier scores of the chance to fit and of a constant edge."""
     fitted = np.concatenate([one.fitted for one in questions]).astype(float)
     said = np.concatenate([one.seen.below("memory", one.space) for one in questions])
@@ -237,7 +237,7 @@ def _fits(questions: Sequence[_Question]) -> dict[str, Any]:
     return {"runs": len(fitted), "brier": brier, "edge": constant, "better": 1.0 - brier / constant}
 
 
-def _regret(questions: Sequence[_Question]) -> dict[str, Any]:
+def _regret(questions: Sequence[Question]) -> dict[str, Any]:
     """Throughput that the pick of each question loses, by the rule and by the least estimate among what fits; and failures."""
     lost: dict[str, list[float]] = {"rule": [], "estimate": []}
     failed = dict.fromkeys(lost, 0)
@@ -249,10 +249,7 @@ def _regret(questions: Sequence[_Question]) -> dict[str, Any]:
             pace = one.predicted[places] * (weight[places] if name == "rule" else 1.0)
             at = int(np.argmin(pace))
             if name == "rule":
-                seen = LayoutOdds(
-                    tuple(one.at[place] for place in places),
-                    {quantity: scales[places] for quantity, scales in one.seen.scales.items()},
-                )
+                seen = one.seen.some(places)
                 at = simplest(seen, pace, one.complexity[places])
             taken = one.measured[places[at]]
             if np.isfinite(taken):

@@ -1,0 +1,161 @@
+"""Short runs that are worth more than what they cost: which layouts to run for a few steps, so that the choice after them is best.
+
+A run says what its own layout takes, what near ones take by what they share with it (`bands.odds`), and whether it fits. What it is
+worth shows in common draws of all errors, of times and of memory:
+
+    regret = mean over draws of (time of what would be chosen then - time of what is best then) / time
+
+Runs are found one by one, each with those before it; the choice after them is the rule's, of the least expected time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model.advice.prospects import Prospects, open_to
+from mofa_model.advice.request import Request
+from mofa_model.advice.weighed import PRESSED, SLOWED, Prospect, by_expected, space_of, weights_of
+from mofa_model.bands import LayoutOdds, odds_of
+from mofa_model.bands.odds import REPEATED
+from mofa_model.units import Ratio
+
+Array = NDArray[np.floating[Any]]
+Mask = NDArray[np.bool_]
+
+DRAWS: Final = 512
+"""Common draws of all errors. [1]"""
+SPREAD: Final = math.sqrt(3.0)
+"""Standard deviations in a scale of Student's law with three degrees of freedom. [1]"""
+MOST: Final = 64
+"""Layouts that are looked at, the best by what is expected: of those with the same degrees one. [1]"""
+_NORMAL: Final = NormalDist()
+EVEN: Final = 0.5
+"""Chance to fit from which a run is offered: one that fails more often than not wastes machines. Ours. [1]"""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Layouts to run, and what is expected to be lost by the choice after them."""
+
+    places: tuple[int, ...]
+    """Which layouts, in the order of what they are worth."""
+    regret: tuple[Ratio, ...]
+    """What is expected to be lost before any of them, after the first, and so on. [1]"""
+
+
+def probes(request: Request, found: Prospects, first: Prospect) -> list[tuple[Prospect, Ratio]]:
+    """Short runs that are worth most, each with the share of what the choice is expected to lose that is left after it. [1]"""
+    if not request.probe or not request.odds:
+        return []
+    near = [
+        one
+        for one in found.prospects
+        if one.trainer == first.trainer and one.candidate.nodes == first.candidate.nodes
+    ]
+    distinct: dict[object, Prospect] = {}
+    for one in sorted((*near, *open_to(request, first)), key=by_expected):
+        s = one.candidate.strategy
+        distinct.setdefault((s.tp, s.pp, s.cp, s.ep, s.etp, s.mbs, s.vpp, s.schedule), one)
+    some = list(distinct.values())[:MOST]
+    ran = np.array([any(one.at.layout == run.at.layout for run in request.tried) for one in some])
+    seen = odds_of(request.runs, [one.at for one in some], request.tried)
+    pace = np.array([one.candidate.score for one in some]) * np.exp(seen.centres["step"])
+    space = np.array([space_of(one.candidate.problem) / float(one.candidate.memory) for one in some])
+    best = plan(seen, pace, space, int(request.probe), 1.0 - request.risk, ran)
+    whole = max(best.regret[0], 1e-9)
+    return [(some[at], after / whole) for at, after in zip(best.places, best.regret[1:], strict=True)]
+
+
+def plan(seen: LayoutOdds, pace: Array, space: Array, count: int, sure: Ratio, ran: Mask) -> Plan:
+    """The runs that leave the least regret; `pace` is what is expected where memory is no matter, `space` what there is over what
+    is estimated, `sure` the chance to fit that is asked for, `ran` what ran before.
+    """
+    fits, weight = weights_of(seen, space)
+    fits, weight = np.where(ran, 1.0, fits), np.where(ran, 1.0, weight)
+    covariance = seen.covariance("step") * SPREAD**2
+    rng = np.random.Generator(np.random.PCG64(0))
+    error = _drawn(rng, covariance)
+    held = _drawn(rng, seen.covariance("memory"))
+    held /= np.sqrt(np.diag(seen.covariance("memory")))
+    fitting = held <= _ends(fits)
+    pressed = fitting & (held > _ends(seen.below("memory", PRESSED * space))) & ~ran
+    draws = _Draws(
+        error=error,
+        fitting=fitting,
+        times=np.log(pace) + error + np.log1p(SLOWED) * pressed,
+        expected=np.log(pace * weight),
+        first=fits >= min(sure, float(fits.max())),
+    )
+    known = _Known(ran, np.zeros_like(error), covariance)
+    best = np.where(fitting, draws.times, draws.expected + error).min(axis=1)
+    places, lost = list[int](), [draws.lost(known, best)]
+    for _ in range(count):
+        options = np.flatnonzero((fits >= min(EVEN, float(fits.max()))) & ~known.ran)
+        if not options.size:
+            break
+        trials = [known.after(int(at), draws) for at in options]
+        losses = [draws.lost(trial, best) for trial in trials]
+        least = int(np.argmin(losses))
+        known = trials[least]
+        places.append(int(options[least]))
+        lost.append(losses[least])
+    return Plan(tuple(places), tuple(max(0.0, -math.expm1(-value)) for value in lost))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Draws:
+    """What could be true of all layouts, [draws, layouts], and what is expected."""
+
+    error: Array
+    fitting: Mask
+    times: Array  # logarithms, as a run would take them
+    expected: Array  # logarithms, memory's share in them
+    first: Mask  # what the rule may choose without a run
+
+    def lost(self, known: _Known, best: Array) -> float:
+        """Mean logarithm of what is chosen over what is best."""
+        may = np.where(known.ran, self.fitting, self.first)
+        chosen = np.argmin(
+            np.where(may, np.where(known.ran, self.times, self.expected + known.mean), np.inf), axis=1
+        )
+        draws = np.arange(len(chosen))
+        taken = np.where(
+            known.ran[chosen], self.times[draws, chosen], (self.expected + self.error)[draws, chosen]
+        )
+        return float(np.mean(taken - best))
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known in every draw once some layouts ran."""
+
+    ran: Mask
+    mean: Array  # expected errors, [draws, layouts]
+    covariance: Array  # of what is left of them
+
+    def after(self, at: int, draws: _Draws) -> _Known:
+        """The same after one more; one that does not fit tells nothing of times."""
+        column = self.covariance[at]
+        share = column / (column[at] + (REPEATED * SPREAD) ** 2)
+        told = np.where(draws.fitting[:, at], draws.error[:, at] - self.mean[:, at], 0.0)
+        ran = self.ran.copy()
+        ran[at] = True
+        return _Known(ran, self.mean + told[:, None] * share, self.covariance - np.outer(column, share))
+
+
+def _drawn(rng: np.random.Generator, covariance: Array) -> Array:
+    """Draws of errors with a covariance. [1]"""
+    root = np.linalg.cholesky(covariance + 1e-6 * np.mean(np.diag(covariance)) * np.eye(len(covariance)))
+    found: Array = rng.standard_normal((DRAWS, len(covariance))) @ root.T
+    return found
+
+
+def _ends(chances: Array) -> Array:
+    """Standard deviations below which a normal value lies with some chances. [1]"""
+    return np.array([_NORMAL.inv_cdf(min(max(float(one), 1e-12), 1.0 - 1e-12)) for one in chances])

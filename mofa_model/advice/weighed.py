@@ -1,0 +1,153 @@
+"""How a candidate is weighed: its odds, its complexity, and what memory makes of its objective.
+
+    expected = objective x (1 + SLOWED P(short of memory) + FAILED P(out of memory))
+
+What was tried in a short run is a candidate whatever the search leaves out, and says what near ones take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_model import presets
+from mofa_model.advice.request import Request
+from mofa_model.advice.saves import replicas_of, score_of
+from mofa_model.axes.frameworks import ANY
+from mofa_model.bands import Coordinates, LayoutOdds, ShortRun, Support, coordinates, odds_of, support
+from mofa_model.estimate import estimate
+from mofa_model.estimate.footprint import room
+from mofa_model.search import Candidate, Ranking, SearchCase
+from mofa_model.units import Bytes, Ratio
+
+Array = NDArray[np.floating[Any]]
+
+PRESSED: Final = 0.93
+"""Of what a device has room for, from where on its allocator slows a run: nine runs of nine at 70 of 80 GB and more. [1]"""
+SLOWED: Final = 0.8
+"""By how much it does at least. [1]"""
+FAILED: Final = 0.1
+"""Of a run that a failed start and another choice cost. Ours. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prospect:
+    """A candidate with its odds."""
+
+    candidate: Candidate
+    """What the search says."""
+    trainer: str
+    """Trainer that runs it."""
+    at: Coordinates
+    """Where it stands among measured runs."""
+    fits: Ratio
+    """Chance that it fits. [1]"""
+    weight: float
+    """What memory, and short runs, make of its objective: 1 and what is lost by being short or out of it. [1]"""
+    complexity: float
+    """Its features, each by how rare it is in measured runs; in bits. [1]"""
+    unmeasured: tuple[str, ...]
+    """Features that no run has."""
+
+    @property
+    def expected(self) -> float:
+        """The objective with what memory makes of it; lower is better."""
+        return self.candidate.score * self.weight
+
+
+def weighed(request: Request, trainer: str, ranking: Ranking) -> list[Prospect]:
+    """The best candidates of a search, and what was tried, with their odds; by what is expected."""
+    found = sorted((one for some in ranking.best.values() for one in some), key=_rank)
+    barred = {_layout(one.at) for one in request.tried}
+    fresh = [(one, at) for one in found if _layout(at := _at(one)) not in barred]
+    ran = [(_tried(request, one, place), one.at) for place, one in enumerate(request.tried) if one.fitted]
+    if not (every := [*ran, *fresh]):
+        return []
+    seen = odds_of(request.runs, [at for _, at in every], request.tried)
+    have = known(request, trainer)
+    space = np.array([space_of(one.problem) / float(one.memory) for one, _ in every])
+    fits, weights = weights_of(seen, space)
+    weights[: len(ran)] = 1.0  # what it took has memory's share in it
+    weights *= np.exp(seen.centres["step"])
+    prospects = [
+        Prospect(
+            candidate=one,
+            trainer=trainer,
+            at=at,
+            fits=float(fit),
+            weight=float(weight),
+            complexity=have.complexity(at.layout),
+            unmeasured=() if place < len(ran) else have.unmeasured(at.layout),
+        )
+        for place, ((one, at), fit, weight) in enumerate(zip(every, fits, weights, strict=True))
+    ]
+    return sorted(prospects, key=by_expected)
+
+
+def _tried(request: Request, ran: ShortRun, place: int) -> Candidate:
+    """A layout that was tried, as a candidate: whatever the search leaves out, it runs."""
+    named = (one for one in request.problems if one.workload.training.precision.name == ran.precision)
+    problem = next(named, request.problems[0])
+    nodes = request.nodes
+    problem = replace(problem, cluster=replace(problem.cluster, gpus=ran.strategy.gpus))
+    full = estimate(problem.workload, problem.cluster, ran.strategy)
+    step = float(full.step_time)
+    score = score_of(request, problem, nodes).of(
+        np.array([step]), np.array([float(replicas_of(problem, ran.strategy))])
+    )
+    return Candidate(
+        strategy=ran.strategy,
+        problem=problem,
+        nodes=nodes,
+        score=float(score[0]),
+        step=step,
+        memory=float(full.memory.peak),
+        index=-1 - place,
+    )
+
+
+def _at(one: Candidate) -> Coordinates:
+    return coordinates(one.problem.workload, one.problem.cluster, one.strategy)
+
+
+def _layout(at: Coordinates) -> tuple[object, ...]:
+    return at.format, frozenset(at.layout.items())
+
+
+def weights_of(seen: LayoutOdds, space: Array) -> tuple[Array, Array]:
+    """Chances to fit, and what memory makes of the objective; `space` is what there is over what is estimated. [1]"""
+    fits, free = seen.below("memory", space), seen.below("memory", PRESSED * space)
+    return fits, 1.0 + SLOWED * (fits - free) + FAILED * (1.0 - fits)
+
+
+def fits(request: Request, problem: SearchCase, at: Coordinates, memory: Bytes) -> Ratio:
+    """Chance that a layout fits, whoever chose it. [1]"""
+    return float(
+        odds_of(request.runs, (at,), request.tried).below("memory", space_of(problem) / float(memory))[0]
+    )
+
+
+def known(request: Request, trainer: str) -> Support:
+    """What runs have of the stack that is asked about, else of the trainer's own."""
+    stack = request.problems[0].cluster.calibration.stack
+    if request.framework == ANY and trainer:
+        stack = presets.resolve("stacks", trainer)
+    experts = request.problems[0].workload.model.experts is not None
+    return support(request.runs, stack, experts=experts)
+
+
+def space_of(problem: SearchCase) -> float:
+    """Device memory that there is, whatever somebody wants to be left free. [B]"""
+    return float(room(replace(problem.cluster, reserve=0.0)))
+
+
+def _rank(one: Candidate) -> tuple[float, int, int]:
+    return one.score, one.nodes, one.index
+
+
+def by_expected(one: Prospect) -> tuple[float, int, int]:
+    """Better first; of equals the plainer."""
+    return one.expected, one.candidate.nodes, one.candidate.index
