@@ -4,9 +4,11 @@ May import: search, schedule, estimate, reliability, bands, presets and what sta
 
     request     what is asked
     saves       what checkpoints cost, and the score that the search minimises
-    prospects   where is looked, and the odds of what is found
+    weighed     a candidate's odds, and what memory makes of its objective
+    prospects   where is looked
     finalists   the best few, replayed
     choice      the rule: of what cannot be told apart the simplest
+    probes      short runs that would make the choice surer
     reasons     why the winner wins, what would change the answer
     confidence  bands, caveats
     compose     joins them: the entry

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.advice.prospects import Prospects, open_to
+from mofa_model.advice.prospects import Prospects, supported
 from mofa_model.advice.request import Request
 from mofa_model.advice.weighed import PRESSED, SLOWED, Prospect, by_expected, space_of, weights_of
 from mofa_model.bands import LayoutOdds, odds_of
@@ -59,7 +59,7 @@ def probes(request: Request, found: Prospects, first: Prospect) -> list[tuple[Pr
         if one.trainer == first.trainer and one.candidate.nodes == first.candidate.nodes
     ]
     distinct: dict[object, Prospect] = {}
-    for one in sorted((*near, *open_to(request, first)), key=by_expected):
+    for one in sorted((*near, *supported(request, first.trainer, first.candidate.nodes)), key=by_expected):
         s = one.candidate.strategy
         distinct.setdefault((s.tp, s.pp, s.cp, s.ep, s.etp, s.mbs, s.vpp, s.schedule), one)
     some = list(distinct.values())[:MOST]

@@ -134,11 +134,11 @@ def beyond(request: Request, best: Prospect, step: Seconds) -> list[Prospect]:
     return sorted((one for one in some if one.unmeasured), key=by_expected)
 
 
-def open_to(request: Request, best: Prospect) -> list[Prospect]:
-    """What runs support in all of a device's memory, for the trainer and on the nodes of one; best first."""
-    question = question_of(request, framework(best.trainer or ANY), (best.candidate.nodes,))
-    asked = replace(question, keep=WEIGHED, apart=False, has=_has(known(request, best.trainer)))
-    return weighed(request, best.trainer, search(asked))
+def supported(request: Request, trainer: str, nodes: int, share: Ratio = 1.0) -> list[Prospect]:
+    """What runs have, in a share of a device's memory, for a trainer on some nodes; best first."""
+    question = question_of(request, framework(trainer or ANY), (nodes,))
+    asked = replace(question, share=share, keep=WEIGHED, apart=False, has=_has(known(request, trainer)))
+    return weighed(request, trainer, search(asked))
 
 
 def _places(request: Request) -> Iterator[tuple[bool, Ratio, bool]]:

@@ -48,7 +48,7 @@ class Prospect:
     weight: float
     """What memory, and short runs, make of its objective: 1 and what is lost by being short or out of it. [1]"""
     complexity: float
-    """Its features, each by how rare it is in measured runs; in bits. [1]"""
+    """Its features, each by how rare it is in measured runs; in bits, and none where it ran here. [1]"""
     unmeasured: tuple[str, ...]
     """Features that no run has."""
 
@@ -79,7 +79,7 @@ def weighed(request: Request, trainer: str, ranking: Ranking) -> list[Prospect]:
             at=at,
             fits=float(fit),
             weight=float(weight),
-            complexity=have.complexity(at.layout),
+            complexity=0.0 if place < len(ran) else have.complexity(at.layout),
             unmeasured=() if place < len(ran) else have.unmeasured(at.layout),
         )
         for place, ((one, at), fit, weight) in enumerate(zip(every, fits, weights, strict=True))

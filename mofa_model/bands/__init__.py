@@ -3,7 +3,7 @@
     coordinates   where a run stands, and how far two are apart
     table         measured runs as columns (runs.tsv.gz), with the user's own
     band          bands, and what they rest on
-    odds          whether a layout fits, and whether it is faster than another
+    odds          whether a layout fits, and whether it is faster than another; what short runs add
     features      the evidence map of one layout, and what a stack is known with
 
 May import: presets, strategy, spec, errors, units. Imported by: advice, explain, calibrate, and the lab.

@@ -2,7 +2,7 @@
 
     plan        those of `mofa advise --probe`
     top         those of the least expected time
-    random      any that fit surely, in twenty ways
+    random      any that fit surely, in ten ways
 
 A question's candidates are its measured runs. Its predictions have not seen its model; after the runs the choice is made as
 `mofa advise --runs` makes it.
@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_lab.validate.odds import LIKELY, Question
+from mofa_lab.validate.questions import LIKELY, SweptQuestion
 from mofa_model.advice.choice import simplest
 from mofa_model.advice.probes import plan
 from mofa_model.advice.weighed import weights_of
@@ -27,48 +27,46 @@ Array = NDArray[np.floating[Any]]
 
 MOST: Final = 3
 """Runs that are made at most."""
-WAYS: Final = 20
+WAYS: Final = 10
 """Random choices of a question."""
 
 
-def probes_document(questions: Sequence[Question]) -> dict[str, Any]:
-    """Mean regret after none, one, two and three runs, by sweep and by how the runs were chosen; and how many runs failed."""
-    told: dict[str, Any] = {}
-    for stack in sorted({one.stack for one in questions}):
-        some = [one for one in questions if one.stack == stack]
-        curves: dict[str, list[float]] = {"plan": [], "top": [], "random": []}
-        failed = 0
-        for count in range(MOST + 1):
-            planned = [list(_planned(one, count)) for one in some]
-            failed = sum(int(np.sum(~one.fitted[ran])) for one, ran in zip(some, planned, strict=True))
-            curves["plan"].append(_mean(_regret(one, ran) for one, ran in zip(some, planned, strict=True)))
-            curves["top"].append(_mean(_regret(one, _by_pace(one)[:count]) for one in some))
-            curves["random"].append(_mean(_regret(one, ran) for one in some for ran in _random(one, count)))
-        told[stack] = {"questions": len(some), "failed": failed, **curves}
-    return told
+def replayed(some: Sequence[SweptQuestion]) -> dict[str, Any]:
+    """Mean regret after none, one, two and three runs, by how the runs were chosen; and how many of the planned runs failed."""
+    curves: dict[str, list[float]] = {"plan": [], "top": [], "random": []}
+    plans, failed = [_planned(one) for one in some], 0
+    for count in range(MOST + 1):
+        planned = [ran[:count] for ran in plans]
+        failed = sum(int(np.sum(~one.fitted[ran])) for one, ran in zip(some, planned, strict=True))
+        curves["plan"].append(_mean(_regret(one, ran) for one, ran in zip(some, planned, strict=True)))
+        curves["top"].append(_mean(_regret(one, _by_pace(one)[:count]) for one in some))
+        curves["random"].append(_mean(_regret(one, ran) for one in some for ran in _random(one, count)))
+    return {"questions": len(some), "failed": failed, **curves}
 
 
 def _mean(values: Any) -> float:
     return float(np.mean(list(values)))
 
 
-def _planned(one: Question, count: int) -> tuple[int, ...]:
-    return plan(one.seen, one.predicted, one.space, count, LIKELY, np.zeros(len(one.at), dtype=bool)).places
+def _planned(one: SweptQuestion) -> list[int]:
+    return list(
+        plan(one.seen, one.predicted, one.space, MOST, LIKELY, np.zeros(len(one.at), dtype=bool)).places
+    )
 
 
-def _by_pace(one: Question) -> list[int]:
+def _by_pace(one: SweptQuestion) -> list[int]:
     fits, weight = weights_of(one.seen, one.space)
     may = np.flatnonzero(fits >= min(LIKELY, float(fits.max())))
     return [int(at) for at in may[np.argsort((one.predicted * weight)[may], kind="stable")]]
 
 
-def _random(one: Question, count: int) -> list[list[int]]:
+def _random(one: SweptQuestion, count: int) -> list[list[int]]:
     may = _by_pace(one)
     ways = (np.random.Generator(np.random.PCG64(way)).permutation(len(may)) for way in range(WAYS))
     return [[may[at] for at in way[:count]] for way in ways]
 
 
-def _regret(one: Question, ran: Sequence[int]) -> float:
+def _regret(one: SweptQuestion, ran: Sequence[int]) -> float:
     """Throughput that the choice after some runs loses; all of it where it fails."""
     fits, weight = weights_of(one.seen, one.space)
     may = fits >= min(LIKELY, float(fits.max()))
@@ -77,8 +75,9 @@ def _regret(one: Question, ran: Sequence[int]) -> float:
     seen, learned = one.seen, system_factor(list(steps.values())).ratio if steps else 1.0
     if steps:
         seen = seen.after({"step": {at: error - math.log(learned) for at, error in steps.items()}})
-    weight[list(steps)] = 1.0
+    complexity = one.complexity.copy()
+    weight[list(steps)], complexity[list(steps)] = 1.0, 0.0
     places = np.flatnonzero(may)
     pace = (one.predicted * weight * np.exp(seen.centres["step"]))[places]
-    taken = one.measured[places[simplest(seen.some(places), pace, one.complexity[places])]]
+    taken = one.measured[places[simplest(seen.some(places), pace, complexity[places])]]
     return 1.0 - float(np.nanmin(one.measured)) / float(taken) if np.isfinite(taken) else 1.0

@@ -10,6 +10,7 @@ import pytest
 
 from mofa_lab.validate import odds, odds_report
 from mofa_lab.validate.cases import load
+from mofa_lab.validate.picks import picks, unseen
 from mofa_model.bands import measured_runs
 
 ROOT = Path(__file__).parents[3]
@@ -49,9 +50,17 @@ def test_a_published_job_is_asked_without_its_group():
     group_of = dict(zip(runs.names, runs.groups, strict=True))
     cases = [case for case in load(CASES / "bridge.json")[0] if case.id in group_of]
     case = next(one for one in cases if one.cluster.gpus <= 64 and one.measured)
-    (told,) = odds.picks([case], runs, group_of)
+    (told,) = picks([case], runs, group_of)
     assert told["out_of_memory"] <= 0.5
-    without = odds.unseen(runs, group_of[case.id])
+    without = unseen(runs, group_of[case.id])
     assert case.id not in without.names
     assert len(without.names) == len(runs.names) - runs.groups.count(group_of[case.id])
     assert np.isfinite(without.say).all()
+
+
+def test_short_runs_as_advised_are_worth_more_than_the_fastest_and_these_more_than_any(swept):
+    for found in swept["probes"].values():
+        advised, fastest, random = (found[way][-1] for way in ("plan", "top", "random"))
+        assert advised < fastest < random
+        assert advised <= 0.01
+        assert found["failed"] <= 1

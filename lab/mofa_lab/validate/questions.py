@@ -1,0 +1,72 @@
+"""Questions of a sweep, each with its measured runs, and what is said of them without their model's group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mofa_lab.validate.picks import unseen
+from mofa_lab.validate.steps import predict
+from mofa_model.bands import Coordinates, LayoutOdds, MeasuredRuns, coordinates, odds_of, support
+from mofa_model.calibrate.cases import Case, shipped
+from mofa_model.estimate.footprint import room
+
+Array = NDArray[np.floating[Any]]
+
+LIKELY: Final = 0.9
+"""Chance to fit of a run that may be picked. [1]"""
+
+
+class SweptQuestion:
+    """Runs of one question of a sweep, those that did not fit among them."""
+
+    def __init__(
+        self, cases: Sequence[Case], runs: MeasuredRuns, group: str, error: Mapping[str, float]
+    ) -> None:
+        others = unseen(runs, group)
+        self.stack = cases[0].key.stack
+        self.gpus = int(cases[0].cluster.gpus)
+        self.at: list[Coordinates] = [_coordinates(case) for case in cases]
+        self.seen: LayoutOdds = odds_of(others, self.at)
+        have = support(others, self.stack, experts=False)
+        self.complexity: Array = np.array([have.complexity(at.layout) for at in self.at])
+        found = predict(cases).columns
+        self.fitted = ~np.array([case.out_of_memory for case in cases])
+        limit = np.array(
+            [float(room(replace(case.cluster, calibration=shipped(case.key)))) for case in cases]
+        )
+        self.space: Array = limit / found["peak"]
+        self.measured: Array = np.array([_step(case) for case in cases])
+        left = np.array([error.get(case.id, np.nan) for case in cases])
+        self.predicted: Array = np.where(
+            np.isfinite(left), self.measured * np.exp(-np.nan_to_num(left)), found["step"]
+        )
+
+
+def questions(
+    cases: Sequence[Case], runs: MeasuredRuns, group_of: Mapping[str, str]
+) -> Iterable[SweptQuestion]:
+    """The questions of a sweep's cases: runs of one model, batch and number of devices."""
+    error = dict(zip(runs.names, runs.errors["step"].tolist(), strict=True))
+    models = {_model(case): group_of[case.id] for case in cases if case.id in group_of}
+    together: dict[str, list[Case]] = {}
+    for case in cases:
+        together.setdefault(case.group, []).append(case)
+    for some in together.values():
+        yield SweptQuestion(some, runs, models.get(_model(some[0]), ""), error)
+
+
+def _model(case: Case) -> tuple[object, ...]:
+    return case.key.stack, case.workload.model.layers, case.workload.model.hidden
+
+
+def _coordinates(case: Case) -> Coordinates:
+    return replace(coordinates(case.workload, case.cluster, case.strategy), stack=case.key.stack)
+
+
+def _step(case: Case) -> float:
+    return next((one.value for one in case.measured if one.quantity == "step_time_s"), float("nan"))
