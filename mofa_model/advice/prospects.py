@@ -42,7 +42,7 @@ from mofa_model.search import (
     search,
 )
 from mofa_model.search.axes import node_counts
-from mofa_model.strategy import Strategy
+from mofa_model.strategy import AXES, Strategy
 from mofa_model.units import Bytes, Ratio, Seconds
 
 Array = NDArray[np.floating[Any]]
@@ -111,13 +111,30 @@ def prospects(request: Request, advance: Callable[[float], None]) -> Prospects:
         least = 1.0 - request.risk if surely else max((one.fits for one in every), default=0.0) - SURE
         if kept := tuple(one for one in every if one.fits >= least):
             ranking = next(ranking for some, ranking in sure if some[0].trainer == kept[0].trainer)
-            return Prospects(ranking=ranking, prospects=kept, limit=limit)
+            given = Prospects(ranking=ranking, prospects=kept, limit=limit)
+            return given if measured or _lifted(request) else _one_new(request, given, share, least)
     trainer = framework(request.framework)
     ranking = search(_unmeasured(replace(question_of(request, trainer), effort=effort)), advance)
     some = weighed(request, _named(trainer), ranking)
     if not request.odds:
         some = sorted((replace(one, weight=1.0) for one in some), key=by_expected)
     return Prospects(ranking=ranking, prospects=tuple(some), limit=whole)
+
+
+def _one_new(request: Request, every: Prospects, share: Ratio, least: Ratio) -> Prospects:
+    """Of what nobody measured no more than is needed: what has something new on one axis alone, where that fits as surely."""
+    trainer = every.prospects[0].trainer
+    have, question = known(request, trainer), question_of(request, framework(trainer or ANY))
+    asked = replace(question, share=share, keep=max(FEWEST, WEIGHED // len(question.nodes)), apart=False)
+    found = []
+    for new in AXES:
+        ranking = search(replace(asked, has=_has(have, new)))
+        some = [one for one in weighed(request, trainer, ranking) if one.unmeasured and one.fits >= least]
+        found += [(one, ranking) for one in some]
+    if not found:
+        return every
+    found.sort(key=lambda pair: by_expected(pair[0]))
+    return replace(every, ranking=found[0][1], prospects=tuple(one for one, _ in found))
 
 
 def beyond(request: Request, best: Prospect, step: Seconds) -> list[Prospect]:
@@ -143,8 +160,7 @@ def supported(request: Request, trainer: str, nodes: int, share: Ratio = 1.0) ->
 
 def _places(request: Request) -> Iterator[tuple[bool, Ratio, bool]]:
     """Where to look: whether among what was measured alone, in how much of the memory, and whether it has to fit surely."""
-    lifted = Rejection.NOT_MEASURED.value in request.lifted
-    for measured in (False,) if lifted else (True, False):
+    for measured in (False,) if _lifted(request) else (True, False):
         yield measured, _share(request, 1.0 - request.risk), True
         yield measured, _share(request, 1.0 - TIGHTER * request.risk), True
         yield measured, 1.0, False
@@ -181,8 +197,14 @@ def _named(trainer: Framework) -> str:
     return "" if trainer.name == ANY else trainer.name
 
 
-def _has(have: Support) -> Callable[[Axis, Any], bool]:
-    return lambda axis, value: not have.unmeasured(words_of(axis.chosen(value)))
+def _lifted(request: Request) -> bool:
+    """Whether what nobody measured may be chosen."""
+    return Rejection.NOT_MEASURED.value in request.lifted
+
+
+def _has(have: Support, new: Axis | None = None) -> Callable[[Axis, Any], bool]:
+    """Values that some run has, and all of one axis."""
+    return lambda axis, value: axis is new or not have.unmeasured(words_of(axis.chosen(value)))
 
 
 def _unmeasured(question: SearchQuestion) -> SearchQuestion:
