@@ -6,9 +6,8 @@
     settled(previous, fresh)                         what to write: while the hash is equal, what is there already
     removal(previous)                                what to write when the mode is Disabled
 
-The hash covers what the answer depends on: model, training, profile facts, node count, constraints, failure rates to two
-significant digits, the model's version. It never covers the clock, how long anything was watched, or an object's
-metadata. Command and operator both call these functions and nothing else, so they cannot disagree.
+The hash covers what the answer depends on (of failure rates two significant digits), the numbers of the rule and the model's version;
+never the clock, how long anything was watched, or an object's metadata. Command and operator call these functions and nothing else.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any, Final
 
 from mofa_model.advice import Advice, Current, PredictedFigure, Request
+from mofa_model.advice.numbers import deciding_numbers
 from mofa_model.bands import MeasuredRuns, NearRun
 from mofa_model.kernels import MeasuredAttention, MeasuredGather, MeasuredProducts
 from mofa_model.schedules import Schedule
@@ -87,8 +87,8 @@ def hash_of(question: Any, model_version: str) -> str:
 
 
 def inputs_hash(request: Request, model_version: str) -> str:
-    """Hash of a request, with the measured runs that its odds rest on; how many alternatives are shown is no part of the question."""
-    return hash_of(replace(request, top=0), model_version)
+    """Hash of a request, with the measured runs and the numbers that its odds rest on; alternatives to show are no part of it."""
+    return hash_of((replace(request, top=0), deciding_numbers()), model_version)
 
 
 def of_advice(advice: Advice, digest: str, now: str, launch: Iterable[str] = ()) -> dict[str, str]:

@@ -9,6 +9,7 @@ import pytest
 
 from mofa_model.advice import Request, Status, advise, assumed_reliability
 from mofa_model.advice.choice import simplest
+from mofa_model.advice.numbers import deciding_numbers
 from mofa_model.annotations import inputs_hash
 from mofa_model.bands import Coordinates, measured_runs, odds_of
 from mofa_model.cli import main
@@ -99,6 +100,21 @@ def test_the_hash_covers_the_risk_and_the_runs_that_odds_rest_on():
     digests = {inputs_hash(one, "1") for one in (plain, replace(plain, risk=0.2), replace(plain, runs=fewer))}
     assert len(digests) == 3
     assert inputs_hash(question(), "1") == inputs_hash(plain, "1")
+
+
+def test_the_hash_covers_every_number_of_the_rule(monkeypatch):
+    plain = inputs_hash(question(), "1")
+    for name in (
+        "choice.DECIDED",
+        "coordinates.CHOICE",
+        "odds.PARTING",
+        "weighed.SLOWED",
+        "probes.DRAWS",
+        "band.SHARE",
+    ):
+        numbers = {**deciding_numbers(), name: 0.123}
+        monkeypatch.setattr("mofa_model.annotations.deciding_numbers", lambda numbers=numbers: numbers)
+        assert inputs_hash(question(), "1") != plain, name
 
 
 def test_of_what_cannot_be_told_apart_the_simplest_is_first():

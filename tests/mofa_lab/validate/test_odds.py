@@ -58,6 +58,17 @@ def test_a_published_job_is_asked_without_its_group():
     assert np.isfinite(without.say).all()
 
 
+def test_where_nothing_supported_fits_one_axis_alone_is_new():
+    runs = measured_runs()
+    cases = [
+        case for case in load(CASES / "throughput.json")[0] if case.id == "torchtitan-8b-64-bf16-asynctp"
+    ]
+    (told,) = picks(cases, runs, dict(zip(runs.names, runs.groups, strict=True)))
+    assert told["doubts"] == ("no measured run has cp=2",)
+    assert told["unmeasured"]
+    assert not told["avoidable"]
+
+
 def test_short_runs_as_advised_are_worth_more_than_the_fastest_and_these_more_than_any(swept):
     for found in swept["probes"].values():
         advised, fastest, random = (found[way][-1] for way in ("plan", "top", "random"))
