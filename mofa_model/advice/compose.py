@@ -168,7 +168,7 @@ def _probes(
     """Short runs that are worth most, each with what it leaves of the doubt."""
     told = []
     for number, (one, left) in enumerate(probes(request, found, first.prospect), start=1):
-        reason = f"leaves {left:.0%} of what the choice is expected to lose"
+        reason = f"leaves {left:.0%} of the expected loss"
         as_other = _alternative(request, f"probe {number}", replayed([one])[0], first, of_best, against)
         told.append(replace(as_other, reason=reason))
     return tuple(told)

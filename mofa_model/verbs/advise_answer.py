@@ -15,19 +15,19 @@ from mofa_model.search import MEANING, Rejection
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
 from mofa_model.tables import Cell, Column, Table
-from mofa_model.units import DAY, GIB, Ratio
+from mofa_model.units import DAY, GIB
 from mofa_model.verbs import advise_runs
-from mofa_model.verbs.evidence_tables import nearest
+from mofa_model.verbs.evidence_tables import in_percent, nearest
 
 SHOWN: Final = 3
-"""Alternatives on one screen."""
+"""Alternatives on one screen; one less beside runs to make."""
 
 
 def tables(advice: Advice, launch: Launch | None = None, *, wide: bool = False) -> list[Table]:
     """What a person reads on one screen; `wide` has the longer lists: every choice, measured runs, what became of the rest."""
     found = [_first(advice)]
     if advice.strategy is not None and (advice.alternatives or advice.current is not None):
-        shown = advice.alternatives if wide else advice.alternatives[:SHOWN]
+        shown = advice.alternatives if wide else advice.alternatives[: SHOWN - bool(advice.probes)]
         found += [_choices(advice, shown), _layouts(advice, shown)]
     elif advice.current is not None:
         found.append(_layouts(advice, ()))
@@ -181,7 +181,7 @@ def _first(advice: Advice) -> Table:
             "device memory",
             f"{_range(p.memory_bytes, lambda x: f'{x / GIB:.1f}')} of {float(advice.memory_limit_bytes) / GIB:.1f} GiB",
         ),
-        ("it fits", f"with a probability of {_odds(advice.odds.fits)}" if advice.odds else "-"),
+        ("it fits", f"with a probability of {in_percent(advice.odds.fits)}" if advice.odds else "-"),
         ("ETTR", _range(p.ettr, lambda x: f"{x:.1%}")),
     ]
     if p.duration_seconds.target:
@@ -247,17 +247,7 @@ def _layouts(advice: Advice, others: Sequence[Alternative]) -> Table:
 def _chances(odds: Odds | None) -> tuple[Cell, Cell]:
     if odds is None:
         return None, None
-    return _odds(odds.fits), None if odds.beats is None else _odds(odds.beats)
-
-
-def _odds(chance: Ratio) -> str:
-    """A chance in whole percent, and none of them certain.
-
-    >>> _odds(0.9997), _odds(0.52)
-    ('>99 %', '52 %')
-    """
-    percent = round(100 * float(chance))
-    return ">99 %" if percent > 99 else "<1 %" if percent < 1 else f"{percent} %"
+    return in_percent(odds.fits), None if odds.beats is None else in_percent(odds.beats)
 
 
 def _figures(p: Predicted) -> tuple[Cell, ...]:

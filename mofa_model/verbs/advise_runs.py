@@ -53,12 +53,13 @@ def table(advice: Advice) -> list[Table]:
     """The runs to make; none where none were asked for."""
     from mofa_model.strategy_text import short_strategy
     from mofa_model.units import GIB
+    from mofa_model.verbs.evidence_tables import in_percent
 
     columns = (
         Column("run"),
         Column("step", unit="s"),
         Column("GiB"),
-        Column("fits", unit="%"),
+        Column("fits", align="right"),
         Column("layout, and what it is worth", align="left"),
     )
     rows = tuple(
@@ -66,7 +67,7 @@ def table(advice: Advice) -> list[Table]:
             one.name,
             one.predicted.step_seconds.target,
             round(one.predicted.memory_bytes.target / GIB),
-            float(one.odds.fits),
+            in_percent(one.odds.fits),
             f"{short_strategy(one.strategy)}: {one.reason}",
         )
         for one in advice.probes
