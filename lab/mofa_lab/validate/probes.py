@@ -1,6 +1,7 @@
 """What short runs are worth, replayed on sweeps: the regret of the choice after some runs, by how the runs were chosen.
 
-    plan        those of `mofa advise --probe`
+    plan        those of `mofa advise --probe 3`
+    steps       those of `mofa advise --probe 1`, each with what those before it measured
     top         those of the least expected time
     random      any that fit surely, in ten ways
 
@@ -21,26 +22,31 @@ from mofa_lab.validate.questions import LIKELY, SweptQuestion
 from mofa_model.advice.choice import simplest
 from mofa_model.advice.probes import plan
 from mofa_model.advice.weighed import weights_of
+from mofa_model.bands import LayoutOdds
 from mofa_model.calibrate.system import system_factor
 
 Array = NDArray[np.floating[Any]]
 
 MOST: Final = 3
 """Runs that are made at most."""
+NOTHING: Final = 1e-9
+"""Room of a layout that need not be asked again. [1]"""
 WAYS: Final = 10
 """Random choices of a question."""
 
 
 def replayed(some: Sequence[SweptQuestion]) -> dict[str, Any]:
     """Mean regret after none, one, two and three runs, by how the runs were chosen; and how many of the planned runs failed."""
-    curves: dict[str, list[float]] = {"plan": [], "top": [], "random": []}
-    plans, failed = [_planned(one) for one in some], 0
+    curves: dict[str, list[float]] = {"steps": [], "plan": [], "top": [], "random": []}
+    plans, steps, failed = [_planned(one, [], MOST) for one in some], [_stepped(one) for one in some], 0
     for count in range(MOST + 1):
-        planned = [ran[:count] for ran in plans]
-        failed = sum(int(np.sum(~one.fitted[ran])) for one, ran in zip(some, planned, strict=True))
-        curves["plan"].append(_mean(_regret(one, ran) for one, ran in zip(some, planned, strict=True)))
+        for way, places in (("plan", plans), ("steps", steps)):
+            curves[way].append(
+                _mean(_regret(one, ran[:count]) for one, ran in zip(some, places, strict=True))
+            )
         curves["top"].append(_mean(_regret(one, _by_pace(one)[:count]) for one in some))
         curves["random"].append(_mean(_regret(one, ran) for one in some for ran in _random(one, count)))
+    failed = sum(int(np.sum(~one.fitted[ran])) for one, ran in zip(some, plans, strict=True))
     return {"questions": len(some), "failed": failed, **curves}
 
 
@@ -48,10 +54,30 @@ def _mean(values: Any) -> float:
     return float(np.mean(list(values)))
 
 
-def _planned(one: SweptQuestion) -> list[int]:
-    return list(
-        plan(one.seen, one.predicted, one.space, MOST, LIKELY, np.zeros(len(one.at), dtype=bool)).places
-    )
+def _planned(one: SweptQuestion, ran: Sequence[int], count: int) -> list[int]:
+    """The next runs that are worth most."""
+    seen, fine = _after(one, ran), [at for at in ran if one.fitted[at]]
+    space, known = one.space.copy(), np.zeros(len(one.at), dtype=bool)
+    space[list(ran)], known[fine] = NOTHING, True
+    places = plan(seen, one.predicted * np.exp(seen.centres["step"]), space, count, LIKELY, known).places
+    return [at for at in places if at not in ran]
+
+
+def _stepped(one: SweptQuestion) -> list[int]:
+    """Runs that are chosen one after another, each with what those before it measured."""
+    ran: list[int] = []
+    while len(ran) < MOST and (new := _planned(one, ran, 1)):
+        ran += new
+    return ran
+
+
+def _after(one: SweptQuestion, ran: Sequence[int]) -> LayoutOdds:
+    """What is known after some runs; what they share is in every layout alike."""
+    steps = {at: math.log(one.measured[at] / one.predicted[at]) for at in ran if one.fitted[at]}
+    if not steps:
+        return one.seen
+    learned = math.log(system_factor(list(steps.values())).ratio)
+    return one.seen.after({"step": {at: error - learned for at, error in steps.items()}})
 
 
 def _by_pace(one: SweptQuestion) -> list[int]:
@@ -71,12 +97,9 @@ def _regret(one: SweptQuestion, ran: Sequence[int]) -> float:
     fits, weight = weights_of(one.seen, one.space)
     may = fits >= min(LIKELY, float(fits.max()))
     may[list(ran)] = one.fitted[list(ran)]
-    steps = {at: math.log(one.measured[at] / one.predicted[at]) for at in ran if one.fitted[at]}
-    seen, learned = one.seen, system_factor(list(steps.values())).ratio if steps else 1.0
-    if steps:
-        seen = seen.after({"step": {at: error - math.log(learned) for at, error in steps.items()}})
+    seen, fine = _after(one, ran), [at for at in ran if one.fitted[at]]
     complexity = one.complexity.copy()
-    weight[list(steps)], complexity[list(steps)] = 1.0, 0.0
+    weight[fine], complexity[fine] = 1.0, 0.0
     places = np.flatnonzero(may)
     pace = (one.predicted * weight * np.exp(seen.centres["step"]))[places]
     taken = one.measured[places[simplest(seen.some(places), pace, complexity[places])]]
