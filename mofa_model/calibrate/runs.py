@@ -148,7 +148,7 @@ def _case(row: Mapping[str, Any], position: int) -> Case:
 def number_of(row: Mapping[str, Any], name: str) -> float:
     """A number above zero. [1]"""
     try:
-        value = float(row[name])
+        value = float("nan" if isinstance(row[name], bool) else row[name])
     except (TypeError, ValueError):
         raise BadValue(name, row[name], "give a number") from None
     if not 0 < value < float("inf"):

@@ -37,6 +37,10 @@ COLUMNS: Final = (
 """Of the file, in order."""
 FAILED: Final = "out of memory"
 """What stands in place of a step that had no room."""
+FIELDS: Final = {"step": "step_seconds", "memory": "memory_gib"}
+"""Where a quantity stands."""
+MOST: Final = 30.0
+"""Times its estimate, or of it, that a figure may be. [1]"""
 LOGS: Final = (".log", ".txt", ".out")
 """Names of logs end so."""
 
@@ -90,6 +94,10 @@ def _read(request: Request, row: Mapping[str, Any], folder: Path) -> tuple[Short
     if fitted:
         step = _step(row["step_seconds"], problem, folder)
         errors["step"] = math.log(step / (full.step_time * float(request.learned)))
+    for quantity, error in errors.items():
+        if abs(error) > math.log(MOST):
+            right = f"its estimate times {math.exp(error):.3g} is no run of this layout; look at the unit"
+            raise BadValue(FIELDS[quantity], row.get(FIELDS[quantity]), right)
     precision = problem.workload.training.precision.name
     return ShortRun(strategy=strategy, precision=precision, fitted=fitted, at=at, errors=errors), errors
 

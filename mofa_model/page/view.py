@@ -69,13 +69,13 @@ class AdviceView:
     memory_limit: float = 0.0
     """What a device has room for. [B]"""
     step_parts: Mapping[str, float] = field(default_factory=dict)
-    """Terms of the step, each longer by what running jobs taught. [s]"""
+    """Terms of the step, each longer by what running jobs, or short runs, taught. [s]"""
     memory_parts: Mapping[str, float] = field(default_factory=dict)
     """Terms of the fullest stage's memory. [B]"""
     curve: tuple[CurvePoint, ...] = ()
     """ETTR over intervals."""
     alternatives: tuple[AlternativeRow, ...] = ()
-    """Other layouts."""
+    """Other layouts, and short runs to make."""
     rejected: tuple[tuple[str, int, str], ...] = ()
     """Reason, count, meaning."""
     failures: tuple[tuple[str, float, float], ...] = ()
@@ -118,10 +118,10 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
         problem, cluster=replace(problem.cluster, gpus=advice.nodes * int(problem.cluster.gpus_per_node))
     )
     best = priced(problem, advice.strategy)
-    learned = float(request.learned)
+    p = advice.predicted
+    learned = p.step_seconds.target / best.step_time if request.tried else float(request.learned)
     job = job_of(request, problem, advice.nodes, advice.strategy, best.step_time * learned)
     interval = best_interval(request, job)
-    p = advice.predicted
     bands = {
         name: getattr(p, name)
         for name in ("step_seconds", "tokens_per_second", "mfu", "memory_bytes", "ettr", "duration_seconds")
@@ -148,7 +148,7 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
                 ettr=one.predicted.ettr.target,
                 reason=one.reason,
             )
-            for one in advice.alternatives
+            for one in (*advice.alternatives, *advice.probes)
         ),
         current=None
         if advice.current is None

@@ -34,7 +34,7 @@ def prepare(folder: str) -> None:
 
 def draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
     """Draw both pictures; the paths of the files, none where there is nothing to draw."""
-    if advice.strategy is None or advice.precision is None:
+    if advice.strategy is None or advice.precision is None or advice.predicted is None:
         return ()
     compared = [(advice.strategy, advice.precision, advice.nodes)]
     compared += [(one.strategy, one.precision, one.nodes) for one in advice.alternatives]
@@ -50,7 +50,7 @@ def draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
         for number, (label, one) in enumerate(zip(labels, found, strict=True))
     }
     best = found[0]
-    step = best.step_time * float(request.learned)
+    step = advice.predicted.step_seconds.target
     job = job_of(request, best.problem, advice.nodes, best.strategy, step)
     interval = best_interval(request, job)
     points = curve(job, interval.steps, interval.every, 33 if len(job.blocking) > 1 else 121, LEVEL)

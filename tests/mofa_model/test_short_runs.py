@@ -154,6 +154,7 @@ def test_what_is_no_run_of_the_question_is_refused_by_name(tmp_path):
         ({"strategy": "tp4 mbs3 sp"}, "strategy"),
         ({"strategy": ""}, "strategy"),
         ({"step_seconds": "-1"}, "step_seconds"),
+        ({"step_seconds": "6000"}, "look at the unit"),
         ({"step_seconds": "gone.log"}, "gone.log"),
         ({"step_seconds": ""}, "step_seconds"),
     ):
