@@ -34,7 +34,7 @@ TEXTS = st.sampled_from(
         "Recommended",
         "\ud7ff",
         "é" * 200,
-        "x" * 1_000,
+        "x" * 200,
     ]
 )
 WILD = st.sampled_from([math.nan, math.inf, -math.inf, -1.0, 0.0, 1e-308, 1e308, 1e5, 9e6]) | st.floats()
