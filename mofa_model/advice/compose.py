@@ -12,7 +12,7 @@ from mofa_model.advice.confidence import DOUBTED, basis, confidence, doubts, fai
 from mofa_model.advice.finalists import priced
 from mofa_model.advice.probes import probes
 from mofa_model.advice.prospects import Prospects, beyond, prospects, question_of
-from mofa_model.advice.reasons import compared, nearest_constraints, unoffered, why_not, why_nothing
+from mofa_model.advice.reasons import compared, differs, nearest_constraints, unoffered, why_not, why_nothing
 from mofa_model.advice.request import Request, Unplaced
 from mofa_model.advice.saves import job_of, of_watchdog
 from mofa_model.advice.weighed import Prospect, fits, known
@@ -156,7 +156,7 @@ def _alternatives(
     for one in picked.others:
         if one.kind not in kinds:
             kinds.add(one.kind)
-            named.append((_differs(one.kind, first.kind), one))
+            named.append((differs(one.kind, first.kind), one))
     return tuple(
         _alternative(request, name, one, first, of_best, against) for name, one in named[: int(request.top)]
     )
@@ -172,12 +172,6 @@ def _probes(
         as_other = _alternative(request, f"probe {number}", replayed([one])[0], first, of_best, against)
         told.append(replace(as_other, reason=reason))
     return tuple(told)
-
-
-def _differs(one: tuple[str, ...], first: tuple[str, ...]) -> str:
-    """What makes another kind of layout, in two words at most."""
-    more, less = [key for key in one if key not in first], [key for key in first if key not in one]
-    return f"with {', '.join(more[:2])}" if more else f"without {', '.join(less[:2])}"
 
 
 def _alternative(

@@ -125,10 +125,14 @@ def _one_new(request: Request, every: Prospects, share: Ratio, least: Ratio) -> 
     """Of what nobody measured no more than is needed: what has something new on one axis alone, where that fits as surely."""
     trainer = every.prospects[0].trainer
     have, question = known(request, trainer), question_of(request, framework(trainer or ANY))
-    asked = replace(question, share=share, keep=max(FEWEST, WEIGHED // len(question.nodes)), apart=False)
+    keep = max(FEWEST, WEIGHED // len(question.nodes))
+    asked = replace(question, share=share, keep=keep, apart=False, effort=Effort(ASIDE))
     found = []
     for new in AXES:
-        ranking = search(replace(asked, has=_has(have, new)))
+        try:
+            ranking = search(replace(asked, has=_has(have, new)))
+        except TooLarge:
+            return every
         some = [one for one in weighed(request, trainer, ranking) if one.unmeasured and one.fits >= least]
         found += [(one, ranking) for one in some]
     if not found:
@@ -155,7 +159,10 @@ def supported(request: Request, trainer: str, nodes: int, share: Ratio = 1.0) ->
     """What runs have, in a share of a device's memory, for a trainer on some nodes; best first."""
     question = question_of(request, framework(trainer or ANY), (nodes,))
     asked = replace(question, share=share, keep=WEIGHED, apart=False, has=_has(known(request, trainer)))
-    return weighed(request, trainer, search(asked))
+    try:
+        return weighed(request, trainer, search(replace(asked, effort=Effort(ASIDE))))
+    except TooLarge:
+        return []
 
 
 def _places(request: Request) -> Iterator[tuple[bool, Ratio, bool]]:

@@ -166,6 +166,12 @@ def _faster(best: Priced, cluster: Cluster, what: str) -> list[tuple[Ratio, str]
     return [(gain, f"{what} would make the step {gain:.0%} faster")] if gain >= WORTH else []
 
 
+def differs(one: tuple[str, ...], first: tuple[str, ...]) -> str:
+    """What makes another kind of layout, in two words at most."""
+    more, less = [key for key in one if key not in first], [key for key in first if key not in one]
+    return f"with {', '.join(more[:2])}" if more else f"without {', '.join(less[:2])}"
+
+
 def why_nothing(ranking: Ranking, limit: float) -> str:
     """One sentence on what stands in the way where no strategy is left."""
     lean = ranking.leanest
