@@ -410,7 +410,10 @@ def sharding_reason(value, x, w, c, t, gpus):
         return "Duplicate"
     if value.group and ranks % group:
         return "NotDivisible"
+    if value.group and t.get("expert_groups") and ranks == group:
+        return "Duplicate"
     experts = t.get("one_shard_group") and value.group and copies_of(x, w, gpus) != ranks
+    experts = experts or (t.get("expert_groups") and value.group and copies_of(x, w, gpus) % (ranks // group))
     size, mode = x["context"].size, x["context"].mode.value
     least = t.get("shard_contexts")
     alone = least and value.group and (group % size or (size > 1 and group < least * size))
