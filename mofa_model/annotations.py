@@ -54,6 +54,7 @@ OUTPUTS: Final = tuple(
         "predicted-tokens-per-second",
         "predicted-mfu",
         "predicted-memory-bytes",
+        "probability-of-fitting",
         "predicted-ettr",
         "predicted-ettr-range",
         "explanation",
@@ -112,7 +113,7 @@ def of_advice(advice: Advice, digest: str, now: str, launch: Iterable[str] = ())
             "predicted-memory-bytes": f"{predicted.memory_bytes.target:.0f}",
             "predicted-ettr": f"{predicted.ettr.target:.3f}",
             "predicted-ettr-range": f"{predicted.ettr.lower:.3f}-{predicted.ettr.upper:.3f}",
-        }
+        } | ({} if advice.odds is None else {"probability-of-fitting": f"{advice.odds.fits:.3f}"})
     told["recommendation"] = recommendation(advice, launch)
     return _ordered(told)
 
@@ -182,10 +183,8 @@ def recommendation(advice: Advice, launch: Iterable[str] = ()) -> str:
         chances = {"fits": advice.odds.fits, "beats": advice.odds.beats}
         whole["odds"] = {name: _number(float(one)) for name, one in chances.items() if one is not None}
     if advice.basis is not None:
-        whole["evidence"] = {
-            "runs": advice.basis.runs,
-            "nearest": [_run(one) for one in advice.basis.nearest],
-        }
+        nearest = [_run(one) for one in advice.basis.nearest]
+        whole["evidence"] = {"runs": advice.basis.runs, "nearest": nearest}
     if advice.current is not None:
         whole["current"] = {
             "strategy": advice.current.text,

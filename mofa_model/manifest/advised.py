@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
-from mofa_model.advice import Advice, Current, Predicted, PredictedFigure
+from mofa_model.advice import Advice, Current, Odds, Predicted, PredictedFigure
+from mofa_model.bands import in_a_line
 from mofa_model.launch import Launch
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy
@@ -63,12 +64,17 @@ def status_of(advice: Advice, digest: str, now: str, launch: Launch | None = Non
             round(float(advice.checkpoint_interval_seconds or 0)), _LONGEST_TIME
         ),
         "predicted": _predicted(predicted),
+        **_chances(advice.odds),
     }
+    if advice.basis is not None:
+        status["recommendation"]["evidence"] = in_a_line(advice.basis)[:_LONGEST]
     if launch is not None:
         status["recommendation"]["launch"] = {"trainer": launch.trainer, "args": list(launch.arguments)}
     status["alternatives"] = [
         {
+            "name": other.name,
             "strategy": format_strategy(other.strategy),
+            **_chances(other.odds),
             "relativeTime": _decimal(_pace(other.predicted) / _pace(predicted), 3),
             "reason": other.reason[:_LONGEST],
         }
@@ -118,12 +124,20 @@ def _known(advice: Advice) -> dict[str, str]:
 
 
 def _current(given: Current) -> dict[str, Any]:
-    told = {
+    told: dict[str, Any] = {
         "strategy": given.text,
         "gain": f"{min(float(given.gain), _MOST) if math.isfinite(float(given.gain)) else 0.0:.3f}",
         "reason": given.reason[:_LONGEST],
     }
+    told |= _chances(given.odds)
     return told if given.predicted is None else told | {"predicted": _predicted(given.predicted)}
+
+
+def _chances(odds: Odds | None) -> dict[str, dict[str, str]]:
+    """Its chances to three places, those that are known."""
+    given = {} if odds is None else {"fits": odds.fits, "beats": odds.beats}
+    told = {name: _decimal(float(one), 3) for name, one in given.items() if one is not None}
+    return {"odds": told} if told else {}
 
 
 def _predicted(given: Predicted) -> dict[str, Any]:

@@ -58,6 +58,7 @@ def _training_job() -> dict[str, Any]:
             ("PROFILE", "string", ".spec.cluster.profile", 1),
             ("MODE", "string", ".spec.mode", 1),
             ("MEMORY", "integer", ".status.recommendation.predicted.memoryBytes.target", 1),
+            ("FITS", "string", ".status.recommendation.odds.fits", 1),
             ("VERSION", "string", ".status.modelVersion", 1),
             _AGE,
         ],

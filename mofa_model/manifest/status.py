@@ -22,6 +22,7 @@ from mofa_model.manifest.fields import (
     Zero,
     keyed,
 )
+from mofa_model.manifest.observed import Observed
 
 
 class Condition(Part):
@@ -80,6 +81,15 @@ class PredictedPart(Part):
     """Time to finish the tokens, failures included."""
 
 
+class OddsPart(Part):
+    """Chances of a layout, by how wrong predictions of measured runs were."""
+
+    fits: Decimal
+    """Of fitting the devices."""
+    beats: Decimal | None = None
+    """Of being better than today's layout; where spec.current says none, than the first choice."""
+
+
 class StrategyPart(Part):
     """A layout, its degrees one by one."""
 
@@ -127,13 +137,21 @@ class Recommendation(Part):
     """What it is expected to do."""
     launch: LaunchPart | None = None
     """The layout in the trainer's own words."""
+    odds: OddsPart | None = None
+    """Its chances."""
+    evidence: Text = ""
+    """Measured runs that prediction and chances rest on."""
 
 
 class AlternativePart(Part):
     """Another layout."""
 
+    name: Text = ""
+    """What it is: `most likely best`, `worth a try`, `in` a trainer, or `with` or `without` what makes it another kind."""
     strategy: Layout
     """The layout as text."""
+    odds: OddsPart | None = None
+    """Its chances."""
     relative_time: Decimal
     """Time to finish over that of the first choice."""
     reason: Text
@@ -149,6 +167,8 @@ class CurrentPart(Part):
     """The layout as text."""
     predicted: PredictedPart | None = None
     """What it is expected to do; missing where it cannot run."""
+    odds: OddsPart | None = None
+    """Its chances; missing where it cannot run."""
     gain: Signed
     """Time for the same work with it over that with the advice, minus one; 0 without advice, or where it cannot run."""
     reason: Text = ""
@@ -196,63 +216,6 @@ class Inputs(Part):
     """Layout that the job is said to run today; missing = nothing was said."""
 
 
-class Interruption(Part):
-    """Interruptions of one kind."""
-
-    name: ClassName
-    """Recovery class."""
-    cause: Literal["Failure", "Preemption", "Eviction", "Unknown"]
-    """What brought it about; only failures count as failures."""
-    count: Zero
-    """How many so far."""
-
-
-class Lost(Part):
-    """Time that went into something else than new steps."""
-
-    cause: Annotated[str, Field(min_length=1, max_length=64, pattern="^[A-Z][A-Za-z0-9]*$")]
-    """What it went into."""
-    seconds: Seconds
-    """How much so far."""
-
-
-class Observed(Part):
-    """What the running job does."""
-
-    atomic = True
-
-    source: Word | None = None
-    """Where it was seen: a preset of trainer series, TrainJobStatus, or query."""
-    tokens_per_second: Big | None = None
-    """Tokens per second, to three digits."""
-    step_milliseconds: Big | None = None
-    """One optimizer step, to three digits."""
-    step: Big | None = None
-    """Last finished step."""
-    checkpoint_interval_seconds: Seconds | None = None
-    """Interval between checkpoints that is really used."""
-    ettr: Decimal | None = None
-    """Effective training time ratio so far, of the time in which it neither waited in a queue nor was suspended."""
-    residual: Signed | None = None
-    """Observed over predicted throughput, minus one."""
-    interruptions: Zero | None = None
-    """Interruptions so far."""
-    interruptions_by: Annotated[list[Interruption], Field(max_length=4 * MOST)] = Field(
-        default_factory=list, json_schema_extra=keyed("name", "cause")
-    )
-    """The same by recovery class and cause."""
-    lost: Annotated[list[Lost], Field(max_length=8)] = Field(
-        default_factory=list, json_schema_extra=keyed("cause")
-    )
-    """Lost time by what it went into."""
-    since: Moment | None = None
-    """Since when this is counted."""
-    time: Moment | None = None
-    """When this was written: seldom, and only when it changes much; the metrics have every moment."""
-    life: Annotated[str, Field(max_length=8192)] | None = None
-    """Deprecated: what version 0.1.0 kept here for itself. It is read once and never written; the annotation run-record has it."""
-
-
 class TrainingJobStatus(Part):
     """The advice and what became of it."""
 
@@ -269,7 +232,7 @@ class TrainingJobStatus(Part):
     current: CurrentPart | None = None
     """What runs today, beside it; missing where spec.current says nothing."""
     alternatives: Annotated[list[AlternativePart], Field(max_length=5)] = Field(default_factory=list)
-    """The next best."""
+    """What is most likely best, worth a try, and the best of other kinds."""
     rejected: Annotated[list[Rejected], Field(max_length=16)] = Field(
         default_factory=list, json_schema_extra=keyed("reason")
     )

@@ -11,7 +11,7 @@ from mofa_model.kinds.shape import glance
 from mofa_operator.evidence import JobEvidence
 from mofa_operator.keys import Key
 from mofa_operator.objects import Written
-from mofa_operator.shapes import AdvisedStatus
+from mofa_operator.shapes import AdvisedStatus, StatedOdds
 from mofa_operator.snapshot import Running
 
 
@@ -114,6 +114,8 @@ class JobFigures:
     """Its ClusterProfile."""
     predicted: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     """As `Answer.figures`."""
+    odds: StatedOdds = field(default_factory=StatedOdds)
+    """Chances of the strategy."""
     strategy: Mapping[str, str] = field(default_factory=dict)
     """As `Answer.strategy`."""
     checkpoint_interval: float | None = None

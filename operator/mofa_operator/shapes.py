@@ -123,6 +123,13 @@ class PredictedEnds(Shape):
     step_milliseconds: Ends = Ends()
 
 
+class StatedOdds(Shape):
+    """Chances of a layout, as a status states them."""
+
+    fits: Figure = None
+    beats: Figure = None
+
+
 class _Current(Shape):
     strategy: Text = ""
     predicted: PredictedEnds = PredictedEnds()
@@ -166,6 +173,7 @@ class AdvisedStatus(Shape):
     health: Text = ""
     strategy: Text = under("", "recommendation", "strategy", "text")
     summary: Text = under("", "recommendation", "summary")
+    odds: StatedOdds = under(StatedOdds(), "recommendation", "odds")
     interval: Figure = under(None, "recommendation", "checkpointIntervalSeconds")
     current: _Current | None = None
     observed: ShownFigures = ShownFigures()

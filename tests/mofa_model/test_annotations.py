@@ -50,6 +50,7 @@ def an_advice(**changes):
         objective="time",
         strategy=LAYOUT,
         predicted=PREDICTED,
+        odds=Odds(fits=0.9412, beats=0.6),
         checkpoint_interval_steps=37,
         checkpoint_interval_seconds=1035.6,
         nodes=256,
@@ -74,6 +75,7 @@ def test_an_answer_says_what_the_design_promises():
     assert told[PREFIX + "predicted-tokens-per-second"] == "599400"
     assert told[PREFIX + "predicted-mfu"] == "0.413"
     assert told[PREFIX + "predicted-memory-bytes"] == "71000000000"
+    assert told[PREFIX + "probability-of-fitting"] == "0.941"
     assert told[PREFIX + "predicted-ettr"] == "0.941"
     assert told[PREFIX + "predicted-ettr-range"] == "0.902-0.963"
     assert told[PREFIX + "computed-at"] == NOW

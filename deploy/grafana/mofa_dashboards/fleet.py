@@ -84,6 +84,7 @@ def fleet(parameters: dict[str, Any]) -> Dashboard:
                 "Predicted": (f'max by ({BY_JOB}) (mofa_job_predicted_tokens_per_second{{{JOB}, bound="target"}})', TOKENS),
                 "Observed": (observed, TOKENS),
                 "Residual": (residual, SHARE),
+                "Fits": (f'min by ({BY_JOB}) (mofa_job_odds_ratio{{{JOB}, outcome="fits"}})', SHARE),
             }), "training_job", "This job", to_job))
     )  # fmt: skip
     made = (

@@ -48,7 +48,7 @@ def job(parameters: dict[str, Any]) -> Dashboard:
         made.with_row(Row("Now"))
         .with_panel(words("Advised strategy", "Parallel sizes of the advised strategy, and the pool that it is for.",
                           f"max by (pool, {', '.join(AXES)}) (mofa_job_strategy_info{{{THIS_JOB}}})",
-                          " ".join(f"{axis}={{{{{axis}}}}}" for axis in AXES) + " on {{pool}}", span=12))
+                          " ".join(f"{axis}={{{{{axis}}}}}" for axis in AXES) + " on {{pool}}", span=9))
         .with_panel(limit(number("Since the last step", "Time since a step finished; empty where the job is not seen running.",
                                  SECONDS, f"time() - max(mofa_job_last_step_timestamp_seconds{{{THIS_JOB}}})", span=3), 300))
         .with_panel(number("Last step", "Last finished optimizer step.", COUNT, f"max(mofa_job_observed_step{{{THIS_JOB}}})", span=3))
@@ -56,6 +56,8 @@ def job(parameters: dict[str, Any]) -> Dashboard:
                            f'max(mofa_job_predicted_mfu_ratio{{{THIS_JOB}, bound="target"}})', span=3))
         .with_panel(number("Memory predicted", "Peak device memory of the fullest stage that the advice expects.", "bytes",
                            f'max(mofa_job_predicted_memory_bytes{{{THIS_JOB}, bound="target"}})', span=3))
+        .with_panel(number("Chance to fit", "Chance by measured runs that the devices hold the advised strategy.", SHARE,
+                           f'min(mofa_job_odds_ratio{{{THIS_JOB}, outcome="fits"}})', span=3))
     )  # fmt: skip
     made = (
         made.with_row(Row("Throughput"))

@@ -238,6 +238,7 @@ def _figures(snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus) -> Job
         key=job.key,
         profile=answer.profile,
         predicted=answer.figures,
+        odds=answer.says.odds,
         strategy=answer.strategy,
         checkpoint_interval=answer.checkpoint_interval,
         objective_ettr=job.objective if isinstance(job, LiveTrainingJob) else None,

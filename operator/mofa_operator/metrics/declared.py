@@ -151,6 +151,7 @@ JOBS: Final = (
     _gauge("mofa_job_predicted_ettr_ratio", BOUND, "1", "Effective training time ratio that the advice expects; bound is lower, target or upper.", _predicted("ettr")),
     _gauge("mofa_job_predicted_mfu_ratio", BOUND, "1", "Model FLOPs utilisation that the advice expects; bound is lower, target or upper.", _predicted("mfu")),
     _gauge("mofa_job_predicted_memory_bytes", BOUND, "B", "Peak device memory of the fullest stage that the advice expects; bound is lower, target or upper.", _predicted("memory_bytes")),
+    _gauge("mofa_job_odds_ratio", (*JOB, "outcome"), "1", "Chance by measured runs that the advised strategy fits the devices (outcome fits), or is better than today's layout (outcome beats; only where spec.current says one).", lambda f, _: {"fits": f.odds.fits, "beats": f.odds.beats}),
     _gauge("mofa_job_observed_tokens_per_second", (*JOB, "source"), "1/s", "Tokens per second of the whole job, as its throughput source says; source names it.", lambda f, _: f.running and {f.running.source: f.running.tokens_per_second}),
     _gauge("mofa_job_observed_step_seconds", JOB, "s", "Time of an optimizer step, as observed.", _seen("step_seconds")),
     _gauge("mofa_job_observed_step", JOB, "1", "Last finished optimizer step that was seen of a running job.", lambda f, c: f.running and c.last_step),

@@ -9,12 +9,14 @@ from mofa_model.advice import (
     Advice,
     Alternative,
     Counts,
+    Current,
     FailureInput,
     Odds,
     Predicted,
     PredictedFigure,
     Status,
 )
+from mofa_model.bands import Basis, NearRun
 from mofa_model.launch import launch
 from mofa_model.manifest.advised import duration, quantity, status_of, summary
 from mofa_model.manifest.parsing import parse
@@ -81,6 +83,40 @@ def test_an_alternative_says_how_much_longer_it_takes():
     assert len(status["alternatives"]) == 5
     assert status["alternatives"][0]["relativeTime"] == "1.100"
     parse(TrainingJobStatus, status, "status")
+
+
+def test_odds_and_evidence_are_told_of_the_choice_and_of_what_stands_beside_it():
+    one = Alternative(
+        name="worth a try", odds=Odds(fits=0.9512, beats=0.7), strategy=LAYOUT, predicted=PREDICTED, checkpoint_interval_steps=30,
+        checkpoint_interval_seconds=900.0, terms={}, reason="no measured run has it", nodes=256, precision="bf16",
+    )  # fmt: skip
+    near = NearRun(name="x", place="tp8 on 64 h100 (width 8192)", distance=0.5, error=0.03, differs=())
+    basis = Basis(stack="megatron", devices="h100", runs=41, largest=1024, nearest=(near,), confidence=0.8)
+    today = Current(
+        strategy=LAYOUT,
+        predicted=PREDICTED,
+        odds=Odds(fits=0.8),
+        reason="it needs 82.0 GiB of 74.9 GiB",
+        gain=0.1,
+    )
+    given = dataclasses.replace(
+        ADVICE, odds=Odds(fits=0.94, beats=0.612), basis=basis, alternatives=(one,), current=today
+    )
+    status = status_of(given, "abc", NOW)
+    assert status["recommendation"]["odds"] == {"fits": "0.940", "beats": "0.612"}
+    assert status["recommendation"]["evidence"].startswith(
+        "41 measured runs of megatron on h100; nearest: tp8"
+    )
+    assert status["alternatives"][0]["name"] == "worth a try"
+    assert status["alternatives"][0]["odds"] == {"fits": "0.951", "beats": "0.700"}
+    assert status["current"]["odds"] == {"fits": "0.800"}, "of itself it is not told whether it is better"
+    parse(TrainingJobStatus, status, "status")
+
+
+def test_a_status_of_before_odds_is_one_still():
+    old = status_of(ADVICE, "abc", NOW)
+    assert "odds" not in old["recommendation"]
+    parse(TrainingJobStatus, old, "status")
 
 
 def test_no_recommendation_is_a_status_too():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mofa_model.advice import Advice, Counts, Predicted, PredictedFigure, Status
+from mofa_model.advice import Advice, Counts, Odds, Predicted, PredictedFigure, Status
 from mofa_model.annotations import OUTPUTS, PREFIX
 from mofa_model.errors import InputError
 from mofa_model.kinds import demand_of
@@ -48,6 +48,7 @@ class Answers:
             objective=question.objective,
             strategy=Strategy(tp=8, dp=question.nodes) if fits else None,
             predicted=predicted if fits else None,
+            odds=Odds(fits=0.95) if fits else None,
             checkpoint_interval_steps=40 if fits else None,
             checkpoint_interval_seconds=800.0 if fits else None,
             nodes=question.nodes,

@@ -77,6 +77,8 @@ class TestOutcomes:
         low, target, high = found.figures["tokens_per_second"]
         assert low <= target <= high
         assert f"{target:.0f}" == found.annotations[PREFIX + "predicted-tokens-per-second"]
+        assert f"{found.says.odds.fits:.3f}" == found.annotations[PREFIX + "probability-of-fitting"]
+        assert found.says.odds.beats is None, "nobody said what runs today"
         TrainingJobStatus.model_validate(dict(found.status))
 
     def test_rates_that_nobody_counted_are_said_to_be_assumptions(self):

@@ -16,6 +16,7 @@ from mofa_operator.decision import JobFigures, ProfileFigures
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.metrics.declared import TABLE, Type
 from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.shapes import StatedOdds
 from mofa_operator.snapshot import Running
 
 BAND = (0.8, 1.0, 1.2)
@@ -35,6 +36,7 @@ def full_job(name="llama"):
         name,
         predicted=dict.fromkeys(("tokens_per_second", "step_seconds", "ettr", "mfu", "memory_bytes"), BAND),
         strategy={"tp": "8", "pp": "16", "dp": "16", "recompute": "selective"},
+        odds=StatedOdds(fits=0.94, beats=0.6),
         checkpoint_interval=600.0,
         objective_ettr=0.9,
         residual=-0.05,
