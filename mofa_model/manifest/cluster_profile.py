@@ -32,6 +32,7 @@ from mofa_model.manifest.fields import (
 )
 from mofa_model.manifest.incident_rules import IncidentRules
 from mofa_model.manifest.status import Condition
+from mofa_model.manifest.taught import CalibrationStatus
 from mofa_model.manifest.training_job import default
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.spec.reliability import COPY_SLOWDOWN
@@ -174,6 +175,8 @@ class PrometheusSpec(Part):
     """How far back history is counted."""
     node_label: SeriesLabel | None = Field(default=None, examples=["exported_node"])
     """Label of kube-state-metrics' series that names the node; missing = the one that does is found."""
+    device_exporter_namespace: Word | None = Field(default=None, examples=["gpu-operator"])
+    """Namespace of the DCGM exporter, where its scrape does not keep its labels (honorLabels: false); missing = it keeps them."""
     tokens_query: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
     """PromQL for tokens per second of a job, where no preset fits."""
     step_query: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
@@ -212,39 +215,6 @@ class Nodes(Part):
     """Nodes that are ready and not cordoned."""
     cordoned: Zero | None = None
     """Nodes that are cordoned."""
-
-
-class Taught(Part):
-    """What one job taught."""
-
-    job: Annotated[str, Field(min_length=1, max_length=600)]
-    """Which one: namespace/name and uid."""
-    step_time_ratio: Decimal
-    """Observed over predicted step time, the prediction without what was learned before."""
-    time: Moment
-    """When it was last seen to run; from then on it counts less and less."""
-
-
-class CalibrationStatus(Part):
-    """What running jobs taught about the model's predictions here."""
-
-    step_time_ratio: Decimal
-    """Observed over predicted step time, as it is to be expected of the next job."""
-    lower: Decimal | None = None
-    """Lower bound of the ratio."""
-    upper: Decimal | None = None
-    """Upper bound of the ratio."""
-    jobs: Zero
-    """Jobs that it rests on."""
-    time: Moment | None = None
-    """When it was written: seldom, and only when it changes."""
-    moved_time: Moment | None = None
-    """When the ratio last moved, where several namespaces teach it: then it moves by two percent a day at most."""
-    evidence: Annotated[list[Taught], Field(max_length=16)] = Field(
-        default_factory=list,
-        json_schema_extra=keyed("job"),
-    )
-    """What it rests on, job by job; a job that is gone stays until it counts for little."""
 
 
 class AllClasses(Part):

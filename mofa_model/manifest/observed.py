@@ -49,6 +49,8 @@ class Observed(Part):
     """Effective training time ratio so far, of the time in which it neither waited in a queue nor was suspended."""
     residual: Signed | None = None
     """Observed over predicted throughput, minus one."""
+    memory_bytes: Big | None = None
+    """Most device memory in use on one of its devices, to three digits."""
     interruptions: Zero | None = None
     """Interruptions so far."""
     interruptions_by: Annotated[list[Interruption], Field(max_length=4 * MOST)] = Field(

@@ -246,4 +246,4 @@ class TrainingJobStatus(Part):
     conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
         default_factory=list, json_schema_extra=keyed("type")
     )
-    """Ready, ModelValid, HistoryComplete, ConfidenceSufficient, ObservationAvailable, PredictionAccurate."""
+    """Ready, ModelValid, HistoryComplete, ConfidenceSufficient, ObservationAvailable, PredictionAccurate, MemoryAccurate."""

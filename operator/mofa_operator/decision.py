@@ -33,6 +33,10 @@ class Answer:
     """Reason of the condition Ready."""
     figures: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     """PredictedEnds by name, each with lower, target and upper: tokens_per_second, step_seconds, ettr, mfu, memory_bytes."""
+    device_bytes: float = 0.0
+    """Memory of a device. [B]"""
+    room_bytes: float = 0.0
+    """Of it what trainers have room in, whatever somebody wants to be left free. [B]"""
     strategy: Mapping[str, str] = field(default_factory=dict)
     """Axes of the strategy, as text."""
     trainer: str = ""
@@ -126,6 +130,8 @@ class JobFigures:
     """What it was seen to do; None = it does not run, or was not looked at."""
     residual: float | None = None
     """Observed over predicted throughput, minus one. [1]"""
+    memory_limits: Mapping[str, float] = field(default_factory=dict)
+    """Device memory above which what runs is worth a look, by what it is the limit of: prediction, device. [B]"""
     step_due: float | None = None
     """Until when its next step is due, in seconds of the epoch. [s]"""
     should_train: bool | None = None

@@ -121,6 +121,7 @@ class PredictedEnds(Shape):
     tokens_per_second: Ends = Ends()
     ettr: Ends = Ends()
     step_milliseconds: Ends = Ends()
+    memory_bytes: Ends = Ends()
 
 
 class StatedOdds(Shape):
@@ -148,6 +149,7 @@ class ShownFigures(Shape):
     checkpoint_interval_seconds: Figure = None
     ettr: Figure = None
     residual: Figure = None
+    memory_bytes: Figure = None
     interruptions: Figure = None
     losses: Many[_Loss] = under((), "lost")
     since: Text = ""
@@ -250,5 +252,6 @@ class AskedPool(Shape):
     node_selector: Labels = Field(default_factory=dict)
     matchers: Labels = under({}, "prometheus", "matchers")
     shortest_outage: Number = under(0.0, "incidents", "shortestOutageSeconds")
+    exporter: Text = under("", "prometheus", "deviceExporterNamespace")
     tokens_query: Text = under("", "prometheus", "tokensQuery")
     step_query: Text = under("", "prometheus", "stepQuery")

@@ -54,6 +54,8 @@ class Running:
     """Lost time by cause. [s]"""
     since: float | None = None
     """Since when this is counted, in seconds of the epoch. [s]"""
+    memory_bytes: float | None = None
+    """Most device memory in use on one of its devices. [B]"""
     on_pool: bool = False
     """Whether its pods are seen, and all of them on nodes of its profile."""
     record: str = ""

@@ -24,6 +24,8 @@ class Aspect(StrEnum):
     """The running job can be seen."""
     PREDICTION_ACCURATE = "PredictionAccurate"
     """What is seen agrees with what was predicted."""
+    MEMORY_ACCURATE = "MemoryAccurate"
+    """The device memory that is seen agrees with what was predicted, and leaves room."""
     LAUNCH_VERIFIED = "LaunchVerified"
     """In mode Apply: the trainer's own checks took such launches in the version that the target names, so it may be written."""
     ASSUMPTIONS_HOLD = "AssumptionsHold"
@@ -110,6 +112,13 @@ class Reason(StrEnum):
     """Its series cannot be asked for, or the answer was refused; the message says why."""
     IMPLAUSIBLE = "Implausible"
     """What is seen is more than its devices can do, or far more than what was predicted: it is shown, and teaches nothing."""
+    # MemoryAccurate
+    OUTSIDE_BAND = "OutsideBand"
+    """The device memory that is seen lies outside the predicted band."""
+    SHORT_OF_MEMORY = "ShortOfMemory"
+    """So much of a device is in use that allocators retry: a run slows before it fails."""
+    RUNS_ANYWAY = "RunsAnyway"
+    """By the model the layout that runs cannot fit, and it runs: the model is wrong here."""
     # LaunchVerified
     VERIFIED = "Verified"
     """The trainer's own checks took such launches in the version that the target names."""

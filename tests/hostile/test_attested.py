@@ -110,6 +110,22 @@ def test_a_pod_with_the_uid_of_another_is_not_that_pod(site):
     assert look(site, victim())[JOB].gang == before
 
 
+def test_device_memory_counts_from_its_own_namespace_or_from_the_exporter_that_the_profile_names(site):
+    def held(names, gib):
+        return f'DCGM_FI_DEV_FB_USED{{{names[0]}="research",{names[1]}="llama-0",gpu="0"}} {1024 * gib}\n'
+
+    own, renamed = ("namespace", "pod"), ("exported_namespace", "exported_pod")
+    there = pod("research", "llama-0", "u1", "node-1")
+    forged = held(own, 79) + held(renamed, 78)
+    site.say(victim=trainer(*JOB, 1000), state=there, evil=forged)
+    assert look(site, victim())[JOB].gang.memory is None, "what a tenant says of another is not heard"
+    assert look(site, victim(exporter="gpu-operator"))[JOB].gang.memory is None
+    trusted = look(site, victim(exporter="evil"))[JOB].gang.memory
+    assert trusted in (78 * 2**30, 79 * 2**30), "whom the administrator names is believed"
+    site.say(victim=trainer(*JOB, 1000), state=there + held(own, 60), evil=forged)
+    assert look(site, victim())[JOB].gang.memory == 60 * 2**30
+
+
 def test_many_matchers_cost_a_bounded_number_of_queries_and_the_others_are_told():
     class Server:
         asked = 0

@@ -33,6 +33,10 @@ def fleet(parameters: dict[str, Any]) -> Dashboard:
     burn, slow_burn = f"mofa:job_ettr_burn:ratio_{long}{{{JOB}}}", f"mofa:job_ettr_burn:ratio_{slow}{{{JOB}}}"
     effective = f"mofa:job_ettr:ratio_{long}{{{JOB}}}"
     residual = f"max by ({BY_JOB}) (mofa_job_throughput_residual_ratio{{{JOB}}})"
+    memory = (
+        f"max by ({BY_JOB}) (mofa_job_observed_memory_bytes{{{JOB}}})"
+        f" / on ({BY_JOB}) min by ({BY_JOB}) (mofa_job_memory_limit_bytes{{{JOB}}})"
+    )
     observed = f"max by ({BY_JOB}) (mofa_job_observed_tokens_per_second{{{JOB}}})"
     to_job = "/d/mofa-job?var-training_namespace=${__data.fields.training_namespace}&var-training_job=${__value.raw}"
 
@@ -84,6 +88,7 @@ def fleet(parameters: dict[str, Any]) -> Dashboard:
                 "Predicted": (f'max by ({BY_JOB}) (mofa_job_predicted_tokens_per_second{{{JOB}, bound="target"}})', TOKENS),
                 "Observed": (observed, TOKENS),
                 "Residual": (residual, SHARE),
+                "Memory of its limit": (memory, SHARE),
                 "Fits": (f'min by ({BY_JOB}) (mofa_job_odds_ratio{{{JOB}, outcome="fits"}})', SHARE),
             }), "training_job", "This job", to_job))
     )  # fmt: skip

@@ -76,6 +76,12 @@ def job(parameters: dict[str, Any]) -> Dashboard:
             "Steps", "Last finished step; where it falls, the job went back to a checkpoint.",
             COUNT, {"step": f"max(mofa_job_observed_step{{{THIS_JOB}}})"}, span=8))
     )  # fmt: skip
+    made = made.with_panel(band(lines(
+        "Device memory", "Most device memory in use on one of the job's devices, the band predicted of the advised strategy, and the limits above "
+        "which the alert starts: of the band of what runs, and of the device, where an allocator that runs short slows it.",
+        "bytes", _bounds("mofa_job_predicted_memory_bytes")
+        | {"observed": f"max(mofa_job_observed_memory_bytes{{{THIS_JOB}}})",
+           "limit of the {{limit}}": f"max by (limit) (mofa_job_memory_limit_bytes{{{THIS_JOB}}})"}, span=24)))  # fmt: skip
     lost = f"sum by (cause) (rate(mofa_job_lost_seconds_total{{{THIS_JOB}}}[$__rate_interval]))"
     made = (
         made.with_row(Row("Interruptions and lost time"))

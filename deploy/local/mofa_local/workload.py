@@ -44,6 +44,8 @@ from mofa_model.errors import BadValue, MofaError, UnknownName
 TRAINING_JOBS: Final = "/apis/mofa.dev/v1alpha1/trainingjobs"
 PROFILES: Final = "/apis/mofa.dev/v1alpha1/clusterprofiles"
 NODES: Final = "/api/v1/nodes"
+MEMORY: Final = 1.05
+"""Device memory of a job over what the model predicts of it when it begins. [1]"""
 FOLLOW: Final = 3.0
 """Time between two looks at TrainingJobs. [s]"""
 
@@ -64,6 +66,7 @@ class Workload(Collector):
         """Every interruption that was injected: job, kind, at, seconds, redone steps, node."""
         self.loading: set[str] = set()
         """Jobs, named namespace/name, that load for ever once they begin: they are there, and make no first step."""
+        self._memory: dict[str, float] = {}
         self._followed: set[str] = set()
         self._lock = threading.Lock()
 
@@ -120,11 +123,14 @@ class Workload(Collector):
                     checkpoint_steps=max(1, advised.get("checkpointIntervalSteps", 50)),
                     nodes=partial(nodes, body),
                 )
+                if "memoryBytes" in predicted:
+                    self._memory.setdefault(job, MEMORY * predicted["memoryBytes"]["target"])
                 seen.add(job)
         with self._lock:
             for gone in self._followed - seen:
                 self._trainers.pop(gone, None)
                 self._gangs.pop(gone, None)
+                self._memory.pop(gone, None)
         self._followed = seen
 
     def interrupt(self, job: str, kind: str, seconds: float) -> None:
@@ -151,6 +157,11 @@ class Workload(Collector):
         """Train a job at another fraction of its full rate."""
         with self._lock:
             self._trainer(job).pace(self.clock(), fraction)
+
+    def fill(self, job: str, memory: float) -> None:
+        """Let the devices of a job hold so much from now on. [B]"""
+        with self._lock:
+            self._memory[job] = memory
 
     @property
     def jobs(self) -> frozenset[str]:
@@ -189,9 +200,14 @@ class Workload(Collector):
                     families[name].add_sample(f"mofa_train_{name}", labels, value)
                 restarts.add_sample("mofa_train_restarts_total", labels, trainer.restarts)
             pods = Families()
-            for gang in self._gangs.values():
+            for job, gang in self._gangs.items():
                 for body in gang.bodies(now):
                     pod_series(pods, body)
+                    if (
+                        job in self._memory and body["status"]["phase"] == "Running"
+                    ):  # as DCGM's exporter has it
+                        whose = {"namespace": gang.namespace, "pod": body["metadata"]["name"], "gpu": "0"}
+                        pods.add("DCGM_FI_DEV_FB_USED", whose, self._memory[job] / 2**20)
         return [*families.values(), restarts, *pods]
 
     def _trainer(self, job: str) -> Trainer:

@@ -110,9 +110,12 @@ class JobObserver:
                 continue
             self._seen_at[key] = now
             running = self._records.after(stands, target, look, now)
-            if running is not None and look.gang is not None and isinstance(stands, LiveTrainingJob):
-                pool = members.get(stands.asked.profile, frozenset())
-                running = replace(running, on_pool=bool(look.gang.nodes) and look.gang.nodes <= pool)
+            if running is not None and look.gang is not None:
+                asked = stands.asked.profile if isinstance(stands, LiveTrainingJob) else ""
+                nodes, pool = look.gang.nodes, members.get(asked, frozenset())
+                running = replace(
+                    running, on_pool=bool(nodes) and nodes <= pool, memory_bytes=look.gang.memory
+                )
             alive = self._records.alive(stands, target, look, running, now)
             self._intake.concern(self._store.set_running(key, running, alive))
         self._records.keep(there)
@@ -177,6 +180,7 @@ def _on(
         matchers={**own, **of_pool},
         pool=of_pool,
         owner=owner,
+        exporter="" if series is None else series.exporter,
         tokens_query=None if series is None else series.tokens_query or None,
         step_query=None if series is None else series.step_query or None,
     )

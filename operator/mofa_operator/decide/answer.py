@@ -14,6 +14,7 @@ from mofa_model import VERSION
 from mofa_model.advice import Advice, Request, Status, advise
 from mofa_model.annotations import PREFIX, inputs_hash, of_advice
 from mofa_model.errors import InputError, MofaError
+from mofa_model.estimate.footprint import room
 from mofa_model.launch import Launch
 from mofa_model.manifest.advised import status_of
 from mofa_model.manifest.asked import Asked, request_of
@@ -75,7 +76,7 @@ def _advised(hashed: _Hashed) -> Answer:
     del told[PREFIX + "computed-at"]
     status = status_of(advice, digest, "", _launch(request, advice))
     del status["computedTime"]
-    predicted = advice.predicted
+    predicted, cluster = advice.predicted, request.problems[0].cluster
     text = "" if advice.strategy is None else format_strategy(advice.strategy)
     interval = advice.checkpoint_interval_seconds
     return Answer(
@@ -91,6 +92,8 @@ def _advised(hashed: _Hashed) -> Answer:
             for name in _FIGURES
             for band in (getattr(predicted, name),)
         },
+        device_bytes=float(cluster.device.memory),
+        room_bytes=float(room(replace(cluster, reserve=0.0))),
         strategy=dict(pair.partition("=")[::2] for pair in text.split(",")) if text else {},
         trainer=trainer_of(request.framework),
         arguments=words,

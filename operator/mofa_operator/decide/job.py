@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from mofa_operator.decide.conditions import Found, conditions, of_generation, standing
+from mofa_operator.decide.memory import limits
 from mofa_operator.decide.news import news
 from mofa_operator.decide.observation import ObservedStatus, observed_status, residual
 from mofa_operator.decide.outputs import computed_at, held, overwritten, removed, takes
@@ -141,7 +142,9 @@ def _status(
         "computedTime": computed,
         "health": seen.health,
         "conditions": conditions(
-            snapshot.job, [ready, *others, *seen.found, *launch_verified(snapshot, answer)], snapshot.now
+            snapshot.job,
+            [ready, *others, *seen.found, seen.memory, *launch_verified(snapshot, answer)],
+            snapshot.now,
         ),
     }
     if "inputs" in answer.status:
@@ -244,6 +247,7 @@ def _figures(snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus) -> Job
         objective_ettr=job.objective if isinstance(job, LiveTrainingJob) else None,
         running=snapshot.running,
         residual=residual(snapshot.running, answer),
+        memory_limits=limits(snapshot.running, answer),
         step_due=seen.due,
         should_train=_should_train(snapshot),
         health=seen.health,

@@ -8,7 +8,7 @@ do not flicker either.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mofa_model.kinds.shape import glance
@@ -17,6 +17,7 @@ from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.decide.conditions import Found, State, standing
 from mofa_operator.decide.health import due, has_stepped, health
 from mofa_operator.decide.learned import drifts
+from mofa_operator.decide.memory import memory_found
 from mofa_operator.decide.reading import digits, left, moment, moved
 from mofa_operator.decision import Answer
 from mofa_operator.objects import LiveTrainingJob, Written
@@ -30,6 +31,7 @@ _FIGURES: Final = (
     "step_milliseconds",
     "checkpoint_interval_seconds",
     "ettr",
+    "memory_bytes",
     "interruptions",
     "lost",
 )
@@ -53,6 +55,8 @@ class ObservedStatus:
     """What the operator notes of the run for itself, written when that is; empty where nothing was ever seen."""
     found: tuple[Found, Found]
     """Whether it can be seen, and whether that is what was predicted."""
+    memory: Found
+    """Whether its device memory is what was predicted."""
     due: float | None = None
     """Until when the next step is due, where it would be seen; in seconds of the epoch. [s]"""
     again: float | None = None
@@ -72,7 +76,11 @@ def observed_status(snapshot: JobSnapshot, answer: Answer, settings: LoopSetting
     step_due = due(snapshot, answer, settings)
     if not snapshot.looked or snapshot.running is None:
         found = _unseen(snapshot, step_due)
-        return ObservedStatus(observed=stands, record=record, found=found, due=_told(snapshot, step_due))
+        unseen = standing(job, Aspect.MEMORY_ACCURATE) if stands and not snapshot.looked else None
+        unseen = unseen or replace(found[1], aspect=Aspect.MEMORY_ACCURATE, state="Unknown")
+        return ObservedStatus(
+            observed=stands, record=record, found=found, memory=unseen, due=_told(snapshot, step_due)
+        )
     fresh = _written(snapshot.running, residual(snapshot.running, answer), snapshot.now)
     old = job.status.observed if isinstance(job, LiveTrainingJob) else ShownFigures()
     new = glance(ShownFigures, fresh)
@@ -83,6 +91,7 @@ def observed_status(snapshot: JobSnapshot, answer: Answer, settings: LoopSetting
         observed=shown,
         record=snapshot.running.record if wait == 0 else record,
         found=(available, _stuck(snapshot, step_due) or accurate),
+        memory=memory_found((new if wait == 0 else old).memory_bytes, answer),
         due=_told(snapshot, step_due),
         again=wait or None,
     )
@@ -238,6 +247,7 @@ def _written(running: Running, off: float | None, now: float) -> Written:
     """A reading as `status.observed`."""
     tokens, step_time = figure(running.tokens_per_second), figure(running.step_seconds)
     interval, ettr, since = figure(running.checkpoint_interval), figure(running.ettr), figure(running.since)
+    memory = figure(running.memory_bytes)
     counts = {key: min(count, MOST_COUNTED) for key, count in running.interruptions.items() if count > 0}
     told: Written = {
         "source": running.source if _WORD.fullmatch(running.source) else None,
@@ -247,6 +257,7 @@ def _written(running: Running, off: float | None, now: float) -> Written:
         "checkpointIntervalSeconds": None if interval is None else round(interval),
         "ettr": None if ettr is None else f"{max(0.0, min(ettr, 1.0)):.3f}",
         "residual": None if off is None else f"{off:.3f}",
+        "memoryBytes": None if memory is None else digits(memory),
         "interruptions": min(sum(running.interruptions.values()), MOST_COUNTED),
         "interruptionsBy": [
             {"name": name, "cause": cause.capitalize(), "count": count}

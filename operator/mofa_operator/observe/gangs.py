@@ -20,11 +20,13 @@ from typing import Final, TypeAlias
 from mofa_model.kinds.observation import ATTEMPTS, Counter, Observation, Sign
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.observe.asking import in_turns, together
+from mofa_operator.observe.device_memory import by_pod, device_memory
 from mofa_operator.observe.gang_pods import Pod, last_of_slots, named, pods_of
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.promql import any_of, matcher
 from mofa_operator.observe.queries import Pool
 from mofa_operator.observe.throughput import Job
+from mofa_operator.observe.trainers import RECENT
 
 SPAN: Final = 3600.0
 """How far back pods are looked at: one that is gone stays known for so long. [s]"""
@@ -50,12 +52,21 @@ class Gang:
     """Since when all that live run; None = some do not, or none lives. [s]"""
     placed: bool = False
     """Whether some live, and all that do have a node: none of them waits for room."""
+    memory: float | None = None
+    """Most device memory in use on a device of those that live; None = nobody says. [B]"""
 
 
 async def gangs(
-    prometheus: Prometheus, matchers: Mapping[str, str], jobs: Iterable[Job], now: float, span: float = SPAN
+    prometheus: Prometheus,
+    matchers: Mapping[str, str],
+    jobs: Iterable[Job],
+    now: float,
+    *,
+    span: float = SPAN,
+    lately: float = RECENT,
+    exporter: str = "",
 ) -> dict[Job, Gang]:
-    """The pods of these jobs; a job without any has no entry."""
+    """The pods of these jobs; a job without any has no entry. Device memory is that of `lately`; `exporter` as `device_memory` takes it."""
     wanted = set(jobs)
     spaces = sorted({namespace for namespace, _ in wanted})
     labels = [matcher(name, value) for name, value in sorted(matchers.items())]
@@ -68,20 +79,24 @@ async def gangs(
             by_job[pod.job][uid] = pod
     if not by_job:
         return {}
-    ended, started = await together(
-        prometheus.query(pool.container_ends(span), now), prometheus.query(pool.started(), now)
-    )
+    held = device_memory(matchers, {place for place, _ in by_job}, exporter, lately)
+    queries = (pool.container_ends(span), pool.started(), held)
+    ended, started, used = await together(*(prometheus.query(one, now) for one in queries))
     ends = {named(sample): sample.value async for sample in in_turns(ended.samples)}
     starts = {named(sample): sample.value async for sample in in_turns(started.samples)}
+    memory = by_pod(used, exporter)
     found: dict[Job, Gang] = {}
     for job, many in by_job.items():
         await asyncio.sleep(0)
-        found[job] = gang(many, ends, starts)
+        found[job] = gang(many, ends, starts, memory)
     return found
 
 
-def gang(pods: Mapping[str, Pod], ends: Ends, starts: Starts = _NOTHING) -> Gang:
-    """What the pods of one job say."""
+def gang(
+    pods: Mapping[str, Pod], ends: Ends, starts: Starts = _NOTHING, memory: Mapping[str, float] = _NOTHING
+) -> Gang:
+    """What the pods of one job say; `memory` is what devices of pods hold, by namespace and name of the pod. [B]"""
+    held = [memory[name] for uid in pods if uid in starts and (name := uid.rpartition("/")[0]) in memory]
     begun = [starts[uid] for uid in pods if uid in starts]
     attempts: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in pods.values():
@@ -98,6 +113,7 @@ def gang(pods: Mapping[str, Pod], ends: Ends, starts: Starts = _NOTHING) -> Gang
         nodes=frozenset(pod.node for pod in pods.values() if pod.node),
         since=max(begun) if begun and min(begun) > 0 else None,
         placed=bool(begun) and all(pod.node for uid, pod in pods.items() if uid in starts),
+        memory=max(held, default=None),
     )
 
 

@@ -44,7 +44,7 @@ class TelemetryReader:
         self._last = now
         found = {job: Telemetry(refused=why) for job, why in refused.items()}
         found |= {job: one for look, _ in looks for job, one in look.items()}
-        for job, gang in (await self._pods(every, now)).items():
+        for job, gang in (await self._pods(every, now, span)).items():
             found[job] = replace(found.get(job, Telemetry()), gang=gang)
         return found
 
@@ -64,20 +64,23 @@ class TelemetryReader:
             for job in seen
         }, None
 
-    async def _pods(self, jobs: list[Watched], now: float) -> dict[Job, Gang]:
+    async def _pods(self, jobs: list[Watched], now: float, span: float) -> dict[Job, Gang]:
         """Pods by job; where too much comes of several namespaces, each is asked for alone."""
-        pools: dict[tuple[tuple[str, str], ...], list[Watched]] = {}
+        pools: dict[tuple[object, ...], list[Watched]] = {}
         for one in jobs:
-            pools.setdefault(tuple(sorted(one.pool.items())), []).append(one)
+            pools.setdefault((one.exporter, *sorted(one.pool.items())), []).append(one)
         found: dict[Job, Gang] = {}
-        asked = [(dict(labels), many) for labels, many in pools.items()]
+        asked = list(pools.values())
         while asked:
-            labels, many = asked.pop()
+            many = asked.pop()
+            pool, wanted = many[0], {one.gang for one in many}
             try:
-                seen = await gangs(self._prometheus, labels, {one.gang for one in many}, now)
+                seen = await gangs(
+                    self._prometheus, pool.pool, wanted, now, lately=span, exporter=pool.exporter
+                )
             except SourceUnreachable:
                 if len(places := {one.namespace for one in many}) > 1:
-                    asked += [(labels, [one for one in many if one.namespace == place]) for place in places]
+                    asked += [[one for one in many if one.namespace == place] for place in places]
                 continue
             found |= {one.job: seen[one.gang] for one in many if one.gang in seen}
         return found

@@ -58,6 +58,8 @@ class Watched:
     """Those of its profile alone, which pick what is not the trainer's."""
     owner: str = ""
     """Name of the object whose pods are its own; empty = its own name."""
+    exporter: str = ""
+    """Namespace of an exporter of device figures whose labels its scrape does not keep; empty = it keeps them."""
     tokens_query: str | None = None
     """The profile's own query for tokens per second; `$namespace` and `$job` stand for the job."""
     step_query: str | None = None

@@ -13,6 +13,7 @@ from mofa_model.manifest.advised import duration, quantity
 from mofa_model.page import AdviceView, advice_sections
 from mofa_model.page.figures import band
 from mofa_model.page.markup import Node, el, page, table, text
+from mofa_model.units import GIB
 from mofa_operator.objects import LiveObject, LiveTrainingJob
 from mofa_operator.shapes import AdvisedStatus, PredictedEnds
 
@@ -145,14 +146,16 @@ def _observed(shown: ShownJob) -> list[ET.Element]:
     today, seen = shown.status.current, shown.status.observed
     predicted = shown.predicted if today is None else today.predicted
     rows = []
-    for title, ends, now, show in (
-        ("Tokens a second", predicted.tokens_per_second, seen.tokens_per_second, "{:,.0f}"),
-        ("Effective training time", predicted.ettr, seen.ettr, "{:.3f}"),
+    for title, ends, now, unit, show in (
+        ("Tokens a second", predicted.tokens_per_second, seen.tokens_per_second, 1.0, "{:,.0f}"),
+        ("Effective training time", predicted.ettr, seen.ettr, 1.0, "{:.3f}"),
+        ("Device memory, GiB", predicted.memory_bytes, seen.memory_bytes, GIB, "{:.1f}"),
     ):
         if ends.band is not None:
-            drawn = band(title, *ends.band, now, show)
-            told = "-" if now is None else show.format(now)
-            rows.append((title, show.format(ends.band[1]), told, drawn))
+            low, target, high = (end / unit for end in ends.band)
+            at = None if now is None else now / unit
+            drawn = band(title, low, target, high, at, show)
+            rows.append((title, show.format(target), "-" if at is None else show.format(at), drawn))
     if not rows:
         return []
     found = [
@@ -161,6 +164,11 @@ def _observed(shown: ShownJob) -> list[ET.Element]:
     ]
     if today is not None:
         found.append(el("p", f"Predicted of the layout that the job is said to run: {today.strategy}."))
+    if (odds := shown.status.odds).fits is not None:
+        beats = "" if odds.beats is None else f", and beats today's layout with {odds.beats:.0%}"
+        found.append(
+            el("p", f"By measured runs the advice fits with a probability of {odds.fits:.0%}{beats}.")
+        )
     if seen.interruptions is not None:
         since = seen.since or "the start"
         found.append(el("p", f"Interruptions since {since}: {seen.interruptions:.0f}."))

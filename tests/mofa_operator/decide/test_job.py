@@ -422,7 +422,7 @@ class TestLeaving:
         assert world.ours(JOB) == {}
         assert set(world.status(JOB)) == {"conditions", "observedGeneration"}
         assert world.condition(JOB, "Ready") == ("False", "Disabled")
-        assert len(world.status(JOB)["conditions"]) == 6
+        assert len(world.status(JOB)["conditions"]) == 7
 
     def test_once_it_is_advised_again_nothing_says_that_it_was_disabled(self, world):
         advised(world, training_job())
@@ -662,7 +662,7 @@ class TestFaultsOfOurs:
     def test_a_job_that_was_never_advised_says_it_too_and_recovers(self, world):
         world.put(TRAINING_JOB, training_job())
         snapshot = world.store.snapshot(JOB, world.now)
-        assert len(failed(snapshot, "x").status["conditions"]) == 6
+        assert len(failed(snapshot, "x").status["conditions"]) == 7
         body = world.bodies[JOB]
         body["status"] = failed(snapshot, "x").status
         world.put(TRAINING_JOB, body)

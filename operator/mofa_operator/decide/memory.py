@@ -1,0 +1,79 @@
+"""What is seen of the device memory of a running job, beside what was predicted of the layout that it runs.
+
+limits          above which it is worth a look: the upper end of the band, and where allocators begin to retry
+memory_found    the condition: within the band or not, short of memory, or running though it cannot fit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from mofa_model.advice.prospects import PRESSED
+from mofa_model.units import GIB
+from mofa_operator.decide.conditions import Found, State
+from mofa_operator.decision import Answer
+from mofa_operator.shapes import figure
+from mofa_operator.snapshot import Running
+from mofa_operator.words import Aspect, Reason
+
+_NONE: Final[Mapping[str, float]] = {}
+
+
+def limits(running: Running | None, answer: Answer) -> Mapping[str, float]:
+    """Device memory above which what runs is worth a look; none where nothing is seen that can be. [B]"""
+    seen = None if running is None else figure(running.memory_bytes)
+    if seen is None or implausible(seen, answer):
+        return _NONE
+    band = predicted_memory(answer)
+    told = {} if band is None else {"prediction": band[2]}
+    return told | {"device": PRESSED * answer.room_bytes}
+
+
+def predicted_memory(answer: Answer) -> tuple[float, float, float] | None:
+    """Peak device memory of the layout that the job is said to run, else of the advised one, with its band. [B]"""
+    today = answer.says.current
+    return answer.figures.get("memory_bytes") if today is None else today.predicted.memory_bytes.band
+
+
+def implausible(seen: float, answer: Answer) -> str:
+    """Why so much memory in use cannot be; empty where it can. [B]"""
+    if seen <= 0:
+        return "a device that trains holds something"
+    if seen > answer.device_bytes:
+        return f"a device has {_gib(answer.device_bytes)}"
+    return ""
+
+
+def memory_found(seen: float | None, answer: Answer) -> Found:
+    """Whether the device memory of a job that runs is what was predicted of it."""
+    band = predicted_memory(answer)
+    is_too_large = band is not None and band[1] > answer.room_bytes
+    if band is None or (seen is None and not is_too_large):
+        word = "there is no prediction" if band is None else "no series tells the device memory of its pods"
+        return _found("Unknown", Reason.NO_OBSERVATION if seen is None else Reason.OBSERVED, word)
+    told = "" if seen is None else f"{_gib(seen)} are in use, "
+    told += f"{_gib(band[1])} predicted ({_gib(band[0])} to {_gib(band[2])})"
+    if seen is not None and (why := implausible(seen, answer)):
+        return _found("False", Reason.IMPLAUSIBLE, f"{told}; that cannot be: {why}; it teaches nothing")
+    if is_too_large:
+        wrong = (
+            f"by the model it cannot fit in {_gib(answer.room_bytes)}, and it runs: the model is wrong here"
+        )
+        return _found("False", Reason.RUNS_ANYWAY, f"{told}; {wrong}")
+    if seen is not None and seen >= PRESSED * answer.room_bytes:
+        short = (
+            f"from {_gib(PRESSED * answer.room_bytes)} on allocators retry, which slows a run before it fails"
+        )
+        return _found("False", Reason.SHORT_OF_MEMORY, f"{told}; {short}")
+    if seen is not None and not band[0] <= seen <= band[2]:
+        return _found("False", Reason.OUTSIDE_BAND, told)
+    return _found("True", Reason.WITHIN_BAND, told)
+
+
+def _found(state: State, reason: Reason, message: str) -> Found:
+    return Found(Aspect.MEMORY_ACCURATE, state, reason, message)
+
+
+def _gib(value: float) -> str:
+    return f"{value / GIB:.1f} GiB"
