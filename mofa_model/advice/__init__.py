@@ -29,7 +29,7 @@ from mofa_model.advice.answer import (
     Status,
 )
 from mofa_model.advice.compose import advise
-from mofa_model.advice.request import OBJECTIVES, Request, Unplaced, assumed_reliability
+from mofa_model.advice.request import OBJECTIVES, LearnedMemory, Request, Unplaced, assumed_reliability
 
 __all__ = [
     "OBJECTIVES",
@@ -39,6 +39,7 @@ __all__ = [
     "Current",
     "FailureInput",
     "Frontier",
+    "LearnedMemory",
     "Odds",
     "Predicted",
     "PredictedFigure",

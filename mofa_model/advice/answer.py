@@ -214,6 +214,8 @@ class Advice:
     """Failure rates that were used."""
     learned: Ratio = 1.0
     """Factor on every step that running jobs taught, and that the predictions contain. [1]"""
+    learned_memory: Ratio = 1.0
+    """The same on device memory."""
     memory_limit_bytes: Bytes
     """Device memory that a strategy may take. [B]"""
     model_version: str

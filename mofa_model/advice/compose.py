@@ -67,11 +67,12 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         caveats=(*request.notes, *request.caveats),
         failures=failure_inputs(request),
         learned=request.learned,
+        learned_memory=request.memory.ratio,
         memory_limit_bytes=limit,
         model_version=VERSION,
     )
     if not found.prospects:
-        why = why_nothing(ranking, limit) + _in_chunks(request, ranking)
+        why = why_nothing(ranking, limit / request.memory.ratio) + _in_chunks(request, ranking)
         return replace(plain, explanation=why, current=(_today(request) or (None, None))[0])
     return _answered(request, found, plain)
 
@@ -240,8 +241,8 @@ def _today(request: Request) -> tuple[Current, Standing | None] | None:
     nodes = max(1, round(gpus / float(first.cluster.gpus_per_node)))
     told, _ = predicted(request, full, nodes)
     peak, limit = float(full.estimate.memory.peak), float(room(problem.cluster))
-    if peak > limit:
-        reason = f"by the model it needs {peak / GIB:.1f} GiB of {limit / GIB:.1f} GiB"
+    if (needs := peak * request.memory.ratio) > limit:
+        reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"
     at = coordinates(problem.workload, problem.cluster, strategy)
     odds = Odds(fits=fits(request, problem, at, peak))
     today = Current(strategy=strategy, predicted=told, odds=odds, reason=reason, gain=0.0)
@@ -285,8 +286,9 @@ def _explained(request: Request, best: Finalist, told: Predicted, interval: Inte
     )
     job = job_of(request, one.problem, best.nodes, one.strategy, told.step_seconds.target)
     text += of_watchdog(job, interval)
-    if float(request.learned) != 1.0:
-        text += f"; running jobs here taught a factor of {request.learned:g} on the step"
+    factors = {"the step": float(request.learned), "device memory": request.memory.ratio}
+    if taught := [f"{factor:g} on {what}" for what, factor in factors.items() if factor != 1.0]:
+        text += f"; running jobs here taught a factor of {' and one of '.join(taught)}"
     if built := unoffered(one.strategy):
         text += f"; no trainer offers {built}, so it has to be built"
     load = fullest_rank(one.problem.workload, one.strategy)

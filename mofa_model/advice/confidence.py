@@ -8,7 +8,8 @@ from mofa_model.advice.answer import FailureInput, Predicted, PredictedFigure
 from mofa_model.advice.finalists import Priced
 from mofa_model.advice.request import Request
 from mofa_model.advice.saves import best_interval, job_of, steps_to_finish
-from mofa_model.bands import Basis, Support, basis_of, coordinates, odds_of
+from mofa_model.advice.weighed import seen_of
+from mofa_model.bands import Basis, Support, basis_of, coordinates
 from mofa_model.estimate.step import tokens_per_second, utilisation
 from mofa_model.reliability import Interval, ettr_band
 from mofa_model.units import DAY, Ratio
@@ -22,7 +23,7 @@ SURELY = 0.9
 def predicted(request: Request, one: Priced, nodes: int) -> tuple[Predicted, Interval]:
     """What a strategy is expected to do, with bands, at its best checkpoint interval; what running jobs taught is in it."""
     w, c = one.problem.workload, one.problem.cluster
-    seen = odds_of(request.runs, (coordinates(w, c, one.strategy),), request.tried)
+    seen = seen_of(request, (coordinates(w, c, one.strategy),))
     told = {name: math.exp(float(centre[0])) for name, centre in seen.centres.items()}
     step = one.step_time * float(request.learned) * told["step"]
     job = job_of(request, one.problem, nodes, one.strategy, step)

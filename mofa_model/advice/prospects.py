@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 
 from mofa_model.advice.request import Request
 from mofa_model.advice.saves import score_of
-from mofa_model.advice.weighed import Prospect, by_expected, known, space_of, weighed
+from mofa_model.advice.weighed import Prospect, by_expected, known, seen_of, space_of, weighed
 from mofa_model.axes.axis import Axis
 from mofa_model.axes.frameworks import ANY
 from mofa_model.bands import (
     Support,
     coordinates,
-    odds_of,
     scales_for,
     words_of,
 )
@@ -81,6 +80,7 @@ def question_of(request: Request, trainer: Framework, nodes: tuple[int, ...] = (
         constraints=tuple(parse_constraint(text) for text in request.constraints),
         lifted=frozenset(reason for reason in Rejection if reason.value in request.lifted),
         keep=KEEP,
+        share=1.0 / request.memory.ratio,
         apart=True,
         score=lambda problem, nodes: score_of(request, problem, nodes),
     )
@@ -170,7 +170,7 @@ def _places(request: Request) -> Iterator[tuple[bool, Ratio, bool]]:
     for measured in (False,) if _lifted(request) else (True, False):
         yield measured, _share(request, 1.0 - request.risk), True
         yield measured, _share(request, 1.0 - TIGHTER * request.risk), True
-        yield measured, 1.0, False
+        yield measured, 1.0 / request.memory.ratio, False
 
 
 def _share(request: Request, chance: Ratio) -> Ratio:
@@ -178,9 +178,9 @@ def _share(request: Request, chance: Ratio) -> Ratio:
     problem = request.problems[0]
     plain = Strategy(dp=problem.cluster.gpus)
     at = coordinates(problem.workload, problem.cluster, plain)
-    scale = float(odds_of(request.runs, (at,)).scales["memory"][0])
+    scale = float(seen_of(replace(request, tried=()), (at,)).scales["memory"][0])
     sure = math.exp(-scale * scales_for(float(chance))) * space_of(problem)
-    return min(1.0, sure / float(room(problem.cluster)))
+    return min(1.0, sure / float(room(problem.cluster))) / request.memory.ratio
 
 
 def _questions(request: Request) -> Iterator[tuple[Framework, SearchQuestion]]:

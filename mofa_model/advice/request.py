@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mofa_model.bands import MeasuredRuns, ShortRun, measured_runs
-from mofa_model.checks import not_negative, positive, whole
+from mofa_model.checks import LATER, not_negative, positive, whole
 from mofa_model.errors import BadValue
 from mofa_model.search import LIFTABLE, SearchCase
 from mofa_model.spec.reliability import COPY_SLOWDOWN, CheckpointTier, Reliability, paper_classes
@@ -53,6 +53,16 @@ class Unplaced:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LearnedMemory:
+    """What running jobs taught of peak device memory on these machines."""
+
+    ratio: float = 1.0
+    """Observed over estimated, as it is to be expected of the next job. [1]"""
+    spread: float = 10.0
+    """Logarithm by which four of five jobs differ from that at most; where nobody saw any, more than any band. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
     """A question about one job; everything that the answer depends on, and nothing else."""
 
@@ -82,6 +92,8 @@ class Request:
     """Today's layout."""
     learned: Ratio = 1.0
     """Observed over predicted step time of jobs that ran on these machines; every step is that much longer. [1]"""
+    memory: LearnedMemory = field(default=LearnedMemory(), metadata=LATER)
+    """The same of memory: every device holds so much more, and the band is no wider."""
     risk: Ratio = 0.1
     """Chance of being out of memory that is taken. [1]"""
     odds: bool = True
@@ -102,7 +114,7 @@ class Request:
     def __post_init__(self) -> None:
         whole(nodes=self.nodes)
         not_negative(top=self.top, probe=self.probe, least_interval=self.least_interval)
-        positive(learned=self.learned)
+        positive(learned=self.learned, memory_ratio=self.memory.ratio, memory_spread=self.memory.spread)
         if not 0.0 < self.risk < 1.0:
             raise BadValue("risk", self.risk, "give a chance between 0 and 1, for example 0.1")
         if not self.problems:

@@ -7,6 +7,8 @@ What was tried in a short run is a candidate whatever the search leaves out, and
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -14,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model import presets
-from mofa_model.advice.request import Request
+from mofa_model.advice.request import LearnedMemory, Request
 from mofa_model.advice.saves import replicas_of, score_of
 from mofa_model.axes.frameworks import ANY
 from mofa_model.bands import Coordinates, LayoutOdds, ShortRun, Support, coordinates, odds_of, support
@@ -66,7 +68,7 @@ def weighed(request: Request, trainer: str, ranking: Ranking) -> list[Prospect]:
     ran = [(_tried(request, one, place), one.at) for place, one in enumerate(request.tried) if one.fitted]
     if not (every := [*ran, *fresh]):
         return []
-    seen = odds_of(request.runs, [at for _, at in every], request.tried)
+    seen = seen_of(request, [at for _, at in every])
     have = known(request, trainer)
     space = np.array([space_of(one.problem) / float(one.memory) for one, _ in every])
     fits, weights = weights_of(seen, space)
@@ -125,9 +127,15 @@ def weights_of(seen: LayoutOdds, space: Array) -> tuple[Array, Array]:
 
 def fits(request: Request, problem: SearchCase, at: Coordinates, memory: Bytes) -> Ratio:
     """Chance that a layout fits, whoever chose it. [1]"""
-    return float(
-        odds_of(request.runs, (at,), request.tried).below("memory", space_of(problem) / float(memory))[0]
-    )
+    return float(seen_of(request, (at,)).below("memory", space_of(problem) / float(memory))[0])
+
+
+def seen_of(request: Request, places: Sequence[Coordinates]) -> LayoutOdds:
+    """What measured runs and running jobs say of layouts; short runs of the question itself know better than other jobs."""
+    seen = odds_of(request.runs, places, request.tried)
+    if request.tried or request.memory == LearnedMemory():
+        return seen
+    return seen.taught("memory", math.log(request.memory.ratio), request.memory.spread)
 
 
 def known(request: Request, trainer: str) -> Support:

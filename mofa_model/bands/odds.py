@@ -129,6 +129,12 @@ class LayoutOdds:
         found: Array = scale[:, None] * scale * self._shared(range(len(self.layouts))) - told.T @ told
         return found
 
+    def taught(self, quantity: str, centre: float, half: float) -> LayoutOdds:
+        """The same where others on these machines taught how far a quantity is off, and by how much they differ from that, as logarithms. [1]"""
+        halves = {**self.halves, quantity: np.minimum(self.halves[quantity], half)}
+        centres = {**self.centres, quantity: self.centres[quantity] + centre}
+        return LayoutOdds(self.layouts, halves, centres, self.told)
+
     def some(self, places: Sequence[int] | NDArray[np.intp]) -> LayoutOdds:
         """The same of some of the layouts."""
         which = np.asarray(places, dtype=int)

@@ -119,7 +119,8 @@ def duration(seconds: float) -> str:
 
 def _known(advice: Advice) -> dict[str, str]:
     """What of the job's and its neighbours' present went in: only what there is."""
-    told = {} if float(advice.learned) == 1.0 else {"learned": _decimal(float(advice.learned), 2)}
+    factors = {"learned": float(advice.learned), "learnedMemory": float(advice.learned_memory)}
+    told = {name: _decimal(factor, 2) for name, factor in factors.items() if factor != 1.0}
     return told | ({} if advice.current is None else {"current": advice.current.text})
 
 

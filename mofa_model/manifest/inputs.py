@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from mofa_model import presets, units
-from mofa_model.advice import Request, Unplaced
+from mofa_model.advice import LearnedMemory, Request, Unplaced
 from mofa_model.errors import BadValue, DoesNotFit, InputError, UnknownName
 from mofa_model.launch import read_layout
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
@@ -104,6 +104,7 @@ def to_inputs(
         most_interval=None if limits.max_interval_seconds is None else float(limits.max_interval_seconds),
         current=_current(spec, int(cluster.gpus), int(model.layers), path),
         learned=1.0 if taught is None else round(float(taught.step_time_ratio), 2),
+        memory=LearnedMemory() if taught is None else taught.of_memory,
         notes=notes,
         caveats=_caveats(spec, profile, ready),
     )

@@ -212,6 +212,8 @@ class Inputs(Part):
     """Failure rates by recovery class."""
     learned: Decimal | None = None
     """Factor on every step that running jobs of the profile taught, contained in the predictions; missing = none."""
+    learned_memory: Decimal | None = None
+    """The same on device memory."""
     current: Layout | None = None
     """Layout that the job is said to run today; missing = nothing was said."""
 

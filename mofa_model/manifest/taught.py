@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from mofa_model.advice import LearnedMemory
 from mofa_model.manifest.fields import Decimal, Moment, Part, Zero, keyed
 
 
@@ -16,6 +17,8 @@ class Taught(Part):
     """Which one: namespace/name and uid."""
     step_time_ratio: Decimal
     """Observed over predicted step time, the prediction without what was learned before."""
+    memory_ratio: Decimal | None = None
+    """Observed over predicted peak of device memory, likewise; missing = nobody saw it."""
     time: Moment
     """When it was last seen to run; from then on it counts less and less."""
 
@@ -29,6 +32,10 @@ class CalibrationStatus(Part):
     """Lower bound of the ratio."""
     upper: Decimal | None = None
     """Upper bound of the ratio."""
+    memory_ratio: Decimal | None = None
+    """Observed over predicted peak of device memory, as it is to be expected of the next job; missing = nobody saw it."""
+    memory_spread: Decimal | None = None
+    """Logarithm by which four of five jobs differ from that at most: the band of memory is no wider."""
     jobs: Zero
     """Jobs that it rests on."""
     time: Moment | None = None
@@ -40,3 +47,13 @@ class CalibrationStatus(Part):
         json_schema_extra=keyed("job"),
     )
     """What it rests on, job by job; a job that is gone stays until it counts for little."""
+
+    @property
+    def of_memory(self) -> LearnedMemory:
+        """What it says of device memory."""
+        ratio, spread = float(self.memory_ratio or 0), float(self.memory_spread or 0)
+        return (
+            LearnedMemory(ratio=round(ratio, 2), spread=round(spread, 2))
+            if ratio and spread
+            else LearnedMemory()
+        )

@@ -172,6 +172,8 @@ class ProfileFigures:
     """Evidence against the assumption over what a verdict needs, by class, and of the total. [1]"""
     calibration: float | None = None
     """Learned ratio of observed to predicted step time. [1]"""
+    memory: float | None = None
+    """The same of device memory. [1]"""
     lost: Mapping[str, float] = field(default_factory=dict)
     """Node-days of the window in which jobs stood still, by cause. [node d]"""
     phases: Mapping[str, float] = field(default_factory=dict)

@@ -80,6 +80,8 @@ class JobEvidence:
     """Which one: namespace/name and uid."""
     log_ratio: float
     """Logarithm of observed over predicted step time, the prediction without the factor; the latest median. [1]"""
+    log_memory: float | None = None
+    """The same of its peak of device memory; None = nobody saw it. [1]"""
     at: float
     """When, in seconds of the epoch. [s]"""
 

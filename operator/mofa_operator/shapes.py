@@ -181,6 +181,7 @@ class AdvisedStatus(Shape):
     observed: ShownFigures = ShownFigures()
     nodes: Figure = under(None, "inputs", "nodes")
     learned: Ratio = under(None, "inputs", "learned")
+    learned_memory: Ratio = under(None, "inputs", "learnedMemory")
     rates: Many[_UsedRate] = under((), "inputs", "failure")
 
 
@@ -201,12 +202,14 @@ class _Counted(Shape):
 class _Taught(Shape):
     job: Text = ""
     ratio: Ratio = under(None, "stepTimeRatio")
+    memory_ratio: Ratio = None
     time: Stamp = None
 
 
 class _Calibration(Shape):
     ratio: Ratio = under(None, "stepTimeRatio")
     step_time_ratio: Text = ""
+    memory_ratio: Ratio = None
     jobs: Figure = None
     time: Stamp = None
     moved_time: Stamp = None
@@ -216,7 +219,12 @@ class _Calibration(Shape):
     def taught(self) -> list[JobEvidence]:
         """What each job taught; what cannot be read taught nothing."""
         return [
-            JobEvidence(job=one.job, log_ratio=math.log(one.ratio), at=one.time)
+            JobEvidence(
+                job=one.job,
+                log_ratio=math.log(one.ratio),
+                log_memory=None if one.memory_ratio is None else math.log(one.memory_ratio),
+                at=one.time,
+            )
             for one in self.evidence
             if one.ratio is not None and one.time is not None
         ]

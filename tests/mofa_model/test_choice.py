@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from mofa_model.advice import Request, Status, advise, assumed_reliability
+from mofa_model.advice import LearnedMemory, Request, Status, advise, assumed_reliability
 from mofa_model.advice.choice import simplest
 from mofa_model.advice.numbers import deciding_numbers
 from mofa_model.annotations import inputs_hash
@@ -115,6 +116,37 @@ def test_the_hash_covers_every_number_of_the_rule(monkeypatch):
         numbers = {**deciding_numbers(), name: 0.123}
         monkeypatch.setattr("mofa_model.annotations.deciding_numbers", lambda numbers=numbers: numbers)
         assert inputs_hash(question(), "1") != plain, name
+
+
+def test_memory_that_running_jobs_taught_moves_estimate_band_and_odds():
+    plain = advise(question("llama3-70b", top=0, current=parse_strategy("tp=8,pp=2", gpus=64)))
+    surer, fuller = (
+        advise(
+            question(
+                "llama3-70b",
+                top=0,
+                current=plain.current.strategy,
+                memory=LearnedMemory(ratio=ratio, spread=0.06),
+            )
+        )
+        for ratio in (1.0, 1.2)
+    )
+    before, after = plain.current.predicted.memory_bytes, fuller.current.predicted.memory_bytes
+    assert after.target == pytest.approx(1.2 * before.target)
+    assert after.upper / after.target == pytest.approx(math.exp(0.06))
+    assert before.upper / before.target > math.exp(0.06)
+    assert fuller.current.odds.fits <= surer.current.odds.fits
+    for one in (surer, fuller):
+        assert one.odds.fits >= 0.9
+        assert one.predicted.memory_bytes.target <= one.memory_limit_bytes
+    assert surer.predicted.memory_bytes.target >= plain.predicted.memory_bytes.target, (
+        "less has to be left free"
+    )
+    assert "a factor of 1.2 on device memory" in fuller.explanation
+    assert inputs_hash(question(memory=LearnedMemory()), "1") == inputs_hash(question(), "1")
+    assert inputs_hash(question(memory=LearnedMemory(ratio=1.2, spread=0.06)), "1") != inputs_hash(
+        question(), "1"
+    )
 
 
 def test_of_what_cannot_be_told_apart_the_simplest_is_first():

@@ -36,13 +36,15 @@ def assumptions(parameters: dict[str, Any]) -> Dashboard:
     rate, by = f"mofa_pool_failures_per_node_day{{{THIS_POOL}", "max by (class)"
     made = (
         made.with_row(Row("Stated and learned"))
-        .with_panel(number("Nodes", "Nodes of the pool.", COUNT, f"max(mofa_pool_nodes{{{THIS_POOL}}})"))
+        .with_panel(number("Nodes", "Nodes of the pool.", COUNT, f"max(mofa_pool_nodes{{{THIS_POOL}}})", span=3))
         .with_panel(number("Exposure", "Node-days of history in which a failure would have been seen.", "suffix: node-days",
                            f"max(mofa_pool_exposure_node_days{{{THIS_POOL}}})"))
         .with_panel(number("Coverage", "Share of the history window for which there is data.", SHARE,
-                           f"max(mofa_pool_history_coverage_ratio{{{THIS_POOL}}})"))
+                           f"max(mofa_pool_history_coverage_ratio{{{THIS_POOL}}})", span=3))
         .with_panel(number("Calibration", "Observed over predicted step time that running jobs of the pool taught.", COUNT,
-                           f"max(mofa_pool_calibration_ratio{{{THIS_POOL}}})"))
+                           f"max(mofa_pool_calibration_ratio{{{THIS_POOL}}})", span=3))
+        .with_panel(number("Memory calibration", "Observed over predicted device memory that running jobs of the pool taught.", COUNT,
+                           f"max(mofa_pool_memory_calibration_ratio{{{THIS_POOL}}})", span=3))
         .with_panel(number("Nodes gone", "Nodes that vanished within the last day; autoscaling looks the same, so they are no failures.",
                            COUNT, f"max(mofa:pool_nodes_gone:count{{{THIS_POOL}}})"))
         .with_panel(number("GPU faults", "Episodes of fatal health events in the window, where a health agent counts them.",

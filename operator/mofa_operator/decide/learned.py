@@ -1,6 +1,8 @@
-"""What running jobs teach about the model on their machines: one factor on the step time of a profile, with its uncertainty.
+"""What running jobs teach about the model on their machines: one factor on the step time of a profile, and one on device memory,
+each with its uncertainty.
 
-Each job says one thing: the logarithm x of its observed step time over the one that the model alone predicted. What they say together
+Each job says the logarithm x of its observed step time over the one that the model alone predicted, and where its device memory is
+seen the same of that, which is learned in the same way for itself. What they say together
 is `mofa_model.calibrate.system.system_factor`, as for a user's own runs at the desk, each with a weight w = 2^(−age / half_life): one job moves
 most of the way, three nearly all of it, and old evidence fades to 1.
 
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from mofa_model.calibrate.system import RUNS, SYSTEMS, system_factor
+from mofa_model.calibrate.system import EIGHTY, RUNS, SYSTEMS, system_factor
 from mofa_operator.evidence import JobEvidence
 
 HALF_LIFE: Final = 30 * 86400.0
@@ -45,6 +47,8 @@ class Learned:
     """Lower bound of the factor, 80 % together with the upper one. [1]"""
     upper: float
     """Upper bound. [1]"""
+    each: float
+    """Logarithm by which four of five next jobs differ from it at most. [1]"""
     jobs: int
     """Jobs that it rests on. [1]"""
 
@@ -80,7 +84,8 @@ def learned(
     mean = sum(w * x for w, x in zip(weights, clipped, strict=True)) / known if known else 0.0
     scatter = max(job_sd, _scatter(weights, clipped, mean))
     found = system_factor(clipped, weights, scatter=scatter, systems=prior_sd)
-    return Learned(ratio=found.ratio, lower=found.lower, upper=found.upper, jobs=len(evidence))
+    each = math.hypot(math.log(found.upper / found.ratio), EIGHTY * scatter)
+    return Learned(ratio=found.ratio, lower=found.lower, upper=found.upper, each=each, jobs=len(evidence))
 
 
 def ratio_of(observed: float, predicted: float, applied: float = 1.0) -> float:

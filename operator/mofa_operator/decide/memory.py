@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from mofa_model.advice.prospects import PRESSED
+from mofa_model.advice.weighed import PRESSED
 from mofa_model.units import GIB
 from mofa_operator.decide.conditions import Found, State
 from mofa_operator.decision import Answer

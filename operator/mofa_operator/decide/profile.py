@@ -34,7 +34,7 @@ from mofa_operator.decide.rates import (
     verdict,
 )
 from mofa_operator.decide.reading import left, moment, moved, same, sentence
-from mofa_operator.decide.teaching import calibration
+from mofa_operator.decide.teaching import TaughtCalibration, calibration
 from mofa_operator.decision import Decision, Note, ProfileFigures
 from mofa_operator.incidents.overruling import UNMATCHED
 from mofa_operator.objects import Written
@@ -93,7 +93,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         status,
         ledger=counted if is_written else None,
         told=contradiction(pool, kept, found) or _episode(complete, stands, usable=reading.usable),
-        figures=_figures(snapshot, spec, reading.memory or kept, live, learned.ratio),
+        figures=_figures(snapshot, spec, reading.memory or kept, live, learned),
         again=min((one for one in (wait, pause, soon, learned.again) if one), default=None),
     )
 
@@ -263,7 +263,7 @@ def _figures(
     spec: ClusterProfileSpec,
     memory: PoolEvidence | None,
     found: Reports,
-    taught: float | None,
+    taught: TaughtCalibration,
 ) -> ProfileFigures:
     """What is exported: of the newest reading, whether or not it is written yet."""
     history = snapshot.history if isinstance(snapshot.history, History) else None
@@ -284,7 +284,8 @@ def _figures(
         prior_weight={rate.name: rate.prior_weight for rate in found},
         verdicts={rate.name: rate.verdict.value for rate in found},
         contradiction={rate.name: rate.evidence for rate in found},
-        calibration=taught,
+        calibration=taught.ratio,
+        memory=taught.memory,
         lost={} if history is None else {cause: one / DAY for cause, one in history.lost.items()},
         phases={} if history is None else history.phases,
     )

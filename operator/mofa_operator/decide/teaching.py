@@ -3,7 +3,7 @@
     taught(snapshot, answer)     one job's evidence: observed over predicted step time, the prediction without any factor
     calibration(stands, live)    `status.calibration`, of what it remembers and of what runs now
 
-The factor is part of every question that is asked while it stands, of running jobs too. So it moves in steps of two percent,
+Where its device memory is seen, a job teaches that as well, and a second factor is kept by the same rules. A factor is part of every question that is asked while it stands, of running jobs too. So it moves in steps of two percent,
 at most once in `quiet` seconds, and where several namespaces teach one step a day; between steps only the evidence beside it is
 renewed. What a job taught stays after its end,
 with half its weight after each half-life, until it is worth nothing.
@@ -12,13 +12,15 @@ with half its weight after each half-life, until it is worth nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
+from mofa_model.calibrate.system import MEMORY_RUNS, MEMORY_SYSTEMS
 from mofa_model.units import DAY
-from mofa_operator.decide.learned import HALF_LIFE, learned, ratio_of, remembered
+from mofa_operator.decide.learned import HALF_LIFE, Learned, learned, ratio_of, remembered
+from mofa_operator.decide.memory import implausible, predicted_memory
 from mofa_operator.decide.observation import FARTHEST, doubted, predicted_tokens, seen_tokens
 from mofa_operator.decide.reading import left, moment
 from mofa_operator.decision import Answer
@@ -26,7 +28,7 @@ from mofa_operator.evidence import JobEvidence
 from mofa_operator.objects import LiveProfile, LiveTrainingJob, Written
 from mofa_operator.settings import LoopSettings
 from mofa_operator.shapes import figure
-from mofa_operator.snapshot import JobSnapshot
+from mofa_operator.snapshot import JobSnapshot, Running
 
 STEP: Final = 0.02
 """Least relative change of the factor: two of the last digit that advice uses. [1]"""
@@ -38,6 +40,8 @@ _ROUNDING: Final = 1e-9
 """By how much a step may be less than it is for the sake of the last bit. [1]"""
 INFLUENCE: Final = 0.02
 """Most that the factor moves in a day where several namespaces teach: who joins them cannot turn it at once. [1]"""
+IN_ADVANCE: Final = ("maxtext",)
+"""Trainers whose framework takes device memory in advance, so that what is in use says nothing of the layout (JAX)."""
 AGAIN: Final = 3600.0
 """Time between two looks at evidence that only ages. [s]"""
 
@@ -58,6 +62,11 @@ class TaughtCalibration:
         """The factor in it. [1]"""
         return figure(self.written.get("stepTimeRatio"))
 
+    @property
+    def memory(self) -> float | None:
+        """The factor on device memory in it. [1]"""
+        return figure(self.written.get("memoryRatio"))
+
 
 def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> JobEvidence | None:
     """What a job says of its profile; None where it is not believed to run there, or has not run for `quiet` seconds yet.
@@ -74,7 +83,18 @@ def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> Job
         return None
     key, applied = snapshot.job.key, answer.says.learned or 1.0
     job = f"{key.namespace}/{key.name} {snapshot.job.uid}".strip()
-    return JobEvidence(job=job, log_ratio=ratio_of(1 / seen, 1 / predicted, applied), at=snapshot.now)
+    ratio, memory = ratio_of(1 / seen, 1 / predicted, applied), _memory(running, answer)
+    return JobEvidence(job=job, log_ratio=ratio, log_memory=memory, at=snapshot.now)
+
+
+def _memory(running: Running, answer: Answer) -> float | None:
+    """What it says of device memory; None where that is not seen, cannot be, or is taken in advance whatever the layout needs."""
+    seen, band = figure(running.memory_bytes), predicted_memory(answer)
+    if seen is None or band is None or answer.trainer in IN_ADVANCE or implausible(seen, answer):
+        return None
+    ratio = seen / band[1]
+    near = FARTHEST[0] <= ratio <= FARTHEST[1]
+    return ratio_of(seen, band[1], answer.says.learned_memory or 1.0) if near else None
 
 
 def calibration(
@@ -90,35 +110,85 @@ def calibration(
     if not evidence:  # a ratio without any was set by somebody, and is left alone
         kept = {} if stands.evidence else written
         return TaughtCalibration(written=kept, residual=status.residual if kept else "")
-    found = learned(evidence, now)
-    ratio = stands.ratio
-    several = len({one.namespace for one in evidence}) > 1
     since = stands.moved_time or stands.time
-    aim = _bounded(found.ratio, ratio or 1.0, since, now) if several else found.ratio
-    moved = ratio is None or abs(aim / ratio - 1) >= STEP - _ROUNDING
+    step = _factor(evidence, stands.ratio, since, now)
+    held = [replace(one, log_ratio=one.log_memory) for one in evidence if one.log_memory is not None]
+    spreads = {"prior_sd": MEMORY_SYSTEMS, "job_sd": MEMORY_RUNS}
+    memory = _factor(held, stands.memory_ratio, since, now, **spreads) if held else None
+    moved = step.has_moved or (memory is not None and memory.has_moved)
     wait = left(stands.time, settings.quiet, now)
     if not moved and not _renewed(before, evidence, len(stands.evidence)):
         return TaughtCalibration(written=written, residual=status.residual, again=AGAIN)
     if wait > 0:
         return TaughtCalibration(written=written, residual=status.residual, again=wait)
-    used = aim if moved or ratio is None else ratio
     last = now if moved or since is None else since
+    several = len({one.namespace for one in evidence}) > 1
     return TaughtCalibration(
         written={
-            "stepTimeRatio": f"{used:.2f}",
-            "lower": f"{min(used, found.lower):.3f}",
-            "upper": f"{max(used, found.upper):.3f}",
-            "jobs": found.jobs,
+            "stepTimeRatio": f"{step.used:.2f}",
+            "lower": f"{min(step.used, step.found.lower):.3f}",
+            "upper": f"{max(step.used, step.found.upper):.3f}",
+            **_of_memory(memory),
+            "jobs": step.found.jobs,
             "time": moment(now),
             **({"movedTime": moment(last)} if several else {}),
-            "evidence": [
-                {"job": one.job, "stepTimeRatio": f"{math.exp(one.log_ratio):.4f}", "time": moment(one.at)}
-                for one in evidence
-            ],
+            "evidence": [_row(one) for one in evidence],
         },
-        residual=f"{used * median(math.exp(-one.log_ratio) for one in current) - 1:.3f}" if current else "",
+        residual=f"{step.used * median(math.exp(-one.log_ratio) for one in current) - 1:.3f}"
+        if current
+        else "",
         again=AGAIN,
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Factor:
+    """A factor that is learned, and as far as it may move now."""
+
+    found: Learned
+    stands: float | None
+    aim: float
+
+    @property
+    def has_moved(self) -> bool:
+        return self.stands is None or abs(self.aim / self.stands - 1) >= STEP - _ROUNDING
+
+    @property
+    def used(self) -> float:
+        return self.aim if self.stands is None or self.has_moved else self.stands
+
+
+def _factor(
+    evidence: Sequence[JobEvidence],
+    stands: float | None,
+    since: float | None,
+    now: float,
+    **spreads: float,
+) -> _Factor:
+    """What evidence says now, given what stands; where several namespaces teach, as far as it may be reached today."""
+    found = learned(evidence, now, **spreads)
+    several = len({one.namespace for one in evidence}) > 1
+    aim = _bounded(found.ratio, stands or 1.0, since, now) if several else found.ratio
+    return _Factor(found=found, stands=stands, aim=aim)
+
+
+def _of_memory(memory: _Factor | None) -> Written:
+    """The factor on device memory, and by how much jobs differ from it: in whole steps, so that seldom is asked anew."""
+    if memory is None:
+        return {}
+    spread = STEP * math.ceil(memory.found.each / STEP - _ROUNDING)
+    return {"memoryRatio": f"{memory.used:.2f}", "memorySpread": f"{spread:.2f}"}
+
+
+def _row(one: JobEvidence) -> Written:
+    """What one job taught, as it is written."""
+    memory = {} if one.log_memory is None else {"memoryRatio": f"{math.exp(one.log_memory):.4f}"}
+    return {
+        "job": one.job,
+        "stepTimeRatio": f"{math.exp(one.log_ratio):.4f}",
+        **memory,
+        "time": moment(one.at),
+    }
 
 
 def _bounded(ratio: float, stands: float, since: float | None, now: float) -> float:
@@ -133,6 +203,9 @@ def _renewed(before: list[JobEvidence], after: tuple[JobEvidence, ...], stood: i
     if stood != len(before) or known.keys() != {one.job for one in after}:
         return True
     return any(
-        one.at - known[one.job].at >= OLD or abs(one.log_ratio - known[one.job].log_ratio) >= 2 * STEP
+        one.at - known[one.job].at >= OLD
+        or abs(one.log_ratio - known[one.job].log_ratio) >= 2 * STEP
+        or (one.log_memory is None) != (known[one.job].log_memory is None)
+        or abs((one.log_memory or 0.0) - (known[one.job].log_memory or 0.0)) >= 2 * STEP
         for one in after
     )

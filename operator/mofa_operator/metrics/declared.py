@@ -186,6 +186,7 @@ POOLS: Final = (
     _gauge("mofa_pool_history_coverage_ratio", ("pool",), "1", "Share of the history window for which there is data.", lambda f: f.coverage),
     _gauge("mofa_pool_prior_weight_ratio", CLASS, "1", "Share of the failure rate that is assumption and not history, by recovery class.", lambda f: f.prior_weight),
     _gauge("mofa_pool_calibration_ratio", ("pool",), "1", "Observed over predicted step time that running jobs of the profile taught.", lambda f: f.calibration),
+    _gauge("mofa_pool_memory_calibration_ratio", ("pool",), "1", "Observed over predicted peak of device memory that running jobs of the profile taught.", lambda f: f.memory),
 )  # fmt: skip
 """Of one ClusterProfile each; pool is its name."""
 

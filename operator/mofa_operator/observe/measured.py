@@ -79,7 +79,13 @@ class Measured:
         if evidence is None:
             return False
         self._taught[key] = profile, evidence
-        return before is None or abs(before.log_ratio - evidence.log_ratio) > _SAME
+        if before is None or (before.log_memory is None) != (evidence.log_memory is None):
+            return True
+        by = (
+            evidence.log_ratio - before.log_ratio,
+            (evidence.log_memory or 0.0) - (before.log_memory or 0.0),
+        )
+        return max(map(abs, by)) > _SAME
 
     def forget(self, key: Key) -> None:
         """A job is no more."""

@@ -85,6 +85,8 @@ def _learned(profile: LiveProfile) -> list[ET.Element]:
     if not given.step_time_ratio:
         return []
     said = f"{given.jobs or 0:.0f} jobs ran {given.step_time_ratio} times as long a step as the model says; advice counts with it."
+    if given.memory_ratio is not None:
+        said += f" Their devices held {given.memory_ratio:g} times what it says, which counts as well."
     return [el("h2", "What running jobs taught"), el("p", said)]
 
 

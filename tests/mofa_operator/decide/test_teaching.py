@@ -17,8 +17,9 @@ EAST, WEST = Key(CLUSTER_PROFILE, "", "east"), Key(CLUSTER_PROFILE, "", "west")
 SLOW = 1 / 0.85
 
 
-def job(name, at=NOW, ratio=SLOW):
-    return JobEvidence(job=f"ns/{name} 1", log_ratio=math.log(ratio), at=at)
+def job(name, at=NOW, ratio=SLOW, memory=None, namespace="ns"):
+    held = None if memory is None else math.log(memory)
+    return JobEvidence(job=f"{namespace}/{name} 1", log_ratio=math.log(ratio), log_memory=held, at=at)
 
 
 def calibrated(status, *given):
@@ -111,11 +112,16 @@ class Cluster(World):
     def factor(self, key):
         return float(self.bodies[key]["status"]["inputs"].get("learned", 1))
 
-    def train(self, key, truth, hours=1.0, *, on_pool=True):
+    def memory(self, key):
+        return self.bodies[key]["status"]["recommendation"]["predicted"]["memoryBytes"]
+
+    def train(self, key, truth, hours=1.0, *, on_pool=True, memory=None):
         """It runs at a true rate, and so much time passes."""
         since = self.now
         self.now += hours * 3600
-        running = Running(source="mofa", tokens_per_second=truth, since=since, on_pool=on_pool)
+        running = Running(
+            source="mofa", tokens_per_second=truth, since=since, on_pool=on_pool, memory_bytes=memory
+        )
         self.due |= self.store.set_running(key, running)
         self.rest()
 
@@ -191,3 +197,82 @@ def test_a_drift_is_one_event_each_time_that_it_begins():
     drifts = [note for note in cluster.notes if note.reason == "PredictionDrift"]
     assert len(drifts) == 2
     assert len({note.episode for note in drifts}) == 2
+
+
+def test_the_memory_that_jobs_use_shifts_the_next_prediction_and_narrows_its_band():
+    cluster = Cluster()
+    first = cluster.apply("a")
+    before = cluster.memory(first)
+    real, truth = 1.15 * before["target"], cluster.tokens(first)
+    for name in "abc":
+        key = cluster.apply(name)
+        for _ in range(3):
+            cluster.train(key, truth, memory=real)
+    status = cluster.bodies[EAST]["status"]["calibration"]
+    rows = [float(one["memoryRatio"]) for one in status["evidence"]]
+    assert rows == pytest.approx([1.15] * 3, rel=0.005), "a factor never fights its own evidence"
+    after = cluster.memory(cluster.apply("d"))
+    assert abs(real / after["target"] - 1) < 0.02, "15 % off before"
+    assert after["target"] == pytest.approx(float(status["memoryRatio"]) * before["target"], rel=1e-6)
+    assert after["upper"] / after["target"] < before["upper"] / before["target"]
+    assert after["upper"] / after["target"] == pytest.approx(
+        math.exp(float(status["memorySpread"])), rel=1e-3
+    )
+    inputs = cluster.bodies[key]["status"]["inputs"]
+    assert inputs["learnedMemory"] == status["memoryRatio"]
+    assert "learned" not in inputs, "their steps were as predicted"
+    assert (
+        f"a factor of {float(status['memoryRatio']):g} on device memory" in cluster.ours(key)["explanation"]
+    )
+    assert cluster.condition(first, "MemoryAccurate") == ("True", "WithinBand")
+
+
+def test_memory_that_cannot_be_is_said_and_teaches_nothing_but_the_step():
+    cluster = Cluster()
+    key = cluster.apply("a")
+    for memory in (0.0, 5e12, 2.5 * cluster.memory(key)["target"]):
+        cluster.train(key, 0.9 * cluster.tokens(key), memory=memory)
+        cluster.now += SETTINGS.quiet
+        cluster.train(key, 0.9 * cluster.tokens(key), memory=memory)
+        (row,) = cluster.bodies[EAST]["status"]["calibration"]["evidence"]
+        assert "memoryRatio" not in row
+        assert "memoryRatio" not in cluster.bodies[EAST]["status"]["calibration"]
+
+
+def test_a_trainer_that_takes_memory_in_advance_teaches_none():
+    jax = {"framework": "maxtext", "tokens": "1T", "sequenceLength": 4096, "globalBatchSize": 64}
+    cluster = Cluster()
+    key = cluster.apply("a", training=jax, constraints={})
+    target = cluster.memory(key)["target"]
+    cluster.train(key, cluster.tokens(key), memory=1.5 * target)
+    cluster.train(key, cluster.tokens(key), memory=1.5 * target)
+    assert "memoryRatio" not in cluster.bodies[EAST]["status"]["calibration"]
+
+
+def test_several_namespaces_have_a_vote_each_and_move_memory_by_two_percent_a_day():
+    theirs = [job(f"{n}", ratio=1.0, memory=0.5, namespace="evil") for n in range(8)]
+    honest = [job("a", ratio=1.0, memory=1.0), job("b", ratio=1.0, memory=1.0, namespace="other")]
+    made = calibrated({}, [*theirs, *honest], NOW, SETTINGS).written
+    assert float(made["memoryRatio"]) == 0.98, "at most"
+    soon = calibrated({"calibration": made}, [*theirs, *honest], NOW + 3600.0, SETTINGS).written
+    assert soon["memoryRatio"] == "0.98"
+    late = {"calibration": made}
+    for day in range(1, 60):
+        at = NOW + day * 86400.0
+        now = [
+            JobEvidence(job=one.job, log_ratio=0.0, log_memory=one.log_memory, at=at)
+            for one in (*theirs, *honest)
+        ]
+        late = {"calibration": calibrated(late, now, at, SETTINGS).written}
+    assert float(late["calibration"]["memoryRatio"]) > 0.80, (
+        "eight forged jobs of one namespace are one of three votes"
+    )
+
+
+def test_memory_of_jobs_whose_evidence_came_before_it_was_seen_is_learned_beside_it():
+    status = stand(job("a"), job("b"))
+    assert "memoryRatio" not in status["calibration"]
+    more = [job("a", memory=1.1), job("b", memory=1.1)]
+    after = calibrated(status, more, NOW + SETTINGS.quiet, SETTINGS).written
+    assert float(after["memoryRatio"]) > 1.05
+    assert after["stepTimeRatio"] == status["calibration"]["stepTimeRatio"]

@@ -71,6 +71,7 @@ def full_profile():
         verdicts={"pod": "Consistent", "total": "Consistent"},
         contradiction={"pod": 0.02, "total": 0.1},
         calibration=1.04,
+        memory=1.1,
         lost={"node-down": 2.5},
         phases={"detect": 240.0},
     )
