@@ -171,6 +171,7 @@ class AdvisedStatus(Shape):
     """The status of a TrainingJob: what stands, and what an answer says."""
 
     inputs_hash: Text = ""
+    model_version: Text = ""
     computed_time: Text = ""
     health: Text = ""
     strategy: Text = under("", "recommendation", "strategy", "text")

@@ -169,6 +169,8 @@ class Happened(StrEnum):
     """A job was advised for the first time."""
     RECOMMENDATION_CHANGED = "RecommendationChanged"
     """The inputs have changed, and with them strategy, checkpoint interval or outcome."""
+    MODEL_CHANGED = "ModelChanged"
+    """Another version of the model answered anew, after an upgrade, and what it advises stays; the message says which."""
     NO_FEASIBLE_LAYOUT = "NoFeasibleLayout"
     """No legal strategy fits."""
     INVALID_INPUT = "InvalidInput"

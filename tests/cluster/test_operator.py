@@ -3,6 +3,7 @@
 import json
 import time
 from contextlib import contextmanager
+from datetime import datetime
 
 import pytest
 from advisor import Advisor, condition, ours, until
@@ -11,7 +12,8 @@ from mofa_local import nodes
 from operator_objects import small_job
 from pools import pool, settled
 
-from mofa_model.annotations import OUTPUTS
+from mofa_model import VERSION
+from mofa_model.annotations import OUTPUTS, PREFIX
 
 QUICK = ("--settle=1", "--resync=5", "--backoff=0.2")
 """Knobs that make a minute of production fit into seconds."""
@@ -442,3 +444,63 @@ def test_of_two_operators_one_leads_and_the_other_takes_over(cluster, running, p
     finally:
         for one in (first, second):
             processes.stop(one.name)
+
+
+OLD = "0.0.9+older"
+"""Version of a model that answered before an upgrade."""
+RATE, BURST = 25.0, 5
+
+
+@pytest.mark.parametrize("jobs", [40, pytest.param(500, marks=pytest.mark.soak)])
+def test_an_upgrade_answers_every_job_once_spread_out_and_says_why(cluster, running, namespace, jobs):
+    api = cluster.admin.resources.get(api_version="mofa.dev/v1alpha1", kind="TrainingJob")
+    names = [f"job-{number:03}" for number in range(jobs)]
+
+    each = {f"trainingjobs/{namespace}/{name}": 2 for name in names}
+
+    def answered():
+        found = json.loads(cluster.kubectl("get", "trainingjobs", "-n", namespace, "-o", "json"))["items"]
+        assert {(one["status"]["modelVersion"], ours(one)["model-version"]) for one in found} == {
+            (VERSION,) * 2
+        }
+        return {one["metadata"]["name"]: one["status"]["recommendation"] for one in found}
+
+    with pool(cluster) as profile:
+        until(lambda: counted(cluster, profile) == (2, 2))
+        start = settled(running)
+        for number, name in enumerate(names):
+            api.create(
+                job(namespace, profile, name, batch=32 * (1 + number % max(2, jobs // 20))),
+                namespace=namespace,
+            )
+        until(lambda: running.writes_by_object(start) == each, 60 + jobs)
+        before = answered()
+        running.stop()
+        stood = {PREFIX + "inputs-hash": "of an older model", PREFIX + "model-version": OLD}
+        said = {"status": {"inputsHash": "of an older model", "modelVersion": OLD}}
+        merge = {"namespace": namespace, "content_type": "application/merge-patch+json"}
+        for name in names:
+            api.patch(name=name, body={"metadata": {"annotations": stood}}, **merge)
+            api.status.patch(name=name, body=said, **merge)
+        start = len(running.writes())
+        running.start(*QUICK, f"--writes-per-second={RATE:g}", f"--burst={BURST}")
+        until(lambda: running.writes_by_object(start) == each, 60 + jobs, "each its answer and its status")
+        settled(running)
+        assert running.writes_by_object(start) == each, "and no more"
+        assert answered() == before
+        writes = [one for one in running.writes(start) if one["objectRef"]["resource"] == "trainingjobs"]
+        times = [datetime.fromisoformat(one["requestReceivedTimestamp"]) for one in writes]
+        spread = (max(times) - min(times)).total_seconds()
+        assert spread >= (2 * jobs - BURST - 1) / RATE - 1.0, "as slowly as it is told to write"
+
+        def told():
+            events = json.loads(cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))["items"]
+            found = [one for one in events if one["reason"] == "ModelChanged"]
+            return len(found) >= jobs and found
+
+        events = until(told, 60)
+        assert sorted(one["involvedObject"]["name"] for one in events) == names
+        assert {one.get("count", 1) for one in events} == {1}
+        assert all(
+            f"model {VERSION} answers anew what {OLD} had answered" in one["message"] for one in events
+        )

@@ -1,5 +1,5 @@
-"""What is worth an Event about a job: the first advice, one that differs from the last in what matters, none at all; and what
-somebody changed of it.
+"""What is worth an Event about a job: the first advice, one that differs from the last in what matters, one of another version of
+the model, none at all; and what somebody changed of it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class _Told:
     """What was advised before."""
 
     digest: str
+    model: str
     strategy: str
     interval: float | None
 
@@ -57,12 +58,18 @@ def _advised(snapshot: JobSnapshot, answer: Answer, material: float) -> tuple[No
         return (note,)
     if not before.strategy:
         return (Note(reason=Happened.RECOMMENDED, message=sentence(answer.explanation)),)
-    change = _change(before, answer, material)
-    if not change:
-        return ()
-    return (
-        Note(reason=Happened.RECOMMENDATION_CHANGED, message=sentence(f"{change}; {answer.explanation}")),
-    )
+    change, upgrade = _change(before, answer, material), _upgrade(before, answer)
+    if change:
+        said = "; ".join(filter(None, (upgrade, change, answer.explanation)))
+        return (Note(reason=Happened.RECOMMENDATION_CHANGED, message=sentence(said)),)
+    stays = f"{upgrade}; what it advises stays: {answer.explanation}"
+    return (Note(reason=Happened.MODEL_CHANGED, message=sentence(stays)),) if upgrade else ()
+
+
+def _upgrade(before: _Told, answer: Answer) -> str:
+    """That another version of the model answered before; empty where it did not."""
+    now = answer.annotations.get(PREFIX + "model-version", "")
+    return "" if before.model in {"", now} else f"model {now} answers anew what {before.model} had answered"
 
 
 def _told(snapshot: JobSnapshot) -> _Told:
@@ -71,12 +78,18 @@ def _told(snapshot: JobSnapshot) -> _Told:
     if isinstance(job, LiveTrainingJob):
         ready = standing(job, Aspect.READY)
         if ready is not None and ready.reason == Reason.ANNOTATIONS_REFUSED:
-            return _Told(digest="", strategy="", interval=None)  # it was not said yet
+            return _Told(digest="", model="", strategy="", interval=None)  # it was not said yet
         status = job.status
-        return _Told(digest=status.inputs_hash, strategy=status.strategy, interval=status.interval)
+        return _Told(
+            digest=status.inputs_hash,
+            model=status.model_version,
+            strategy=status.strategy,
+            interval=status.interval,
+        )
     stands = job.annotations
     return _Told(
         digest=stands.get(PREFIX + "inputs-hash", ""),
+        model=stands.get(PREFIX + "model-version", ""),
         strategy=stands.get(PREFIX + "strategy", ""),
         interval=figure(stands.get(PREFIX + "checkpoint-interval-seconds")),
     )

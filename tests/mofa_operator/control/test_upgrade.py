@@ -141,7 +141,12 @@ def test_an_upgrade_answers_and_writes_each_job_once_at_the_rate_of_writes(resta
         assert sorted(of_jobs) == sorted((name, what) for name in names for what in ("annotations", "status"))
         # Who was looked at beside the profile's first write asks once more, and says nothing new.
         assert JOBS <= len(model.asked) <= JOBS + HANDS + 1, "neither a list nor an echo asks again"
-        assert {reason for _, reason in events.posted} <= {"NotConfigured"}, "what is advised has not changed"
+        told = sorted(name for name, reason in events.posted if reason == "ModelChanged")
+        assert told == (sorted(names) if restarted == "with another model" else []), (
+            "each is told once, and why"
+        )
+        others = {reason for _, reason in events.posted} - {"ModelChanged"}
+        assert others <= {"NotConfigured"}, "what is advised has not changed"
         times = [at for at, _, _ in server.writes]
         assert times[-1] - times[0] >= (len(times) - BURST - 1) / PER_SECOND, "spread"
         for key, body in server.bodies.items():
