@@ -11,6 +11,7 @@ import pytest
 from advisor import condition, ours, until
 from live_site import SCRAPE, Site
 from mofa_local import nodes
+from mofa_local.workload import MEMORY
 
 LOOK, QUIET = 2.0, 3.0
 FLAGS = (
@@ -32,6 +33,9 @@ def site(cluster, processes, binaries, tmp_path_factory):
 
 def test_a_trainer_at_85_percent_is_told_and_three_of_them_teach_the_next_predictions(site, namespace):
     east, west = site.pool(), site.pool()
+    site.workload.unexported.add(
+        f"{namespace}/other"
+    )  # its memory would narrow a band, which is another question
     other = site.apply(namespace, "other", west)
     until(lambda: f"{namespace}/other" in site.workload.jobs, what="it trains")
     site.workload.pace(f"{namespace}/other", 1.0)
@@ -78,6 +82,33 @@ def test_a_trainer_at_85_percent_is_told_and_three_of_them_teach_the_next_predic
     assert after["recommendation"] == other["status"]["recommendation"]
     until(lambda: condition(site.read("tjob", "a", namespace), "PredictionAccurate")["status"] == "True")
     assert "factor" in ours(site.read("tjob", "d", namespace))["explanation"]
+    memory_stands_beside_its_prediction(site, namespace, east, first)
+
+
+def memory_stands_beside_its_prediction(site, namespace, pool, first):
+    """Of job a, whose devices hold a little more than was first predicted; then of the same, nearly full."""
+    told = first["status"]["recommendation"]["predicted"]["memoryBytes"]["target"]
+    held = until(lambda: site.observed(namespace, "a").get("memoryBytes"))
+    assert held == pytest.approx(MEMORY * told, rel=0.01)
+    until(lambda: condition(site.read("tjob", "a", namespace), "MemoryAccurate")["reason"] == "WithinBand")
+    labels = {"training_job": "a", "training_namespace": namespace}
+    assert site.figure("mofa_job_observed_memory_bytes", **labels) == pytest.approx(MEMORY * told, rel=1e-3)
+    assert site.figure("mofa_job_memory_limit_bytes", limit="device", **labels) > held
+    assert 1.01 < site.figure("mofa_pool_memory_calibration_ratio", pool=pool) <= MEMORY
+    taught = until(lambda: site.read("tjob", "d", namespace)["status"]["inputs"].get("learnedMemory"))
+    assert 1.01 < float(taught) <= MEMORY
+    site.workload.fill(f"{namespace}/a", 73 * 2**30)
+    full = until(
+        lambda: (
+            (body := site.read("tjob", "a", namespace))
+            and condition(body, "MemoryAccurate")["reason"] == "ShortOfMemory"
+            and body
+        )
+    )
+    assert full["status"]["observed"]["memoryBytes"] == pytest.approx(73 * 2**30, rel=5e-3)
+    assert "slows a run before it fails" in condition(full, "MemoryAccurate")["message"]
+    limit = site.figure("mofa_job_memory_limit_bytes", limit="device", **labels)
+    assert site.figure("mofa_job_observed_memory_bytes", **labels) > limit, "what MofaMemoryHigh fires on"
 
 
 TRUTH = {

@@ -66,6 +66,8 @@ class Workload(Collector):
         """Every interruption that was injected: job, kind, at, seconds, redone steps, node."""
         self.loading: set[str] = set()
         """Jobs, named namespace/name, that load for ever once they begin: they are there, and make no first step."""
+        self.unexported: set[str] = set()
+        """Jobs, named namespace/name, whose device memory no exporter shows."""
         self._memory: dict[str, float] = {}
         self._followed: set[str] = set()
         self._lock = threading.Lock()
@@ -115,7 +117,9 @@ class Workload(Collector):
             predicted = status.get("current", {}).get("predicted") or advised.get("predicted")
             if predicted:
                 job = f"{body['metadata']['namespace']}/{body['metadata']['name']}"
-                taught = float(status.get("inputs", {}).get("learned", 1))
+                taught, held = (
+                    float(status.get("inputs", {}).get(name, 1)) for name in ("learned", "learnedMemory")
+                )
                 self.add(
                     job,
                     predicted["tokensPerSecond"]["target"] * taught,
@@ -123,8 +127,8 @@ class Workload(Collector):
                     checkpoint_steps=max(1, advised.get("checkpointIntervalSteps", 50)),
                     nodes=partial(nodes, body),
                 )
-                if "memoryBytes" in predicted:
-                    self._memory.setdefault(job, MEMORY * predicted["memoryBytes"]["target"])
+                if "memoryBytes" in predicted and job not in self.unexported:
+                    self._memory.setdefault(job, MEMORY * predicted["memoryBytes"]["target"] / held)
                 seen.add(job)
         with self._lock:
             for gone in self._followed - seen:

@@ -226,3 +226,23 @@ def test_the_routes_answer_and_forbid_scripts():
     assert found["/profiles/no"][0] == 404
     assert found["post"][0] == 405
     assert "default-src 'none'" in found["/"][1]
+
+
+def test_memory_and_odds_stand_on_the_page_of_a_job_and_what_was_taught_on_that_of_its_profile():
+    gib = 2**30
+    advice = JOB["status"]["recommendation"]
+    predicted = advice["predicted"] | {
+        "memoryBytes": {"lower": 50 * gib, "target": 60 * gib, "upper": 70 * gib}
+    }
+    advice = advice | {"predicted": predicted, "odds": {"fits": "0.941", "beats": "0.620"}}
+    seen = JOB["status"]["observed"] | {"memoryBytes": 63 * gib}
+    page = job_page(
+        shown(JOB | {"status": JOB["status"] | {"recommendation": advice, "observed": seen}}), None
+    )
+    assert "Device memory, GiB" in page
+    assert ">60.0<" in page
+    assert ">63.0<" in page
+    assert "fits with a probability of 94%, and beats today's layout with 62%" in page
+    taught = {"stepTimeRatio": "1.00", "memoryRatio": "1.06", "memorySpread": "0.10", "jobs": 3}
+    body = PROFILE | {"status": PROFILE["status"] | {"calibration": taught}}
+    assert "Their devices held 1.06 times what it says" in profile_page(live(CLUSTER_PROFILE, body))
