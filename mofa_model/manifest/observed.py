@@ -51,6 +51,8 @@ class Observed(Part):
     """Observed over predicted throughput, minus one."""
     memory_bytes: Big | None = None
     """Most device memory in use on one of its devices, to three digits."""
+    memory_source: Literal["Device", "Allocator"] | None = None
+    """Who says so: the exporter of the device, or the trainer, whose allocator reserved so much, beside which there is more."""
     interruptions: Zero | None = None
     """Interruptions so far."""
     interruptions_by: Annotated[list[Interruption], Field(max_length=4 * MOST)] = Field(

@@ -150,6 +150,7 @@ class ShownFigures(Shape):
     ettr: Figure = None
     residual: Figure = None
     memory_bytes: Figure = None
+    memory_source: Text = ""
     interruptions: Figure = None
     losses: Many[_Loss] = under((), "lost")
     since: Text = ""

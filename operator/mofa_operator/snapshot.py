@@ -56,6 +56,8 @@ class Running:
     """Since when this is counted, in seconds of the epoch. [s]"""
     memory_bytes: float | None = None
     """Most device memory in use on one of its devices. [B]"""
+    whole_device: bool = False
+    """Whether that is all that is in use; else it is what an allocator reserved, and there is more beside it."""
     on_pool: bool = False
     """Whether its pods are seen, and all of them on nodes of its profile."""
     record: str = ""

@@ -113,9 +113,9 @@ class JobObserver:
             if running is not None and look.gang is not None:
                 asked = stands.asked.profile if isinstance(stands, LiveTrainingJob) else ""
                 nodes, pool = look.gang.nodes, members.get(asked, frozenset())
-                running = replace(
-                    running, on_pool=bool(nodes) and nodes <= pool, memory_bytes=look.gang.memory
-                )
+                running = replace(running, on_pool=bool(nodes) and nodes <= pool)
+                if look.gang.memory is not None:
+                    running = replace(running, memory_bytes=look.gang.memory, whole_device=True)
             alive = self._records.alive(stands, target, look, running, now)
             self._intake.concern(self._store.set_running(key, running, alive))
         self._records.keep(there)

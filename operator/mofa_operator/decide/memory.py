@@ -13,10 +13,12 @@ from mofa_model.advice.weighed import PRESSED
 from mofa_model.units import GIB
 from mofa_operator.decide.conditions import Found, State
 from mofa_operator.decision import Answer
-from mofa_operator.shapes import figure
+from mofa_operator.shapes import ShownFigures, figure
 from mofa_operator.snapshot import Running
 from mofa_operator.words import Aspect, Reason
 
+DEVICE, ALLOCATOR = "Device", "Allocator"
+"""Who tells the memory: the exporter of the device, or the trainer's allocator, beside which there is more in use."""
 _NONE: Final[Mapping[str, float]] = {}
 
 
@@ -45,14 +47,16 @@ def implausible(seen: float, answer: Answer) -> str:
     return ""
 
 
-def memory_found(seen: float | None, answer: Answer) -> Found:
-    """Whether the device memory of a job that runs is what was predicted of it."""
-    band = predicted_memory(answer)
+def memory_found(shown: ShownFigures, answer: Answer) -> Found:
+    """Whether the device memory of a job that runs is what was predicted of it; an allocator's says no more than `at least`."""
+    seen, band = shown.memory_bytes, predicted_memory(answer)
+    is_part = shown.memory_source == ALLOCATOR
     is_too_large = band is not None and band[1] > answer.room_bytes
     if band is None or (seen is None and not is_too_large):
         word = "there is no prediction" if band is None else "no series tells the device memory of its pods"
         return _found("Unknown", Reason.NO_OBSERVATION if seen is None else Reason.OBSERVED, word)
-    told = "" if seen is None else f"{_gib(seen)} are in use, "
+    word = "reserved by its allocator" if is_part else "in use"
+    told = "" if seen is None else f"{_gib(seen)} are {word}, "
     told += f"{_gib(band[1])} predicted ({_gib(band[0])} to {_gib(band[2])})"
     if seen is not None and (why := implausible(seen, answer)):
         return _found("False", Reason.IMPLAUSIBLE, f"{told}; that cannot be: {why}; it teaches nothing")
@@ -66,7 +70,7 @@ def memory_found(seen: float | None, answer: Answer) -> Found:
             f"from {_gib(PRESSED * answer.room_bytes)} on allocators retry, which slows a run before it fails"
         )
         return _found("False", Reason.SHORT_OF_MEMORY, f"{told}; {short}")
-    if seen is not None and not band[0] <= seen <= band[2]:
+    if (seen is not None and not (is_part or band[0] <= seen)) or (seen or 0.0) > band[2]:
         return _found("False", Reason.OUTSIDE_BAND, told)
     return _found("True", Reason.WITHIN_BAND, told)
 

@@ -17,7 +17,7 @@ from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.decide.conditions import Found, State, standing
 from mofa_operator.decide.health import due, has_stepped, health
 from mofa_operator.decide.learned import drifts
-from mofa_operator.decide.memory import memory_found
+from mofa_operator.decide.memory import ALLOCATOR, DEVICE, memory_found
 from mofa_operator.decide.reading import digits, left, moment, moved
 from mofa_operator.decision import Answer
 from mofa_operator.objects import LiveTrainingJob, Written
@@ -91,7 +91,7 @@ def observed_status(snapshot: JobSnapshot, answer: Answer, settings: LoopSetting
         observed=shown,
         record=snapshot.running.record if wait == 0 else record,
         found=(available, _stuck(snapshot, step_due) or accurate),
-        memory=memory_found((new if wait == 0 else old).memory_bytes, answer),
+        memory=memory_found(new if wait == 0 else old, answer),
         due=_told(snapshot, step_due),
         again=wait or None,
     )
@@ -257,7 +257,8 @@ def _written(running: Running, off: float | None, now: float) -> Written:
         "checkpointIntervalSeconds": None if interval is None else round(interval),
         "ettr": None if ettr is None else f"{max(0.0, min(ettr, 1.0)):.3f}",
         "residual": None if off is None else f"{off:.3f}",
-        "memoryBytes": None if memory is None else digits(memory),
+        "memoryBytes": None if memory is None else digits(max(0.0, memory)),
+        "memorySource": None if memory is None else DEVICE if running.whole_device else ALLOCATOR,
         "interruptions": min(sum(running.interruptions.values()), MOST_COUNTED),
         "interruptionsBy": [
             {"name": name, "cause": cause.capitalize(), "count": count}

@@ -90,7 +90,13 @@ def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> Job
 def _memory(running: Running, answer: Answer) -> float | None:
     """What it says of device memory; None where that is not seen, cannot be, or is taken in advance whatever the layout needs."""
     seen, band = figure(running.memory_bytes), predicted_memory(answer)
-    if seen is None or band is None or answer.trainer in IN_ADVANCE or implausible(seen, answer):
+    if (
+        seen is None
+        or not running.whole_device
+        or band is None
+        or answer.trainer in IN_ADVANCE
+        or implausible(seen, answer)
+    ):
         return None
     ratio = seen / band[1]
     near = FARTHEST[0] <= ratio <= FARTHEST[1]

@@ -183,6 +183,7 @@ def _shown(record: RunRecord, told: Running, now: float) -> Running:
         source=told.source,
         tokens_per_second=told.tokens_per_second,
         checkpoint_interval=told.checkpoint_interval,
+        memory_bytes=told.memory_bytes,
     )
     each = told.step_seconds or lived.step_seconds
     early = record.step_at is None or each is None or now - record.since < _STEPS * each

@@ -213,6 +213,8 @@ async def _of_exporter(
         }
     if trainer.checkpoint is not None:
         asked["spacing"] = trainer.spacing(pool, DAY)
+    if trainer.memory is not None:
+        asked["memory"] = trainer.reserved(pool)
     answers = await asyncio.gather(*(prometheus.query(query, now) for query in asked.values()))
     known = {name: _by_job(answer, exporter) for name, answer in zip(asked, answers, strict=True)}
     return {
@@ -242,6 +244,7 @@ def _running(
         source=preset,
         tokens_per_second=of("speed"),
         step_seconds=pace,
+        memory_bytes=of("memory"),
         checkpoint_interval=None if pace is None or spacing is None else spacing * pace,
         step=round(known["steps"][job]) if counts_steps else None,
         ettr=None if gained is None or since is None or not usual else ettr(gained, usual, now - since),

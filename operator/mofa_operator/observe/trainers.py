@@ -35,6 +35,8 @@ class Trainer:
     """Series of the time of a step, where there is one."""
     checkpoint: str | None = None
     """Series of the step of the last checkpoint, where there is one."""
+    memory: str | None = None
+    """Series of the device memory that an allocator has reserved, where there is one. [B]"""
     step_scale: float = 1.0
     """What makes that seconds. [s]"""
     start: str | None = None
@@ -58,6 +60,12 @@ class Trainer:
     def speed(self, pool: Pool) -> str:
         """Tokens per second of each job. [1/s]"""
         return f"max by ({self._by}) (avg_over_time({pool.series(self.tokens)}[{duration(SMOOTHED)}]))"
+
+    def reserved(self, pool: Pool) -> str:
+        """Most device memory that an allocator of each job has reserved. [B]"""
+        if self.memory is None:
+            raise ValueError("this trainer publishes no memory")
+        return f"max by ({self._by}) (max_over_time({pool.series(self.memory)}[{duration(SMOOTHED)}]))"
 
     def pace(self, pool: Pool, span: float) -> str:
         """Median time of a step, by job. [s]"""
@@ -137,6 +145,7 @@ MOFA: Final = Trainer(
     tokens="mofa_train_tokens_per_second",
     step_time="mofa_train_step_seconds",
     checkpoint="mofa_train_checkpoint_step",
+    memory="mofa_train_reserved_memory_bytes",
     start="mofa_train_start_timestamp_seconds",
 )
 """Our own exporter."""

@@ -51,6 +51,8 @@ class Line:
     """Tokens in a sequence. [1]"""
     gpus: int | None = None
     """GPUs of the job. [1]"""
+    memory: float | None = None
+    """Most device memory that its allocator has reserved. [B]"""
     saved: int | None = None
     """Step of a checkpoint that is complete. [1]"""
     saves: bool = False
@@ -90,6 +92,7 @@ _FAMILIES: Final[dict[str, tuple[_Form, ...]]] = {
             r"\bactual seqlen:\s*<sequence>",
         ),
         _form("Step Time :", r"Step Time :\s*<seconds>\s*s\b"),
+        _form("memory (MB)", r"\bmax reserved:\s*<mebibytes>"),
         _form("saved checkpoint from iteration", r"successfully saved checkpoint from iteration\s+<saved>"),
         _form(
             "successfully loaded checkpoint",
@@ -112,13 +115,18 @@ _FAMILIES: Final[dict[str, tuple[_Form, ...]]] = {
             r"\bglobal_step\s*[:=]\s*<index>",
             r"\bglobal_batch_size\s*[:=]\s*<batch>",
             r"\btokens_per_sec_per_gpu\s*[:=]\s*<tokens_per_gpu>",
+            r"\bmax_memory_reserved\s*[:=]\s*<memory>",
         ),
         _form("finalized successfully", r"checkpoint save for step <saved> .{0,4096}finalized successfully"),
         _form("uccessfully saved checkpoint", r"[Ss]uccessfully saved checkpoint from iteration\s+<saved>"),
         _form("Restoring states from", r"(?P<starts>Restoring states from the checkpoint)"),
     ),
     "torchtitan": (
-        _form("tps:", r"\bstep:\s*<step>.{0,4096}\btps:\s*<tokens_per_gpu>"),
+        _form(
+            "tps:",
+            r"\bstep:\s*<step>.{0,4096}\btps:\s*<tokens_per_gpu>",
+            r"\bmemory:\s*<gibibytes>\s*GiB",
+        ),
         _form("inished saving the checkpoint", "(?P<saves>Finished saving the checkpoint)"),
         _form("raining starts at step", r"Training starts at step\s+<first>"),
         _form(
@@ -157,6 +165,7 @@ _FAMILIES: Final[dict[str, tuple[_Form, ...]]] = {
             r"\btokens_per_sec:\s*<tokens>",
             r"\btokens_per_sec_per_gpu:\s*<tokens_per_gpu>",
         ),
+        _form("Peak reserved", r"Peak reserved:?\s*<mebibytes>\s*MiB"),
         _form("Saving checkpoint at", r"Saving checkpoint at \S{0,4096}/<saved>\s*$"),
         _form(
             "[Start training]",
@@ -172,7 +181,8 @@ FAMILIES: Final = tuple(_FAMILIES)
 """Trainers whose lines are known, in the order in which they are tried."""
 
 _WHOLE: Final = ("step", "since_start", "batch", "sequence", "gpus", "saved", "resumed")
-_POSITIVE: Final = ("seconds", "tokens", "tokens_per_gpu", "samples", "batch", "sequence", "gpus")
+_POSITIVE: Final = ("seconds", "tokens", "tokens_per_gpu", "samples", "batch", "sequence", "gpus", "memory")
+_BYTES: Final = {"mebibytes": 2**20, "gibibytes": 2**30}
 _MESH: Final = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 
 
@@ -220,6 +230,9 @@ def _line(family: str, form: _Form, text: str) -> Line | None:
     known = {name: number for name, number in numbers.items() if number is not None}
     if "milliseconds" in known:
         known["seconds"] = known.pop("milliseconds") / 1e3
+    for unit, size in _BYTES.items():
+        if unit in known:
+            known["memory"] = known.pop(unit) * size
     if "index" in known:  # counted from nought
         known["step"] = known.pop("index") + 1
     if "first" in known:

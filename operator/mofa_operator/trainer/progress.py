@@ -33,6 +33,8 @@ class Progress:
     """Where the tokens per second come from."""
     missing: str = ""
     """What has to be given before tokens per second can be known."""
+    memory: float | None = None
+    """Most device memory that an allocator has reserved since the trainer started, of the ranks that the log shows. [B]"""
     speeds: int = 0
     """Lines with a speed from which tokens per second are known. [1]"""
     unknown: int = 0
@@ -62,6 +64,10 @@ class Progress:
 def seen(progress: Progress, line: Line, given: Facts, at: float) -> Progress:
     """After one more line; `given` is what the user knows of the job, `at` the moment the line was written."""
     now = replace(progress, family=line.family)
+    if line.starts:
+        now = replace(now, memory=None)
+    if line.memory is not None:
+        now = replace(now, memory=max(line.memory, now.memory or 0.0))
     if line.starts or line.resumed is not None:
         now = replace(now, starting=True, resumed=line.resumed if line.resumed is not None else now.resumed)
     if line.has_speed:

@@ -27,6 +27,7 @@ START: Final = "mofa_train_start_timestamp_seconds"
 _SPEEDS: Final = {
     "mofa_train_tokens_per_second": ("tokens_per_second", "Tokens per second of the whole job."),
     "mofa_train_step_seconds": ("step_seconds", "Time of an optimizer step."),
+    "mofa_train_reserved_memory_bytes": ("memory", "Most device memory that an allocator has reserved."),
 }
 _GAUGES: Final = {
     "mofa_train_step": ("step", "Last finished step."),

@@ -7,11 +7,13 @@ from virtual_time import run
 
 from mofa_model.errors import SourceUnreachable
 from mofa_model.kinds import JOB_SET
+from mofa_model.kinds.observation import Observation
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.job_observer import JobObserver, watched
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.objects import live
+from mofa_operator.observe.gangs import Gang
 from mofa_operator.observe.run_records import Telemetry
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings
@@ -114,3 +116,34 @@ def test_a_job_of_another_kind_is_looked_at_once_it_is_advised_unless_a_training
         assert running.tokens_per_second == 1000.0
 
     run(main())
+
+
+def test_what_the_device_holds_counts_before_what_an_allocator_says():
+    async def main():
+        store = Store()
+        intake = Intake(store, WorkQueue(backoff=1.0, longest=1.0), LoopSettings())
+        store.put(CLUSTER_PROFILE, profile())
+        store.put(TRAINING_JOB, training_job())
+        told = Running(source="mofa", tokens_per_second=1000.0, memory_bytes=5e10)
+        pods = [Gang(observation=Observation(), nodes=frozenset(), memory=memory) for memory in (None, 6e10)]
+        answers = iter([{JOB_ID: Telemetry(running=told, gang=gang)} for gang in pods])
+
+        async def ask(jobs, now):
+            return next(answers)
+
+        observer, seen = JobObserver(store=store, intake=intake, ask=ask, interval=60.0), []
+        for _ in pods:
+            await observer.look()
+            running = store.snapshot(JOB, 0.0).running
+            seen.append((running.memory_bytes, running.whole_device))
+        assert seen == [(5e10, False), (6e10, True)]
+
+    run(main())
+
+
+def test_a_pool_may_name_where_its_device_exporter_runs():
+    pool = profile(prometheus={"deviceExporterNamespace": "gpu-operator"})
+    assert (
+        watched(live(TRAINING_JOB, training_job()), {"east": live(CLUSTER_PROFILE, pool)}).exporter
+        == "gpu-operator"
+    )

@@ -10,6 +10,7 @@ from mofa_operator.decide.answer import answer
 from mofa_operator.decide.memory import limits, memory_found
 from mofa_operator.decision import Answer
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB
+from mofa_operator.shapes import ShownFigures
 from mofa_operator.snapshot import Alive, Running
 
 ROOM, DEVICE = 75 * GIB, 80 * GIB
@@ -25,6 +26,15 @@ def told(low, target, high):
 
 
 WITHIN = told(50, 60, 68)
+
+
+def shown(seen, source="Device"):
+    """What a status shows. [GiB]"""
+    return (
+        ShownFigures(memory_bytes=None, memory_source="")
+        if seen is None
+        else ShownFigures.model_validate({"memoryBytes": seen * GIB, "memorySource": source})
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,9 +53,16 @@ WITHIN = told(50, 60, 68)
     ],
 )
 def test_what_is_seen_is_judged_in_plain_words(seen, given, state, reason, said):
-    found = memory_found(None if seen is None else seen * GIB, given)
+    found = memory_found(shown(seen), given)
     assert (found.state, found.reason) == (state, reason)
     assert said in found.message
+
+
+@pytest.mark.parametrize("seen, reason", [(40, "WithinBand"), (69, "OutsideBand"), (72, "ShortOfMemory")])
+def test_what_an_allocator_reserved_is_held_against_the_upper_ends_alone(seen, reason):
+    found = memory_found(shown(seen, "Allocator"), WITHIN)
+    assert found.reason == reason
+    assert f"{seen:.1f} GiB are reserved by its allocator" in found.message
 
 
 def test_the_limits_are_the_end_of_the_band_and_where_allocators_retry():
@@ -63,9 +80,9 @@ def world(**spec):
     return made.rest()
 
 
-def running(memory, **more):
+def running(memory):
     return Running(
-        source="mofa", tokens_per_second=115_000.0, since=NOW - 3600.0, memory_bytes=memory, **more
+        source="mofa", tokens_per_second=115_000.0, since=NOW - 3600.0, memory_bytes=memory, whole_device=True
     )
 
 
@@ -82,6 +99,7 @@ def test_a_running_job_shows_its_memory_to_three_digits_beside_the_prediction():
     status = made.status(JOB)
     assert status["observed"]["memoryBytes"] == pytest.approx(1.0123456 * target, rel=5e-3)
     assert len(str(status["observed"]["memoryBytes"]).rstrip("0")) <= 3
+    assert status["observed"]["memorySource"] == "Device"
     assert made.condition(JOB, "MemoryAccurate") == ("True", "WithinBand")
     figures = made.decide(JOB).figures
     assert figures.running.memory_bytes == 1.0123456 * target

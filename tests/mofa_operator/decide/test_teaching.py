@@ -115,12 +115,17 @@ class Cluster(World):
     def memory(self, key):
         return self.bodies[key]["status"]["recommendation"]["predicted"]["memoryBytes"]
 
-    def train(self, key, truth, hours=1.0, *, on_pool=True, memory=None):
+    def train(self, key, truth, hours=1.0, *, on_pool=True, memory=None, whole=True):
         """It runs at a true rate, and so much time passes."""
         since = self.now
         self.now += hours * 3600
         running = Running(
-            source="mofa", tokens_per_second=truth, since=since, on_pool=on_pool, memory_bytes=memory
+            source="mofa",
+            tokens_per_second=truth,
+            since=since,
+            on_pool=on_pool,
+            memory_bytes=memory,
+            whole_device=whole,
         )
         self.due |= self.store.set_running(key, running)
         self.rest()
@@ -237,6 +242,15 @@ def test_memory_that_cannot_be_is_said_and_teaches_nothing_but_the_step():
         (row,) = cluster.bodies[EAST]["status"]["calibration"]["evidence"]
         assert "memoryRatio" not in row
         assert "memoryRatio" not in cluster.bodies[EAST]["status"]["calibration"]
+
+
+def test_what_an_allocator_reserved_is_not_all_and_teaches_nothing_of_the_device():
+    cluster = Cluster()
+    key = cluster.apply("a")
+    for _ in range(2):
+        cluster.train(key, cluster.tokens(key), memory=0.9 * cluster.memory(key)["target"], whole=False)
+    assert cluster.bodies[key]["status"]["observed"]["memorySource"] == "Allocator"
+    assert "memoryRatio" not in cluster.bodies[EAST]["status"]["calibration"]
 
 
 def test_a_trainer_that_takes_memory_in_advance_teaches_none():

@@ -47,7 +47,7 @@ def test_jobs_of_our_exporter_share_their_queries():
     )  # fmt: skip
     one = look(server, job())
     many = look(server, *(job(f"j{n}") for n in range(500)), job(), job("other"))
-    assert len(server.asked) == 14, "seven for one job, seven for 502"
+    assert len(server.asked) == 16, "eight for one job, eight for 502"
     assert one == {LLAMA: many[LLAMA]}
     assert set(many) == {LLAMA, OTHER}
     assert (one[LLAMA].tokens_per_second, one[LLAMA].step_seconds, one[LLAMA].step) == (8e5, 20, 5000)
@@ -101,3 +101,13 @@ def test_an_exporter_that_nobody_knows_is_bad_input():
 def test_ettr_is_at_most_one_and_says_nothing_at_first():
     assert ettr(1000, 2.0, 1900.0) == 1.0
     assert ettr(3, 2.0, 10.0) is None
+
+
+def test_what_an_allocator_reserved_is_the_largest_of_its_series():
+    server = Server(
+        mofa_train_reserved_memory_bytes={LLAMA: 5e10}, changes={LLAMA: 5000}, mofa_train_tokens_per_second={LLAMA: 8e5}
+    )  # fmt: skip
+    seen = look(server, job())[LLAMA]
+    assert (seen.memory_bytes, seen.whole_device) == (5e10, False)
+    (query,) = [one for one in server.asked if "reserved_memory" in one]
+    assert query.startswith("max by (training_namespace, training_job) (max_over_time(")

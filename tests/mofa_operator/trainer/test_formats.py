@@ -55,6 +55,25 @@ def test_a_recorded_log_tells_what_happened_in_it(
     assert not progress.missing
 
 
+def test_what_an_allocator_reserved_is_read_where_a_trainer_says_it():
+    assert told("torchtitan.log").memory == pytest.approx(47.28 * 2**30)
+    assert told("nemo.log", Facts(sequence=8192)).memory == 127785762816
+    assert told("megatron.log").memory is None
+    rank = b"[Rank 0] (after 2 iterations) memory (MB) | allocated: 8241.6 | max allocated: 13271.2 | reserved: 15126.0 | max reserved: 15226.0"
+    assert Reader().read(rank).memory == 15226 * 2**20
+    stage = b"12/08/2024 [INFO|DP=0|PP=0|TP=0]: Memory usage: 835.84MiB. Peak allocated 9000.5MiB. Peak reserved: 9512.0MiB"
+    assert Reader().read(stage).memory == 9512 * 2**20
+
+
+def test_of_the_ranks_in_a_log_the_fullest_counts_since_the_last_start():
+    progress = Progress()
+    for line in (Line(family="x", memory=5e9), Line(family="x", memory=7e9), Line(family="x", memory=6e9)):
+        progress = seen(progress, line, Facts(), 0.0)
+    assert progress.memory == 7e9
+    progress = seen(progress, Line(family="x", starts=True), Facts(), 0.0)
+    assert progress.memory is None
+
+
 @pytest.mark.parametrize("row", RECORDED, ids=[row[0] for row in RECORDED])
 def test_calibration_reads_the_same_step_time_from_the_same_log(row):
     name, _, given, tokens, *_ = row
