@@ -1,7 +1,9 @@
 """What is seen of the device memory of a running job, beside what was predicted of the layout that it runs.
 
-limits          above which it is worth a look: the upper end of the band, and where allocators begin to retry
-memory_found    the condition: within the band or not, short of memory, or running though it cannot fit
+    limits          above which it is worth a look: the upper end of the band, and where allocators begin to retry
+    memory_found    the condition: within the band or not, short of memory, or running though it cannot fit
+
+What an allocator reserved is less than all that is in use, so it is held against upper ends alone.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ def implausible(seen: float, answer: Answer) -> str:
 
 
 def memory_found(shown: ShownFigures, answer: Answer) -> Found:
-    """Whether the device memory of a job that runs is what was predicted of it; an allocator's says no more than `at least`."""
+    """Whether the device memory of a job that runs is what was predicted of it."""
     seen, band = shown.memory_bytes, predicted_memory(answer)
     is_part = shown.memory_source == ALLOCATOR
     is_too_large = band is not None and band[1] > answer.room_bytes
@@ -60,16 +62,16 @@ def memory_found(shown: ShownFigures, answer: Answer) -> Found:
     told += f"{_gib(band[1])} predicted ({_gib(band[0])} to {_gib(band[2])})"
     if seen is not None and (why := implausible(seen, answer)):
         return _found("False", Reason.IMPLAUSIBLE, f"{told}; that cannot be: {why}; it teaches nothing")
+    is_short = seen is not None and seen >= PRESSED * answer.room_bytes
+    if is_short:
+        told += f"; from {_gib(PRESSED * answer.room_bytes)} on allocators retry, which slows a run before it fails"
     if is_too_large:
-        wrong = (
-            f"by the model it cannot fit in {_gib(answer.room_bytes)}, and it runs: the model is wrong here"
+        told += (
+            f"; by the model it cannot fit in {_gib(answer.room_bytes)}, and it runs: the model is wrong here"
         )
-        return _found("False", Reason.RUNS_ANYWAY, f"{told}; {wrong}")
-    if seen is not None and seen >= PRESSED * answer.room_bytes:
-        short = (
-            f"from {_gib(PRESSED * answer.room_bytes)} on allocators retry, which slows a run before it fails"
-        )
-        return _found("False", Reason.SHORT_OF_MEMORY, f"{told}; {short}")
+        return _found("False", Reason.RUNS_ANYWAY, told)
+    if is_short:
+        return _found("False", Reason.SHORT_OF_MEMORY, told)
     if (seen is not None and not (is_part or band[0] <= seen)) or (seen or 0.0) > band[2]:
         return _found("False", Reason.OUTSIDE_BAND, told)
     return _found("True", Reason.WITHIN_BAND, told)
