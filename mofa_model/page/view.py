@@ -136,7 +136,8 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
         memory_limit=float(advice.memory_limit_bytes),
         step_parts={NAMES[name]: learned * seconds for name, seconds in terms_of(best.step).items()},
         memory_parts={
-            name: request.memory.ratio * part for name, part in _memory(best.estimate.memory).items()
+            name: part * p.memory_bytes.target / float(best.estimate.memory.peak)
+            for name, part in _memory(best.estimate.memory).items()
         },
         curve=tuple(ettr_curve(job, interval.steps, interval.every, POINTS, LEVEL)),
         alternatives=tuple(
