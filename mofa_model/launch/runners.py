@@ -96,8 +96,12 @@ def in_the_way(words: Sequence[str]) -> str:
     ('', '')
     """
     for at, word in enumerate(words):
-        if _name(word) == "ssh" and is_run(words[:at]) and _asks_no_command(words[at + 1 :]):
-            return "ssh is told no command, and would run the arguments as one; write the trainer behind its host"
+        if _name(word) == "ssh" and is_run(words[:at]):
+            told = _asked_of_ssh(words[at + 1 :])
+            if not told:
+                return "ssh is told no command, and would run the arguments as one; write the trainer behind its host"
+            if line_of(told) == len(told):
+                return "ssh starts a shell that reads what it runs from elsewhere; write the trainer behind its host"
         if _name(word) in _ADD_WORDS and is_run(words[:at]):
             return (
                 f"{shown(_name(word))} puts words of its own behind the command; start the trainer without it"
@@ -114,12 +118,12 @@ def in_the_way(words: Sequence[str]) -> str:
     )
 
 
-def _asks_no_command(words: Sequence[str]) -> bool:
-    """Whether options of ssh and a host are all that follows it."""
+def _asked_of_ssh(words: Sequence[str]) -> Sequence[str]:
+    """What follows the options of ssh and a host."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
         at += 1 + (_SSH_TAKES_A_VALUE.fullmatch(words[at]) is not None)
-    return at + 1 >= len(words)
+    return words[at + 1 :]
 
 
 def _name(word: str) -> str:

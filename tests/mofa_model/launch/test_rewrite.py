@@ -336,3 +336,8 @@ def test_older_names_of_a_pattern_go_where_a_new_one_comes():
         == "torchrun t.py --hybrid-layer-pattern 'M-|M-'"
     )
     assert "--hybrid-override-pattern M-M-" in rewritten_line(old, ["--tensor-model-parallel-size", "8"])
+
+
+def test_a_shell_behind_ssh_that_reads_a_here_document_gets_no_arguments():
+    with pytest.raises(InputError, match="reads what it runs from elsewhere"):
+        rewritten_line("ssh -p 22 n bash -s <<E\ntorchrun t.py\nE\n", ["--tensor-model-parallel-size", "8"])
