@@ -118,6 +118,7 @@ def all_of_it(exporter):
     exporter.build("0.1.0", "7")
     exporter.success("resync")
     exporter.lead(leads=True)
+    exporter.fence(holds=True)
     exporter.queue(lambda: (3, 1.5))
     exporter.watch(JOB_SET, up=True)
     exporter.count_write("apply", "ok")
