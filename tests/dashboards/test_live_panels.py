@@ -32,7 +32,7 @@ PANELS = [
 TIMES = {"$__rate_interval": "5m", "$__interval": "5m", "$__range": "30d"}
 SHOWN = {"m": 60, "h": 3600, "d": 86400}
 SIZE = ("--nodes=48", "--days=30", "--speed=8")
-FLAGS = ("--prometheus-interval=5", "--quiet=10", "--settle=1")
+FLAGS = ("--prometheus-interval=5", "--quiet=10", "--settle=1", "--fence")
 """Of the operator: minutes of production fit into seconds."""
 QUICK = {
     "interval": "15s", "slow_interval": "30s", "smoothing": "1m", "window": "1d", "resolution": "1m",
