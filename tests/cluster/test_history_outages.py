@@ -39,7 +39,7 @@ def test_a_server_that_never_answered_leaves_the_assumption_and_says_so_once(
     cluster, processes, binaries, tmp_path, capsys
 ):
     pasts = {"east": lambda name: past_of(name, TWO_PERCENT)}
-    flags = ("--prometheus-interval=1", "--quiet=5", "--prometheus-timeout=3")
+    flags = ("--prometheus-interval=2", "--quiet=5", "--prometheus-timeout=3")
     with world_of(cluster, processes, tmp_path, pasts, *flags, serving=False) as (world, names):
         name = names["east"]
         found, asked = world.learned(name, "HistoryUnavailable", "cannot be connected to")
@@ -67,7 +67,7 @@ def test_outages_and_renamed_nodes_keep_what_was_learned_and_the_advice(
     cluster, processes, binaries, tmp_path, capsys
 ):
     pasts = {"east": lambda name: past_of(name, TWO_PERCENT)}
-    flags = ("--prometheus-interval=1", "--quiet=2", "--prometheus-timeout=3")
+    flags = ("--prometheus-interval=2", "--quiet=2", "--prometheus-timeout=3")
     with world_of(cluster, processes, tmp_path, pasts, *flags) as (world, names):
         name = names["east"]
         found, asked = world.learned(name, "Complete")
@@ -141,7 +141,7 @@ def test_failures_that_are_back_filled_are_advised_on_after_the_quiet_time(
 ):
     now, quiet = int(time.time()) // 300 * 300, 20.0
     pasts = {"east": lambda name: burst(name, now)}
-    flags = ("--prometheus-interval=1", f"--quiet={quiet:g}")
+    flags = ("--prometheus-interval=2", f"--quiet={quiet:g}")
     with world_of(cluster, processes, tmp_path, pasts, *flags, before=now - 2700) as (world, names):
         name = names["east"]
         found, asked = world.learned(name, "Complete")
@@ -177,7 +177,7 @@ def seconds(profile):
 @pytest.mark.parametrize(
     "watched",
     [
-        pytest.param(30.0, marks=pytest.mark.slow, id="half a minute"),
+        pytest.param(15.0, marks=pytest.mark.slow, id="a quarter of a minute"),
         pytest.param(600.0, marks=pytest.mark.soak, id="ten minutes"),
     ],
 )
@@ -187,7 +187,7 @@ def test_while_nothing_changes_nothing_is_written(cluster, processes, binaries, 
         "high": lambda name: past_of(name, TWO_PERCENT),
         "half": lambda name: past_of(name, days=DAYS // 2),
     }
-    flags = ("--prometheus-interval=1", "--quiet=2")
+    flags = ("--prometheus-interval=2", "--quiet=2")
     with world_of(cluster, processes, tmp_path, pasts, *flags) as (world, names):
         world.learned(names["high"], "Complete")
         world.learned(names["half"], "HistoryIncomplete")
