@@ -11,26 +11,16 @@ from mofa_model.advice.choice import Chosen, Finalist, Standing, chosen, replaye
 from mofa_model.advice.confidence import DOUBTED, basis, confidence, doubts, failure_inputs, predicted
 from mofa_model.advice.finalists import priced
 from mofa_model.advice.probes import probes
-from mofa_model.advice.prospects import Prospects, beyond, prospects, question_of
+from mofa_model.advice.prospects import Prospects, aside, beyond, prospects, question_of
 from mofa_model.advice.reasons import compared, differs, nearest_constraints, unoffered, why_not, why_nothing
 from mofa_model.advice.request import Request, Unplaced
 from mofa_model.advice.saves import job_of, of_watchdog
 from mofa_model.advice.weighed import Prospect, fits, known
 from mofa_model.bands import coordinates
-from mofa_model.errors import TooLarge
 from mofa_model.estimate.footprint import overflow, room
 from mofa_model.estimate.routing import fullest_rank
 from mofa_model.reliability import Interval
-from mofa_model.search import (
-    ASIDE,
-    Effort,
-    Ranking,
-    Rejection,
-    SearchCase,
-    framework,
-    parse_constraint,
-    search,
-)
+from mofa_model.search import Ranking, Rejection, SearchCase, framework, parse_constraint
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy
 from mofa_model.units import GIB, Ratio
@@ -124,11 +114,8 @@ def _in_chunks(request: Request, ranking: Ranking) -> str:
     if ranking.leanest is None or model.experts is None or said:
         return ""
     chunked = (*asked.constraints, *map(parse_constraint, _CHUNKS))
-    try:
-        ranking = search(replace(asked, constraints=chunked, effort=Effort(ASIDE)))
-    except TooLarge:
-        return ""
-    found = [one for some in ranking.best.values() for one in some]
+    within = aside(replace(asked, constraints=chunked))
+    found = [] if within is None else [one for some in within.best.values() for one in some]
     if not found:
         return ""
     best = min(found, key=lambda one: (one.score, one.nodes, one.index))

@@ -81,8 +81,8 @@ def plan(seen: LayoutOdds, pace: Array, space: Array, count: int, sure: Ratio, r
     covariance = seen.covariance("step") * SPREAD**2
     rng = np.random.Generator(np.random.PCG64(0))
     error = _drawn(rng, covariance)
-    held = _drawn(rng, seen.covariance("memory"))
-    held /= np.sqrt(np.diag(seen.covariance("memory")))
+    of_memory = seen.covariance("memory")
+    held = _drawn(rng, of_memory) / np.sqrt(np.diag(of_memory))
     fitting = held <= _ends(fits)
     pressed = fitting & (held > _ends(seen.below("memory", PRESSED * space))) & ~ran
     draws = _Draws(

@@ -147,11 +147,9 @@ def beyond(request: Request, best: Prospect, step: Seconds) -> list[Prospect]:
         return []
     question = question_of(request, framework(best.trainer or ANY), (best.candidate.nodes,))
     share = _share(request, 1.0 - request.risk)
-    asked = replace(question, share=share, below=float(step) / float(request.learned), effort=Effort(ASIDE))
-    try:
-        some = weighed(request, best.trainer, search(_unmeasured(asked)))
-    except TooLarge:
-        return []
+    asked = replace(question, share=share, below=float(step) / float(request.learned))
+    ranking = aside(_unmeasured(asked))
+    some = [] if ranking is None else weighed(request, best.trainer, ranking)
     return sorted((one for one in some if one.unmeasured), key=by_expected)
 
 
@@ -159,10 +157,16 @@ def supported(request: Request, trainer: str, nodes: int, share: Ratio = 1.0) ->
     """What runs have, in a share of a device's memory, for a trainer on some nodes; best first."""
     question = question_of(request, framework(trainer or ANY), (nodes,))
     asked = replace(question, share=share, keep=WEIGHED, apart=False, has=_has(known(request, trainer)))
+    ranking = aside(asked)
+    return [] if ranking is None else weighed(request, trainer, ranking)
+
+
+def aside(asked: SearchQuestion) -> Ranking | None:
+    """What a search beside the answer finds; None where it would take more than what is said beside an answer may."""
     try:
-        return weighed(request, trainer, search(replace(asked, effort=Effort(ASIDE))))
+        return search(replace(asked, effort=Effort(ASIDE)))
     except TooLarge:
-        return []
+        return None
 
 
 def _places(request: Request) -> Iterator[tuple[bool, Ratio, bool]]:
