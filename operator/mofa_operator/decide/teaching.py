@@ -3,10 +3,10 @@
     taught(snapshot, answer)     one job's evidence: observed over predicted step time, the prediction without any factor
     calibration(stands, live)    `status.calibration`, of what it remembers and of what runs now
 
-Where its device memory is seen, a job teaches that as well, and a second factor is kept by the same rules. A factor is part of every question that is asked while it stands, of running jobs too. So it moves in steps of two percent,
-at most once in `quiet` seconds, and where several namespaces teach one step a day; between steps only the evidence beside it is
-renewed. What a job taught stays after its end,
-with half its weight after each half-life, until it is worth nothing.
+Where its device memory is seen, a job teaches that as well, and a second factor is kept by the same rules. A factor is part of
+every question that is asked while it stands, of running jobs too. So it moves in steps of two percent, at most once in `quiet`
+seconds, and where several namespaces teach one step a day; between steps only the evidence beside it is renewed. What a job
+taught stays after its end, with half its weight after each half-life, until it is worth nothing.
 """
 
 from __future__ import annotations
@@ -128,7 +128,6 @@ def calibration(
     if wait > 0:
         return TaughtCalibration(written=written, residual=status.residual, again=wait)
     last = now if moved or since is None else since
-    several = len({one.namespace for one in evidence}) > 1
     return TaughtCalibration(
         written={
             "stepTimeRatio": f"{step.used:.2f}",
@@ -137,7 +136,7 @@ def calibration(
             **_of_memory(memory),
             "jobs": step.found.jobs,
             "time": moment(now),
-            **({"movedTime": moment(last)} if several else {}),
+            **({"movedTime": moment(last)} if _are_several(evidence) else {}),
             "evidence": [_row(one) for one in evidence],
         },
         residual=f"{step.used * median(math.exp(-one.log_ratio) for one in current) - 1:.3f}"
@@ -173,8 +172,7 @@ def _factor(
 ) -> _Factor:
     """What evidence says now, given what stands; where several namespaces teach, as far as it may be reached today."""
     found = learned(evidence, now, **spreads)
-    several = len({one.namespace for one in evidence}) > 1
-    aim = _bounded(found.ratio, stands or 1.0, since, now) if several else found.ratio
+    aim = _bounded(found.ratio, stands or 1.0, since, now) if _are_several(evidence) else found.ratio
     return _Factor(found=found, stands=stands, aim=aim)
 
 
@@ -195,6 +193,11 @@ def _row(one: JobEvidence) -> Written:
         **memory,
         "time": moment(one.at),
     }
+
+
+def _are_several(evidence: Sequence[JobEvidence]) -> bool:
+    """Whether more than one namespace teaches."""
+    return len({one.namespace for one in evidence}) > 1
 
 
 def _bounded(ratio: float, stands: float, since: float | None, now: float) -> float:
