@@ -24,11 +24,10 @@ def template() -> str:
 
 
 def values(text: str) -> str:
-    """values.yaml with the kinds that can be chosen, and those that are chosen unless somebody says otherwise."""
+    """values.yaml with the kinds that can be chosen, which are all chosen unless somebody says otherwise."""
     every = ", ".join(kind.setting for kind in KINDS)
-    chosen = ", ".join(kind.setting for kind in KINDS if kind.by_default)
     made, count = re.subn(
-        r"(  # -- [^\n]*@enum )[^\n]*\n  kinds: [^\n]*\n", rf"\1{every}\n  kinds: [{chosen}]\n", text
+        r"(  # -- [^\n]*@enum )[^\n]*\n  kinds: [^\n]*\n", rf"\1{every}\n  kinds: [{every}]\n", text
     )
     if count != 1:
         raise SystemExit(f"chart: values.yaml has {count} keys `kinds` with @enum, not one")

@@ -28,7 +28,7 @@ from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX, RECORD
 from mofa_model.axes.axis import Axis
 from mofa_model.axes.tried import AxisContext
 from mofa_model.axes.words import Choice
-from mofa_model.kinds import KINDS
+from mofa_model.kinds import KINDS, JobKind
 from mofa_model.search import framework, frameworks
 from mofa_model.search.axes import QUESTION
 from mofa_model.strategy import AXES
@@ -138,11 +138,16 @@ def annotation_page() -> str:
     ])  # fmt: skip
 
 
+def _versions(kind: JobKind) -> str:
+    """The version that is watched, and those that are watched where it is not served."""
+    return " or ".join((f"`{kind.api_version}`", *(f"`{version}`" for version in kind.others)))
+
+
 def kinds_page() -> str:
     """docs/reference/kinds.md."""
     rows = (
         (
-            kind.title, f"`{kind.api_version}`", f"`{kind.setting}`", "yes" if kind.by_default else "no",
+            kind.title, _versions(kind), f"`{kind.setting}`", f"`{kind.holds}`",
             f"`{'.'.join(kind.suspend)}`" if kind.suspend else "cannot wait", kind.place,
         )
         for kind in KINDS
@@ -155,7 +160,7 @@ def kinds_page() -> str:
         "kind",
         "apiVersion",
         "in settings",
-        "by default",
+        "pods in",
         "waits by, in `spec`",
         "launch arguments",
     )

@@ -3,9 +3,14 @@
 May import: annotations, launch, errors. Imported by: manifest, verbs, and mofa_operator.
 
     kind          JobKind: what a kind is made of
-    jobset · trainjob · pytorchjob · volcano · rayjob · batch
+    jobset · trainjob · pytorchjob · mpijob · volcano · rayjob · raycluster · leaderworkerset · batch
+    workload      Kueue's: the sets of pods of any other kind
+    runtime       what a TrainJob and the runtime that it names ask for together
     shape         reading what somebody else wrote, as declared types
-    pods          pods of all kinds: GPUs, nodes, commands
+    beside        objects that a job names
+    devices       GPUs as containers ask for them and as pods claim them
+    pods          pods of all kinds: containers, nodes, commands
+    demand        sets of pods as what a job asks for
     observation   what a look at a job says of its life
     new_job       what a job that is made here is made of
     patches       how launch arguments are written
@@ -20,34 +25,54 @@ from typing import Final
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.batch import BATCH_JOB
+from mofa_model.kinds.beside import NOTHING, Beside, Kind, Reference
+from mofa_model.kinds.demand import Demand, PodSet
+from mofa_model.kinds.devices import DEVICE_CLASS, RESOURCE_CLAIM_TEMPLATE
 from mofa_model.kinds.jobset import JOB_SET
-from mofa_model.kinds.kind import JobKind, Kind, PodLabels
-from mofa_model.kinds.pods import Demand
+from mofa_model.kinds.kind import JobKind, PodLabels
+from mofa_model.kinds.leaderworkerset import LEADER_WORKER_SET
+from mofa_model.kinds.mpijob import MPI_JOB
 from mofa_model.kinds.pytorchjob import PYTORCH_JOB
+from mofa_model.kinds.raycluster import RAY_CLUSTER
 from mofa_model.kinds.rayjob import RAY_JOB
+from mofa_model.kinds.runtime import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
 from mofa_model.kinds.shape import Body, mapping, text_of
 from mofa_model.kinds.trainjob import TRAIN_JOB
 from mofa_model.kinds.volcano import VOLCANO_JOB
+from mofa_model.kinds.workload import WORKLOAD
 
-KINDS: Final = (JOB_SET, TRAIN_JOB, PYTORCH_JOB, VOLCANO_JOB, RAY_JOB, BATCH_JOB)
+KINDS: Final = (
+    JOB_SET, TRAIN_JOB, PYTORCH_JOB, MPI_JOB, VOLCANO_JOB, RAY_JOB, RAY_CLUSTER, LEADER_WORKER_SET, BATCH_JOB, WORKLOAD,
+)  # fmt: skip
 """All of them; nearest to us first."""
+BESIDE: Final = (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME, RESOURCE_CLAIM_TEMPLATE, DEVICE_CLASS)
+"""What is read beside them, where one names it."""
 LABELS: Final = tuple(dict.fromkeys(kind.labels for kind in KINDS if kind.labels is not None))
 """Labels of their pods, in the same order: a TrainJob's pods are those of its JobSet."""
 
 __all__ = [
     "BATCH_JOB",
+    "BESIDE",
     "JOB_SET",
     "KINDS",
     "LABELS",
+    "LEADER_WORKER_SET",
+    "MPI_JOB",
+    "NOTHING",
     "PYTORCH_JOB",
+    "RAY_CLUSTER",
     "RAY_JOB",
     "TRAIN_JOB",
     "VOLCANO_JOB",
+    "WORKLOAD",
+    "Beside",
     "Body",
     "Demand",
     "JobKind",
     "Kind",
     "PodLabels",
+    "PodSet",
+    "Reference",
     "asked_of",
     "demand_of",
     "job_kind",
@@ -64,15 +89,15 @@ def job_kind(api_version: object, kind: object) -> JobKind | None:
     return next((one for one in KINDS if one.group == group and one.kind == kind), None)
 
 
-def demand_of(body: Body) -> Demand:
-    """GPUs, launch command and node selector of a job."""
+def demand_of(body: Body, beside: Beside = NOTHING) -> Demand:
+    """GPUs, launch command and node selector of a job; `beside` holds what it names, as far as that is here."""
     kind = job_kind(body.get("apiVersion"), body.get("kind"))
     if kind is None:
         known = ", ".join(sorted(f"{one.kind}.{one.group}" for one in KINDS))
         raise InputError(f"replicas of a {body.get('kind')} cannot be read; known: {known}")
     if not isinstance(spec := body.get("spec"), dict):
         raise InputError("spec: is missing; give a mapping")
-    return kind.demand(spec)
+    return kind.demand(spec, beside)
 
 
 def asked_of(spec: object) -> object:

@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mofa_model.errors import InputError
+from mofa_model.kinds.demand import PodSet
 from mofa_model.kinds.fence import same_pods
 from mofa_model.kinds.kind import JobKind
 from mofa_model.kinds.observation import Conditioned, Counter, Observation
 from mofa_model.kinds.patches import Operation, annotated, pod_annotations
-from mofa_model.kinds.pods import Demand, PodTemplate, total
+from mofa_model.kinds.pods import PodTemplate
 from mofa_model.kinds.shape import Body, Count, Shape, Tally, glance, read
 from mofa_model.spec.recovery_classes import RecoveryClass
 
 
 class _Spec(Shape):
     parallelism: Count = 1
+    completions: Count | None = None
     template: PodTemplate | None = None
 
 
@@ -26,14 +28,25 @@ class _Status(Conditioned):
     failed: Tally = 0
 
 
+def at_once(parallelism: int, completions: int | None) -> int:
+    """Pods of a Job that run at the same time: those that are left over wait for nothing. [1]
+
+    >>> at_once(8, 4), at_once(8, None)
+    (4, 8)
+    """
+    return parallelism if completions is None else min(parallelism, completions)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BatchJob(JobKind):
     """Counts pods that failed."""
 
-    def demand(self, spec: Body) -> Demand:
-        """Pods that run at the same time."""
+    def pod_sets(self, spec: Body) -> list[PodSet]:
+        """Pods that run at the same time, of an indexed Job never more than it has indexes."""
         found = read(_Spec, spec)
-        return total([(found.parallelism, found.template)])
+        count = at_once(found.parallelism, found.completions)
+        where = "spec.template"
+        return [PodSet(where=where, template=found.template, counted="spec.parallelism", count=count)]
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its conditions, and how many pods run."""
@@ -59,7 +72,8 @@ BATCH_JOB = BatchJob(
     word="batch",
     setting="Job",
     title="batch Job",
-    by_default=False,
+    witness=False,
+    holds="spec.template",
     place="the annotations of a JobSet",
     changes="template",
     admits=same_pods("variables.old.template", "variables.new.template"),

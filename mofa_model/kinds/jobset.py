@@ -8,12 +8,14 @@ from textwrap import indent
 from typing import Any, Final
 
 from mofa_model.errors import InputError
+from mofa_model.kinds.batch import at_once
+from mofa_model.kinds.demand import PodSet
 from mofa_model.kinds.fence import same, same_pods
 from mofa_model.kinds.kind import JobKind, PodLabels
 from mofa_model.kinds.new_job import NewJob
 from mofa_model.kinds.observation import ATTEMPTS, Conditioned, Counter, Observation
 from mofa_model.kinds.patches import Operation, annotated, pod_annotations, pointer, test
-from mofa_model.kinds.pods import Demand, PodTemplate, total
+from mofa_model.kinds.pods import PodTemplate
 from mofa_model.kinds.shape import Body, Count, Many, Shape, Tallies, Tally, Text, glance, read, under
 from mofa_model.spec.recovery_classes import RecoveryClass
 
@@ -27,7 +29,19 @@ class ReplicatedJob(Shape):
     name: Text = ""
     replicas: Count = 1
     parallelism: Count = under(1, "template", "spec", "parallelism")
+    completions: Count | None = under(None, "template", "spec", "completions")
     pods: PodTemplate | None = under(None, "template", "spec", "template")
+
+
+def replicated(jobs: Sequence[ReplicatedJob], path: str) -> list[PodSet]:
+    """Pods of replicated Jobs; `path` is what they stand under."""
+    found = list[PodSet]()
+    for number, one in enumerate(jobs):
+        here, each = f"{path}.replicatedJobs[{number}]", at_once(one.parallelism, one.completions)
+        counted = f"{here}.template.spec.parallelism" if one.replicas else f"{here}.replicas"
+        where, count = f"{here}.template.spec.template", one.replicas * each
+        found.append(PodSet(where=where, template=one.pods, counted=counted, count=count))
+    return found
 
 
 class _Spec(Shape):
@@ -51,10 +65,9 @@ class _Status(Conditioned):
 class JobSet(JobKind):
     """Counts its restarts (job), those of its Jobs (pod) and those in place (process)."""
 
-    def demand(self, spec: Body) -> Demand:
+    def pod_sets(self, spec: Body) -> list[PodSet]:
         """All pods of all Jobs."""
-        every = read(_Spec, spec).replicated_jobs
-        return total((one.replicas * one.parallelism, one.pods) for one in every)
+        return replicated(read(_Spec, spec).replicated_jobs, "spec")
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its conditions and counts."""
@@ -114,6 +127,7 @@ JOB_SET = JobSet(
     word="jobset",
     setting="JobSet",
     title="JobSet",
+    holds="spec.replicatedJobs[].template.spec.template",
     place="annotations of the pod templates: `advisor.mofa.dev/launch-args`, `advisor.mofa.dev/checkpoint-interval-steps`",
     changes="replicatedJobs",
     admits=f"""\

@@ -1,4 +1,4 @@
-"""A kind of objects, and a kind of jobs: all that is particular to it has its place in one subclass of `JobKind`."""
+"""A kind of jobs: all that is particular to it has its place in one subclass of `JobKind`."""
 
 from __future__ import annotations
 
@@ -7,50 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mofa_model.errors import InputError
+from mofa_model.kinds.beside import NOTHING, Beside, Kind
+from mofa_model.kinds.demand import Demand, PodSet, total
 from mofa_model.kinds.new_job import NewJob
 from mofa_model.kinds.observation import Observation
 from mofa_model.kinds.patches import Operation
-from mofa_model.kinds.pods import Demand
 from mofa_model.kinds.shape import Body
 from mofa_model.spec.recovery_classes import RecoveryClass
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of objects, as the API server names it."""
-
-    group: str
-    """API group; empty for the core group."""
-    version: str
-    """Version of the group."""
-    kind: str
-    """The singular, in CamelCase."""
-    plural: str
-    """The resource in URLs."""
-    namespaced: bool = True
-    """Whether its objects live in namespaces."""
-
-    def __lt__(self, other: Kind) -> bool:
-        """By names, whatever is known of a kind beside them."""
-        return (self.group, self.version, self.kind) < (other.group, other.version, other.kind)
-
-    @property
-    def api_version(self) -> str:
-        """As manifests write it.
-
-        >>> Kind("batch", "v1", "Job", "jobs").api_version
-        'batch/v1'
-        """
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    @property
-    def resource(self) -> str:
-        """As kubectl tells it from others of the same name.
-
-        >>> Kind("batch", "v1", "Job", "jobs").resource
-        'jobs.batch'
-        """
-        return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,10 +41,12 @@ class JobKind(Kind):
     """What it is called in settings: `--kinds`, and `rbac.kinds` of the chart."""
     title: str
     """What it is called in texts."""
-    by_default: bool = True
-    """Whether it is watched unless somebody says otherwise, as a witness of failures too."""
+    witness: bool = True
+    """Whether it tells of failures; one whose pods another kind tells of better does not."""
     suspend: tuple[str, ...] = ("suspend",)
     """Where its spec says that it waits; empty = it cannot wait."""
+    holds: str
+    """Where its pods stand, for messages."""
     place: str
     """Where launch arguments are written while it waits, for the documents."""
     changes: str = ""
@@ -91,9 +56,13 @@ class JobKind(Kind):
     labels: PodLabels | None = None
     """Labels of its own pods; None = pods are those of another kind, or not told apart."""
 
-    def demand(self, spec: Body) -> Demand:
-        """GPUs, launch command and node selector."""
+    def pod_sets(self, spec: Body) -> list[PodSet]:
+        """Its pods, those that are alike together."""
         raise NotImplementedError
+
+    def demand(self, spec: Body, beside: Beside = NOTHING) -> Demand:
+        """GPUs, launch command and node selector; `beside` holds what it or its pods name, as far as that is here."""
+        return total(self.pod_sets(spec), beside, holds=self.holds)
 
     def observed(self, body: Body, now: float) -> Observation:
         """What an object says of its life, by what its public API states alone. `now` [s]"""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import Any, Final
 
 from mofa_model.errors import InputError
+from mofa_model.kinds.beside import NOTHING, Beside
+from mofa_model.kinds.demand import Demand, PodSet, total
 from mofa_model.kinds.fence import same
 from mofa_model.kinds.kind import JobKind, PodLabels
 from mofa_model.kinds.new_job import NewJob
 from mofa_model.kinds.observation import Conditioned, Observation, Sign
 from mofa_model.kinds.patches import Operation, pointer, replaced
-from mofa_model.kinds.pods import Demand, PodTemplate, total
-from mofa_model.kinds.shape import Body, Count, Named, Shape, Tally, glance, read, under
+from mofa_model.kinds.pods import PodTemplate
+from mofa_model.kinds.shape import Body, Count, Named, Shape, Tally, Whole, glance, read, under
 from mofa_model.launch import TORCHRUN
 from mofa_model.spec.recovery_classes import RecoveryClass
 
@@ -22,13 +24,45 @@ _CONTAINER: Final = "pytorch"
 """The trainer's container in a PyTorchJob."""
 
 
-class _Role(Shape):
+class Role(Shape):
+    """Pods of one role."""
+
     replicas: Count = 1
     template: PodTemplate = PodTemplate()
 
 
+_ONLY: Final = "Master"
+"""The role of which there is one, however many workers there are."""
+
+
+class Elastic(Shape):
+    """How many workers there may be."""
+
+    min_replicas: Count | None = None
+    max_replicas: Count | None = None
+
+
 class _Spec(Shape):
-    roles: Named[_Role] = under({}, "pytorchReplicaSpecs")
+    roles: Named[Role] = under({}, "pytorchReplicaSpecs")
+    processes: Whole = under(0, "nprocPerNode")
+    elastic: Elastic = under(Elastic(), "elasticPolicy")
+    elastic_processes: Whole = under(0, "elasticPolicy", "nProcPerNode")
+
+
+def roles(path: str, every: Mapping[str, Role], elastic: Elastic | None = None) -> list[PodSet]:
+    """Pods of jobs that have roles; `path` is where these stand."""
+    found = list[PodSet]()
+    for name, one in every.items():
+        made = PodSet(
+            where=f"{path}.{name}.template",
+            template=one.template,
+            counted=f"{path}.{name}.replicas",
+            count=one.replicas,
+        )
+        if elastic is not None and name != _ONLY:
+            made = replace(made, least=elastic.min_replicas, most=elastic.max_replicas)
+        found.append(made)
+    return found
 
 
 class _Pods(Shape):
@@ -40,27 +74,39 @@ class _Status(Conditioned):
     roles: Named[_Pods] = under({}, "replicaStatuses")
 
 
+def observed(wanted: Mapping[str, Role], told: object) -> Observation:
+    """What the status of a job that has roles tells of its life."""
+    status = glance(_Status, told)
+    running = sum(one.active + one.succeeded for one in status.roles.values())
+    again = status.since("Restarting")
+    return status.observation(
+        done="Succeeded",
+        ready=running >= sum(one.replicas for one in wanted.values()) if status.roles else None,
+        drop=RecoveryClass.POD,
+        signs=() if again is None else (Sign(at=again, level=RecoveryClass.POD),),
+    )
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PyTorchJob(JobKind):
     """Says when it restarts, and how many pods of each role run."""
 
-    def demand(self, spec: Body) -> Demand:
-        """The pods of all roles."""
-        return total((one.replicas, one.template) for one in read(_Spec, spec).roles.values())
+    def pod_sets(self, spec: Body) -> list[PodSet]:
+        """The pods of all roles; only the number of workers may change."""
+        found = read(_Spec, spec)
+        return roles("spec.pytorchReplicaSpecs", found.roles, found.elastic)
+
+    def demand(self, spec: Body, beside: Beside = NOTHING) -> Demand:
+        """What its pods ask for; where they ask for no GPUs, its processes on each node, one for each GPU."""
+        found = read(_Spec, spec)
+        each = found.processes or found.elastic_processes
+        nodes = sum(one.replicas for one in found.roles.values()) if each else 0
+        return total(self.pod_sets(spec), beside, holds=self.holds, nodes=nodes, each=each)
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its conditions, and how many pods run."""
         del now
-        spec, status = glance(_Spec, body.get("spec")), glance(_Status, body.get("status"))
-        wanted = sum(one.replicas for one in spec.roles.values())
-        running = sum(one.active + one.succeeded for one in status.roles.values())
-        again = status.since("Restarting")
-        return status.observation(
-            done="Succeeded",
-            ready=running >= wanted if status.roles else None,
-            drop=RecoveryClass.POD,
-            signs=() if again is None else (Sign(at=again, level=RecoveryClass.POD),),
-        )
+        return observed(glance(_Spec, body.get("spec")).roles, body.get("status"))
 
     def made(self, job: NewJob) -> list[dict[str, Any]]:
         """A master and workers, a pod a node; where they meet its operator says in variables."""
@@ -103,6 +149,7 @@ PYTORCH_JOB = PyTorchJob(
     setting="PyTorchJob",
     title="PyTorchJob",
     suspend=("runPolicy", "suspend"),
+    holds="spec.pytorchReplicaSpecs.*.template",
     place="`args` of the containers called `pytorch`: words of the layout are replaced, all others kept",
     changes="pytorchReplicaSpecs",
     admits=f"""\

@@ -8,15 +8,20 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mofa_model.errors import InputError
+from mofa_model.kinds.beside import NOTHING, Beside, Reference
+from mofa_model.kinds.demand import Demand, PodSet, named, total
 from mofa_model.kinds.kind import JobKind, PodLabels
 from mofa_model.kinds.new_job import MOUNTED, NewJob
 from mofa_model.kinds.observation import Counter, Observation, Sign
 from mofa_model.kinds.patches import Operation, test
-from mofa_model.kinds.pods import Demand, PodTemplate, split, total
-from mofa_model.kinds.shape import Body, Count, Many, Moment, Shape, Tally, Text, glance, read, under
+from mofa_model.kinds.pods import split
+from mofa_model.kinds.raycluster import RAY_CLUSTER, RaySpec
+from mofa_model.kinds.shape import Body, Moment, Shape, Tally, Text, glance, read, under
 from mofa_model.launch import TORCHRUN, rewritten_line
 from mofa_model.spec.recovery_classes import RecoveryClass
 
+_CLUSTER: Final = "ray.io/cluster"
+"""Label of a cluster's pods, by which a job that has none of its own selects one."""
 _DRIVER: Final = "start_nodes.py"
 _STARTS: Final = '''\
 """Starts torchrun on every node of a Ray cluster: start_nodes.py NODES GPUS PROGRAM ARGUMENT..."""
@@ -46,16 +51,10 @@ sys.exit(max(abs(code) for code in ray.get([node.run.remote(rank, first) for ran
 '''
 
 
-class _Workers(Shape):
-    replicas: Count = 1
-    num_of_hosts: Count = 1
-    template: PodTemplate = PodTemplate()
-
-
 class _Spec(Shape):
     entrypoint: Text = ""
-    head: PodTemplate = under(PodTemplate(), "rayClusterSpec", "headGroupSpec", "template")
-    workers: Many[_Workers] = under((), "rayClusterSpec", "workerGroupSpecs")
+    cluster: RaySpec | None = under(None, "rayClusterSpec")
+    chosen: Text = under("", "clusterSelector", _CLUSTER)
 
 
 class _Status(Shape):
@@ -71,12 +70,24 @@ class _Status(Shape):
 class RayJob(JobKind):
     """Its containers start Ray; what is trained stands in its entrypoint. Counts its failures (job)."""
 
-    def demand(self, spec: Body) -> Demand:
-        """The pods of its cluster, and the words of its entrypoint."""
-        found = read(_Spec, spec)
-        workers = [(one.replicas * one.num_of_hosts, one.template) for one in found.workers]
-        demand = total([(1, found.head), *workers])
-        return replace(demand, words=split([found.entrypoint])) if found.entrypoint else demand
+    def pod_sets(self, spec: Body) -> list[PodSet]:
+        """The pods of its own cluster."""
+        found = read(_Spec, spec).cluster
+        return [] if found is None else found.pod_sets("spec.rayClusterSpec")
+
+    def demand(self, spec: Body, beside: Beside = NOTHING) -> Demand:
+        """The pods of its cluster, its own or the one that it selects, and the words of its entrypoint."""
+        found, asked = read(_Spec, spec), super().demand(spec, beside)
+        if found.cluster is None and found.chosen:
+            wanted = Reference(RAY_CLUSTER, found.chosen)
+            where = f"spec.clusterSelector[{_CLUSTER}]"
+            cluster = beside.spec(wanted)
+            if cluster is None:
+                asked = named(asked, wanted, where)
+            else:
+                asked = total(read(RaySpec, cluster, str(wanted)).pod_sets(str(wanted)), beside, holds=where)
+        words = split([found.entrypoint])
+        return replace(asked, words=words, said="spec.entrypoint") if words else asked
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its deployment, and how many workers are ready."""
@@ -130,10 +141,12 @@ class RayJob(JobKind):
 
 RAY_JOB = RayJob(
     "ray.io", "v1", "RayJob", "rayjobs",
+    others=("v1alpha1",),
     word="rayjob",
     setting="RayJob",
     title="RayJob",
+    holds="spec.rayClusterSpec.workerGroupSpecs[].template",
     place="`entrypoint`: words of the layout are replaced, every other character of the line stays",
     changes="entrypoint",
-    labels=PodLabels(job="ray.io/cluster"),
+    labels=PodLabels(job=_CLUSTER),
 )  # fmt: skip

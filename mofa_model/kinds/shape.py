@@ -52,12 +52,14 @@ def under(default: object, *path: str) -> Any:
     return Field(default=default, validation_alias=AliasPath(*path))
 
 
-def read(shape: type[S], value: object) -> S:
-    """A part of an object; an `InputError` where a number in it cannot be."""
+def read(shape: type[S], value: object, path: str = "spec") -> S:
+    """A part of an object, which messages call `path`; an `InputError` where a number in it cannot be."""
     try:
         return shape.model_validate(value)
     except ValidationError as error:
-        raise error.errors()[0]["ctx"]["error"] from None
+        first = error.errors()[0]
+        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
+        raise InputError(f"{path}{place}: {first['ctx']['error']}") from None
 
 
 def glance(shape: type[S], value: object) -> S:
@@ -161,6 +163,8 @@ def _labels(value: object) -> dict[str, str]:
     return {str(name): str(one) for name, one in mapping(value).items()}
 
 
+Truth: TypeAlias = Annotated[bool, PlainValidator(lambda value: value is True)]
+"""True, or anything else."""
 Text: TypeAlias = Annotated[str, PlainValidator(text_of)]
 """Text."""
 Count: TypeAlias = Annotated[int, PlainValidator(count_of)]

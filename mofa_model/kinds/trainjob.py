@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_model.errors import InputError
-from mofa_model.kinds.jobset import ReplicatedJob
+from mofa_model.kinds.beside import NOTHING, Beside
+from mofa_model.kinds.demand import Demand, PodSet
 from mofa_model.kinds.kind import JobKind
 from mofa_model.kinds.new_job import NewJob
 from mofa_model.kinds.observation import Conditioned, Observation
 from mofa_model.kinds.patches import NAME, Operation, pod_annotations, test
-from mofa_model.kinds.pods import ELSEWHERE, GPU, Demand, Devices, PodSpec, demand, split, torchrun
-from mofa_model.kinds.shape import (
-    Body,
-    Count,
-    Line,
-    Many,
-    Moment,
-    Number,
-    Shape,
-    Tally,
-    Text,
-    Whole,
-    glance,
-    read,
-    under,
-)
+from mofa_model.kinds.runtime import TRAINER, TrainSpec, of_train_job
+from mofa_model.kinds.shape import Body, Many, Moment, Number, Shape, Tally, Text, glance, read, under
 from mofa_model.spec.recovery_classes import RecoveryClass
 
-_TRAINER: Final = "node"
-"""The trainer's job in the runtimes of Kubeflow."""
 _TOKENS: Final = (
     "tokens_per_second",
     "tokens_per_sec",
@@ -40,31 +25,6 @@ _TOKENS: Final = (
 )
 _STEP: Final = ("step", "global_step", "train_step", "mofa_train_step")
 _STEP_SECONDS: Final = ("step_seconds", "step_time_seconds", "mofa_train_step_seconds")
-
-
-class _Override(Shape):
-    """How pods of the runtime differ, as older releases have it."""
-
-    spec: PodSpec = PodSpec()
-
-
-class _Patch(Shape):
-    """How the runtime differs, as newer releases have it."""
-
-    manager: Text = ""
-    training_runtime_spec: object = None
-    jobs: Many[ReplicatedJob] = under((), "trainingRuntimeSpec", "template", "spec", "replicatedJobs")
-
-
-class _Spec(Shape):
-    nodes: Count | None = under(None, "trainer", "numNodes")
-    processes: Whole = under(0, "trainer", "numProcPerNode")
-    gpus: Devices = under(0, "trainer", "resourcesPerNode")
-    image: Text = under("", "trainer", "image")
-    command: Line = under(None, "trainer", "command")
-    args: Line = under(None, "trainer", "args")
-    pod_template_overrides: Many[_Override] = ()
-    runtime_patches: Many[_Patch] | None = None
 
 
 class _Child(Shape):
@@ -87,29 +47,16 @@ class _Status(Conditioned):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainJob(JobKind):
-    """Its trainer section says it all, its patches say where, and the rest stands in its runtime, which is not read."""
+    """Its trainer section says it all, its patches say where, and the rest stands in its runtime."""
 
-    def demand(self, spec: Body) -> Demand:
-        """Nodes, and GPUs of each."""
-        found = read(_Spec, spec)
-        patched = [job.pods.spec for patch in found.runtime_patches or () for job in patch.jobs if job.pods]
-        pods = [*(one.spec for one in found.pod_template_overrides), *patched]
-        selector = {label: value for pod in pods for label, value in pod.selector.items()}
-        words = (*split(found.command), *split(found.args))
-        nodes, processes = torchrun(words) or (0, 0)
-        each = found.gpus or found.processes or processes
-        nodes = nodes if found.nodes is None else found.nodes
-        if nodes and each:
-            return replace(demand(nodes * each, each, words, selector), images=frozenset({found.image}))
-        field, right = (
-            ("numNodes", "a number of nodes")
-            if not nodes
-            else ("resourcesPerNode", f"{GPU[0]} in its limits (or numProcPerNode)")
-        )
-        unread = (
-            f"spec.trainer.{field}: is missing, and the runtime is not read: give {right}, or {ELSEWHERE}"
-        )
-        return Demand(gpus=0, words=words, selector=selector, unread=unread)
+    def pod_sets(self, spec: Body) -> list[PodSet]:
+        """None of its own."""
+        del spec
+        return []
+
+    def demand(self, spec: Body, beside: Beside = NOTHING) -> Demand:
+        """What its trainer's section and its runtime say together."""
+        return of_train_job(spec, beside)
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its conditions, and how many pods run."""
@@ -157,10 +104,10 @@ class TrainJob(JobKind):
     def written(self, body: Body, arguments: Sequence[str], steps: str) -> list[Operation]:
         """The entry of its runtime patches that is ours: annotations of the trainer's pods."""
         pods = {"metadata": {"annotations": pod_annotations(arguments, steps)}}
-        trainer = {"name": _TRAINER, "template": {"spec": {"template": pods}}}
+        trainer = {"name": TRAINER, "template": {"spec": {"template": pods}}}
         runtime = {"template": {"spec": {"replicatedJobs": [trainer]}}}
         wanted = {"manager": NAME, "trainingRuntimeSpec": runtime}
-        path, stands = "/spec/runtimePatches", read(_Spec, body.get("spec")).runtime_patches
+        path, stands = "/spec/runtimePatches", read(TrainSpec, body.get("spec")).runtime_patches
         if stands is None:
             return [test(path, None), {"op": "add", "path": path, "value": [wanted]}]
         number = next((number for number, one in enumerate(stands) if one.manager == NAME), None)
@@ -181,6 +128,7 @@ TRAIN_JOB = TrainJob(
     word="trainjob",
     setting="TrainJob",
     title="TrainJob",
+    holds="spec.trainer.resourcesPerNode",
     place="the annotations of a JobSet, on the pods of `node`, in the entry of its `runtimePatches` whose manager is `mofa.dev/advisor`",
     changes="runtimePatches",
     admits=f"""\

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mofa_model.kinds.demand import PodSet
 from mofa_model.kinds.kind import JobKind, PodLabels
 from mofa_model.kinds.observation import Counter, Observation, Sign
-from mofa_model.kinds.pods import Demand, PodTemplate, total
+from mofa_model.kinds.pods import PodTemplate
 from mofa_model.kinds.shape import Body, Count, Many, Moment, Shape, Tally, Text, glance, read, under
 from mofa_model.spec.recovery_classes import RecoveryClass
 
 
 class _Task(Shape):
     replicas: Count = 1
+    min_available: Count | None = None
     template: PodTemplate = PodTemplate()
 
 
@@ -32,9 +34,18 @@ class _Status(Shape):
 class VolcanoJob(JobKind):
     """Counts its restarts (job); nothing of it can be changed."""
 
-    def demand(self, spec: Body) -> Demand:
-        """The pods of all tasks."""
-        return total((one.replicas, one.template) for one in read(_Spec, spec).tasks)
+    def pod_sets(self, spec: Body) -> list[PodSet]:
+        """The pods of all tasks; a task runs with fewer where it says that these are enough."""
+        return [
+            PodSet(
+                where=f"spec.tasks[{number}].template",
+                template=one.template,
+                counted=f"spec.tasks[{number}].replicas",
+                count=one.replicas,
+                least=one.min_available,
+            )
+            for number, one in enumerate(read(_Spec, spec).tasks)
+        ]
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its phase, and how many pods run."""
@@ -57,6 +68,7 @@ VOLCANO_JOB = VolcanoJob(
     setting="VolcanoJob",
     title="Volcano Job",
     suspend=(),
+    holds="spec.tasks[].template",
     place="nothing: Volcano lets nobody change a job's command. The advice is annotated, and an Event says so",
     labels=PodLabels(job="volcano.sh/job-name"),
 )  # fmt: skip

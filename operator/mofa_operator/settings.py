@@ -127,7 +127,7 @@ class OperatorSettings:
 
     namespace: tuple[str, ...] = ()
     """Namespaces to watch; none = all."""
-    kinds: tuple[str, ...] = tuple(kind.setting for kind in KINDS if kind.by_default)
+    kinds: tuple[str, ...] = tuple(kind.setting for kind in KINDS)
     """Existing kinds to watch, where the cluster has them."""
     dry_run: bool = False
     """Decide and log, but write nothing."""

@@ -17,7 +17,7 @@ from mofa_operator.observe.store import Store
 
 _AT_ONCE: Final = 200
 """Jobs that are read before others may use the event loop. [1]"""
-_WITNESSED: Final = tuple(kind for kind in KINDS if kind.by_default)
+_WITNESSED: Final = tuple(kind for kind in KINDS if kind.witness)
 """Kinds whose objects say how their jobs recover."""
 _FEW: Final = 3.0
 """Looks that may be missed before nobody looked. [1]"""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sys import intern
 from typing import Final, TypeAlias
 
-from mofa_model.kinds.pods import GPU
+from mofa_model.kinds.devices import GPU
 from mofa_model.kinds.shape import Body, at, items, part, text_of
 from mofa_operator.snapshot import NodeCount
 

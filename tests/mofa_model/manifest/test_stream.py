@@ -323,7 +323,8 @@ def test_pods_with_a_part_of_a_node_are_a_question_of_nodes_parts_and_pods(
     pods, each, nodes, per_node, domain
 ):
     """NVLink reaches as far as a pod does, but all GPUs of a job on a node share that node's memory and storage."""
-    text = JOBSET.replace("parallelism: 32", f"parallelism: {pods}").replace("gpu: 8", f"gpu: {each}")
+    text = JOBSET.replace("completions: 32", f"completions: {pods}").replace("gpu: 8", f"gpu: {each}")
+    text = text.replace("parallelism: 32", f"parallelism: {pods}")
     text = text.replace("tensor-model-parallel-size=8", "tensor-model-parallel-size=1")
     text = text.replace("pipeline-model-parallel-size=4", "pipeline-model-parallel-size=1")
     answers = Answers()
@@ -448,7 +449,8 @@ def test_what_only_a_runtime_knows_can_be_said_behind_config_ref():
     said = "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: run\ndata:\n  spec.yaml: |\n    model: {preset: llama3-70b}\n"
     _, (outcome,) = run(text + said)
     assert outcome.status == "InvalidInput"
-    assert "no container asks for nvidia.com/gpu" in outcome.explanation
+    where = "spec.replicatedJobs[0].template.spec.template.spec.containers[0].resources.limits"
+    assert outcome.explanation.startswith(f"{where}: asks for no nvidia.com/gpu or amd.com/gpu")
     assert "config-ref" in outcome.explanation
     answers = Answers()
     _, (outcome,) = run(text + said + "    cluster: {nodes: 16}\n", answers=answers)

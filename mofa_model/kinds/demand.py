@@ -1,0 +1,209 @@
+"""What a job asks for: its sets of pods as one number of GPUs, one command and the labels of its nodes.
+
+Nothing is guessed. Where pods ask for no GPUs, torchrun's own words (`--nnodes`, `--nproc-per-node`) say how many processes
+there are, one for each GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from mofa_model.errors import InputError
+from mofa_model.kinds.beside import NOTHING, Beside, Reference
+from mofa_model.kinds.devices import GPU, claimed
+from mofa_model.kinds.pods import PodSpec, PodTemplate, launches, torchrun
+from mofa_model.kinds.shape import MOST
+
+ELSEWHERE: Final = "say cluster.nodes in the spec behind the annotation advisor.mofa.dev/config-ref"
+"""What helps where an object does not say how many GPUs it has."""
+_SIZES: Final = 8
+"""Sizes of an elastic job that are told apart, at most. [1]"""
+_GPUS: Final = " or ".join(GPU)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PodSet:
+    """Pods that are all alike."""
+
+    where: str
+    """Where their template stands in the object."""
+    template: PodTemplate | None
+    """The pod; None where there is none."""
+    counted: str
+    """The field that says how many there are."""
+    count: int = 1
+    """How many. [1]"""
+    least: int | None = None
+    """The fewest with which the job runs too; None = no fewer. [1]"""
+    most: int | None = None
+    """The most that it may become; None = no more. [1]"""
+    step: int = 1
+    """Pods that come and go together. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Demand:
+    """What a job asks for."""
+
+    gpus: int
+    """GPUs of all pods; 0 where these cannot be read. [1]"""
+    pod: int = 0
+    """GPUs of one pod; 0 where these cannot be read, or not all pods have as many. [1]"""
+    sizes: tuple[int, ...] = ()
+    """GPUs of all pods at each size that an elastic job may have, fewest first; empty where it has one size. [1]"""
+    words: tuple[str, ...] = ()
+    """Command and arguments of the container with GPUs."""
+    said: str = ""
+    """Where these stand in the object."""
+    selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the nodes that the pods with GPUs select."""
+    images: frozenset[str] = frozenset()
+    """Images of all its containers."""
+    unread: str = ""
+    """Why the GPUs cannot be read, and what would help; empty where they can."""
+    missing: tuple[Reference, ...] = ()
+    """Objects that would say more, and are not here."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Set:
+    """A set of pods, read."""
+
+    of: PodSet
+    gpus: int
+    words: tuple[str, ...]
+    said: str
+    why: str
+    missing: tuple[Reference, ...]
+
+    @property
+    def count(self) -> int:
+        """Pods: those that are wanted, and where none are yet, as many as there may be. [1]"""
+        return self.of.count or self.of.most or 0
+
+    def sizes(self) -> range:
+        """How many pods it may have. [1]"""
+        least = self.of.least if self.of.least is not None else self.count
+        most = self.of.most or 0
+        least = least or self.of.step
+        return range(min(least, self.count), max(most, self.count) + 1, self.of.step)
+
+
+def total(
+    every: Iterable[PodSet], beside: Beside = NOTHING, *, holds: str = "spec", nodes: int = 0, each: int = 0
+) -> Demand:
+    """What sets of pods ask for together; `holds` is where a job of the kind has its pods.
+
+    Where these ask for no GPUs, processes say how many there are: `nodes` of `each` where the object itself says it, else as
+    torchrun is told.
+    """
+    sets = [_read(one, beside) for one in every]
+    asking = [one for one in sets if one.gpus]
+    gpus = sum(one.count * one.gpus for one in asking)
+    pods = {one.gpus for one in asking if one.count}
+    speaks = next((one for one in asking if one.words), None) or max(
+        sets, key=lambda one: launches(one.words), default=None
+    )
+    words = speaks.words if speaks else ()
+    pod = pods.pop() if len(pods) == 1 else 0
+    if any(one.why for one in sets):
+        gpus = pod = 0
+    elif not gpus:
+        told = torchrun(words) or (0, 0)
+        pod = each or told[1]
+        gpus = (nodes or told[0]) * pod
+    if gpus > MOST:
+        raise InputError(f"{gpus} GPUs are more than any job has; check replicas and {GPU[0]}")
+    return Demand(
+        gpus=gpus,
+        pod=pod,
+        sizes=_sizes(asking) if gpus else (),
+        words=words,
+        said=speaks.said if speaks else holds,
+        selector=next((found for one in asking if (found := _spec(one.of).selector)), {}),
+        images=frozenset(one.image for each in sets for one in _spec(each.of).containers),
+        unread="" if gpus else _unread(sets, holds),
+        missing=tuple(dict.fromkeys(one for each in sets for one in each.missing)),
+    )
+
+
+def named(asked: Demand, wanted: Reference, where: str) -> Demand:
+    """What is known of a job whose pods stand in an object that it names, and that is not here."""
+    unread = f"{where}: {wanted} is not here; create it, or {ELSEWHERE}"
+    return replace(asked, unread=unread, missing=(wanted,))
+
+
+def _read(one: PodSet, beside: Beside) -> _Set:
+    containers = _spec(one).containers
+    claims = [claimed(claim, beside) for claim in _spec(one).resource_claims]
+    asking = [number for number, container in enumerate(containers) if container.gpus]
+    order = [*asking, *(number for number in range(len(containers)) if number not in asking)]
+    spoken = [number for number in order if containers[number].words]
+    number = (
+        spoken[0]
+        if asking and spoken
+        else max(spoken, key=lambda number: launches(containers[number].words), default=0)
+    )
+    return _Set(
+        of=one,
+        gpus=sum(one.gpus for one in containers) + sum(claim.gpus for claim in claims),
+        words=containers[number].words if spoken else (),
+        said=f"{one.where}.spec.containers[{number}]",
+        why=next((claim.why for claim in claims if claim.why), ""),
+        missing=tuple(reference for claim in claims for reference in claim.missing),
+    )
+
+
+def _spec(one: PodSet) -> PodSpec:
+    return (one.template or PodTemplate()).spec
+
+
+def _sizes(asking: Sequence[_Set]) -> tuple[int, ...]:
+    """GPUs at each size of the set that stretches most, while the others stay.
+
+    >>> _thinned(range(2, 33))
+    [2, 4, 8, 16, 32]
+    """
+    widest = max(asking, key=lambda one: len(one.sizes()), default=None)
+    if widest is None or len(widest.sizes()) < 2:
+        return ()
+    others = sum(one.count * one.gpus for one in asking if one is not widest)
+    return tuple(others + count * widest.gpus for count in _thinned(widest.sizes()))
+
+
+def _thinned(counts: range) -> list[int]:
+    """All of them, or where there are many the doublings of the least, and the most."""
+    if len(counts) <= _SIZES:
+        return list(counts)
+    found, count = [counts[-1]], counts[0]
+    while count < counts[-1]:
+        found.append(count)
+        count *= 2
+    return sorted(found)[-_SIZES:]
+
+
+def _unread(sets: Sequence[_Set], holds: str) -> str:
+    """Why no GPUs were found, in the object's own words."""
+    if not any(_spec(one.of).containers for one in sets):
+        return f"{holds}: has no containers; give it a pod that asks for {GPU[0]}, or {ELSEWHERE}"
+    for one in sets:
+        if one.why:
+            return f"{one.of.where}.spec.resourceClaims: {one.why}, or {ELSEWHERE}"
+        if one.gpus:
+            return f"{one.of.counted}: is 0; say how many pods there are, or {ELSEWHERE}"
+    most = max(sets, key=lambda one: one.count)
+    others = {name: number for one in sets for name, number in _asked(one.of)}
+    if others:
+        most = next(one for one in sets if _asked(one.of))
+    asked = ", ".join(f"{name}: {number}" for name, number in others.items())
+    found = f"asks for {asked}, and not for {_GPUS}" if asked else f"asks for no {_GPUS}"
+    number = next((n for n, one in enumerate(_spec(most.of).containers) if one.others), 0)
+    where = f"{most.of.where}.spec.containers[{number}].resources.limits"
+    return f"{where}: {found}, the GPUs that are known; ask for them there, or {ELSEWHERE}"
+
+
+def _asked(one: PodSet) -> list[tuple[str, str]]:
+    """Devices that are no GPUs."""
+    return [item for container in _spec(one).containers for item in container.others.items()]

@@ -1,0 +1,59 @@
+"""LeaderWorkerSet, of the Kubernetes project: groups of a leader and its workers, each of which stands for itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mofa_model.kinds.demand import PodSet
+from mofa_model.kinds.kind import JobKind
+from mofa_model.kinds.observation import Conditioned, Observation
+from mofa_model.kinds.pods import PodTemplate
+from mofa_model.kinds.shape import Body, Count, Shape, Tally, glance, read, under
+from mofa_model.spec.recovery_classes import RecoveryClass
+
+
+class _Spec(Shape):
+    replicas: Count = 1
+    size: Count = under(1, "leaderWorkerTemplate", "size")
+    leader: PodTemplate | None = under(None, "leaderWorkerTemplate", "leaderTemplate")
+    worker: PodTemplate | None = under(None, "leaderWorkerTemplate", "workerTemplate")
+
+
+class _Status(Conditioned):
+    ready_replicas: Tally = 0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LeaderWorkerSet(JobKind):
+    """Its groups do not know of each other, so what is advised is one of them: as Kueue admits them, one by one."""
+
+    def pod_sets(self, spec: Body) -> list[PodSet]:
+        """The pods of one group: a leader, which is made as its workers are where nothing else is said, and the others."""
+        found, path = read(_Spec, spec), "spec.leaderWorkerTemplate"
+        workers = PodSet(
+            where=f"{path}.workerTemplate",
+            template=found.worker,
+            counted=f"{path}.size",
+            count=found.size - (found.leader is not None and found.size > 0),
+        )
+        leader = PodSet(where=f"{path}.leaderTemplate", template=found.leader, counted=f"{path}.size")
+        return [workers] if found.leader is None else [leader, workers]
+
+    def observed(self, body: Body, now: float) -> Observation:
+        """How many groups are ready."""
+        del now
+        spec, status = glance(_Spec, body.get("spec")), glance(_Status, body.get("status"))
+        ready = status.ready_replicas >= spec.replicas if body.get("status") else None
+        return Observation(ready=ready, drop=RecoveryClass.POD)
+
+
+LEADER_WORKER_SET = LeaderWorkerSet(
+    "leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets",
+    word="leaderworkerset",
+    setting="LeaderWorkerSet",
+    title="LeaderWorkerSet",
+    witness=False,
+    suspend=(),
+    holds="spec.leaderWorkerTemplate.workerTemplate",
+    place="nothing: it cannot wait. The advice is annotated, and an Event says so",
+)  # fmt: skip

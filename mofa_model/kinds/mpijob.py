@@ -1,0 +1,57 @@
+"""MPIJob, of Kubeflow's MPI operator and of its training operator: a launcher that starts processes on workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mofa_model.kinds.beside import NOTHING, Beside
+from mofa_model.kinds.demand import Demand, PodSet
+from mofa_model.kinds.kind import JobKind, PodLabels
+from mofa_model.kinds.observation import Observation
+from mofa_model.kinds.pytorchjob import Role, observed, roles
+from mofa_model.kinds.shape import Body, Named, Shape, glance, read, under
+
+_LAUNCHER: Final = "Launcher"
+_ROLES: Final = "mpiReplicaSpecs"
+
+
+class _Spec(Shape):
+    roles: Named[Role] = under({}, _ROLES)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MPIJob(JobKind):
+    """Its workers wait to be called: what is trained stands in its launcher."""
+
+    def pod_sets(self, spec: Body) -> list[PodSet]:
+        """The launcher and the workers."""
+        return roles(f"spec.{_ROLES}", read(_Spec, spec).roles)
+
+    def demand(self, spec: Body, beside: Beside = NOTHING) -> Demand:
+        """What its pods ask for, and the words of its launcher."""
+        asked = super().demand(spec, beside)
+        launcher = read(_Spec, spec).roles.get(_LAUNCHER, Role()).template.spec.containers
+        for number, one in enumerate(launcher):
+            if one.words:
+                said = f"spec.{_ROLES}.{_LAUNCHER}.template.spec.containers[{number}]"
+                return replace(asked, words=one.words, said=said)
+        return asked
+
+    def observed(self, body: Body, now: float) -> Observation:
+        """Its conditions, and how many pods run."""
+        del now
+        return observed(glance(_Spec, body.get("spec")).roles, body.get("status"))
+
+
+MPI_JOB = MPIJob(
+    "kubeflow.org", "v2beta1", "MPIJob", "mpijobs",
+    others=("v1",),
+    word="mpijob",
+    setting="MPIJob",
+    title="MPIJob",
+    suspend=("runPolicy", "suspend"),
+    holds="spec.mpiReplicaSpecs.*.template",
+    place="nothing: its launcher is made together with it. The advice is annotated, and an Event says so",
+    labels=PodLabels(job="training.kubeflow.org/job-name"),
+)  # fmt: skip

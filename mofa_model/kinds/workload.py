@@ -1,0 +1,61 @@
+"""Workload, of Kueue: what it admits of any kind of jobs, as sets of pods. It speaks for all kinds that are not known here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mofa_model.kinds.demand import PodSet
+from mofa_model.kinds.kind import JobKind
+from mofa_model.kinds.observation import Conditioned, Observation
+from mofa_model.kinds.pods import PodTemplate
+from mofa_model.kinds.shape import Body, Count, Many, Shape, Text, glance, read
+
+
+class _Pods(Shape):
+    name: Text = ""
+    count: Count = 1
+    min_count: Count | None = None
+    template: PodTemplate | None = None
+
+
+class _Spec(Shape):
+    pod_sets: Many[_Pods] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Workload(JobKind):
+    """Its sets of pods are those of the job that it was made for; nothing of it can be changed."""
+
+    def pod_sets(self, spec: Body) -> list[PodSet]:
+        """Its sets; those that may be admitted in part have a least number."""
+        return [
+            PodSet(
+                where=f"spec.podSets[{number}].template",
+                template=one.template,
+                counted=f"spec.podSets[{number}].count",
+                count=one.count,
+                least=one.min_count,
+            )
+            for number, one in enumerate(read(_Spec, spec).pod_sets)
+        ]
+
+    def observed(self, body: Body, now: float) -> Observation:
+        """Its conditions; one that is not admitted waits."""
+        status = glance(Conditioned, body.get("status"))
+        admitted, ended = status.since("Admitted"), status.since("Finished")
+        waits = admitted is None and ended is None and bool(body.get("status"))
+        ready = None if admitted is None else status.since("PodsReady") is not None
+        return Observation(suspended=now if waits else None, ready=ready, ended=ended)
+
+
+WORKLOAD = Workload(
+    "kueue.x-k8s.io", "v1beta1", "Workload", "workloads",
+    others=("v1beta2",),
+    word="workload",
+    setting="Workload",
+    title="Workload of Kueue",
+    witness=False,
+    suspend=(),
+    holds="spec.podSets[].template",
+    place="nothing: Kueue makes it of another object. The advice is annotated, and an Event says so",
+)  # fmt: skip
