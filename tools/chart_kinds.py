@@ -4,7 +4,7 @@ import re
 import textwrap
 from collections.abc import Iterable
 
-from mofa_model.kinds import KINDS, JobKind
+from mofa_model.kinds import BESIDE, KINDS, JobKind
 from mofa_model.kinds.fence import same
 
 HEADER = "{{- /* Made by tools/chart.py from mofa_model/kinds; do not edit. */ -}}\n"
@@ -14,6 +14,8 @@ def template() -> str:
     """The templates, each with what it is for."""
     return HEADER + "".join((
         _define("kinds", "Existing kinds by the names of rbac.kinds, as group/plural.", _settings()),
+        _define("beside", "What jobs and their pods name, in their namespaces: group: resources.", _beside(namespaced=True)),
+        _define("above", "The same, of the whole cluster.", _beside(namespaced=False)),
         _define("annotated", "CEL: resources on which the operator writes annotations.", _annotated()),
         _define("groups", "API groups of existing kinds.", _several(kind.group for kind in KINDS)),
         _define("resources", "Resources of existing kinds.", _several(kind.plural for kind in KINDS)),
@@ -40,6 +42,14 @@ def _define(name: str, about: str, body: str) -> str:
 
 def _settings() -> str:
     return "\n".join(f"{kind.setting}: {kind.group}/{kind.plural}" for kind in KINDS)
+
+
+def _beside(*, namespaced: bool) -> str:
+    found: dict[str, list[str]] = {}
+    for kind in BESIDE:
+        if kind.namespaced == namespaced:
+            found.setdefault(kind.group, []).append(kind.plural)
+    return "\n".join(f"{group}: [{', '.join(plurals)}]" for group, plurals in found.items())
 
 
 def _annotated() -> str:

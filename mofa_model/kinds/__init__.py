@@ -36,7 +36,7 @@ from mofa_model.kinds.pytorchjob import PYTORCH_JOB
 from mofa_model.kinds.raycluster import RAY_CLUSTER
 from mofa_model.kinds.rayjob import RAY_JOB
 from mofa_model.kinds.runtime import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME
-from mofa_model.kinds.shape import Body, mapping, text_of
+from mofa_model.kinds.shape import Body, at, items, mapping, text_of
 from mofa_model.kinds.trainjob import TRAIN_JOB
 from mofa_model.kinds.volcano import VOLCANO_JOB
 from mofa_model.kinds.workload import WORKLOAD
@@ -76,6 +76,8 @@ __all__ = [
     "asked_of",
     "demand_of",
     "job_kind",
+    "made_by",
+    "same_kind",
 ]
 
 
@@ -89,6 +91,16 @@ def job_kind(api_version: object, kind: object) -> JobKind | None:
     return next((one for one in KINDS if one.group == group and one.kind == kind), None)
 
 
+def same_kind(one_version: object, one: object, other_version: object, other: object) -> bool:
+    """Whether two manifests are of one kind, whatever the versions of its group.
+
+    >>> same_kind("kubeflow.org/v1", "MPIJob", "kubeflow.org/v2beta1", "MPIJob")
+    True
+    """
+    groups = {text_of(version).rpartition("/")[0] for version in (one_version, other_version)}
+    return len(groups) == 1 and one == other
+
+
 def demand_of(body: Body, beside: Beside = NOTHING) -> Demand:
     """GPUs, launch command and node selector of a job; `beside` holds what it names, as far as that is here."""
     kind = job_kind(body.get("apiVersion"), body.get("kind"))
@@ -98,6 +110,20 @@ def demand_of(body: Body, beside: Beside = NOTHING) -> Demand:
     if not isinstance(spec := body.get("spec"), dict):
         raise InputError("spec: is missing; give a mapping")
     return kind.demand(spec, beside)
+
+
+def made_by(body: Body) -> tuple[JobKind, str] | None:
+    """The job of another kind that made an object and controls it; None where there is none that is known.
+
+    >>> owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "tune", "controller": True}
+    >>> made_by({"metadata": {"ownerReferences": [owner]}})[1]
+    'tune'
+    """
+    for one in items(at(body, "metadata", "ownerReferences")):
+        kind = job_kind(one.get("apiVersion"), one.get("kind"))
+        if kind is not None and one.get("controller") is True:
+            return kind, text_of(one.get("name"))
+    return None
 
 
 def asked_of(spec: object) -> object:

@@ -57,6 +57,8 @@ class Demand:
     """Command and arguments of the container with GPUs."""
     said: str = ""
     """Where these stand in the object."""
+    model: str = ""
+    """The model that the object itself names, outside of any command; empty where it names none."""
     selector: Mapping[str, str] = field(default_factory=dict)
     """Labels of the nodes that the pods with GPUs select."""
     images: frozenset[str] = frozenset()
@@ -121,7 +123,7 @@ def total(
         pod=pod,
         sizes=_sizes(asking) if gpus else (),
         words=words,
-        said=speaks.said if speaks else holds,
+        said=speaks.said if speaks and words else holds,
         selector=next((found for one in asking if (found := _spec(one.of).selector)), {}),
         images=frozenset(one.image for each in sets for one in _spec(each.of).containers),
         unread="" if gpus else _unread(sets, holds),

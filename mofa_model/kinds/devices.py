@@ -25,6 +25,8 @@ GPU: Final = ("nvidia.com/gpu", "amd.com/gpu")
 """Names of GPUs among a container's resources."""
 DRIVERS: Final = ("gpu.nvidia.com", "gpu.amd.com")
 """Names of the drivers whose devices are GPUs, and of the classes that come with them."""
+CLAIMED: Final = "resourceClaimTemplateName"
+"""The field by which a pod names what it claims."""
 _DRIVER: Final = re.compile(r"""device\.driver\s*==\s*["']([^"']+)["']""")
 _ALL: Final = "All"
 _SECTIONS: Final = ("limits", "requests")

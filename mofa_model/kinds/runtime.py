@@ -52,6 +52,7 @@ class TrainSpec(Shape):
     others: Others = under({}, "trainer", "resourcesPerNode")
     image: Text = under("", "trainer", "image")
     command: Line = under(None, "trainer", "command")
+    model: Text = under("", "initializer", "model", "storageUri")
     args: Line = under(None, "trainer", "args")
     pod_template_overrides: Many[_Override] = ()
     runtime_patches: Many[Patch] | None = None
@@ -109,7 +110,8 @@ def _total(found: TrainSpec, runtime: _Runtime, path: str, beside: Beside) -> De
     selector = dict(asked.selector)
     for pods in _changes(found):
         selector |= pods.selector
-    return replace(asked, selector=selector, said=said if found.args or found.command else asked.said)
+    said = said if found.args or found.command else asked.said
+    return replace(asked, selector=selector, said=said, model=found.model)
 
 
 def _laid(found: TrainSpec, pods: PodSpec) -> PodSpec:

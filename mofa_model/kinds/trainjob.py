@@ -128,6 +128,7 @@ TRAIN_JOB = TrainJob(
     word="trainjob",
     setting="TrainJob",
     title="TrainJob",
+    names=("runtimeRef",),
     holds="spec.trainer.resourcesPerNode",
     place="the annotations of a JobSet, on the pods of `node`, in the entry of its `runtimePatches` whose manager is `mofa.dev/advisor`",
     changes="runtimePatches",

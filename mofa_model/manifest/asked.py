@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 
 from mofa_model.advice import Advice, Request
 from mofa_model.manifest.inputs import to_inputs
 from mofa_model.manifest.parsing import Profile
+from mofa_model.manifest.said import Said
 from mofa_model.manifest.training_job import TrainingJobSpec
 
 
@@ -22,13 +24,16 @@ class Asked:
     """Text of the model's config.json, where the spec names one."""
     path: str
     """What messages call the spec."""
+    said: Said | None = None
+    """Who said which part of the spec, of a job that is no TrainingJob."""
     assumed: str = ""
     """Why it is this profile, where nobody named one and there was none to choose from."""
 
 
 def request_of(found: Asked) -> Request:
     """What the model is asked."""
-    return to_inputs(found.spec, found.profile, config=found.config, path=found.path)
+    with contextlib.nullcontext() if found.said is None else found.said.told():
+        return to_inputs(found.spec, found.profile, config=found.config, path=found.path)
 
 
 def told(found: Asked, advice: Advice) -> Advice:

@@ -11,13 +11,15 @@ from typing import Any, Final
 
 from mofa_model.annotations import PREFIX
 from mofa_model.errors import BadValue, InputError
-from mofa_model.kinds import Demand, demand_of
+from mofa_model.kinds import Demand, demand_of, made_by, same_kind
 from mofa_model.launch import Reading, read
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
 from mofa_model.manifest.asked import Asked
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.inputs import cluster_of
 from mofa_model.manifest.parsing import Object, Profile, is_ours, parse, training_job
+from mofa_model.manifest.said import PATH, Said
+from mofa_model.manifest.spoken import facts_of, model_of
 from mofa_model.manifest.surroundings import POLICY, Surroundings, profile_of
 from mofa_model.manifest.training_job import TrainingJobSpec
 from mofa_model.manifest.values import StreamReader
@@ -31,7 +33,7 @@ _CONFIG_KEY: Final = "config.json"
 def mode_of(item: Item, around: Surroundings) -> str | None:
     """Mode of an existing job: None where it is not opted in, which leaves it untouched."""
     given = item.annotations
-    if given.get(_PAUSED, "").lower() == "true" or not item.kind:
+    if given.get(_PAUSED, "").lower() == "true" or not item.kind or made_by(item.value) is not None:
         return None
     mode = given.get(_MODE)
     if mode is not None:
@@ -59,24 +61,27 @@ def question_of(item: Item, around: Surroundings) -> Asked:
     """The TrainingJob that an existing job amounts to, on its profile."""
     if why := around.refused.get((POLICY, item.namespace)):
         raise InputError(why)
-    demand = demand_of(item.value)
+    demand = demand_of(item.value, around.around(item.namespace))
     policy = _policy(item, around)
-    given: dict[str, Any] = {} if policy is None else _of_policy(policy.spec)
+    said = Said(item.kind, demand)
+    given: dict[str, Any] = {}
+    if policy is not None:
+        said.add(given, _of_policy(policy.spec), f"AdvisorPolicy {policy.name}: spec")
     reading = _read(demand)
-    _merge(given, _of_reading(reading))
-    config = _of_config(item, around, given)
+    said.add(given, _of_command(reading, demand), demand.said)
+    config = _of_config(item, around, given, said)
     if _MODEL in item.annotations:
-        given["model"] = {"preset": item.annotations[_MODEL]}
-    if "model" not in given:
-        raise InputError(f"annotation {_MODEL}: is missing; give a model preset, for example llama3-405b")
+        said.add(given, {"model": {"preset": item.annotations[_MODEL]}}, f"annotation {_MODEL}")
+    said.check(given)
     cluster = given.get("cluster")
     stated = cluster if isinstance(cluster, Mapping) else {}
     profile, assumed = profile_of(stated.get("profile"), demand.selector, around)
     given["cluster"] = {"profile": profile.name, **_places(stated, demand, profile)}
     if reading is not None:
         given.setdefault("current", {"arguments": list(demand.words)[:256]})
-    spec = parse(TrainingJobSpec, given, "job")
-    return Asked(spec=spec, profile=profile, config=config, path="job", assumed=assumed)
+    with said.told():
+        spec = parse(TrainingJobSpec, given, PATH)
+    return Asked(spec=spec, profile=profile, config=config, path=PATH, assumed=assumed, said=said)
 
 
 def _policy(item: Item, around: Surroundings) -> Object[AdvisorPolicySpec] | None:
@@ -89,7 +94,7 @@ def _policy(item: Item, around: Surroundings) -> Object[AdvisorPolicySpec] | Non
 def _listed(item: Item, policy: AdvisorPolicySpec) -> bool:
     labels = item.metadata.get("labels")
     own = labels if isinstance(labels, dict) else {}
-    listed = any((k.api_version, k.kind) == (item.api_version, item.kind) for k in policy.kinds)
+    listed = any(same_kind(k.api_version, k.kind, item.api_version, item.kind) for k in policy.kinds)
     return listed and policy.selector.matches(own)
 
 
@@ -118,19 +123,22 @@ def _read(demand: Demand) -> Reading | None:
         return None
 
 
-def _of_reading(reading: Reading | None) -> dict[str, Any]:
-    if reading is None:
-        return {}
-    facts = {
-        "sequenceLength": reading.sequence,
-        "globalBatchSize": reading.global_batch,
-        "precision": reading.precision,
-        "framework": reading.trainer,
-    }
-    return {"training": {key: value for key, value in facts.items() if value is not None}}
+def _of_command(reading: Reading | None, demand: Demand) -> dict[str, Any]:
+    """What the launch command says, in a trainer's own words where it is one that is known, else in words that are common."""
+    training: dict[str, Any] = dict(facts_of(demand.words, demand.gpus))
+    if reading is not None:
+        facts = {
+            "sequenceLength": reading.sequence,
+            "globalBatchSize": reading.global_batch,
+            "precision": reading.precision,
+            "framework": reading.trainer,
+        }
+        training |= {key: value for key, value in facts.items() if value is not None}
+    model = model_of(demand.words, demand.model)
+    return {"training": training} | ({"model": {"preset": model}} if model else {})
 
 
-def _of_config(item: Item, around: Surroundings, given: dict[str, Any]) -> str | None:
+def _of_config(item: Item, around: Surroundings, given: dict[str, Any], said: Said) -> str | None:
     """What the ConfigMap behind `config-ref` says: a spec in YAML is merged, a config.json is returned."""
     ref = item.annotations.get(_CONFIG)
     if ref is None:
@@ -141,24 +149,15 @@ def _of_config(item: Item, around: Surroundings, given: dict[str, Any]) -> str |
     if text is None:
         raise BadValue(f"annotation {_CONFIG}", ref, "this ConfigMap is not here: give it in the same stream")
     if not key.endswith((".yaml", ".yml")):
-        given["model"] = {"configMapRef": {"name": name, "key": key}}
+        said.add(given, {"model": {"configMapRef": {"name": name, "key": key}}}, f"ConfigMap {ref}")
         return text
     reader = StreamReader(f"ConfigMap {ref}")
     for node in reader.documents(text):
         value = reader.value(node)
         if not isinstance(value, dict):
             raise BadValue(f"annotation {_CONFIG}", ref, "the key must hold the spec of a TrainingJob")
-        _merge(given, value)
+        said.add(given, value, f"ConfigMap {ref}")
     return None
-
-
-def _merge(given: dict[str, Any], over: Mapping[str, Any]) -> None:
-    """Put one spec over another, section by section."""
-    for key, value in over.items():
-        if isinstance(value, Mapping) and isinstance(given.get(key), dict) and key != "model":
-            given[key] = {**given[key], **value}
-        else:
-            given[key] = value
 
 
 def _places(stated: Mapping[str, Any], demand: Demand, profile: Profile) -> dict[str, int]:

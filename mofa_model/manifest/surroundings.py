@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from mofa_model import presets
 from mofa_model.errors import BadValue, InputError
+from mofa_model.kinds import BESIDE, RAY_CLUSTER, Beside, Body
 from mofa_model.kinds.shape import part
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
 from mofa_model.manifest.bundled import bundled_profiles
@@ -36,6 +37,8 @@ class Surroundings:
     """Policies."""
     config_maps: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     """Data of ConfigMaps, by namespace and name."""
+    beside: Mapping[str, Sequence[Body]] = field(default_factory=dict)
+    """Objects that jobs and their pods may name, by namespace; empty for those of the whole cluster."""
     refused: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """What is wrong with profiles, by kind and name, and with policies, by kind and namespace: nothing passes them over."""
 
@@ -48,6 +51,10 @@ class Surroundings:
             known = ", ".join(sorted({*self.profiles, *self.bundled}))
             raise BadValue(where, name, f"known: {known}; give it with --profile FILE")
         return found
+
+    def around(self, namespace: str) -> Beside:
+        """What a job of a namespace may name."""
+        return Beside([*self.beside.get("", ()), *self.beside.get(namespace, ())])
 
     def text(self, namespace: str, name: str, key: str) -> str | None:
         """The text behind a key of a ConfigMap; None where it is not here."""
@@ -80,8 +87,20 @@ def surroundings(streams: Sequence[Documents], given: Sequence[Profile]) -> Surr
             for item in items
             if item.kind == "ConfigMap"
         },
+        beside=_beside(items),
         refused=refused,
     )
+
+
+def _beside(items: Iterable[Item]) -> dict[str, list[Body]]:
+    """Those of the objects that jobs may name."""
+    known = {(kind.group, kind.kind): kind for kind in (*BESIDE, RAY_CLUSTER)}
+    found = dict[str, list[Body]]()
+    for item in items:
+        kind = known.get((item.api_version.rpartition("/")[0], item.kind))
+        if kind is not None:
+            found.setdefault(item.namespace if kind.namespaced else "", []).append(item.value)
+    return found
 
 
 def refusal(item: Item) -> str:

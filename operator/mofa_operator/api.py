@@ -6,7 +6,6 @@ One session, as many connections as objects are reconciled at once, no retries: 
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
@@ -18,13 +17,13 @@ from yarl import URL
 
 from mofa_model.kinds import Kind
 from mofa_model.kinds.patches import Operation
-from mofa_model.kinds.shape import Body, at
+from mofa_model.kinds.shape import Body
 from mofa_operator.bucket import Bucket
 from mofa_operator.credentials import Credentials, Known
-from mofa_operator.paths import path_of
+from mofa_operator.paths import Served, path_of
 from mofa_operator.refusals import ApiError, Busy, Conflict, Gone, Invalid, refusal, wait_of
 from mofa_operator.settings import ApiSettings
-from mofa_operator.streams import Events, as_busy, events
+from mofa_operator.streams import Events, as_busy, events, listed, sent
 from mofa_operator.words import MANAGER
 
 _READS: Final = 4
@@ -47,8 +46,6 @@ _APPLY: Final = "application/apply-patch+yaml"
 _VERBS: Final = {
     _APPLY: "apply", _MERGE: "merge", _PATCH: "patch", "POST": "create", "PUT": "replace", "DELETE": "delete",
 }  # fmt: skip
-_UNREADABLE: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xef\xbf[\xbe\xbf]|\xef\xbb\xbf")
-"""Characters that JSON may hold as they are and YAML may not: an apply is read as YAML, and people write anything."""
 
 
 class Api:
@@ -65,6 +62,7 @@ class Api:
         self._opened_with = credentials.access
         self.bucket = Bucket(self._settings.writes_per_second, self._settings.burst)
         """What writes wait for; reads do not."""
+        self.served = Served()
         self.count: Callable[[str, str], None] = lambda _verb, _outcome: None
         """Told of every write: its verb, and ok or the name of the error."""
 
@@ -88,10 +86,12 @@ class Api:
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Body | None:
         """An object, or None where there is none."""
-        try:
-            return await self._ask("GET", path_of(kind, namespace, name))
-        except Gone:
-            return None
+        for one in self.served.versions(kind):
+            with contextlib.suppress(Gone):
+                found = await self._ask("GET", path_of(one, namespace, name))
+                self.served.note(kind, one)
+                return found
+        return None
 
     async def list(
         self, kind: Kind, namespace: str | None = None, label_selector: str | None = None
@@ -106,29 +106,33 @@ class Api:
     ) -> AsyncIterator[tuple[Sequence[Body], str]]:
         """The same list as pages, each with its version: a watch from the last page's version misses nothing."""
         wanted = {"limit": str(size)} | ({"labelSelector": label_selector} if label_selector else {})
-        path, restarts, more = path_of(kind, namespace or ""), 0, ""
+        (here, *versions), restarts, more = self.served.versions(kind), 0, ""
         while True:
+            path = path_of(here, namespace or "")
             query = wanted | ({"continue": more} if more else {})
             try:
                 page = await self._ask("GET", f"{path}?{urlencode(query)}")
             except Gone:
+                if not more and versions:  # the cluster may serve another version
+                    here, *versions = versions
+                    continue
                 if not more or restarts == _RESTARTS:
                     raise
                 restarts, more = restarts + 1, ""
                 continue
-            items = page.get("items") or []
-            if not isinstance(items, list) or not all(_is_object(item) for item in items):
-                raise Busy(f"GET {path}: the answer is no list of Kubernetes")
+            self.served.note(kind, here)
             said = {"apiVersion": kind.api_version, "kind": kind.kind}
-            yield [{**said, **item} for item in items], str(page["metadata"].get("resourceVersion", ""))
+            items = [{**said, **item} for item in listed(page, path)]
+            yield items, str(page["metadata"].get("resourceVersion", ""))
             more = page["metadata"].get("continue", "")
             if not more:
                 return
 
     async def names(self, kind: Kind) -> bool:
         """Whether discovery names a kind; for a moment it may lag behind what is served."""
+        path = self.served.path(kind, "").rpartition("/")[0]
         try:
-            found = await self._ask("GET", path_of(kind, "").rpartition("/")[0], part="resources", kind=list)
+            found = await self._ask("GET", path, part="resources", kind=list)
         except Gone:
             return False
         return any(isinstance(one, dict) and one.get("name") == kind.plural for one in found["resources"])
@@ -140,7 +144,7 @@ class Api:
         `Expired` where the version is too old. No event follows another one for long: the server sends a bookmark a minute.
         """
         wanted = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": _WATCH}
-        path = f"{path_of(kind, namespace or '')}?{urlencode(wanted | {'resourceVersion': version})}"
+        path = f"{self.served.path(kind, namespace or '')}?{urlencode(wanted | {'resourceVersion': version})}"
         if self._credentials.stale:
             await self._credentials.refresh()
         known, limits = self._credentials.known, aiohttp.ClientTimeout(sock_connect=10.0, sock_read=_SILENCE)
@@ -168,19 +172,20 @@ class Api:
         """Server-side apply as our field manager, by force; with metadata.uid it reaches that very object or none.
         A `rehearsal` is checked like any write, and changes nothing.
         """
-        path = f"{path_of(kind, namespace, name, status=status)}?fieldManager={MANAGER}&force=true{_DRY * rehearsal}"
-        return await self._write("PATCH", path, body, _APPLY)
+        path = f"{self.served.path(kind, namespace, name, status=status)}?fieldManager={MANAGER}&force=true{_DRY * rehearsal}"
+        said = {**body, "apiVersion": self.served.of(kind).api_version}
+        return await self._write("PATCH", path, said, _APPLY)
 
     async def merge(
         self, kind: Kind, namespace: str, name: str, patch: Body, *, status: bool = False
     ) -> Body:
         """Merge-patch: a null removes a key, whoever owns it."""
-        path = f"{path_of(kind, namespace, name, status=status)}?fieldManager={MANAGER}"
+        path = f"{self.served.path(kind, namespace, name, status=status)}?fieldManager={MANAGER}"
         return await self._write("PATCH", path, patch, _MERGE)
 
     async def patch(self, kind: Kind, namespace: str, name: str, operations: Sequence[Operation]) -> Body:
         """JSON patch; `Conflict` where one of its tests fails, or a path is not there."""
-        path = f"{path_of(kind, namespace, name)}?fieldManager={MANAGER}"
+        path = f"{self.served.path(kind, namespace, name)}?fieldManager={MANAGER}"
         try:
             return await self._write("PATCH", path, operations, _PATCH)
         except Invalid as error:
@@ -190,18 +195,20 @@ class Api:
 
     async def create(self, kind: Kind, namespace: str, body: Body) -> Body:
         """A new object; `Taken` where there is one of this name."""
-        return await self._write("POST", f"{path_of(kind, namespace)}?fieldManager={MANAGER}", body, _JSON)
+        return await self._write(
+            "POST", f"{self.served.path(kind, namespace)}?fieldManager={MANAGER}", body, _JSON
+        )
 
     async def replace(self, kind: Kind, namespace: str, name: str, body: Body) -> Body:
         """An object as a whole; `Conflict` where its resourceVersion is not the current one."""
-        path = f"{path_of(kind, namespace, name)}?fieldManager={MANAGER}"
+        path = f"{self.served.path(kind, namespace, name)}?fieldManager={MANAGER}"
         return await self._write("PUT", path, body, _JSON)
 
     async def _write(
         self, method: str, path: str, body: Body | Sequence[Operation] | None, content: str
     ) -> Body:
         await self.bucket.take()
-        data = None if body is None else _UNREADABLE.sub(_escaped, orjson.dumps(body))
+        data = None if body is None else sent(body)
         outcome = "ok"
         try:
             return await self._ask(method, path, data, content)
@@ -290,11 +297,3 @@ class Api:
             cookie_jar=aiohttp.DummyCookieJar(),
             proxy=access.proxy,
         )
-
-
-def _escaped(found: re.Match[bytes]) -> bytes:
-    return b"\\u%04x" % ord(found[0].decode())
-
-
-def _is_object(item: object) -> bool:
-    return isinstance(item, dict) and bool(at(item, "metadata", "name"))

@@ -28,6 +28,18 @@ class Question:
     """AdvisorPolicies of its namespace; none for a TrainingJob."""
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Data of the ConfigMaps that it names and that exist, by name."""
+    beside: tuple[Body, ...] = ()
+    """Other objects that it or its pods name and that exist, by name and spec: runtimes, claim templates, device classes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Named:
+    """What a job names, as far as it exists: nobody watches it, it is read when it is needed."""
+
+    config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Data of ConfigMaps, by name."""
+    beside: tuple[Body, ...] = ()
+    """Other objects, as they came."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,8 +103,8 @@ class JobSnapshot:
     target: LiveObject | None = None
     """The object behind targetRef, where it exists."""
     owned_by: str | None = None
-    """Name of another TrainingJob, whose targetRef names this job, or what this TrainingJob's targetRef names: that one
-    writes there, and we leave it alone here."""
+    """Name of another TrainingJob, whose targetRef names this job, or what this TrainingJob's targetRef names, or of the job of
+    another kind that made this one: that one is answered, and we leave it alone here."""
     profile: LiveProfile | None = None
     """The ClusterProfile that a TrainingJob names, as it stands: its verdicts and conditions are shown with the job."""
     running: Running | None = None

@@ -1,21 +1,31 @@
-"""A watch's bytes as events: a line each, however they are cut on their way."""
+"""What is sent as bytes, and a watch's bytes as events: a line each, however they are cut on their way."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import aiohttp
 import orjson
 
-from mofa_model.kinds.shape import Body
+from mofa_model.kinds.shape import Body, at
 from mofa_operator.refusals import Busy, refusal
 
 Events: TypeAlias = AsyncIterator[tuple[str, Body]]
 """Type and object, in the order in which they happened; a BOOKMARK's object has a version and nothing else."""
 BOOKMARK: Final = "BOOKMARK"
 _TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", BOOKMARK})
+
+
+_UNREADABLE: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xef\xbf[\xbe\xbf]|\xef\xbb\xbf")
+"""Characters that JSON may hold as they are and YAML may not: an apply is read as YAML, and people write anything."""
+
+
+def sent(body: Body | Sequence[Body]) -> bytes:
+    """What is written to the API server, readable as JSON and as YAML."""
+    return _UNREADABLE.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), orjson.dumps(body))
 
 
 @contextlib.contextmanager
@@ -25,6 +35,16 @@ def as_busy(what: str) -> Iterator[None]:
         yield
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise Busy(f"{what}: {type(error).__name__} {error}") from error
+
+
+def listed(page: Body, path: str) -> Sequence[Body]:
+    """The objects of a page of a list."""
+    items = page.get("items") or []
+    if isinstance(items, list) and all(
+        isinstance(one, dict) and at(one, "metadata", "name") for one in items
+    ):
+        return items
+    raise Busy(f"GET {path}: the answer is no list of Kubernetes")
 
 
 async def events(chunks: AsyncIterator[bytes], path: str) -> Events:

@@ -25,6 +25,12 @@
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get]
+# What a job and its pods name: its runtime, what they claim; one by one.
+{{- range $group, $resources := include "mofa.beside" . | fromYaml }}
+- apiGroups: [{{ $group }}]
+  resources: [{{ join ", " $resources }}]
+  verbs: [get]
+{{- end }}
 # What happened, for `kubectl describe`. A repeat has the same name, so nothing is ever patched.
 - apiGroups: [""]
   resources: [events]

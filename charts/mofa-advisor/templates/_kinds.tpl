@@ -5,35 +5,53 @@
 JobSet: jobset.x-k8s.io/jobsets
 TrainJob: trainer.kubeflow.org/trainjobs
 PyTorchJob: kubeflow.org/pytorchjobs
+MPIJob: kubeflow.org/mpijobs
 VolcanoJob: batch.volcano.sh/jobs
 RayJob: ray.io/rayjobs
+RayCluster: ray.io/rayclusters
+LeaderWorkerSet: leaderworkerset.x-k8s.io/leaderworkersets
 Job: batch/jobs
+Workload: kueue.x-k8s.io/workloads
+{{- end }}
+
+{{- /* What jobs and their pods name, in their namespaces: group: resources. */ -}}
+{{- define "mofa.beside" -}}
+trainer.kubeflow.org: [trainingruntimes]
+resource.k8s.io: [resourceclaimtemplates]
+{{- end }}
+
+{{- /* The same, of the whole cluster. */ -}}
+{{- define "mofa.above" -}}
+trainer.kubeflow.org: [clustertrainingruntimes]
+resource.k8s.io: [deviceclasses]
 {{- end }}
 
 {{- /* CEL: resources on which the operator writes annotations. */ -}}
 {{- define "mofa.annotated" -}}
 "mofa.dev/trainingjobs", "jobset.x-k8s.io/jobsets", "trainer.kubeflow.org/trainjobs",
-"kubeflow.org/pytorchjobs", "batch.volcano.sh/jobs", "ray.io/rayjobs", "batch/jobs"
+"kubeflow.org/pytorchjobs", "kubeflow.org/mpijobs", "batch.volcano.sh/jobs", "ray.io/rayjobs",
+"ray.io/rayclusters", "leaderworkerset.x-k8s.io/leaderworkersets", "batch/jobs",
+"kueue.x-k8s.io/workloads"
 {{- end }}
 
 {{- /* API groups of existing kinds. */ -}}
 {{- define "mofa.groups" -}}
-jobset.x-k8s.io, trainer.kubeflow.org, kubeflow.org, batch.volcano.sh, ray.io, batch
+jobset.x-k8s.io, trainer.kubeflow.org, kubeflow.org, batch.volcano.sh, ray.io, leaderworkerset.x-k8s.io, batch, kueue.x-k8s.io
 {{- end }}
 
 {{- /* Resources of existing kinds. */ -}}
 {{- define "mofa.resources" -}}
-jobsets, trainjobs, pytorchjobs, jobs, rayjobs
+jobsets, trainjobs, pytorchjobs, mpijobs, jobs, rayjobs, rayclusters, leaderworkersets, workloads
 {{- end }}
 
 {{- /* CEL: whether a job waits, as its spec says it: (the spec). */ -}}
 {{- define "mofa.suspended" -}}
-(variables.resource == "pytorchjobs.kubeflow.org" ? {{ . }}.?runPolicy.?suspend : {{ . }}.?suspend).orValue(false) == true
+(variables.resource in ["pytorchjobs.kubeflow.org", "mpijobs.kubeflow.org"] ? {{ . }}.?runPolicy.?suspend : {{ . }}.?suspend).orValue(false) == true
 {{- end }}
 
 {{- /* CEL: nothing of a job differs but that it waits no more. */ -}}
 {{- define "mofa.resumed" -}}
-(variables.resource == "pytorchjobs.kubeflow.org" ? (
+(variables.resource in ["pytorchjobs.kubeflow.org", "mpijobs.kubeflow.org"] ? (
   variables.new.all(k, k == "runPolicy" || (k in variables.old && variables.old[k] == variables.new[k]))
   && variables.old.all(k, k == "runPolicy" || k in variables.new)
   && variables.new.runPolicy.all(k, k == "suspend" || (k in variables.old.runPolicy && variables.old.runPolicy[k] == variables.new.runPolicy[k]))

@@ -11,7 +11,7 @@ gates        the bound on waits in mode Apply
 rounds       something for every object, again and again
 histories    what history says of a profile
 job_observer what running jobs do      pool_observer    what the watch sees of every pool
-config_maps  texts that jobs name      kinds        which kinds are looked at
+named        what jobs name           kinds        which kinds are looked at
 lease        election of one of several operators
 stop         the end, in order or by force          tasks        tasks of the event loop
 health       what probes are told      serve        the HTTP servers           logs   text and JSON

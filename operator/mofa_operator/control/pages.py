@@ -10,8 +10,8 @@ from typing import Final
 
 from mofa_model.page import AdviceView
 from mofa_operator.api import Api
-from mofa_operator.control.config_maps import ConfigMaps
 from mofa_operator.control.decider import Decider, NoAnswer, Outdated
+from mofa_operator.control.named import NamedObjects
 from mofa_operator.decide.stance import needs_answer
 from mofa_operator.decide.unanswered import is_quarantined
 from mofa_operator.keys import JOBS, TRAINING_JOB, Key
@@ -36,7 +36,7 @@ class Pages:
         self._store = store
         self._health = health
         self._decider = decider
-        self._config_maps = ConfigMaps(api)
+        self._named = NamedObjects(api, store)
 
     @property
     def source(self) -> Source:
@@ -70,8 +70,8 @@ class Pages:
         """A job's answer in full; a sentence where there will be one later; None where there is none."""
         key = next(Key(kind, namespace, name) for kind in JOBS if kind.resource == resource)
         try:
-            texts = await self._config_maps.read(namespace, self._store.config_maps_of(key))
-            snapshot = self._store.snapshot(key, time.time(), texts)
+            named, _ = await self._named.read(key)
+            snapshot = self._store.snapshot(key, time.time(), named)
             if not isinstance(snapshot, JobSnapshot) or not needs_answer(snapshot):
                 return None
             if is_quarantined(snapshot):

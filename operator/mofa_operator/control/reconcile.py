@@ -24,10 +24,10 @@ from mofa_operator.act.owed import Owed
 from mofa_operator.act.perform import WAITS, Performed, perform
 from mofa_operator.act.undone import Undone
 from mofa_operator.api import Api
-from mofa_operator.control.config_maps import ConfigMaps
 from mofa_operator.control.decider import KEPT, Decider, NoAnswer, Outdated, Outgrown
 from mofa_operator.control.gates import observe
 from mofa_operator.control.intake import Intake
+from mofa_operator.control.named import NamedObjects
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.rounds import Rounds
 from mofa_operator.decide.job import failed, job, refused
@@ -43,11 +43,11 @@ from mofa_operator.observe.store import Store
 from mofa_operator.recent import Recent
 from mofa_operator.refusals import ApiError, Busy, Conflict, Gone
 from mofa_operator.settings import OperatorSettings
-from mofa_operator.snapshot import JobSnapshot, NoHistory, PolicySnapshot, ProfileSnapshot
+from mofa_operator.snapshot import JobSnapshot, Named, NoHistory, PolicySnapshot, ProfileSnapshot
 from mofa_operator.words import Reason
 
 MISSING_CONFIG: Final = 15.0
-"""When a job whose ConfigMap is missing is looked at again; nothing tells when it appears. [s]"""
+"""When a job that names something missing is looked at again; nothing tells when it appears. [s]"""
 NO_PROMETHEUS: Final = NoHistory(reason=Reason.NOT_CONFIGURED, message="no Prometheus is configured")
 """Why there is no history where nobody can be asked for it."""
 _REFUSALS: Final = 4
@@ -84,7 +84,7 @@ class Reconciler:
         self._exporter = exporter
         self._histories = histories
         self._settings = settings
-        self._config_maps = ConfigMaps(api)
+        self._named = NamedObjects(api, store)
         self._owed = Owed(events)
         self._undone = Undone(settings.loop.backoff, settings.loop.backoff_longest)
         self._patient: set[Key] = set()
@@ -151,7 +151,9 @@ class Reconciler:
 
         def current() -> JobSnapshot | None:
             """The job as it stands now, where it still asks the same: an answer may take a while."""
-            found = self._store.snapshot(key, time.time(), snapshot.question.config_maps)
+            question = snapshot.question
+            named = Named(config_maps=question.config_maps, beside=question.beside)
+            found = self._store.snapshot(key, time.time(), named)
             return found if isinstance(found, JobSnapshot) and found.question == snapshot.question else None
 
         try:
@@ -199,11 +201,10 @@ class Reconciler:
             self._store.set_history(key.name, NO_PROMETHEUS)
 
     async def _snapshot(self, key: Key) -> JobSnapshot | ProfileSnapshot | PolicySnapshot | None:
-        names = self._store.config_maps_of(key)
-        config_maps = await self._config_maps.read(key.namespace, names) if names else {}
-        if len(config_maps) < len(names):
+        named, whole = await self._named.read(key)
+        if not whole:
             self._queue.add_after(key, MISSING_CONFIG)
-        return self._store.snapshot(key, time.time(), config_maps)
+        return self._store.snapshot(key, time.time(), named)
 
     def _waits(self, snapshot: JobSnapshot) -> bool:
         """Whether the job's profile was made so recently that its nodes are not counted yet: then it waits, once.

@@ -100,7 +100,7 @@ class Resync:
             _log.warning("resync: %d objects had changed without a word from their watch", missed)
         if complete:
             self._exporter.success(Loop.RESYNC)
-        self._intake.concern(key for key in self._store.keys(*JOBS) if self._store.config_maps_of(key))
+        self._intake.concern(key for key in self._store.keys(*JOBS) if self._store.names_others(key))
         return missed
 
     async def _compare(self, kind: Kind) -> int:

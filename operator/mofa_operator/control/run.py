@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from mofa_model import VERSION
+from mofa_model.kinds import KINDS
 from mofa_operator.act.events import EventPoster
 from mofa_operator.api import Api
 from mofa_operator.control.admission import Admission
@@ -74,6 +75,7 @@ async def _operate(settings: OperatorSettings, stop: Stop) -> int:
         async with contextlib.AsyncExitStack() as stack:
             api = await stack.enter_async_context(Api(credentials, settings.api))
             watching = await stack.enter_async_context(Api(credentials, settings.api, connections=_WATCHES))
+            watching.served = api.served  # what one finds the other writes to
             prometheus = await _prometheus(stack, settings)
             operator = Operator(settings, api, watching, credentials, prometheus, stop)
             stack.push_async_callback(operator.decider.stop)
@@ -106,7 +108,7 @@ class Operator:
         self._api = api
         self._credentials = credentials
         self._stop = stop
-        self._store = Store()
+        self._store = Store([kind for kind in watched(settings.kinds) if kind in KINDS])
         loop, half = settings.loop, max(1, settings.api.concurrency // 2)
         self._queue = WorkQueue(backoff=loop.backoff, longest=loop.backoff_longest, most=half)
         self._exporter = Exporter(most_jobs=settings.serve.most_jobs)

@@ -54,6 +54,7 @@ def _existing(question: Question) -> Asked:
         profiles={profile.name: profile for profile in map(cluster_profile, question.profiles)},
         policies=[advisor_policy(policy) for policy in question.policies],
         config_maps={(item.namespace, name): data for name, data in question.config_maps.items()},
+        beside={item.namespace: question.beside},
     )
     jobs.mode_of(item, around)
     return jobs.question_of(item, around)

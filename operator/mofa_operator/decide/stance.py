@@ -29,7 +29,7 @@ class Stance(Enum):
     PAUSED = Reason.PAUSED.value
     """What stands, stands."""
     OWNED = "Owned"
-    """A TrainingJob names it, and writes there."""
+    """A TrainingJob names it, and writes there; or a job of another kind made it, and is advised itself."""
     GOING = "Going"
     """It is being deleted."""
     UNREAD = "Unread"

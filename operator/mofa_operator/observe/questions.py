@@ -11,12 +11,12 @@ from typing import Final
 
 from mofa_model.annotations import ASKED
 from mofa_model.kinds import Kind, asked_of
-from mofa_model.kinds.shape import at, part
+from mofa_model.kinds.shape import Body, at, part
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
 from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob, Written
 from mofa_operator.observe.bodies import digest, packed
 from mofa_operator.observe.relations import ListedPolicy, Uses, policy_for
-from mofa_operator.snapshot import Question
+from mofa_operator.snapshot import Named, Question
 from mofa_operator.words import Aspect
 
 _UNASKED: Final = ("mode", "targetRef", "slo", "throughput")
@@ -33,11 +33,12 @@ _TAUGHT: Final = ("stepTimeRatio", "memoryRatio", "memorySpread")
 
 def question_bytes(question: Question) -> bytes:
     """A question as bytes, equal for equal questions."""
-    return packed([question.job, question.profiles, question.policies, question.config_maps])
+    parts = [question.job, question.profiles, question.policies, question.config_maps, question.beside]
+    return packed(parts)
 
 
 def training_question(
-    job: LiveTrainingJob, profile: LiveProfile | None, uses: Uses, maps: Mapping[str, Mapping[str, str]]
+    job: LiveTrainingJob, profile: LiveProfile | None, uses: Uses, named: Named
 ) -> Question:
     """What a TrainingJob asks."""
     spec = job.body.get("spec")
@@ -46,7 +47,7 @@ def training_question(
     return Question(
         job={"apiVersion": job.body.get("apiVersion"), "kind": TRAINING_JOB.kind, "spec": asked},
         profiles=profiles,
-        config_maps=_texts(uses, maps),
+        config_maps=_texts(uses, named.config_maps),
     )
 
 
@@ -55,7 +56,7 @@ def existing_question(
     profiles: Sequence[LiveProfile],
     policies: Sequence[ListedPolicy],
     uses: Uses,
-    maps: Mapping[str, Mapping[str, str]],
+    named: Named,
 ) -> Question:
     """What an existing job asks; `profiles` are all that it could mean, `policies` those of its namespace."""
     policy = policy_for(job, policies)
@@ -73,7 +74,8 @@ def existing_question(
         },
         profiles=tuple(_asked(profile) for profile in profiles),
         policies=() if policy is None else (_named(ADVISOR_POLICY, policy.name, policy.spec),),
-        config_maps=_texts(uses, maps),
+        config_maps=_texts(uses, named.config_maps),
+        beside=tuple(_plain(one) for one in named.beside),
     )
 
 
@@ -139,6 +141,16 @@ def _count(nodes: object) -> object:
 def _named(kind: Kind, name: object, spec: object) -> Written:
     """An object of ours with its name and spec alone."""
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _plain(body: Body) -> Written:
+    """An object that a job names, with what its answer depends on alone."""
+    return {
+        "apiVersion": body.get("apiVersion"),
+        "kind": body.get("kind"),
+        "metadata": {"name": at(body, "metadata", "name")},
+        "spec": body.get("spec"),
+    }
 
 
 def _texts(uses: Uses, maps: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:

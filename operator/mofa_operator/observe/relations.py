@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, TypeVar
 
 from pydantic import BeforeValidator, PlainValidator
 
 from mofa_model.annotations import PREFIX
-from mofa_model.kinds import Kind
+from mofa_model.kinds import KINDS, Kind, made_by, same_kind
 from mofa_model.kinds.shape import Shape, Text, under
 from mofa_model.manifest.label_selector import LabelSelector, read_selector
 from mofa_operator.keys import ADVISOR_POLICY, TRAINING_JOB, Key
@@ -35,6 +35,8 @@ class Uses:
     """Names and keys of the ConfigMaps that it reads."""
     policy: Key | None = None
     """The AdvisorPolicy that counts for it, where it asks."""
+    made_by: str | None = None
+    """Name of the job of another kind that made it, and through which it is advised."""
 
 
 def _as_list(kinds: object) -> list[object]:
@@ -60,13 +62,21 @@ class ListedPolicy(Shape):
 
     def lists(self, kind: Kind, labels: Mapping[str, str]) -> bool:
         """Whether it lists a kind, and its selector matches the labels of a job."""
-        listed = any((one.api_version, one.kind) == (kind.api_version, kind.kind) for one in self.kinds)
+        listed = any(same_kind(one.api_version, one.kind, kind.api_version, kind.kind) for one in self.kinds)
         return listed and self.selector.matches(labels)
 
 
-def uses_of(job: LiveObject, policies: Sequence[ListedPolicy]) -> Uses:
-    """What a job depends on; `policies` are those of its namespace."""
-    return _training_job(job) if isinstance(job, LiveTrainingJob) else _existing(job, policies)
+def uses_of(job: LiveObject, policies: Sequence[ListedPolicy], kinds: Collection[Kind] = KINDS) -> Uses:
+    """What a job depends on; `policies` are those of its namespace, `kinds` those of jobs that are watched.
+
+    A job that another one made is advised through that one, if that is watched: some makers copy all annotations.
+    """
+    if isinstance(job, LiveTrainingJob):
+        return _training_job(job)
+    maker = made_by(job.body)
+    if maker is not None and maker[0] in kinds:
+        return Uses(asks=False, made_by=maker[1])
+    return _existing(job, policies)
 
 
 def policy_for(job: LiveObject, policies: Sequence[ListedPolicy]) -> ListedPolicy | None:

@@ -11,12 +11,12 @@ depend on) is told when the echo arrives.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Final
 
-from mofa_model.kinds import Kind
-from mofa_model.kinds.shape import Body, glance
+from mofa_model.kinds import KINDS, Kind
+from mofa_model.kinds.shape import Body
 from mofa_operator.evidence import Day, JobEvidence
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, FAILURE_LEDGER, JOBS, NODE, Key, key_of
 from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob, live
@@ -32,13 +32,16 @@ from mofa_operator.observe.bodies import (
     version_of,
 )
 from mofa_operator.observe.measured import Measured
+from mofa_operator.observe.named import names_others, wanted
 from mofa_operator.observe.nodes import NodeFacts, Pools, facts_of
+from mofa_operator.observe.policies import Policies
 from mofa_operator.observe.questions import existing_question, relevance, training_question
-from mofa_operator.observe.relations import ListedPolicy, Relations, uses_of
+from mofa_operator.observe.relations import Relations, uses_of
 from mofa_operator.snapshot import (
     Alive,
     History,
     JobSnapshot,
+    Named,
     NodeCount,
     NoHistory,
     PolicySnapshot,
@@ -54,11 +57,12 @@ _NONE: Final[frozenset[Key]] = frozenset()
 class Store:
     """The cluster as it was last seen."""
 
-    def __init__(self) -> None:
-        """Nothing was seen yet."""
+    def __init__(self, kinds: Collection[Kind] = KINDS) -> None:
+        """Nothing was seen yet; `kinds` are those of jobs that are watched."""
+        self._kinds = kinds
         self._entries: dict[Key, StoredBody] = {}
         self._pools = Pools()
-        self._policies: dict[str, dict[str, ListedPolicy]] = {}
+        self._policies = Policies()
         self._relations = Relations()
         self._measured = Measured()
 
@@ -90,7 +94,7 @@ class Store:
         if kind == CLUSTER_PROFILE:
             beside = _profiles(self._pools.select(name, None))
             self._measured.forget_profile(name)
-            return self._relations.of_profile(name) | self._policies_with(name) | beside | {key}
+            return self._relations.of_profile(name) | self._policies.naming(name) | beside | {key}
         concerned = self._relations.unlink(key) | set(self._relations.owners(key))
         return frozenset({key, *(k for k in concerned if k in self._entries)})
 
@@ -188,20 +192,27 @@ class Store:
         named = self._relations.uses(key).profile
         return self.profiles() if named is None else [one] if (one := self.profile(named)) else []
 
-    def config_maps_of(self, key: Key) -> tuple[str, ...]:
-        """Names of the ConfigMaps, in its namespace, that a job's question needs."""
-        return tuple(sorted({name for name, _ in self._relations.uses(key).config_maps}))
+    def wanted(self, key: Key, named: Named) -> list[Key]:
+        """Objects that a job or its pods name and that its answer depends on, but for those that were read already."""
+        if not self.names_others(key):
+            return []
+        return wanted(key, self._relations.uses(key), unpacked(self._entries[key].raw), named)
+
+    def names_others(self, key: Key) -> bool:
+        """Whether a job that asks names others on which its answer depends; sometimes one that names none."""
+        entry = self._entries.get(key)
+        return entry is not None and names_others(key.kind, self._relations.uses(key), entry.raw)
 
     def snapshot(
-        self, key: Key, now: float, config_maps: Mapping[str, Mapping[str, str]] | None = None
+        self, key: Key, now: float, named: Named | None = None
     ) -> JobSnapshot | ProfileSnapshot | PolicySnapshot | None:
         """All that a decision about an object needs; None where the object is gone, or nothing is decided about it.
 
-        `now` is in seconds of the epoch [s], `config_maps` holds the data of those that `config_maps_of` names.
+        `now` is in seconds of the epoch [s], `named` holds what it names (`wanted`).
         """
-        stands, maps = self.live(key), config_maps or {}
+        stands, named = self.live(key), named or Named()
         if isinstance(stands, LiveTrainingJob):
-            return self._training_job(stands, maps, now)
+            return self._training_job(stands, named, now)
         if isinstance(stands, LiveProfile):
             return ProfileSnapshot(
                 profile=stands,
@@ -215,22 +226,20 @@ class Store:
         if stands is None:
             return None
         if key.kind == ADVISOR_POLICY:
-            named = self._policies[key.namespace][key.name].profile
-            missing = bool(named) and named not in self._pools.profiles()
+            profile = self._policies.profile(key)
+            missing = bool(profile) and profile not in self._pools.profiles()
             jobs = self._relations.under(key)
             return PolicySnapshot(policy=stands, jobs=jobs, profile_missing=missing, now=now)
-        return self._existing(stands, maps, now) if key.kind in JOBS else None
+        return self._existing(stands, named, now) if key.kind in JOBS else None
 
-    def _training_job(
-        self, job: LiveTrainingJob, maps: Mapping[str, Mapping[str, str]], now: float
-    ) -> JobSnapshot:
+    def _training_job(self, job: LiveTrainingJob, named: Named, now: float) -> JobSnapshot:
         uses = self._relations.uses(job.key)
         profile = self.profile(uses.profile or "")
         owners = [] if uses.target is None else self._relations.owners(uses.target)
         owner = next((other.name for other in owners[:1] if other != job.key), None)
         snapshot = JobSnapshot(
             job=job,
-            question=training_question(job, profile, uses, maps),
+            question=training_question(job, profile, uses, named),
             target=self.live(uses.target) if uses.target is not None and owner is None else None,
             owned_by=owner,
             profile=profile,
@@ -238,10 +247,12 @@ class Store:
         )
         return self._sighted(snapshot)
 
-    def _existing(self, job: LiveObject, maps: Mapping[str, Mapping[str, str]], now: float) -> JobSnapshot:
-        uses, policies = self._relations.uses(job.key), self._policies_of(job.key)
-        question = existing_question(job, self.means(job.key), policies, uses, maps)
-        return self._sighted(JobSnapshot(job=job, question=question, owned_by=self.owner(job.key), now=now))
+    def _existing(self, job: LiveObject, named: Named, now: float) -> JobSnapshot:
+        uses, policies = self._relations.uses(job.key), self._policies.of(job.key.namespace)
+        question = existing_question(job, self.means(job.key), policies, uses, named)
+        return self._sighted(
+            JobSnapshot(job=job, question=question, owned_by=self.owner(job.key) or uses.made_by, now=now)
+        )
 
     def _sighted(self, snapshot: JobSnapshot) -> JobSnapshot:
         """With what the last look at the job brought."""
@@ -255,7 +266,7 @@ class Store:
         told = entry is None or entry.theirs != fresh.theirs
         own: frozenset[Key] = frozenset({key}) if told or (entry and entry.ours != fresh.ours) else _NONE
         if isinstance(stands, LiveProfile):
-            own |= self._policies_with(key.name) if entry is None else _NONE
+            own |= self._policies.naming(key.name) if entry is None else _NONE
             own |= _profiles(self._pools.select(key.name, stands.asked.node_selector))
             changed = entry is None or entry.relevance != fresh.relevance
             return own | self._relations.of_profile(key.name) if changed else own
@@ -265,35 +276,19 @@ class Store:
             return own | self._put_policy(key, body) if told else own
         concerned = frozenset(self._relations.owners(key)) if own else _NONE
         if told:
-            concerned |= self._relations.link(key, uses_of(stands, self._policies_of(key)))
+            concerned |= self._relations.link(
+                key, uses_of(stands, self._policies.of(key.namespace), self._kinds)
+            )
         return own | {k for k in concerned if k in self._entries}
 
     def _put_policy(self, key: Key, body: Body | None) -> frozenset[Key]:
         """Take in a policy, or its end: every existing job of its namespace may now be opted in, or no longer."""
-        here = self._policies.setdefault(key.namespace, {})
-        here.pop(key.name, None)
-        if body is not None:
-            here[key.name] = glance(ListedPolicy, body)
-        if not here:
-            del self._policies[key.namespace]
+        self._policies.put(key, body)
         jobs = self._relations.existing_in(key.namespace)
         told = set(jobs)
         for job in filter(None, map(self.live, jobs)):
-            told |= self._relations.link(job.key, uses_of(job, self._policies_of(key)))
+            told |= self._relations.link(job.key, uses_of(job, self._policies.of(key.namespace), self._kinds))
         return frozenset(k for k in told if k in self._entries)
-
-    def _policies_of(self, key: Key) -> list[ListedPolicy]:
-        """Policies of a namespace, in the order of their names."""
-        return [policy for _, policy in sorted(self._policies.get(key.namespace, {}).items())]
-
-    def _policies_with(self, profile: str) -> frozenset[Key]:
-        """Policies that name a ClusterProfile."""
-        every = (
-            (Key(ADVISOR_POLICY, place, name), one)
-            for place, here in self._policies.items()
-            for name, one in here.items()
-        )
-        return frozenset(key for key, one in every if one.profile == profile)
 
 
 def _profiles(names: Iterable[str]) -> frozenset[Key]:

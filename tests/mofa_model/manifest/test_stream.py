@@ -281,7 +281,7 @@ def test_a_disabled_existing_job_loses_our_outputs_and_keeps_its_inputs():
     [
         (("model: llama3-70b", "model: llama3-71b"), "did you mean llama3-70b"),
         (("parallelism: 32", "parallelism: many"), "a number of replicas or GPUs cannot be 'many'"),
-        (("- --seq-length=8192\n", ""), "training.sequenceLength: is missing"),
+        (("- --seq-length=8192\n", ""), "says no sequence length; give training.sequenceLength in an AdvisorPolicy"),
         (("    advisor.mofa.dev/model", "    advisor.mofa.dev/mode: On\n    advisor.mofa.dev/model"), "one of Disabled, Annotate, Apply"),
         (("kind: JobSet\nmetadata", "kind: Pod\nmetadata"), "replicas of a Pod cannot be read"),
         (("profile: h100-east", "profile: nowhere"), "'nowhere' cannot be right"),

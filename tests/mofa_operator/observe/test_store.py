@@ -22,10 +22,10 @@ from operator_objects import (
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET
 from mofa_model.spec.evidence import FailureEvidence
-from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, CONFIG_MAP, NODE, TRAINING_JOB, Key
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
-from mofa_operator.snapshot import History, NoHistory, Running
+from mofa_operator.snapshot import History, Named, NoHistory, Running
 
 EAST = Key(CLUSTER_PROFILE, "", "east")
 JOB = Key(TRAINING_JOB, "ns", "a")
@@ -297,9 +297,10 @@ class TestQuestions:
         store = Store()
         store.put(TRAINING_JOB, training_job(model={"configMapRef": {"name": "llama"}}))
         store.put(JOB_SET, job_set(annotations={PREFIX + "config-ref": "conf/spec.yaml"}))
-        assert store.config_maps_of(JOB) == ("llama",)
-        assert store.config_maps_of(SET) == ("conf",)
-        given = {"llama": {"config.json": "{}", "other": "large"}}
+        assert store.wanted(JOB, Named()) == [Key(CONFIG_MAP, JOB.namespace, "llama")]
+        assert store.wanted(SET, Named()) == [Key(CONFIG_MAP, SET.namespace, "conf")]
+        given = Named(config_maps={"llama": {"config.json": "{}", "other": "large"}})
+        assert store.wanted(JOB, given) == []
         assert store.snapshot(JOB, NOW, given).question.config_maps == {"llama": {"config.json": "{}"}}
 
     def test_an_existing_job_brings_the_policy_that_counts_and_the_labels_that_it_reads(self):

@@ -1,0 +1,41 @@
+"""AdvisorPolicies as the jobs of their namespace look them up."""
+
+from __future__ import annotations
+
+from mofa_model.kinds.shape import Body, glance
+from mofa_operator.keys import ADVISOR_POLICY, Key
+from mofa_operator.observe.relations import ListedPolicy
+
+
+class Policies:
+    """Policies by namespace and name."""
+
+    def __init__(self) -> None:
+        """There are none."""
+        self._found: dict[str, dict[str, ListedPolicy]] = {}
+
+    def put(self, key: Key, body: Body | None) -> None:
+        """Take in a policy as it is now; None = it is no more."""
+        here = self._found.setdefault(key.namespace, {})
+        here.pop(key.name, None)
+        if body is not None:
+            here[key.name] = glance(ListedPolicy, body)
+        if not here:
+            del self._found[key.namespace]
+
+    def of(self, namespace: str) -> list[ListedPolicy]:
+        """Policies of a namespace, in the order of their names."""
+        return [policy for _, policy in sorted(self._found.get(namespace, {}).items())]
+
+    def profile(self, key: Key) -> str:
+        """The ClusterProfile that a policy names; empty where it names none."""
+        return self._found[key.namespace][key.name].profile
+
+    def naming(self, profile: str) -> frozenset[Key]:
+        """Policies that name a ClusterProfile."""
+        return frozenset(
+            Key(ADVISOR_POLICY, place, name)
+            for place, here in self._found.items()
+            for name, one in here.items()
+            if one.profile == profile
+        )
