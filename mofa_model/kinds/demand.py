@@ -20,6 +20,8 @@ ELSEWHERE: Final = "say cluster.nodes in the spec behind the annotation advisor.
 """What helps where an object does not say how many GPUs it has."""
 _SIZES: Final = 8
 """Sizes of an elastic job that are told apart, at most. [1]"""
+_LONGEST: Final = 100
+"""Characters of what a container asks for that are repeated. [1]"""
 _GPUS: Final = " or ".join(GPU)
 
 
@@ -33,6 +35,8 @@ class PodSet:
     """The pod; None where there is none."""
     counted: str
     """The field that says how many there are."""
+    asks: str = ""
+    """The field in which they ask for GPUs, where that is not in their template."""
     count: int = 1
     """How many. [1]"""
     least: int | None = None
@@ -106,7 +110,7 @@ def total(
     gpus = sum(one.count * one.gpus for one in asking)
     pods = {one.gpus for one in asking if one.count}
     speaks = next((one for one in asking if one.words), None) or max(
-        sets, key=lambda one: launches(one.words), default=None
+        sets, key=lambda one: (launches(one.words), bool(one.words)), default=None
     )
     words = speaks.words if speaks else ()
     pod = pods.pop() if len(pods) == 1 else 0
@@ -195,17 +199,20 @@ def _unread(sets: Sequence[_Set], holds: str) -> str:
             return f"{one.of.where}.spec.resourceClaims: {one.why}, or {ELSEWHERE}"
         if one.gpus:
             return f"{one.of.counted}: is 0; say how many pods there are, or {ELSEWHERE}"
-    most = max(sets, key=lambda one: one.count)
-    others = {name: number for one in sets for name, number in _asked(one.of)}
-    if others:
-        most = next(one for one in sets if _asked(one.of))
-    asked = ", ".join(f"{name}: {number}" for name, number in others.items())
-    found = f"asks for {asked}, and not for {_GPUS}" if asked else f"asks for no {_GPUS}"
-    number = next((n for n, one in enumerate(_spec(most.of).containers) if one.others), 0)
-    where = f"{most.of.where}.spec.containers[{number}].resources.limits"
-    return f"{where}: {found}, the GPUs that are known; ask for them there, or {ELSEWHERE}"
+    shown = next((one for one in sets if one.of.asks), None)
+    shown = shown or max(reversed(sets), key=lambda one: (_is_device(one.of), one.count))
+    containers = _spec(shown.of).containers
+    number = next((at for at, one in enumerate(containers) if one.others), 0)
+    where = shown.of.asks or f"{shown.of.where}.spec.containers[{number}].resources"
+    asked = (
+        ", ".join(f"{name}: {amount}" for name, amount in containers[number].others.items())
+        if containers
+        else ""
+    )
+    found = f"asks for {asked[:_LONGEST] or 'nothing'}, and for no {_GPUS}, the GPUs that are known"
+    return f"{where}.limits: {found}; ask for them there, or {ELSEWHERE}"
 
 
-def _asked(one: PodSet) -> list[tuple[str, str]]:
-    """Devices that are no GPUs."""
-    return [item for container in _spec(one).containers for item in container.others.items()]
+def _is_device(one: PodSet) -> bool:
+    """Whether a pod asks for what some vendor names, as accelerators are named."""
+    return any("/" in name for container in _spec(one).containers for name in container.others)

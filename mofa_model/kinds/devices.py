@@ -40,24 +40,19 @@ def _devices(resources: object) -> int:
 
 
 def _others(resources: object) -> dict[str, str]:
-    """Devices that are no GPUs, by the names of their resources: whatever a vendor's name stands before.
+    """What is asked for beside GPUs.
 
     >>> _others({"limits": {"cpu": 8, "google.com/tpu": 4, "nvidia.com/gpu": 1}})
-    {'google.com/tpu': '4'}
+    {'cpu': '8', 'google.com/tpu': '4'}
     """
     asked = [part(resources, section) for section in reversed(_SECTIONS)]
-    return {
-        str(name): str(one)
-        for some in asked
-        for name, one in some.items()
-        if "/" in str(name) and name not in GPU
-    }
+    return {str(name): str(one) for some in asked for name, one in some.items() if name not in GPU}
 
 
 Devices: TypeAlias = Annotated[int, PlainValidator(_devices)]
 """GPUs of a section of resources. [1]"""
 Others: TypeAlias = Annotated[dict[str, str], PlainValidator(_others)]
-"""Other devices of a section of resources, each with how many."""
+"""Whatever else a section of resources holds, each with how much."""
 
 
 class Claim(Shape):

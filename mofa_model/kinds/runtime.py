@@ -99,6 +99,7 @@ def _total(found: TrainSpec, runtime: _Runtime, path: str, beside: Beside) -> De
         where=where,
         template=PodTemplate(spec=_laid(found, (base or PodTemplate()).spec)),
         counted="spec.trainer.numNodes",
+        asks="spec.trainer.resourcesPerNode",
         count=1 if nodes is None else nodes,
         least=runtime.least,
         most=runtime.most,

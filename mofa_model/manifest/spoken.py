@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Final
 
 from mofa_model import presets
@@ -77,7 +78,7 @@ def _preset(name: str) -> str:
 def _said(words: Sequence[str], names: Sequence[str]) -> str:
     """The value of the first of some flags that stands there, with hyphens or underscores, behind `=` or as the next word."""
     told: dict[str, str] = {}
-    for word, after in zip(words, (*words[1:], ""), strict=True):
+    for word, after in zip_longest(words, words[1:], fillvalue=""):
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             told.setdefault(name.replace("_", "-"), value if equals else after)
