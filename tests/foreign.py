@@ -10,7 +10,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from mofa_model import kinds
-from mofa_model.kinds import BATCH_JOB, TRAIN_JOB
+from mofa_model.kinds import BATCH_JOB, CLUSTER_TRAINING_RUNTIME, TRAIN_JOB, TRAINING_RUNTIME
 
 TESTS = Path(__file__).parent
 KINDS = tuple(kind for kind in kinds.KINDS if kind != BATCH_JOB)
@@ -19,7 +19,8 @@ KINDS = tuple(kind for kind in kinds.KINDS if kind != BATCH_JOB)
 
 def definition(kind):
     """A CustomResourceDefinition for one of them."""
-    return YAML(typ="safe").load((TESTS / "data" / "crds" / f"{kind.word}.yaml").read_text("utf-8"))
+    word = getattr(kind, "word", kind.kind.lower())
+    return YAML(typ="safe").load((TESTS / "data" / "crds" / f"{word}.yaml").read_text("utf-8"))
 
 
 def example(kind, namespace=None):
@@ -45,8 +46,12 @@ def job(kind, namespace, name, **metadata):
     }
 
 
+RUNTIMES = (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)
+"""What TrainJobs name; each one's definition is a file of its name."""
+
+
 def install(cluster, *some):
-    """Have these kinds in a cluster, all of them by default; returns when they are served."""
-    made = [definition(kind) for kind in some or KINDS]
+    """Have these kinds in a cluster, all of them by default, and what they name; returns when they are served."""
+    made = [definition(kind) for kind in some or (*KINDS, *RUNTIMES)]
     cluster.apply(*made)
     cluster.await_served(*made)

@@ -53,6 +53,7 @@ LABELS: Final = tuple(dict.fromkeys(kind.labels for kind in KINDS if kind.labels
 __all__ = [
     "BATCH_JOB",
     "BESIDE",
+    "CLUSTER_TRAINING_RUNTIME",
     "JOB_SET",
     "KINDS",
     "LABELS",
@@ -62,6 +63,7 @@ __all__ = [
     "PYTORCH_JOB",
     "RAY_CLUSTER",
     "RAY_JOB",
+    "TRAINING_RUNTIME",
     "TRAIN_JOB",
     "VOLCANO_JOB",
     "WORKLOAD",

@@ -5,7 +5,9 @@ import time
 
 import pytest
 from advisor import Advisor, condition, ours, until
+from each import each
 from foreign import KINDS, example, install
+from neighbours import OWN, documents, outcomes, put
 from pools import EXAMPLES, pool, settled
 from ruamel.yaml import YAML
 
@@ -132,7 +134,9 @@ def test_what_the_runtime_alone_knows_is_asked_for_with_its_way_out(cluster, adv
     spec = {"model": {"preset": "llama3-70b"}}
     cluster.apply(config_map(namespace, spec), body)
     why = ours(outcome(cluster, TRAIN_JOB, namespace, "InvalidInput"))["explanation"]
-    assert "spec.trainer.numNodes" in why
+    assert why.startswith(
+        "spec.runtimeRef.name: ClusterTrainingRuntime 'torch-distributed' is not here; create it"
+    )
     assert "config-ref" in why
     cluster.apply(config_map(namespace, spec | {"cluster": {"nodes": 16}}))
     found = ours(until(lambda: advised(cluster, TRAIN_JOB, namespace)))
@@ -164,6 +168,51 @@ def test_a_paused_job_stays_as_it_is(cluster, advisor, profile, namespace):
     time.sleep(2.0)
     after = read(cluster, TRAIN_JOB, namespace)["metadata"]["annotations"]
     assert after == before | {f"{PREFIX}paused": "true"}
+
+
+# ------------------------------------------------------------------- samples, as people have them
+
+SAMPLES = {
+    "job-indexed": 8,
+    "job-part": 4,
+    "jobset-claims": 8,
+    "jobset-shared-claim": "spec.replicatedJobs[0].template.spec.template.spec.resourceClaims: names ResourceClaim 'everybodys'",
+    "jobset-tpu": "spec.replicatedJobs[0].template.spec.template.spec.containers[0].resources.limits: asks for google.com/tpu: 4,",
+    "leaderworkerset": 16,
+    "mpijob": 8,
+    "pytorchjob-elastic": 16,
+    "raycluster-cpu": "spec.workerGroupSpecs[0].template.spec.containers[0].resources.limits: asks for cpu: 2, memory: 4Gi,",
+    "rayjob-script": 16,
+    "rayjob-selects": 8,
+    "trainjob-alone": "spec.runtimeRef.name: ClusterTrainingRuntime 'nowhere' is not here; create it,",
+    "trainjob-elastic": 8,
+    "trainjob-runtime": 4,
+    "volcano": 2,
+    "workload": 8,
+}
+"""GPUs of each, or how the answer begins that says why it cannot be advised."""
+
+
+def test_every_sample_is_advised_or_told_why_not_in_its_own_words(cluster, advisor, profile):
+    """Opted in by a policy alone, which says model and batch; silence is no answer."""
+    wanted = {}
+    for name in SAMPLES:
+        place = f"sample-{name}"
+        taken, refused = put(cluster, place, profile, documents(OWN / f"{name}.yaml"))
+        assert taken, (name, refused)
+        wanted |= {(kind, place, one): name for kind, one in taken}
+    assert set(SAMPLES) == {path.stem for path in OWN.glob("*.yaml")}
+    found = outcomes(cluster, wanted)
+
+    def answered(key, right):
+        said = found[key]
+        if isinstance(right, str):
+            assert (said["status"], said["explanation"][: len(right)]) == ("InvalidInput", right)
+            return
+        assert said["status"] in {"Recommended", "LowConfidence"}, said["explanation"]
+        assert json.loads(said["recommendation"])["gpus"] == right
+
+    each(pytest.param(key, SAMPLES[name], id=name) for key, name in wanted.items())(answered)()
 
 
 # ------------------------------------------------------------------- the examples and what the projects publish

@@ -1,0 +1,159 @@
+"""The conformance matrix: the real definitions of two releases of each project, and all samples that they publish.
+
+MOFA_NEIGHBOURS names a folder with `crds/PROJECT-RELEASE/*.yaml.xz` and `samples/PROJECT/*.yaml`; nothing of it is in this tree.
+MOFA_MATRIX names a file for the matrix. What a sample needs is in tests/neighbours.py: a policy, and no change to the sample.
+"""
+
+import lzma
+import os
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from advisor import Advisor
+from mofa_local.cluster import KubectlFailed
+from neighbours import OWN, asks, documents, field_of, outcomes, put
+from pools import pool
+from ruamel.yaml import YAML
+
+from mofa_model.kinds import job_kind
+
+FOLDER = os.environ.get("MOFA_NEIGHBOURS", "")
+pytestmark = pytest.mark.skipif(
+    not FOLDER,
+    reason="MOFA_NEIGHBOURS names no folder with the projects' definitions and samples; our own samples run in test_kinds.py",
+)
+QUICK = ("--settle=1", "--settle-longest=1", "--resync=20", "--backoff=0.2")
+SHARE = 0.8
+"""Of the samples that ask for GPUs, how many are advised at least. [1]"""
+PROSE = re.compile(r"[;,] ")
+
+
+def releases():
+    """Folders of each project's releases, older ones first: a head is newer than any number."""
+    found = defaultdict(list)
+    for folder in sorted((Path(FOLDER) / "crds").iterdir()):
+        project, _, release = folder.name.rpartition("-")
+        found[project].append((release == "head", release, folder))
+    return {project: [folder for *_, folder in sorted(some)] for project, some in found.items()}
+
+
+def definitions(number):
+    """The definitions of the older (0) or the newer (1) release of every project, by name; of one name the first project's.
+
+    MPIJobs are defined by two projects under one name, so the older round has the training operator's and the newer one the MPI
+    operator's.
+    """
+    order = sorted(releases().items(), reverse=number == 0)
+    found = {}
+    for _, folders in order:
+        for path in sorted(folders[min(number, len(folders) - 1)].glob("*.yaml.xz")):
+            body = YAML(typ="safe").load(lzma.decompress(path.read_bytes()).decode())
+            found.setdefault(body["metadata"]["name"], body)
+    return list(found.values())
+
+
+def samples():
+    """Every published sample and our own, by project and file; those that define runtimes first, as a platform installs them."""
+    every = [*sorted((Path(FOLDER) / "samples").glob("*/*.yaml")), *sorted(OWN.glob("*.yaml"))]
+    found = {path: documents(path) for path in every}
+    return dict(sorted(found.items(), key=lambda item: not _is_runtime(item[1])))
+
+
+def _is_runtime(bodies):
+    return any(one.get("kind") == "ClusterTrainingRuntime" for one in bodies)
+
+
+def has_field(definition, field):
+    """Whether a definition has a field, as far as it says what it has."""
+    here = definition["schema"]["openAPIV3Schema"]
+    for step in re.sub(r"\[[^\]]*\]", ".[]", field).split("."):
+        if here.get("x-kubernetes-preserve-unknown-fields") or "additionalProperties" in here:
+            return True
+        here = here.get("items") if step == "[]" and "items" in here else here.get("properties", {}).get(step)
+        if here is None:
+            return False
+    return True
+
+
+@pytest.fixture(scope="module", params=[0, 1], ids=["older", "newer"])
+def defined(cluster, request):
+    """The cluster with one release of every project."""
+    made = definitions(request.param)
+    for one in made:
+        cluster.apply(one)
+    cluster.await_served(*made)
+    yield made
+    cluster.kubectl("delete", "clustertrainingruntimes", "--all", "--ignore-not-found")
+    for one in made:
+        try:
+            cluster.kubectl("delete", "crd", one["metadata"]["name"], "--ignore-not-found", "--timeout=60s")
+        except KubectlFailed as error:
+            pytest.fail(str(error))
+
+
+def row(path, kind, name, result, field=""):
+    return (
+        f"| {path.parent.name} | {path.stem.rpartition('__')[2]} | {kind.kind} {name} | {result} | {field} |"
+    )
+
+
+def test_no_sample_meets_silence_and_those_with_gpus_are_advised(cluster, processes, defined, request):
+    """Every other one is told a field that the real definition has, what stands there, and what would be right."""
+    name = request.node.callspec.id
+    shapes = {
+        (one["spec"]["group"], one["spec"]["names"]["kind"]): one["spec"]["versions"][0] for one in defined
+    }
+    wanted, refused, with_gpus = {}, [], set()
+    advisor = Advisor(cluster, processes, f"neighbours-{name}")
+    with pool(cluster) as profile:
+        advisor.start(*QUICK)
+        for number, (path, bodies) in enumerate(samples().items()):
+            place = f"neighbour-{name}-{number}"
+            taken, others = put(cluster, place, profile, bodies)
+            wanted |= {(kind, place, one): path for kind, one in taken}
+            refused += [(path, *one) for one in others]
+            for body in bodies:
+                kind = job_kind(body.get("apiVersion"), body.get("kind"))
+                if kind is not None and asks(body.get("spec")):
+                    with_gpus.add((kind, place, body["metadata"]["name"]))
+        found = outcomes(cluster, wanted, 240.0)
+        advisor.stop()
+    lines, strange = [], []
+    for key, path in wanted.items():
+        kind, _, one = key
+        said = found.get(key)
+        if said is None:
+            lines.append(row(path, kind, one, "silence"))
+        elif said["status"] != "InvalidInput":
+            lines.append(row(path, kind, one, said["status"], said.get("strategy", said["explanation"])))
+        else:
+            field = field_of(said["explanation"])
+            lines.append(row(path, kind, one, "told", field))
+            shape = shapes.get((kind.group, kind.kind))
+            if not PROSE.search(said["explanation"]) or (shape and not has_field(shape, field)):
+                strange.append(said["explanation"])
+    lines += [
+        row(path, kind, one, "not taken", why.partition(chr(10))[0][:80]) for path, kind, one, why in refused
+    ]
+    asked = [key for key in with_gpus if key in wanted]
+    advised = [key for key in asked if found.get(key, {}).get("status") in {"Recommended", "LowConfidence"}]
+    total = f"{name}: {len(wanted)} taken, {len(found)} answered; {len(advised)} of {len(asked)} that ask for GPUs advised"
+    matrix = "\n".join(
+        [
+            total,
+            "",
+            "| project | sample | object | outcome | strategy or field |",
+            "|---|---|---|---|---|",
+            *sorted(lines),
+            "",
+        ]
+    )
+    print(matrix)
+    if target := os.environ.get("MOFA_MATRIX"):
+        with Path(target).open("a", encoding="utf-8") as file:
+            file.write(matrix + "\n")
+    assert [key for key in wanted if key not in found] == []
+    assert strange == []
+    assert len(advised) >= SHARE * len(asked), matrix

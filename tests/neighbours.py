@@ -1,0 +1,91 @@
+"""Samples of jobs as people have them, opted in by the policy of their namespace alone, and what becomes of each.
+
+A person opts in a namespace: an AdvisorPolicy there lists the kinds and says what no sample can say, the model and the size of a
+step. Nothing of a sample is changed but the namespace it is in, and that a name is given where it leaves that to the API server.
+"""
+
+import json
+import time
+from pathlib import Path
+
+from advisor import ours
+from mofa_local.client import Refused
+from ruamel.yaml import YAML
+
+from mofa_model.kinds import BESIDE, KINDS, job_kind
+from mofa_operator.keys import ADVISOR_POLICY
+
+OWN = Path(__file__).parent / "data" / "samples"
+TRAINING = {"model": "llama3.2-1b", "sequenceLength": 2048, "globalBatchSize": 64}
+GPUS = {"nvidia.com/gpu", "amd.com/gpu"}
+_WHOLE = {kind.kind for kind in BESIDE if not kind.namespaced}
+
+
+def documents(path):
+    """The objects of a file; none where it is a template that is no YAML."""
+    try:
+        found = [one for one in YAML(typ="safe").load_all(path.read_text("utf-8")) if isinstance(one, dict)]
+    except Exception:  # noqa: BLE001 - whatever the reader says of it, nobody can apply it either
+        return []
+    return json.loads(json.dumps(found, default=str))
+
+
+def policy(namespace, profile):
+    """The policy by which a namespace is opted in, whatever versions its samples are of."""
+    kinds = [{"apiVersion": kind.api_version, "kind": kind.kind} for kind in KINDS]
+    return {
+        "apiVersion": ADVISOR_POLICY.api_version,
+        "kind": ADVISOR_POLICY.kind,
+        "metadata": {"name": "everything", "namespace": namespace},
+        "spec": {"kinds": kinds, "profile": profile, "training": TRAINING},
+    }
+
+
+def put(cluster, namespace, profile, bodies):
+    """Apply a sample to a namespace of its own; the result is what was taken of kinds that are advised, and what was refused."""
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    cluster.apply(policy(namespace, profile))
+    taken, refused = [], []
+    for number, body in enumerate(bodies):
+        metadata = body.setdefault("metadata", {})
+        metadata.pop("namespace", None)
+        if body.get("kind") not in _WHOLE | {"Namespace"}:
+            metadata["namespace"] = namespace
+        metadata.setdefault("name", f"{metadata.pop('generateName', 'sample-')}{number}")
+        kind = job_kind(body.get("apiVersion"), body.get("kind"))
+        try:
+            cluster.apply(body)
+        except (Refused, KeyError) as error:
+            if kind is not None:
+                refused.append((kind, metadata["name"], str(error)))
+        else:
+            if kind is not None:
+                taken.append((kind, metadata["name"]))
+    return taken, refused
+
+
+def asks(value):
+    """Whether any pod in an object asks for GPUs, as their resources are named."""
+    if isinstance(value, dict):
+        here = any(str(amount) != "0" for name, amount in value.items() if name in GPUS)
+        return here or any(map(asks, value.values()))
+    return isinstance(value, list) and any(map(asks, value))
+
+
+def outcomes(cluster, wanted, seconds=120.0):
+    """Our annotations of objects, by (kind, namespace, name), once all have an outcome or the time is over."""
+    end, found = time.monotonic() + seconds, {}
+    while len(found) < len(wanted) and time.monotonic() < end:
+        for kind in {kind for kind, _, _ in wanted}:
+            for one in json.loads(cluster.kubectl("get", kind.resource, "-A", "-o", "json"))["items"]:
+                key = kind, one["metadata"]["namespace"], one["metadata"]["name"]
+                if key in wanted and "status" in ours(one):
+                    found[key] = ours(one)
+        time.sleep(0.5)
+    return found
+
+
+def field_of(explanation):
+    """The field that an explanation names: what stands before its first colon, without a reference to another object."""
+    text = explanation.partition("': ")[2] if "': spec" in explanation else explanation
+    return text.partition(": ")[0]
