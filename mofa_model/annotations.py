@@ -16,7 +16,7 @@ import enum
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any, Final
 
@@ -92,8 +92,10 @@ def inputs_hash(request: Request, model_version: str) -> str:
     return hash_of((replace(request, top=0), deciding_numbers()), model_version)
 
 
-def of_advice(advice: Advice, digest: str, now: str, launch: Iterable[str] = ()) -> dict[str, str]:
-    """Annotations of an answer; `now` is the moment in UTC, `launch` the arguments of its trainer."""
+def of_advice(
+    advice: Advice, digest: str, now: str, launch: Iterable[str] = (), sizes: Sequence[Any] = ()
+) -> dict[str, str]:
+    """Annotations of an answer; `now` is the moment in UTC, `launch` the arguments of its trainer, `sizes` what else the job may be."""
     told = {
         "status": advice.status.value,
         "explanation": _short(advice.explanation),
@@ -114,7 +116,7 @@ def of_advice(advice: Advice, digest: str, now: str, launch: Iterable[str] = ())
             "predicted-ettr": f"{predicted.ettr.target:.3f}",
             "predicted-ettr-range": f"{predicted.ettr.lower:.3f}-{predicted.ettr.upper:.3f}",
         } | ({} if advice.odds is None else {"probability-of-fitting": f"{advice.odds.fits:.3f}"})
-    told["recommendation"] = recommendation(advice, launch)
+    told["recommendation"] = recommendation(advice, launch, sizes)
     return _ordered(told)
 
 
@@ -154,7 +156,7 @@ def is_whole(previous: Mapping[str, str]) -> bool:
     return all(PREFIX + key in previous for key in _ALWAYS)
 
 
-def recommendation(advice: Advice, launch: Iterable[str] = ()) -> str:
+def recommendation(advice: Advice, launch: Iterable[str] = (), sizes: Sequence[Any] = ()) -> str:
     """The answer as compact JSON of at most 4 KiB: what is least needed goes first where it does not fit."""
     whole: dict[str, Any] = {
         "version": 1,
@@ -191,8 +193,7 @@ def recommendation(advice: Advice, launch: Iterable[str] = ()) -> str:
             "gain": _number(float(advice.current.gain)),
             **_price(advice.current),
         }
-    if words := list(launch):
-        whole["launch"] = words
+    whole |= {key: told for key, told in (("launch", list(launch)), ("sizes", list(sizes))) if told}
     if advice.caveats:
         whole["caveats"] = [_short(text) for text in advice.caveats]
     whole["alternatives"] = [
@@ -219,7 +220,7 @@ def _fitted(whole: dict[str, Any]) -> str:
     others = whole["alternatives"]
     while others and len(_json(whole)) > LARGEST:
         others.pop()
-    for key in ("evidence", "caveats", "launch", "rejected", "current"):
+    for key in ("evidence", "caveats", "launch", "rejected", "current", "sizes"):
         if len(_json(whole)) > LARGEST:
             whole.pop(key, None)
     return _json(whole)

@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import dataclass, replace
 
 from mofa_model.advice import Advice, Request
+from mofa_model.errors import InputError
 from mofa_model.manifest.inputs import to_inputs
 from mofa_model.manifest.parsing import Profile
 from mofa_model.manifest.said import Said
@@ -26,6 +27,8 @@ class Asked:
     """What messages call the spec."""
     said: Said | None = None
     """Who said which part of the spec, of a job that is no TrainingJob."""
+    sizes: tuple[tuple[int, Asked | InputError], ...] = ()
+    """Of an elastic job, the same at each size that it may have, by its GPUs, or why that cannot be asked; fewest first."""
     assumed: str = ""
     """Why it is this profile, where nobody named one and there was none to choose from."""
 

@@ -7,6 +7,7 @@ namespace's AdvisorPolicy. What nobody says is an error that names it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from mofa_model.annotations import PREFIX
@@ -21,7 +22,7 @@ from mofa_model.manifest.parsing import Object, Profile, is_ours, parse, trainin
 from mofa_model.manifest.said import PATH, Said
 from mofa_model.manifest.spoken import facts_of, model_of
 from mofa_model.manifest.surroundings import POLICY, Surroundings, profile_of
-from mofa_model.manifest.training_job import TrainingJobSpec
+from mofa_model.manifest.training_job import ClusterPart, TrainingJobSpec
 from mofa_model.manifest.values import StreamReader
 from mofa_model.spec.part import places
 
@@ -81,7 +82,19 @@ def question_of(item: Item, around: Surroundings) -> Asked:
         given.setdefault("current", {"arguments": list(demand.words)[:256]})
     with said.told():
         spec = parse(TrainingJobSpec, given, PATH)
-    return Asked(spec=spec, profile=profile, config=config, path=PATH, assumed=assumed, said=said)
+    asked = Asked(spec=spec, profile=profile, config=config, path=PATH, assumed=assumed, said=said)
+    sizes = tuple((gpus, _at(asked, stated, demand, gpus)) for gpus in demand.sizes)
+    return replace(asked, sizes=sizes)
+
+
+def _at(asked: Asked, stated: Mapping[str, Any], demand: Demand, gpus: int) -> Asked | InputError:
+    """The same question at another size; today's layout is that of today's size."""
+    try:
+        places = _places(stated, replace(demand, gpus=gpus), asked.profile)
+    except InputError as error:
+        return error
+    cluster = ClusterPart.model_validate({"profile": asked.profile.name, **places})
+    return replace(asked, spec=asked.spec.model_copy(update={"cluster": cluster, "current": None}))
 
 
 def _policy(item: Item, around: Surroundings) -> Object[AdvisorPolicySpec] | None:

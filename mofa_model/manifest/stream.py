@@ -18,7 +18,6 @@ from mofa_model.annotations import (
     OUTPUTS,
     PREFIX,
     hash_of,
-    inputs_hash,
     is_whole,
     of_advice,
     of_bad_input,
@@ -31,6 +30,7 @@ from mofa_model.manifest import jobs
 from mofa_model.manifest.asked import Asked, request_of, told
 from mofa_model.manifest.documents import Documents, Item
 from mofa_model.manifest.parsing import Profile, is_ours, training_job
+from mofa_model.manifest.sizes import digest_of, sizes_of, table_of
 from mofa_model.manifest.surroundings import Surroundings, refusal, surroundings
 
 Answer = Callable[[Request], Advice]
@@ -117,15 +117,16 @@ class Annotator:
             return of_bad_input(message, digest, self.model_version, self.now)
 
     def _annotations(self, item: Item, found: Asked) -> dict[str, str]:
-        question = request_of(found)
-        digest = inputs_hash(question, self.model_version)
+        question, sizes = request_of(found), sizes_of(found)
+        digest = digest_of(question, sizes, self.model_version)
         if found.assumed:
             digest = hash_of([digest, found.assumed], self.model_version)
         previous = item.annotations
         if previous.get(PREFIX + "inputs-hash") == digest and is_whole(previous):
             return {key: value for key, value in previous.items() if key in OUTPUTS}
         advice = told(found, self.answer(question))
-        return of_advice(advice, digest, self.now, self.words(question, advice))
+        rows = table_of(sizes, self.answer)
+        return of_advice(advice, digest, self.now, self.words(question, advice), rows)
 
 
 def _mode(item: Item, around: Surroundings) -> str | None:

@@ -150,7 +150,6 @@ def test_no_sample_meets_silence_and_those_with_gpus_are_advised(cluster, proces
             "",
         ]
     )
-    print(matrix)
     if target := os.environ.get("MOFA_MATRIX"):
         with Path(target).open("a", encoding="utf-8") as file:
             file.write(matrix + "\n")

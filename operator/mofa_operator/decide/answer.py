@@ -12,13 +12,14 @@ from typing import Final
 
 from mofa_model import VERSION
 from mofa_model.advice import Advice, Request, Status, advise
-from mofa_model.annotations import PREFIX, inputs_hash, of_advice
+from mofa_model.annotations import PREFIX, of_advice
 from mofa_model.errors import InputError, MofaError
 from mofa_model.estimate.footprint import room
 from mofa_model.launch import Launch
 from mofa_model.manifest.advised import status_of
 from mofa_model.manifest.asked import Asked, request_of
 from mofa_model.manifest.launches import launch_of, launch_words, trainer_of
+from mofa_model.manifest.sizes import Size, digest_of, sizes_of, table_of
 from mofa_model.strategy_text import format_strategy
 from mofa_operator.decide.asked import NoProfile, asked, example
 from mofa_operator.decide.unanswered import invalid
@@ -39,14 +40,15 @@ class _Hashed:
 
     digest: str
     request: Request = field(compare=False)
+    sizes: tuple[Size, ...] = field(compare=False)
 
 
 def answer(question: Question) -> Answer:
     """The answer to a question; equal for equal questions."""
     try:
         found = asked(question)
-        request = request_of(found)
-        told = _advised(_Hashed(inputs_hash(request, VERSION), request))
+        request, sizes = request_of(found), sizes_of(found)
+        told = _advised(_Hashed(digest_of(request, sizes, VERSION), request, sizes))
     except MofaError as error:
         reason = Reason.PROFILE_MISSING if isinstance(error, NoProfile) else Reason.INVALID_INPUT
         return invalid(question, str(error), reason)
@@ -72,7 +74,7 @@ def _advised(hashed: _Hashed) -> Answer:
     request, digest = hashed.request, hashed.digest
     advice = advise(request)
     words = launch_words(request, advice)
-    told = of_advice(advice, digest, "", words)
+    told = of_advice(advice, digest, "", words, table_of(hashed.sizes, advise))
     del told[PREFIX + "computed-at"]
     status = status_of(advice, digest, "", _launch(request, advice))
     del status["computedTime"]
