@@ -30,21 +30,21 @@ def documents(path):
     return json.loads(json.dumps(found, default=str))
 
 
-def policy(namespace, profile):
+def policy(namespace, profile, **more):
     """The policy by which a namespace is opted in, whatever versions its samples are of."""
     kinds = [{"apiVersion": kind.api_version, "kind": kind.kind} for kind in KINDS]
     return {
         "apiVersion": ADVISOR_POLICY.api_version,
         "kind": ADVISOR_POLICY.kind,
         "metadata": {"name": "everything", "namespace": namespace},
-        "spec": {"kinds": kinds, "profile": profile, "training": TRAINING},
+        "spec": {"kinds": kinds, "profile": profile, "training": TRAINING, **more},
     }
 
 
-def put(cluster, namespace, profile, bodies):
+def put(cluster, namespace, profile, bodies, **more):
     """Apply a sample to a namespace of its own; the result is what was taken of kinds that are advised, and what was refused."""
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    cluster.apply(policy(namespace, profile))
+    cluster.apply(policy(namespace, profile, **more))
     taken, refused = [], []
     for number, body in enumerate(bodies):
         metadata = body.setdefault("metadata", {})

@@ -67,7 +67,8 @@ def question_of(item: Item, around: Surroundings) -> Asked:
     said = Said(item.kind, demand)
     given: dict[str, Any] = {}
     if policy is not None:
-        said.add(given, _of_policy(policy.spec), f"AdvisorPolicy {policy.name}: spec")
+        place = f"AdvisorPolicy {policy.name}: spec"
+        said.add(given, _of_policy(policy.spec), place, f"{place}.training.model")
     reading = _read(demand)
     said.add(given, _of_command(reading, demand), demand.said)
     config = _of_config(item, around, given, said)

@@ -31,16 +31,18 @@ class Said:
         self._demand = demand
         self._places: dict[str, str] = {}
 
-    def add(self, given: dict[str, Any], over: Mapping[str, Any], place: str) -> None:
-        """Put one spec over another, section by section; `place` is where it stands."""
+    def add(self, given: dict[str, Any], over: Mapping[str, Any], place: str, model: str = "") -> None:
+        """Put one spec over another, section by section; `place` is where it stands, `model` where its model does, if elsewhere."""
         for key, value in over.items():
             if isinstance(value, Mapping) and key != "model":
                 own = given.get(key)
                 given[key] = {**(own if isinstance(own, dict) else {}), **value}
-                self._places |= {f"{PATH}.{key}.{one}": f"{place}: {key}.{one}" for one in value}
+                self._places |= {f"{PATH}.{key}.{one}": f"{place}{_under(place)}{key}.{one}" for one in value}
             else:
                 given[key] = value
-                self._places[f"{PATH}.{key}"] = place if key == "model" else f"{place}: {key}"
+                self._places[f"{PATH}.{key}"] = f"{place}{_under(place)}{key}"
+                if key == "model":
+                    self._places |= dict.fromkeys((f"{PATH}.model.preset", f"{PATH}.model"), model or place)
 
     def check(self, given: Mapping[str, Any]) -> None:
         """Refuse a job of which nobody says the model, or the size of a step: by the place where it would say so."""
@@ -73,3 +75,8 @@ class Said:
                 if text.startswith(field):
                     raise InputError(self._places[field] + text.removeprefix(field)) from None
             raise InputError(f"{self._kind}{text.removeprefix(PATH)}") from None
+
+
+def _under(place: str) -> str:
+    """What stands between a place and a field of it: the spec of an object goes on, anything else holds a spec."""
+    return "." if place.endswith("spec") else ": "

@@ -172,6 +172,8 @@ def test_a_paused_job_stays_as_it_is(cluster, advisor, profile, namespace):
 
 # ------------------------------------------------------------------- samples, as people have them
 
+PLAIN = {axis: {"values": [1]} for axis in ("tp", "pp", "cp", "mbs")}
+"""Constraints that leave next to nothing to search."""
 SAMPLES = {
     "job-indexed": 8,
     "job-part": 4,
@@ -198,7 +200,7 @@ def test_every_sample_is_advised_or_told_why_not_in_its_own_words(cluster, advis
     wanted = {}
     for name in SAMPLES:
         place = f"sample-{name}"
-        taken, refused = put(cluster, place, profile, documents(OWN / f"{name}.yaml"))
+        taken, refused = put(cluster, place, profile, documents(OWN / f"{name}.yaml"), constraints=PLAIN)
         assert taken, (name, refused)
         wanted |= {(kind, place, one): name for kind, one in taken}
     assert set(SAMPLES) == {path.stem for path in OWN.glob("*.yaml")}

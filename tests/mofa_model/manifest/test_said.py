@@ -1,0 +1,97 @@
+"""Jobs of other kinds as questions: facts from wherever they are said, what is missing in the kind's own words, every size answered."""
+
+from pathlib import Path
+
+import pytest
+
+from mofa_model.advice import advise
+from mofa_model.manifest.asked import request_of
+from mofa_model.manifest.documents import Documents
+from mofa_model.manifest.jobs import question_of
+from mofa_model.manifest.sizes import digest_of, sizes_of
+from mofa_model.manifest.stream import Annotator
+from mofa_model.manifest.surroundings import surroundings
+
+SAMPLES = Path(__file__).parents[2] / "data" / "samples"
+PROFILE = (Path(__file__).parents[3] / "examples" / "h100-east.yaml").read_text("utf-8")
+POLICY = """\
+---
+apiVersion: mofa.dev/v1alpha1
+kind: AdvisorPolicy
+metadata: {name: everything}
+spec:
+  profile: h100-east
+  constraints: {tp: {values: [1]}, pp: {values: [1]}, cp: {values: [1]}, mbs: {values: [1, 2]}}
+  kinds: [{apiVersion: ray.io/v1, kind: RayJob}, {apiVersion: kubeflow.org/v9, kind: PyTorchJob}, {apiVersion: batch/v1, kind: Job}]
+"""
+SIZE = "  training: {model: llama3.2-1b, sequenceLength: 2048, globalBatchSize: 64}\n"
+
+
+def asked(name, *more, change=("", "")):
+    """What becomes of a sample under the policy, and the questions that were asked."""
+    questions = []
+
+    def answer(question):
+        questions.append(question)
+        return advise(question)
+
+    whole = f"{PROFILE}---\n{(SAMPLES / f'{name}.yaml').read_text('utf-8').replace(*change)}{POLICY}{''.join(more)}"
+    annotator = Annotator(answer=answer, words=lambda *_: (), model_version="1", now="2026-01-01T00:00:00Z")
+    (text,), outcomes = annotator.run([Documents.parse(whole, "x.yaml")])
+    return text, outcomes, questions
+
+
+def test_a_script_of_ones_own_says_model_sequence_and_batch():
+    """Two sequences on each of 16 GPUs, four times over: 128."""
+    _, (outcome,), (question,) = asked("rayjob-script")
+    assert outcome.status in {"Recommended", "LowConfidence"}, outcome.explanation
+    workload = question.problems[0].workload
+    assert workload.model.name.lower().startswith("qwen2.5")
+    assert (workload.training.sequence, workload.training.global_batch) == (4096, 128)
+
+
+@pytest.mark.parametrize(
+    "name, change, more, right",
+    [
+        ("rayjob-script", ("--max_seq_length 4096 ", ""), "",
+         "spec.entrypoint: 'python tune.py --model_name_or_path Qwen/Qwen2.5-7B --per_device_train_batch_s… says no sequence length; give training.sequenceLength in"),
+        ("rayjob-script", ("Qwen/Qwen2.5-7B", "acme/secret"), "", "spec.entrypoint: names 'acme/secret', which is no model that is known; give the RayJob"),
+        ("job-part", ("[python, train.py]", "[python, train.py]"), "",
+         "spec.template.spec.containers[0]: 'python train.py' says no model; give the Job the annotation advisor.mofa.dev/model"),
+        ("job-part", ("command: [python, train.py], ", ""), "  training: {model: llama3.2-1b}\n",
+         "spec.template: no command says no sequence length and no global batch size; give training.sequenceLength and"),
+        ("job-part", ("", ""), SIZE.replace("llama3.2-1b", "llama9"), "AdvisorPolicy everything: spec.training.model: unknown name 'llama9'"),
+    ],
+    ids=["sequence", "unknown model", "model", "no command", "policy"],
+)  # fmt: skip
+def test_what_is_missing_or_wrong_is_told_by_the_place_where_it_would_stand(name, change, more, right):
+    _, (outcome,), questions = asked(name, more, change=change)
+    assert (outcome.status, questions) == ("InvalidInput", [])
+    assert outcome.explanation.startswith(right), outcome.explanation
+    assert "job." not in outcome.explanation.partition(";")[0].replace("job.yaml", "")
+
+
+def test_an_elastic_job_is_answered_at_each_of_its_sizes():
+    text, (outcome,), questions = asked("pytorchjob-elastic", SIZE)
+    assert outcome.status in {"Recommended", "LowConfidence"}, outcome.explanation
+    assert [int(one.problems[0].cluster.gpus) for one in questions] == [16, 8, 16, 24]
+    assert '\\"sizes\\":[{\\"gpus\\":8,\\"nodes\\":' in text
+
+
+def test_a_job_that_another_one_made_is_left_to_that_one():
+    owner = "metadata: {name: half, ownerReferences: [{apiVersion: ray.io/v1, kind: RayJob, name: outer, controller: true}]}"
+    _, outcomes, questions = asked("job-part", SIZE, change=("metadata: {name: half}", owner))
+    assert (outcomes, questions) == ([], [])
+
+
+def test_the_sizes_are_in_the_hash():
+    """A job that may shrink asks something else than one that may not."""
+    asked = [
+        Documents.parse((SAMPLES / "pytorchjob-elastic.yaml").read_text("utf-8"), "x"),
+        Documents.parse(PROFILE, "y"),
+    ]
+    around = surroundings([*asked, Documents.parse((POLICY + SIZE).removeprefix("---\n"), "z")], [])
+    found = question_of(asked[0].items[0], around)
+    request, sizes = request_of(found), sizes_of(found)
+    assert [one.gpus for one in sizes] == [8, 16, 24]
+    assert len({digest_of(request, sizes[:number], "1") for number in range(4)}) == 4
