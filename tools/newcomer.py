@@ -316,7 +316,8 @@ from mofa_model.kinds.fence import same
 from mofa_model.kinds.kind import JobKind, PodLabels
 from mofa_model.kinds.observation import Conditioned
 from mofa_model.kinds.patches import replaced
-from mofa_model.kinds.pods import PodTemplate, total
+from mofa_model.kinds.demand import PodSet
+from mofa_model.kinds.pods import PodTemplate
 from mofa_model.kinds.shape import Count, Shape, glance, read
 
 
@@ -331,10 +332,10 @@ class ToyJobSpec(Shape):
 class ToyJob(JobKind):
     """Its workers."""
 
-    def demand(self, spec):
+    def pod_sets(self, spec):
         """All workers."""
         found = read(ToyJobSpec, spec)
-        return total([(found.workers, found.template)])
+        return [PodSet(where="spec.template", template=found.template, counted="spec.workers", count=found.workers)]
 
     def observed(self, body, now):
         """Its conditions."""
@@ -352,6 +353,7 @@ TOY_JOB = ToyJob(
     setting="ToyJob",
     title="ToyJob",
     suspend=("paused",),
+    holds="spec.template",
     place="`args` of the first container",
     changes="template",
     admits=same("variables.old.template", "variables.new.template", "spec"),
