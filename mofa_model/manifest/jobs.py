@@ -74,9 +74,11 @@ def question_of(item: Item, around: Surroundings) -> Asked:
     config = _of_config(item, around, given, said)
     if _MODEL in item.annotations:
         said.add(given, {"model": {"preset": item.annotations[_MODEL]}}, f"annotation {_MODEL}")
-    said.check(given)
     cluster = given.get("cluster")
     stated = cluster if isinstance(cluster, Mapping) else {}
+    if not demand.gpus and "nodes" not in stated:
+        raise InputError(demand.unread)
+    said.check(given)
     profile, assumed = profile_of(stated.get("profile"), demand.selector, around)
     given["cluster"] = {"profile": profile.name, **_places(stated, demand, profile)}
     if reading is not None:

@@ -49,7 +49,7 @@ class Said:
         training = given.get("training")
         known = training if isinstance(training, Mapping) else {}
         missing = [field for field in _FACTS if field not in known]
-        words = f"{shown(shlex.join(self._demand.words))} says" if self._demand.words else "no command says"
+        words = f"{shown(shlex.join(self._demand.words))} says" if self._demand.words else "says"
         if "model" not in given:
             name = model_said(self._demand.words, self._demand.model)
             why = f"names {shown(name)}, which is no model that is known" if name else f"{words} no model"

@@ -173,7 +173,7 @@ class Api:
         A `rehearsal` is checked like any write, and changes nothing.
         """
         path = f"{self.served.path(kind, namespace, name, status=status)}?fieldManager={MANAGER}&force=true{_DRY * rehearsal}"
-        said = {**body, "apiVersion": self.served.of(kind).api_version}
+        said = {**body, "apiVersion": self.served.of(kind).api_version} if kind.others else body
         return await self._write("PATCH", path, said, _APPLY)
 
     async def merge(

@@ -11,6 +11,7 @@ from aiohttp.test_utils import TestServer
 from kubernetes import client
 
 from mofa_model.errors import SourceUnreachable
+from mofa_model.kinds import MPI_JOB
 from mofa_operator.api import Api
 from mofa_operator.bucket import Bucket
 from mofa_operator.credentials import Credentials
@@ -173,6 +174,34 @@ def test_a_list_whose_continuation_expired_begins_again():
 def test_a_kind_that_the_cluster_does_not_have_cannot_be_listed():
     with pytest.raises(Gone):
         run(Answers((404, b"404 page not found")), names)
+
+
+def test_a_kind_is_found_in_the_version_that_the_cluster_serves_and_written_there():
+    """The training operator serves MPIJobs in v1 alone; what a list has found every other call knows."""
+    answers = Answers((404, b"404 page not found"), (200, page("a")), (200, {"metadata": {}}))
+
+    async def use(api):
+        assert [item["apiVersion"] async for item in api.list(MPI_JOB)] == [MPI_JOB.api_version]
+        await api.apply(MPI_JOB, "ml", "a", {"apiVersion": MPI_JOB.api_version, "metadata": {"name": "a"}})
+        await api.patch(MPI_JOB, "ml", "a", [])
+        await api.get(MPI_JOB, "ml", "a")
+
+    run(answers, use)
+    v1, job = "/apis/kubeflow.org/v1", "/apis/kubeflow.org/v1/namespaces/ml/mpijobs/a"
+    paths = [url.partition("?")[0] for _, url, _, _ in answers.asked]
+    assert paths == ["/apis/kubeflow.org/v2beta1/mpijobs", f"{v1}/mpijobs", job, job, job]
+    assert json.loads(answers.asked[2][3])["apiVersion"] == "kubeflow.org/v1"
+
+
+def test_a_version_that_goes_is_looked_for_in_the_others_again():
+    answers = Answers((404, failure()), (200, page("a")), (404, failure()), (200, page("b")))
+
+    async def use(api):
+        return [[item["metadata"]["name"] async for item in api.list(MPI_JOB)] for _ in range(2)]
+
+    assert run(answers, use) == [["a"], ["b"]]
+    versions = [url.split("/")[3] for _, url, _, _ in answers.asked]
+    assert versions == ["v2beta1", "v1", "v1", "v2beta1"]
 
 
 def test_a_server_that_asks_for_a_rest_gets_it():

@@ -59,7 +59,7 @@ def test_a_script_of_ones_own_says_model_sequence_and_batch():
         ("job-part", ("[python, train.py]", "[python, train.py]"), "",
          "spec.template.spec.containers[0]: 'python train.py' says no model; give the Job the annotation advisor.mofa.dev/model"),
         ("job-part", ("command: [python, train.py], ", ""), "  training: {model: llama3.2-1b}\n",
-         "spec.template: no command says no sequence length and no global batch size; give training.sequenceLength and"),
+         "spec.template: says no sequence length and no global batch size; give training.sequenceLength and"),
         ("job-part", ("", ""), SIZE.replace("llama3.2-1b", "llama9"), "AdvisorPolicy everything: spec.training.model: unknown name 'llama9'"),
     ],
     ids=["sequence", "unknown model", "model", "no command", "policy"],

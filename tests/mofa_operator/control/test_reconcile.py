@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+import json
 import time
+from pathlib import Path
 
 import pytest
 from operator_objects import job_set, profile, training_job, why_ready
+from ruamel.yaml import YAML
 from virtual_time import run
 
-from mofa_model.kinds import JOB_SET
+from mofa_model.annotations import PREFIX
+from mofa_model.kinds import JOB_SET, TRAIN_JOB, job_kind
 from mofa_operator.control.decider import NoAnswer, Outdated, Outgrown
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.queue import WorkQueue
@@ -340,6 +344,63 @@ def test_a_config_map_that_comes_later_is_found():
         parts.api.config_maps["model"] = {"data": {"config.json": LLAMA}}
         await parts.work(2 * MISSING_CONFIG)
         assert why_ready(parts.api.objects[JOB]["status"]) != "InvalidInput"
+
+    run(main())
+
+
+def sample(name):
+    """The objects of a sample in the tests' namespace, by kind."""
+    text = (Path(__file__).parents[2] / "data" / "samples" / f"{name}.yaml").read_text("utf-8")
+    bodies = json.loads(json.dumps(list(YAML(typ="safe").load_all(text))))
+    for one in bodies:
+        one["metadata"] |= {
+            "namespace": "ns",
+            "uid": one["kind"],
+            "annotations": {PREFIX + "model": "llama3.2-1b"},
+        }
+    return {one["kind"]: one for one in bodies}
+
+
+@pytest.mark.parametrize("name", ["trainjob-runtime", "jobset-claims"])
+def test_what_a_job_and_its_pods_name_is_read_hop_by_hop_and_again_where_it_comes_later(name):
+    """A runtime is one hop; a claim's template names a class, which is two."""
+
+    async def main():
+        parts, every = Parts(), sample(name)
+        *beside, job = every.values()
+        parts.put(CLUSTER_PROFILE, profile())
+        key = parts.put(job_kind(job["apiVersion"], job["kind"]), job)
+        await parts.work(5.0)
+        why = parts.api.objects[key]["metadata"]["annotations"][PREFIX + "explanation"]
+        assert "is not here; create it" in why or "is not here: create it" in why
+        parts.api.config_maps |= {one["metadata"]["name"]: one for one in beside}
+        await parts.work(3 * MISSING_CONFIG)
+        stands = parts.api.objects[key]["metadata"]["annotations"]
+        assert "is not here" not in stands[PREFIX + "explanation"]
+        assert "sequence length" in stands[PREFIX + "explanation"]  # what is asked next
+
+    run(main())
+
+
+def test_a_job_that_another_one_made_is_left_to_that_one_where_it_is_watched():
+    """Some makers copy all annotations, ours among them."""
+
+    async def main():
+        for watched, answered in (((JOB_SET, TRAIN_JOB), False), ((JOB_SET,), True)):
+            parts = Parts()
+            parts.store._kinds = watched
+            parts.put(CLUSTER_PROFILE, profile())
+            body = sample("jobset-tpu")["JobSet"]
+            owner = {
+                "apiVersion": TRAIN_JOB.api_version,
+                "kind": "TrainJob",
+                "name": "outer",
+                "controller": True,
+            }
+            body["metadata"]["ownerReferences"] = [owner]
+            parts.put(JOB_SET, body)
+            await parts.work(3.0)
+            assert ("slice" in dict(parts.api.writes)) == answered
 
     run(main())
 
