@@ -20,7 +20,7 @@ from mofa_model.manifest.stream import Annotator
 from mofa_operator.decide.answer import answer
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
 from mofa_operator.observe.store import Store
-from mofa_operator.snapshot import Question
+from mofa_operator.snapshot import Named, Question
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 KINDS = {kind.kind: kind for kind in (TRAINING_JOB, CLUSTER_PROFILE, ADVISOR_POLICY, JOB_SET)}
@@ -32,7 +32,7 @@ def asked(*bodies, maps=None):
     for body in bodies:
         store.put(KINDS[body["kind"]], body)
     key = key_of(KINDS[bodies[-1]["kind"]], bodies[-1])
-    return store.snapshot(key, NOW, maps).question
+    return store.snapshot(key, NOW, Named(config_maps=maps or {})).question
 
 
 def annotated(text):
