@@ -11,7 +11,7 @@ import pytest
 
 from mofa_model import cli
 from mofa_model.annotations import PREFIX
-from mofa_model.kinds import job_kind
+from mofa_model.kinds import KINDS, job_kind
 from mofa_model.manifest.documents import Documents
 
 ROOT = Path(__file__).parents[3]
@@ -53,7 +53,7 @@ def shown(path):
 
 def test_there_are_jobs_of_every_kind():
     kinds = {item.kind for path in WITH_JOBS for item in items_of(path.read_text("utf-8")) if is_job(item)}
-    assert kinds == {"TrainingJob", "JobSet", "PyTorchJob", "TrainJob", "RayJob", "Job"}
+    assert kinds == {"TrainingJob", *(kind.kind for kind in KINDS)}
 
 
 @pytest.mark.parametrize("path", WITH_JOBS, ids=shown)
