@@ -13,7 +13,7 @@ from typing import Final
 from mofa_model.errors import InputError
 from mofa_model.kinds.beside import NOTHING, Beside, Reference
 from mofa_model.kinds.devices import GPU, claimed
-from mofa_model.kinds.pods import PodSpec, PodTemplate, launches, torchrun
+from mofa_model.kinds.pods import Mount, PodSpec, PodTemplate, launches, torchrun
 from mofa_model.kinds.shape import MOST
 
 ELSEWHERE: Final = "say cluster.nodes in the spec behind the annotation advisor.mofa.dev/config-ref"
@@ -63,6 +63,8 @@ class Demand:
     """Where these stand in the object."""
     model: str = ""
     """The model that the object itself names, outside of any command; empty where it names none."""
+    mounts: tuple[Mount, ...] = ()
+    """ConfigMaps among the files of its containers."""
     selector: Mapping[str, str] = field(default_factory=dict)
     """Labels of the nodes that the pods with GPUs select."""
     images: frozenset[str] = frozenset()
@@ -71,6 +73,25 @@ class Demand:
     """Why the GPUs cannot be read, and what would help; empty where they can."""
     missing: tuple[Reference, ...] = ()
     """Objects that would say more, and are not here."""
+
+    @property
+    def files(self) -> dict[str, tuple[str, str]]:
+        """Files that its command names and that are keys of ConfigMaps: ConfigMap and key, by path.
+
+        >>> mount = Mount("/etc/run", "tune", "")
+        >>> Demand(gpus=8, words=("train.py", "--config=/etc/run/small.yaml"), mounts=(mount,)).files
+        {'/etc/run/small.yaml': ('tune', 'small.yaml')}
+        """
+        named = [one for word in self.words for one in (word, word.partition("=")[2]) if one.startswith("/")]
+        found: dict[str, tuple[str, str]] = {}
+        for path in named:
+            for mount in self.mounts:
+                folder, _, file = path.rpartition("/")
+                if mount.key and path == mount.path:
+                    found[path] = (mount.config_map, mount.key)
+                elif not mount.key and folder == mount.path:
+                    found[path] = (mount.config_map, file)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,6 +151,7 @@ def total(
         said=speaks.said if speaks and words else holds,
         selector=next((found for one in asking if (found := _spec(one.of).selector)), {}),
         images=frozenset(one.image for each in sets for one in _spec(each.of).containers),
+        mounts=tuple(dict.fromkeys(mount for each in sets for mount in _spec(each.of).mounts)),
         unread="" if gpus else _unread(sets, holds),
         missing=tuple(dict.fromkeys(one for each in sets for one in each.missing)),
     )

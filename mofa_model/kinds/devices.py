@@ -27,6 +27,8 @@ DRIVERS: Final = ("gpu.nvidia.com", "gpu.amd.com")
 """Names of the drivers whose devices are GPUs, and of the classes that come with them."""
 CLAIMED: Final = "resourceClaimTemplateName"
 """The field by which a pod names what it claims."""
+MAPPED: Final = "configMap"
+"""The field by which it names files."""
 _DRIVER: Final = re.compile(r"""device\.driver\s*==\s*["']([^"']+)["']""")
 _ALL: Final = "All"
 _SECTIONS: Final = ("limits", "requests")

@@ -9,7 +9,7 @@ from typing import Any
 from mofa_model.errors import InputError
 from mofa_model.kinds.beside import NOTHING, Beside, Kind
 from mofa_model.kinds.demand import Demand, PodSet, total
-from mofa_model.kinds.devices import CLAIMED
+from mofa_model.kinds.devices import CLAIMED, MAPPED
 from mofa_model.kinds.new_job import NewJob
 from mofa_model.kinds.observation import Observation
 from mofa_model.kinds.patches import Operation
@@ -46,7 +46,7 @@ class JobKind(Kind):
     """Whether it tells of failures; one whose pods another kind tells of better does not."""
     suspend: tuple[str, ...] = ("suspend",)
     """Where its spec says that it waits; empty = it cannot wait."""
-    names: tuple[str, ...] = (CLAIMED,)
+    names: tuple[str, ...] = (CLAIMED, MAPPED)
     """Fields of its spec by which it names objects that its pods depend on."""
     holds: str
     """Where its pods stand, for messages."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from pydantic import Field
 
@@ -16,6 +16,12 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _NODES, _PROCESSES = "--nnodes", "--nproc-per-node"
 
 
+class _Mounted(Shape):
+    name: Text = ""
+    mount_path: Text = ""
+    sub_path: Text = ""
+
+
 class Container(Shape):
     """A container of a pod."""
 
@@ -25,6 +31,7 @@ class Container(Shape):
     args: Line = None
     gpus: Devices = under(0, "resources")
     others: Others = under({}, "resources")
+    volume_mounts: Many[_Mounted] = ()
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -42,6 +49,22 @@ class _Term(Shape):
     match_expressions: Many[_Rule] = ()
 
 
+class _Volume(Shape):
+    name: Text = ""
+    config_map: Text = under("", "configMap", "name")
+
+
+class Mount(NamedTuple):
+    """A ConfigMap in the files of a container."""
+
+    path: str
+    """Where it is: a folder, or a file where it is one key alone."""
+    config_map: str
+    """Its name."""
+    key: str
+    """The one key; empty = all of them, each a file."""
+
+
 class PodSpec(Shape):
     """A pod.
 
@@ -54,6 +77,7 @@ class PodSpec(Shape):
 
     containers: Many[Container] = ()
     resource_claims: Many[Claim] = ()
+    volumes: Many[_Volume] = ()
     node_selector: Labels = Field(default_factory=dict)
     terms: Many[_Term] = under((), "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
 
@@ -67,6 +91,17 @@ class PodSpec(Shape):
             if rule.operator == "In" and rule.values is not None and len(rule.values) == 1
         }
         return required | self.node_selector
+
+    @property
+    def mounts(self) -> list[Mount]:
+        """ConfigMaps among the files of its containers."""
+        maps = {one.name: one.config_map for one in self.volumes if one.config_map}
+        return [
+            Mount(one.mount_path.rstrip("/"), maps[one.name], one.sub_path)
+            for container in self.containers
+            for one in container.volume_mounts
+            if one.name in maps and one.mount_path.strip("/")
+        ]
 
 
 class _Metadata(Shape):

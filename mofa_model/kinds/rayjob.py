@@ -10,7 +10,7 @@ from typing import Any, Final
 from mofa_model.errors import InputError
 from mofa_model.kinds.beside import NOTHING, Beside, Reference
 from mofa_model.kinds.demand import Demand, PodSet, named, total
-from mofa_model.kinds.devices import CLAIMED
+from mofa_model.kinds.devices import CLAIMED, MAPPED
 from mofa_model.kinds.kind import JobKind, PodLabels
 from mofa_model.kinds.new_job import MOUNTED, NewJob
 from mofa_model.kinds.observation import Counter, Observation, Sign
@@ -143,7 +143,7 @@ class RayJob(JobKind):
 RAY_JOB = RayJob(
     "ray.io", "v1", "RayJob", "rayjobs",
     others=("v1alpha1",),
-    names=(CLAIMED, "clusterSelector"),
+    names=(CLAIMED, MAPPED, "clusterSelector"),
     word="rayjob",
     setting="RayJob",
     title="RayJob",

@@ -16,6 +16,7 @@ from mofa_model.kinds import Demand, demand_of, made_by, same_kind
 from mofa_model.launch import Reading, read
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
 from mofa_model.manifest.asked import Asked
+from mofa_model.manifest.configs import files_of, reading_of, words_of
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.inputs import cluster_of
 from mofa_model.manifest.parsing import Object, Profile, is_ours, parse, training_job
@@ -69,8 +70,10 @@ def question_of(item: Item, around: Surroundings) -> Asked:
     if policy is not None:
         place = f"AdvisorPolicy {policy.name}: spec"
         said.add(given, _of_policy(policy.spec), place, f"{place}.training.model")
-    reading = _read(demand)
-    said.add(given, _of_command(reading, demand), demand.said)
+    reading, files = _read(demand), files_of(demand, around, item.namespace)
+    if told := reading_of(files):
+        said.add(given, {"training": _of_reading(told)}, demand.said)
+    said.add(given, _of_command(reading, demand, words_of(files)), demand.said)
     config = _of_config(item, around, given, said)
     if _MODEL in item.annotations:
         said.add(given, {"model": {"preset": item.annotations[_MODEL]}}, f"annotation {_MODEL}")
@@ -139,19 +142,26 @@ def _read(demand: Demand) -> Reading | None:
         return None
 
 
-def _of_command(reading: Reading | None, demand: Demand) -> dict[str, Any]:
-    """What the launch command says, in a trainer's own words where it is one that is known, else in words that are common."""
-    training: dict[str, Any] = dict(facts_of(demand.words, demand.gpus))
+def _of_command(reading: Reading | None, demand: Demand, settings: tuple[str, ...]) -> dict[str, Any]:
+    """What the launch command says, in a trainer's own words where it is one that is known, else in words that are common; with the
+    settings of files that it names.
+    """
+    words = (*demand.words, *settings)
+    training: dict[str, Any] = dict(facts_of(words, demand.gpus))
     if reading is not None:
-        facts = {
-            "sequenceLength": reading.sequence,
-            "globalBatchSize": reading.global_batch,
-            "precision": reading.precision,
-            "framework": reading.trainer,
-        }
-        training |= {key: value for key, value in facts.items() if value is not None}
-    model = model_of(demand.words, demand.model)
+        training |= _of_reading(reading)
+    model = model_of(words, demand.model)
     return {"training": training} | ({"model": {"preset": model}} if model else {})
+
+
+def _of_reading(reading: Reading) -> dict[str, Any]:
+    facts = {
+        "sequenceLength": reading.sequence,
+        "globalBatchSize": reading.global_batch,
+        "precision": reading.precision,
+        "framework": reading.trainer,
+    }
+    return {key: value for key, value in facts.items() if value is not None}
 
 
 def _of_config(item: Item, around: Surroundings, given: dict[str, Any], said: Said) -> str | None:

@@ -15,6 +15,7 @@ from mofa_model.kinds.shape import Body, at, part
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
 from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob, Written
 from mofa_operator.observe.bodies import digest, packed
+from mofa_operator.observe.named import texts_of
 from mofa_operator.observe.relations import ListedPolicy, Uses, policy_for
 from mofa_operator.snapshot import Named, Question
 from mofa_operator.words import Aspect
@@ -47,7 +48,7 @@ def training_question(
     return Question(
         job={"apiVersion": job.body.get("apiVersion"), "kind": TRAINING_JOB.kind, "spec": asked},
         profiles=profiles,
-        config_maps=_texts(uses, named.config_maps),
+        config_maps=texts_of(job.key, uses, job.body, named),
     )
 
 
@@ -74,7 +75,7 @@ def existing_question(
         },
         profiles=tuple(_asked(profile) for profile in profiles),
         policies=() if policy is None else (_named(ADVISOR_POLICY, policy.name, policy.spec),),
-        config_maps=_texts(uses, named.config_maps),
+        config_maps=texts_of(job.key, uses, job.body, named),
         beside=tuple(_plain(one) for one in named.beside),
     )
 
@@ -151,8 +152,3 @@ def _plain(body: Body) -> Written:
         "metadata": {"name": at(body, "metadata", "name")},
         "spec": body.get("spec"),
     }
-
-
-def _texts(uses: Uses, maps: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """The texts that a job reads out of ConfigMaps, where they are there."""
-    return {name: {key: maps[name][key]} for name, key in uses.config_maps if key in maps.get(name, {})}

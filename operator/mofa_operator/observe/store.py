@@ -184,8 +184,9 @@ class Store:
         return None if named is None else self.live(named)
 
     def owner(self, key: Key) -> str | None:
-        """Name of the TrainingJob whose targetRef names an existing job, the first one; None where there is none."""
-        return next((owner.name for owner in self._relations.owners(key)), None)
+        """Name of the TrainingJob whose targetRef names an existing job, the first one, or of the job that made it; else None."""
+        owners = self._relations.owners(key)
+        return next((owner.name for owner in owners), None) or self._relations.uses(key).made_by
 
     def means(self, key: Key) -> list[LiveProfile]:
         """ClusterProfiles that an existing job may mean, as far as they exist."""
@@ -250,9 +251,7 @@ class Store:
     def _existing(self, job: LiveObject, named: Named, now: float) -> JobSnapshot:
         uses, policies = self._relations.uses(job.key), self._policies.of(job.key.namespace)
         question = existing_question(job, self.means(job.key), policies, uses, named)
-        return self._sighted(
-            JobSnapshot(job=job, question=question, owned_by=self.owner(job.key) or uses.made_by, now=now)
-        )
+        return self._sighted(JobSnapshot(job=job, question=question, owned_by=self.owner(job.key), now=now))
 
     def _sighted(self, snapshot: JobSnapshot) -> JobSnapshot:
         """With what the last look at the job brought."""

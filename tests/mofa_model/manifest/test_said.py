@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mofa_model import presets
 from mofa_model.advice import advise
 from mofa_model.manifest.asked import request_of
 from mofa_model.manifest.documents import Documents
@@ -48,6 +49,40 @@ def test_a_script_of_ones_own_says_model_sequence_and_batch():
     workload = question.problems[0].workload
     assert workload.model.name.lower().startswith("qwen2.5")
     assert (workload.training.sequence, workload.training.global_batch) == (4096, 128)
+
+
+MOUNTED = """\
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: tune}
+data:
+  run.yaml: |
+    model: {model_name_or_path: meta-llama/Llama-3.2-1B}
+    data: {cutoff_len: 2048}
+    train: {per_device_train_batch_size: 4, gradient_accumulation_steps: 2}
+"""
+
+
+def test_a_trainers_own_file_that_a_config_map_brings_says_model_sequence_and_batch():
+    """Four sequences on each of four GPUs, twice over: 32."""
+    change = (
+        "command: [python, train.py],",
+        "command: [train, /etc/run/run.yaml], volumeMounts: [{name: run, mountPath: /etc/run/}],",
+    )
+    volumes = "restartPolicy: Never\n      volumes: [{name: run, configMap: {name: tune}}]"
+    text = (
+        (SAMPLES / "job-part.yaml")
+        .read_text("utf-8")
+        .replace(*change)
+        .replace("restartPolicy: Never", volumes)
+    )
+    policy = POLICY.replace("---\n", "", 1)
+    streams = [Documents.parse(one.removeprefix("---\n"), "x") for one in (text, PROFILE, policy, MOUNTED)]
+    request = request_of(question_of(streams[0].items[0], surroundings(streams, [])))
+    workload = request.problems[0].workload
+    assert (workload.training.sequence, workload.training.global_batch) == (2048, 32)
+    assert workload.model.name == presets.model("llama3.2-1b").name
 
 
 @pytest.mark.parametrize(

@@ -450,7 +450,9 @@ def test_what_only_a_runtime_knows_can_be_said_behind_config_ref():
     _, (outcome,) = run(text + said)
     assert outcome.status == "InvalidInput"
     where = "spec.replicatedJobs[0].template.spec.template.spec.containers[0].resources.limits"
-    assert outcome.explanation.startswith(f"{where}: asks for cpu: 8, and for no nvidia.com/gpu or amd.com/gpu")
+    assert outcome.explanation.startswith(
+        f"{where}: asks for cpu: 8, and for no nvidia.com/gpu or amd.com/gpu"
+    )
     assert "config-ref" in outcome.explanation
     answers = Answers()
     _, (outcome,) = run(text + said + "    cluster: {nodes: 16}\n", answers=answers)
