@@ -9,16 +9,15 @@ import time
 from pathlib import Path
 
 from advisor import ours
-from mofa_local.client import Refused
+from mofa_local.client import Client, Refused
 from ruamel.yaml import YAML
 
-from mofa_model.kinds import BESIDE, KINDS, job_kind
+from mofa_model.kinds import KINDS, job_kind
 from mofa_operator.keys import ADVISOR_POLICY
 
 OWN = Path(__file__).parent / "data" / "samples"
 TRAINING = {"model": "llama3.2-1b", "sequenceLength": 2048, "globalBatchSize": 64}
 GPUS = {"nvidia.com/gpu", "amd.com/gpu"}
-_WHOLE = {kind.kind for kind in BESIDE if not kind.namespaced}
 
 
 def documents(path):
@@ -42,20 +41,39 @@ def policy(namespace, profile, **more):
 
 
 def put(cluster, namespace, profile, bodies, **more):
-    """Apply a sample to a namespace of its own; the result is what was taken of kinds that are advised, and what was refused."""
+    """Create a sample in a namespace of its own; the result is what was taken of kinds that are advised, and what was refused.
+
+    Unknown fields are dropped, as kubectl has it where a person asks for no more; a sample of a version that is not served is
+    created in one that says the same.
+    """
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     cluster.apply(policy(namespace, profile, **more))
+    client = Client(cluster.kubeconfig)
+    served = client.resources()
     taken, refused = [], []
     for number, body in enumerate(bodies):
         metadata = body.setdefault("metadata", {})
         metadata.pop("namespace", None)
-        if body.get("kind") not in _WHOLE | {"Namespace"}:
-            metadata["namespace"] = namespace
         metadata.setdefault("name", f"{metadata.pop('generateName', 'sample-')}{number}")
         kind = job_kind(body.get("apiVersion"), body.get("kind"))
+        versions = [
+            body.get("apiVersion"),
+            *([] if kind is None else (f"{kind.group}/{one}" for one in kind.others)),
+        ]
+        version = next((one for one in versions if f"{one}/{body.get('kind')}" in served), None)
+        if version is None:
+            if kind is not None:
+                refused.append((kind, metadata["name"], f"{body.get('apiVersion')} is not served"))
+            continue
         try:
-            cluster.apply(body)
-        except (Refused, KeyError) as error:
+            path, told = served[f"{version}/{body['kind']}"]
+            if told["scope"] == "Namespaced":
+                metadata["namespace"] = namespace
+                path = f"{path}/namespaces/{namespace}"
+            client.ask(
+                "POST", f"{path}/{told['resource']}?fieldValidation=Ignore", body | {"apiVersion": version}
+            )
+        except Refused as error:
             if kind is not None:
                 refused.append((kind, metadata["name"], str(error)))
         else:

@@ -92,7 +92,8 @@ def _total(found: TrainSpec, runtime: _Runtime, path: str, beside: Beside) -> De
     """The trainer's pods and those of the runtime's other jobs; `path` is where the runtime's spec stands."""
     number = _trainer(runtime.jobs)
     base = None if number is None else runtime.jobs[number].pods
-    nodes = runtime.nodes if found.nodes is None else found.nodes
+    told = (found.nodes, runtime.nodes, runtime.least)  # an elastic runtime has no other number
+    nodes = next((one for one in told if one is not None), None)
     sets = replicated(runtime.jobs, f"{path}.template.spec")
     where = sets[number].where if number is not None and found.resources is None else "spec.trainer"
     trainer = PodSet(

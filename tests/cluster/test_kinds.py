@@ -1,6 +1,7 @@
 """Jobs of the kinds that people already have: advised from their own words, with what today's layout costs, and left in peace."""
 
 import json
+import secrets
 import time
 
 import pytest
@@ -199,7 +200,7 @@ def test_every_sample_is_advised_or_told_why_not_in_its_own_words(cluster, advis
     """Opted in by a policy alone, which says model and batch; silence is no answer."""
     wanted = {}
     for name in SAMPLES:
-        place = f"sample-{name}"
+        place = f"sample-{name}-{secrets.token_hex(2)}"
         taken, refused = put(cluster, place, profile, documents(OWN / f"{name}.yaml"), constraints=PLAIN)
         assert taken, (name, refused)
         wanted |= {(kind, place, one): name for kind, one in taken}
