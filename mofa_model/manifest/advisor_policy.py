@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
 from mofa_model.manifest.fields import (
     Count,
+    Fraction,
     Kind,
     Name,
     Part,
@@ -27,6 +28,9 @@ from mofa_model.manifest.training_job import (
     Objective,
     default,
 )
+
+Verdict: TypeAlias = Literal["Admit", "Retry", "Reject"]
+"""What becomes of a job in a queue."""
 
 
 class KindRef(Part):
@@ -55,6 +59,21 @@ class TrainingDefaults(Part):
     """Trainer."""
 
 
+class AdmissionRules(Part):
+    """What our AdmissionCheck says of jobs that Kueue has found room for, where a ClusterQueue has one."""
+
+    no_layout: Verdict = "Admit"
+    """A job for which nothing fits the room: start it without advice, try again later, or refuse it."""
+    ettr: Fraction | None = None
+    """Least effective training time ratio to expect of a job, for example "0.90"; a TrainingJob's own slo counts before it."""
+    below_ettr: Verdict = "Admit"
+    """The same of a job that is expected to stay below that."""
+    retry_seconds: Count = 300
+    """How long a job waits before it is tried again. [s]"""
+    node_selector: bool = False
+    """Whether pods get the nodeSelector of the ClusterProfile, too."""
+
+
 class AdvisorPolicySpec(Part):
     """Which existing kinds of jobs are advised in a namespace, and with which defaults."""
 
@@ -79,6 +98,8 @@ class AdvisorPolicySpec(Part):
     """How checkpoints are taken."""
     failure_assumptions: FailureAssumptions = default(FailureAssumptions)
     """Where failure rates come from."""
+    admission: AdmissionRules = default(AdmissionRules)
+    """What our AdmissionCheck says of these jobs in Kueue's queues."""
 
 
 class AdvisorPolicyStatus(Part):

@@ -184,8 +184,8 @@ class Api:
         return await self._write("PATCH", path, patch, _MERGE)
 
     async def patch(self, kind: Kind, namespace: str, name: str, operations: Sequence[Operation]) -> Body:
-        """JSON patch; `Conflict` where one of its tests fails, or a path is not there."""
-        path = f"{self.served.path(kind, namespace, name)}?fieldManager={MANAGER}"
+        """JSON patch; `Conflict` where a test fails or a path is not there. A field that the kind does not have is refused."""
+        path = f"{self.served.path(kind, namespace, name)}?fieldManager={MANAGER}&fieldValidation=Strict"
         try:
             return await self._write("PATCH", path, operations, _PATCH)
         except Invalid as error:

@@ -109,6 +109,40 @@ class Release:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PodUpdate:
+    """What pods of one set get beside what they have."""
+
+    name: str
+    """The set of pods."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Annotations."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels that their nodes must have."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckAnswer:
+    """What our AdmissionChecks say of a Workload."""
+
+    key: Key
+    """The Workload."""
+    checks: tuple[str, ...]
+    """AdmissionChecks that say it."""
+    state: str
+    """Ready, Retry or Rejected; empty = nothing yet."""
+    message: str = ""
+    """Why, in one sentence."""
+    at: str = ""
+    """When, as objects write it."""
+    updates: tuple[PodUpdate, ...] = ()
+    """What its pods get."""
+    retry: int | None = None
+    """After how long it is tried again. [s]"""
+    again: float | None = None
+    """Look again after this time. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JobFigures:
     """What is exported of one job."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from mofa_model.kinds import KINDS, Kind, job_kind
+from mofa_model.kinds import KINDS, WORKLOAD, Kind, job_kind
 from mofa_model.kinds.shape import Body, at, text_of
 
 
@@ -33,6 +33,14 @@ ADVISOR_POLICY: Final = Kind("mofa.dev", "v1alpha1", "AdvisorPolicy", "advisorpo
 FAILURE_LEDGER: Final = Kind("mofa.dev", "v1alpha1", "FailureLedger", "failureledgers", namespaced=False)
 NODE: Final = Kind("", "v1", "Node", "nodes", namespaced=False)
 CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps")
+ADMISSION_CHECK: Final = Kind(
+    "kueue.x-k8s.io",
+    "v1beta1",
+    "AdmissionCheck",
+    "admissionchecks",
+    namespaced=False,
+    others=("v1beta2",),
+)
 
 OURS: Final = (TRAINING_JOB, CLUSTER_PROFILE, ADVISOR_POLICY, FAILURE_LEDGER)
 """Kinds that we define."""
@@ -40,21 +48,17 @@ JOBS: Final = (TRAINING_JOB, *KINDS)
 """Everything that can be advised."""
 
 
-def watched(names: Iterable[str]) -> tuple[Kind, ...]:
+def watched(names: Iterable[str], *, checks: bool = False) -> tuple[Kind, ...]:
     """What decisions rest on before what is decided, so that the first decisions rest on everything; `names` are settings.
+    `checks` are Kueue's, which ask of Workloads.
 
     >>> [kind.kind for kind in watched(["JobSet"])]
     ['Node', 'FailureLedger', 'ClusterProfile', 'AdvisorPolicy', 'JobSet', 'TrainingJob']
     """
     known = {kind.setting: kind for kind in KINDS}
-    return (
-        NODE,
-        FAILURE_LEDGER,
-        CLUSTER_PROFILE,
-        ADVISOR_POLICY,
-        *(known[name] for name in names),
-        TRAINING_JOB,
-    )
+    jobs = [known[name] for name in names]
+    asked = (*({WORKLOAD} - set(jobs)), ADMISSION_CHECK) if checks else ()
+    return (NODE, FAILURE_LEDGER, CLUSTER_PROFILE, ADVISOR_POLICY, *jobs, TRAINING_JOB, *asked)
 
 
 def key_of(kind: Kind, body: Body) -> Key:

@@ -129,6 +129,8 @@ class OperatorSettings:
     """Namespaces to watch; none = all."""
     kinds: tuple[str, ...] = tuple(kind.setting for kind in KINDS)
     """Existing kinds to watch, where the cluster has them."""
+    admission_checks: bool = False
+    """Answer the AdmissionChecks of Kueue whose controller is mofa.dev/advisor."""
     dry_run: bool = False
     """Decide and log, but write nothing."""
     log_format: str = "text"

@@ -11,6 +11,7 @@ from mofa_model.spec.evidence import ByClass
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.evidence import Day, JobEvidence
 from mofa_operator.objects import LiveObject, LiveProfile
+from mofa_operator.workloads import LiveWorkload
 
 COVERED: Final = 90
 """Percent of the window that must be covered for a history to be called complete. Ours. [%]"""
@@ -115,6 +116,26 @@ class JobSnapshot:
     """Whether what it does is known: it was looked at since the operator started, and lately."""
     unseen: str = ""
     """Why it cannot be looked at, where that is its own spec's doing."""
+    now: float
+    """The moment, in seconds of the epoch. [s]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckSnapshot:
+    """A Workload of Kueue that waits for our AdmissionChecks, and whom it was made for."""
+
+    workload: LiveWorkload
+    """The Workload as it stands."""
+    checks: tuple[str, ...]
+    """The AdmissionChecks of ours that it waits for, by name."""
+    job: JobSnapshot | None
+    """Who speaks for it: its job, the TrainingJob about that, or itself; None = not seen yet."""
+    question: Question | None = None
+    """What is asked for the size that there is room for; None = nobody speaks for it, or the size cannot be asked for."""
+    policy: Body | None = None
+    """The AdvisorPolicy that counts for its job."""
+    selectors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The node selectors of ClusterProfiles, by name."""
     now: float
     """The moment, in seconds of the epoch. [s]"""
 

@@ -32,12 +32,14 @@ class Aspect(StrEnum):
     """The failures that were counted agree with those that the ClusterProfile assumes."""
     NODES_EXCLUSIVE = "NodesExclusive"
     """No other ClusterProfile selects nodes of this one."""
+    ACTIVE = "Active"
+    """Of an AdmissionCheck of Kueue that names us: Workloads that wait for it are answered."""
 
 
 OF_JOBS: Final = tuple(
     one
     for one in Aspect
-    if one not in {Aspect.LAUNCH_VERIFIED, Aspect.ASSUMPTIONS_HOLD, Aspect.NODES_EXCLUSIVE}
+    if one not in {Aspect.LAUNCH_VERIFIED, Aspect.ASSUMPTIONS_HOLD, Aspect.NODES_EXCLUSIVE, Aspect.ACTIVE}
 )
 """Conditions of every TrainingJob, Ready before the others."""
 

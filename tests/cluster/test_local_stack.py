@@ -10,8 +10,7 @@ from dataclasses import replace
 import pytest
 from mofa_local import nodes, stack, up
 from mofa_local.blocks import write_block
-from mofa_local.ports import free_port
-from mofa_local.processes import answers
+from mofa_local.neighbourhood import missing, start
 from mofa_local.prometheus import Prometheus, Scrape, backfill
 from mofa_local.series import openmetrics, sampled
 from mofa_local.synthetic import DAY, HOUR, Gap, Job, Planned, draw, truth
@@ -115,19 +114,13 @@ def test_rules_are_read_at_the_start_and_at_a_reload(prometheus, tmp_path):
     eventually(lambda: server.ask("two") == [({"__name__": "two"}, 2.0)])
 
 
-def test_the_exporters_series_follow_a_node(cluster, processes, prometheus):
+def test_the_series_of_kube_state_metrics_follow_a_node(cluster, processes, prometheus):
     names = [f"followed-{number}" for number in range(3)]
     nodes.create(cluster, [nodes.node(name) for name in names], kwok=False)
-    port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "mofa_local.exporter",
-        f"--kubeconfig={cluster.kubeconfig}",
-        f"--port={port}",
-    ]
-    path = {"PYTHONPATH": str(stack.ROOT / "deploy" / "local")}
-    processes.start("exporter", command, environment=path, ready=answers(f"http://127.0.0.1:{port}/metrics"))
+    if why := missing("kube-state-metrics"):
+        pytest.skip(why)
+    states = start(cluster, processes, "kube-state-metrics")["kube-state-metrics"]
+    port = states.port
     server = prometheus(scrape=[Scrape(job="kube-state-metrics", target=f"127.0.0.1:{port}", interval="1s")])
     server.start()
 
@@ -145,7 +138,7 @@ def test_the_exporters_series_follow_a_node(cluster, processes, prometheus):
         nodes.cordon(cluster, names[2])
         eventually(lambda: server.ask(f'kube_node_spec_unschedulable{{node="{names[2]}"}} == 1'))
     finally:
-        processes.stop("exporter")
+        states.stop()
         for name in (names[0], names[2]):
             nodes.delete(cluster, name)
 
@@ -178,7 +171,7 @@ def test_up_is_ready_says_so_and_down_leaves_nothing(tmp_path):
             "kube-scheduler",
             "kwok",
             "prometheus",
-            "exporter",
+            "kube-state-metrics",
             "operator",
         } < processes
     finally:

@@ -18,6 +18,9 @@
 {{- if .verbose }}
 - --verbose
 {{- end }}
+{{- if .admissionChecks }}
+- --admission-checks
+{{- end }}
 {{- if .page }}
 - --page
 {{- end }}

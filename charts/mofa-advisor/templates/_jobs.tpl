@@ -21,6 +21,15 @@
   resources: [{{ last $parts }}]
   verbs: [get, list, watch, patch]
 {{- end }}
+{{- if .Values.operator.admissionChecks }}
+# What our AdmissionChecks say of a Workload is in its status.
+- apiGroups: [kueue.x-k8s.io]
+  resources: [workloads]
+  verbs: [get, list, watch]
+- apiGroups: [kueue.x-k8s.io]
+  resources: [workloads/status]
+  verbs: [patch]
+{{- end }}
 # A config.json that a job names; one by one, never all of a namespace.
 - apiGroups: [""]
   resources: [configmaps]

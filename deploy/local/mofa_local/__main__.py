@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mofa_local import stack, up
 from mofa_local.gang import KINDS
+from mofa_local.neighbours import NEIGHBOURS
 from mofa_model.errors import MofaError
 
 
@@ -30,6 +31,13 @@ def main() -> int:
                 "--speed", type=float, default=1.0, help="steps of trained jobs are so much shorter"
             )
             one.add_argument(
+                "--with",
+                dest="beside",
+                default="",
+                metavar="NAMES",
+                help=f"real controllers beside it, of {', '.join(NEIGHBOURS)}",
+            )
+            one.add_argument(
                 "flags", nargs="*", metavar="FLAG", help="further flags of the operator, after --"
             )
         if verb == "inject":
@@ -46,6 +54,7 @@ def main() -> int:
                 days=arguments.days,
                 speed=arguments.speed,
                 flags=tuple(arguments.flags),
+                beside=tuple(name for name in arguments.beside.split(",") if name),
             )
             up.up(arguments.folder, size, say=_say)
         elif arguments.verb == "down":

@@ -1,7 +1,7 @@
 """Find a tool of the local stack, or build it once from its Go module into the user's cache.
 
     python -m mofa_local.binaries              the paths of all tools, built where they are missing
-    python -m mofa_local.binaries etcd kwok    of these
+    python -m mofa_local.binaries etcd kwok    of these, and of neighbours
 
 The order: `TEST_ASSET_<NAME>` and `KUBEBUILDER_ASSETS` for etcd, kube-apiserver and kubectl, as Kubernetes' own test
 environment reads them; then PATH for tools that people have, when their version fits; then the cache; then a build.
@@ -21,8 +21,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TextIO
 
-from mofa_local import LocalStackError, go
-from mofa_local.modules import TOOLS, Module, Tool, tool
+from mofa_local import LocalStackError, go, modules
+from mofa_local.modules import TOOLS, Module, Tool
+from mofa_local.neighbours import NEIGHBOURS
+from mofa_local.published import Published
 from mofa_model.errors import MofaError
 
 ASSETS: Final = frozenset({"etcd", "kube-apiserver", "kubectl"})
@@ -49,6 +51,11 @@ def cache() -> Path:
     return Path(home).resolve() / "mofa-advisor"
 
 
+def tool(name: str) -> Tool:
+    """The tool or the neighbour of that name."""
+    return NEIGHBOURS[name].tool if name in NEIGHBOURS else modules.tool(name)
+
+
 def path(name: str) -> Path:
     """The program `name`: found, or built now; the first build of kube-apiserver takes minutes."""
     return find(name) or build(tool(name))
@@ -68,6 +75,7 @@ def build(wanted: Tool) -> Path:
     """Build a tool into the cache; whoever comes second waits, and finds it there."""
     folder = cache() / wanted.module.key
     folder.mkdir(parents=True, exist_ok=True)
+    kubectl = path("kubectl") if isinstance(wanted.module, Published) else None
     with _only_one(wanted.name):
         found = _cached(wanted)
         if found is not None:
@@ -75,7 +83,8 @@ def build(wanted: Tool) -> Path:
         command = go.find(wanted.module.go, cache())
         unfinished = folder / f".{wanted.name}.unfinished"
         try:
-            _compile(command, wanted, unfinished)
+            with wanted.module.source(command, folder, kubectl) as place:
+                _compile(command, wanted, place, unfinished)
             unfinished.replace(folder / wanted.name)
         finally:
             unfinished.unlink(missing_ok=True)
@@ -137,7 +146,7 @@ def _only_one(name: str) -> Iterator[None]:
         yield
 
 
-def _compile(command: Path, wanted: Tool, target: Path) -> None:
+def _compile(command: Path, wanted: Tool, place: Path, target: Path) -> None:
     module = wanted.module
     version = ".".join(str(part) for part in module.version)
     usual = f"usually {_span(wanted.seconds)} on two cores, more where modules have to be fetched"
@@ -148,7 +157,7 @@ def _compile(command: Path, wanted: Tool, target: Path) -> None:
     with log.open("w+", encoding="utf-8") as output:
         process = subprocess.Popen(
             [str(command), "build", *module.flags, "-o", str(target), wanted.package],
-            cwd=module.path, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            cwd=place, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:
             _wait(process, wanted, start)
@@ -159,7 +168,7 @@ def _compile(command: Path, wanted: Tool, target: Path) -> None:
         said = _last_lines(output)
     log.unlink()
     if process.returncode:
-        raise LocalStackError(f"{wanted.name}: `go build` failed in {module.path}; its last lines:\n{said}")
+        raise LocalStackError(f"{wanted.name}: `go build` failed in {place}; its last lines:\n{said}")
     _say(f"{wanted.name} {version}: built in {_span(time.monotonic() - start)}")
 
 
@@ -179,7 +188,7 @@ def _last_lines(output: TextIO, count: int = 20) -> str:
     return "\n".join(output.read().splitlines()[-count:])
 
 
-def _say_what_is_here(module: Module) -> None:
+def _say_what_is_here(module: Module | Published) -> None:
     """A README in the cache, for whoever finds a gigabyte there."""
     text = (
         "Programs of MoFa Advisor's local stack, built by `python -m mofa_local.binaries` from Go modules.\n"
@@ -190,7 +199,7 @@ def _say_what_is_here(module: Module) -> None:
     (cache() / module.key / "README").write_text(text, encoding="utf-8")
 
 
-def _tidy(module: Module) -> None:
+def _tidy(module: Module | Published) -> None:
     """Remove folders of this module's older recipes that nothing has used for a month."""
     ours = re.compile(rf"{re.escape(module.folder)}-[0-9a-f]{{12}}")
     others = [one for one in cache().iterdir() if ours.fullmatch(one.name) and one.name != module.key]

@@ -9,8 +9,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
 from mofa_local import LocalStackError
+
+FLAGS: Final = ("-mod=readonly", "-trimpath", "-buildvcs=false")
+"""What every build is told: take the versions of go.sum, and leave no trace of the machine in the binary."""
 
 WAYS = """\
   - put Go {go} or newer on PATH,

@@ -58,11 +58,19 @@ def write_private(path: Path, text: str) -> Path:
 
 def account(name: str, namespace: str, rules: Sequence[Rule], *, everywhere: bool) -> list[dict[str, object]]:
     """A ServiceAccount that may do what `rules` say: in every namespace and on cluster-scoped kinds, or in its own only."""
-    role, bound = ("ClusterRole", "ClusterRoleBinding") if everywhere else ("Role", "RoleBinding")
+    metadata = {"name": name, "namespace": namespace}
+    made: dict[str, object] = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
     full = f"{namespace}-{name}" if everywhere else name
+    return [made, *bound(full, namespace, name, rules, everywhere=everywhere)]
+
+
+def bound(
+    full: str, namespace: str, name: str, rules: Sequence[Rule], *, everywhere: bool = True
+) -> list[dict[str, object]]:
+    """A role called `full` that a ServiceAccount has."""
+    role, binding = ("ClusterRole", "ClusterRoleBinding") if everywhere else ("Role", "RoleBinding")
     metadata = {"name": full} if everywhere else {"name": full, "namespace": namespace}
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}},
         {
             "apiVersion": f"{RBAC}/v1",
             "kind": role,
@@ -71,7 +79,7 @@ def account(name: str, namespace: str, rules: Sequence[Rule], *, everywhere: boo
         },
         {
             "apiVersion": f"{RBAC}/v1",
-            "kind": bound,
+            "kind": binding,
             "metadata": metadata,
             "roleRef": {"apiGroup": RBAC, "kind": role, "name": full},
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],

@@ -24,6 +24,9 @@ CONFIG: Final = Path(__file__).resolve().parents[2] / "kind" / "cluster.yaml"
 ENGINES: Final = ("docker", "podman", "nerdctl")
 """Container engines that kind knows, in its order."""
 
+NEEDS: Final = f"needed are kind, one of {', '.join(ENGINES)} whose `info` ends well, and a network for the image of its node"
+"""What has to be here."""
+
 
 class NoKind(LocalStackError):
     """There is no kind here, or no container engine that answers; the message says which."""
@@ -32,7 +35,7 @@ class NoKind(LocalStackError):
 def engine() -> str:
     """The container engine that kind would use."""
     if shutil.which("kind") is None:
-        raise NoKind("kind is not on PATH")
+        raise NoKind(f"kind is not on PATH; {NEEDS}")
     found = [name for name in ENGINES if shutil.which(name)]
     for name in found:
         try:
@@ -41,7 +44,8 @@ def engine() -> str:
             continue
         if done.returncode == 0:
             return name
-    raise NoKind(f"no container engine answers: {', '.join(found) or 'none'} of {', '.join(ENGINES)} on PATH")
+    here = ", ".join(f"{name} info" for name in found) or f"none of {', '.join(ENGINES)} is on PATH"
+    raise NoKind(f"no container engine answers ({here}); {NEEDS}")
 
 
 class Kind(Cluster):

@@ -8,20 +8,20 @@ from __future__ import annotations
 import hashlib
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from mofa_local import LocalStackError
+from mofa_local.go import FLAGS
+from mofa_local.published import Published
 from mofa_model.errors import UnknownName
 
 FOLDER: Final = Path(__file__).resolve().parent.parent
 """Where the folders with go.mod and go.sum lie."""
-
-FLAGS: Final = ("-mod=readonly", "-trimpath", "-buildvcs=false")
-"""What every build is told: take the versions of go.sum, and leave no trace of the machine in the binary."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,6 +90,12 @@ class Module:
             digest.update(len(part).to_bytes(8, "big") + part)
         return f"{self.folder}-{digest.hexdigest()[:12]}"
 
+    @contextmanager
+    def source(self, go: Path, kept: Path, kubectl: Path | None) -> Iterator[Path]:
+        """Where it is built: in its own folder."""
+        del go, kept, kubectl
+        yield self.path
+
     def _go_mod(self) -> str:
         return (self.path / "go.mod").read_text(encoding="utf-8")
 
@@ -100,7 +106,7 @@ class Tool:
 
     name: str
     """Name of the program."""
-    module: Module
+    module: Module | Published
     """What it is built from."""
     package: str
     """Go package with its `main`."""

@@ -54,7 +54,13 @@ def node(
     name: str, *, gpus: int = 8, product: str = PRODUCT, labels: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """A Node with GPUs, as its kubelet would register it: not ready yet."""
-    size = {"cpu": "192", "memory": "2048Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
+    size = {
+        "cpu": "192",
+        "memory": "2048Gi",
+        "ephemeral-storage": "4Ti",
+        "pods": "110",
+        "nvidia.com/gpu": str(gpus),
+    }
     standard = {
         "kubernetes.io/hostname": name,
         "kubernetes.io/arch": "amd64",

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mofa_local import LocalStackError, binaries, nodes, sample
+from mofa_local import LocalStackError, binaries, neighbourhood, nodes, sample
 from mofa_local.cluster import Cluster, KubectlFailed
 from mofa_local.control_plane import ControlPlane
-from mofa_local.identities import write_private
+from mofa_local.identities import bound, write_private
+from mofa_local.neighbours import chosen
 from mofa_local.ports import HOST, free_ports
 from mofa_local.processes import Processes, answers
 from mofa_local.prometheus import Prometheus, Scrape
@@ -39,6 +40,17 @@ ADVISOR: Final = {"job": "mofa-advisor", "instance": "mofa-advisor:8080"}
 """Scrape labels of the operator's own series."""
 ACCOUNT: Final = "mofa-system/mofa-advisor"
 """The operator's ServiceAccount."""
+STATES: Final = "kube-state-metrics"
+"""What shows nodes and pods."""
+CHECKS: Final = (
+    {"apiGroups": ["kueue.x-k8s.io"], "resources": ["admissionchecks"], "verbs": ["get", "list", "watch"]},
+    {
+        "apiGroups": ["kueue.x-k8s.io"],
+        "resources": ["admissionchecks/status", "workloads/status"],
+        "verbs": ["patch"],
+    },
+)
+"""What the operator may do beside Kueue, as the chart's value operator.admissionChecks has it."""
 LEARNED: Final = 90.0
 """Longest wait for the operator's first look at the history. [s]"""
 
@@ -77,13 +89,15 @@ class Size:
     """How many times shorter, and smaller, the steps of trained TrainingJobs are. [1]"""
     flags: tuple[str, ...] = ()
     """Further flags of the operator."""
+    beside: tuple[str, ...] = ()
+    """Neighbours: real controllers of other projects."""
 
 
 def start(
     folder: Path, size: Size, processes: Processes, progress: Callable[[str], None]
 ) -> Mapping[str, str]:
     """Start everything and wait until it is ready; variables that tell a person where it is."""
-    for name in TOOLS:
+    for name in (*TOOLS, *(one.tool.name for one in chosen(_beside(size)))):
         binaries.path(name)
     progress("the programs are there")
     with ThreadPoolExecutor(1) as aside:  # the history is written while the control plane starts
@@ -92,12 +106,16 @@ def start(
         )
         cluster = _start_cluster(folder / "plane", size, processes, progress)
         history.result()
-    exporter, trainer, agents, metrics, health = free_ports(5)
-    _start_exporters(cluster, size, processes, exporter, trainer, agents)
+    beside = neighbourhood.start(cluster, processes, *_beside(size))
+    exporter = beside[STATES].port
+    progress(f"{', '.join(beside)} run beside it")
+    trainer, agents, metrics, health = free_ports(4)
+    _start_exporters(cluster, size, processes, trainer, agents)
     server = _start_prometheus(folder / "prometheus", processes, exporter, trainer, agents, metrics)
     _wait("live series", lambda: server.ask("count(kube_node_info)")[:1] == [({}, float(size.nodes))])
     progress(f"Prometheus has {size.days} days of history, and scrapes the cluster")
-    _start_operator(cluster, processes, server.url, metrics, health, size.flags)
+    flags = (*_checks(cluster, size), *size.flags)
+    _start_operator(cluster, processes, server.url, metrics, health, flags)
     progress("the operator is at work")
     _wait("pods of the sample jobs", lambda: _pods_running(cluster) == sum(job.pods for job in size.jobs))
     learned = _learned(cluster)
@@ -177,9 +195,7 @@ def _batch_job(job: SampleJob) -> dict[str, Any]:
     }
 
 
-def _start_exporters(
-    cluster: Cluster, size: Size, processes: Processes, exporter: int, trainer: int, agents: int
-) -> None:
+def _start_exporters(cluster: Cluster, size: Size, processes: Processes, trainer: int, agents: int) -> None:
     read = ["get", "list"]
     rules = [
         {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": read},
@@ -190,7 +206,6 @@ def _start_exporters(
     jobs = [f"--job={NAMESPACE}/{job.name}:{job.tokens_per_second}:{job.step_seconds}" for job in size.jobs]
     serving = ["serve", "--fraction=0.96", f"--speed={size.speed}", *jobs]
     for name, module, port, more in (
-        ("exporter", "mofa_local.exporter", exporter, []),
         ("trainer", "mofa_local.workload", trainer, serving),
         ("agents", "mofa_local.agents", agents, []),
     ):
@@ -200,6 +215,19 @@ def _start_exporters(
             environment={"PYTHONPATH": str(Path(__file__).parent.parent)},
             ready=answers(f"http://{HOST}:{port}/metrics"),
         )
+
+
+def _beside(size: Size) -> tuple[str, ...]:
+    return STATES, *size.beside
+
+
+def _checks(cluster: Cluster, size: Size) -> tuple[str, ...]:
+    """Beside Kueue the operator answers its AdmissionChecks, and may."""
+    if "kueue" not in size.beside:
+        return ()
+    home, _, name = ACCOUNT.partition("/")
+    cluster.apply(*bound("local-checks", home, name, CHECKS))
+    return ("--admission-checks",)
 
 
 def _start_operator(

@@ -6,7 +6,7 @@ Changes of nodes wait until they settle: a rack that comes up is one change of a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from mofa_model.kinds import KINDS, Kind
 from mofa_model.kinds.shape import Body
@@ -26,9 +26,9 @@ class Intake:
         store: Store,
         queue: WorkQueue,
         settings: LoopSettings,
-        heed: Callable[[LiveObject], None] | None = None,
+        heed: Sequence[Callable[[LiveObject], None]] = (),
     ) -> None:
-        """`heed` is told of every object that is seen."""
+        """Whoever stands in `heed` is told of every object that is seen."""
         self._heed = heed
         self._store = store
         self._queue = queue
@@ -41,8 +41,8 @@ class Intake:
         """An object is there, as it now is."""
         keys, stands = self._store.put(kind, body), live(kind, body)
         self._pass_on(kind, keys, urgent=urgent or (bool(keys) and self._awaits(stands)))
-        if self._heed is not None:
-            self._heed(stands)
+        for heed in self._heed:
+            heed(stands)
 
     def _awaits(self, stands: LiveObject) -> bool:
         """Whether a job stands still until we have looked at it; a full list at the start shows it, no event does."""

@@ -19,6 +19,7 @@ from mofa_model.kinds import KINDS
 from mofa_operator.act.events import EventPoster
 from mofa_operator.api import Api
 from mofa_operator.control.admission import Admission
+from mofa_operator.control.checks import Checks
 from mofa_operator.control.decider import Decider, NoAnswer
 from mofa_operator.control.fence import Fence
 from mofa_operator.control.gates import Gates
@@ -120,8 +121,11 @@ class Operator:
         self._gates = Gates(
             store=self._store, api=api, events=self._events, exporter=self._exporter, settings=settings
         )
-        self._intake = Intake(self._store, self._queue, settings.loop, self._gates.heed)
         self.decider = Decider(workers=settings.loop.workers, bytes_of=question_bytes)
+        self._checks = Checks(
+            store=self._store, api=api, decider=self.decider, exporter=self._exporter, settings=settings
+        )
+        self._intake = Intake(self._store, self._queue, settings.loop, (self._gates.heed, self._checks.heed))
         self._fence = Fence(api, self._exporter, settings.api)
         self._rounds = None if prometheus is None else self._histories(prometheus)
         self._job_observer = JobObserver(
@@ -137,7 +141,7 @@ class Operator:
             interval=settings.prometheus.interval,
             succeeded=partial(self._exporter.success, Loop.WITNESS),
         )
-        kinds = watched(settings.kinds)
+        kinds = watched(settings.kinds, checks=settings.admission_checks)
         self._resync = Resync(
             api=api,
             store=self._store,
@@ -232,6 +236,7 @@ class Operator:
                 asyncio.create_task(self._watches.run(), name="watches"),
                 asyncio.create_task(self._resync.run(), name="resync"),
                 asyncio.create_task(self._gates.run(), name="gates"),
+                asyncio.create_task(self._checks.run(), name="admission checks"),
                 asyncio.create_task(self._fence.run(), name="the fence"),
                 asyncio.create_task(self._job_observer.run(), name="job-observer"),
                 asyncio.create_task(self._pool_observer.run(), name="pool-observer"),

@@ -38,10 +38,10 @@ def with_release(
     decision: Decision, snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings
 ) -> Decision:
     """The same decision, with what mode Apply adds to it."""
-    job = _subject(snapshot)
+    job = subject_of(snapshot)
     if job is None:
         return decision
-    wants = _wants(snapshot)
+    wants = wants_apply(snapshot)
     if is_gated(job):
         wait = _wait(snapshot, job, wants, answer, settings)
         if wait > 0:
@@ -61,7 +61,7 @@ def launch_verified(snapshot: JobSnapshot, answer: Answer) -> list[Found]:
     """What mode Apply says in a TrainingJob's conditions; nothing in another mode."""
     if not isinstance(snapshot.job, LiveTrainingJob) or snapshot.job.asked.mode != "Apply":
         return []
-    job, aspect = _subject(snapshot), Aspect.LAUNCH_VERIFIED
+    job, aspect = subject_of(snapshot), Aspect.LAUNCH_VERIFIED
     if job is None or not answer.arguments:
         return [Found(aspect, "Unknown", Reason.NOT_LAUNCHED)]
     try:
@@ -79,13 +79,13 @@ def overdue(job: LiveObject, now: float, settings: LoopSettings) -> Release | No
     return _gated(job, False, None, now, settings)
 
 
-def _subject(snapshot: JobSnapshot) -> LiveObject | None:
+def subject_of(snapshot: JobSnapshot) -> LiveObject | None:
     """The existing job that is meant: this one, or the one that a TrainingJob's targetRef names."""
     job = snapshot.target if isinstance(snapshot.job, LiveTrainingJob) else snapshot.job
     return None if job is None or job.is_going or snapshot.job.is_going else job
 
 
-def _wants(snapshot: JobSnapshot) -> bool:
+def wants_apply(snapshot: JobSnapshot) -> bool:
     """Whether anybody asks for mode Apply: the object, a policy, or the TrainingJob."""
     if stance_of(snapshot) is not Stance.ADVISE:
         return False

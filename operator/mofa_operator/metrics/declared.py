@@ -197,6 +197,7 @@ ADVISOR: Final = (
     _gauge("mofa_advisor_last_success_timestamp_seconds", ("loop",), "s", "When a loop last succeeded, in seconds of the epoch; loop is reconcile, history, sightings, witness or resync."),
     _counter("mofa_advisor_api_writes_total", ("verb", "outcome"), "1", "Writes to the API server, by verb and outcome."),
     _histogram("mofa_advisor_gate_wait_seconds", ("outcome",), "s", "Time that jobs in mode Apply waited at our gate, by outcome.", None, GATE_BUCKETS),
+    _counter("mofa_advisor_admission_checks_total", ("state",), "1", "Workloads of Kueue that our AdmissionCheck was asked about, by what it said: Ready, Retry or Rejected."),
     _info("mofa_advisor_build_info", ("version", "model_version"), "1", "Versions of the operator and of the model."),
     _gauge("mofa_advisor_jobs", ("training_kind",), "1", "Jobs that the operator advises, by kind."),
     _gauge("mofa_advisor_jobs_without_series", ("training_kind",), "1", "Jobs beyond the cap on series, which are only counted here, by kind."),

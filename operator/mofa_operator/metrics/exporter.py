@@ -113,6 +113,10 @@ class Exporter(Collector):
         """Take the time that a job waited at our gate."""
         self._gates[Gate(outcome)].add(seconds)
 
+    def count_check(self, state: str) -> None:
+        """Count what our AdmissionCheck has said of a Workload."""
+        self._counts["mofa_advisor_admission_checks_total", (state,)] += 1
+
     def success(self, loop: Loop | str) -> None:
         """Note that a loop succeeded just now."""
         self._gauges["mofa_advisor_last_success_timestamp_seconds", (Loop(loop).value,)] = self._clock()

@@ -1,0 +1,140 @@
+"""Kueue's AdmissionChecks that name us: each is told that we are there, and each Workload that waits for one is answered.
+
+Kept beside the loop of jobs, with hands and a queue of its own: whatever else there is to do, no Workload waits for it. Nothing
+is remembered but which checks are ours: what waits says so itself, whoever of Kueue and us was started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Final
+
+from mofa_model.kinds import WORKLOAD
+from mofa_operator.act.checks import say, stand_by
+from mofa_operator.api import Api
+from mofa_operator.control.config_maps import ConfigMaps
+from mofa_operator.control.decider import Decider, NoAnswer, Outdated, Outgrown
+from mofa_operator.control.queue import WorkQueue
+from mofa_operator.decide.checks import active, answered, is_ours, needs_answer
+from mofa_operator.decide.unanswered import outgrown
+from mofa_operator.decision import Answer
+from mofa_operator.keys import ADMISSION_CHECK, Key
+from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.objects import LiveObject
+from mofa_operator.observe.store import Store
+from mofa_operator.observe.waiting import check_snapshot, speaker
+from mofa_operator.refusals import ApiError, Gone
+from mofa_operator.settings import OperatorSettings
+from mofa_operator.snapshot import CheckSnapshot
+from mofa_operator.workloads import LiveWorkload
+
+HANDS: Final = 4
+"""Workloads that are answered at the same time. [1]"""
+_LONGEST: Final = 30.0
+"""Longest wait between two tries. [s]"""
+
+_log = logging.getLogger(__name__)
+
+
+class Checks:
+    """Workloads that wait for us."""
+
+    def __init__(
+        self, *, store: Store, api: Api, decider: Decider, exporter: Exporter, settings: OperatorSettings
+    ) -> None:
+        """Nobody waits yet."""
+        self._store = store
+        self._api = api
+        self._decider = decider
+        self._exporter = exporter
+        self._settings = settings
+        self._config_maps = ConfigMaps(api)
+        self._queue = WorkQueue(backoff=settings.loop.backoff, longest=_LONGEST)
+
+    def heed(self, seen: LiveObject) -> None:
+        """Note what was seen, where it concerns our checks."""
+        if not self._settings.admission_checks:
+            return
+        if seen.key.kind == ADMISSION_CHECK:
+            self._queue.add(seen.key)
+            for key in self._store.keys(WORKLOAD):  # they may have come before it
+                self._queue.add(key, urgent=False)
+        elif seen.key.kind == WORKLOAD and LiveWorkload(seen.key, seen.body).waits_for:
+            self._queue.add(seen.key)
+
+    async def run(self) -> None:
+        """Answer, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(HANDS):
+                group.create_task(self._hand())
+
+    async def _hand(self) -> None:
+        while (key := await self._queue.take()) is not None:
+            try:
+                await (self._stand_by(key) if key.kind == ADMISSION_CHECK else self._look(key))
+            except Gone:
+                self._queue.done(key)
+            except (ApiError, NoAnswer, Outdated) as error:
+                wait = self._queue.failed(key)
+                _log.warning("%s: not answered yet: %s; again in %.3g s", key, error, wait)
+            except Exception:  # noqa: BLE001 - one Workload must not keep the others waiting
+                _log.exception("%s: our fault", key)
+                self._queue.failed(key)
+            else:
+                self._queue.done(key)
+
+    async def _stand_by(self, key: Key) -> None:
+        check = self._store.live(key)
+        if check is None or not is_ours(check) or self._settings.dry_run:
+            return
+        found = active(check, time.time())
+        if found is not None:
+            self._store.wrote(key, await stand_by(check, found, self._api))
+
+    async def _look(self, key: Key) -> None:
+        snapshot = await self._snapshot(key)
+        if snapshot is None or self._settings.dry_run:
+            return
+        answer, failure = None, None
+        try:
+            if needs_answer(snapshot, self._settings.loop):
+                answer = await self._answer(snapshot)
+        except NoAnswer as error:
+            failure = error
+        said = answered(snapshot, answer, self._settings.loop)
+        if said.state:
+            self._store.wrote(key, await say(said, snapshot.workload, self._api))
+            self._exporter.count_check(said.state)
+            _log.info("%s: %s (%s)", key, said.state, said.message)
+        elif failure is not None:
+            raise failure
+        elif said.again is not None:
+            self._queue.add_after(key, said.again, urgent=True)
+
+    async def _snapshot(self, key: Key) -> CheckSnapshot | None:
+        """A Workload that there is room for and that waits for us; None for any other."""
+        body = self._store.body(key)
+        if body is None:
+            return None
+        workload = LiveWorkload(key, body)
+        ours = {one.name for one in self._store.keys(ADMISSION_CHECK) if self._is_ours(one)}
+        checks = tuple(name for name in workload.waits_for if name in ours)
+        if workload.reserved is None or not checks:
+            return None
+        names = self._store.config_maps_of(speaker(self._store, workload))
+        maps = await self._config_maps.read(key.namespace, names) if names else {}
+        return check_snapshot(self._store, workload, checks, time.time(), maps)
+
+    def _is_ours(self, key: Key) -> bool:
+        check = self._store.live(key)
+        return check is not None and is_ours(check)
+
+    async def _answer(self, snapshot: CheckSnapshot) -> Answer | None:
+        if (question := snapshot.question) is None:
+            return None
+        try:
+            return await self._decider.answer(question, urgent=True)
+        except Outgrown:
+            return outgrown(question)

@@ -1,0 +1,217 @@
+"""Our AdmissionCheck of Kueue: what it says of a Workload that there is room for, before its pods are made.
+
+    nobody asks for advice, or it cannot be given     Ready, and why
+    advice                                            Ready; its words as annotations of the pods, with the node selector
+                                                      of the profile where the policy wants that
+    nothing fits, or the objective is out of reach    what the policy says: Ready, Retry or Rejected
+    `gate_longest` after there was room               Ready, whatever was or was not decided
+
+The first Retry names no time: Kueue (0.15, 0.16) keeps the room for whoever is to come back later, and gives it to others at once
+only from one who may come back at once. Whoever comes back, because nobody else wanted the room, is told to wait.
+Launch arguments are told in mode Apply alone, as everywhere, and only those that were verified. What pods have already stays:
+Kueue refuses a key that has two values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from mofa_model.annotations import PREFIX
+from mofa_model.errors import InputError
+from mofa_model.kinds.patches import INTERVAL, NAME, pod_annotations
+from mofa_model.kinds.shape import at, part, text_of
+from mofa_model.manifest.advisor_policy import AdmissionRules
+from mofa_model.manifest.parsing import advisor_policy
+from mofa_operator.decide.conditions import Found, conditions, standing
+from mofa_operator.decide.gates import unproven
+from mofa_operator.decide.reading import joined, moment, sentence
+from mofa_operator.decide.release import subject_of, wants_apply
+from mofa_operator.decide.stance import Stance, stance_of
+from mofa_operator.decision import Answer, CheckAnswer, PodUpdate
+from mofa_operator.objects import LiveObject, LiveTrainingJob, Written
+from mofa_operator.settings import LoopSettings
+from mofa_operator.snapshot import CheckSnapshot, JobSnapshot
+from mofa_operator.words import Aspect, Reason
+from mofa_operator.workloads import LiveWorkload, Pods, asks
+
+READY, RETRY, REJECTED = "Ready", "Retry", "Rejected"
+_STATES: Final = {"Admit": READY, "Retry": RETRY, "Reject": REJECTED}
+_STRATEGY: Final = PREFIX + "strategy"
+_MOST: Final = 8
+"""Sets of pods that Kueue takes updates of. [1]"""
+
+
+def is_ours(check: LiveObject) -> bool:
+    """Whether an AdmissionCheck is for us to answer."""
+    return at(check.body, "spec", "controllerName") == NAME
+
+
+def active(check: LiveObject, now: float) -> Written | None:
+    """The condition of an AdmissionCheck of ours; None where it stands. `now` in seconds of the epoch [s]"""
+    given = part(check.body, "spec", "parameters")
+    said = f"{given.get('kind')} {given.get('name')}"
+    why = f"spec.parameters: {said}: there are none; what it does stands in AdvisorPolicies, under spec.admission"
+    found = Found(
+        Aspect.ACTIVE,
+        "False" if given else "True",
+        Reason.INVALID_INPUT if given else Reason.ACTIVE,
+        sentence(why) if given else "Workloads that wait for it are answered",
+    )
+    stands = standing(check, Aspect.ACTIVE)
+    if stands is not None and (stands.state, stands.message) == (found.state, found.message):
+        return None
+    return conditions(check, [found], now)[0]
+
+
+def needs_answer(snapshot: CheckSnapshot, settings: LoopSettings) -> bool:
+    """Whether the question of a Workload has to be answered at all; for the others `answered` takes None."""
+    return snapshot.question is not None and not _is_late(snapshot, settings) and _advised(snapshot)
+
+
+def answered(snapshot: CheckSnapshot, answer: Answer | None, settings: LoopSettings) -> CheckAnswer:
+    """What to say of a Workload that waits for us."""
+    if _is_late(snapshot, settings):
+        return _said(
+            snapshot, READY, f"the longest wait, {settings.gate_longest:g} s, is over: without advice"
+        )
+    if not _advised(snapshot):
+        return _unasked(snapshot, settings)
+    if snapshot.question is None:
+        return _said(
+            snapshot, READY, "there is room for a part of it, to which spec.cluster.nodes cannot be cut"
+        )
+    if answer is None:
+        return _waits(snapshot, settings.backoff)
+    return _judged(snapshot, answer, settings)
+
+
+def _judged(snapshot: CheckSnapshot, answer: Answer, settings: LoopSettings) -> CheckAnswer:
+    """What advice, or that there is none, comes to by the policy."""
+    try:
+        rule = _rule(snapshot)
+    except InputError as error:
+        return _said(snapshot, READY, f"without advice: {error}")
+    if not answer.strategy:
+        if answer.reason == Reason.PROFILE_MISSING and (left := _settles(snapshot, settings)) > 0:
+            return _waits(snapshot, left)
+        state = _STATES[rule.no_layout] if answer.reason == Reason.NO_FEASIBLE_LAYOUT else READY
+        why = answer.explanation if state != READY else f"without advice: {answer.explanation}"
+        return _said(snapshot, state, why, retry=rule.retry_seconds)
+    least, expected = _objective(snapshot, rule), answer.figures["ettr"][1]
+    low = "" if least is None or expected >= least else (
+        f"an effective training time ratio of {expected:.3f} is expected, and {least:.3f} is the least"
+    )  # fmt: skip
+    if low and rule.below_ettr != "Admit":
+        return _said(snapshot, _STATES[rule.below_ettr], low, retry=rule.retry_seconds)
+    words, why = _told(snapshot, answer)
+    selector = snapshot.selectors.get(answer.profile, {}) if rule.node_selector else {}
+    message = joined([f"advised: {answer.annotations.get(_STRATEGY, '')}", low, why])
+    return _said(snapshot, READY, message, updates=_updates(snapshot.workload, words, selector))
+
+
+def _rule(snapshot: CheckSnapshot) -> AdmissionRules:
+    """What the policy says of admission; its defaults where there is none."""
+    return AdmissionRules() if snapshot.policy is None else advisor_policy(snapshot.policy).spec.admission
+
+
+def _objective(snapshot: CheckSnapshot, rule: AdmissionRules) -> float | None:
+    """Least effective training time ratio: a TrainingJob's own, else the policy's. [1]"""
+    job = snapshot.job and snapshot.job.job
+    own = job.objective if isinstance(job, LiveTrainingJob) else None
+    return own if own is not None else None if rule.ettr is None else float(rule.ettr)
+
+
+def _told(snapshot: CheckSnapshot, answer: Answer) -> tuple[dict[str, str], str]:
+    """The words of an answer for pods, and why its launch arguments are not among them."""
+    words = {name: answer.annotations[name] for name in (_STRATEGY, INTERVAL) if answer.annotations.get(name)}
+    if snapshot.job is None or not wants_apply(snapshot.job) or not answer.arguments:
+        return words, ""
+    job = subject_of(snapshot.job)
+    try:
+        why = "its job is not there" if job is None else unproven(job, answer)
+        return (words, why) if why else (words | pod_annotations(answer.arguments, ""), "")
+    except InputError as error:
+        return words, str(error)
+
+
+def _updates(
+    workload: LiveWorkload, words: Mapping[str, str], selector: Mapping[str, str]
+) -> tuple[PodUpdate, ...]:
+    """What the pods with GPUs get; all where none says that it has any."""
+    asking = [one for one in workload.pods if asks(one)] or list(workload.pods)
+    return tuple(_update(one, words, selector) for one in asking[:_MOST])
+
+
+def _update(pods: Pods, words: Mapping[str, str], selector: Mapping[str, str]) -> PodUpdate:
+    return PodUpdate(
+        name=pods.name,
+        annotations=_beside(pods.annotations, words),
+        node_selector=_beside(pods.spec.node_selector, selector),
+    )
+
+
+def _beside(stands: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """What is wanted, but for keys that have a value already."""
+    return {name: value for name, value in wanted.items() if name not in stands}
+
+
+def _advised(snapshot: CheckSnapshot) -> bool:
+    return snapshot.job is not None and stance_of(snapshot.job) is Stance.ADVISE
+
+
+def _unasked(snapshot: CheckSnapshot, settings: LoopSettings) -> CheckAnswer:
+    """Nobody wants an answer; a job or a policy may come a moment later."""
+    job = snapshot.job
+    if (job is None or stance_of(job) is Stance.NOT_ASKED) and (left := _settles(snapshot, settings)) > 0:
+        return _waits(snapshot, left)
+    return _said(snapshot, READY, f"without advice: {_why(job)}")
+
+
+def _why(job: JobSnapshot | None) -> str:
+    if job is None:
+        return "its job is not seen"
+    stance = stance_of(job)
+    return {
+        Stance.NOT_ASKED: "nobody asks for it",
+        Stance.DISABLED: "its mode is Disabled",
+        Stance.PAUSED: "it is paused",
+        Stance.UNREAD: "its AdvisorPolicy cannot be read",
+    }.get(stance, f"{text_of(job.job.key.kind.kind)} {job.job.key.name} is {stance.value}")
+
+
+def _is_late(snapshot: CheckSnapshot, settings: LoopSettings) -> bool:
+    return snapshot.now >= _since(snapshot) + settings.gate_longest
+
+
+def _settles(snapshot: CheckSnapshot, settings: LoopSettings) -> float:
+    """How long what came with a job may still take to be seen. [s]"""
+    return _since(snapshot) + settings.settle - snapshot.now
+
+
+def _since(snapshot: CheckSnapshot) -> float:
+    """Since when there is room for it, in seconds of the epoch. [s]"""
+    return snapshot.workload.reserved or 0.0
+
+
+def _waits(snapshot: CheckSnapshot, again: float) -> CheckAnswer:
+    return CheckAnswer(key=snapshot.workload.key, checks=snapshot.checks, state="", again=again)
+
+
+def _said(
+    snapshot: CheckSnapshot,
+    state: str,
+    why: str,
+    *,
+    updates: tuple[PodUpdate, ...] = (),
+    retry: int | None = None,
+) -> CheckAnswer:
+    return CheckAnswer(
+        key=snapshot.workload.key,
+        checks=snapshot.checks,
+        state=state,
+        message=sentence(why),
+        at=moment(snapshot.now),
+        updates=updates,
+        retry=retry if state == RETRY and snapshot.workload.retries else None,
+    )

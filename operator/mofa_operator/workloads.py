@@ -1,0 +1,127 @@
+"""What Kueue has found room for: a Workload as a type, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from mofa_model.kinds import WORKLOAD, Body, job_kind
+from mofa_model.kinds.observation import Conditioned
+from mofa_model.kinds.pods import PodSpec, PodTemplate
+from mofa_model.kinds.shape import Many, Shape, Tally, Text, at, glance, items, text_of, under
+from mofa_operator.keys import Key
+from mofa_operator.objects import LiveObject
+
+PENDING: Final = "Pending"
+"""The state of a check that has not been answered."""
+
+
+class _Check(Shape):
+    name: Text = ""
+    state: Text = ""
+    retry_count: Tally = 0
+
+
+class _Assigned(Shape):
+    name: Text = ""
+    count: Tally | None = None
+
+
+class _Status(Conditioned):
+    admission_checks: Many[_Check] = ()
+    assigned: Many[_Assigned] = under((), "admission", "podSetAssignments")
+
+
+class Pods(Shape):
+    """A set of pods of a Workload."""
+
+    name: Text = ""
+    count: Tally = 1
+    template: PodTemplate = PodTemplate()
+
+    @property
+    def spec(self) -> PodSpec:
+        """One of them."""
+        return self.template.spec
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Annotations that they have already."""
+        return (self.template.metadata and self.template.metadata.annotations) or {}
+
+
+class _Spec(Shape):
+    pod_sets: Many[Pods] = ()
+
+
+@dataclass(frozen=True)
+class LiveWorkload(LiveObject):
+    """A Workload as it stands."""
+
+    @cached_property
+    def _status(self) -> _Status:
+        return glance(_Status, self.body.get("status"))
+
+    @cached_property
+    def pods(self) -> tuple[Pods, ...]:
+        """Its sets of pods, as they were asked for."""
+        return glance(_Spec, self.body.get("spec")).pod_sets
+
+    @property
+    def reserved(self) -> float | None:
+        """Since when there is room for it, in seconds of the epoch; None = there is none, or it has ended. [s]"""
+        status = self._status
+        over = status.since("Finished") is not None or status.since("Evicted") is not None
+        return None if over or self.is_going else status.since("QuotaReserved")
+
+    @cached_property
+    def waits_for(self) -> tuple[str, ...]:
+        """Checks that have not been answered."""
+        return tuple(one.name for one in self._status.admission_checks if one.state == PENDING)
+
+    @property
+    def retries(self) -> int:
+        """How often a check has sent it back, by Kueue's count. [1]"""
+        return max((one.retry_count for one in self._status.admission_checks), default=0)
+
+    @property
+    def job(self) -> Key | None:
+        """The job that it was made for, where it is of a kind that we know."""
+        made_by = next(
+            (one for one in items(at(self.body, "metadata", "ownerReferences")) if one.get("controller")), {}
+        )
+        kind = job_kind(made_by.get("apiVersion"), made_by.get("kind"))
+        return None if kind is None else Key(kind, self.key.namespace, text_of(made_by.get("name")))
+
+    @cached_property
+    def counts(self) -> Mapping[str, int]:
+        """Pods that there is room for, by set. [1]"""
+        room = {one.name: one.count for one in self._status.assigned if one.count is not None}
+        return {one.name: room.get(one.name, one.count) for one in self.pods}
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """Pods with GPUs that there is room for, and that were asked for. [1]"""
+        asking = [one for one in self.pods if asks(one)] or list(self.pods)
+        return sum(self.counts[one.name] for one in asking), sum(one.count for one in asking)
+
+    @property
+    def admitted(self) -> Body:
+        """Itself as a job of the size that there is room for."""
+        sets = [
+            {**one, "count": self.counts.get(text_of(one.get("name")), one.get("count"))}
+            for one in items(at(self.body, "spec", "podSets"))
+        ]
+        without = [{key: value for key, value in one.items() if key != "minCount"} for one in sets]
+        return {
+            "apiVersion": WORKLOAD.api_version,
+            "kind": WORKLOAD.kind,
+            "spec": {"podSets": without},
+        }
+
+
+def asks(pods: Pods) -> bool:
+    """Whether pods ask for GPUs."""
+    return any(one.gpus for one in pods.spec.containers) or bool(pods.spec.resource_claims)

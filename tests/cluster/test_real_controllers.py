@@ -1,0 +1,277 @@
+"""The real JobSet, Kueue and Trainer beside the operator: jobs live their lives, and are advised before they are admitted."""
+
+import json
+
+import pytest
+from advisor import ours, until
+from kind_site import KindSite
+from mofa_local import nodes
+from mofa_local.control_plane import ControlPlane
+from mofa_local.neighbourhood import missing, start
+from mofa_local.processes import Processes
+from queued import (
+    CHECK,
+    LEAST,
+    NODES,
+    admission_check,
+    batch,
+    holds,
+    job_set,
+    pods_of,
+    policy,
+    profile,
+    queues,
+    read,
+    runtime,
+    state,
+    train_job,
+    workload,
+)
+
+from mofa_model.annotations import PREFIX
+
+NAMES = ("jobset", "kueue", "trainer")
+QUICK = ("--settle=1", "--settle-longest=1", "--backoff=0.2", "--prometheus-interval=1", "--quiet=2")
+SIZE = 4
+"""Nodes, of eight GPUs each. [1]"""
+POOL = "neighbours"
+LABELS = {NODES: POOL}
+
+
+class Site:
+    """The stack of this file."""
+
+    def __init__(self, cluster, neighbours, kind):
+        self.cluster = cluster
+        self.neighbours = neighbours
+        self.advisor = kind.advisor
+        self.start = lambda: kind.advisor.start(*kind.arguments)
+
+    def place(self, name, *, gpus=32, **admission):
+        """A namespace with its policy and its queue."""
+        self.cluster.apply(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
+            policy(name, POOL, **admission),
+            *queues(name, gpus),
+        )
+        return name
+
+    def read(self, kind, place, name):
+        return read(self.cluster, kind, place, name)
+
+    def advised(self, kind, place, name):
+        found = until(lambda: "status" in ours(self.read(kind, place, name)) and self.read(kind, place, name), what=f"{name} has an outcome")  # fmt: skip
+        assert ours(found)["status"] in {"Recommended", "LowConfidence"}, ours(found)["explanation"]
+        return ours(found)
+
+    def running(self, place, name, count):
+        """Its pods, once so many run."""
+
+        def look():
+            found = [one for one in pods_of(self.cluster, place, name) if one["status"]["phase"] == "Running"]
+            return found if len(found) == count else None
+
+        return until(look, what=f"{count} pods of {name} run")
+
+    def failures(self):
+        """What the profile has counted, by class."""
+        status = read(self.cluster, "clusterprofiles", "default", POOL)["status"]
+        return {row["name"]: row["failures"] for row in status.get("failures") or ()}
+
+    def resume(self, kind, place, name):
+        body = json.dumps({"spec": {"suspend": False}})
+        self.cluster.kubectl("patch", kind, name, "-n", place, "--type=merge", "-p", body)
+
+    def end(self, pod, phase):
+        body = json.dumps({"status": {"phase": phase}})
+        metadata = pod["metadata"]
+        self.cluster.kubectl("patch", "pod", metadata["name"], "-n", metadata["namespace"], "--subresource=status", "--type=merge", "-p", body)  # fmt: skip
+
+    def said(self, place, name, wanted, retries=0):
+        """What our check says of the Workload of a job, once it says a certain thing, after so many retries."""
+
+        def look():
+            found, told = state(workload(self.cluster, place, name))
+            return told if found == wanted and told.get("retryCount", 0) >= retries else None
+
+        return until(look, what=f"the check says {wanted} of {name}")
+
+
+@pytest.fixture(scope="module")
+def plane(binaries, tmp_path_factory):
+    """A control plane with its controllers, fake nodes, and room for processes."""
+    if why := missing(*NAMES, "kube-state-metrics"):
+        pytest.skip(why)
+    for name in ("etcd", "kube-apiserver", "kubectl", "helm", "kube-controller-manager", "kube-scheduler", "kwok"):  # fmt: skip
+        binaries.path(name)
+    folder = tmp_path_factory.mktemp("neighbours")
+    with Processes(folder / "run") as processes, ControlPlane(folder / "plane", processes, controllers=True) as made:  # fmt: skip
+        nodes.start_kwok(processes, made.kubeconfig)
+        nodes.create(made, [nodes.node(f"{POOL}-{number}", labels=LABELS) for number in range(SIZE)])
+        yield made
+
+
+@pytest.fixture(scope="module")
+def kind(plane):
+    """The operator as people get it into a kind cluster: by deploy/kind/up.sh, on this control plane."""
+    made = KindSite(plane, plane.processes, plane.folder / "kind", *QUICK).run()
+    yield made
+    assert made.advisor.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def site(plane, kind):
+    running = start(plane, plane.processes, *NAMES)
+    plane.apply(profile(POOL, LABELS), admission_check(), runtime())
+    return Site(plane, running, kind)
+
+
+def test_the_script_of_kind_makes_a_cluster_in_which_a_job_is_advised(kind):
+    assert kind.told == [
+        "kind get clusters",
+        "kind create cluster --config deploy/kind/demo.yaml --wait 180s",
+        "docker build --file operator/Dockerfile --tag mofa-advisor:kind .",
+        "kind load docker-image mofa-advisor:kind --name mofa",
+    ]
+    job = read(kind.plane, "trainingjobs", "default", "llama3-8b")
+    assert holds(job, "Ready")
+    assert "llama3-8b" in kind.said
+    states = read(kind.plane, "deployments", "kube-system", "kube-state-metrics")
+    (allowed,) = states["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "jobset.sigs.k8s.io/restart-attempt" in allowed
+    assert read(kind.plane, "configmaps", "monitoring", "mofa-rules")["data"].keys() == {"mofa-recording.yaml", "mofa-alerts.yaml"}  # fmt: skip
+
+
+def test_a_jobset_lives_its_life_with_advice(site):
+    place = site.place("life-of-a-jobset")
+    site.cluster.apply(job_set(place, "life", 2, nodes=LABELS))
+    told = site.advised("jobset", place, "life")
+    assert json.loads(told["recommendation"])["nodes"] == 2
+    site.resume("jobset", place, "life")
+    first = site.running(place, "life", 2)
+    site.end(first[0], "Failed")
+    until(lambda: site.read("jobset", place, "life")["status"].get("restarts") == 1, what="it starts again")
+    names = {one["metadata"]["uid"] for one in first}
+    again = until(
+        lambda: [one for one in site.running(place, "life", 2) if one["metadata"]["uid"] not in names] or None
+    )
+    until(lambda: site.failures().get("job") == 1, what="the profile counts the restart")
+    for pod in again:
+        site.end(pod, "Succeeded")
+    until(lambda: holds(site.read("jobset", place, "life"), "Completed"), what="it is complete")
+    after = ours(site.read("jobset", place, "life"))
+    assert (after["strategy"], after["inputs-hash"]) == (told["strategy"], told["inputs-hash"])
+
+
+def test_a_trainjob_lives_its_life_with_advice(site):
+    place = site.place("life-of-a-trainjob")
+    site.cluster.apply(train_job(place, "life", 2))
+    told = site.advised("trainjob", place, "life")
+    site.resume("trainjob", place, "life")
+    first = site.running(place, "life", 2)
+    assert site.read("jobset", place, "life")["metadata"]["ownerReferences"][0]["kind"] == "TrainJob"
+    for pod in first:
+        site.end(pod, "Succeeded")
+    until(lambda: holds(site.read("trainjob", place, "life"), "Complete"), what="it is complete")
+    assert ours(site.read("trainjob", place, "life"))["inputs-hash"] == told["inputs-hash"]
+
+
+def test_mode_apply_starts_a_jobset_with_its_arguments_and_a_trainjob_without_a_field_for_them(site):
+    place = site.place("apply")
+    asks = {f"{PREFIX}mode": "Apply", f"{PREFIX}gate": "suspend", f"{PREFIX}framework-version": "0.19.2"}
+    site.cluster.apply(job_set(place, "set", 2, **asks), train_job(place, "train", 2, **asks))
+    pods = site.running(place, "set", 2)
+    for pod in pods:
+        assert "--tensor-model-parallel-size 8" in ours(pod)["launch-args"]
+    assert all("launch-args" not in ours(pod) for pod in site.running(place, "train", 2))
+    (why,) = (
+        one["message"] for one in read(site.cluster, "events", place) if one["reason"] == "GateReleased"
+    )
+    assert "runtimePatches" in why  # this Trainer has no such field
+    for name in ("set", "train"):
+        for pod in site.running(place, name, 2):
+            site.end(pod, "Succeeded")
+        until(lambda n=name: pods_of(site.cluster, place, n) == [], what=f"{name} has ended")
+
+
+def test_a_queue_admits_jobs_with_our_words_on_their_pods(site):
+    place = site.place("queue", nodeSelector=True)
+    until(
+        lambda: holds(read(site.cluster, "admissioncheck", "default", CHECK), "Active"), what="it is active"
+    )
+    for kind, body in (
+        ("jobset", job_set(place, "set", 2, queue="team")),
+        ("trainjob", train_job(place, "train", 2, queue="team")),
+    ):
+        name = body["metadata"]["name"]
+        site.cluster.apply(body)
+        pods = site.running(place, name, 2)
+        told = site.advised(kind, place, name)
+        found = site.said(place, name, "Ready")
+        assert told["strategy"] in found["message"]
+        for pod in pods:
+            written = ours(pod)
+            assert {key: written[key] for key in ("strategy", "checkpoint-interval-steps")} == {
+                key: told[key] for key in ("strategy", "checkpoint-interval-steps")
+            }
+            assert pod["spec"]["nodeSelector"][NODES] == POOL
+        for pod in pods:
+            site.end(pod, "Succeeded")
+        until(lambda n=name: holds(workload(site.cluster, place, n), "Finished"), what=f"{name} has ended")
+
+
+IMPOSSIBLE = {"tp": {"values": [8]}, "pp": {"values": [3]}}
+"""Of a job on 16 devices."""
+
+
+def test_what_does_not_fit_is_refused_where_the_policy_says_so(site):
+    place = site.place("refused")
+    site.cluster.apply(policy(place, POOL, constraints=IMPOSSIBLE, noLayout="Reject"))
+    site.cluster.apply(job_set(place, "unfit", 2, queue="team"))
+    until(lambda: workload(site.cluster, place, "unfit")["spec"].get("active") is False, what="it is refused")
+    assert read(site.cluster, "jobset", place, "unfit")["spec"]["suspend"] is True
+    assert pods_of(site.cluster, place, "unfit") == []
+
+
+def test_what_does_not_fit_makes_room_and_comes_back_where_the_policy_says_so(site):
+    place = site.place("again", gpus=16)
+    rule = {"noLayout": "Retry", "retrySeconds": 3600}
+    site.cluster.apply(policy(place, POOL, constraints=IMPOSSIBLE, **rule))
+    site.cluster.apply(job_set(place, "unfit", 2, queue="team"))
+    found = site.said(place, "unfit", "Retry", retries=1)
+    assert found["requeueAfterSeconds"] == 3600  # nobody else wanted the room
+    assert "no strategy is legal" in found["message"]
+    assert pods_of(site.cluster, place, "unfit") == []
+
+
+def test_a_part_is_admitted_with_advice_for_its_size(site):
+    place = site.place("part", gpus=16)
+    site.cluster.apply(batch(place, "part", 4, **{LEAST: "1"}))
+    pods = site.running(place, "part", 2)
+    assert site.read("job", place, "part")["spec"]["parallelism"] == 2
+    found = site.said(place, "part", "Ready")
+    after = until(lambda: json.loads(ours(site.read("job", place, "part"))["recommendation"])["nodes"] == 2 and ours(site.read("job", place, "part")))  # fmt: skip
+    assert {ours(pod)["strategy"] for pod in pods} == {after["strategy"]}
+    assert after["strategy"] in found["message"]
+    for pod in pods:
+        site.end(pod, "Succeeded")
+
+
+def test_kueue_and_we_may_start_again_at_any_point(site):
+    place, kueue = site.place("restarts"), site.neighbours["kueue"]
+    site.advisor.stop()
+    site.cluster.apply(job_set(place, "away", 2, queue="team"))
+    until(lambda: state(workload(site.cluster, place, "away"))[0] == "Pending", what="it waits for us")
+    kueue.kill()
+    site.start()
+    kueue.start()
+    pods = site.running(place, "away", 2)
+    site.advisor.kill()
+    kueue.kill()
+    kueue.start()
+    site.start()
+    site.cluster.apply(job_set(place, "after", 2, queue="team"))
+    site.running(place, "after", 2)
+    assert {one["metadata"]["uid"] for one in site.running(place, "away", 2)} == {
+        one["metadata"]["uid"] for one in pods
+    }
