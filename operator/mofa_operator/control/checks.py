@@ -14,8 +14,8 @@ from typing import Final
 from mofa_model.kinds import WORKLOAD
 from mofa_operator.act.checks import say, stand_by
 from mofa_operator.api import Api
-from mofa_operator.control.config_maps import ConfigMaps
 from mofa_operator.control.decider import Decider, NoAnswer, Outdated, Outgrown
+from mofa_operator.control.named import NamedObjects
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.decide.checks import active, answered, is_ours, needs_answer
 from mofa_operator.decide.unanswered import outgrown
@@ -50,7 +50,7 @@ class Checks:
         self._decider = decider
         self._exporter = exporter
         self._settings = settings
-        self._config_maps = ConfigMaps(api)
+        self._named = NamedObjects(api, store)
         self._queue = WorkQueue(backoff=settings.loop.backoff, longest=_LONGEST)
 
     def heed(self, seen: LiveObject) -> None:
@@ -123,9 +123,8 @@ class Checks:
         checks = tuple(name for name in workload.waits_for if name in ours)
         if workload.reserved is None or not checks:
             return None
-        names = self._store.config_maps_of(speaker(self._store, workload))
-        maps = await self._config_maps.read(key.namespace, names) if names else {}
-        return check_snapshot(self._store, workload, checks, time.time(), maps)
+        read = await self._named.read(speaker(self._store, workload))
+        return check_snapshot(self._store, workload, checks, time.time(), read.named)
 
     def _is_ours(self, key: Key) -> bool:
         check = self._store.live(key)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from mofa_model.kinds.shape import Body, at, mapping
 from mofa_operator.keys import TRAINING_JOB, Key
 from mofa_operator.observe.store import Store
-from mofa_operator.snapshot import CheckSnapshot, JobSnapshot, Question
+from mofa_operator.snapshot import CheckSnapshot, JobSnapshot, Named, Question
 from mofa_operator.workloads import LiveWorkload
 
 
@@ -26,12 +25,12 @@ def check_snapshot(
     workload: LiveWorkload,
     checks: tuple[str, ...],
     now: float,
-    maps: Mapping[str, Mapping[str, str]],
+    named: Named,
 ) -> CheckSnapshot:
-    """All that the answer of our checks needs; `now` in seconds of the epoch [s]."""
-    found = store.snapshot(speaker(store, workload), now, maps)
+    """All that the answer of our checks needs; `now` in seconds of the epoch [s], `named` is what the speaker names."""
+    found = store.snapshot(speaker(store, workload), now, named)
     job = found if isinstance(found, JobSnapshot) else None
-    existing = store.snapshot(workload.job or workload.key, now, maps)
+    existing = store.snapshot(workload.job or workload.key, now, named)
     policies = existing.question.policies if isinstance(existing, JobSnapshot) else ()
     return CheckSnapshot(
         workload=workload,

@@ -15,6 +15,7 @@ from mofa_operator.objects import LiveObject
 from mofa_operator.observe.store import Store
 from mofa_operator.observe.waiting import check_snapshot
 from mofa_operator.settings import LoopSettings
+from mofa_operator.snapshot import Named
 from mofa_operator.words import Reason
 from mofa_operator.workloads import LiveWorkload
 
@@ -82,7 +83,7 @@ def snapshot(work=None, *, mode="Annotate", asks=True, admission=None, job=True,
     if job:
         spec = {"suspend": True, "parallelism": 4, "template": template()}
         store.put(BATCH_JOB, named(BATCH_JOB, "train", spec=spec))
-    return check_snapshot(store, work, ("advice",), now, {})
+    return check_snapshot(store, work, ("advice",), now, Named())
 
 
 def answer(**changes):
