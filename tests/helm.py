@@ -138,6 +138,11 @@ SETS = {
         },
         (),
     ),
+    "Kueue asks first": ({"operator": {"admissionChecks": True}}, ()),
+    "Kueue asks first, of a team": (
+        {"operator": {"admissionChecks": True}, "watchNamespaces": ["team-a"], "rbac": {"kinds": ["JobSet"]}},
+        (),
+    ),
     "JobSets only, never started": ({"rbac": {"kinds": ["JobSet"], "apply": False}}, ()),
     "all kinds": (
         {"rbac": {"kinds": ["JobSet", "TrainJob", "PyTorchJob", "VolcanoJob", "RayJob", "Job"]}},

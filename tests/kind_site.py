@@ -103,8 +103,10 @@ class KindSite:
             pod = made[0]["spec"]["template"]["spec"]
             told = [one for one in pod["containers"][0]["args"] if not one.startswith(_APART)]
             self.arguments = (*told, *self.arguments)
-            account = self.plane.identity("advisor", service_account=f"{HOME}/{pod['serviceAccountName']}")
-            self.advisor = Advisor(self.plane, self._processes, "operator", kubeconfig=account)
+            self.account = self.plane.identity(
+                "advisor", service_account=f"{HOME}/{pod['serviceAccountName']}"
+            )
+            self.advisor = Advisor(self.plane, self._processes, "operator", kubeconfig=self.account)
             self.advisor.start(*self.arguments, wait=False)
 
     def _end_hooks(self):

@@ -284,6 +284,7 @@ BEHAVIOUR = {
     "most-jobs": (2, capped),
     "namespace": (("ml",), places),
     "kinds": (("RayJob",), kinds),
+    "admission-checks": (True, kinds),
     "log-format": ("json", logged),
 }
 """By flag: another value, and what the operator does with it."""

@@ -91,6 +91,16 @@ def test_a_chart_without_the_fence_does_not_ask_for_its_proof():
     assert "--fence" not in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
+@pytest.mark.parametrize("name", ["default", "Kueue asks first", "Kueue asks first, of a team"])
+def test_what_kueue_asks_is_answered_and_may_be_only_where_that_is_switched_on(rendered, name):
+    found = documents(rendered[name])
+    rules = [rule for one in found if one["kind"] in {"ClusterRole", "Role"} for rule in one["rules"]]
+    written = {what for rule in rules if "patch" in rule["verbs"] for what in rule.get("resources", ())}
+    asked = name != "default"
+    assert ("--admission-checks" in container(found)["args"]) is asked
+    assert ({"workloads/status", "admissionchecks/status"} <= written) is asked
+
+
 def test_scrapers_are_asked_who_they_are(rendered):
     found = documents(rendered["scrapers are asked who they are"])
     assert "--authenticate" in container(found)["args"]

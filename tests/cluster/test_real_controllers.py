@@ -4,8 +4,10 @@ import json
 
 import pytest
 from advisor import ours, until
+from foreign import example
 from kind_site import KindSite
 from mofa_local import nodes
+from mofa_local.cluster import KubectlFailed
 from mofa_local.control_plane import ControlPlane
 from mofa_local.neighbourhood import missing, start
 from mofa_local.processes import Processes
@@ -29,6 +31,7 @@ from queued import (
 )
 
 from mofa_model.annotations import PREFIX
+from mofa_model.kinds import LEADER_WORKER_SET, MPI_JOB, PYTORCH_JOB, RAY_CLUSTER, RAY_JOB, TRAIN_JOB
 
 NAMES = ("jobset", "kueue", "trainer")
 QUICK = ("--settle=1", "--settle-longest=1", "--backoff=0.2", "--prometheus-interval=1", "--quiet=2")
@@ -215,6 +218,7 @@ def test_a_queue_admits_jobs_with_our_words_on_their_pods(site):
                 key: told[key] for key in ("strategy", "checkpoint-interval-steps")
             }
             assert pod["spec"]["nodeSelector"][NODES] == POOL
+        assert 'mofa_advisor_admission_checks_total{state="Ready"}' in site.advisor.metrics()
         for pod in pods:
             site.end(pod, "Succeeded")
         until(lambda n=name: holds(workload(site.cluster, place, n), "Finished"), what=f"{name} has ended")
@@ -222,6 +226,18 @@ def test_a_queue_admits_jobs_with_our_words_on_their_pods(site):
 
 IMPOSSIBLE = {"tp": {"values": [8]}, "pp": {"values": [3]}}
 """Of a job on 16 devices."""
+
+
+def test_the_fence_lets_nothing_be_said_of_a_workload_but_by_a_check_that_waits(site, kind):
+    place = site.place("fence")
+    site.cluster.apply(job_set(place, "told", 1, queue="team"))
+    site.said(place, "told", "Ready")
+    name = workload(site.cluster, place, "told")["metadata"]["name"]
+    entry = {"name": CHECK, "state": "Retry", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    for status in ({"conditions": []}, {"admissionChecks": [entry]}, {"admissionChecks": []}):
+        body = json.dumps({"status": status})
+        with pytest.raises(KubectlFailed, match="fence"):
+            site.cluster.kubectl("patch", "workload", name, "-n", place, "--subresource=status", "--type=merge", "-p", body, as_=kind.account)  # fmt: skip
 
 
 def test_what_does_not_fit_is_refused_where_the_policy_says_so(site):
@@ -275,3 +291,37 @@ def test_kueue_and_we_may_start_again_at_any_point(site):
     assert {one["metadata"]["uid"] for one in site.running(place, "away", 2)} == {
         one["metadata"]["uid"] for one in pods
     }
+
+
+OTHERS = [
+    ("kuberay", RAY_JOB),
+    ("kuberay", RAY_CLUSTER),
+    ("leaderworkerset", LEADER_WORKER_SET),
+    ("mpi-operator", MPI_JOB),
+    ("training-operator", PYTORCH_JOB),
+    ("trainer-2.2", TRAIN_JOB),
+]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("name", "of"), OTHERS, ids=lambda one: one if isinstance(one, str) else one.kind)
+def test_every_other_controller_makes_the_pods_of_a_job_that_was_advised(plane, kind, name, of):
+    if why := missing(name):
+        pytest.skip(why)
+    place = f"soak-{of.word}"
+    running = start(plane, plane.processes, name)
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}}
+    body = example(of, place)
+    listed = {"apiVersion": of.api_version, "kind": of.kind}
+    rule = policy(place, POOL, constraints={})
+    rule["spec"]["kinds"] = [listed]
+    plane.apply(profile(POOL, LABELS), namespace, rule, *([runtime()] if of == TRAIN_JOB else []))
+    try:
+        plane.apply(body)
+        found = until(lambda: ours(read(plane, of.resource, place, body["metadata"]["name"])).get("status"), what="it has an outcome")  # fmt: skip
+        assert found in {"Recommended", "LowConfidence", "NoRecommendation"}, ours(read(plane, of.resource, place, body["metadata"]["name"]))  # fmt: skip
+        until(lambda: read(plane, "pods", place), what=f"{name} makes its pods")
+    finally:
+        plane.delete(of.resource, body["metadata"]["name"], namespace=place)
+        for one in reversed(running.values()):
+            one.stop()

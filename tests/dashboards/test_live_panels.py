@@ -193,6 +193,7 @@ def test_a_panel_has_data(live, board, panel):
 
 
 ELSEWHERE = {
+    "mofa_advisor_admission_checks_total": "cluster/test_real_controllers.py",
     "mofa_advisor_gate_wait_seconds": "cluster/test_apply.py",
     "mofa_advisor_queue_depth": "cluster/test_watches.py",
     "mofa_advisor_queue_oldest_age_seconds": "cluster/test_watches.py",
