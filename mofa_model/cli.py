@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NoReturn
 
 from mofa_model import VERSION, verbs
@@ -36,8 +37,16 @@ exit codes: 0 answered, 1 our fault, 2 bad input, 3 no feasible strategy, 4 a so
 `mofa VERB --help` shows a verb's options."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; `argv` without the program's name. The result is the exit code."""
+def main(
+    argv: Sequence[str] | None = None,
+    *,
+    program: str = "mofa",
+    instead: Mapping[str, str] = MappingProxyType({}),
+) -> int:
+    """Run the command line; `argv` without the program's name. The result is the exit code.
+
+    `program` is what people called, and `instead` has modules of verbs in place of ours.
+    """
     for variable in THREADS:
         os.environ.setdefault(variable, "1")
     given = list(sys.argv[1:] if argv is None else argv)
@@ -46,21 +55,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         two = " ".join(given[:2])
         if two in verbs.LAB:
             name = two
-        code = _run_verb(name, given[len(name.split()) :]) if name else _run_bare(given)
+        rest = given[len(name.split()) :]
+        code = _run_verb(name, rest, program, instead.get(name)) if name else _run_bare(given, program)
         sys.stdout.flush()
     except MofaError as error:
-        return _fail(name, str(error), error.exit_code)
+        return _fail(f"{program} {name}", str(error), error.exit_code)
     except ModuleNotFoundError as error:
         extra = extra_of(error.name or "")
         if extra is None:
-            return _unexpected(name, error)
-        return _fail(name, f"needs {error.name}, which is not installed; pip install '{OURS}[{extra}]'", 2)
+            return _unexpected(f"{program} {name}", error)
+        return _fail(
+            f"{program} {name}",
+            f"needs {error.name}, which is not installed; pip install '{OURS}[{extra}]'",
+            2,
+        )
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         return _reader_went_away()
     except Exception as error:
-        return _unexpected(name, error)
+        return _unexpected(f"{program} {name}", error)
     return code
 
 
@@ -81,8 +95,10 @@ def extra_of(module: str) -> str | None:
     return min((e for e in brought if wanted in brought[e]), key=lambda e: len(brought[e]), default=None)
 
 
-def _run_verb(name: str, rest: list[str]) -> int:
-    if name in verbs.ours():
+def _run_verb(name: str, rest: list[str], program: str, instead: str | None) -> int:
+    if instead is not None:
+        verb = verbs.load(name, instead)
+    elif name in verbs.ours():
         verb = verbs.load(name)
     else:
         foreign = verbs.foreign()
@@ -94,8 +110,10 @@ def _run_verb(name: str, rest: list[str]) -> int:
             raise UnknownName("verb", name, [*verbs.ours(), *verbs.LAB, *foreign])
         verb = verbs.load(name, foreign[name])
     parser = _Parser(
-        prog=f"mofa {name}",
-        description=verbs.SUMMARIES.get(name) or verbs.LAB.get(name, verb.__doc__),
+        prog=f"{program} {name}",
+        description=verb.__doc__
+        if instead
+        else verbs.SUMMARIES.get(name) or verbs.LAB.get(name, verb.__doc__),
         epilog=getattr(verb, "EXAMPLES", None),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -144,10 +162,10 @@ def _refuse_nothing(words: Sequence[str]) -> None:
             )
 
 
-def _run_bare(given: list[str]) -> int:
+def _run_bare(given: list[str], program: str) -> int:
     parser = _Parser(
-        prog="mofa",
-        usage="mofa VERB [options]",
+        prog=program,
+        usage=f"{program} VERB [options]",
         description=_listing(),
         epilog=_EPILOGUE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -195,7 +213,7 @@ def _unexpected(name: str, error: Exception) -> int:
 
 def _fail(name: str, message: str, code: int) -> int:
     line = " ".join(message.split())
-    sys.stderr.write(f"{f'mofa {name}'.strip()}: {line}\n")
+    sys.stderr.write(f"{name.strip()}: {line}\n")
     return code
 
 

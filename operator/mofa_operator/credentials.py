@@ -60,9 +60,10 @@ Known: TypeAlias = tuple[Access, str | None]
 class Credentials:
     """Access and token; the token is asked for anew every minute, everything after the server said 401."""
 
-    def __init__(self, configuration: Any) -> None:
-        """`configuration` is a `kubernetes.client.Configuration` that was loaded already."""
+    def __init__(self, configuration: Any, context: str | None = None) -> None:
+        """`configuration` is a `kubernetes.client.Configuration` that was loaded already, of this context."""
         self._configuration = configuration
+        self._context = context
         self._fresh_until = monotonic() + _FRESH
         self._reading = asyncio.Lock()
         self.access = _access(configuration)
@@ -91,7 +92,7 @@ class Credentials:
         async with self._reading:
             if self.known == refused:
                 try:
-                    self._configuration = await asyncio.to_thread(_configuration)
+                    self._configuration = await asyncio.to_thread(_configuration, self._context)
                 except SourceUnreachable as error:
                     _log.warning("the credentials cannot be read again: %s", error)
                     return False
@@ -100,12 +101,24 @@ class Credentials:
         return self.known != refused
 
     @classmethod
-    def from_environment(cls) -> Credentials:
-        """Of KUBECONFIG or ~/.kube/config where there is one, else of the pod's service account."""
-        return cls(_configuration())
+    def from_environment(cls, context: str | None = None) -> Credentials:
+        """Of KUBECONFIG or ~/.kube/config where there is one, else of the pod's service account; `context` is one of the file's."""
+        return cls(_configuration(context), context)
 
 
-def _configuration() -> Any:
+def namespace_of(context: str | None = None) -> str:
+    """The namespace that a context of the kubeconfig stands in."""
+    from kubernetes import config
+
+    try:
+        every, current = config.list_kube_config_contexts(os.environ.get("KUBECONFIG"))  # type: ignore[no-untyped-call]
+    except (config.ConfigException, OSError):
+        return "default"
+    chosen = next((one for one in every if one["name"] == context), current)
+    return str(chosen["context"].get("namespace") or "default")
+
+
+def _configuration(context: str | None = None) -> Any:
     from kubernetes import client, config
 
     made = client.Configuration()
@@ -113,7 +126,7 @@ def _configuration() -> Any:
     try:
         if named or Path("~/.kube/config").expanduser().is_file():
             config.load_kube_config(  # type: ignore[no-untyped-call]
-                config_file=named or "~/.kube/config", client_configuration=made
+                config_file=named or "~/.kube/config", client_configuration=made, context=context
             )
         else:
             config.load_incluster_config(client_configuration=made)  # type: ignore[no-untyped-call]

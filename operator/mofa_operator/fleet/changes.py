@@ -1,0 +1,93 @@
+"""What would win back what a job loses, in one line. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from mofa_model import presets
+from mofa_model.annotations import INVALID, PREFIX
+from mofa_model.errors import InputError
+from mofa_model.kinds import JobKind, demand_of
+from mofa_operator.decide.stance import Stance
+from mofa_operator.fleet.answers import Told
+from mofa_operator.fleet.spending import Spending, State
+from mofa_operator.keys import Key
+from mofa_operator.objects import LiveObject, LiveTrainingJob
+
+_FAR: Final = 1.5
+"""How far the interval that is used may be from the advised one, either way. Ours. [1]"""
+_SMALL: Final = 0.02
+"""Share of its GPU-hours below which a loss is not worth anybody's time. Ours. [1]"""
+_NOT_NAMES: Final = re.compile(r"[^A-Za-z0-9./_-]+")
+
+
+def named(key: Key) -> str:
+    """A job as kubectl tells it from others of the same short name.
+
+    >>> from mofa_model.kinds import VOLCANO_JOB
+    >>> named(Key(VOLCANO_JOB, "ml", "llama"))
+    'jobs.batch.volcano.sh/llama'
+    """
+    return f"{key.kind.resource}/{key.name}"
+
+
+def change(
+    spent: Spending, told: Told, stance: Stance, job: LiveObject, speaker: LiveTrainingJob | None
+) -> str:
+    """What to do about a job; empty where there is nothing to do."""
+    if spent.state is State.ENDED:
+        return ""
+    if spent.wrong:
+        return spent.wrong
+    if not told:
+        return _unasked(stance, job)
+    if spent.status == INVALID:
+        return told.get("explanation", "")
+    if spent.stuck:
+        return "its steps have stopped: look at its pods' logs"
+    parts = [(spent.slow or 0.0, _layout(told)), (spent.stopped or 0.0, _saves(told, speaker))]
+    share, found = max(parts)
+    return found if share > _SMALL * spent.held or spent.status == "NoRecommendation" else ""
+
+
+def _layout(told: Told) -> str:
+    return f"take {told['strategy']}" if "strategy" in told else told.get("explanation", "")
+
+
+def _saves(told: Told, speaker: LiveTrainingJob | None) -> str:
+    """What helps where failures and checkpoints take the time."""
+    advised = float(told.get("checkpoint-interval-seconds", "0") or 0)
+    used = None if speaker is None else speaker.status.observed.checkpoint_interval_seconds
+    if used and advised and not 1 / _FAR < used / advised < _FAR:
+        return f"save every {advised:.0f} s, not every {used:.0f} s"
+    every = f", and save every {advised:.0f} s" if advised and used is None else ""
+    return f"see what fails: mofa incidents{every}"
+
+
+def _unasked(stance: Stance, job: LiveObject) -> str:
+    if stance is Stance.DISABLED:
+        return ""
+    if stance is Stance.PAUSED:
+        return f"paused: take away the annotation {PREFIX}paused"
+    if stance is not Stance.NOT_ASKED:
+        return ""
+    model = model_of(job) or "MODEL"
+    return f"say its model: kubectl annotate -n {job.key.namespace} {named(job.key)} {PREFIX}model={model}"
+
+
+def model_of(job: LiveObject) -> str:
+    """The model that a job's command or its name names; a guess for people, and empty where there is none."""
+    if not isinstance(job.key.kind, JobKind):
+        return ""
+    try:
+        words = demand_of(job.body).words
+    except InputError:
+        words = ()
+    parts = job.key.name.split("-")
+    ends = range(len(parts), 0, -1)
+    called = ("-".join(parts[start:end]) for end in ends for start in range(end))
+    for word in (*words, *(one for text in words for one in _NOT_NAMES.split(text)), *called):
+        if len(found := presets.meanings("models", word)) == 1:
+            return found[0]
+    return ""

@@ -1,0 +1,220 @@
+"""What our installation lacks: definitions, operator, rights, fence. Pure; each check says what it found and what mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from mofa_model import VERSION
+from mofa_model.kinds import KINDS
+from mofa_model.kinds.shape import Body, at, items, part, text_of
+from mofa_model.manifest.crds import crds
+from mofa_operator.fleet import pool_checks
+from mofa_operator.fleet.findings import Finding, broken, ok, unknown, weaker
+from mofa_operator.fleet.rights import lacking
+from mofa_operator.fleet.site import (
+    ACCOUNT,
+    BINDINGS,
+    CRD,
+    DEPLOYMENT,
+    FENCE,
+    FENCE_BINDING,
+    ROLES,
+    Deployed,
+    Site,
+    named,
+    waiting,
+)
+
+INSTALL: Final = "helm install mofa-advisor charts/mofa-advisor --namespace mofa-system --create-namespace"
+UPGRADE: Final = (
+    "helm upgrade mofa-advisor charts/mofa-advisor --namespace mofa-system --reset-then-reuse-values"
+)
+
+
+def checks(site: Site) -> Iterator[Finding]:
+    """Everything that can be said from objects, in the order in which it is to be mended."""
+    yield from _own_rights(site)
+    yield from _definitions(site)
+    yield from _operators(site)
+    for one in site.operators:
+        yield from _running(site, one)
+        yield from _account(site, one)
+        yield from _fence(site, one)
+        yield from _settings(site, one)
+    yield from pool_checks.checks(site)
+
+
+def _own_rights(site: Site) -> Iterator[Finding]:
+    """What you may not see, nobody can check for you."""
+    for kind, said in sorted(site.refused.items()):
+        place = "" if kind.namespaced else " (of the whole cluster)"
+        mend = (
+            f"kubectl create clusterrole see-{kind.plural} --verb=get,list --resource={kind.resource} && kubectl create "
+            f"clusterrolebinding see-{kind.plural} --clusterrole=see-{kind.plural} --user=YOU"
+        )
+        yield unknown("your rights", f"you may not list {kind.resource}{place}: {said}", mend)
+    if not site.refused:
+        yield ok("your rights", "you may read everything that is looked at here")
+
+
+def _definitions(site: Site) -> Iterator[Finding]:
+    about, shipped = "definitions", {f"{one['metadata']['name']}": one for one in crds().values()}
+    apply = "kubectl apply --server-side -f crds"
+    missing = sorted(kind.resource for kind, body in site.definitions.items() if body is None)
+    if missing:
+        yield broken(about, f"the cluster does not know {', '.join(missing)}", apply)
+    for kind, body in sorted(site.definitions.items()):
+        if body is None:
+            continue
+        conditions = {text_of(one.get("type")): one for one in items(at(body, "status", "conditions"))}
+        if at(conditions.get("Established"), "status") != "True":
+            why = text_of(at(conditions.get("NamesAccepted"), "message")) or "no condition says why"
+            yield broken(
+                about, f"{kind.resource} is not served: {why}", f"kubectl describe crd {kind.resource}"
+            )
+        if lost := sorted(_fields(shipped[kind.resource], kind.version) - _fields(body, kind.version)):
+            yield broken(
+                about,
+                f"{kind.resource} is that of another release: it lacks {lost[0]}"
+                + (f" and {len(lost) - 1} more fields" if len(lost) > 1 else ""),
+                apply,
+            )
+    if CRD not in site.refused and not missing:
+        yield ok(about, f"all {len(site.definitions)} are there")
+
+
+def _fields(definition: Mapping[str, Any], version: str) -> frozenset[str]:
+    """Paths of the fields of a version; none where it is not served."""
+    every = items(at(definition, "spec", "versions"))
+    served = next((one for one in every if one.get("name") == version and one.get("served")), {})
+    return frozenset(_below(part(served, "schema", "openAPIV3Schema"), ""))
+
+
+def _below(schema: Mapping[str, Any], path: str) -> Iterator[str]:
+    for name, inner in part(schema, "properties").items():
+        yield f"{path}{name}"
+        yield from _below(inner, f"{path}{name}.")
+    for inner in (part(schema, "items"), part(schema, "additionalProperties")):
+        if inner:
+            yield from _below(inner, path)
+
+
+def _operators(site: Site) -> Iterator[Finding]:
+    about = "operator"
+    if not site.sees(DEPLOYMENT):
+        return
+    if not site.operators:
+        yield broken(about, "no Deployment of a release runs `mofa operator`", INSTALL)
+    everywhere = [one for one in site.operators if not one.told.get("namespace")]
+    if len(everywhere) > 1:
+        where = " and ".join(f"{one.namespace}/{one.name}" for one in everywhere)
+        yield broken(
+            about,
+            f"{where} both watch all namespaces, and write against each other",
+            f"kubectl delete {everywhere[-1].place}",
+        )
+
+
+def _running(site: Site, one: Deployed) -> Iterator[Finding]:
+    about = "operator"
+    if one.wanted == 0:
+        yield broken(
+            about, f"{one.namespace}/{one.name} has no replicas", f"kubectl scale {one.place} --replicas=1"
+        )
+        return
+    if one.available:
+        yield ok(about, f"{one.namespace}/{one.name} runs {one.image}")
+    else:
+        pods = [pod for pod in site.pods if at(pod, "metadata", "namespace") == one.namespace]
+        reason, said = next((found for pod in pods if (found := waiting(pod))[0]), ("", ""))
+        if "Image" in reason:
+            mend = f"{UPGRADE} --set image.repository=REGISTRY/mofa-advisor"
+        elif reason:
+            mend = f"kubectl logs {one.place} --previous"
+        else:
+            mend = f"kubectl describe {one.place}"
+        why = f": {reason} {said}".rstrip() if reason else ""
+        yield broken(about, f"{one.namespace}/{one.name} is not available{why}", mend)
+    tag = one.image.rpartition(":")[2]
+    if "@" not in one.image and "/" not in tag and tag != VERSION and tag[:1].isdigit():
+        yield weaker(about, f"it runs release {tag}, and this command is of {VERSION}", UPGRADE)
+
+
+def _account(site: Site, one: Deployed) -> Iterator[Finding]:
+    about = "rights"
+    if site.sees(ACCOUNT) and not any(
+        named(body) == one.account and at(body, "metadata", "namespace") == one.namespace
+        for body in site.of(ACCOUNT)
+    ):
+        yield broken(
+            about,
+            f"its service account {one.namespace}/{one.account} is not there",
+            f"kubectl create serviceaccount {one.account} -n {one.namespace}",
+        )
+    if not site.sees(*ROLES, *BINDINGS):
+        return
+    watched = [kind for kind in KINDS if kind.setting in _kinds(one) and kind not in site.fleet.absent]
+    if lost := lacking(site.of(*ROLES), site.of(*BINDINGS), one, watched):
+        more = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
+        yield broken(about, f"{one.user} may not {lost[0]}{more}", UPGRADE)
+    else:
+        yield ok(about, f"{one.user} may do what the operator does")
+
+
+def _fence(site: Site, one: Deployed) -> Iterator[Finding]:
+    about = "fence"
+    if not site.sees(FENCE, FENCE_BINDING):
+        return
+    apply = f"{UPGRADE} --set admissionPolicy.enabled=true"
+    around = [body for body in site.of(FENCE) if _names(body, one.user)]
+    if not around:
+        yield broken(about, f"no ValidatingAdmissionPolicy is around {one.user}", apply)
+        return
+    bound = [b for b in site.of(FENCE_BINDING) if at(b, "spec", "policyName") in set(map(named, around))]
+    actions = {action for body in bound for action in at(body, "spec", "validationActions") or ()}  # type: ignore[attr-defined]
+    if not bound:
+        yield broken(about, f"{named(around[0])} has no binding, so that it refuses nothing", apply)
+    elif "Deny" not in actions:
+        said = ", ".join(sorted(actions)) or "nothing"
+        yield broken(about, f"{named(bound[0])} does not deny: its actions are {said}", apply)
+    else:
+        yield ok(about, f"{named(around[0])} is around {one.user}")
+
+
+def _names(policy: Body, user: str) -> bool:
+    """Whether a policy is about an account; the one that warns people is about nobody."""
+    return any(
+        f'"{user}"' in text_of(one.get("expression")) for one in items(at(policy, "spec", "matchConditions"))
+    )
+
+
+def _kinds(one: Deployed) -> frozenset[str]:
+    """Kinds that it is told to watch."""
+    told = one.told.get("kinds")
+    default = (kind.setting for kind in KINDS if kind.by_default)
+    return frozenset(default if told is None else told.split(","))
+
+
+def _settings(site: Site, one: Deployed) -> Iterator[Finding]:
+    """What it was told that makes it blind."""
+    if "dry-run" in one.told:
+        yield weaker("operator", "it writes nothing (--dry-run)", f"{UPGRADE} --set operator.dryRun=false")
+    if not one.told.get("prometheus-url"):
+        yield weaker(
+            "Prometheus",
+            "the operator was given none: advice rests on assumed failure rates and on what nodes and jobs show, and running "
+            "jobs are not observed",
+            f"{UPGRADE} --set prometheus.url=http://prometheus.monitoring:9090",
+        )
+    if "fence" not in one.told and site.sees(FENCE):
+        yield weaker("fence", "the operator does not prove it before it writes (--fence)", UPGRADE)
+    held = {key.kind for key in site.fleet.jobs}
+    for kind in KINDS:
+        if kind in held and kind.setting not in _kinds(one):
+            chosen = ",".join([*sorted(_kinds(one) - {""}), kind.setting])
+            yield weaker(
+                "kinds",
+                f"the cluster has {kind.title}s, and the operator does not look at them",
+                f"{UPGRADE} --set 'rbac.kinds={{{chosen}}}'",
+            )

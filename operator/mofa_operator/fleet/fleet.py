@@ -1,0 +1,90 @@
+"""Everything in a cluster that tells of jobs: all kinds, pools, policies and nodes, each listed once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mofa_model.kinds import Kind
+from mofa_model.kinds.shape import Body
+from mofa_operator.api import Api
+from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOBS, NODE, TRAINING_JOB, Key, key_of
+from mofa_operator.objects import LiveObject, LiveTrainingJob, live
+from mofa_operator.observe.nodes import NodeFacts, facts_of
+from mofa_operator.observe.store import Store
+from mofa_operator.refusals import Gone, Refused
+
+AROUND: Final = (NODE, CLUSTER_PROFILE, ADVISOR_POLICY)
+"""What stands around jobs; before them, so that their questions are whole."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """What was read of a cluster."""
+
+    store: Store
+    """The same as the operator has it, for questions."""
+    jobs: Mapping[Key, LiveObject]
+    """Jobs of every kind, one for each gang of pods: what another job made is left out."""
+    nodes: Mapping[str, NodeFacts]
+    """Nodes by name."""
+    absent: frozenset[Kind]
+    """Kinds that the cluster does not have."""
+    refused: Mapping[Kind, str]
+    """Kinds that may not be listed, and what the API server said."""
+    now: float
+    """When it was read, in seconds of the epoch. [s]"""
+
+    def speaks(self, key: Key) -> bool:
+        """Whether it is a TrainingJob that speaks for another job, which is there."""
+        job = self.jobs.get(key)
+        return isinstance(job, LiveTrainingJob) and job.target is not None and job.target in self.jobs
+
+    def speaker(self, key: Key) -> LiveTrainingJob | None:
+        """The TrainingJob that speaks for a job: itself, or the one whose targetRef names it."""
+        owner = self.store.owner(key)
+        speaking = key if key.kind == TRAINING_JOB else Key(TRAINING_JOB, key.namespace, owner or "")
+        found = self.jobs.get(speaking)
+        return found if isinstance(found, LiveTrainingJob) else None
+
+
+async def read_fleet(api: Api, namespace: str = "", now: float | None = None) -> Fleet:
+    """Read it, of all namespaces or of one; what may not be listed is noted and not an error."""
+    asked = (*AROUND, *JOBS)
+    lists = await asyncio.gather(*(_listed(api, kind, namespace) for kind in asked))
+    store, nodes, bodies = Store(), dict[str, NodeFacts](), list[tuple[Kind, Body]]()
+    for kind, found in zip(asked, lists, strict=True):
+        for body in found if isinstance(found, list) else ():
+            store.put(kind, body)
+            if kind == NODE:
+                nodes[key_of(kind, body).name] = facts_of(body)
+            elif kind in JOBS:
+                bodies.append((kind, body))
+    return Fleet(
+        store=store,
+        jobs=_gangs(live(kind, body) for kind, body in bodies),
+        nodes=nodes,
+        absent=frozenset(kind for kind, found in zip(asked, lists, strict=True) if found is None),
+        refused={kind: found for kind, found in zip(asked, lists, strict=True) if isinstance(found, str)},
+        now=time.time() if now is None else now,
+    )
+
+
+async def _listed(api: Api, kind: Kind, namespace: str) -> list[Body] | str | None:
+    """Objects of a kind; None where there is no such kind, a text where we may not."""
+    try:
+        return [body async for body in api.list(kind, namespace if kind.namespaced else None)]
+    except Gone:
+        return None
+    except Refused as error:
+        return str(error)
+
+
+def _gangs(jobs: Iterable[LiveObject]) -> dict[Key, LiveObject]:
+    """Jobs without those that another of them made: a TrainJob makes a JobSet, and this makes Jobs, of the same pods."""
+    every = list(jobs)
+    uids = {job.uid for job in every}
+    return {job.key: job for job in every if not job.owners & uids}

@@ -1,0 +1,118 @@
+"""Which series Prometheus has that we read: one query for each exporter, and what is missing without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mofa_model.errors import SourceUnreachable
+from mofa_operator.fleet.findings import Finding, broken, ok, weaker
+from mofa_operator.incidents.witnesses import BOOT, READY, XID
+from mofa_operator.observe.nodes import PRODUCT
+from mofa_operator.observe.prometheus import Prometheus
+from mofa_operator.observe.promql import matcher, node_label, selector
+from mofa_operator.observe.queries import POD_LABELS
+
+_WINDOW: Final = "15m"
+"""How far back a series counts as there: three scrapes of the slowest that we know."""
+_ALLOW: Final = "--metric-labels-allowlist=nodes=[*],pods=[*]"
+_OWN: Final = "mofa_advisor_build_info"
+_RULES: Final = "mofa:node_ready:bool"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """Series that we read."""
+
+    about: str
+    """Who exposes them."""
+    series: tuple[str, ...]
+    """What is looked for, as PromQL selects it; any of them will do."""
+    without: str
+    """What is missing without it, as the end of a sentence."""
+    mend: str
+    """What brings it."""
+    needed: bool = False
+    """Whether nothing can be counted without it."""
+
+
+_STACK: Final = (
+    "helm upgrade --install kube-prometheus-stack prometheus-community/kube-prometheus-stack -n monitoring"
+)
+WANTED: Final = (
+    Wanted(
+        about="kube-state-metrics",
+        series=(READY.metric,),
+        without="failures of nodes cannot be counted",
+        mend=_STACK,
+        needed=True,
+    ),
+    Wanted(
+        about="labels of nodes",
+        series=(selector("kube_node_labels", [matcher(node_label(PRODUCT), "", "!=")]),),
+        without="a pool's nodes are not told apart by their GPU",
+        mend=f"give kube-state-metrics {_ALLOW}",
+    ),
+    Wanted(
+        about="labels of pods",
+        series=tuple(selector("kube_pod_labels", [matcher(one.job, "", "!=")]) for one in POD_LABELS),
+        without="jobs are not told from each other, and their restarts are not seen",
+        mend=f"give kube-state-metrics {_ALLOW}",
+    ),
+    Wanted(
+        about="node exporter",
+        series=(BOOT.metric,),
+        without=f"nobody tells of {BOOT.alone}",
+        mend=_STACK,
+    ),
+    Wanted(
+        about="DCGM exporter",
+        series=(XID.metric,),
+        without=f"nobody tells of {XID.alone}",
+        mend="helm upgrade gpu-operator nvidia/gpu-operator -n gpu-operator --reuse-values --set dcgmExporter.enabled=true",
+    ),
+    Wanted(
+        about="our metrics",
+        series=(_OWN,),
+        without="dashboards and alerts show nothing",
+        mend="helm upgrade mofa-advisor charts/mofa-advisor -n mofa-system --reset-then-reuse-values --set serviceMonitor.enabled=true",
+    ),
+    Wanted(
+        about="recording rules",
+        series=(_RULES,),
+        without="dashboards and alerts of pools show nothing",
+        mend="helm upgrade mofa-advisor charts/mofa-advisor -n mofa-system --reset-then-reuse-values --set prometheusRule.enabled=true",
+    ),
+)
+"""What is looked for, in the order in which it is to be mended."""
+
+
+async def read_series(prometheus: Prometheus) -> Mapping[str, int] | SourceUnreachable:
+    """How many series of each are there."""
+    found: dict[str, int] = {}
+    for one in WANTED:
+        try:
+            answer = await prometheus.query(_counting(one))
+        except SourceUnreachable as error:
+            return error
+        found[one.about] = int(sum(sample.value for sample in answer.samples))
+    return found
+
+
+def _counting(one: Wanted) -> str:
+    return " or ".join(f"count(last_over_time({series}[{_WINDOW}]))" for series in one.series)
+
+
+def judged(found: Mapping[str, int] | SourceUnreachable, address: str) -> Iterator[Finding]:
+    """What that means."""
+    if isinstance(found, SourceUnreachable):
+        yield broken("Prometheus", str(found), f"curl -sS '{address}/api/v1/query?query=up'")
+        return
+    yield ok("Prometheus", f"{address} answers")
+    for one in WANTED:
+        if count := found[one.about]:
+            yield ok(one.about, f"{count} series like {one.series[0]}")
+        else:
+            make = broken if one.needed else weaker
+            yield make(one.about, f"no series {one.series[0]} within {_WINDOW}: {one.without}", one.mend)

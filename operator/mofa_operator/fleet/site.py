@@ -1,0 +1,159 @@
+"""Our installation as it stands in a cluster, and what stands around it: each object read once, and what may not be read, noted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from mofa_model.kinds import Kind
+from mofa_model.kinds.shape import Body, Line, Many, Shape, Text, at, glance, items, text_of, under
+from mofa_operator.api import Api
+from mofa_operator.fleet.fleet import Fleet, read_fleet
+from mofa_operator.keys import OURS
+from mofa_operator.refusals import Gone, Refused
+
+CRD: Final = Kind(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
+)
+DEPLOYMENT: Final = Kind("apps", "v1", "Deployment", "deployments")
+POD: Final = Kind("", "v1", "Pod", "pods")
+ACCOUNT: Final = Kind("", "v1", "ServiceAccount", "serviceaccounts")
+_RBAC: Final = ("rbac.authorization.k8s.io", "v1")
+ROLES: Final = (
+    Kind(*_RBAC, "ClusterRole", "clusterroles", namespaced=False),
+    Kind(*_RBAC, "Role", "roles"),
+)
+BINDINGS: Final = (
+    Kind(*_RBAC, "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
+    Kind(*_RBAC, "RoleBinding", "rolebindings"),
+)
+_ADMISSION: Final = ("admissionregistration.k8s.io", "v1")
+FENCE: Final = Kind(*_ADMISSION, "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False)
+FENCE_BINDING: Final = Kind(
+    *_ADMISSION, "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False
+)
+_OF_US: Final = "app.kubernetes.io/part-of=mofa-advisor"
+"""What every object of a release says of itself."""
+_INSTALLED: Final = (DEPLOYMENT, ACCOUNT, *ROLES, *BINDINGS, FENCE, FENCE_BINDING)
+
+
+class _Container(Shape):
+    name: Text = ""
+    image: Text = ""
+    args: Line = None
+
+
+class Deployed(Shape):
+    """An operator's Deployment."""
+
+    name: Text = under("", "metadata", "name")
+    namespace: Text = under("", "metadata", "namespace")
+    wanted: int = under(1, "spec", "replicas")
+    available: int = under(0, "status", "availableReplicas")
+    account: Text = under("default", "spec", "template", "spec", "serviceAccountName")
+    containers: Many[_Container] = under((), "spec", "template", "spec", "containers")
+
+    @property
+    def image(self) -> str:
+        """Its image."""
+        return self.containers[0].image if self.containers else ""
+
+    @property
+    def told(self) -> Mapping[str, str]:
+        """Its settings by the name of their flag; one without a value is empty."""
+        words = [str(word) for one in self.containers[:1] for word in one.args or ()]
+        return {name: value for name, _, value in (word.removeprefix("--").partition("=") for word in words)}
+
+    @property
+    def place(self) -> str:
+        """Where it is, for kubectl."""
+        return f"-n {self.namespace} deployment/{self.name}"
+
+    @property
+    def user(self) -> str:
+        """As whom the API server knows it."""
+        return f"system:serviceaccount:{self.namespace}:{self.account}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """What was read."""
+
+    fleet: Fleet
+    """Jobs, pools and nodes."""
+    definitions: Mapping[Kind, Body | None]
+    """Our CustomResourceDefinitions; None = not there. One that may not be read is missing."""
+    installed: Mapping[Kind, tuple[Body, ...]]
+    """Objects of our releases by kind; a kind that may not be listed is missing."""
+    pods: tuple[Body, ...]
+    """Pods of the operators."""
+    refused: Mapping[Kind, str]
+    """What may not be read, and what the API server said."""
+
+    @cached_property
+    def operators(self) -> tuple[Deployed, ...]:
+        """Deployments that run `mofa operator`."""
+        every = (glance(Deployed, body) for body in self.installed.get(DEPLOYMENT, ()))
+        return tuple(one for one in every if "operator" in one.told)
+
+    def of(self, *kinds: Kind) -> list[Body]:
+        """Objects of these kinds."""
+        return [body for kind in kinds for body in self.installed.get(kind, ())]
+
+    def sees(self, *kinds: Kind) -> bool:
+        """Whether all of these kinds could be listed."""
+        return all(kind in self.installed for kind in kinds)
+
+
+async def read_site(api: Api) -> Site:
+    """Read it."""
+    refused: dict[Kind, str] = {}
+
+    async def listed(kind: Kind, selector: str | None) -> tuple[Body, ...] | None:
+        try:
+            return tuple([body async for body in api.list(kind, label_selector=selector)])
+        except Gone:
+            return ()
+        except Refused as error:
+            refused[kind] = str(error)
+            return None
+
+    async def defined(kind: Kind) -> tuple[bool, Body | None]:
+        try:
+            return True, await api.get(CRD, "", kind.resource)
+        except Refused as error:
+            refused[CRD] = str(error)
+            return False, None
+
+    fleet = await read_fleet(api)
+    definitions = await asyncio.gather(*(defined(kind) for kind in OURS))
+    lists = await asyncio.gather(*(listed(kind, _selector(kind)) for kind in _INSTALLED))
+    return Site(
+        fleet=fleet,
+        definitions={kind: body for kind, (seen, body) in zip(OURS, definitions, strict=True) if seen},
+        installed={kind: found for kind, found in zip(_INSTALLED, lists, strict=True) if found is not None},
+        pods=await listed(POD, _OF_US) or (),
+        refused=refused | dict(fleet.refused),
+    )
+
+
+def _selector(kind: Kind) -> str | None:
+    """Roles and bindings of anybody may concern our account; of the rest only what is ours."""
+    return None if kind in {*ROLES, *BINDINGS} else _OF_US
+
+
+def named(body: Body) -> str:
+    """Name of an object."""
+    return text_of(at(body, "metadata", "name"))
+
+
+def waiting(body: Body) -> tuple[str, str]:
+    """Why a pod's containers wait: reason and message; empty where none does."""
+    for one in items(at(body, "status", "containerStatuses")):
+        reason = text_of(at(one, "state", "waiting", "reason"))
+        if reason:
+            return reason, text_of(at(one, "state", "waiting", "message"))
+    return "", ""

@@ -1,0 +1,222 @@
+"""GPU-hours of one job: what it held since it started, what of that was lost, and what would change it. Pure.
+
+What is lost has three parts, which do not overlap:
+
+    stuck     since its last step was overdue, where the operator says that it is stuck
+    stopped   of the time before, what went into failures, recovery and checkpoints: counted where the operator observes the job,
+              else the predicted share, else the restarts that the object counts, each at its class's usual recovery time
+    slow      of the rest, the share by which today's layout is slower than the advised one: by the throughput that is seen, else
+              by what both are predicted to take
+
+What nobody can say is None, and not zero.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from mofa_model.errors import InputError
+from mofa_model.kinds import JobKind, demand_of
+from mofa_model.kinds.observation import Observation
+from mofa_model.kinds.shape import Number, Shape, Text, at, glance, moment_of, under
+from mofa_model.units import HOUR
+from mofa_operator.fleet.answers import Told
+from mofa_operator.keys import Key
+from mofa_operator.objects import LiveObject, LiveTrainingJob
+from mofa_operator.shapes import figure
+from mofa_operator.words import Health, Reason
+
+MOST: Final = 1e9
+"""GPU-hours beyond which a job's clock is wrong. [h]"""
+
+
+class State(StrEnum):
+    """What a job does."""
+
+    RUNS = "runs"
+    """It holds its GPUs."""
+    WAITS = "waits"
+    """It is suspended, and holds none."""
+    ENDED = "ended"
+    """It is done, for better or worse."""
+    ASKS = "asks"
+    """A TrainingJob that speaks for nothing that was seen to run."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it holds GPUs now."""
+        return self is State.RUNS
+
+
+class Recommendation(Shape):
+    """What of the annotation `recommendation` is read."""
+
+    gpus: Number = 0.0
+    current: Text = under("", "current", "strategy")
+    reason: Text = under("", "current", "reason")
+    current_seconds: Number = under(0.0, "current", "step_seconds")
+    predicted: object = None
+
+    def target(self, name: str) -> float:
+        """The middle of a predicted figure; 0 where there is none."""
+        band = at(self.predicted, name)
+        return (figure(band[1]) or 0.0) if isinstance(band, list) and len(band) == 3 else 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spending:
+    """GPU-hours of one job."""
+
+    key: Key
+    """Which job."""
+    state: State
+    """What it does."""
+    gpus: int
+    """GPUs of all its pods. [1]"""
+    hours: float
+    """Time in which it held them. [h]"""
+    stuck: float = 0.0
+    """GPU-hours since its step was overdue. [h]"""
+    stopped: float | None = None
+    """GPU-hours lost to failures, recovery and checkpoints. [h]"""
+    slow: float | None = None
+    """GPU-hours lost to its layout. [h]"""
+    status: str = ""
+    """What its answer says: Recommended, LowConfidence, NoRecommendation, InvalidInput; empty = nobody asks."""
+    health: str = ""
+    """The operator's word on it."""
+    wrong: str = ""
+    """Why its GPUs cannot be read."""
+
+    @property
+    def held(self) -> float:
+        """GPU-hours that it held. [h]"""
+        return self.gpus * self.hours
+
+    @property
+    def lost(self) -> float | None:
+        """GPU-hours lost, as far as somebody can say; None where nobody can say anything. [h]"""
+        if self.stopped is None and self.slow is None and not self.stuck:
+            return None
+        return self.stuck + (self.stopped or 0.0) + (self.slow or 0.0)
+
+
+def spending(job: LiveObject, speaker: LiveTrainingJob | None, told: Told, now: float) -> Spending:
+    """What a job held and lost, by its object, by its answer, and by the TrainingJob that speaks for it; `now` [s]."""
+    seen, said = _observed(job, now), recommendation(told)
+    gpus, wrong = _gpus(job, said)
+    state = _state(job, speaker, seen)
+    seconds = _seconds(job, speaker, seen, state, now)
+    made = Spending(
+        key=job.key,
+        state=state,
+        gpus=gpus,
+        hours=min(seconds / HOUR, MOST),
+        status=told.get("status", ""),
+        health=speaker.status.health if speaker is not None else "",
+        wrong=wrong,
+    )
+    stuck = min(_stuck(speaker, now), seconds) if state is State.RUNS else 0.0
+    trained = seconds - stuck
+    stopped = _stopped(speaker, told, seen, trained)
+    slower = _slower(speaker, said)
+    return _lost(
+        made,
+        stuck=stuck,
+        stopped=stopped,
+        slow=None if slower is None else slower * (trained - (stopped or 0.0)),
+    )
+
+
+def _lost(made: Spending, stuck: float, stopped: float | None, slow: float | None) -> Spending:
+    """With its losses, given as times of the whole job. [s]"""
+    each = made.gpus / HOUR
+    return replace(
+        made,
+        stuck=stuck * each,
+        stopped=None if stopped is None else stopped * each,
+        slow=None if slow is None else slow * each,
+    )
+
+
+def recommendation(told: Told) -> Recommendation:
+    """The annotation `recommendation`; empty where it cannot be read."""
+    try:
+        return glance(Recommendation, json.loads(told.get("recommendation", "{}")))
+    except ValueError:
+        return Recommendation()
+
+
+def _observed(job: LiveObject, now: float) -> Observation:
+    kind = job.key.kind
+    return kind.observed(job.body, now) if isinstance(kind, JobKind) else Observation()
+
+
+def _gpus(job: LiveObject, said: Recommendation) -> tuple[int, str]:
+    """GPUs of all pods, and why they cannot be read where they cannot. [1]"""
+    if not isinstance(job.key.kind, JobKind):
+        return int(said.gpus), ""
+    try:
+        demand = demand_of(job.body)
+    except InputError as error:
+        return 0, str(error)
+    return (demand.gpus, "") if demand.gpus else (int(said.gpus), "" if said.gpus else demand.unread)
+
+
+def _state(job: LiveObject, speaker: LiveTrainingJob | None, seen: Observation) -> State:
+    if not isinstance(job.key.kind, JobKind):
+        runs = speaker is not None and speaker.status.observed.source
+        return State.RUNS if runs else State.ASKS
+    if seen.ended is not None:
+        return State.ENDED
+    waits = seen.suspended is not None or job.holds(("spec", *job.key.kind.suspend))
+    return State.WAITS if waits and job.key.kind.suspend else State.RUNS
+
+
+def _seconds(
+    job: LiveObject, speaker: LiveTrainingJob | None, seen: Observation, state: State, now: float
+) -> float:
+    """How long it held its GPUs: since it was started, or last let go; 0 where it holds none. [s]"""
+    if state in {State.WAITS, State.ASKS}:
+        return 0.0
+    if not isinstance(job.key.kind, JobKind):
+        since = moment_of(speaker.status.observed.since) if speaker is not None else None
+    else:
+        started = moment_of(at(job.body, "status", "startTime"))
+        resumed = next((one.since for one in job.conditions if one.type == "Suspended"), "")
+        known = [one for one in (job.made, started, moment_of(resumed)) if one is not None]
+        since = max(known, default=None)
+    until = now if seen.ended is None else seen.ended
+    return max(0.0, until - since) if since is not None else 0.0
+
+
+def _stuck(speaker: LiveTrainingJob | None, now: float) -> float:
+    """How long it is stuck. [s]"""
+    if speaker is None or speaker.status.health != Health.STUCK:
+        return 0.0
+    since = next((moment_of(one.since) for one in speaker.conditions if one.reason == Reason.STUCK), None)
+    return 0.0 if since is None else max(0.0, now - since)
+
+
+def _stopped(speaker: LiveTrainingJob | None, told: Told, seen: Observation, trained: float) -> float | None:
+    """Time that went into failures, recovery and checkpoints; None where nobody can say. [s]"""
+    if speaker is not None and (share := speaker.status.observed.ettr) is not None:
+        return trained * min(1.0, max(0.0, 1.0 - share))
+    if (share := figure(told.get("predicted-ettr"))) is not None:
+        return trained * min(1.0, max(0.0, 1.0 - share))
+    restarts = sum(one.value * one.level.seconds for one in seen.counters.values() if one.exact)
+    return min(restarts, trained) if any(one.exact for one in seen.counters.values()) else None
+
+
+def _slower(speaker: LiveTrainingJob | None, said: Recommendation) -> float | None:
+    """Share of its training time that the advised layout would save; None where nobody can say. [1]"""
+    advised, step = said.target("tokens_per_second"), said.target("step_seconds")
+    seen = None if speaker is None else speaker.status.observed.tokens_per_second
+    if seen is not None and advised > 0:
+        return max(0.0, 1.0 - seen / advised)
+    if said.current_seconds > 0 and step > 0:
+        return max(0.0, 1.0 - step / said.current_seconds)
+    return None

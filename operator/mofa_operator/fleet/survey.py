@@ -1,0 +1,64 @@
+"""All jobs of a fleet with what they lose, the worst first: reads the cluster, then reckons."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from mofa_operator.api import Api
+from mofa_operator.credentials import Credentials
+from mofa_operator.fleet.answers import Maps, Told, asked, config_maps, stance, standing, unanswered
+from mofa_operator.fleet.changes import change
+from mofa_operator.fleet.fleet import Fleet, read_fleet
+from mofa_operator.fleet.spending import Spending, State, spending
+from mofa_operator.keys import Key
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """One job."""
+
+    spent: Spending
+    """What it held and lost."""
+    told: Told
+    """What is advised for it."""
+    change: str
+    """What to do about it."""
+
+
+def survey(
+    credentials: Credentials, namespace: str, tell: Callable[[float], None], *, answer: bool
+) -> tuple[Fleet, list[Line]]:
+    """Read a cluster; `answer` says whether jobs that ask and have no answer are answered here."""
+
+    async def read() -> tuple[Fleet, dict[Key, Maps]]:
+        async with Api(credentials) as api:
+            fleet = await read_fleet(api, namespace)
+            return fleet, await config_maps(api, fleet, unanswered(fleet)) if answer else {}
+
+    fleet, maps = asyncio.run(read())
+    return fleet, lines_of(fleet, asked(fleet, maps, tell))
+
+
+def lines_of(fleet: Fleet, answered: Mapping[Key, Told]) -> list[Line]:
+    """Every gang of pods once; a TrainingJob whose targetRef names a job speaks for it and has no line of its own."""
+    found = []
+    for key, job in fleet.jobs.items():
+        if fleet.speaks(key):
+            continue
+        speaker = fleet.speaker(key)
+        told = standing(job) or answered.get(key) or {}
+        if not told and speaker is not None:
+            told = standing(speaker) or answered.get(speaker.key) or {}
+        spent = spending(job, speaker, told, fleet.now)
+        why = stance(fleet, key)
+        found.append(Line(spent=spent, told=told, change=change(spent, told, why, job, speaker)))
+    return sorted(found, key=_order)
+
+
+def _order(line: Line) -> tuple[float, float, Key]:
+    """The worst first; of those of which nobody can say anything, what held most."""
+    spent = line.spent
+    lost = -1.0 if spent.lost is None or spent.state is State.ASKS else spent.lost
+    return -lost, -spent.held, spent.key

@@ -1,0 +1,90 @@
+"""What an installation in a cluster lacks, and the command that mends it: rights, definitions, operator, fence, pools, Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Final
+
+from mofa_model import output
+from mofa_model.tables import Column, Table
+from mofa_operator.verbs import cluster_options
+
+if TYPE_CHECKING:
+    from mofa_operator.fleet.findings import Finding
+
+EXAMPLES: Final = """\
+Reads, and writes nothing. The exit code is 0 where nothing is broken, else 4.
+
+examples:
+  kubectl mofa doctor
+  with what Prometheus has; where it is in the cluster alone, first
+    kubectl port-forward -n monitoring svc/prometheus-operated 9090 &
+    kubectl mofa doctor --prometheus http://localhost:9090"""
+
+BROKEN: Final = 4
+"""Exit code where something is broken: what we need is not there."""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Which cluster, and which Prometheus."""
+    parser.add_argument("--prometheus", metavar="URL", help="ask it too which of our series it has")
+    parser.add_argument("--all", action="store_true", help="show also what is as it should be")
+    cluster_options.add_options(parser, namespace="all of them")
+    output.add_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Read, judge, print."""
+    from mofa_operator.fleet.checks import checks
+    from mofa_operator.fleet.findings import Weight
+    from mofa_operator.fleet.site import read_site
+
+    found = list(checks(cluster_options.read(arguments, read_site)))
+    found += _series(arguments.prometheus) if arguments.prometheus else []
+    shown = [one for one in found if arguments.all or one.weight is not Weight.OK]
+    document = {
+        "findings": [
+            {"about": one.about, "weight": one.weight.value, "found": one.found, "mend": one.mend}
+            for one in found
+        ],
+        "broken": sum(one.weight is Weight.BROKEN for one in found),
+        "weaker": sum(one.weight is Weight.WEAKER for one in found),
+        "unknown": sum(one.weight is Weight.UNKNOWN for one in found),
+    }
+    output.emit(arguments.output, [_table(shown, found, asked=bool(arguments.prometheus))], document)
+    return BROKEN if document["broken"] else 0
+
+
+def _series(url: str) -> list[Finding]:
+    from mofa_operator.fleet.series import judged, read_series
+    from mofa_operator.observe.prometheus import Prometheus
+    from mofa_operator.observe.source import environment
+
+    async def read() -> list[Finding]:
+        async with Prometheus(environment(url)) as prometheus:
+            return list(judged(await read_series(prometheus), prometheus.address))
+
+    return asyncio.run(read())
+
+
+def _table(shown: list[Finding], every: list[Finding], *, asked: bool) -> Table:
+    wrong = len([one for one in every if one.mend])
+    notes = [
+        f"{len(every)} checks, {wrong} of them with something to mend."
+        if wrong
+        else f"{len(every)} checks, nothing to mend."
+    ]
+    if not asked:
+        notes.append("Prometheus was not asked: give --prometheus URL.")
+    return Table(
+        title="Findings",
+        columns=(
+            Column("about", align="left"),
+            Column("is", align="left"),
+            Column("found", align="left"),
+            Column("what mends it", align="left"),
+        ),
+        rows=tuple((one.about, one.weight.value, one.found, one.mend) for one in shown),
+        notes=tuple(notes),
+    )

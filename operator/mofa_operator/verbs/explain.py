@@ -1,0 +1,60 @@
+"""One job of a cluster: every time term and memory term of its advised layout, or of today's, with equation numbers."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import Final
+
+from mofa_model import output
+from mofa_model.errors import BadValue, NoFeasibleStrategy
+from mofa_operator.verbs import job_options
+
+EXAMPLES: Final = """\
+Reads, and writes nothing. `mofa explain` does the same for a job that is in no cluster.
+
+examples:
+  kubectl mofa explain jobset/llama3-70b -n team-a
+  today's layout, which its command says
+    kubectl mofa explain llama3-70b --current
+  another one
+    kubectl mofa explain llama3-70b --strategy tp=8,pp=2"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Which job, and which of its layouts."""
+    job_options.add_options(parser)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--current", action="store_true", help="today's layout, and not the advised one")
+    which.add_argument("--strategy", metavar="TEXT", help="another layout: tp=8,pp=4,… or a trainer's flags")
+    output.add_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Ask as the operator would, and explain the layout."""
+    from mofa_model.advice import Unplaced, advise
+    from mofa_model.explain import explain, records
+    from mofa_model.manifest.asked import request_of
+    from mofa_model.verbs.problem_options import layout_of
+    from mofa_operator.decide.asked import asked
+
+    seen = job_options.read(arguments)
+    request = request_of(asked(seen.snapshot.question))
+    problem, current = request.problems[0], request.current
+    if arguments.strategy is not None:
+        strategy = layout_of(arguments.strategy, problem, "--strategy")
+    elif arguments.current:
+        if current is None:
+            raise BadValue("--current", arguments.job, "its command says no layout; give --strategy")
+        if isinstance(current, Unplaced):
+            raise BadValue(
+                "--current", arguments.job, f"today's layout does not fit its machines: {current.why}"
+            )
+        strategy = current
+    else:
+        advice = advise(request)
+        if advice.strategy is None:
+            raise NoFeasibleStrategy(advice.explanation)
+        strategy = advice.strategy
+    told = explain(problem.workload, problem.cluster, strategy)
+    output.emit(arguments.output, told.tables, document=told.document, records=records(told.document))
+    return 0

@@ -1,0 +1,60 @@
+"""The pools of a cluster: nodes, GPUs that jobs hold, and what was learned of failures."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import Any, Final
+
+from mofa_model import output
+from mofa_model.tables import Column, Table
+from mofa_operator.verbs import cluster_options
+
+EXAMPLES: Final = """\
+Reads, and writes nothing.
+
+examples:
+  kubectl mofa pools
+  kubectl mofa pools -o json"""
+
+_FACTS: Final = (
+    "pool", "gpu", "nodes", "ready", "gpus", "held", "jobs", "assumed", "observed", "coverage", "verdict",
+)  # fmt: skip
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Which cluster."""
+    cluster_options.add_options(parser, namespace="all of them")
+    output.add_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Read, count, print."""
+    from mofa_operator.fleet.fleet import read_fleet
+    from mofa_operator.fleet.pools import pools
+
+    async def read(api: Any) -> Any:
+        return await read_fleet(api, arguments.namespace or "")
+
+    found = pools(cluster_options.read(arguments, read))
+    rows = [{name: getattr(one, name) for name in _FACTS} for one in found]
+    notes = [f"{one.pool}: {note}" if one.pool else note for one in found for note in one.notes]
+    table = Table(
+        title="Pools",
+        columns=(
+            Column("pool", align="left", copied=True),
+            Column("GPU", align="left"),
+            Column("nodes"),
+            Column("ready"),
+            Column("GPUs"),
+            Column("held"),
+            Column("jobs"),
+            Column("assumed", align="left"),
+            Column("observed", align="left"),
+            Column("coverage", unit="%"),
+            Column("verdict", align="left"),
+        ),
+        rows=tuple(tuple(row.values()) for row in rows),
+        notes=(*notes, "Rates are failures per thousand node-days.") if rows else tuple(notes),
+    )
+    output.emit(arguments.output, [table], {"pools": rows, "notes": notes})
+    return 0

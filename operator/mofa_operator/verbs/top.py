@@ -1,0 +1,136 @@
+"""All training jobs of a cluster: GPU-hours that each lost, the worst first, and what to change."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any, Final
+
+from mofa_model import output
+from mofa_model.tables import Cell, Column, Table
+from mofa_operator.verbs import cluster_options
+
+if TYPE_CHECKING:
+    from mofa_operator.fleet.fleet import Fleet
+    from mofa_operator.fleet.spending import Spending
+    from mofa_operator.fleet.survey import Line
+
+EXAMPLES: Final = """\
+Reads, and writes nothing. Jobs of all kinds are there, whether they ask for advice or not. What the operator
+wrote is taken; jobs that ask and that nobody has answered are answered here.
+
+examples:
+  kubectl mofa top
+  kubectl mofa top -n team-a -o wide
+  kubectl mofa top --all -o json"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Which jobs, and how they are shown."""
+    parser.add_argument(
+        "--all", action="store_true", help="show also jobs that wait and those that have ended"
+    )
+    parser.add_argument(
+        "--told", action="store_true", help="take what the operator wrote, and answer nothing here: quicker"
+    )
+    cluster_options.add_options(parser, namespace="all of them")
+    output.add_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Read, reckon, print."""
+    from mofa_operator.fleet.survey import survey
+
+    with output.progress("reading jobs", 1.0) as tell:
+        fleet, lines = survey(
+            cluster_options.credentials(arguments), arguments.namespace or "", tell, answer=not arguments.told
+        )
+    shown = [line for line in lines if arguments.all or line.spent.state.holds]
+    document = {
+        "jobs": [_written(line) for line in shown],
+        "total": _total([line.spent for line in shown]),
+        "absent": sorted(kind.resource for kind in fleet.absent),
+        "refused": {kind.resource: why for kind, why in sorted(fleet.refused.items())},
+    }
+    output.emit(arguments.output, [_table(fleet, shown)], document)
+    return 0
+
+
+def _total(every: list[Spending]) -> dict[str, Any]:
+    return {
+        "jobs": len(every),
+        "gpus": sum(one.gpus for one in every if one.state.holds),
+        "gpu_hours": sum(one.held for one in every),
+        "lost_gpu_hours": sum(one.lost or 0.0 for one in every),
+        "stuck_gpu_hours": sum(one.stuck for one in every),
+        "stopped_gpu_hours": sum(one.stopped or 0.0 for one in every),
+        "slow_gpu_hours": sum(one.slow or 0.0 for one in every),
+        "unknown_gpu_hours": sum(one.held for one in every if one.slow is None),
+    }
+
+
+def _written(line: Line) -> dict[str, Any]:
+    spent = line.spent
+    return {
+        "kind": spent.key.kind.kind,
+        "namespace": spent.key.namespace,
+        "name": spent.key.name,
+        "state": spent.state.value,
+        "status": spent.status,
+        "health": spent.health,
+        "gpus": spent.gpus,
+        "hours": spent.hours,
+        "gpu_hours": spent.held,
+        "lost_gpu_hours": spent.lost,
+        "stuck_gpu_hours": spent.stuck,
+        "stopped_gpu_hours": spent.stopped,
+        "slow_gpu_hours": spent.slow,
+        "change": line.change,
+    }
+
+
+def _table(fleet: Fleet, shown: list[Line]) -> Table:
+    return Table(
+        title="GPU-hours lost",
+        columns=(
+            Column("job", align="left", copied=True),
+            Column("GPUs"),
+            Column("GPU-hours"),
+            Column("lost"),
+            Column("share", unit="%"),
+            Column("stuck", wide=True),
+            Column("stopped", wide=True),
+            Column("slow", wide=True),
+            Column("state", align="left", wide=True),
+            Column("status", align="left", wide=True),
+            Column("what to change", align="left"),
+        ),
+        rows=tuple(_row(line) for line in shown),
+        notes=tuple(_notes(fleet, [line.spent for line in shown])),
+    )
+
+
+def _row(line: Line) -> tuple[Cell, ...]:
+    spent = line.spent
+    share = spent.lost / spent.held if spent.lost is not None and spent.held else None
+    figures = (spent.held, spent.lost, share, spent.stuck or None, spent.stopped, spent.slow)
+    state = " ".join(filter(None, (spent.state.value, spent.health)))
+    name = f"{spent.key.namespace}/{spent.key.kind.kind.lower()}/{spent.key.name}"
+    return (name, spent.gpus, *figures, state, spent.status, line.change)
+
+
+def _notes(fleet: Fleet, every: list[Spending]) -> list[str]:
+    total = _total(every)
+    lost = {name: f"{total[f'{name}_gpu_hours']:.4g}" for name in ("lost", "slow", "stopped", "stuck")}
+    held = f"{total['jobs']} jobs on {total['gpus']} GPUs held {total['gpu_hours']:.4g} GPU-hours"
+    parts = f"{lost['slow']} to slower layouts, {lost['stopped']} to failures and checkpoints, {lost['stuck']} to jobs that are stuck"
+    told = [f"{held}; {lost['lost']} of them are known to be lost: {parts}."]
+    if total["unknown_gpu_hours"]:
+        told.append(
+            f"Of {total['unknown_gpu_hours']:.4g} GPU-hours nobody can say what their layouts lose: the jobs name no model, or "
+            "run what cannot be read."
+        )
+    told += [
+        f"Not shown: {kind.kind}, which may not be listed: {why}."
+        for kind, why in sorted(fleet.refused.items())
+    ]
+    return told

@@ -1,0 +1,123 @@
+"""One job of a cluster: what is advised and why, what it loses, what stands in the way, and what to do."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from mofa_model import output, units
+from mofa_model.tables import Cell, Column, Table
+from mofa_operator.verbs import job_options
+
+EXAMPLES: Final = """\
+Reads, and writes nothing. What the operator wrote is told; where nobody has answered, it is answered here.
+
+examples:
+  kubectl mofa why llama3-70b
+  kubectl mofa why jobset/llama3-70b -n team-a -o json"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Which job."""
+    job_options.add_options(parser)
+    output.add_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Read, answer where nobody has, print."""
+    from mofa_model.annotations import PREFIX
+    from mofa_operator.decide.answer import answer
+    from mofa_operator.decide.stance import Stance, stance_of
+    from mofa_operator.fleet.changes import change, named
+    from mofa_operator.fleet.spending import spending
+
+    seen = job_options.read(arguments)
+    fleet, key, snapshot = seen.fleet, seen.key, seen.snapshot
+    stance, told = stance_of(snapshot), seen.told
+    if not told and stance is Stance.ADVISE:
+        found = answer(snapshot.question).annotations
+        told = {name.removeprefix(PREFIX): text for name, text in found.items()}
+    job, speaker = fleet.jobs[key], fleet.speaker(key)
+    held = fleet.jobs.get(speaker.target) if speaker is not None and speaker.target else None
+    spent = spending(held or job, speaker, told, fleet.now)
+    document = {
+        "job": f"{key.namespace}/{named(key)}",
+        "stance": stance.name.lower(),
+        "answered_by": "the operator" if seen.told else "this command" if told else "nobody",
+        "answer": dict(told) | {"recommendation": json.loads(told.get("recommendation", "null"))},
+        "lost_gpu_hours": spent.lost,
+        "gpu_hours": spent.held,
+        "health": spent.health,
+        "conditions": [
+            {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message}
+            for one in job.conditions
+        ],
+        "change": change(spent, told, stance, job, speaker),
+    }
+    output.emit(arguments.output, list(_tables(document)), document)
+    return 0
+
+
+def _tables(document: Mapping[str, Any]) -> list[Table]:
+    answer = document["answer"]
+    said = answer["recommendation"] or {}
+    notes = [text for text in (answer.get("explanation"), *said.get("caveats", ())) if text]
+    rows = [row for row in _rows(document, answer, said) if row[1] not in {None, ""}]
+    tables = [_two(document["job"], rows, notes)]
+    if others := said.get("alternatives"):
+        tables.append(
+            Table(
+                title="Why not another",
+                columns=(
+                    Column("choice", align="left"),
+                    Column("strategy", align="left"),
+                    Column("reason", align="left"),
+                ),
+                rows=tuple((one["name"], one["strategy"], one["reason"]) for one in others),
+            )
+        )
+    wrong = [one for one in document["conditions"] if one["status"] == "False" and one["message"]]
+    if wrong:
+        tables.append(_two("What does not hold", [(one["reason"], one["message"]) for one in wrong], []))
+    return tables
+
+
+def _rows(
+    document: Mapping[str, Any], answer: Mapping[str, str], said: Mapping[str, Any]
+) -> list[tuple[str, Cell]]:
+    current = said.get("current", {})
+    gain = current.get("gain")
+    return [
+        (
+            "asks",
+            {"advise": "for advice", "not_asked": "for nothing: nobody opted it in"}.get(
+                document["stance"], document["stance"]
+            ),
+        ),
+        ("answered by", document["answered_by"]),
+        ("status", answer.get("status")),
+        ("advised layout", answer.get("strategy")),
+        ("today's layout", current.get("strategy")),
+        ("which costs", f"{100 * gain:.3g} % more time" if gain else current.get("reason")),
+        ("step", _time(answer.get("predicted-step-seconds"))),
+        ("checkpoint every", _time(answer.get("checkpoint-interval-seconds"))),
+        ("ETTR", answer.get("predicted-ettr")),
+        ("health", document["health"]),
+        ("GPU-hours held", f"{document['gpu_hours']:.4g}"),
+        (
+            "GPU-hours lost",
+            None if document["lost_gpu_hours"] is None else f"{document['lost_gpu_hours']:.4g}",
+        ),
+        ("what to change", document["change"]),
+    ]
+
+
+def _time(text: str | None) -> str | None:
+    return units.format(float(text), "s") if text else None
+
+
+def _two(title: str, rows: Sequence[tuple[str, Cell]], notes: Sequence[str]) -> Table:
+    columns = (Column("what", align="left"), Column("is", align="left"))
+    return Table(title=title, columns=columns, rows=tuple(rows), notes=tuple(notes))
