@@ -12,11 +12,11 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NoReturn
 
-from mofa_model import VERSION, verbs
+from mofa_model import VERSION, completion, verbs
 from mofa_model.errors import InputError, MofaError, UnknownName
 
 OURS: Final = "mofa-advisor"
@@ -50,6 +50,8 @@ def main(
     for variable in THREADS:
         os.environ.setdefault(variable, "1")
     given = list(sys.argv[1:] if argv is None else argv)
+    if completion.ASKED in os.environ:
+        completion.answer(program, _loader(instead), _summaries())
     name = next((word for word in given[:1] if not word.startswith("-")), "")
     try:
         two = " ".join(given[:2])
@@ -162,6 +164,20 @@ def _refuse_nothing(words: Sequence[str]) -> None:
             )
 
 
+def offered(program: str, words: Sequence[str], instead: Mapping[str, str]) -> list[str]:
+    """What may stand in place of the last of these words, which follow the program's name."""
+    return completion.offered(program, words, _loader(instead), _summaries())
+
+
+def _loader(instead: Mapping[str, str]) -> Callable[[str], verbs.Verb]:
+    foreign = verbs.foreign()
+    return lambda name: verbs.load(name, instead.get(name) or foreign.get(name))
+
+
+def _summaries() -> dict[str, str]:
+    return verbs.ours() | {name: verbs.summary_of(module) for name, module in verbs.foreign().items()}
+
+
 def _run_bare(given: list[str], program: str) -> int:
     parser = _Parser(
         prog=program,
@@ -181,7 +197,7 @@ def _run_bare(given: list[str], program: str) -> int:
 def _listing() -> str:
     brought = verbs.foreign()
     lab = {name: summary for name, summary in verbs.LAB.items() if name in brought}
-    others = {name: f"from {module}" for name, module in sorted(brought.items()) if name not in lab}
+    others = {n: verbs.summary_of(module) for n, module in sorted(brought.items()) if n not in verbs.LAB}
     parts = [
         ["Advice for training large models: layout, checkpoints, goodput."],
         ["verbs:", *_lines(verbs.ours() | lab | others)],

@@ -10,7 +10,7 @@ A verb is a module with two functions and the end of its help, found by its name
     EXAMPLES               command lines that `--help` shows after the options
 
 `mofa --help` must not import every verb, so the one-line summaries of ours stand here. A foreign verb is listed by name
-and the module that brings it. Imports inside a verb that are slow (rich, pydantic, scipy) belong in `run`.
+and the first line of its module. Imports inside a verb that are slow (rich, pydantic, scipy) belong in `run`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "calibrate": "refine the constants with your own runs",
     "profile": "propose a ClusterProfile",
     "presets": "list models, GPUs, fabrics and stacks with their sources",
+    "completion": "make your shell complete verbs, options and names",
 }
 """Our own verbs in the order of `mofa --help`; one whose module is not built is not listed."""
 
@@ -71,6 +72,19 @@ def foreign() -> dict[str, str]:
     from importlib.metadata import entry_points
 
     return {point.name: point.value for point in entry_points(group=GROUP) if point.name not in SUMMARIES}
+
+
+def summary_of(module: str) -> str:
+    """The first line of a foreign verb's own words, without importing it."""
+    import ast
+    from pathlib import Path
+
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        return f"from {module}"
+    said = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8")))
+    first = (said or f"from {module}").partition("\n")[0].rstrip(".")
+    return first[0].lower() + first[1:]
 
 
 def load(name: str, module: str | None = None) -> Verb:

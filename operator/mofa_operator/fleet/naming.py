@@ -33,7 +33,9 @@ def job_named(text: str, jobs: Collection[Key], namespace: str) -> Key:
 def kinds_of(word: str) -> list[Kind]:
     """The kinds that a word means, as kubectl takes it: jobset, jobsets, jobsets.jobset.x-k8s.io, tjob."""
     low = word.lower()
-    known = {kind: (kind.kind.lower(), kind.plural, kind.resource) for kind in JOBS}
+    known: dict[Kind, tuple[str, ...]] = {
+        kind: (kind.kind.lower(), kind.plural, kind.resource) for kind in JOBS
+    }
     known[TRAINING_JOB] = (*known[TRAINING_JOB], "tjob")
     found = [kind for kind, names in known.items() if low in names]
     if not found:

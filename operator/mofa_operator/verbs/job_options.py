@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mofa_model.errors import UnknownName
 from mofa_operator.verbs import cluster_options
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from mofa_operator.fleet.fleet import Fleet
     from mofa_operator.keys import Key
     from mofa_operator.snapshot import JobSnapshot
+
+_PATIENCE: Final = 2.0
+"""Longest that somebody waits for a list after a Tab. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +37,25 @@ class JobSeen:
 
 def add_options(parser: ArgumentParser) -> None:
     """The job, and where it is."""
-    parser.add_argument("job", metavar="JOB", help="NAME or KIND/NAME, for example jobset/llama3-70b")
+    job = parser.add_argument("job", metavar="JOB", help="NAME or KIND/NAME, for example jobset/llama3-70b")
+    job.completer = _names  # type: ignore[attr-defined] # the attribute that argcomplete reads
     cluster_options.add_options(parser, namespace="that of the context")
+
+
+def _names(parsed_args: Namespace, **_: object) -> list[str]:
+    """Jobs of the namespace, for a shell that completes; none where the cluster does not say them at once."""
+    from mofa_model.errors import MofaError
+    from mofa_operator.fleet.fleet import read_fleet
+
+    async def listed(api: Api) -> list[str]:
+        async with asyncio.timeout(_PATIENCE):
+            fleet = await read_fleet(api, cluster_options.namespace(parsed_args))
+        return sorted({key.name for key in fleet.jobs})
+
+    try:
+        return cluster_options.read(parsed_args, listed)
+    except (MofaError, TimeoutError):
+        return []
 
 
 def read(arguments: Namespace) -> JobSeen:

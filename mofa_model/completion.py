@@ -1,0 +1,109 @@
+"""What a shell offers after the words that are typed: verbs, options, and names of presets. Imports the one verb that is typed.
+
+A shell that completes starts the command with _ARGCOMPLETE set; `mofa completion SHELL` prints what makes it do so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+ASKED: Final = "_ARGCOMPLETE"
+"""The variable that a shell sets."""
+SHELLS: Final = ("bash", "zsh", "fish")
+"""Shells that we have scripts for."""
+_PRESETS: Final = {
+    "--model": "models", "--gpu": "devices", "--stack": "stacks", "--scale-out": "fabrics", "--scale-up": "fabrics",
+    "--precision": "precisions",
+}  # fmt: skip
+"""Options whose values are names of presets, and of which kind."""
+_TRAINERS: Final = ("--framework", "--launch")
+
+
+def answer(program: str, load: Callable[[str], Any], summaries: Mapping[str, str]) -> None:
+    """Answer the shell that asks, and leave; `load` gives the module of a verb."""
+    import argcomplete
+
+    argcomplete.autocomplete(_parser(program, _words(), load, summaries), always_complete_options="long")
+
+
+def offered(
+    program: str, words: Sequence[str], load: Callable[[str], Any], summaries: Mapping[str, str]
+) -> list[str]:
+    """What may stand in place of the last of these words, which follow the program's name: for kubectl, which asks so."""
+    import argcomplete
+
+    class Quiet(argcomplete.CompletionFinder):
+        """One that does not open a file of the process around it to write its own log there."""
+
+        def _init_debug_stream(self) -> None:
+            pass
+
+    line = " ".join([program.split()[-1], *words])
+    said = io.StringIO()
+    os.environ |= {ASKED: "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
+    parser = _parser(program, list(words[:-1]), load, summaries)
+    how: dict[str, Any] = {"exit_method": lambda _: None, "output_stream": said, "append_space": False}
+    Quiet()(parser, always_complete_options="long", **how)
+    return said.getvalue().splitlines()
+
+
+def script(shell: str) -> str:
+    """What a shell is to read, for both names of the command."""
+    import argcomplete
+
+    made: str = argcomplete.shellcode(["mofa", "kubectl-mofa"], shell=shell)
+    return made
+
+
+def _words() -> list[str]:
+    """Whole words between the program's name and the cursor."""
+    line = os.environ.get("COMP_LINE", "")[: int(os.environ.get("COMP_POINT", "0"))]
+    _, *words = line.split(" ")[:-1]
+    return [word for word in words if word]
+
+
+def _parser(
+    program: str, words: Sequence[str], load: Callable[[str], Any], summaries: Mapping[str, str]
+) -> argparse.ArgumentParser:
+    """All verbs, and the options of the one that is typed."""
+    parser = argparse.ArgumentParser(prog=program)
+    parser.add_argument("--version", action="store_true", help="show the version and exit")
+    below = parser.add_subparsers()
+    typed = next((word for word in words if not word.startswith("-")), "")
+    for name, summary in summaries.items():
+        made = below.add_parser(name, help=summary)
+        if name == typed:
+            load(name).configure(made)
+            _valued(made)
+    return parser
+
+
+def _valued(parser: argparse.ArgumentParser) -> None:
+    """Tell options that take names which they are."""
+    from mofa_model import presets
+
+    for action in parser._actions:  # noqa: SLF001, argparse has no other list of them
+        for option in action.option_strings:
+            if option in _PRESETS:
+                _offer(action, presets.names(_PRESETS[option]))
+            elif option in _TRAINERS and action.choices is None:
+                from mofa_model.launch import TRAINERS
+
+                _offer(action, TRAINERS)
+            elif option == "--profile":
+                _offer(action, _profiles())
+
+
+def _profiles() -> Iterable[str]:
+    from mofa_model.manifest.bundled import bundled_profiles
+
+    return bundled_profiles()
+
+
+def _offer(action: argparse.Action, names: Iterable[str]) -> None:
+    every = tuple(names)
+    action.completer = lambda **_: every  # type: ignore[attr-defined] # the attribute that argcomplete reads
