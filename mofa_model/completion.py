@@ -42,7 +42,7 @@ def offered(
         def _init_debug_stream(self) -> None:
             pass
 
-    line = " ".join([program.split()[-1], *words])
+    line = " ".join([program.rsplit(maxsplit=1)[-1], *words])
     said = io.StringIO()
     os.environ |= {ASKED: "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
     parser = _parser(program, list(words[:-1]), load, summaries)
@@ -62,8 +62,8 @@ def script(shell: str) -> str:
 def _words() -> list[str]:
     """Whole words between the program's name and the cursor."""
     line = os.environ.get("COMP_LINE", "")[: int(os.environ.get("COMP_POINT", "0"))]
-    _, *words = line.split(" ")[:-1]
-    return [word for word in words if word]
+    whole = line.rpartition(" ")[0]
+    return whole.partition(" ")[2].split()
 
 
 def _parser(

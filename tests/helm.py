@@ -196,6 +196,10 @@ SETS = {
         },
         (),
     ),
+    **{
+        f"values/{path.name}": (yaml.safe_load(path.read_text("utf-8")), (*MONITORED, *KNOWN))
+        for path in sorted((CHART / "values").glob("*.yaml"))
+    },
     "as little as can be": (
         {
             "crds": {"enabled": False},

@@ -1,0 +1,69 @@
+"""What a release is called is set once, and everything that is rendered follows."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+
+import helm
+import pytest
+from helm import CHART, ROOT, documents, one
+
+IMAGE, DIGEST, RUNBOOKS = (
+    "registry.example:5000/ml/mofa-advisor",
+    f"sha256:{'0a' * 32}",
+    "https://docs.example/runbooks",
+)
+TOOL = ROOT / "tools" / "release.py"
+
+
+def test_the_image_of_a_release_is_set_once(tmp_path):
+    shutil.copytree(CHART, tmp_path / "chart")
+    words = [
+        TOOL,
+        "--image",
+        IMAGE,
+        "--digest",
+        DIGEST,
+        "--runbooks",
+        RUNBOOKS,
+        "--chart",
+        tmp_path / "chart",
+    ]
+    subprocess.run([sys.executable, *map(str, words)], check=True)
+    rendered = helm.run(
+        "template", "mofa-advisor", str(tmp_path / "chart"), f"--namespace={helm.HOME}", f"--kube-version={helm.VERSION}",
+        *helm.MONITORED, "--set=prometheusRule.enabled=true",
+    )  # fmt: skip
+    found = documents(rendered)
+    assert set(re.findall(r"image: (\S+)", rendered)) == {f"{IMAGE}@{DIGEST}"}
+    rules = [rule for group in one(found, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
+    links = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in rules if "alert" in rule}
+    assert links
+    assert all(link.startswith(RUNBOOKS + "/") for link in links.values())
+    pages = {path.stem for path in (ROOT / "docs" / "runbooks").glob("*.md")}
+    assert all(re.search(r"/runbooks/(\w+)", link)[1] in pages for link in links.values())
+
+
+def test_a_name_without_a_registry_is_refused():
+    done = subprocess.run(
+        [sys.executable, TOOL, "--image", "mofa-advisor:1"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "REGISTRY/NAME" in done.stderr) == (1, True)
+
+
+def test_a_value_that_went_is_an_error():
+    spec = importlib.util.spec_from_file_location("tool_release", TOOL)
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    with pytest.raises(SystemExit, match=r"image\.repository"):
+        made.released("image:\n  tag: x\n", IMAGE)
+
+
+def test_nothing_else_of_the_release_names_an_image():
+    """The workflow hands the one name on, and asks for it under the tag that the chart asks for."""
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
+    assert text.count("tools/release.py --image") == 1
+    assert "mofa-advisor:${{ steps.version.outputs.version }}" in text
+    assert "mofa-advisor:${{ github.ref_name }}" not in text
