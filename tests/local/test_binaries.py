@@ -4,21 +4,25 @@ The Go toolchain here is a shell script: it does what `go` does with files and p
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from mofa_local import LocalStackError, binaries, modules
+from mofa_local import LocalStackError, binaries, modules, progress
 from mofa_local.modules import MODULES, TOOLS, tool
 
 LOCAL = Path(binaries.__file__).resolve().parent.parent
 
+GO = shutil.which("go")
 FAKE_GO = """\
 #!/bin/sh
 if [ "$1" = env ]; then echo "${FAKE_GO_VERSION:-go1.30.1}"; exit 0; fi
+if [ "$1" = list ]; then for one in $FAKE_GO_PACKAGES; do echo x; done; exit 0; fi
 echo "$PWD $CGO_ENABLED $*" >> "$FAKE_GO_CALLS"
+for one in $FAKE_GO_PACKAGES; do echo "example.org/$one"; sleep 0.3; done
 if [ -n "$FAKE_GO_FAILS" ]; then echo "first line"; echo "cannot find package" >&2; exit 1; fi
 sleep "${FAKE_GO_TAKES:-0}"
 while [ "$1" != -o ]; do shift; done
@@ -73,7 +77,7 @@ def test_a_missing_tool_is_built_by_the_recipe_and_then_found(bare, capfd):
     (call,) = called(bare)
     folder, cgo, verb, *flags = call.split()
     assert (folder, cgo, verb) == (str(LOCAL / "prometheus"), "0", "build")
-    assert flags[:2] == ["-mod=readonly", "-trimpath"]
+    assert flags[:3] == ["-v", "-mod=readonly", "-trimpath"]
     assert flags[-1] == "github.com/prometheus/prometheus/cmd/promtool"
     assert "promtool 3." in capfd.readouterr().err
     assert binaries.path("promtool") == built
@@ -123,10 +127,63 @@ def test_a_build_that_fails_shows_its_last_lines_and_leaves_nothing(monkeypatch)
 
 
 def test_a_long_build_tells_how_long_it_is_at_it(monkeypatch, capfd):
-    monkeypatch.setattr(binaries, "PROGRESS", 0.1)
+    monkeypatch.setattr(progress, "EVERY", 0.1)
     monkeypatch.setenv("FAKE_GO_TAKES", "1")
     binaries.path("kube-apiserver")
     assert "building for 0 s (usually 4 min 0 s)" in capfd.readouterr().err
+
+
+def test_a_long_build_counts_its_packages_and_never_goes_back(monkeypatch, capfd):
+    monkeypatch.setattr(progress, "EVERY", 0.1)
+    monkeypatch.setenv("FAKE_GO_PACKAGES", "a b c d")
+    monkeypatch.setenv("FAKE_GO_TAKES", "0.5")
+    binaries.path("kube-apiserver")
+    said = capfd.readouterr().err
+    counts = [int(one) for one in re.findall(r"kube-apiserver: (\d) of 4 packages", said)]
+    assert counts == sorted(counts)
+    assert set(counts) >= {2, 3}
+    assert said.index("of 4 packages") < said.index("all 4 packages in") < said.index("built in")
+
+
+def test_at_a_terminal_one_line_is_drawn_anew(monkeypatch, capfd):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    person = progress.Told()
+    for text, part in (("etcd: a long line", 0.25), ("etcd: short", 1.0)):
+        person.say(text, part)
+    person.end()
+    first, second = capfd.readouterr().err.removesuffix("\n").split("\r")[1:]
+    assert (first.count("#"), second.count("#")) == (6, 24)
+    assert len(second) == len(first)
+
+
+@pytest.mark.skipif(GO is None, reason="there is no Go on this machine")
+def test_real_go_begins_as_many_packages_as_it_said_it_would(monkeypatch, tmp_path):
+    place = tmp_path / "toy"
+    for name, text in {
+        "go.mod": "module example.org/toy\n\ngo 1.21\n",
+        "main.go": 'package main\n\nimport "example.org/toy/a"\n\nfunc main() { println(a.A) }\n',
+        "a/a.go": 'package a\n\nimport "example.org/toy/b"\n\nconst A = b.B\n',
+        "b/b.go": "package b\n\nconst B = 1\n",
+    }.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+    environment = {**os.environ, "GOFLAGS": "", "GOWORK": "off", "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
+    flags = ("-trimpath", "-buildvcs=false")
+    told = progress.to_build(Path(GO), flags, ".", place, environment)
+    log = tmp_path / "log"
+    with log.open("w") as out:
+        subprocess.run(
+            [GO, "build", "-v", *flags, "-o", tmp_path / "toy.bin", "."],
+            cwd=place,
+            env=environment,
+            stdout=out,
+            stderr=out,
+            check=True,
+        )
+    assert told == progress.begun(log) >= 3
+    assert progress.to_build(Path(GO), flags, "./a", place, environment) == 0, (
+        "what is built is not counted again"
+    )
 
 
 def test_the_assets_of_kubernetes_own_test_environment_come_first(monkeypatch, tmp_path, bare):

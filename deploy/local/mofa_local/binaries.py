@@ -21,9 +21,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TextIO
 
-from mofa_local import LocalStackError, go, modules
+from mofa_local import LocalStackError, go, modules, progress
 from mofa_local.modules import TOOLS, Module, Tool
 from mofa_local.neighbours import NEIGHBOURS
+from mofa_local.progress import span
 from mofa_local.published import Published
 from mofa_model.errors import MofaError
 
@@ -37,9 +38,6 @@ QUESTIONS: Final = {
     "kubectl": ("version", "--client"),
 }
 """Tools that may come from PATH, and how to ask them for their version."""
-
-PROGRESS: Final = 15.0
-"""Between two lines of progress. [s]"""
 
 UNUSED: Final = 30 * 86400.0
 """After this long without use, a folder of an older recipe goes. [s]"""
@@ -149,18 +147,19 @@ def _only_one(name: str) -> Iterator[None]:
 def _compile(command: Path, wanted: Tool, place: Path, target: Path) -> None:
     module = wanted.module
     version = ".".join(str(part) for part in module.version)
-    usual = f"usually {_span(wanted.seconds)} on two cores, more where modules have to be fetched"
+    usual = f"usually {span(wanted.seconds)} on two cores, more where modules have to be fetched"
     _say(f"{wanted.name} {version}: building once from its Go module ({usual})")
     environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": ""}
     log = target.with_suffix(".log")
     start = time.monotonic()
+    total = progress.to_build(command, module.flags, wanted.package, place, environment)
     with log.open("w+", encoding="utf-8") as output:
         process = subprocess.Popen(
-            [str(command), "build", *module.flags, "-o", str(target), wanted.package],
+            [str(command), "build", "-v", *module.flags, "-o", str(target), wanted.package],
             cwd=place, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:
-            _wait(process, wanted, start)
+            _wait(process, wanted, start, log, total)
         finally:
             if process.poll() is None:
                 process.kill()
@@ -169,17 +168,20 @@ def _compile(command: Path, wanted: Tool, place: Path, target: Path) -> None:
     log.unlink()
     if process.returncode:
         raise LocalStackError(f"{wanted.name}: `go build` failed in {place}; its last lines:\n{said}")
-    _say(f"{wanted.name} {version}: built in {_span(time.monotonic() - start)}")
+    _say(f"{wanted.name} {version}: built in {span(time.monotonic() - start)}")
 
 
-def _wait(process: subprocess.Popen[bytes], wanted: Tool, start: float) -> None:
+def _wait(process: subprocess.Popen[bytes], wanted: Tool, start: float, log: Path, total: int) -> None:
+    person = progress.Told()
     while True:
         try:
-            process.wait(PROGRESS)
+            process.wait(person.pause)
         except subprocess.TimeoutExpired:
-            took = _span(time.monotonic() - start)
-            _say(f"{wanted.name}: building for {took} (usually {_span(wanted.seconds)})")
+            done, took = progress.begun(log), time.monotonic() - start
+            text = progress.told(wanted.name, done, total, took, wanted.seconds)
+            person.say(text, progress.share(done, total))
         else:
+            person.end()
             return
 
 
@@ -206,16 +208,6 @@ def _tidy(module: Module | Published) -> None:
     for folder in others:
         if time.time() - folder.stat().st_mtime > UNUSED:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _span(seconds: float) -> str:
-    """A time for people.
-
-    >>> _span(72)
-    '1 min 12 s'
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _say(text: str) -> None:
