@@ -50,6 +50,8 @@ def main(
     for variable in THREADS:
         os.environ.setdefault(variable, "1")
     given = list(sys.argv[1:] if argv is None else argv)
+    if given[:1] == ["help"]:  # as people say it to other commands
+        given = [*given[1:2], "--help"]
     if completion.ASKED in os.environ:
         completion.answer(program, _loader(instead), _summaries())
     name = next((word for word in given[:1] if not word.startswith("-")), "")

@@ -88,7 +88,8 @@ class BadValue(InputError):
     """A known field with a value that cannot be."""
 
     def __init__(self, field: str, value: object, right: str) -> None:
-        super().__init__(f"{field}: {shown(value)} cannot be right; {right}")
+        said = "is missing" if value is None else f"{shown(value)} cannot be right"
+        super().__init__(f"{field}: {said}; {right}")
         self.field, self.right = field, right
 
 

@@ -18,6 +18,10 @@ LOG = "tests/data/logs/megatron.log"
 PARSED = (
     "mofa operator",
     "mofa profile --from-cluster",
+    "mofa doctor",
+    "mofa pools",
+    "mofa top",
+    "mofa why",
     "mofa trace",
     "mofa observe - ",
     "mofa observe /logs",

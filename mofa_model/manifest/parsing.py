@@ -124,7 +124,8 @@ def _identity(value: Mapping[str, Any], kind: str) -> tuple[str, str, str]:
 def _told(error: ValidationError, model: type[Part], path: str) -> InputError:
     """The first problem as one of our errors."""
     problems = error.errors(include_url=False)
-    first = problems[0]
+    strange = (one for one in problems if one["type"] == "extra_forbidden")
+    first = next(strange, problems[0])  # a field that is misspelt is missing too, and that would lead astray
     location: Sequence[int | str] = first["loc"]
     field_path = path + "".join(
         f"[{step}]" if isinstance(step, int) else f".{step}" for step in location if step != "[key]"

@@ -11,6 +11,7 @@ MOST_VALUES: Final = 200_000
 """Values of a stream with every alias followed: what a small file can grow to ends here."""
 DEEPEST: Final = 64
 """Levels of nesting; the deepest kinds of Kubernetes have about twenty."""
+_TEMPLATE: Final = "is a template with {{ … }}, and no manifest yet; give what `helm template` makes of it"
 _STRING: Final = "tag:yaml.org,2002:str"
 
 
@@ -31,7 +32,9 @@ class StreamReader:
                 if node is not None and not _is_null(node):
                     yield node
         except YAMLError as error:
-            raise BadFile(self._name, f"is not YAML: {_where(error)}") from None
+            raise BadFile(
+                self._name, _TEMPLATE if "{{" in text else f"is not YAML: {_where(error)}"
+            ) from None
         except RecursionError:
             raise BadFile(self._name, f"is nested too deeply; {DEEPEST} levels are read") from None
         except (ValueError, UnicodeError, KeyError, IndexError, AttributeError, AssertionError) as error:
@@ -66,7 +69,10 @@ class StreamReader:
                 continue
             key = self.value(key_node, depth + 1)
             if not isinstance(key, str):
-                raise self._at(key_node, f"the key {key!r} is not text; put it in quotes")
+                of_template = isinstance(key, dict) and not value_node.value
+                raise self._at(
+                    key_node, _TEMPLATE if of_template else f"the key {key!r} is not text; put it in quotes"
+                )
             if key in own:
                 raise self._at(key_node, f"the key {key!r} is given twice")
             own[key] = self.value(value_node, depth + 1)

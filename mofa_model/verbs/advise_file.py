@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Final
 
 from mofa_model import files
@@ -42,7 +43,13 @@ def _jobs(items: Sequence[Item], around: Surroundings) -> list[Item]:
 
 def _nothing(items: Sequence[Item]) -> str:
     """What a file without any job holds, and what takes it."""
+    if not items:
+        return "is empty; give a TrainingJob, or a job of a kind that you have"
     kinds = {item.kind for item in items}
+    ours = sorted({"TrainingJob", *(kind.kind for kind in KINDS)})
+    for kind in sorted(kinds - {PROFILE, POLICY}):
+        if near := get_close_matches(kind, ours, n=1):
+            return f"holds no job but {_named(items)}: kind {kind!r} is unknown; did you mean {near[0]}?"
     if kinds == {PROFILE}:
         return (
             f"holds no job but {_named(items)}: give it with --profile beside a job's manifest, or to "
@@ -50,8 +57,7 @@ def _nothing(items: Sequence[Item]) -> str:
         )
     if POLICY in kinds:
         return f"holds no job but {_named(items)}: `mofa annotate` takes it beside the manifests of jobs"
-    others = ", ".join(sorted({kind.kind for kind in KINDS}))
-    return f"holds no job but {_named(items) or 'nothing'}; give a TrainingJob, or one of {others}"
+    return f"holds no job but {_named(items)}; give one of {', '.join(ours)}"
 
 
 def _named(items: Sequence[Item]) -> str:

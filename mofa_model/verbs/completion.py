@@ -9,11 +9,10 @@ from typing import Final
 from mofa_model.completion import SHELLS, script
 
 EXAMPLES: Final = """\
-for this shell
-  eval "$(mofa completion bash)"
-for every one
-  mofa completion bash >> ~/.bashrc
-  mofa completion zsh > ~/.zfunc/_mofa       # a folder of $fpath, before compinit
+examples:
+  for every bash, every zsh (a folder of $fpath, before compinit), every fish; for one alone, eval what it prints
+  mofa completion bash > ~/.local/share/bash-completion/completions/mofa
+  mofa completion zsh > ~/.zfunc/_mofa
   mofa completion fish > ~/.config/fish/completions/mofa.fish"""
 
 

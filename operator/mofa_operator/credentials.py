@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
-from mofa_model.errors import SourceUnreachable
+from mofa_model.errors import BadFile, BadValue, SourceUnreachable
 
 _FRESH: Final = 60.0
 """How long a token is taken as it is before its file or plugin is asked again; what the Kubernetes clients do. [s]"""
@@ -108,14 +108,20 @@ class Credentials:
 
 def namespace_of(context: str | None = None) -> str:
     """The namespace that a context of the kubeconfig stands in."""
+    every = _contexts()
+    chosen = every.get(context or "", next(iter(every.values()), {}))
+    return str(chosen.get("namespace") or "default")
+
+
+def _contexts() -> dict[str, dict[str, Any]]:
+    """Contexts of the kubeconfig by name, the current one first; none where it cannot be read."""
     from kubernetes import config
 
     try:
         every, current = config.list_kube_config_contexts(os.environ.get("KUBECONFIG"))  # type: ignore[no-untyped-call]
-    except (config.ConfigException, OSError):
-        return "default"
-    chosen = next((one for one in every if one["name"] == context), current)
-    return str(chosen["context"].get("namespace") or "default")
+    except Exception:  # noqa: BLE001 - whoever reads it as a whole says what is wrong with it
+        return {}
+    return {one["name"]: one["context"] for one in (current, *every)}
 
 
 def _configuration(context: str | None = None) -> Any:
@@ -123,6 +129,8 @@ def _configuration(context: str | None = None) -> Any:
 
     made = client.Configuration()
     named = os.environ.get("KUBECONFIG")
+    if context is not None and context not in (known := _contexts()):
+        raise BadValue("--context", context, f"this kubeconfig has {', '.join(known) or 'none'}")
     try:
         if named or Path("~/.kube/config").expanduser().is_file():
             config.load_kube_config(  # type: ignore[no-untyped-call]
@@ -131,8 +139,14 @@ def _configuration(context: str | None = None) -> Any:
         else:
             config.load_incluster_config(client_configuration=made)  # type: ignore[no-untyped-call]
     except (config.ConfigException, OSError) as error:
+        is_here = named or context or os.environ.get("KUBERNETES_SERVICE_HOST")
+        why = str(error).rstrip(".") if is_here else "there is no kubeconfig"
         raise SourceUnreachable(
-            f"Kubernetes: {error}; set KUBECONFIG, or run in a pod with a service account"
+            f"Kubernetes: {why}; set KUBECONFIG, or run in a pod with a service account"
+        ) from None
+    except Exception as error:  # noqa: BLE001 - the client lets its parser's errors through, and those of foreign plugins
+        raise BadFile(
+            named or "~/.kube/config", f"is no kubeconfig: {str(error).partition(chr(10))[0]}"
         ) from None
     return made
 

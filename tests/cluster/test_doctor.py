@@ -156,7 +156,7 @@ def unavailable(cluster, reason=""):
     pod = {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "stands", "namespace": HOME, "labels": OPERATOR["metadata"]["labels"]},
-        "spec": {"containers": [{"name": "operator", "image": "x"}]},
+        "spec": OPERATOR["spec"]["template"]["spec"],
     }  # fmt: skip
     if reason:
         cluster.apply(pod)

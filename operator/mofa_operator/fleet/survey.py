@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from mofa_operator.api import Api
-from mofa_operator.credentials import Credentials
 from mofa_operator.fleet.answers import Maps, Told, asked, config_maps, stance, standing, unanswered
 from mofa_operator.fleet.changes import change
 from mofa_operator.fleet.fleet import Fleet, read_fleet
@@ -27,18 +25,15 @@ class Line:
     """What to do about it."""
 
 
-def survey(
-    credentials: Credentials, namespace: str, tell: Callable[[float], None], *, answer: bool
-) -> tuple[Fleet, list[Line]]:
-    """Read a cluster; `answer` says whether jobs that ask and have no answer are answered here."""
+def survey(fleet: Fleet, maps: Mapping[Key, Maps], tell: Callable[[float], None]) -> list[Line]:
+    """Every job of a fleet; those of `maps`, which ask and have no answer, are answered here."""
+    return lines_of(fleet, asked(fleet, maps, tell))
 
-    async def read() -> tuple[Fleet, dict[Key, Maps]]:
-        async with Api(credentials) as api:
-            fleet = await read_fleet(api, namespace)
-            return fleet, await config_maps(api, fleet, unanswered(fleet)) if answer else {}
 
-    fleet, maps = asyncio.run(read())
-    return fleet, lines_of(fleet, asked(fleet, maps, tell))
+async def read_survey(api: Api, namespace: str, *, answer: bool) -> tuple[Fleet, dict[Key, Maps]]:
+    """What has to be read for it; `answer` says whether jobs without an answer are to get one here."""
+    fleet = await read_fleet(api, namespace)
+    return fleet, await config_maps(api, fleet, unanswered(fleet)) if answer else {}
 
 
 def lines_of(fleet: Fleet, answered: Mapping[Key, Told]) -> list[Line]:

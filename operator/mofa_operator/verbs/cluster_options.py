@@ -29,11 +29,20 @@ def add_options(parser: ArgumentParser, *, namespace: str) -> None:
 
 def read(arguments: Namespace, ask: Callable[[Api], Awaitable[T]]) -> T:
     """What `ask(api)` reads of the cluster that the options name."""
+    from mofa_model.errors import SourceUnreachable
     from mofa_operator.api import Api
+    from mofa_operator.refusals import Busy
+
+    known = credentials(arguments)
 
     async def asked() -> T:
-        async with Api(credentials(arguments)) as api:
-            return await ask(api)
+        async with Api(known) as api:
+            try:
+                return await ask(api)
+            except Busy as error:
+                raise SourceUnreachable(
+                    f"the API server {known.access.server} does not answer: {error}"
+                ) from None
 
     return asyncio.run(asked())
 

@@ -10,9 +10,12 @@ from mofa_model.tables import Cell, Column, Table
 from mofa_operator.verbs import cluster_options
 
 if TYPE_CHECKING:
+    from mofa_operator.api import Api
+    from mofa_operator.fleet.answers import Maps
     from mofa_operator.fleet.fleet import Fleet
     from mofa_operator.fleet.spending import Spending
     from mofa_operator.fleet.survey import Line
+    from mofa_operator.keys import Key
 
 EXAMPLES: Final = """\
 Reads, and writes nothing. Jobs of all kinds are there, whether they ask for advice or not. What the operator
@@ -38,12 +41,14 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Read, reckon, print."""
-    from mofa_operator.fleet.survey import survey
+    from mofa_operator.fleet.survey import read_survey, survey
 
-    with output.progress("reading jobs", 1.0) as tell:
-        fleet, lines = survey(
-            cluster_options.credentials(arguments), arguments.namespace or "", tell, answer=not arguments.told
-        )
+    async def read(api: Api) -> tuple[Fleet, dict[Key, Maps]]:
+        return await read_survey(api, arguments.namespace or "", answer=not arguments.told)
+
+    fleet, maps = cluster_options.read(arguments, read)
+    with output.progress("answering jobs", 1.0) as tell:
+        lines = survey(fleet, maps, tell)
     shown = [line for line in lines if arguments.all or line.spent.state.holds]
     document = {
         "jobs": [_written(line) for line in shown],
