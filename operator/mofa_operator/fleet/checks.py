@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 
 from mofa_model import VERSION
 from mofa_model.kinds import KINDS
 from mofa_model.kinds.shape import Body, at, items, part, text_of
+from mofa_model.manifest.crds import VERSION as VERSION_OF_API
 from mofa_model.manifest.crds import crds
 from mofa_operator.fleet import pool_checks
 from mofa_operator.fleet.findings import Finding, broken, ok, unknown, weaker
@@ -59,7 +61,7 @@ def _own_rights(site: Site) -> Iterator[Finding]:
 
 
 def _definitions(site: Site) -> Iterator[Finding]:
-    about, shipped = "definitions", {f"{one['metadata']['name']}": one for one in crds().values()}
+    about = "definitions"
     apply = "kubectl apply --server-side -f crds"
     missing = sorted(kind.resource for kind, body in site.definitions.items() if body is None)
     if missing:
@@ -73,7 +75,7 @@ def _definitions(site: Site) -> Iterator[Finding]:
             yield broken(
                 about, f"{kind.resource} is not served: {why}", f"kubectl describe crd {kind.resource}"
             )
-        if lost := sorted(_fields(shipped[kind.resource], kind.version) - _fields(body, kind.version)):
+        if lost := sorted(_shipped()[kind.resource] - _fields(body, kind.version)):
             yield broken(
                 about,
                 f"{kind.resource} is that of another release: it lacks {lost[0]}"
@@ -82,6 +84,12 @@ def _definitions(site: Site) -> Iterator[Finding]:
             )
     if CRD not in site.refused and not missing:
         yield ok(about, f"all {len(site.definitions)} are there")
+
+
+@cache
+def _shipped() -> Mapping[str, frozenset[str]]:
+    """Fields of the definitions that this command brings, by name; to make them takes a second."""
+    return {one["metadata"]["name"]: _fields(one, VERSION_OF_API) for one in crds().values()}
 
 
 def _fields(definition: Mapping[str, Any], version: str) -> frozenset[str]:
