@@ -15,7 +15,7 @@ TRAINERS_PYTHON ?= python3.12
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help oracle setup lock demo studies test test-unit nightly coverage check lint types format rules dashboards reference verify oracle-counts bench validate soak up down test-kind clean
+.PHONY: help oracle setup lock demo studies test test-unit nightly coverage check lint types format rules dashboards reference site verify oracle-counts bench validate soak up down test-kind clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,6 +100,9 @@ oracle: $(TRAINERS_HOME)/bin/python $(STAMP) ## ask the trainers' own code wheth
 $(TRAINERS_HOME)/bin/python: # Python 3.12 and 6 GB, outside the lock
 	$(TRAINERS_PYTHON) -m venv $(TRAINERS_HOME)
 	$(TRAINERS_HOME)/bin/pip install -q -r tools/validators/requirements.txt
+
+site: $(STAMP) ## the documents as a site in build/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 verify: $(STAMP) ## generated files equal their source
 	$(BIN)/python tools/reference.py --check

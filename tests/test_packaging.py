@@ -113,6 +113,40 @@ def test_without_the_lab_its_verbs_say_what_to_install(without_extra, tmp_path):
         )
 
 
+def test_without_the_extra_completion_works_and_the_verbs_of_a_cluster_say_what_to_install(
+    without_extra, tmp_path
+):
+    folder = without_extra.parent
+    assert "mofa" in run(folder / "mofa", "completion", "bash", cwd=tmp_path)
+    done = subprocess.run(
+        [folder / "kubectl-mofa", "top"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert re.fullmatch(
+        r"kubectl mofa top: needs \w+, which is not installed; pip install 'mofa-advisor\[operator\]'\n",
+        done.stderr,
+    )
+
+
+@pytest.mark.soak
+def test_a_fresh_environment_with_the_extra_has_the_plugin_and_its_completion(wheel, tmp_path):
+    folder = tmp_path / "fresh"
+    run(sys.executable, "-m", "venv", folder)
+    python = folder / "bin" / "python"
+    lock = ROOT / "requirements" / "operator.txt"
+    run(python, *PIP, "install", "--no-compile", "--require-hashes", "-r", lock)
+    run(python, *PIP, "install", "--no-deps", wheel)
+    assert "doctor" in run(folder / "bin" / "kubectl-mofa", "--help", cwd=tmp_path)
+    assert run(folder / "bin" / "kubectl_complete-mofa", "to", cwd=tmp_path) == "top\n:4\n"
+    (tmp_path / "home").mkdir()
+    done = subprocess.run(
+        [folder / "bin" / "kubectl-mofa", "top"], cwd=tmp_path, env={"HOME": str(tmp_path / "home")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.count("\n")) == (4, 1)
+    assert "there is no kubeconfig" in done.stderr
+
+
 def test_without_the_extra_the_command_runs_from_the_wheel(without_extra, tmp_path):
     where = run(without_extra, "-c", "import mofa_model; print(mofa_model.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(ROOT / ".cache")

@@ -1,16 +1,20 @@
 """The hand-written pages are true: their commands run, what they name exists, and every symptom leads to its cure."""
 
 import importlib.util
+import json
 import re
 import tomllib
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("aiohttp", reason="the pages are the operator's, which needs its extra")
 
+from mofa_model import verbs
 from mofa_model.cli import main
-from mofa_operator import words
+from mofa_model.launch import TRAINERS
+from mofa_operator import kubectl, words
 from mofa_operator.keys import OURS
 from mofa_operator.verbs.flags import flags
 
@@ -22,6 +26,17 @@ studies = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(studies)
 
 TUTORIAL = studies.commands((DOCS / "tutorial.md").read_text(encoding="utf-8"))
+READERS = [
+    (name, words)
+    for name in ("for-engineers.md", "for-platform-teams.md", "for-sres.md")
+    for words in studies.commands((DOCS / name).read_text(encoding="utf-8"))
+]
+"""Commands of the pages for each reader."""
+CONFIG = {
+    "model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "tie_word_embeddings": True,
+}  # fmt: skip
+"""A model of one's own, as it would be published."""
 
 
 def read(name):
@@ -38,6 +53,59 @@ def test_a_command_of_the_tutorial_that_needs_no_cluster_runs(words, tmp_path, m
     monkeypatch.chdir(tmp_path)
     assert main(words) == 0
     assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name, words", READERS, ids=lambda one: one if isinstance(one, str) else one[0])
+def test_a_command_of_a_reader_s_page_runs(name, words, tmp_path, monkeypatch, capsys):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 0
+    assert capsys.readouterr().out
+
+
+def test_each_reader_has_a_page_with_commands():
+    assert {name for name, _ in READERS} == {path.name for path in DOCS.glob("for-*.md")}
+
+
+def test_a_stranger_is_three_commands_from_an_answer_on_their_own_model(tmp_path, monkeypatch, capsys):
+    """As the README has it: one command installs, one asks."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"## Your own model\n\n((?:    .*\n)+)", page)[1].splitlines()
+    assert len(block) <= 3
+    assert block[0].strip().startswith("pip install mofa-advisor")
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    monkeypatch.chdir(tmp_path)
+    assert main(block[-1].split()[1:]) == 0
+    assert "checkpoint every" in capsys.readouterr().out
+
+
+def test_the_page_of_kubectl_mofa_has_its_verbs():
+    page = read("kubectl.md")
+    ours = {
+        point.name
+        for point in entry_points(group=verbs.GROUP)
+        if point.name in {"top", "why", "pools", "doctor"}
+    }
+    told = set(re.findall(r"^\| `(\w+)", page, re.MULTILINE))
+    assert told == ours | set(kubectl.OWN)
+
+
+def test_the_values_files_that_pages_name_are_there():
+    there = {path.stem for path in (ROOT / "charts" / "mofa-advisor" / "values").glob("*.yaml")}
+    table = re.findall(r"`([\w-]+)\.yaml`", read("for-platform-teams.md"))
+    assert set(table) == there
+    assert all(f"`{name}`" in read("install.md") for name in there)
+
+
+def test_figures_of_the_questions_are_those_of_the_product():
+    page = read("faq.md")
+    values = (ROOT / "charts" / "mofa-advisor" / "values.yaml").read_text("utf-8")
+    for figure in ("100m", "256Mi"):
+        assert figure in page
+        assert figure in values
+    named = re.search(r"\*\*Which trainers\?\*\* (.*) have flags", page)[1].lower().replace("-lm", "")
+    assert {one.strip(" ,") for one in re.split(r",|\band\b", named)} - {""} == set(TRAINERS)
 
 
 def test_the_tutorial_goes_from_the_desk_to_an_alert():
