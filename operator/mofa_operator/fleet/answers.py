@@ -11,7 +11,7 @@ from mofa_model.kinds.shape import part
 from mofa_operator.api import Api
 from mofa_operator.decide.answer import answer
 from mofa_operator.decide.stance import Stance, stance_of
-from mofa_operator.fleet.fleet import Fleet
+from mofa_operator.fleet.fleet import ClusterSeen
 from mofa_operator.keys import CONFIG_MAP, Key
 from mofa_operator.objects import LiveObject
 from mofa_operator.observe.questions import question_bytes
@@ -30,20 +30,20 @@ def standing(job: LiveObject) -> Told:
     return told if "status" in told and "inputs-hash" in told else {}
 
 
-def stance(fleet: Fleet, key: Key) -> Stance:
+def stance(fleet: ClusterSeen, key: Key) -> Stance:
     """What a job wants of us."""
     found = question(fleet, key, {})
     return Stance.NOT_ASKED if found is None else stance_of(found)
 
 
-def unanswered(fleet: Fleet) -> list[Key]:
+def unanswered(fleet: ClusterSeen) -> list[Key]:
     """Jobs that ask, and that nobody has answered."""
     return [
         key for key, job in fleet.jobs.items() if not standing(job) and stance(fleet, key) is Stance.ADVISE
     ]
 
 
-async def config_maps(api: Api, fleet: Fleet, keys: Iterable[Key]) -> dict[Key, Maps]:
+async def config_maps(api: Api, fleet: ClusterSeen, keys: Iterable[Key]) -> dict[Key, Maps]:
     """The ConfigMaps that jobs name, one by one; one that we may not read is as one that is not there."""
     found: dict[Key, Maps] = {}
     for key in keys:
@@ -62,13 +62,13 @@ async def _read(api: Api, kind: Kind, namespace: str, name: str) -> Mapping[str,
         return None
 
 
-def question(fleet: Fleet, key: Key, maps: Maps) -> JobSnapshot | None:
+def question(fleet: ClusterSeen, key: Key, maps: Maps) -> JobSnapshot | None:
     """What a job asks, as the operator would see it."""
     found = fleet.store.snapshot(key, fleet.now, maps)
     return found if isinstance(found, JobSnapshot) else None
 
 
-def asked(fleet: Fleet, maps: Mapping[Key, Maps], tell: Callable[[float], None]) -> dict[Key, Told]:
+def asked(fleet: ClusterSeen, maps: Mapping[Key, Maps], tell: Callable[[float], None]) -> dict[Key, Told]:
     """Answers to the questions of these jobs; equal questions are answered once. `tell` hears the share that is done."""
     by_question: dict[bytes, Told] = {}
     found: dict[Key, Told] = {}

@@ -11,7 +11,7 @@ from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, demand_of
 from mofa_operator.decide.stance import Stance
 from mofa_operator.fleet.answers import Told
-from mofa_operator.fleet.spending import Spending, State
+from mofa_operator.fleet.spending import JobState, Spending
 from mofa_operator.keys import Key
 from mofa_operator.objects import LiveObject, LiveTrainingJob
 
@@ -36,7 +36,7 @@ def change(
     spent: Spending, told: Told, stance: Stance, job: LiveObject, speaker: LiveTrainingJob | None
 ) -> str:
     """What to do about a job; empty where there is nothing to do."""
-    if spent.state is State.ENDED:
+    if spent.state is JobState.ENDED:
         return ""
     if spent.wrong:
         return spent.wrong

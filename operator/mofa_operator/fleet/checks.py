@@ -12,7 +12,7 @@ from mofa_model.kinds.shape import Body, at, items, part, text_of
 from mofa_model.manifest.crds import VERSION as VERSION_OF_API
 from mofa_model.manifest.crds import crds
 from mofa_operator.fleet import pool_checks
-from mofa_operator.fleet.findings import Finding, broken, ok, unknown, weaker
+from mofa_operator.fleet.findings import Diagnosis, broken, ok, unknown, weaker
 from mofa_operator.fleet.rights import lacking
 from mofa_operator.fleet.site import (
     ACCOUNT,
@@ -34,7 +34,7 @@ UPGRADE: Final = (
 )
 
 
-def checks(site: Site) -> Iterator[Finding]:
+def checks(site: Site) -> Iterator[Diagnosis]:
     """Everything that can be said from objects, in the order in which it is to be mended."""
     yield from _own_rights(site)
     yield from _definitions(site)
@@ -47,7 +47,7 @@ def checks(site: Site) -> Iterator[Finding]:
     yield from pool_checks.checks(site)
 
 
-def _own_rights(site: Site) -> Iterator[Finding]:
+def _own_rights(site: Site) -> Iterator[Diagnosis]:
     """What you may not see, nobody can check for you."""
     for kind, said in sorted(site.refused.items()):
         place = "" if kind.namespaced else " (of the whole cluster)"
@@ -60,7 +60,7 @@ def _own_rights(site: Site) -> Iterator[Finding]:
         yield ok("your rights", "you may read everything that is looked at here")
 
 
-def _definitions(site: Site) -> Iterator[Finding]:
+def _definitions(site: Site) -> Iterator[Diagnosis]:
     about = "definitions"
     apply = "kubectl apply --server-side -f crds"
     missing = sorted(kind.resource for kind, body in site.definitions.items() if body is None)
@@ -108,7 +108,7 @@ def _below(schema: Mapping[str, Any], path: str) -> Iterator[str]:
             yield from _below(inner, path)
 
 
-def _operators(site: Site) -> Iterator[Finding]:
+def _operators(site: Site) -> Iterator[Diagnosis]:
     about = "operator"
     if not site.sees(DEPLOYMENT):
         return
@@ -124,7 +124,7 @@ def _operators(site: Site) -> Iterator[Finding]:
         )
 
 
-def _running(site: Site, one: Deployed) -> Iterator[Finding]:
+def _running(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     about = "operator"
     if one.wanted == 0:
         yield broken(
@@ -149,7 +149,7 @@ def _running(site: Site, one: Deployed) -> Iterator[Finding]:
         yield weaker(about, f"it runs release {tag}, and this command is of {VERSION}", UPGRADE)
 
 
-def _account(site: Site, one: Deployed) -> Iterator[Finding]:
+def _account(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     about = "rights"
     if site.sees(ACCOUNT) and not any(
         named(body) == one.account and at(body, "metadata", "namespace") == one.namespace
@@ -170,7 +170,7 @@ def _account(site: Site, one: Deployed) -> Iterator[Finding]:
         yield ok(about, f"{one.user} may do what the operator does")
 
 
-def _fence(site: Site, one: Deployed) -> Iterator[Finding]:
+def _fence(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     about = "fence"
     if not site.sees(FENCE, FENCE_BINDING):
         return
@@ -204,7 +204,7 @@ def _kinds(one: Deployed) -> frozenset[str]:
     return frozenset(default if told is None else told.split(","))
 
 
-def _settings(site: Site, one: Deployed) -> Iterator[Finding]:
+def _settings(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     """What it was told that makes it blind."""
     if "dry-run" in one.told:
         yield weaker("operator", "it writes nothing (--dry-run)", f"{UPGRADE} --set operator.dryRun=false")

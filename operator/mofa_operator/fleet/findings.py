@@ -20,7 +20,7 @@ class Weight(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class Diagnosis:
     """One finding."""
 
     about: str
@@ -33,21 +33,21 @@ class Finding:
     """The command that mends it, or what to ask for."""
 
 
-def ok(about: str, found: str) -> Finding:
+def ok(about: str, found: str) -> Diagnosis:
     """As it should be."""
-    return Finding(about=about, found=found)
+    return Diagnosis(about=about, found=found)
 
 
-def unknown(about: str, found: str, mend: str = "") -> Finding:
+def unknown(about: str, found: str, mend: str = "") -> Diagnosis:
     """You may not see it."""
-    return Finding(about=about, weight=Weight.UNKNOWN, found=found, mend=mend)
+    return Diagnosis(about=about, weight=Weight.UNKNOWN, found=found, mend=mend)
 
 
-def weaker(about: str, found: str, mend: str) -> Finding:
+def weaker(about: str, found: str, mend: str) -> Diagnosis:
     """It works, and less well than it could."""
-    return Finding(about=about, weight=Weight.WEAKER, found=found, mend=mend)
+    return Diagnosis(about=about, weight=Weight.WEAKER, found=found, mend=mend)
 
 
-def broken(about: str, found: str, mend: str) -> Finding:
+def broken(about: str, found: str, mend: str) -> Diagnosis:
     """Something does not work."""
-    return Finding(about=about, weight=Weight.BROKEN, found=found, mend=mend)
+    return Diagnosis(about=about, weight=Weight.BROKEN, found=found, mend=mend)

@@ -22,7 +22,7 @@ AROUND: Final = (NODE, CLUSTER_PROFILE, ADVISOR_POLICY)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fleet:
+class ClusterSeen:
     """What was read of a cluster."""
 
     store: Store
@@ -51,7 +51,7 @@ class Fleet:
         return found if isinstance(found, LiveTrainingJob) else None
 
 
-async def read_fleet(api: Api, namespace: str = "", now: float | None = None) -> Fleet:
+async def read_fleet(api: Api, namespace: str = "", now: float | None = None) -> ClusterSeen:
     """Read it, of all namespaces or of one; what may not be listed is noted and not an error."""
     asked = (*AROUND, *JOBS)
     lists = await asyncio.gather(*(_listed(api, kind, namespace) for kind in asked))
@@ -63,7 +63,7 @@ async def read_fleet(api: Api, namespace: str = "", now: float | None = None) ->
                 nodes[key_of(kind, body).name] = facts_of(body)
             elif kind in JOBS:
                 bodies.append((kind, body))
-    return Fleet(
+    return ClusterSeen(
         store=store,
         jobs=_gangs(live(kind, body) for kind, body in bodies),
         nodes=nodes,

@@ -11,8 +11,8 @@ from mofa_model.kinds.shape import at, glance, text_of
 from mofa_operator.decide.gates import is_gated
 from mofa_operator.fleet.answers import standing
 from mofa_operator.fleet.changes import named
-from mofa_operator.fleet.findings import Finding, broken, ok, weaker
-from mofa_operator.fleet.fleet import Fleet
+from mofa_operator.fleet.findings import Diagnosis, broken, ok, weaker
+from mofa_operator.fleet.fleet import ClusterSeen
 from mofa_operator.fleet.site import Site
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE
 from mofa_operator.objects import LiveProfile
@@ -26,7 +26,7 @@ _FEATURES: Final = (
 _SHOWN: Final = 3
 
 
-def checks(site: Site) -> Iterator[Finding]:
+def checks(site: Site) -> Iterator[Diagnosis]:
     """Everything about pools, policies and jobs."""
     fleet = site.fleet
     yield from _nodes(fleet)
@@ -40,7 +40,7 @@ def _few(names: list[str]) -> str:
     return ", ".join(sorted(names)[:_SHOWN]) + more
 
 
-def _nodes(fleet: Fleet) -> Iterator[Finding]:
+def _nodes(fleet: ClusterSeen) -> Iterator[Diagnosis]:
     about = "nodes"
     bare = [name for name, facts in fleet.nodes.items() if facts.gpus and not facts.product]
     idle = [name for name, facts in fleet.nodes.items() if facts.product and not facts.gpus]
@@ -62,7 +62,7 @@ def _nodes(fleet: Fleet) -> Iterator[Finding]:
         yield ok(about, f"{sum(bool(facts.gpus) for facts in fleet.nodes.values())} nodes offer GPUs")
 
 
-def _profiles(fleet: Fleet) -> Iterator[Finding]:
+def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
     about, every = "pools", fleet.store.profiles()
     if CLUSTER_PROFILE in fleet.absent or CLUSTER_PROFILE in fleet.refused:
         return
@@ -95,7 +95,7 @@ def _profiles(fleet: Fleet) -> Iterator[Finding]:
         yield ok(about, f"{len(every)} ClusterProfiles have {len(members)} nodes")
 
 
-def _as_stated(profile: LiveProfile, nodes: list[NodeFacts], edit: str) -> Iterator[Finding]:
+def _as_stated(profile: LiveProfile, nodes: list[NodeFacts], edit: str) -> Iterator[Diagnosis]:
     """Whether nodes are what the profile says."""
     stated = text_of(at(profile.body, "spec", "gpu"))
     products = {facts.product for facts in nodes} - {""}
@@ -109,7 +109,7 @@ def _as_stated(profile: LiveProfile, nodes: list[NodeFacts], edit: str) -> Itera
             )
 
 
-def _policies(fleet: Fleet) -> Iterator[Finding]:
+def _policies(fleet: ClusterSeen) -> Iterator[Diagnosis]:
     known = {profile.key.name for profile in fleet.store.profiles()}
     for key in fleet.store.keys(ADVISOR_POLICY):
         policy = glance(ListedPolicy, fleet.store.body(key))
@@ -122,7 +122,7 @@ def _policies(fleet: Fleet) -> Iterator[Finding]:
             )
 
 
-def _jobs(site: Site) -> Iterator[Finding]:
+def _jobs(site: Site) -> Iterator[Diagnosis]:
     fleet = site.fleet
     for key, job in sorted(fleet.jobs.items()):
         told = standing(job)

@@ -8,8 +8,8 @@ from typing import Final
 from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, demand_of
 from mofa_model.kinds.shape import at, text_of
-from mofa_operator.fleet.fleet import Fleet
-from mofa_operator.fleet.spending import State, spending
+from mofa_operator.fleet.fleet import ClusterSeen
+from mofa_operator.fleet.spending import JobState, spending
 from mofa_operator.keys import Key
 from mofa_operator.objects import LiveObject, LiveProfile
 from mofa_operator.observe.nodes import count
@@ -49,7 +49,7 @@ class PoolLine:
     """What is not as it should be."""
 
 
-def pools(fleet: Fleet) -> list[PoolLine]:
+def pools(fleet: ClusterSeen) -> list[PoolLine]:
     """Every ClusterProfile, then GPUs of nodes that are of none."""
     held = _held(fleet)
     found, mine = [], set[str]()
@@ -98,19 +98,19 @@ def _wrong(profile: LiveProfile) -> list[str]:
     return [one.message for one in profile.conditions if one.status == "False" and one.message]
 
 
-def _held(fleet: Fleet) -> dict[str, list[int]]:
+def _held(fleet: ClusterSeen) -> dict[str, list[int]]:
     """GPUs of running jobs by the profile whose nodes they select."""
     found: dict[str, list[int]] = {}
     for key, job in fleet.jobs.items():
         if fleet.speaks(key):
             continue
         spent = spending(job, fleet.speaker(key), {}, fleet.now)
-        if spent.state is State.RUNS and (name := _profile(fleet, key, job)):
+        if spent.state is JobState.RUNS and (name := _profile(fleet, key, job)):
             found.setdefault(name, []).append(spent.gpus)
     return found
 
 
-def _profile(fleet: Fleet, key: Key, job: LiveObject) -> str:
+def _profile(fleet: ClusterSeen, key: Key, job: LiveObject) -> str:
     """The profile of a job: the one that it may mean, else the only one whose nodes its pods select; empty where none is told."""
     speaker = fleet.speaker(key)
     if speaker is not None:

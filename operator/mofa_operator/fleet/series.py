@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mofa_model.errors import SourceUnreachable
-from mofa_operator.fleet.findings import Finding, broken, ok, weaker
+from mofa_operator.fleet.findings import Diagnosis, broken, ok, weaker
 from mofa_operator.incidents.witnesses import BOOT, READY, XID
 from mofa_operator.observe.nodes import PRODUCT
 from mofa_operator.observe.prometheus import Prometheus
@@ -104,7 +104,7 @@ def _counting(one: Wanted) -> str:
     return " or ".join(f"count(last_over_time({series}[{_WINDOW}]))" for series in one.series)
 
 
-def judged(found: Mapping[str, int] | SourceUnreachable, address: str) -> Iterator[Finding]:
+def judged(found: Mapping[str, int] | SourceUnreachable, address: str) -> Iterator[Diagnosis]:
     """What that means."""
     if isinstance(found, SourceUnreachable):
         yield broken("Prometheus", str(found), f"curl -sS '{address}/api/v1/query?query=up'")

@@ -11,7 +11,7 @@ from typing import Final
 from mofa_model.kinds import Kind
 from mofa_model.kinds.shape import Body, Line, Many, Shape, Text, at, glance, items, text_of, under
 from mofa_operator.api import Api
-from mofa_operator.fleet.fleet import Fleet, read_fleet
+from mofa_operator.fleet.fleet import ClusterSeen, read_fleet
 from mofa_operator.keys import OURS
 from mofa_operator.refusals import Gone, Refused
 
@@ -82,7 +82,7 @@ class Deployed(Shape):
 class Site:
     """What was read."""
 
-    fleet: Fleet
+    fleet: ClusterSeen
     """Jobs, pools and nodes."""
     definitions: Mapping[Kind, Body | None]
     """Our CustomResourceDefinitions; None = not there. One that may not be read is missing."""

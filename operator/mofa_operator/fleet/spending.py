@@ -33,7 +33,7 @@ MOST: Final = 1e9
 """GPU-hours beyond which a job's clock is wrong. [h]"""
 
 
-class State(StrEnum):
+class JobState(StrEnum):
     """What a job does."""
 
     RUNS = "runs"
@@ -48,10 +48,10 @@ class State(StrEnum):
     @property
     def holds(self) -> bool:
         """Whether it holds GPUs now."""
-        return self is State.RUNS
+        return self is JobState.RUNS
 
 
-class Recommendation(Shape):
+class ToldLayout(Shape):
     """What of the annotation `recommendation` is read."""
 
     gpus: Number = 0.0
@@ -72,7 +72,7 @@ class Spending:
 
     key: Key
     """Which job."""
-    state: State
+    state: JobState
     """What it does."""
     gpus: int
     """GPUs of all its pods. [1]"""
@@ -119,7 +119,7 @@ def spending(job: LiveObject, speaker: LiveTrainingJob | None, told: Told, now: 
         health=speaker.status.health if speaker is not None else "",
         wrong=wrong,
     )
-    stuck = min(_stuck(speaker, now), seconds) if state is State.RUNS else 0.0
+    stuck = min(_stuck(speaker, now), seconds) if state is JobState.RUNS else 0.0
     trained = seconds - stuck
     stopped = _stopped(speaker, told, seen, trained)
     slower = _slower(speaker, said)
@@ -142,12 +142,12 @@ def _lost(made: Spending, stuck: float, stopped: float | None, slow: float | Non
     )
 
 
-def recommendation(told: Told) -> Recommendation:
+def recommendation(told: Told) -> ToldLayout:
     """The annotation `recommendation`; empty where it cannot be read."""
     try:
-        return glance(Recommendation, json.loads(told.get("recommendation", "{}")))
+        return glance(ToldLayout, json.loads(told.get("recommendation", "{}")))
     except ValueError:
-        return Recommendation()
+        return ToldLayout()
 
 
 def _observed(job: LiveObject, now: float) -> Observation:
@@ -155,7 +155,7 @@ def _observed(job: LiveObject, now: float) -> Observation:
     return kind.observed(job.body, now) if isinstance(kind, JobKind) else Observation()
 
 
-def _gpus(job: LiveObject, said: Recommendation) -> tuple[int, str]:
+def _gpus(job: LiveObject, said: ToldLayout) -> tuple[int, str]:
     """GPUs of all pods, and why they cannot be read where they cannot. [1]"""
     if not isinstance(job.key.kind, JobKind):
         return int(said.gpus), ""
@@ -166,21 +166,21 @@ def _gpus(job: LiveObject, said: Recommendation) -> tuple[int, str]:
     return (demand.gpus, "") if demand.gpus else (int(said.gpus), "" if said.gpus else demand.unread)
 
 
-def _state(job: LiveObject, speaker: LiveTrainingJob | None, seen: Observation) -> State:
+def _state(job: LiveObject, speaker: LiveTrainingJob | None, seen: Observation) -> JobState:
     if not isinstance(job.key.kind, JobKind):
         runs = speaker is not None and speaker.status.observed.source
-        return State.RUNS if runs else State.ASKS
+        return JobState.RUNS if runs else JobState.ASKS
     if seen.ended is not None:
-        return State.ENDED
+        return JobState.ENDED
     waits = seen.suspended is not None or job.holds(("spec", *job.key.kind.suspend))
-    return State.WAITS if waits and job.key.kind.suspend else State.RUNS
+    return JobState.WAITS if waits and job.key.kind.suspend else JobState.RUNS
 
 
 def _seconds(
-    job: LiveObject, speaker: LiveTrainingJob | None, seen: Observation, state: State, now: float
+    job: LiveObject, speaker: LiveTrainingJob | None, seen: Observation, state: JobState, now: float
 ) -> float:
     """How long it held its GPUs: since it was started, or last let go; 0 where it holds none. [s]"""
-    if state in {State.WAITS, State.ASKS}:
+    if state in {JobState.WAITS, JobState.ASKS}:
         return 0.0
     if not isinstance(job.key.kind, JobKind):
         since = moment_of(speaker.status.observed.since) if speaker is not None else None
@@ -211,7 +211,7 @@ def _stopped(speaker: LiveTrainingJob | None, told: Told, seen: Observation, tra
     return min(restarts, trained) if any(one.exact for one in seen.counters.values()) else None
 
 
-def _slower(speaker: LiveTrainingJob | None, said: Recommendation) -> float | None:
+def _slower(speaker: LiveTrainingJob | None, said: ToldLayout) -> float | None:
     """Share of its training time that the advised layout would save; None where nobody can say. [1]"""
     advised, step = said.target("tokens_per_second"), said.target("step_seconds")
     seen = None if speaker is None else speaker.status.observed.tokens_per_second

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from mofa_operator.api import Api
 from mofa_operator.fleet.answers import Maps, Told, asked, config_maps, stance, standing, unanswered
 from mofa_operator.fleet.changes import change
-from mofa_operator.fleet.fleet import Fleet, read_fleet
-from mofa_operator.fleet.spending import Spending, State, spending
+from mofa_operator.fleet.fleet import ClusterSeen, read_fleet
+from mofa_operator.fleet.spending import JobState, Spending, spending
 from mofa_operator.keys import Key
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
+class JobLoss:
     """One job."""
 
     spent: Spending
@@ -25,18 +25,18 @@ class Line:
     """What to do about it."""
 
 
-def survey(fleet: Fleet, maps: Mapping[Key, Maps], tell: Callable[[float], None]) -> list[Line]:
+def survey(fleet: ClusterSeen, maps: Mapping[Key, Maps], tell: Callable[[float], None]) -> list[JobLoss]:
     """Every job of a fleet; those of `maps`, which ask and have no answer, are answered here."""
     return lines_of(fleet, asked(fleet, maps, tell))
 
 
-async def read_survey(api: Api, namespace: str, *, answer: bool) -> tuple[Fleet, dict[Key, Maps]]:
+async def read_survey(api: Api, namespace: str, *, answer: bool) -> tuple[ClusterSeen, dict[Key, Maps]]:
     """What has to be read for it; `answer` says whether jobs without an answer are to get one here."""
     fleet = await read_fleet(api, namespace)
     return fleet, await config_maps(api, fleet, unanswered(fleet)) if answer else {}
 
 
-def lines_of(fleet: Fleet, answered: Mapping[Key, Told]) -> list[Line]:
+def lines_of(fleet: ClusterSeen, answered: Mapping[Key, Told]) -> list[JobLoss]:
     """Every gang of pods once; a TrainingJob whose targetRef names a job speaks for it and has no line of its own."""
     found = []
     for key, job in fleet.jobs.items():
@@ -48,12 +48,12 @@ def lines_of(fleet: Fleet, answered: Mapping[Key, Told]) -> list[Line]:
             told = standing(speaker) or answered.get(speaker.key) or {}
         spent = spending(job, speaker, told, fleet.now)
         why = stance(fleet, key)
-        found.append(Line(spent=spent, told=told, change=change(spent, told, why, job, speaker)))
+        found.append(JobLoss(spent=spent, told=told, change=change(spent, told, why, job, speaker)))
     return sorted(found, key=_order)
 
 
-def _order(line: Line) -> tuple[float, float, Key]:
+def _order(line: JobLoss) -> tuple[float, float, Key]:
     """The worst first; of those of which nobody can say anything, what held most."""
     spent = line.spent
-    lost = -1.0 if spent.lost is None or spent.state is State.ASKS else spent.lost
+    lost = -1.0 if spent.lost is None or spent.state is JobState.ASKS else spent.lost
     return -lost, -spent.held, spent.key

@@ -11,7 +11,7 @@ from mofa_model.tables import Column, Table
 from mofa_operator.verbs import cluster_options
 
 if TYPE_CHECKING:
-    from mofa_operator.fleet.findings import Finding
+    from mofa_operator.fleet.findings import Diagnosis
 
 EXAMPLES: Final = """\
 Reads, and writes nothing. The exit code is 0 where nothing is broken, else 4.
@@ -56,19 +56,19 @@ def run(arguments: Namespace) -> int:
     return BROKEN if document["broken"] else 0
 
 
-def _series(url: str) -> list[Finding]:
+def _series(url: str) -> list[Diagnosis]:
     from mofa_operator.fleet.series import judged, read_series
     from mofa_operator.observe.prometheus import Prometheus
     from mofa_operator.observe.source import environment
 
-    async def read() -> list[Finding]:
+    async def read() -> list[Diagnosis]:
         async with Prometheus(environment(url)) as prometheus:
             return list(judged(await read_series(prometheus), prometheus.address))
 
     return asyncio.run(read())
 
 
-def _table(shown: list[Finding], every: list[Finding], *, asked: bool) -> Table:
+def _table(shown: list[Diagnosis], every: list[Diagnosis], *, asked: bool) -> Table:
     wrong = len([one for one in every if one.mend])
     notes = [
         f"{len(every)} checks, {wrong} of them with something to mend."

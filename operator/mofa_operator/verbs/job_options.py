@@ -13,7 +13,7 @@ from mofa_operator.verbs import cluster_options
 if TYPE_CHECKING:
     from mofa_operator.api import Api
     from mofa_operator.fleet.answers import Told
-    from mofa_operator.fleet.fleet import Fleet
+    from mofa_operator.fleet.fleet import ClusterSeen
     from mofa_operator.keys import Key
     from mofa_operator.snapshot import JobSnapshot
 
@@ -25,7 +25,7 @@ _PATIENCE: Final = 2.0
 class JobSeen:
     """What was read of it."""
 
-    fleet: Fleet
+    fleet: ClusterSeen
     """What stands around it."""
     key: Key
     """The job that was named, or the TrainingJob that speaks for it."""

@@ -12,9 +12,9 @@ from mofa_operator.verbs import cluster_options
 if TYPE_CHECKING:
     from mofa_operator.api import Api
     from mofa_operator.fleet.answers import Maps
-    from mofa_operator.fleet.fleet import Fleet
+    from mofa_operator.fleet.fleet import ClusterSeen
     from mofa_operator.fleet.spending import Spending
-    from mofa_operator.fleet.survey import Line
+    from mofa_operator.fleet.survey import JobLoss
     from mofa_operator.keys import Key
 
 EXAMPLES: Final = """\
@@ -43,7 +43,7 @@ def run(arguments: Namespace) -> int:
     """Read, reckon, print."""
     from mofa_operator.fleet.survey import read_survey, survey
 
-    async def read(api: Api) -> tuple[Fleet, dict[Key, Maps]]:
+    async def read(api: Api) -> tuple[ClusterSeen, dict[Key, Maps]]:
         return await read_survey(api, arguments.namespace or "", answer=not arguments.told)
 
     fleet, maps = cluster_options.read(arguments, read)
@@ -73,7 +73,7 @@ def _total(every: list[Spending]) -> dict[str, Any]:
     }
 
 
-def _written(line: Line) -> dict[str, Any]:
+def _written(line: JobLoss) -> dict[str, Any]:
     spent = line.spent
     return {
         "kind": spent.key.kind.kind,
@@ -93,7 +93,7 @@ def _written(line: Line) -> dict[str, Any]:
     }
 
 
-def _table(fleet: Fleet, shown: list[Line]) -> Table:
+def _table(fleet: ClusterSeen, shown: list[JobLoss]) -> Table:
     return Table(
         title="GPU-hours lost",
         columns=(
@@ -114,7 +114,7 @@ def _table(fleet: Fleet, shown: list[Line]) -> Table:
     )
 
 
-def _row(line: Line) -> tuple[Cell, ...]:
+def _row(line: JobLoss) -> tuple[Cell, ...]:
     spent = line.spent
     share = spent.lost / spent.held if spent.lost is not None and spent.held else None
     figures = (spent.held, spent.lost, share, spent.stuck or None, spent.stopped, spent.slow)
@@ -123,7 +123,7 @@ def _row(line: Line) -> tuple[Cell, ...]:
     return (name, spent.gpus, *figures, state, spent.status, line.change)
 
 
-def _notes(fleet: Fleet, every: list[Spending]) -> list[str]:
+def _notes(fleet: ClusterSeen, every: list[Spending]) -> list[str]:
     total = _total(every)
     lost = {name: f"{total[f'{name}_gpu_hours']:.4g}" for name in ("lost", "slow", "stopped", "stuck")}
     held = f"{total['jobs']} jobs on {total['gpus']} GPUs held {total['gpu_hours']:.4g} GPU-hours"
