@@ -6,22 +6,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from mofa_model.annotations import PREFIX
-from mofa_model.kinds import Kind
-from mofa_model.kinds.shape import part
 from mofa_operator.api import Api
+from mofa_operator.control.named import NamedObjects
 from mofa_operator.decide.answer import answer
 from mofa_operator.decide.stance import Stance, stance_of
 from mofa_operator.fleet.fleet import ClusterSeen
-from mofa_operator.keys import CONFIG_MAP, Key
+from mofa_operator.keys import Key
 from mofa_operator.objects import LiveObject
 from mofa_operator.observe.questions import question_bytes
-from mofa_operator.refusals import Refused
-from mofa_operator.snapshot import JobSnapshot
+from mofa_operator.snapshot import JobSnapshot, Named
 
 Told: TypeAlias = Mapping[str, str]
 """Annotations of an answer, without their prefix; empty = there is none."""
-Maps: TypeAlias = Mapping[str, Mapping[str, str]]
-"""Data of ConfigMaps by name."""
 
 
 def standing(job: LiveObject) -> Told:
@@ -32,7 +28,7 @@ def standing(job: LiveObject) -> Told:
 
 def stance(fleet: ClusterSeen, key: Key) -> Stance:
     """What a job wants of us."""
-    found = question(fleet, key, {})
+    found = question(fleet, key, Named())
     return Stance.NOT_ASKED if found is None else stance_of(found)
 
 
@@ -43,41 +39,28 @@ def unanswered(fleet: ClusterSeen) -> list[Key]:
     ]
 
 
-async def config_maps(api: Api, fleet: ClusterSeen, keys: Iterable[Key]) -> dict[Key, Maps]:
-    """The ConfigMaps that jobs name, one by one; one that we may not read is as one that is not there."""
-    found: dict[Key, Maps] = {}
-    for key in keys:
-        data: dict[str, Mapping[str, str]] = {}
-        for name in fleet.store.config_maps_of(key):
-            if (body := await _read(api, CONFIG_MAP, key.namespace, name)) is not None:
-                data[name] = part(body, "data")
-        found[key] = data
-    return found
+async def named(api: Api, fleet: ClusterSeen, keys: Iterable[Key]) -> dict[Key, Named]:
+    """What jobs name, read as the operator reads it; what we may not read is as what is not there."""
+    objects = NamedObjects(api, fleet.store)
+    return {key: (await objects.read(key)).named for key in keys}
 
 
-async def _read(api: Api, kind: Kind, namespace: str, name: str) -> Mapping[str, object] | None:
-    try:
-        return await api.get(kind, namespace, name)
-    except Refused:
-        return None
-
-
-def question(fleet: ClusterSeen, key: Key, maps: Maps) -> JobSnapshot | None:
+def question(fleet: ClusterSeen, key: Key, names: Named) -> JobSnapshot | None:
     """What a job asks, as the operator would see it."""
-    found = fleet.store.snapshot(key, fleet.now, maps)
+    found = fleet.store.snapshot(key, fleet.now, names)
     return found if isinstance(found, JobSnapshot) else None
 
 
-def asked(fleet: ClusterSeen, maps: Mapping[Key, Maps], tell: Callable[[float], None]) -> dict[Key, Told]:
+def asked(fleet: ClusterSeen, names: Mapping[Key, Named], tell: Callable[[float], None]) -> dict[Key, Told]:
     """Answers to the questions of these jobs; equal questions are answered once. `tell` hears the share that is done."""
     by_question: dict[bytes, Told] = {}
     found: dict[Key, Told] = {}
-    for key, named in maps.items():
-        if (snapshot := question(fleet, key, named)) is not None:
+    for key, one in names.items():
+        if (snapshot := question(fleet, key, one)) is not None:
             same = question_bytes(snapshot.question)
             if same not in by_question:
                 told = answer(snapshot.question).annotations
                 by_question[same] = {name.removeprefix(PREFIX): text for name, text in told.items()}
             found[key] = by_question[same]
-        tell(1 / len(maps))
+        tell(1 / len(names))
     return found

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from mofa_model import presets
 from mofa_model.annotations import INVALID, PREFIX
 from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, demand_of
+from mofa_model.manifest.spoken import model_of
 from mofa_operator.decide.stance import Stance
 from mofa_operator.fleet.answers import Told
 from mofa_operator.fleet.spending import JobState, Spending
@@ -19,7 +19,6 @@ _FAR: Final = 1.5
 """How far the interval that is used may be from the advised one, either way. Ours. [1]"""
 _SMALL: Final = 0.02
 """Share of its GPU-hours below which a loss is not worth anybody's time. Ours. [1]"""
-_NOT_NAMES: Final = re.compile(r"[^A-Za-z0-9./_-]+")
 
 
 def named(key: Key) -> str:
@@ -72,22 +71,22 @@ def _unasked(stance: Stance, job: LiveObject) -> str:
         return f"paused: take away the annotation {PREFIX}paused"
     if stance is not Stance.NOT_ASKED:
         return ""
-    model = model_of(job) or "MODEL"
+    model = likely_model(job) or "MODEL"
     return f"say its model: kubectl annotate -n {job.key.namespace} {named(job.key)} {PREFIX}model={model}"
 
 
-def model_of(job: LiveObject) -> str:
+def likely_model(job: LiveObject) -> str:
     """The model that a job's command or its name names; a guess for people, and empty where there is none."""
     if not isinstance(job.key.kind, JobKind):
         return ""
     try:
-        words = demand_of(job.body).words
+        demand = demand_of(job.body)
     except InputError:
-        words = ()
+        return ""
+    if said := model_of(demand.words, demand.model):
+        return said
     parts = job.key.name.split("-")
     ends = range(len(parts), 0, -1)
     called = ("-".join(parts[start:end]) for end in ends for start in range(end))
-    for word in (*words, *(one for text in words for one in _NOT_NAMES.split(text)), *called):
-        if len(found := presets.meanings("models", word)) == 1:
-            return found[0]
-    return ""
+    meant = (presets.meanings("models", name) for name in called)
+    return next((one[0] for one in meant if len(one) == 1), "")

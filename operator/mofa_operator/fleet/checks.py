@@ -27,6 +27,7 @@ from mofa_operator.fleet.site import (
     named,
     waiting,
 )
+from mofa_operator.settings import OperatorSettings
 
 INSTALL: Final = "helm install mofa-advisor charts/mofa-advisor --namespace mofa-system --create-namespace"
 UPGRADE: Final = (
@@ -200,8 +201,7 @@ def _names(policy: Body, user: str) -> bool:
 def _kinds(one: Deployed) -> frozenset[str]:
     """Kinds that it is told to watch."""
     told = one.told.get("kinds")
-    default = (kind.setting for kind in KINDS if kind.by_default)
-    return frozenset(default if told is None else told.split(","))
+    return frozenset(OperatorSettings().kinds if told is None else told.split(","))
 
 
 def _settings(site: Site, one: Deployed) -> Iterator[Diagnosis]:

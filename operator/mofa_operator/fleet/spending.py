@@ -172,8 +172,9 @@ def _state(job: LiveObject, speaker: LiveTrainingJob | None, seen: Observation) 
         return JobState.RUNS if runs else JobState.ASKS
     if seen.ended is not None:
         return JobState.ENDED
-    waits = seen.suspended is not None or job.holds(("spec", *job.key.kind.suspend))
-    return JobState.WAITS if waits and job.key.kind.suspend else JobState.RUNS
+    path = job.key.kind.suspend
+    waits = seen.suspended is not None or (bool(path) and job.holds(("spec", *path)))
+    return JobState.WAITS if waits else JobState.RUNS
 
 
 def _seconds(

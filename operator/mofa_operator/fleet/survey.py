@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from mofa_operator.api import Api
-from mofa_operator.fleet.answers import Maps, Told, asked, config_maps, stance, standing, unanswered
+from mofa_operator.fleet.answers import Told, asked, named, stance, standing, unanswered
 from mofa_operator.fleet.changes import change
 from mofa_operator.fleet.fleet import ClusterSeen, read_fleet
 from mofa_operator.fleet.spending import JobState, Spending, spending
 from mofa_operator.keys import Key
+from mofa_operator.snapshot import Named
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,15 +26,15 @@ class JobLoss:
     """What to do about it."""
 
 
-def survey(fleet: ClusterSeen, maps: Mapping[Key, Maps], tell: Callable[[float], None]) -> list[JobLoss]:
-    """Every job of a fleet; those of `maps`, which ask and have no answer, are answered here."""
-    return lines_of(fleet, asked(fleet, maps, tell))
+def survey(fleet: ClusterSeen, names: Mapping[Key, Named], tell: Callable[[float], None]) -> list[JobLoss]:
+    """Every job of a fleet; those of `names`, which ask and have no answer, are answered here."""
+    return lines_of(fleet, asked(fleet, names, tell))
 
 
-async def read_survey(api: Api, namespace: str, *, answer: bool) -> tuple[ClusterSeen, dict[Key, Maps]]:
+async def read_survey(api: Api, namespace: str, *, answer: bool) -> tuple[ClusterSeen, dict[Key, Named]]:
     """What has to be read for it; `answer` says whether jobs without an answer are to get one here."""
     fleet = await read_fleet(api, namespace)
-    return fleet, await config_maps(api, fleet, unanswered(fleet)) if answer else {}
+    return fleet, await named(api, fleet, unanswered(fleet)) if answer else {}
 
 
 def lines_of(fleet: ClusterSeen, answered: Mapping[Key, Told]) -> list[JobLoss]:

@@ -60,7 +60,7 @@ def _names(parsed_args: Namespace, **_: object) -> list[str]:
 
 def read(arguments: Namespace) -> JobSeen:
     """Read the job and what its answer depends on."""
-    from mofa_operator.fleet.answers import config_maps, question, standing
+    from mofa_operator.fleet.answers import named, question, standing
     from mofa_operator.fleet.fleet import read_fleet
     from mofa_operator.fleet.naming import job_named
 
@@ -69,8 +69,8 @@ def read(arguments: Namespace) -> JobSeen:
         key = job_named(arguments.job, fleet.jobs.keys(), cluster_options.namespace(arguments))
         speaker = fleet.speaker(key)
         meant = key if speaker is None else speaker.key
-        maps = await config_maps(api, fleet, [meant])
-        snapshot = question(fleet, meant, maps[meant])
+        names = await named(api, fleet, [meant])
+        snapshot = question(fleet, meant, names[meant])
         if snapshot is None:
             raise UnknownName("job", arguments.job, ())
         return JobSeen(fleet=fleet, key=meant, snapshot=snapshot, told=standing(fleet.jobs[meant]))

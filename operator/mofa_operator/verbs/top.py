@@ -11,11 +11,11 @@ from mofa_operator.verbs import cluster_options
 
 if TYPE_CHECKING:
     from mofa_operator.api import Api
-    from mofa_operator.fleet.answers import Maps
     from mofa_operator.fleet.fleet import ClusterSeen
     from mofa_operator.fleet.spending import Spending
     from mofa_operator.fleet.survey import JobLoss
     from mofa_operator.keys import Key
+    from mofa_operator.snapshot import Named
 
 EXAMPLES: Final = """\
 Reads, and writes nothing. Jobs of all kinds are there, whether they ask for advice or not. What the operator
@@ -43,12 +43,12 @@ def run(arguments: Namespace) -> int:
     """Read, reckon, print."""
     from mofa_operator.fleet.survey import read_survey, survey
 
-    async def read(api: Api) -> tuple[ClusterSeen, dict[Key, Maps]]:
+    async def read(api: Api) -> tuple[ClusterSeen, dict[Key, Named]]:
         return await read_survey(api, arguments.namespace or "", answer=not arguments.told)
 
-    fleet, maps = cluster_options.read(arguments, read)
+    fleet, names = cluster_options.read(arguments, read)
     with output.progress("answering jobs", 1.0) as tell:
-        lines = survey(fleet, maps, tell)
+        lines = survey(fleet, names, tell)
     shown = [line for line in lines if arguments.all or line.spent.state.holds]
     document = {
         "jobs": [_written(line) for line in shown],
