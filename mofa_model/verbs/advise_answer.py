@@ -10,6 +10,7 @@ from mofa_model import units
 from mofa_model.advice import Advice, Alternative, Odds, Predicted, PredictedFigure
 from mofa_model.advice.reasons import gained
 from mofa_model.bands import in_a_line
+from mofa_model.bars import bars
 from mofa_model.launch import Launch
 from mofa_model.search import MEANING, Rejection
 from mofa_model.strategy import Strategy
@@ -265,15 +266,19 @@ def _frontier(advice: Advice) -> Table:
         Column("ETTR", unit="%"),
         Column("days"),
         Column("GPU hours"),
+        Column("time", align="left"),
         Column("strategy", align="left", wide=True),
     )
-    rows = []
-    for one in advice.frontier:
+    times = [
+        one.predicted.duration_seconds.target or one.predicted.step_seconds.target for one in advice.frontier
+    ]
+    rows: list[tuple[Cell, ...]] = []
+    for one, bar in zip(advice.frontier, bars(times), strict=True):
         p = one.predicted
         hours = round(p.duration_seconds.target / 3600 * one.gpus) if p.duration_seconds.target else None
         step, _, _, ettr, days = _figures(p)
         rows.append(
-            (one.nodes, one.gpus, step, p.mfu.target, ettr, days, hours, short_strategy(one.strategy))
+            (one.nodes, one.gpus, step, p.mfu.target, ettr, days, hours, bar, short_strategy(one.strategy))
         )
     return Table(title="Time against GPUs", columns=columns, rows=tuple(rows))
 
