@@ -34,9 +34,9 @@ def offered(
     program: str, words: Sequence[str], load: Callable[[str], Any], summaries: Mapping[str, str]
 ) -> list[str]:
     """What may stand in place of the last of these words, which follow the program's name: for kubectl, which asks so."""
-    import argcomplete
+    from argcomplete.finders import CompletionFinder
 
-    class Quiet(argcomplete.CompletionFinder):
+    class Quiet(CompletionFinder):
         """One that does not open a file of the process around it to write its own log there."""
 
         def _init_debug_stream(self) -> None:
@@ -53,10 +53,9 @@ def offered(
 
 def script(shell: str) -> str:
     """What a shell is to read, for both names of the command."""
-    import argcomplete
+    from argcomplete.shell_integration import shellcode
 
-    made: str = argcomplete.shellcode(["mofa", "kubectl-mofa"], shell=shell)
-    return made
+    return shellcode(["mofa", "kubectl-mofa"], shell=shell)
 
 
 def _words() -> list[str]:
