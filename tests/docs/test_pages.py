@@ -56,7 +56,7 @@ def test_a_command_of_the_tutorial_that_needs_no_cluster_runs(words, tmp_path, m
 
 
 @pytest.mark.parametrize("name, words", READERS, ids=lambda one: one if isinstance(one, str) else one[0])
-def test_a_command_of_a_reader_s_page_runs(name, words, tmp_path, monkeypatch, capsys):
+def test_a_command_of_a_reader_s_page_runs(name, words, tmp_path, monkeypatch, capsys, asked_once):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     monkeypatch.chdir(tmp_path)

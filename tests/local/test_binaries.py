@@ -156,6 +156,7 @@ def test_at_a_terminal_one_line_is_drawn_anew(monkeypatch, capfd):
     assert len(second) == len(first)
 
 
+@pytest.mark.soak  # a part of Go's own library is compiled for it
 @pytest.mark.skipif(GO is None, reason="there is no Go on this machine")
 def test_real_go_begins_as_many_packages_as_it_said_it_would(monkeypatch, tmp_path):
     place = tmp_path / "toy"
