@@ -58,7 +58,7 @@ def put(cluster, namespace, profile, bodies, **more):
         kind = job_kind(body.get("apiVersion"), body.get("kind"))
         versions = [
             body.get("apiVersion"),
-            *([] if kind is None else (f"{kind.group}/{one}" for one in kind.others)),
+            *([] if kind is None else (f"{kind.group}/{one}" for one in (kind.version, *kind.others))),
         ]
         version = next((one for one in versions if f"{one}/{body.get('kind')}" in served), None)
         if version is None:

@@ -49,8 +49,8 @@ class Workload(JobKind):
 
 
 WORKLOAD = Workload(
-    "kueue.x-k8s.io", "v1beta1", "Workload", "workloads",
-    others=("v1beta2",),
+    "kueue.x-k8s.io", "v1beta2", "Workload", "workloads",
+    others=("v1beta1",),  # where both are served the newer one is stored: a write by the other may change what it does not know
     word="workload",
     setting="Workload",
     title="Workload of Kueue",
