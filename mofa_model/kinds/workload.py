@@ -23,7 +23,7 @@ class _Spec(Shape):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Workload(JobKind):
+class QueuedWorkload(JobKind):
     """Its sets of pods are those of the job that it was made for; nothing of it can be changed."""
 
     def pod_sets(self, spec: Body) -> list[PodSet]:
@@ -48,7 +48,7 @@ class Workload(JobKind):
         return Observation(suspended=now if waits else None, ready=ready, ended=ended)
 
 
-WORKLOAD = Workload(
+WORKLOAD = QueuedWorkload(
     "kueue.x-k8s.io", "v1beta2", "Workload", "workloads",
     others=("v1beta1",),  # where both are served the newer one is stored: a write by the other may change what it does not know
     word="workload",

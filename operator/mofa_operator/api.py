@@ -20,7 +20,7 @@ from mofa_model.kinds.patches import Operation
 from mofa_model.kinds.shape import Body
 from mofa_operator.bucket import Bucket
 from mofa_operator.credentials import Credentials, Known
-from mofa_operator.paths import Served, path_of
+from mofa_operator.paths import Versions, path_of
 from mofa_operator.refusals import ApiError, Busy, Conflict, Gone, Invalid, refusal, wait_of
 from mofa_operator.settings import ApiSettings
 from mofa_operator.streams import Events, as_busy, events, listed, sent
@@ -62,7 +62,7 @@ class Api:
         self._opened_with = credentials.access
         self.bucket = Bucket(self._settings.writes_per_second, self._settings.burst)
         """What writes wait for; reads do not."""
-        self.served = Served()
+        self.served = Versions()
         self.count: Callable[[str, str], None] = lambda _verb, _outcome: None
         """Told of every write: its verb, and ok or the name of the error."""
 

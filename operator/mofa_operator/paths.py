@@ -19,7 +19,7 @@ def path_of(kind: Kind, namespace: str, name: str = "", *, status: bool = False)
     return f"{_root(kind, namespace)}{item}{'/status' if status else ''}"
 
 
-class Served:
+class Versions:
     """Which version of a kind a server was last seen to serve."""
 
     def __init__(self) -> None:
