@@ -147,7 +147,7 @@ def kinds_page() -> str:
     """docs/reference/kinds.md."""
     rows = (
         (
-            kind.title, _versions(kind), f"`{kind.setting}`", f"`{kind.holds}`",
+            kind.title, _versions(kind), f"`{kind.setting}`", f"`{kind.holds.removeprefix('spec.')}`",
             f"`{'.'.join(kind.suspend)}`" if kind.suspend else "cannot wait", kind.place,
         )
         for kind in KINDS
@@ -160,7 +160,7 @@ def kinds_page() -> str:
         "kind",
         "apiVersion",
         "in settings",
-        "pods in",
+        "pods, in `spec`",
         "waits by, in `spec`",
         "launch arguments",
     )
