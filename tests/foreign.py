@@ -36,13 +36,17 @@ def example(kind, namespace=None):
 
 
 def job(kind, namespace, name, **metadata):
-    """An object of one of these kinds, suspended."""
-    runtime = {"runtimeRef": {"name": "torch-distributed"}} if kind == TRAIN_JOB else {}
+    """An object of one of these kinds, or a batch Job, suspended."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "trainer", "image": "x"}]}
+    more = {
+        TRAIN_JOB: {"runtimeRef": {"name": "torch-distributed"}},
+        BATCH_JOB: {"template": {"spec": pod}},
+    }
     return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
         "metadata": {"name": name, "namespace": namespace, **metadata},
-        "spec": {"suspend": True, **runtime},
+        "spec": {"suspend": True, **more.get(kind, {})},
     }
 
 

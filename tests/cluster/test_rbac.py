@@ -6,11 +6,17 @@ from pathlib import Path
 import pytest
 from advisor import Advisor
 from door import ADVISOR, APPLY, JSON, Door, path, until
-from foreign import KINDS, install, job
+from foreign import install, job
 from ruamel.yaml import YAML
 
 from mofa_model import kinds
-from mofa_model.kinds import Kind
+from mofa_model.kinds import (
+    CLUSTER_TRAINING_RUNTIME,
+    DEVICE_CLASS,
+    RESOURCE_CLAIM_TEMPLATE,
+    TRAINING_RUNTIME,
+    Kind,
+)
 from mofa_operator.act.events import EVENT
 from mofa_operator.keys import (
     ADVISOR_POLICY,
@@ -24,7 +30,10 @@ from mofa_operator.keys import (
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
-KNOWN = {(kind.group, kind.plural): kind for kind in (*OURS, *kinds.KINDS, NODE, CONFIG_MAP, EVENT, LEASE)}
+KNOWN = {
+    (kind.group, kind.plural): kind
+    for kind in (*OURS, *kinds.KINDS, *kinds.BESIDE, NODE, CONFIG_MAP, EVENT, LEASE)
+}
 HOME, NAME = "mofa-system", "mofa-advisor"
 SPECS = {
     TRAINING_JOB: {
@@ -36,12 +45,19 @@ SPECS = {
     ADVISOR_POLICY: {},
     FAILURE_LEDGER: None,
     NODE: {},
+    TRAINING_RUNTIME: {},
+    CLUSTER_TRAINING_RUNTIME: {},
+    RESOURCE_CLAIM_TEMPLATE: {
+        "spec": {"devices": {"requests": [{"name": "g", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}
+    },
+    DEVICE_CLASS: {},
 }
 
 READ = "the store: a list at the start, a watch from then on, one object where the two disagree"
 NEEDED = {
-    **{(kind, verb): READ for kind in (*OURS, *KINDS, NODE) for verb in ("get", "list", "watch")},
-    **{(kind, "patch"): "act: annotations" for kind in (TRAINING_JOB, *KINDS)},
+    **{(kind, verb): READ for kind in (*OURS, *kinds.KINDS, NODE) for verb in ("get", "list", "watch")},
+    **{(kind, "patch"): "act: annotations" for kind in (TRAINING_JOB, *kinds.KINDS)},
+    **{(kind, "get"): "what a job or its pods name" for kind in kinds.BESIDE},
     (FAILURE_LEDGER, "create"): "act: the ledger of a new profile",
     (FAILURE_LEDGER, "patch"): "act: whose ledger it is",
     **{(kind, "patch status"): "act: the status" for kind in OURS},
@@ -158,7 +174,7 @@ def objects(cluster):
     place = "test-rbac"
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}})
     cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME, "namespace": place}})
-    cluster.apply(*(job(kind, place, NAME) for kind in KINDS))
+    cluster.apply(*(job(kind, place, NAME) for kind in kinds.KINDS))
     for kind, spec in SPECS.items():
         metadata = {"name": NAME} | ({"namespace": place} if kind.namespaced else {})
         body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
@@ -227,7 +243,6 @@ def test_each_right_is_needed(door, objects, cluster, role, kind, verb, number):
         ("all ConfigMaps", "/api/v1/configmaps"),
         ("all Leases", "/apis/coordination.k8s.io/v1/namespaces/mofa-system/leases"),
         ("another Lease", "/apis/coordination.k8s.io/v1/namespaces/mofa-system/leases/other"),
-        ("Jobs", "/apis/batch/v1/jobs"),
         ("definitions", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
     ],
 )
