@@ -125,6 +125,7 @@ def all_of_it(exporter):
     exporter.count_recommendation("TrainingJob", "Recommended", "Recommended")
     exporter.count_history("prometheus", "ok")
     exporter.count_differences(2)
+    exporter.count_check("Ready")
     exporter.observe_decision(0.2)
     exporter.observe_gate(12.0, "released")
     exporter._most_jobs = 1
