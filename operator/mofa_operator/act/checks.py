@@ -17,7 +17,7 @@ async def say(answer: CheckAnswer, workload: LiveWorkload, api: Api) -> Body:
     if answer.retry is not None:
         entry["requeueAfterSeconds"] = answer.retry
     stand = items(at(workload.body, "status", "admissionChecks"))
-    every = [{"name": one["name"], **entry} if one.get("name") in answer.checks else one for one in stand]
+    every = [{**_kueues(one), **entry} if one.get("name") in answer.checks else one for one in stand]
     return await _merge(workload, {"admissionChecks": every}, api)
 
 
@@ -38,6 +38,11 @@ async def _merge(stands: LiveObject, status: Written, api: Api) -> Body:
     version = at(stands.body, "metadata", "resourceVersion")
     body = {"metadata": {"resourceVersion": version}, "status": status}
     return await api.merge(key.kind, key.namespace, key.name, body, status=True)
+
+
+def _kueues(stands: Body) -> Written:
+    """What Kueue counts of a check, which stays as it is."""
+    return {name: stands[name] for name in ("name", "retryCount") if name in stands}
 
 
 def _update(one: PodUpdate) -> Written:
