@@ -26,6 +26,7 @@ FIRST = (
     # what waits
     "tests/dashboards/test_live_panels.py",
     "tests/faults/test_api_server.py",
+    "tests/cluster/test_real_controllers.py",
     "tests/cluster/test_operator.py",
     "tests/faults/test_prometheus.py",
     "tests/cluster/test_kinds.py",
