@@ -30,6 +30,8 @@ PARSED = (
 """Examples that need a cluster, a trace or a trainer that goes on writing: they are parsed, and run where those are."""
 MINUTES = "mofa fit"
 """Examples that take minutes, and one of which writes this installation's presets: they are parsed as well."""
+LONG = ("mofa validate odds", "mofa validate fleets")
+"""Examples that take ten seconds of a core and more: `make soak` runs them."""
 RUNS = "model,gpu,gpus,strategy,global_batch,sequence,step_seconds\nllama3-8b,h100,64,tp2 sp zero2,512,8192,11.0\n"
 PRODUCTS = "device,recipe,m,n,k,seconds_best\n" + "".join(
     f"gb200,bf16,{64 << i},4096,4096,{1e-5 * 2**i}\n" for i in range(9)
@@ -78,7 +80,13 @@ def test_every_example_is_parsed(verb, line):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("verb, line", EVERY, ids=[line for _, line in EVERY])
+@pytest.mark.parametrize(
+    "verb, line",
+    [
+        pytest.param(verb, line, id=line, marks=[pytest.mark.soak] * line.startswith(LONG))
+        for verb, line in EVERY
+    ],
+)
 def test_every_example_runs(verb, line, tmp_path, monkeypatch, capsys, asked_once):
     if line.startswith((*PARSED, MINUTES)):
         pytest.skip("needs what is not here; it was parsed")

@@ -1,12 +1,14 @@
 """Rules and alerts: made from their source, read by the real promtool, each one tested, each series known."""
 
 import importlib.util
+import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 from mofa_local import binaries
+from mofa_local.processes import COLLECTED
 from promql_names import series
 from ruamel.yaml import YAML
 
@@ -143,5 +145,6 @@ def test_promtool_accepts_the_rules(promtool):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_promtool_finds_the_rules_to_do_what_the_tests_say(promtool, path):
-    done = subprocess.run([promtool, "test", "rules", path], capture_output=True, text=True, check=False)
+    command = [promtool, "test", "rules", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | COLLECTED)
     assert done.returncode == 0, done.stdout + done.stderr

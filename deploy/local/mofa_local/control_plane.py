@@ -23,8 +23,6 @@ ISSUER: Final = "https://kubernetes.default.svc"
 
 ADMINS: Final = "system:masters"
 """The group that may do everything."""
-COLLECTED: Final = {"GOGC": "400"}
-"""Memory is there and cores are not: collecting garbage a quarter as often takes a sixth off the server's work."""
 
 
 class ControlPlane(Cluster):
@@ -85,7 +83,6 @@ class ControlPlane(Cluster):
                 "--unsafe-no-fsync",  # a test's disk may lose power; the wait for it would cost most of its time
                 "--log-level=warn",
             ],
-            environment=COLLECTED,
             ready=answers(f"{client}/readyz"),
         )
 
@@ -122,7 +119,6 @@ class ControlPlane(Cluster):
                 # Admission waits for a default ServiceAccount in each namespace, which a controller makes.
                 *([] if self.controllers else ["--disable-admission-plugins=ServiceAccount"]),
             ],
-            environment=COLLECTED,
             ready=answers(f"{self.server}/readyz"),
         )
 

@@ -28,6 +28,9 @@ from mofa_local import LocalStackError
 GRACE: Final = 30.0
 """What a process gets between TERM and KILL; an API server with open watches takes several seconds. [s]"""
 
+COLLECTED: Final = {"GOGC": "400"}
+"""Memory is there and cores are not: collecting garbage a quarter as often takes a sixth off what Go programs work."""
+
 STEP: Final = 0.05
 """Between two looks at something that is waited for. [s]"""
 
@@ -136,7 +139,7 @@ class Processes:
             child = subprocess.Popen(
                 [str(part) for part in command],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-                env=os.environ | dict(environment or {}), cwd=folder,
+                env=os.environ | COLLECTED | dict(environment or {}), cwd=folder,
             )  # fmt: skip
         process = self._running[name] = Process(name=name, child=child, log=log)
         self._tell_guard("+", process)

@@ -13,6 +13,7 @@ log holds from before the end of the newest block, and a block that ends in the 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -26,11 +27,11 @@ from typing import Any, Final
 
 from mofa_local import LocalStackError, binaries
 from mofa_local.ports import HOST, free_port
-from mofa_local.processes import Processes, answers
+from mofa_local.processes import COLLECTED, Processes, answers
 
 RETENTION: Final = "400d"
 """Longer than any window that the operator may ask for."""
-MEMORY: Final = "300MiB"
+MEMORY: Final = "600MiB"
 """Where the server's garbage collector starts to work hard; queries over months would else double it."""
 LONGEST_BLOCK: Final = "1458h"
 """promtool reads its input once for every block that it makes, so there should be few."""
@@ -65,7 +66,7 @@ def backfill(text: str | Path, data: Path) -> list[Path]:
         command = [str(binaries.path("promtool")), "tsdb", "create-blocks-from", "openmetrics", "--quiet"]
         done = subprocess.run(
             [*command, f"--max-block-duration={LONGEST_BLOCK}", str(source), str(into)],
-            capture_output=True, text=True, check=False,
+            capture_output=True, text=True, check=False, env=os.environ | COLLECTED,
         )  # fmt: skip
         if done.returncode:
             raise LocalStackError(f"promtool cannot make blocks of the history: {done.stderr.strip()}")
