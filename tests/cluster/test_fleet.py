@@ -10,11 +10,13 @@ from types import SimpleNamespace
 import pytest
 from foreign import KINDS, example, install
 from mofa_local import audit
+from pools import pool
 
 from mofa_model.annotations import PREFIX
 from mofa_model.cli import main
 from mofa_model.kinds import BATCH_JOB, JOB_SET
 from mofa_model.kinds import KINDS as EVERY
+from mofa_operator import kubectl
 from mofa_operator.api import Api
 from mofa_operator.credentials import Credentials
 from mofa_operator.fleet import fleet as fleet_room
@@ -223,3 +225,78 @@ def test_two_hundred_mixed_jobs_are_summed_as_their_objects_say(cluster, kinds, 
     assert len(everything["jobs"]) == 180  # the twenty that speak for others have no line of their own
     plain = next(one for one in found["jobs"] if one["status"] == "" and one["kind"] == "JobSet")
     assert f"{PREFIX}model=llama3-70b" in plain["change"] or f"{PREFIX}model=" in plain["change"]
+
+
+FEW = {axis: {"values": [size]} for axis, size in {"tp": 8, "pp": 4, "cp": 1, "mbs": 1}.items()}
+"""Constraints that leave little to search."""
+
+
+@pytest.fixture
+def asking(cluster, kinds, namespace):
+    """A JobSet that asks, in a namespace with a policy, on a pool of its own; no operator runs."""
+    with pool(cluster) as profile:
+        kind = [{"apiVersion": JOB_SET.api_version, "kind": JOB_SET.kind}]
+        spec = {"kinds": kind, "profile": profile, "constraints": FEW, "training": {"tokens": "2T"}}
+        policy = {
+            "apiVersion": "mofa.dev/v1alpha1", "kind": "AdvisorPolicy",
+            "metadata": {"name": "defaults", "namespace": namespace}, "spec": spec,
+        }  # fmt: skip
+        job = example(JOB_SET, namespace)
+        cluster.apply(policy, job)
+        yield profile, policy, job
+
+
+def test_a_job_that_nobody_answered_is_answered_as_the_operator_would(
+    cluster, asking, namespace, ask, tmp_path, capsys
+):
+    profile, policy, job = asking
+    told = ask("why", "jobset/llama3-70b", "-n", namespace)
+    assert (told["answered_by"], told["stance"]) == ("this command", "advise")
+    live = json.loads(cluster.kubectl("get", "clusterprofile", profile, "-o", "json"))
+    (tmp_path / "all.json").write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [live, policy, job]})
+    )
+    assert main(["annotate", str(tmp_path / "all.json")]) == 0
+    (answer,) = (
+        one["metadata"]["annotations"]
+        for one in json.loads(capsys.readouterr().out)["items"]
+        if one["kind"] == "JobSet"
+    )
+    assert told["answer"]["inputs-hash"] == answer[PREFIX + "inputs-hash"]
+    assert told["answer"]["strategy"] == answer[PREFIX + "strategy"]
+    (line,) = ask("top", "-n", namespace)["jobs"]
+    assert line["status"] == told["answer"]["status"]
+    assert line["slow_gpu_hours"] is not None
+
+
+def test_a_layout_of_a_job_is_explained_term_by_term(cluster, asking, namespace, ask):
+    told = ask("explain", "llama3-70b", "-n", namespace, "--current", run=explained)
+    assert told["strategy"].startswith("tp=8,pp=4,")
+    assert told["step"]
+
+
+def explained(words):
+    return main(words, program="kubectl mofa", instead=kubectl.OWN)
+
+
+def test_pools_say_which_gpus_running_jobs_hold(cluster, asking, namespace, ask):
+    profile, _, _ = asking
+    found = {one["pool"]: one for one in ask("pools")["pools"]}
+    assert (found[profile]["nodes"], found[profile]["gpus"]) == (2, 16)
+    assert (found[profile]["jobs"], found[profile]["held"]) == (1, 256)
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["why", "llama3-71b"], "did you mean llama3-70b"),
+        (["why", "jobsett/llama3-70b"], "did you mean jobset"),
+        (["why", "llama3-70b", "-n", "default"], "give -n "),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else "",
+)
+def test_a_job_that_is_misspelt_is_told(cluster, asking, namespace, monkeypatch, capsys, words, said):
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    place = [] if "-n" in words else ["-n", namespace]
+    assert main([*words, *place]) == 2
+    assert said in capsys.readouterr().err
