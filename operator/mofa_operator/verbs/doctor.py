@@ -83,7 +83,7 @@ def _table(shown: list[Diagnosis], every: list[Diagnosis], *, asked: bool) -> Ta
             Column("about", align="left"),
             Column("is", align="left"),
             Column("found", align="left"),
-            Column("what mends it", align="left"),
+            Column("what mends it", align="left", copied=True),
         ),
         rows=tuple((one.about, one.weight.value, one.found, one.mend) for one in shown),
         notes=tuple(notes),
