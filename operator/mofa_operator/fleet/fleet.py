@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mofa_model.kinds import Kind
+from mofa_model.kinds import Beside, Kind
 from mofa_model.kinds.shape import Body
 from mofa_operator.api import Api
-from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, JOBS, NODE, TRAINING_JOB, Key, key_of
+from mofa_operator.keys import (
+    ADVISOR_POLICY,
+    CLUSTER_PROFILE,
+    CONFIG_MAP,
+    JOBS,
+    NODE,
+    TRAINING_JOB,
+    Key,
+    key_of,
+)
 from mofa_operator.objects import LiveObject, LiveTrainingJob, live
+from mofa_operator.observe.named import wanted
 from mofa_operator.observe.nodes import NodeFacts, facts_of
+from mofa_operator.observe.relations import Uses
 from mofa_operator.observe.store import Store
 from mofa_operator.refusals import Gone, Refused
+from mofa_operator.snapshot import Named
 
+_HOPS: Final = 3
+"""From a job to its runtime, from its pods to a claim's template, from that to a class. [1]"""
 AROUND: Final = (NODE, CLUSTER_PROFILE, ADVISOR_POLICY)
 """What stands around jobs; before them, so that their questions are whole."""
 
@@ -35,6 +50,8 @@ class ClusterSeen:
     """Kinds that the cluster does not have."""
     refused: Mapping[Kind, str]
     """Kinds that may not be listed, and what the API server said."""
+    beside: Mapping[Key, Beside]
+    """What jobs name that says how many GPUs they have, of those that do not say it themselves: a TrainJob's runtime."""
     now: float
     """When it was read, in seconds of the epoch. [s]"""
 
@@ -63,9 +80,11 @@ async def read_fleet(api: Api, namespace: str = "", now: float | None = None) ->
                 nodes[key_of(kind, body).name] = facts_of(body)
             elif kind in JOBS:
                 bodies.append((kind, body))
+    jobs = _gangs(live(kind, body) for kind, body in bodies)
     return ClusterSeen(
         store=store,
-        jobs=_gangs(live(kind, body) for kind, body in bodies),
+        jobs=jobs,
+        beside=await _beside(api, jobs.values()),
         nodes=nodes,
         absent=frozenset(kind for kind, found in zip(asked, lists, strict=True) if found is None),
         refused={kind: found for kind, found in zip(asked, lists, strict=True) if isinstance(found, str)},
@@ -81,6 +100,28 @@ async def _listed(api: Api, kind: Kind, namespace: str) -> list[Body] | str | No
         return None
     except Refused as error:
         return str(error)
+
+
+async def _beside(api: Api, jobs: Iterable[LiveObject]) -> dict[Key, Beside]:
+    """What jobs name, and what that names in turn; each object is read once, and one that may not be read is as none."""
+    read: dict[Key, Body | None] = {}
+    found: dict[Key, Beside] = {}
+    for job in jobs:
+        named = Named()
+        for _ in range(_HOPS):
+            keys = [
+                key for key in wanted(job.key, Uses(asks=False), job.body, named) if key.kind != CONFIG_MAP
+            ]
+            for key in keys:
+                if key not in read:
+                    with contextlib.suppress(Refused):
+                        read[key] = await api.get(key.kind, key.namespace, key.name)
+            if not (here := [body for key in keys if (body := read.get(key)) is not None]):
+                break
+            named = Named(beside=(*named.beside, *here))
+        if named.beside:
+            found[job.key] = Beside(named.beside)
+    return found
 
 
 def _gangs(jobs: Iterable[LiveObject]) -> dict[Key, LiveObject]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, demand_of
+from mofa_model.kinds.beside import NOTHING
 from mofa_model.kinds.shape import at, text_of
 from mofa_operator.fleet.fleet import ClusterSeen
 from mofa_operator.fleet.spending import JobState, spending
@@ -104,7 +105,7 @@ def _held(fleet: ClusterSeen) -> dict[str, list[int]]:
     for key, job in fleet.jobs.items():
         if fleet.speaks(key):
             continue
-        spent = spending(job, fleet.speaker(key), {}, fleet.now)
+        spent = spending(job, fleet.speaker(key), {}, fleet.now, fleet.beside.get(key, NOTHING))
         if spent.state is JobState.RUNS and (name := _profile(fleet, key, job)):
             found.setdefault(name, []).append(spent.gpus)
     return found

@@ -19,7 +19,8 @@ from enum import StrEnum
 from typing import Final
 
 from mofa_model.errors import InputError
-from mofa_model.kinds import JobKind, demand_of
+from mofa_model.kinds import Beside, JobKind, demand_of
+from mofa_model.kinds.beside import NOTHING
 from mofa_model.kinds.observation import Observation
 from mofa_model.kinds.shape import Number, Shape, Text, at, glance, moment_of, under
 from mofa_model.units import HOUR
@@ -104,10 +105,14 @@ class Spending:
         return self.stuck + (self.stopped or 0.0) + (self.slow or 0.0)
 
 
-def spending(job: LiveObject, speaker: LiveTrainingJob | None, told: Told, now: float) -> Spending:
-    """What a job held and lost, by its object, by its answer, and by the TrainingJob that speaks for it; `now` [s]."""
+def spending(
+    job: LiveObject, speaker: LiveTrainingJob | None, told: Told, now: float, beside: Beside = NOTHING
+) -> Spending:
+    """What a job held and lost, by its object, by its answer, and by the TrainingJob that speaks for it; `now` [s]. `beside` is what
+    it names.
+    """
     seen, said = _observed(job, now), recommendation(told)
-    gpus, wrong = _gpus(job, said)
+    gpus, wrong = _gpus(job, said, beside)
     state = _state(job, speaker, seen)
     seconds = _seconds(job, speaker, seen, state, now)
     made = Spending(
@@ -155,12 +160,12 @@ def _observed(job: LiveObject, now: float) -> Observation:
     return kind.observed(job.body, now) if isinstance(kind, JobKind) else Observation()
 
 
-def _gpus(job: LiveObject, said: ToldLayout) -> tuple[int, str]:
+def _gpus(job: LiveObject, said: ToldLayout, beside: Beside) -> tuple[int, str]:
     """GPUs of all pods, and why they cannot be read where they cannot. [1]"""
     if not isinstance(job.key.kind, JobKind):
         return int(said.gpus), ""
     try:
-        demand = demand_of(job.body)
+        demand = demand_of(job.body, beside)
     except InputError as error:
         return 0, str(error)
     return (demand.gpus, "") if demand.gpus else (int(said.gpus), "" if said.gpus else demand.unread)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from mofa_model.kinds.beside import NOTHING
 from mofa_operator.api import Api
 from mofa_operator.fleet.answers import Told, asked, named, stance, standing, unanswered
 from mofa_operator.fleet.changes import change
@@ -47,7 +48,7 @@ def lines_of(fleet: ClusterSeen, answered: Mapping[Key, Told]) -> list[JobLoss]:
         told = standing(job) or answered.get(key) or {}
         if not told and speaker is not None:
             told = standing(speaker) or answered.get(speaker.key) or {}
-        spent = spending(job, speaker, told, fleet.now)
+        spent = spending(job, speaker, told, fleet.now, fleet.beside.get(key, NOTHING))
         why = stance(fleet, key)
         found.append(JobLoss(spent=spent, told=told, change=change(spent, told, why, job, speaker)))
     return sorted(found, key=_order)

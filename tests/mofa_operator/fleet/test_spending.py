@@ -1,0 +1,121 @@
+"""GPU-hours of one job, as one would reckon them on paper."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from mofa_model.kinds import JOB_SET, TRAIN_JOB, Beside
+from mofa_operator.decide.stance import Stance
+from mofa_operator.fleet.changes import change, likely_model
+from mofa_operator.fleet.spending import JobState, spending
+from mofa_operator.keys import TRAINING_JOB
+from mofa_operator.objects import live
+
+HOUR = 3600.0
+MADE = 1_800_000_000.0
+NOW = MADE + 10 * HOUR
+
+
+def stamp(moment):
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def job(spec=None, status=None, kind=JOB_SET, command=()):
+    resources = {"limits": {"nvidia.com/gpu": 8}}
+    pod = {"spec": {"containers": [{"name": "trainer", "command": list(command), "resources": resources}]}}
+    jobs = [{"name": "trainer", "template": {"spec": {"parallelism": 4, "template": pod}}}]
+    made = {"name": "llama3-70b-seven", "namespace": "ml", "creationTimestamp": stamp(MADE)}
+    body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": made, "status": status or {}}
+    return live(kind, body | {"spec": {"replicatedJobs": jobs} | (spec or {})})
+
+
+def told(**more):
+    said = {
+        "predicted": {"step_seconds": [4, 4, 4], "tokens_per_second": [100, 100, 100]},
+        "current": {"step_seconds": 5},
+    }
+    return {
+        "status": "Recommended",
+        "predicted-ettr": "0.9",
+        "strategy": "tp=8",
+        "recommendation": json.dumps(said),
+    } | more
+
+
+def speaker(**observed):
+    status = {"observed": {"source": "megatron", **observed}}
+    body = {
+        "apiVersion": TRAINING_JOB.api_version,
+        "kind": "TrainingJob",
+        "metadata": {"name": "a", "namespace": "ml"},
+    }
+    return body | {"spec": {}, "status": status}
+
+
+def test_a_job_on_thirty_two_gpus_for_ten_hours_loses_a_tenth_to_failures_and_a_fifth_of_the_rest_to_its_layout():
+    found = spending(job(), None, told(), NOW)
+    assert (found.gpus, found.held, found.stopped) == (32, 320, pytest.approx(32))
+    assert found.slow == pytest.approx((320 - 32) * (1 - 4 / 5))
+    assert found.lost == pytest.approx(32 + 57.6)
+
+
+def test_what_is_seen_counts_more_than_what_is_predicted():
+    spoken = live(TRAINING_JOB, speaker(tokensPerSecond=50, ettr="0.5"))
+    found = spending(job(), spoken, told(), NOW)
+    assert (found.stopped, found.slow) == (160, 80)
+
+
+def test_a_stuck_job_loses_everything_since_its_step_was_overdue():
+    body = speaker()
+    body["status"] |= {
+        "health": "Stuck",
+        "conditions": [{"type": "PredictionAccurate", "status": "False", "reason": "Stuck", "message": "x", "lastTransitionTime": stamp(NOW - 2 * HOUR)}],
+    }  # fmt: skip
+    spoken = live(TRAINING_JOB, body)
+    found = spending(job(), spoken, told(), NOW)
+    assert (found.stuck, found.stopped) == (64, pytest.approx(25.6))
+    assert "logs" in change(found, told(), Stance.ADVISE, job(), spoken)
+
+
+def test_a_job_of_which_nobody_says_anything_loses_what_its_restarts_cost_and_the_rest_is_open():
+    found = spending(job(status={"restarts": 3}), None, {}, NOW)
+    assert (found.slow, found.stopped) == (None, pytest.approx(3 * 307 / HOUR * 32))
+    said = change(found, {}, Stance.NOT_ASKED, job(), None)
+    assert said.endswith("jobsets.jobset.x-k8s.io/llama3-70b-seven advisor.mofa.dev/model=llama3-70b")
+
+
+@pytest.mark.parametrize(
+    "spec, status, state, hours",
+    [
+        ({"suspend": True}, {}, JobState.WAITS, 0),
+        ({}, {"conditions": [{"type": "Completed", "status": "True", "lastTransitionTime": stamp(MADE + 3 * HOUR)}]}, JobState.ENDED, 3),
+        ({}, {"conditions": [{"type": "Suspended", "status": "False", "lastTransitionTime": stamp(NOW - HOUR)}]}, JobState.RUNS, 1),
+        ({}, {}, JobState.RUNS, 10),
+    ],
+)  # fmt: skip
+def test_hours_are_those_in_which_gpus_were_held(spec, status, state, hours):
+    found = spending(job(spec, status), None, told(), NOW)
+    assert (found.state, found.hours) == (state, hours)
+
+
+def test_gpus_that_only_a_runtime_says_are_counted_where_it_was_read():
+    body = job(kind=TRAIN_JOB, spec={"runtimeRef": {"name": "torch"}, "replicatedJobs": None})
+    resources = {"limits": {"nvidia.com/gpu": 8}}
+    pod = {"spec": {"containers": [{"name": "node", "resources": resources}]}}
+    jobs = [{"name": "node", "template": {"spec": {"template": pod}}}]
+    runtime = {
+        "apiVersion": TRAIN_JOB.api_version, "kind": "ClusterTrainingRuntime", "metadata": {"name": "torch"},
+        "spec": {"mlPolicy": {"numNodes": 6}, "template": {"spec": {"replicatedJobs": jobs}}},
+    }  # fmt: skip
+    assert spending(body, None, {}, NOW, Beside([runtime])).gpus == 48
+    unread = spending(body, None, {}, NOW)
+    assert unread.gpus == 0
+    assert unread.wrong
+
+
+def test_a_model_that_a_command_names_is_suggested():
+    assert (
+        likely_model(job(command=["train.py", "--model_name_or_path", "meta-llama/Llama-2-7b-hf"]))
+        == "llama2-7b"
+    )
