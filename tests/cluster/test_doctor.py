@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from advisor import until
 from foreign import install
 from mofa_local import nodes
 from mofa_local.ports import HOST, free_port
@@ -302,6 +303,11 @@ def test_a_definition_that_is_not_there_is_named(site, capsys):
     (definition,) = load("crds/mofa.dev_advisorpolicies.yaml")
     site.delete("customresourcedefinitions.apiextensions.k8s.io", definition["metadata"]["name"])
     try:
+        code, found = doctor(capsys)
+        assert code == 4, "while it goes, too"
+        until(
+            lambda: len(site.kubectl("get", "crd", "-o", "name").split(definition["metadata"]["name"])) == 1
+        )
         code, found = doctor(capsys)
     finally:
         site.apply(definition)

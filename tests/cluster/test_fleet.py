@@ -281,7 +281,7 @@ def explained(words):
 
 def test_pools_say_which_gpus_running_jobs_hold(cluster, asking, namespace, ask):
     profile, _, _ = asking
-    found = {one["pool"]: one for one in ask("pools")["pools"]}
+    found = {one["pool"]: one for one in ask("pools", "-n", namespace)["pools"]}
     assert (found[profile]["nodes"], found[profile]["gpus"]) == (2, 16)
     assert (found[profile]["jobs"], found[profile]["held"]) == (1, 256)
 

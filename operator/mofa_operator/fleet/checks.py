@@ -70,6 +70,8 @@ def _definitions(site: Site) -> Iterator[Diagnosis]:
     for kind, body in sorted(site.definitions.items()):
         if body is None:
             continue
+        if at(body, "metadata", "deletionTimestamp"):
+            yield broken(about, f"{kind.resource} is being deleted, and its objects with it", apply)
         conditions = {text_of(one.get("type")): one for one in items(at(body, "status", "conditions"))}
         if at(conditions.get("Established"), "status") != "True":
             why = text_of(at(conditions.get("NamesAccepted"), "message")) or "no condition says why"
