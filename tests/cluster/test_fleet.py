@@ -273,6 +273,8 @@ def test_a_layout_of_a_job_is_explained_term_by_term(cluster, asking, namespace,
     told = ask("explain", "llama3-70b", "-n", namespace, "--current", run=explained)
     assert told["strategy"].startswith("tp=8,pp=4,")
     assert told["step"]
+    other = ask("explain", "llama3-70b", "-n", namespace, "--strategy", "tp=4,pp=8", run=explained)
+    assert other["strategy"].startswith("tp=4,pp=8,")
 
 
 def explained(words):
