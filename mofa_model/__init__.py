@@ -1,21 +1,29 @@
 """What a training step costs, what a failure costs, and which strategy is best: the engine behind every door.
 
-The public names are imported when they are first used, so that `mofa --help` need not wait for numpy.
+    import mofa_model as mofa
+
+    answer = mofa.advise(model="llama3-8b", gpu="h100", gpus=64, sequence_length=8192, global_batch_size=512)
+    answer.strategy, answer.predicted.step_seconds.target
+
+The public names are imported when they are first used, so that `mofa --help` need not wait for numpy; `__init__.pyi` says
+what they are to type checkers.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from mofa_model.errors import InputError, MofaError, NoFeasibleStrategy, SourceUnreachable
+from typing import Any, Final
 
 _HOMES: Final = {
     "InputError": "mofa_model.errors",
     "MofaError": "mofa_model.errors",
     "NoFeasibleStrategy": "mofa_model.errors",
     "SourceUnreachable": "mofa_model.errors",
+    "advise": "mofa_model.answers.advise",
+    "ettr": "mofa_model.answers.ettr",
+    "explain": "mofa_model.answers.explain",
+    "simulate": "mofa_model.answers.simulate",
+    "sweep": "mofa_model.answers.sweep",
 }
 
 VERSION: Final = "0.1.0"
@@ -27,6 +35,11 @@ __all__ = [
     "MofaError",
     "NoFeasibleStrategy",
     "SourceUnreachable",
+    "advise",
+    "ettr",
+    "explain",
+    "simulate",
+    "sweep",
 ]
 
 

@@ -26,8 +26,10 @@ PARSED = (
     "mofa observe - ",
     "mofa observe /logs",
     "mofa observe '",
+    "mofa ui",
 )
-"""Examples that need a cluster, a trace or a trainer that goes on writing: they are parsed, and run where those are."""
+"""Examples that need a cluster, a trace or a trainer that goes on writing, or that serve until they are ended: they are parsed, and run
+elsewhere."""
 MINUTES = "mofa fit"
 """Examples that take minutes, and one of which writes this installation's presets: they are parsed as well."""
 LONG = ("mofa validate odds", "mofa validate fleets")

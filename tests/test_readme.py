@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mofa_model import verbs
+from mofa_model.answers.sweep_fields import parse_vary, points_of
 from mofa_model.cli import main
-from mofa_model.verbs.sweep_fields import parse_vary, points_of
 
 ROOT = Path(__file__).resolve().parent.parent
 _SPEC = importlib.util.spec_from_file_location("studies", ROOT / "tools" / "studies.py")

@@ -3,6 +3,7 @@
     dev.txt       everything, the lab's part included; `make setup` installs it
     core.txt      what `pip install mofa-advisor` brings
     test.txt      the same, and what runs its tests
+    notebook.txt  the same as core, and what runs a notebook
     operator.txt  the same as core, and what the operator needs: what the image installs
     build.txt     what builds our wheel in the image
     uv.txt        what installs dev.txt in seconds
@@ -52,6 +53,7 @@ def main() -> None:
     under = ("--constraint", str(FOLDER / "dev.txt"))
     lock("core.txt", *under)
     lock("test.txt", "--extra", "test", *under)
+    lock("notebook.txt", "--extra", "notebook", *under)
     lock("operator.txt", "--extra", "operator", *under)
     lock("build.txt", *under, sources=(str((FOLDER / "build.in").relative_to(ROOT)),))
     lock("uv.txt", *under, sources=(str((FOLDER / "uv.in").relative_to(ROOT)),))

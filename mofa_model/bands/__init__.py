@@ -12,7 +12,7 @@ May import: presets, strategy, spec, errors, units. Imported by: advice, explain
 from mofa_model.bands.band import SHARE, Band, Basis, NearRun, band_of, bands_of, basis_of, in_a_line
 from mofa_model.bands.coordinates import Coordinates, coordinates, words_of
 from mofa_model.bands.features import Feature, Seen, Support, features_of, support
-from mofa_model.bands.odds import LayoutOdds, ShortRun, odds_of, scales_for
+from mofa_model.bands.odds import LayoutOdds, ShortRun, in_percent, odds_of, scales_for
 from mofa_model.bands.table import MeasuredRuns, in_words, measured_runs
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "coordinates",
     "features_of",
     "in_a_line",
+    "in_percent",
     "in_words",
     "measured_runs",
     "odds_of",

@@ -28,6 +28,7 @@ from mofa_model.bands.band import Band, halves_of
 from mofa_model.bands.coordinates import Coordinates, apart
 from mofa_model.bands.table import QUANTITIES, MeasuredRuns, coded
 from mofa_model.strategy import Strategy
+from mofa_model.units import Ratio
 
 Array = NDArray[np.floating[Any]]
 
@@ -181,3 +182,13 @@ def odds_of(runs: MeasuredRuns, layouts: Sequence[Coordinates], tried: Sequence[
     places = list(enumerate(tried, start=len(layouts)))
     errors = {name: {at: one.errors[name] for at, one in places if name in one.errors} for name in QUANTITIES}
     return seen.after({name: found for name, found in errors.items() if found}).some(range(len(layouts)))
+
+
+def in_percent(chance: Ratio) -> str:
+    """A chance in whole percent, and none of them certain.
+
+    >>> in_percent(0.9997), in_percent(0.52)
+    ('>99 %', '52 %')
+    """
+    percent = round(100 * float(chance))
+    return ">99 %" if percent > 99 else "<1 %" if percent < 1 else f"{percent} %"

@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 
 from mofa_model import units
 from mofa_model.advice import PredictedFigure
+from mofa_model.bands import in_percent
 from mofa_model.launch import shell_lines
 from mofa_model.page import figures
 from mofa_model.page.markup import Node, el, page, table, text
@@ -31,10 +32,10 @@ def advice_sections(view: AdviceView, *, told: bool = False) -> list[ET.Element]
         found += [
             _key(view),
             *_strategy(view),
+            *_others(view),
             *_time(view),
             *_memory(view),
             *_checkpoints(view),
-            *_others(view),
         ]
     found += _failures(view)
     if view.rejected:
@@ -53,6 +54,7 @@ def _key(view: AdviceView) -> ET.Element:
         ("Tokens a second", _band(p["tokens_per_second"], lambda x: f"{x:,.0f}")),
         ("MFU", _band(p["mfu"], lambda x: f"{x:.1%}")),
         ("Effective training time", _band(p["ettr"], lambda x: f"{x:.1%}")),
+        ("Odds", _odds(view)),
         ("Device memory", _memory_of(view)),
         ("Checkpoint every", (f"{view.checkpoint_steps} steps", units.format(view.checkpoint_seconds, "s", 3))),
     ]  # fmt: skip
@@ -65,10 +67,16 @@ def _key(view: AdviceView) -> ET.Element:
     )
 
 
+def _odds(view: AdviceView) -> tuple[str, str]:
+    """The chance that it fits, and that it beats today's layout where there is one."""
+    beats = "" if view.beats is None else f"beats today's layout with {in_percent(view.beats)}; "
+    return f"fits: {in_percent(view.fits)}", f"{beats}bands hold with {in_percent(view.confidence)}"
+
+
 def _memory_of(view: AdviceView) -> tuple[str, str]:
-    """The estimate, its band, and the chance that it fits."""
+    """The estimate, and its band."""
     first, ends = _band(view.predicted["memory_bytes"], lambda x: f"{x / GIB:.1f}")
-    return f"{first} GiB", f"{ends} of {view.memory_limit / GIB:.1f} GiB; fits with {view.fits:.0%}"
+    return f"{first} GiB", f"{ends} of {view.memory_limit / GIB:.1f} GiB"
 
 
 def _strategy(view: AdviceView) -> list[ET.Element]:
@@ -130,8 +138,8 @@ def _others(view: AdviceView) -> list[ET.Element]:
             units.format(one.step, "s"),
             f"{one.memory / GIB:.1f}",
             f"{one.ettr:.1%}",
-            f"{one.fits:.0%}",
-            f"{one.beats:.0%}",
+            in_percent(one.fits),
+            in_percent(one.beats),
             one.reason,
         )
         for one in view.alternatives
@@ -140,7 +148,10 @@ def _others(view: AdviceView) -> list[ET.Element]:
         return []
     than = "beats the first" if view.current is None else "beats today's"
     headings = ("choice", "strategy", "step", "GiB", "ETTR", "fits", than, "why not")
-    found = [el("h2", "Other choices"), table(headings, rows, numbers=(2, 3, 4, 5, 6))]
+    found = [
+        el("h2", "Other choices"),
+        table(headings, rows, numbers=(2, 3, 4, 5, 6)),
+    ]
     if view.nearest:
         found += [
             el("h2", "What would change the answer"),

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from mofa_model.page.markup import el
 
-COLORS: Final = tuple(f"var(--c{number})" for number in range(8))
+PLAIN: Final = ("#2563eb", "#b45309", "#047857", "#be185d", "#6d28d9", "#0e7490", "#4d7c0f", "#57606a")
+"""The same colours for a viewer who drops the style, as some hosts of notebooks do."""
+COLORS: Final = tuple(f"var(--c{number},{plain})" for number, plain in enumerate(PLAIN))
 _WIDE: Final = 720.0
 _TICKS: Final = (1.0, 10.0, 60.0, 300.0, 1200.0, 3600.0, 4 * 3600.0, 86400.0, 7 * 86400.0)
 """Times that an axis names. [s]"""
+_MARKED: Final = 24
+"""Points of a line that are marked one by one. [1]"""
+_FAR: Final = 20.0
+"""Ratio of the ends beyond which an axis is logarithmic. [1]"""
 
 
 def parts(title: str, sizes: Mapping[str, float], show: str = "{:.3g}") -> ET.Element:
@@ -127,3 +134,71 @@ def _shown(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds:.3g} s"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LineDrawing:
+    """Lines over one axis, each with its name."""
+
+    lines: Mapping[str, Sequence[tuple[Any, float]]]
+    """Points by the name of their line; places that are no numbers stand side by side."""
+    across: str
+    """What the axis is."""
+    up: str
+    """What is drawn."""
+    percent: bool = False
+    """Whether it is a share."""
+
+
+def lines(title: str, drawn: LineDrawing) -> ET.Element:
+    """Points joined by lines; the axis is logarithmic where its numbers are far apart."""
+    places = list(dict.fromkeys(x for points in drawn.lines.values() for x, _ in points))
+    heights = [y for points in drawn.lines.values() for _, y in points]
+    if not heights:
+        return el("p", "There is nothing to draw.")
+    left, right, top, bottom, height = 70.0, _WIDE - 24, 14.0, 226.0, 272.0
+    numeric = all(isinstance(x, int | float) for x in places)
+    places = sorted(places) if numeric else places
+    far = numeric and places[0] > 0 and places[-1] / places[0] > _FAR
+    scaled = {x: math.log10(x) if far else float(x) if numeric else float(n) for n, x in enumerate(places)}
+    first, last = min(scaled.values()), max(scaled.values())
+    low, high = min(heights), max(heights)
+    room = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
+    low, high = max(0.0, low - room) if low >= 0 else low - room, high + room
+
+    def at(x: Any) -> float:
+        return left + (right - left) * ((scaled[x] - first) / (last - first) if last > first else 0.5)
+
+    def over(y: float) -> float:
+        return bottom - (bottom - top) * (y - low) / (high - low)
+
+    def said(y: float) -> str:
+        return f"{y:.1%}" if drawn.percent else f"{y:,.4g}" if abs(y) < 1e4 else f"{y:,.0f}"
+
+    def named(x: Any) -> str:
+        return f"{x:,g}" if numeric else str(x)
+
+    children = [el("title", title), el("desc", f"{drawn.up} over {drawn.across}, as in the table beside it.")]
+    for share in (0.0, 0.5, 1.0):
+        y = low + share * (high - low)
+        children.append(el("path", d=f"M{left:g} {over(y):.1f}H{right:g}", class_="axis"))
+        children.append(el("text", said(y), x=left - 6, y=over(y) + 4, text_anchor="end", class_="soft"))
+    children += [
+        el("text", named(x), x=at(x), y=bottom + 18, text_anchor="middle", class_="soft")
+        for x in places[:: max(1, len(places) // 8)]
+    ]
+    swatches = []
+    for number, (name, points) in enumerate(drawn.lines.items()):
+        color = COLORS[number % len(COLORS)]
+        joined = " ".join(f"{at(x):.1f},{over(y):.1f}" for x, y in points)
+        children.append(el("polyline", points=joined, style=f"fill:none;stroke:{color};stroke-width:2"))
+        for x, y in points if len(points) <= _MARKED else ():
+            word = f"{drawn.across} {named(x)}{f', {name}' if name else ''}: {said(y)}"
+            children.append(
+                el("circle", el("title", word), cx=at(x), cy=over(y), r=4.0, style=f"fill:{color}")
+            )
+        if name:
+            swatches.append(el("li", el("span", style=f"background:{color}"), name))
+    svg = el("svg", *children, viewBox=f"0 0 {_WIDE:g} {height:g}", width=_WIDE, height=height, role="img")
+    legend = el("ul", *swatches, class_="swatches") if swatches else None
+    return el("figure", svg, legend, el("figcaption", f"{drawn.up} over {drawn.across}."))

@@ -12,6 +12,13 @@ from xml.etree import ElementTree as ET
 Node: TypeAlias = "ET.Element | str | None"
 """What an element may hold: elements, text, or nothing."""
 
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+"""Sent with every page, whoever serves it: nothing runs, nothing is fetched, a form asks only where it came from."""
 STYLE: Final = """
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#57606a;--line:#d0d7de;--ground:#fff;--raised:#f6f8fa;--link:#0550ae;
 --c0:#2563eb;--c1:#b45309;--c2:#047857;--c3:#be185d;--c4:#6d28d9;--c5:#0e7490;--c6:#4d7c0f;--c7:#57606a;
@@ -29,6 +36,13 @@ main{padding-bottom:3rem;overflow-wrap:break-word}
 footer{color:var(--soft);border-top:1px solid var(--line);padding:.8rem 1rem 2rem;font-size:.9rem}
 h1{font-size:1.6rem;margin:1.2rem 0 .4rem}h2{font-size:1.2rem;margin:2rem 0 .4rem}
 a{color:var(--link)}a:focus-visible,summary:focus-visible{outline:3px solid var(--c1);outline-offset:2px}
+input,select,button{font:inherit;color:var(--ink);background:var(--ground);border:1px solid var(--soft);border-radius:.3rem;padding:.35rem .5rem;width:100%;min-width:0}
+input:focus-visible,select:focus-visible,button:focus-visible,.scroll:focus-visible{outline:3px solid var(--c1);outline-offset:2px}
+button{background:var(--link);color:var(--ground);border-color:var(--link);font-weight:600;width:auto;padding:.4rem 1.2rem;cursor:pointer}
+form.ask,form.search{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,12.5rem),1fr));gap:.7rem 1rem;align-items:start;margin:1rem 0}
+form.search{align-items:end}label{display:block;font-weight:600;font-size:.9rem}
+form small{display:block;color:var(--soft);font-size:.85rem}form small.bad{color:var(--bad);font-weight:600}
+form p{margin:0;align-self:center}[aria-invalid]{border:2px solid var(--bad)}
 .skip{position:absolute;left:-100rem}.skip:focus{left:1rem;top:.5rem;background:var(--ground);padding:.3rem .6rem}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;margin:.5rem 0}caption{text-align:left;color:var(--soft);padding:.2rem 0}
@@ -40,7 +54,7 @@ dl.key{display:grid;grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:
 dl.key div{background:var(--raised);border:1px solid var(--line);border-radius:.4rem;padding:.5rem .8rem}
 dt{color:var(--soft);font-size:.9rem}dd{margin:0;font-size:1.25rem;font-variant-numeric:tabular-nums}
 dd small{display:block;font-size:.85rem;color:var(--soft)}
-code,pre{font:0.92em/1.5 ui-monospace,monospace}pre{background:var(--raised);padding:.7rem;overflow-x:auto;border-radius:.4rem}
+code,pre{font:0.92em/1.5 ui-monospace,monospace}pre{background:var(--raised);padding:.7rem;white-space:pre-wrap;overflow-wrap:anywhere;border-radius:.4rem}
 code{overflow-wrap:anywhere}
 figure{margin:.8rem 0}figcaption{color:var(--soft);font-size:.9rem}svg{max-width:100%;height:auto}
 svg text{fill:var(--ink);font:12px system-ui,sans-serif}svg .axis{stroke:var(--line);stroke-width:1;fill:none}
@@ -48,6 +62,7 @@ svg .soft{fill:var(--soft)}
 .good{color:var(--good)}.warn{color:var(--warn)}.bad{color:var(--bad)}
 ul.swatches{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;padding:0;margin:.4rem 0;font-size:.9rem}
 ul.swatches span{display:inline-block;width:.8em;height:.8em;margin-right:.4em;border-radius:2px}
+@media (max-width:45rem){form.ask{grid-template-columns:repeat(auto-fill,minmax(min(100%,9.5rem),1fr))}.minor{display:none}th,td{padding-right:.6rem}td:last-child{min-width:0}h1{font-size:1.35rem;overflow-wrap:anywhere}}
 """
 """Contrast of text is at least 4.5 to 1 on both grounds; colours are told apart without red against green."""
 
@@ -76,15 +91,24 @@ def el(tag: str, *children: Node, **attributes: str | float) -> ET.Element:
 
 
 def table(
-    headings: Sequence[str], rows: Iterable[Sequence[Node]], *, numbers: Iterable[int] = (), caption: str = ""
+    headings: Sequence[str],
+    rows: Iterable[Sequence[Node]],
+    *,
+    numbers: Iterable[int] = (),
+    minor: Iterable[int] = (),
+    caption: str = "",
 ) -> ET.Element:
-    """A table whose first cells are the headings of their rows; `numbers` are the columns that are aligned right."""
-    right = set(numbers)
+    """A table whose first cells are the headings of their rows.
+
+    `numbers` are the columns that are aligned right, `minor` those that a phone has no room for. Where it is wider than its
+    place it scrolls, by the keyboard too.
+    """
+    right, less = set(numbers), set(minor)
 
     def cell(tag: str, at: int, content: Node, scope: str | None) -> ET.Element:
         made = el(tag, content)
-        if at in right:
-            made.set("class", "n")
+        if kinds := " ".join(kind for kind, places in (("n", right), ("minor", less)) if at in places):
+            made.set("class", kinds)
         if scope:
             made.set("scope", scope)
         return made
@@ -99,14 +123,12 @@ def table(
         el("thead", el("tr", *(cell("th", at, name, "col") for at, name in enumerate(headings)))),
         el("tbody", *body),
     )
-    return el("div", made, class_="scroll")
+    name = caption or ", ".join(filter(None, headings))
+    return el("div", made, class_="scroll", tabindex="0", role="group", aria_label=name)
 
 
-def page(
-    title: str, *body: Node, links: Sequence[tuple[str, str]] = (), foot: str = "", refresh: int | None = None
-) -> ET.Element:
-    """A whole page: a link past the header, landmarks, the style; `refresh` reloads it after so many seconds."""
-    reload = el("meta", http_equiv="refresh", content=str(refresh)) if refresh else None
+def page(title: str, *body: Node, links: Sequence[tuple[str, str]] = (), foot: str = "") -> ET.Element:
+    """A whole page: a link past the header, landmarks, the style."""
     navigation = (
         el("nav", el("ul", *(el("li", el("a", name, href=to)) for name, to in links)), aria_label="Main")
         if links
@@ -118,7 +140,6 @@ def page(
             "head",
             el("meta", charset="utf-8"),
             el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            reload,
             el("title", f"{title} · MoFa Advisor"),
             el("style", STYLE),
         ),

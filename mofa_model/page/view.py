@@ -13,7 +13,7 @@ from mofa_model.advice.reasons import NAMES, gained, terms_of
 from mofa_model.advice.saves import best_interval, job_of
 from mofa_model.bands import in_a_line
 from mofa_model.estimate.footprint import Footprint
-from mofa_model.explain import MEMORY
+from mofa_model.explanation import MEMORY
 from mofa_model.reliability.curve import CurvePoint, ettr_curve
 from mofa_model.search import MEANING, Rejection
 from mofa_model.strategy_text import format_strategy, short_strategy
@@ -62,6 +62,8 @@ class AdviceView:
     """Predictions by name."""
     fits: float = 0.0
     """Chance that it fits. [1]"""
+    beats: float | None = None
+    """Chance that it is faster than today's layout; None where none was given. [1]"""
     checkpoint_steps: int = 0
     """Steps between saves. [1]"""
     checkpoint_seconds: float = 0.0
@@ -131,6 +133,7 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
         strategy=format_strategy(advice.strategy),
         predicted=bands,
         fits=float(advice.odds.fits) if advice.odds else 0.0,
+        beats=None if advice.odds is None or advice.odds.beats is None else float(advice.odds.beats),
         checkpoint_steps=int(advice.checkpoint_interval_steps or 0),
         checkpoint_seconds=float(advice.checkpoint_interval_seconds or 0),
         memory_limit=float(advice.memory_limit_bytes),

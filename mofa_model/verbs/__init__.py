@@ -34,6 +34,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "sweep": "what-if over any field",
     "calibrate": "refine the constants with your own runs",
     "profile": "propose a ClusterProfile",
+    "ui": "the same questions as a page on this machine: a form, pictures, sweeps",
     "presets": "list models, GPUs, fabrics and stacks with their sources",
     "completion": "make your shell complete verbs, options and names",
 }

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from mofa_model import output, units
-from mofa_model.errors import BadValue, InputError, NoFeasibleStrategy
-from mofa_model.verbs import advise_runs, job_options, problem_options
+from mofa_model import output
+from mofa_model.verbs import advise_runs, problem_options
 
 if TYPE_CHECKING:
-    from mofa_model.advice import Advice, Request
-    from mofa_model.launch import Launch
-    from mofa_model.manifest.asked import Asked
+    from mofa_model.answers.advise import AdviceAnswer
 
 EXAMPLES: Final = """\
 examples:
@@ -91,6 +87,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     ask.add_argument(
         "--constraint",
+        dest="constraints",
         action="append",
         default=[],
         metavar="AXIS=…",
@@ -126,159 +123,37 @@ def configure(parser: ArgumentParser) -> None:
     output.add_options(parser)
 
 
-_BESIDE: Final = frozenset(
-    {
-        "file",
-        "profile",
-        "objective",
-        "risk",
-        "allow",
-        "constraint",
-        "lift",
-        "current",
-        "top",
-        "launch",
-        "plots",
-        "output",
-    }
-    | {"flags_only", "save_dir", "saved_kind", "overwrite", "probe", "runs"}
-)
-"""What is asked beside a manifest; all else the manifest says."""
-
-
 def run(arguments: Namespace) -> int:
     """Answer; exit code 3 where nothing can be recommended."""
-    from mofa_model.advice import Status, advise
+    from mofa_model.answers.advise import AdviceQuestion, answered, understood
+    from mofa_model.answers.door import question_of
     from mofa_model.verbs import advise_launch
 
     if arguments.plots:
         from mofa_model.verbs import advise_pictures
     advise_launch.check(arguments)
-    if arguments.launch and not arguments.file:
-        _imply_framework(arguments)
-    asked = _asked(arguments) if arguments.file else None
-    request = _from_flags(arguments) if asked is None else _from_manifest(arguments, asked)
-    request = advise_runs.asked(arguments, request)
-    trainer = advise_launch.trainer_for(arguments, request)
+    given = understood(question_of(AdviceQuestion, arguments), advise_launch.needed_by(arguments))
     if arguments.plots:
         advise_pictures.prepare(arguments.plots)
     with output.progress("searching", total=1.0) as advance:
-        advice = advise(request, advance)
-    if asked is not None:
-        from mofa_model.manifest.asked import told
-
-        advice = told(asked, advice)
-    launch, refused = advise_launch.launched(request, advice, trainer)
+        found = answered(given, advance)
     if arguments.flags_only:
-        advise_launch.print_flags(launch)
+        advise_launch.print_flags(found.launch)
     else:
-        _print(arguments.output, request, advice, launch, str(refused or ""))
-    if arguments.save_dir and launch is not None:
-        advise_launch.save(arguments, request, advice, launch)
+        _print(arguments.output, found)
+    if arguments.save_dir and found.launch is not None:
+        advise_launch.save(arguments, found, found.launch)
     if arguments.plots:
-        for path in advise_pictures.draw(request, advice, arguments.plots):
+        for path in advise_pictures.draw(found.request, found.advice, arguments.plots):
             sys.stderr.write(f"drawn: {path}\n")
-    if advice.status is Status.NO_RECOMMENDATION:
-        raise NoFeasibleStrategy(advice.explanation)
-    if refused is not None:
-        raise refused
+    found.raise_for_status()
     return 0
 
 
-def _print(form: str, request: Request, advice: Advice, launch: Launch | None, refused: str) -> None:
+def _print(form: str, found: AdviceAnswer) -> None:
     if form == "html":
-        from mofa_model.page import advice_page, view_of
+        from mofa_model.page import advice_page
 
-        sys.stdout.write(advice_page(view_of(request, advice, launch.arguments if launch else ())))
+        sys.stdout.write(advice_page(found.view()))
         return
-    from mofa_model.verbs import advise_answer
-
-    document = advise_answer.document(advice, launch, refused)
-    tables = advise_answer.tables(advice, launch, wide=form != "table")
-    output.emit(form, tables, document=document, records=advise_answer.records(advice))
-
-
-def _imply_framework(a: Namespace) -> None:
-    """A launch is for its own trainer: that is what is searched, where no other is named."""
-    from mofa_model.manifest.launches import framework_for
-
-    framework = problem_options.framework_of(a)
-    chosen = framework_for(a.launch, framework)
-    if chosen != framework:
-        a.framework = chosen
-
-
-def _from_flags(a: Namespace) -> Request:
-    from mofa_model.advice import Request
-
-    if a.profile:
-        raise BadValue(
-            "--profile", a.profile[0], "it goes with a manifest; give FILE, or say --gpu and --nodes"
-        )
-    if a.max_nodes is not None and (a.nodes is not None or a.gpus is not None):
-        raise BadValue("--max-nodes", a.max_nodes, "give --max-nodes, or --nodes, or --gpus")
-    nodes = units.count(a.max_nodes, field="--max-nodes") if a.max_nodes else problem_options.nodes_of(a)
-    problems = problem_options.problems_of(a, nodes)
-    cluster = problems[0].cluster
-    reliability = problem_options.reliability_of(a, cluster)
-    tier = replace(reliability.tiers[0], asynchronous=not a.sync)
-    return Request(
-        problems=problems,
-        reliability=replace(reliability, tiers=(tier,)),
-        nodes=nodes,
-        fewer_nodes=a.max_nodes is not None,
-        objective=a.objective or "time",
-        framework=problem_options.framework_of(a),
-        constraints=tuple(a.constraint),
-        lifted=_lifted(a),
-        risk=a.risk,
-        checkpoint_bytes=job_options.size_of(a.checkpoint_size) if a.checkpoint_size else None,
-        current=problem_options.layout_of(a.current, problems[0], "--current") if a.current else None,
-        top=_top(a.top),
-    )
-
-
-def _asked(a: Namespace) -> Asked:
-    """What a manifest asks."""
-    from mofa_model.verbs.advise_file import asked_in
-
-    parser = ArgumentParser()
-    configure(parser)
-    given = [
-        name
-        for name, usual in vars(parser.parse_args([])).items()
-        if name not in _BESIDE and getattr(a, name) != usual
-    ]
-    if given:
-        raise InputError(
-            f"--{given[0].replace('_', '-')}: the manifest {a.file} says it; give one or the other"
-        )
-    return asked_in(a.file, a.profile)
-
-
-def _from_manifest(a: Namespace, asked: Asked) -> Request:
-    from mofa_model.manifest.asked import request_of
-
-    request = request_of(asked)
-    changes: dict[str, object] = {"top": _top(a.top), "lifted": _lifted(a), "risk": a.risk}
-    if a.launch:
-        from mofa_model.manifest.launches import framework_for
-
-        changes["framework"] = framework_for(a.launch, request.framework)
-    if a.objective:
-        changes["objective"] = a.objective
-    if a.current:
-        changes["current"] = problem_options.layout_of(a.current, request.problems[0], "--current")
-    return replace(request, constraints=(*request.constraints, *a.constraint), **changes)  # type: ignore[arg-type]
-
-
-def _lifted(a: Namespace) -> tuple[str, ...]:
-    from mofa_model.search import Rejection
-
-    return (*a.lift, *((Rejection.NOT_MEASURED.value,) if a.allow else ()))
-
-
-def _top(value: int) -> int:
-    if not 0 <= value <= 100:
-        raise BadValue("--top", value, "give a number from 0 to 100")
-    return value
+    output.emit(form, found.told(wide=form != "table"), document=found.document, records=found.records)

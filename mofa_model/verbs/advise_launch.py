@@ -7,10 +7,9 @@ import sys
 from argparse import Namespace
 
 from mofa_model import files
-from mofa_model.advice import Advice, Request
+from mofa_model.answers.advise import AdviceAnswer
 from mofa_model.errors import BadValue, InputError
 from mofa_model.launch import Launch
-from mofa_model.manifest.launches import launch_of, trainer_of
 
 
 def check(a: Namespace) -> None:
@@ -30,35 +29,20 @@ def check(a: Namespace) -> None:
     files.check_folder(a.save_dir, overwrite=a.overwrite)
 
 
-def trainer_for(a: Namespace, request: Request) -> str:
-    """The trainer that is asked for, or else that of the framework, where its flags are; empty where nobody asks."""
-    option = "--flags-only" if a.flags_only else "--save-dir" if a.save_dir else ""
-    trainer = a.launch or (trainer_of(request.framework) if option else "")
-    if option and not trainer:
-        right = "say for which trainer: --launch TRAINER"
-        raise BadValue(option, f"framework {request.framework}", right)
-    return str(trainer)
+def needed_by(a: Namespace) -> str:
+    """The option that needs a launch; empty where none does."""
+    return "--flags-only" if a.flags_only else "--save-dir" if a.save_dir else ""
 
 
-def launched(request: Request, advice: Advice, trainer: str) -> tuple[Launch | None, InputError | None]:
-    """The launch, or why there is none: the answer stands, whatever this trainer can be told."""
-    if not trainer or advice.strategy is None:
-        return None, None
-    try:
-        return launch_of(request, advice, trainer), None
-    except InputError as error:
-        return None, error
-
-
-def save(a: Namespace, request: Request, advice: Advice, launch: Launch) -> None:
+def save(a: Namespace, found: AdviceAnswer, launch: Launch) -> None:
     """Write the folder that is asked for."""
-    from mofa_model.verbs import advise_answer, advise_folder, advise_runs
+    from mofa_model.verbs import advise_folder, advise_runs
 
     kind = advise_folder.kind_of(a.saved_kind or "JobSet")
-    probes = advise_runs.launches(request, advice, launch.trainer)
-    found = advise_folder.save(a.save_dir, advice, launch, advise_answer.document(advice, launch), kind)
-    found += advise_runs.save(a.save_dir, request, advice, probes) if probes else []
-    sys.stderr.write(f"saved: {a.save_dir}: {', '.join(found)}\n")
+    probes = advise_runs.launches(found.request, found.advice, launch.trainer)
+    names = advise_folder.save(a.save_dir, found.advice, launch, found.document, kind)
+    names += advise_runs.save(a.save_dir, found.request, found.advice, probes) if probes else []
+    sys.stderr.write(f"saved: {a.save_dir}: {', '.join(names)}\n")
 
 
 def print_flags(launch: Launch | None) -> None:

@@ -11,11 +11,11 @@ from mofa_model.advice import Advice, Request
 from mofa_model.advice.finalists import priced_together
 from mofa_model.advice.reasons import NAMES, terms_of
 from mofa_model.advice.saves import best_interval, job_of
+from mofa_model.answers.ettr_figures import curve
 from mofa_model.errors import BadFile
 from mofa_model.search import SearchCase
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import short_strategy
-from mofa_model.verbs.ettr_answer import curve
 
 STEP: Final = "step.svg"
 ETTR: Final = "ettr.svg"

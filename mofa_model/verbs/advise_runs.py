@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mofa_model import files
-from mofa_model.errors import BadValue
-from mofa_model.tables import Column, Table
 
 if TYPE_CHECKING:
     from mofa_model.advice import Advice, Request
@@ -33,46 +31,6 @@ def add_options(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="what such runs measured: runs.csv with step_seconds filled in (docs/search.md)",
     )
-
-
-def asked(a: Namespace, request: Request) -> Request:
-    """The question with the runs that are asked for and those that were made."""
-    if not 0 <= a.probe <= 10:
-        raise BadValue("--probe", a.probe, "give a number from 0 to 10")
-    request = replace(request, probe=a.probe)
-    if not a.runs:
-        return request
-    from mofa_model.calibrate.short_runs import with_short_runs
-
-    if request.framework == "any":
-        raise BadValue("--runs", a.runs, "say which trainer ran them: --framework TRAINER")
-    return with_short_runs(request, a.runs)
-
-
-def table(advice: Advice) -> list[Table]:
-    """The runs to make; none where none were asked for."""
-    from mofa_model.strategy_text import short_strategy
-    from mofa_model.units import GIB
-    from mofa_model.verbs.evidence_tables import in_percent
-
-    columns = (
-        Column("run"),
-        Column("step", unit="s"),
-        Column("GiB"),
-        Column("fits", align="right"),
-        Column("layout, and what it is worth", align="left"),
-    )
-    rows = tuple(
-        (
-            one.name,
-            one.predicted.step_seconds.target,
-            round(one.predicted.memory_bytes.target / GIB),
-            in_percent(one.odds.fits),
-            f"{short_strategy(one.strategy)}: {one.reason}",
-        )
-        for one in advice.probes
-    )
-    return [Table(title="Short runs to make", columns=columns, rows=rows)] if rows else []
 
 
 def launches(request: Request, advice: Advice, trainer: str) -> list[Launch]:

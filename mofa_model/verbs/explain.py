@@ -44,21 +44,14 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Explain one strategy; one that does not fit is explained as well."""
-    from mofa_model.advice.reasons import NAMES
-    from mofa_model.explain import explain, records
-    from mofa_model.verbs import evidence_tables
+    from mofa_model.answers.door import question_of
+    from mofa_model.answers.explain import ExplainQuestion, explain
 
     if arguments.plot:
         plots.check("--plot", arguments.plot)
-    problem = problem_options.problems_of(arguments)[0]
-    strategy = problem_options.layout_of(arguments.strategy, problem, "--strategy")
-    if arguments.evidence:
-        tables, document, rows = evidence_tables.evidence(problem, strategy)
-        output.emit(arguments.output, tables, document=document, records=rows)
-        return 0
-    told = explain(problem.workload, problem.cluster, strategy)
-    if arguments.plot:
-        terms = {NAMES[name]: term["seconds"] for name, term in told.document["step"].items()}
-        plots.step_terms(arguments.plot, {"": terms}, "\n".join(broken(told.document["strategy"], 90)))
-    output.emit(arguments.output, told.tables, document=told.document, records=records(told.document))
+    found = explain.of(question_of(ExplainQuestion, arguments))
+    if arguments.plot and not arguments.evidence:
+        title = "\n".join(broken(found.document["strategy"], 90))
+        plots.step_terms(arguments.plot, {"": found.step_terms()}, title)
+    output.emit(arguments.output, found.tables, document=found.document, records=found.records)
     return 0

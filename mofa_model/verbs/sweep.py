@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from mofa_model import output, plots
-from mofa_model.errors import BadValue, InputError, NoFeasibleStrategy, SourceUnreachable
-from mofa_model.tables import Column, Table
-from mofa_model.units import DAY, GIB
+from mofa_model.errors import BadValue, InputError, SourceUnreachable
 from mofa_model.verbs import problem_options
-from mofa_model.verbs.sweep_fields import parse_vary, points_of
-from mofa_model.verbs.sweep_points import Row, answers, with_linearity
 
 EXAMPLES: Final = """\
 values are a list (1,2,4), or a range that doubles (64..8192), multiplies
@@ -38,36 +33,6 @@ examples:
   over the workers of an existing Dask cluster
     mofa sweep … --engine dask --scheduler tcp://host:8786"""
 
-_FIGURES: Final = {
-    "status": Column("status"),
-    "step_seconds": Column("step seconds", unit="s"),
-    "tokens_per_second": Column("tokens per second"),
-    "mfu": Column("MFU", unit="%"),
-    "linearity": Column("linearity", unit="%"),
-    "memory_bytes": Column("memory bytes", unit="B"),
-    "activation_bytes": Column("activation bytes", unit="B", wide=True),
-    "interval_steps": Column("interval steps"),
-    "ettr": Column("ETTR", unit="%"),
-    "duration_seconds": Column("duration seconds", unit="s"),
-    "gpu_hours": Column("GPU hours"),
-    "nodes_used": Column("nodes used", wide=True),
-    "searched": Column("searched", wide=True),
-    "stages_seconds": Column("stages seconds", unit="s", wide=True),
-    "bubble_seconds": Column("bubble seconds", unit="s", wide=True),
-    "hops_seconds": Column("hops seconds", unit="s", wide=True),
-    "data_seconds": Column("data seconds", unit="s", wide=True),
-    "optimizer_seconds": Column("optimizer seconds", unit="s", wide=True),
-    "strategy": Column("strategy", align="left", wide=True),
-    "why": Column("why", align="left", wide=True),
-}
-"""Figures of a row, in the order of the columns."""
-_DRAWN: Final = {
-    "duration_seconds": ("d", DAY),
-    "memory_bytes": ("GiB", GIB),
-    "activation_bytes": ("GiB", GIB),
-}
-"""Units of an axis where those of the figure make long numbers."""
-
 
 def configure(parser: ArgumentParser) -> None:
     """Add the job, what varies, and how the work is carried."""
@@ -82,7 +47,12 @@ def configure(parser: ArgumentParser) -> None:
         "--objective", choices=("time", "throughput", "cost"), help="what is best (default: time)"
     )
     parser.add_argument(
-        "--constraint", action="append", default=[], metavar="AXIS=…", help="constraint on the search"
+        "--constraint",
+        dest="constraints",
+        action="append",
+        default=[],
+        metavar="AXIS=…",
+        help="constraint on the search",
     )
     parser.add_argument(
         "--lift", action="append", default=[], metavar="RULE", help="do not apply an expert rule"
@@ -117,34 +87,27 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Answer at every point; 3 where no point has an answer."""
+    from mofa_model.answers.door import question_of
+    from mofa_model.answers.sweep import FIGURES, SweepQuestion, sweep
+    from mofa_model.answers.sweep_fields import parse_vary, points_of
+
     varied = [parse_vary(text) for text in arguments.vary]
-    if arguments.y not in _FIGURES:
-        raise BadValue("--y", arguments.y, f"one of {', '.join(_FIGURES)}")
+    if arguments.y not in FIGURES:
+        raise BadValue("--y", arguments.y, f"one of {', '.join(FIGURES)}")
     if arguments.plot:
         plots.check("--plot", arguments.plot)
-    points = points_of(varied)
-    given = {
-        key: value for key, value in vars(arguments).items() if key not in {"vary", "plot", "y", "output"}
-    }
-    rows: list[Row] = []
-    with output.progress("sweeping", total=len(points)) as advance, _carrier(arguments, len(points)) as carry:
-        for row in answers(given, points, carry):
-            rows.append(row)
-            advance(1)
-    names = [name for name, _ in varied]
-    rows = with_linearity(rows, names)
-    failed = [row["why"] for row in rows if "why" in row]
-    if rows and all(row["status"] == "Failed" for row in rows):
-        raise InputError(failed[0])
+    count = len(points_of(varied))
+    with output.progress("sweeping", total=count) as advance, _carrier(arguments, count) as carry:
+        found = sweep.of(question_of(SweepQuestion, arguments), carry, advance)
     if arguments.plot:
-        _plot(arguments.plot, names, rows, arguments.y)
-    output.emit(arguments.output, [_table(names, rows)], document={"varied": names, "rows": rows})
-    if len(failed) == len(rows):
-        raise NoFeasibleStrategy(failed[0])
+        drawn = found.lines(arguments.y)
+        plots.lines(arguments.plot, drawn.lines, x=drawn.across, y=drawn.up, percent=drawn.percent)
+    output.emit(arguments.output, found.tables, document=found.document)
+    found.raise_for_status()
     return 0
 
 
-Carry = Callable[..., Iterable[Row]]
+Carry = Callable[..., Iterable[Any]]
 
 
 @contextmanager
@@ -188,31 +151,3 @@ def _dask(address: str | None) -> Iterator[Carry]:
         raise SourceUnreachable(f"--scheduler: {address} did not answer: {error}") from None
     with client:
         yield lambda function, *work: client.gather(client.map(function, *work, pure=False))
-
-
-def _table(names: Sequence[str], rows: Sequence[Row]) -> Table:
-    figures = [name for name in _FIGURES if any(name in row for row in rows)]
-    columns = (*(Column(re.sub("[_.]", " ", name)) for name in names), *(_FIGURES[name] for name in figures))
-    cells = tuple(tuple(row.get(name) for name in (*names, *figures)) for row in rows)
-    reasons = sorted({row["why"] for row in rows if "why" in row})
-    return Table(title="Sweep", columns=columns, rows=cells, notes=tuple(reasons[:5]))
-
-
-def _plot(path: str, names: Sequence[str], rows: Sequence[Row], figure: str) -> None:
-    """One line for each combination of the fields after the first."""
-    column = _FIGURES[figure]
-    unit, size = _DRAWN.get(figure, (column.unit if column.unit in {"s", "B"} else "", 1.0))
-    drawn: dict[str, list[tuple[Any, float]]] = {}
-    for row in rows:
-        if isinstance(row.get(figure), int | float):
-            label = ", ".join(f"{name.replace('_', ' ')} {row[name]}" for name in names[1:])
-            drawn.setdefault(label, []).append((_number(row[names[0]]), row[figure] / size))
-    y = f"{column.heading} [{unit}]" if unit else column.heading
-    plots.lines(path, drawn, x=names[0].replace("_", " "), y=y, percent=column.unit == "%")
-
-
-def _number(text: Any) -> Any:
-    try:
-        return float(text)
-    except ValueError:
-        return text

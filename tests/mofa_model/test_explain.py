@@ -9,7 +9,7 @@ import pytest
 
 from mofa_model.cli import main
 from mofa_model.estimate import estimate
-from mofa_model.explain import LAYER, MEMORY, STEP, explain
+from mofa_model.explanation import LAYER, MEMORY, STEP, explain
 from mofa_model.presets import cluster, model, precision
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy_text import parse_strategy

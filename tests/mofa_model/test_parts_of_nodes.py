@@ -8,9 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mofa_model import cli, presets
+from mofa_model.answers import training
+from mofa_model.answers.door import question_of
+from mofa_model.answers.training import FailingTraining
 from mofa_model.errors import BadValue
 from mofa_model.spec.part import part_of, places
-from mofa_model.verbs import advise, problem_options
+from mofa_model.verbs import advise
 
 JOB = ("--model", "llama3-8b", "--gpu", "h100", "--global-batch", "64", "--seq", "4096")
 SMALL = ("--model", "megatron-1.7b", *JOB[2:])
@@ -27,9 +30,9 @@ def asked(*words):
     """Machines and failures that flags ask for."""
     parser = ArgumentParser()
     advise.configure(parser)
-    arguments = parser.parse_args([*JOB, *words])
-    cluster = problem_options.problems_of(arguments)[0].cluster
-    return cluster, problem_options.reliability_of(arguments, cluster), problem_options.nodes_of(arguments)
+    question = question_of(FailingTraining, parser.parse_args([*JOB, *words]))
+    cluster = training.problems_of(question)[0].cluster
+    return cluster, training.reliability_of(question, cluster), training.nodes_of(question)
 
 
 @given(pods=st.integers(1, 400), pod=st.integers(1, 16), per_node=st.integers(1, 16))

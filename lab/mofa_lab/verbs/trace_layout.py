@@ -7,6 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mofa_model import presets, units
+from mofa_model.answers.door import question_of
+from mofa_model.answers.question import option_of
+from mofa_model.answers.training import TrainingWords, problems_of
 from mofa_model.blocks import Block, FeedForward, LatentAttention, SoftmaxAttention
 from mofa_model.errors import BadValue, InputError
 from mofa_model.spec import Transformer
@@ -42,14 +45,12 @@ def traced(arguments: Namespace) -> Layout:
     """The layout that was traced."""
     from mofa_lab.traces.prices import Layout
 
-    for name in ("model", "gpu", "seq", "global_batch", "strategy"):
+    for name in ("model", "gpu", "sequence_length", "global_batch_size", "strategy"):
         if getattr(arguments, name) is None:
-            raise InputError(
-                f"--{name.replace('_', '-')}: is missing; a trace does not say it, so it must be given"
-            )
+            raise InputError(f"{option_of(name)}: is missing; a trace does not say it, so it must be given")
     gpus = units.count(arguments.gpus, field="--gpus") if arguments.gpus else None
     strategy = parse_strategy(arguments.strategy, gpus=gpus, field="--strategy")
-    (problem, *more) = problem_options.problems_of(arguments, nodes=1)
+    (problem, *more) = problems_of(question_of(TrainingWords, arguments), nodes=1)
     if more:
         raise BadValue("--precision", arguments.precision, "give the one that was traced")
     cluster = replace(problem.cluster, gpus=strategy.gpus)

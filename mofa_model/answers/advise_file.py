@@ -1,4 +1,4 @@
-"""The question that a manifest asks. Not a verb; pydantic and the YAML parser are imported here and nowhere else in `advise`."""
+"""The question that a manifest asks; pydantic and the YAML parser are imported here and nowhere else in `advise`."""
 
 from __future__ import annotations
 

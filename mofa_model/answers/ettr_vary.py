@@ -1,16 +1,19 @@
-"""`mofa ettr --vary FIELD=VALUES`: the best interval and its ETTR at each value. Not a verb."""
+"""The best interval and its ETTR at each value of a field."""
 
 from __future__ import annotations
 
-from argparse import Namespace
-from typing import Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import plots
+from mofa_model.answers.ettr_figures import printed
+from mofa_model.answers.job import job_of
+from mofa_model.answers.sweep_fields import number, parse_vary
 from mofa_model.reliability import interval, objective
 from mofa_model.tables import Column, Table
-from mofa_model.verbs import job_options
-from mofa_model.verbs.ettr_answer import printed
-from mofa_model.verbs.sweep_fields import number, parse_vary
+
+if TYPE_CHECKING:
+    from mofa_model.answers.ettr import EttrQuestion
 
 NUMBERS: Final = ("nodes", "rate", "slowdown", "prior_weight")
 TEXTS: Final = ("step", "mttr", "save", "copy", "law", "queue", "hang", "repair", "checkpoint_size", "model")
@@ -24,10 +27,10 @@ COLUMNS: Final = (
 )
 
 
-def varied(arguments: Namespace) -> tuple[str, list[dict[str, Any]]]:
+def varied(asked: EttrQuestion) -> tuple[str, list[dict[str, Any]]]:
     """The field and one row for each of its values, everything else as given."""
-    field, values = parse_vary(arguments.vary, (*NUMBERS, *TEXTS))
-    return field, [_row(arguments, field, value) for value in values]
+    field, values = parse_vary(str(asked.vary), (*NUMBERS, *TEXTS))
+    return field, [_row(asked, field, value) for value in values]
 
 
 def table(field: str, rows: list[dict[str, Any]]) -> Table:
@@ -47,11 +50,12 @@ def plot(path: str, field: str, rows: list[dict[str, Any]]) -> None:
     plots.lines(path, drawn, x=field.replace("_", " "), y="ETTR", percent=True)
 
 
-def _row(arguments: Namespace, field: str, value: str) -> dict[str, Any]:
+def _row(asked: EttrQuestion, field: str, value: str) -> dict[str, Any]:
     given = number(field, value) if field in NUMBERS else value
-    job = job_options.job_of(Namespace(**{**vars(arguments), field: given}))
+    changed: dict[str, Any] = {field: given}
+    job = job_of(replace(asked, **changed))
     best = interval.recommend(job)
-    band = objective.ettr_band(job, best.steps, best.every, level=arguments.level)
+    band = objective.ettr_band(job, best.steps, best.every, level=asked.level)
     steps = printed(job, 1)["steps"]
     return {
         field: given,

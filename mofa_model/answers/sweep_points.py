@@ -1,4 +1,4 @@
-"""The points of a sweep: what varies, and the answer at one point. Not a verb.
+"""The points of a sweep: what varies, and the answer at one point.
 
 A point is plain data and its answer is plain data, so that any engine can carry both: this process, several of them, or
 workers elsewhere. The answers are the same whatever carries them.
@@ -6,33 +6,46 @@ workers elsewhere. The answers are the same whatever carries them.
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mofa_model import units
+from mofa_model.answers import training
+from mofa_model.answers.question import parameter_of
+from mofa_model.answers.sweep_fields import (
+    FLAGS,
+    INTERVAL,
+    PER_GPU,
+    Point,
+    flag_of,
+    keys,
+    number,
+    steps,
+    typed,
+)
 from mofa_model.equations.compute import scaling_linearity
 from mofa_model.errors import BadValue, MofaError
-from mofa_model.verbs import problem_options
-from mofa_model.verbs.sweep_fields import FLAGS, INTERVAL, PER_GPU, Point, keys, number, steps, typed
+
+if TYPE_CHECKING:
+    from mofa_model.answers.sweep import SweepQuestion
 
 Row = dict[str, Any]
 
 
-def answer(given: Mapping[str, Any], point: Point) -> Row:
+def answer(given: SweepQuestion, point: Point) -> Row:
     """The answer at one point: figures, or why there are none. Bad input at a point is a row as well."""
     try:
-        return {**point, **_figures(Namespace(**given), point)}
+        return {**point, **_figures(given, point)}
     except MofaError as error:
         return {**point, "status": "Failed", "why": str(error)}
 
 
 def answers(
-    given: Mapping[str, Any], points: Sequence[Point], carry: Callable[..., Iterable[Row]]
+    given: SweepQuestion, points: Sequence[Point], carry: Callable[..., Iterable[Row]]
 ) -> Iterator[Row]:
     """The answers in the order of the points."""
-    yield from carry(answer, [dict(given)] * len(points), points)
+    yield from carry(answer, [given] * len(points), points)
 
 
 _DEVICES = ("gpus", "nodes")
@@ -58,21 +71,23 @@ def with_linearity(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
     return [row for _, row in sorted(told, key=lambda pair: pair[0])]
 
 
-def _figures(a: Namespace, point: Point) -> Row:
+def _figures(asked: SweepQuestion, point: Point) -> Row:
     from mofa_model.advice import Status, advise
     from mofa_model.strategy_text import format_strategy
 
     axes = {name: value for name, value in point.items() if name in keys()}
-    for name, value in point.items():
-        if name in FLAGS:
-            setattr(a, name, typed(name, value))
+    named = {flag_of(name): value for name, value in point.items()}
+    changes: dict[str, Any] = {
+        parameter_of(name): typed(name, value) for name, value in named.items() if name in FLAGS
+    }
     if "gpus" in point:
-        a.nodes = None
+        changes["nodes"] = None
     if "nodes" in point:
-        a.gpus = None
+        changes["gpus"] = None
     interval = steps(point[INTERVAL]) if INTERVAL in point else None
-    if str(a.global_batch).endswith(PER_GPU):
-        a.global_batch = _batch(a)
+    a = replace(asked, **changes)
+    if str(a.global_batch_size).endswith(PER_GPU):
+        a = replace(a, global_batch_size=_batch(a))
     request = _request(a, axes, {name: value for name, value in point.items() if "." in name})
     if a.strategy:
         return _priced(request, a, axes, interval)
@@ -100,38 +115,34 @@ def _figures(a: Namespace, point: Point) -> Row:
     )
 
 
-def _request(a: Namespace, axes: Mapping[str, str], constants: Mapping[str, str]) -> Any:
+def _request(a: SweepQuestion, axes: Mapping[str, str], constants: Mapping[str, str]) -> Any:
     from mofa_model.advice import Request
 
-    problems = tuple(_calibrated(problem, constants) for problem in problem_options.problems_of(a))
+    problems = tuple(_calibrated(problem, constants) for problem in training.problems_of(a))
     fixed = () if a.strategy else tuple(f"{name.replace('_', '-')}={value}" for name, value in axes.items())
     return Request(
         problems=problems,
-        reliability=problem_options.reliability_of(a, problems[0].cluster),
-        nodes=problem_options.nodes_of(a),
+        reliability=training.reliability_of(a, problems[0].cluster),
+        nodes=training.nodes_of(a),
         objective=a.objective or "time",
-        framework=problem_options.framework_of(a),
-        constraints=(*a.constraint, *fixed),
+        framework=training.framework_of(a),
+        constraints=(*a.constraints, *fixed),
         lifted=tuple(a.lift),
         odds=False,  # a sweep shows what the model says
         top=0,
     )
 
 
-def _batch(a: Namespace) -> str:
+def _batch(a: SweepQuestion) -> str:
     """The global batch that so many sequences for each device make."""
-    each = str(a.global_batch).removesuffix(PER_GPU)
-    gpus = float(problem_options.problems_of(_with(a, global_batch="1"))[0].cluster.gpus)
+    each = str(a.global_batch_size).removesuffix(PER_GPU)
+    gpus = float(training.problems_of(replace(a, global_batch_size="1"))[0].cluster.gpus)
     try:
         return f"{float(each) * gpus:.12g}"
     except ValueError:
         raise BadValue(
-            "global_batch", a.global_batch, "write sequences a device, for example 0.25/gpu"
+            "global_batch", a.global_batch_size, "write sequences a device, for example 0.25/gpu"
         ) from None
-
-
-def _with(a: Namespace, **changes: str) -> Namespace:
-    return Namespace(**{**vars(a), **changes})
 
 
 def _calibrated(problem: Any, constants: Mapping[str, str]) -> Any:
@@ -142,7 +153,7 @@ def _calibrated(problem: Any, constants: Mapping[str, str]) -> Any:
     return replace(problem, cluster=replace(problem.cluster, calibration=calibration))
 
 
-def _priced(request: Any, a: Namespace, axes: Mapping[str, str], interval: int | None) -> Row:
+def _priced(request: Any, a: SweepQuestion, axes: Mapping[str, str], interval: int | None) -> Row:
     """A given strategy at this point, whether it fits or not."""
     from mofa_model.advice.confidence import predicted
     from mofa_model.advice.finalists import priced

@@ -1,4 +1,4 @@
-"""The fields of a sweep and their values, as people write them. Not a verb."""
+"""The fields of a sweep and their values, as people write them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any, Final
 
 from mofa_model import units
+from mofa_model.answers.question import option_of
 from mofa_model.errors import BadValue, UnknownName
 
 FLAGS: Final = (
@@ -64,8 +65,9 @@ def parse_vary(text: str, known: Sequence[str] = ()) -> tuple[str, tuple[str, ..
     field = name.strip().lower().replace("-", "_")
     if not equals or not rest.strip():
         raise BadValue("--vary", text, "write FIELD=VALUES, for example gpus=64..8192 or mbs=1,2,4")
-    if field not in (known or (*FLAGS, *keys(), INTERVAL, *_constants())):
-        raise UnknownName("--vary", field, known or (*FLAGS, *keys(), INTERVAL, *_constants()))
+    fields_known = known or (*FLAGS, *keys(), INTERVAL, *_constants())
+    if field not in fields_known and flag_of(field) not in fields_known:
+        raise UnknownName("--vary", field, fields_known)
     match = _RANGE.fullmatch(rest.strip())
     if match is None:
         return field, tuple(part.strip() for part in rest.split(","))
@@ -77,6 +79,15 @@ def parse_vary(text: str, known: Sequence[str] = ()) -> tuple[str, tuple[str, ..
     while len(values) <= MOST and (following := values[-1] * by if sign == "x" else values[-1] + by) <= high:
         values.append(following)
     return field, tuple(f"{value:.12g}" for value in values)
+
+
+def flag_of(field: str) -> str:
+    """The option's name of a field that is called as a manifest or Python calls it.
+
+    >>> flag_of("global_batch_size"), flag_of("gpus")
+    ('global_batch', 'gpus')
+    """
+    return option_of(field).removeprefix("--").replace("-", "_")
 
 
 def keys() -> tuple[str, ...]:

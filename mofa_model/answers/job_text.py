@@ -1,4 +1,4 @@
-"""Job options that are text with colons and commas, as values. Not a verb."""
+"""Job options that are text with colons and commas, as values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An advice as tables and as a document. Not a verb."""
+"""An advice as tables and as a document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any, Final
 from mofa_model import units
 from mofa_model.advice import Advice, Alternative, Odds, Predicted, PredictedFigure
 from mofa_model.advice.reasons import gained
-from mofa_model.bands import in_a_line
+from mofa_model.answers import short_runs
+from mofa_model.answers.evidence import nearest
+from mofa_model.bands import in_a_line, in_percent
 from mofa_model.bars import bars
 from mofa_model.launch import Launch
 from mofa_model.search import MEANING, Rejection
@@ -17,8 +19,6 @@ from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
 from mofa_model.tables import Cell, Column, Table
 from mofa_model.units import DAY, GIB
-from mofa_model.verbs import advise_runs
-from mofa_model.verbs.evidence_tables import in_percent, nearest
 
 SHOWN: Final = 3
 """Alternatives on one screen; one less beside runs to make."""
@@ -32,7 +32,7 @@ def tables(advice: Advice, launch: Launch | None = None, *, wide: bool = False) 
         found += [_choices(advice, shown), _layouts(advice, shown)]
     elif advice.current is not None:
         found.append(_layouts(advice, ()))
-    found += advise_runs.table(advice)
+    found += short_runs.table(advice)
     if advice.frontier:
         found.append(_frontier(advice))
     if advice.nearest:

@@ -1,11 +1,10 @@
-"""What `mofa ettr` answers, as plain data, and its picture. Not a verb."""
+"""What `ettr` answers, as plain data, and its picture."""
 
 from __future__ import annotations
 
 import math
-from argparse import Namespace
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import plots, units
 from mofa_model.errors import BadValue
@@ -23,42 +22,45 @@ from mofa_model.reliability.curve import ettr_curve
 from mofa_model.reliability.model import Job
 from mofa_model.reliability.watchdog import watchdog
 
+if TYPE_CHECKING:
+    from mofa_model.answers.ettr import EttrQuestion
+
 TRUSTED: Final = 0.05
 """Failure load below which the paper's form is right to half a point. [1]"""
 BROKEN: Final = 0.2
 """Failure load beyond which it is not to be used. [1]"""
 
 
-def answer(job: Job, arguments: Namespace, every: tuple[int, ...] | None) -> dict[str, Any]:
+def answer(job: Job, asked: EttrQuestion, every: tuple[int, ...] | None) -> dict[str, Any]:
     """Everything that the tables and the JSON of `mofa ettr` say."""
     best = interval.recommend(job, every=every)
-    steps = arguments.interval or best.steps
-    if arguments.method == "paper" and arguments.interval is None:
+    steps = asked.interval or best.steps
+    if asked.method == "paper" and asked.interval is None:
         steps = printed(job, 1)["steps"]
-    band = objective.ettr_band(job, steps, best.every, level=arguments.level)
+    band = objective.ettr_band(job, steps, best.every, level=asked.level)
     paper_form = printed(job, steps)
     told: dict[str, Any] = {
-        "model": arguments.method,
+        "model": asked.method,
         "ettr": {"lower": float(band.lower), "target": float(band.target), "upper": float(band.upper)},
-        "level": arguments.level,
-        "interval": _interval(job, best, steps, arguments),
+        "level": asked.level,
+        "interval": _interval(job, best, steps, asked),
         "paper": paper_form,
         "mtbf_s": _finite(1 / max(float(model.failure_rate(job)), 1e-300)),
-        "failures_per_node_day": _rate(job, arguments.level),
+        "failures_per_node_day": _rate(job, asked.level),
         "save_s": {
             "blocking": [float(x) for x in job.blocking],
             "background": [float(x) for x in job.background],
         },
-        "scatter": _scatter(job, steps, best.every, units.parse(arguments.window, "s", field="--window")),
+        "scatter": _scatter(job, steps, best.every, units.parse(asked.window, "s", field="--window")),
         "budget": _budget(job, steps, best.every),
     }
     if (found := watchdog(job, steps, best.every)) is not None:
         told["watchdog"] = {"timeout_s": found.timeout, "worth": found.worth}
-    if arguments.method == "paper":
-        told["ettr"] = _paper_band(job, steps, arguments.level)
-    told["curve"] = curve(job, steps, best.every, arguments.curve, arguments.level)
-    if arguments.total_steps:
-        told |= _ending(job, steps, best.every, arguments)
+    if asked.method == "paper":
+        told["ettr"] = _paper_band(job, steps, asked.level)
+    told["curve"] = curve(job, steps, best.every, asked.curve, asked.level)
+    if asked.total_steps:
+        told |= _ending(job, steps, best.every, asked)
     return told
 
 
@@ -79,11 +81,15 @@ def curve(job: Job, steps: int, every: tuple[int, ...], count: int, level: float
     ]
 
 
-def plot(job: Job, told: dict[str, Any], path: str) -> None:
-    """Draw the curve, its band, the paper's form and the interval to an SVG or PNG file."""
+def points(job: Job, told: dict[str, Any]) -> list[dict[str, Any]]:
+    """The curve that was asked for, or one that is fine enough to be drawn."""
     steps, every = told["interval"]["steps"], tuple(told["interval"]["every"])
-    points = told["curve"] or curve(job, steps, every, 25 if len(job.blocking) > 1 else 121, told["level"])
-    plots.ettr_curve(path, points, steps, told["interval"]["seconds"])
+    return told["curve"] or curve(job, steps, every, 25 if len(job.blocking) > 1 else 121, told["level"])
+
+
+def plot(points: list[dict[str, Any]], told: dict[str, Any], path: str) -> None:
+    """Draw the curve, its band, the paper's form and the interval to an SVG or PNG file."""
+    plots.ettr_curve(path, points, told["interval"]["steps"], told["interval"]["seconds"])
 
 
 def printed(job: Job, steps: int) -> dict[str, Any]:
@@ -115,8 +121,8 @@ def _paper_band(job: Job, steps: int, level: float) -> dict[str, float]:
     return {"lower": lower, "target": target, "upper": upper}
 
 
-def _interval(job: Job, best: interval.Interval, steps: int, arguments: Namespace) -> dict[str, Any]:
-    low, high = objective.rate_scales(job, arguments.level)
+def _interval(job: Job, best: interval.Interval, steps: int, asked: EttrQuestion) -> dict[str, Any]:
+    low, high = objective.rate_scales(job, asked.level)
     scale = float(interval.minimax_rate(low, high))
     away = interval.departure(job, best)
     robust = best if scale == 1 else interval.recommend(replace(job, rate_scale=scale), every=best.every)
@@ -176,23 +182,19 @@ def _budget(job: Job, steps: int, every: tuple[int, ...]) -> dict[str, float]:
     return {name: float(share) for name, share in told.items()}
 
 
-def _ending(job: Job, steps: int, every: tuple[int, ...], arguments: Namespace) -> dict[str, Any]:
-    band = objective.ettr_band(job, steps, every, level=arguments.level)
-    start = job.reliability.start
+def _ending(job: Job, steps: int, every: tuple[int, ...], asked: EttrQuestion) -> dict[str, Any]:
+    band = objective.ettr_band(job, steps, every, level=asked.level)
+    start, total = job.reliability.start, float(asked.total_steps or 0)
     times = {
-        name: _finite(float(objective.finish_time(arguments.total_steps, float(job.step_time), ettr, start)))
+        name: _finite(float(objective.finish_time(total, float(job.step_time), ettr, start)))
         for name, ettr in (("lower", band.upper), ("target", band.target), ("upper", band.lower))
     }
     told: dict[str, Any] = {"finish_s": times}
-    if arguments.deadline:
-        limit = units.parse(arguments.deadline, "s", field="--deadline")
-        told["deadline"] = {
-            "nodes_needed": deadline.nodes_for(job, arguments.total_steps, limit, arguments.scaling)
-        }
+    if asked.deadline:
+        limit = units.parse(asked.deadline, "s", field="--deadline")
+        told["deadline"] = {"nodes_needed": deadline.nodes_for(job, total, limit, asked.scaling)}
         if job.reliability.spares is not None:
-            told["deadline"]["spares_needed"] = deadline.spares_for_deadline(
-                job, arguments.total_steps, limit
-            )
+            told["deadline"]["spares_needed"] = deadline.spares_for_deadline(job, total, limit)
     return told
 
 

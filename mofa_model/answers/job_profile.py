@@ -1,4 +1,4 @@
-"""Failures, recoveries and storage of a ClusterProfile, for `mofa ettr` and `mofa simulate`. Not a verb."""
+"""Failures, recoveries and storage of a ClusterProfile, for `mofa ettr` and `mofa simulate`."""
 
 from __future__ import annotations
 

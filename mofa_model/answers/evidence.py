@@ -1,4 +1,4 @@
-"""What a prediction rests on, in tables. Not a verb."""
+"""What a prediction rests on, in tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from mofa_model.search import SearchCase
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy
 from mofa_model.tables import Column, Table
-from mofa_model.units import Ratio
 
 _DISTANCE: Final = (
     "A run says half as much for each unit of distance. The error is predicted over measured step time - 1, by a fit that did not "
@@ -96,13 +95,3 @@ def features(found: Sequence[Feature]) -> Table:
         ),
         notes=(_COUNTED,),
     )
-
-
-def in_percent(chance: Ratio) -> str:
-    """A chance in whole percent, and none of them certain.
-
-    >>> in_percent(0.9997), in_percent(0.52)
-    ('>99 %', '52 %')
-    """
-    percent = round(100 * float(chance))
-    return ">99 %" if percent > 99 else "<1 %" if percent < 1 else f"{percent} %"

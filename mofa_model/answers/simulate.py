@@ -1,0 +1,239 @@
+"""A run under failures, event by event: how ETTR scatters, what time is lost to, and one run as a timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from mofa_model import output, units
+from mofa_model.answers import job_text
+from mofa_model.answers.door import Reply, asked_by
+from mofa_model.answers.ettr import every_of
+from mofa_model.answers.job import JobWords, job_of
+from mofa_model.answers.question import Text, Whole
+from mofa_model.errors import BadValue
+from mofa_model.tables import Column, Table
+
+if TYPE_CHECKING:
+    from mofa_model.answers.documents import SimulateDocument
+    from mofa_model.reliability.model import Job
+    from mofa_model.simulator.runs import Runs, TimelineStretch
+    from mofa_model.simulator.scenario import Scenario
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulateQuestion(JobWords):
+    """What happens to runs of a job."""
+
+    duration: Text = "7 d"
+    """Length of a run."""
+    runs: Whole = 400
+    """Number of runs."""
+    seed: Whole = 1
+    """Seed of the random numbers."""
+    interval: Whole | None = None
+    """Steps between saves; without it the best."""
+    every: Text | None = None
+    """Saves of the nearest tier for one of each tier: "1,5,60"; without it the best."""
+    timeline: Whole = 0
+    """Stretches of one run to tell."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SimulateAnswer(Reply):
+    """How ETTR scatters over runs, and what time is lost to."""
+
+    question: SimulateQuestion
+    """What was asked."""
+    document: dict[str, Any]
+    """Everything that is said, as plain data."""
+
+    @property
+    def ettr(self) -> float:
+        """Mean effective training time ratio of the runs. [1]"""
+        return float(self.document["ettr"]["mean"])
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        """What people read."""
+        return _tables(self.document)
+
+    @property
+    def records(self) -> Table:
+        """One row of figures; with a timeline its stretches."""
+        return self.tables[-1] if self.document["timeline"] else output.as_record(self.document)
+
+    def to_dict(self) -> SimulateDocument:
+        """The answer as plain data, the same as `-o json`."""
+        return cast("SimulateDocument", output.as_data(self.document))
+
+    def shown(self) -> Sequence[Any]:
+        """Where nine of ten runs lie, with the exact model on it, and the tables."""
+        from mofa_model.page.figures import band
+
+        told = self.document["ettr"]
+        words = ("median of runs", "exact model")
+        drawn = band(
+            "ETTR of a run", told["p05"], told["median"], told["p95"], told["exact"], "{:.2%}", words
+        )
+        return [drawn, *super().shown()]
+
+
+@asked_by(SimulateQuestion)
+def simulate(question: SimulateQuestion, advance: Callable[[float], None] = lambda _: None) -> SimulateAnswer:
+    """Runs of a job under failures, event by event, with the exact model beside them."""
+    from mofa_model.reliability import interval, model
+    from mofa_model.simulator import runs
+
+    _check(question)
+    job = job_of(question)
+    every = every_of(question.every, len(job.blocking))
+    if question.interval is None or (every is None and len(job.blocking) > 1):
+        best = interval.recommend(job, every=every)
+        steps, every = question.interval or best.steps, best.every
+    else:
+        steps, every = question.interval, every or (1,)
+    scenario = scenario_of(job, steps, every)
+    duration = job_text.time_of(question.duration, "--duration", least=1e-9)
+    seen = [0.0]
+
+    def progress(share: float) -> None:
+        advance(share - seen[0])
+        seen[0] = share
+
+    found = runs.simulate_runs(
+        scenario, duration=duration, count=question.runs, seed=question.seed, progress=progress
+    )
+    line = runs.timeline(scenario, duration=duration, seed=question.seed) if question.timeline else ()
+    told = _document(found, float(model.ettr(job, steps, every) / model.available(job)), steps, every, line)
+    told["timeline"] = told["timeline"][: question.timeline]
+    return SimulateAnswer(question=question, document=told)
+
+
+def scenario_of(job: Job, steps: float, every: tuple[int, ...]) -> Scenario:
+    """The job as the simulator takes it."""
+    from mofa_model.reliability import model
+    from mofa_model.simulator.scenario import Cause, Scenario
+
+    rate, sources = float(model.failure_rate(job)), model.sources(job)
+    return Scenario(
+        rate=rate,
+        causes=tuple(
+            Cause(
+                name=source.name,
+                share=source.share,
+                recoveries=source.recoveries,
+                tier=source.tier,
+            )
+            for source in sources
+        ),
+        work=steps * float(job.step_time),
+        every=every,
+        blocking=tuple(float(x) for x in job.blocking),
+        background=tuple(float(x) for x in job.background),
+        slowdown=job.reliability.slowdown,
+        law=job.reliability.law,
+        during_recovery=job.reliability.failures_during_recovery,
+    )
+
+
+def _check(asked: SimulateQuestion) -> None:
+    if not 1 <= asked.runs <= 100_000:
+        raise BadValue("--runs", asked.runs, "give a number of runs from 1 to 100000")
+    if asked.seed < 0:
+        raise BadValue("--seed", asked.seed, "give a seed of zero or more")
+    if asked.interval is not None and not 1 <= asked.interval <= 10**9:
+        raise BadValue("--interval", asked.interval, "give steps between saves, one or more")
+    if not 0 <= asked.timeline <= 100_000:
+        raise BadValue("--timeline", asked.timeline, "give a number of stretches from 0 to 100000")
+
+
+def _document(
+    found: Runs, exact: float, steps: int, every: tuple[int, ...], line: tuple[TimelineStretch, ...]
+) -> dict[str, Any]:
+    import numpy as np
+
+    low, middle, high = (float(x) for x in np.quantile(found.ettr, (0.05, 0.5, 0.95)))
+    mean = float(np.mean(found.ettr))
+    return {
+        "duration_s": float(found.duration),
+        "runs": len(found.ettr),
+        "interval_steps": steps,
+        "every": list(every),
+        "ettr": {
+            "mean": mean,
+            "error": float(np.std(found.ettr) / np.sqrt(len(found.ettr))),
+            "sd": float(np.std(found.ettr)),
+            "p05": low,
+            "median": middle,
+            "p95": high,
+            "exact": exact,
+        },
+        "failures": float(np.mean(found.failures)),
+        "lost_s": {name: seconds for name, seconds in found.lost.items() if seconds > 0},
+        "timeline": _merged(line),
+    }
+
+
+def _merged(line: tuple[TimelineStretch, ...]) -> list[dict[str, Any]]:
+    """Stretches from failure to failure: recovering, then training with its saves."""
+    told: list[dict[str, Any]] = []
+    for stretch in line:
+        what = "recovering" if stretch.phase == "recovering" else "training"
+        saves = int(stretch.phase == "saving" and not stretch.failure)
+        if told and told[-1]["what"] == what and not told[-1]["ended_by"]:
+            told[-1].update(
+                end_s=float(stretch.end), saves=told[-1]["saves"] + saves, ended_by=stretch.failure
+            )
+        else:
+            told.append(
+                {
+                    "start_s": float(stretch.start),
+                    "end_s": float(stretch.end),
+                    "what": what,
+                    "saves": saves,
+                    "ended_by": stretch.failure,
+                }
+            )
+    return told
+
+
+def _tables(told: dict[str, Any]) -> list[Table]:
+    ettr = told["ettr"]
+    names = {
+        "mean": "mean", "p05": "5 % of runs are below", "median": "median", "p95": "5 % of runs are above",
+        "sd": "standard deviation", "error": "standard error of the mean", "exact": "exact model, long run",
+    }  # fmt: skip
+    every = ", ".join(f"{told['interval_steps'] * n} steps" for n in told["every"])
+    tables = [
+        Table(
+            title=f"{told['runs']} runs of {units.format(told['duration_s'], 's')}, saves every {every}",
+            columns=(Column("effective training time"), Column("share", unit="%")),
+            rows=tuple((text, ettr[name]) for name, text in names.items()),
+            notes=(f"{told['failures']:.4g} failures a run on average.",),
+        ),
+        Table(
+            title="Lost time of a run, on average",
+            columns=(Column("to"), Column("time", unit="s"), Column("share", unit="%")),
+            rows=tuple(
+                (name, seconds, seconds / told["duration_s"]) for name, seconds in told["lost_s"].items()
+            ),
+        ),
+    ]
+    if told["timeline"]:
+        columns = (
+            Column("start s", unit="s"),
+            Column("end s", unit="s"),
+            Column("what"),
+            Column("saves"),
+            Column("ended by"),
+        )
+        tables.append(
+            Table(
+                title="One run",
+                columns=(Column("from", unit="s"), Column("to", unit="s"), *columns[2:]),
+                rows=tuple(tuple(row[c.key] for c in columns) for row in told["timeline"]),
+            )
+        )
+    return tables

@@ -1,0 +1,176 @@
+"""What a page's form asks, and its answer: the same questions as the command's, bounded for a page, with errors by their field.
+
+Whoever reaches the page chooses the address, so nothing that it says opens a file or a connection: models are presets, or those
+that were named when the page was started.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from mofa_model import presets
+from mofa_model.answers.advise import AdviceAnswer, AdviceQuestion, advise
+from mofa_model.answers.door import command_of, in_python
+from mofa_model.answers.sweep import FIGURES, SweepAnswer, SweepQuestion, sweep
+from mofa_model.answers.sweep_fields import Point, parse_vary, points_of
+from mofa_model.answers.sweep_points import Row
+from mofa_model.answers.training import framework_of
+from mofa_model.errors import BadValue, InputError, MofaError
+from mofa_model.page.form import FormField
+from mofa_model.search import frameworks
+from mofa_model.strategy_text import pairs_of
+
+POINTS: Final = 24
+"""Points of a page's sweep; the command asks any number. [1]"""
+PATIENCE: Final = 0.5
+"""Work of a page's sweep after which no further point is begun. [s]"""
+LONGEST: Final = 200
+"""Characters of a field. [1]"""
+KEPT: Final = 32
+"""Answers that are kept for whoever loads or exports the page again. [1]"""
+DRAWN: Final = (
+    "tokens_per_second",
+    "step_seconds",
+    "mfu",
+    "memory_bytes",
+    "ettr",
+    "duration_seconds",
+    "gpu_hours",
+)
+"""Figures that a sweep draws, the usual one first."""
+FIRST: Final[Mapping[str, str]] = {
+    "model": "llama3-8b",
+    "gpu": "h100-sxm",
+    "gpus": "64",
+    "sequence_length": "8192",
+    "global_batch_size": "512",
+    "tokens": "1T",
+    "framework": "megatron",
+}
+"""What the form proposes where nobody has said anything."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WhatIf:
+    """A form that was sent, and what came of it."""
+
+    values: Mapping[str, str]
+    """What was written, by field."""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """What cannot be right, by field; what concerns none of them under an empty name."""
+    answer: AdviceAnswer | None = None
+    """The answer; None where there is none, or nothing was asked."""
+    sweep: SweepAnswer | None = None
+    """The same over some fields, where that was asked."""
+    unasked: int = 0
+    """Points of the sweep that a page has no time for. [1]"""
+
+    def commands(self) -> list[str]:
+        """Command lines that ask the same."""
+        found = [] if self.answer is None else [command_of("advise", self.answer.question)]
+        return found if self.sweep is None else [*found, command_of("sweep", self.sweep.question)]
+
+
+def form_fields(models: Sequence[str] = ()) -> tuple[FormField, ...]:
+    """The form; `models` may be asked for beside the presets."""
+    known = {kind: tuple(presets.names(kind)) for kind in ("models", "devices", "precisions")}
+    return (
+        FormField(name="model", label="Model", hint="a preset", choices=(*models, *known["models"])),
+        FormField(name="gpu", label="GPU", hint="a device preset", choices=known["devices"]),
+        FormField(name="gpus", label="GPUs", hint="whole nodes, or a part of one"),
+        FormField(name="sequence_length", label="Sequence length", hint="tokens: 8192, 8k"),
+        FormField(name="global_batch_size", label="Global batch", hint="sequences in a step"),
+        FormField(name="tokens", label="Tokens of the run", hint="15T; may be empty"),
+        FormField(name="framework", label="Trainer", choices=("", *(n for n in frameworks() if n != "any")), only=True),
+        FormField(name="precision", label="Precision", hint="bf16; several by commas", choices=known["precisions"]),
+        FormField(name="objective", label="Best is", choices=("time", "throughput", "cost"), only=True),
+        FormField(name="current", label="Today\u2019s layout", hint="tp=4,pp=2,sp=true; may be empty"),
+        FormField(name="failure_rate", label="Failures a node-day", hint="0.005 where it is empty"),
+        FormField(name="hang", label="Hangs", hint="15min:0.3, a timeout and its share"),
+        FormField(name="checkpoint_bandwidth", label="Storage of a node", hint="2 GB/s where it is empty"),
+        FormField(name="vary", label="Vary", hint="gpus=64..512, at most two fields"),
+        FormField(name="y", label="Draw", choices=DRAWN, only=True),
+    )  # fmt: skip
+
+
+def what_if(given: Mapping[str, str], models: Sequence[str] = ()) -> WhatIf:
+    """The answer to a form, or what cannot be right in it."""
+    known = [one.name for one in form_fields(models)]
+    values = {name: text.strip() for name, text in given.items() if name in known and text.strip()}
+    if not values:
+        return WhatIf(values=FIRST)
+    found = WhatIf(values=values)
+    try:
+        with in_python(known):
+            question = _question(values, models)
+            found = replace(found, answer=_advised(question))
+            if "vary" in values:
+                swept, unasked = _swept(question, values["vary"])
+                found = replace(found, sweep=swept, unasked=unasked)
+    except MofaError as error:
+        field, _, why = str(error).partition(": ")
+        return replace(found, errors={field: why} if field in known else {"": str(error)})
+    return found
+
+
+@lru_cache(KEPT)
+def _advised(question: AdviceQuestion) -> AdviceAnswer:
+    return advise.of(question)
+
+
+def _question(values: Mapping[str, str], models: Sequence[str]) -> AdviceQuestion:
+    for name, text in values.items():
+        if len(text) > LONGEST:
+            raise BadValue(name, text, f"write at most {LONGEST} characters")
+    if "model" in values and values["model"] not in models:
+        presets.resolve("models", values["model"], field="model")
+    if "current" in values:
+        pairs_of(values["current"], "current")
+    words: dict[str, Any] = {name: text for name, text in values.items() if name not in {"vary", "y"}}
+    question = AdviceQuestion(**words)
+    framework_of(question)
+    return question
+
+
+def _swept(question: AdviceQuestion, vary: str) -> tuple[SweepAnswer, int]:
+    """Points in their order, as many as there is time for."""
+    texts = tuple(vary.split())
+    if not texts or len(texts) > 2:
+        raise BadValue("vary", vary, "vary one field, or two; `mofa sweep` varies more")
+    varied = [parse_vary(text) for text in texts]
+    for name, values in varied:
+        for word in values if name == "model" else ():
+            presets.resolve("models", word, field="vary")
+    count = len(points_of(varied))
+    if count > POINTS:
+        raise BadValue("vary", vary, f"{count} points; a page draws {POINTS}, and `mofa sweep` any number")
+    named = {
+        one: getattr(question, one) for one in SweepQuestion.__dataclass_fields__ if hasattr(question, one)
+    }
+    asked = SweepQuestion(**named, vary=texts)
+    left: list[int] = []
+
+    def carry(work: Callable[..., Row], same: Iterable[Any], points: Sequence[Point]) -> Iterator[Row]:
+        began = time.process_time()
+        for number, (one, point) in enumerate(zip(same, points, strict=True)):
+            if number and time.process_time() - began > PATIENCE:
+                left.append(len(points) - number)
+                return
+            yield work(one, point)
+
+    try:
+        swept = sweep.of(asked, carry)
+        swept.raise_for_status()
+    except MofaError as error:
+        raise InputError(f"vary: {str(error).removeprefix('--vary: ')}") from error
+    return swept, sum(left)
+
+
+def figure_of(values: Mapping[str, str]) -> str:
+    """The figure that a sweep draws."""
+    said = values.get("y", DRAWN[0])
+    return said if said in FIGURES else DRAWN[0]

@@ -1,0 +1,116 @@
+"""The server of `mofa ui`: this machine's own address only, one question at a time, nothing that a script could read. Not a verb."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+from mofa_model.answers.what_if import WhatIf, figure_of, form_fields, what_if
+from mofa_model.page.markup import HEADERS, el, page, text
+from mofa_model.page.what_if import sweep_sections, what_if_page
+
+LOOPBACK: Final = "127.0.0.1"
+_NAMES: Final = ("127.0.0.1", "localhost")
+"""What this machine is called by whoever sits at it; a page elsewhere that leads its own name here is refused."""
+WAITING: Final = 8
+"""Questions that may be asked at once. [1]"""
+SILENT: Final = 10.0
+"""How long a connection may take to ask. [s]"""
+
+
+class DeskServer(ThreadingHTTPServer):
+    """Answers the form; use it as `with`."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int, models: Sequence[str] = ()) -> None:
+        """Listen on the loopback; `models` may be asked for beside the presets."""
+        super().__init__((LOOPBACK, port), _Handler)
+        self._models = tuple(models)
+        self._one = threading.Lock()
+        self._places = threading.BoundedSemaphore(WAITING)
+        self.hosts = {f"{name}:{self.server_port}" for name in _NAMES}
+        """Names under which it answers."""
+
+    def told(self, values: Mapping[str, str], *, alone: bool) -> str | None:
+        """The page; None where too many ask."""
+        if not self._places.acquire(blocking=False):
+            return None
+        try:
+            with self._one:
+                return _page(what_if(values, self._models), self._models, alone=alone)
+        finally:
+            self._places.release()
+
+
+def _page(found: WhatIf, models: Sequence[str], *, alone: bool) -> str:
+    swept = found.sweep
+    return what_if_page(
+        fields=form_fields(models),
+        values=found.values,
+        errors=found.errors,
+        view=None if found.answer is None else found.answer.view(),
+        swept=[]
+        if swept is None
+        else sweep_sections(swept.lines(figure_of(found.values)), swept.tables[0], found.unasked),
+        commands=found.commands(),
+        alone=alone,
+    )
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """GET of the page, and of the page as a file."""
+
+    server: DeskServer
+    server_version = "mofa"
+    sys_version = ""
+    timeout = SILENT
+
+    def do_GET(self) -> None:
+        """Answer."""
+        asked = urlsplit(self.path)
+        if self.headers.get("Host", "") not in self.server.hosts:
+            self._say(403, _plain("Refused", "Open this page by the address that `mofa ui` printed."))
+        elif asked.path not in {"/", "/export"}:
+            self._say(404, _plain("Not found", "There is no such page."))
+        else:
+            alone = asked.path == "/export"
+            values = dict(parse_qsl(asked.query, max_num_fields=64, errors="replace"))
+            html = self.server.told(values, alone=alone)
+            if html is None:
+                self._say(503, _plain("Busy", "Others are asking: load this page again in a moment."))
+            else:
+                self._say(200, html, _file_name(values) if alone else "")
+
+    def do_HEAD(self) -> None:
+        """The same without its text."""
+        self.do_GET()
+
+    def _say(self, status: int, html: str, name: str = "") -> None:
+        data = html.encode()
+        self.send_response(status)
+        for header, value in HEADERS.items():
+            self.send_header(header, value)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(data)))
+        if name:
+            self.send_header("Content-Disposition", f'attachment; filename="{name}"')
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: what people ask is their own."""
+
+
+def _plain(title: str, said: str) -> str:
+    return text(page(title, el("h1", title), el("p", said)))
+
+
+def _file_name(values: Mapping[str, str]) -> str:
+    words = [values.get(name, "") for name in ("model", "gpus", "gpu")]
+    return re.sub(r"[^a-z0-9.]+", "-", "-".join(["what-if", *filter(None, words)]).lower())[:80] + ".html"

@@ -1,0 +1,101 @@
+"""A fresh environment with the wheel and nothing else of ours: Python, the notebook and the page work there."""
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCK = ROOT / "requirements" / "notebook.txt"
+PIP = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
+NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
+
+pytestmark = pytest.mark.slow
+
+
+def run(*command, **options):
+    done = subprocess.run(
+        [str(one) for one in command], capture_output=True, text=True, check=False, **options
+    )
+    assert done.returncode == 0, (
+        f"{' '.join(map(str, command))}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    )
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    """The Python of an environment with what a notebook needs, and the wheel; its locked part is kept in `.cache/`."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, *PIP, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, ROOT)
+    (wheel,) = folder.glob("*.whl")
+    key = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    place = ROOT / ".cache" / f"notebook-{key}"
+    made, done = place / "bin" / "python", place / "complete"
+    if not done.exists():
+        run(sys.executable, "-m", "venv", "--clear", place)
+        run(made, *PIP, "install", "--no-compile", "--require-hashes", "-r", LOCK)
+        done.touch()
+    run(made, *PIP, "install", "--no-deps", "--force-reinstall", wheel)
+    return made
+
+
+def outputs(notebook, kind):
+    """What cells showed, of one kind."""
+    told = (one for cell in notebook["cells"] for one in cell.get("outputs", ()))
+    return ["".join(one.get("data", {}).get(kind, "")) for one in told if kind in one.get("data", {})]
+
+
+def test_the_notebook_runs_from_the_wheel_and_shows_tables_and_pictures(python, tmp_path):
+    command = [python, "-m", "nbconvert", "--to", "notebook", "--execute", "--output-dir", tmp_path, NOTEBOOK]
+    run(
+        *command,
+        cwd=tmp_path,
+        env={"PATH": str(python.parent), "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"},
+    )
+    done = json.loads((tmp_path / NOTEBOOK.name).read_text("utf-8"))
+    shown = outputs(done, "text/html")
+    assert len(shown) == 5
+    assert sum("<svg" in html for html in shown) == 4
+    assert all("<table" in html for html in shown)
+    printed = [one.get("text", "") for cell in done["cells"] for one in cell.get("outputs", ())]
+    assert any("".join(text).startswith("gpus: 63 cannot be right") for text in printed)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/python.md"])
+def test_what_the_documents_show_in_python_runs(python, tmp_path, page):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
+    assert blocks
+    run(python, "-c", "\n".join(blocks), cwd=tmp_path)
+
+
+def test_the_page_is_served_from_the_wheel(python, tmp_path):
+    command = [python.parent / "mofa", "ui", "--port", "0"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    try:
+        url = re.match(r"http://127\.0\.0\.1:\d+/", running.stdout.readline())[0]
+        asked = (
+            "?model=llama3-8b&gpu=h100&gpus=16&sequence_length=8192&global_batch_size=64&framework=megatron"
+        )
+        with urllib.request.urlopen(url + asked, timeout=60) as answer:
+            assert "Where the time of a step goes" in answer.read().decode()
+    finally:
+        running.kill()
+        running.wait()
+        running.stdout.close()
+
+
+def test_types_reach_whoever_imports_the_wheel(python):
+    where = Path(run(python, "-c", "import mofa_model; print(mofa_model.__file__)").strip()).parent
+    assert (where / "py.typed").exists()
+    assert "advise as advise" in (where / "__init__.pyi").read_text("utf-8")
+
+
+def test_the_notebook_is_kept_without_what_it_shows():
+    cells = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
+    assert [cell["outputs"] for cell in cells if cell["cell_type"] == "code" and cell["outputs"]] == []
