@@ -31,6 +31,16 @@ class Question:
     """Data of the ConfigMaps that it names and that exist, by name."""
     beside: tuple[Body, ...] = ()
     """Other objects that it or its pods name and that exist, by name and spec: runtimes, claim templates, device classes."""
+    changes: Mapping[str, str] = field(default_factory=dict)
+    """What somebody who looks at the page asks to be different, by parameter; nothing for the job's own answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a question that somebody changed cannot be answered."""
+
+    why: Mapping[str, str]
+    """Sentences by parameter; what concerns none of them under an empty name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -24,7 +24,7 @@ from mofa_operator.control import worker
 from mofa_operator.control.turns import Turns
 from mofa_operator.decision import Answer
 from mofa_operator.recent import Recent
-from mofa_operator.snapshot import Question
+from mofa_operator.snapshot import Question, Refusal
 
 DEADLINE: Final = 60.0
 """Longest time of one answer; one that takes longer is taken for hung, and its process is killed. [s]"""
@@ -80,7 +80,7 @@ class Decider:
         kept: int = KEPT,
         bytes_of: Callable[[Question], bytes],
         work: Callable[[Question], Answer] = worker.answer,
-        draw: Callable[[Question], AdviceView | None] = worker.view,
+        draw: Callable[[Question], AdviceView | Refusal | None] = worker.view,
         warm: Callable[[], None] = worker.warm,
     ) -> None:
         """`bytes_of` tells questions apart; `work`, `draw` and `warm` run in worker processes.
@@ -92,7 +92,7 @@ class Decider:
         self._work = work
         self._draw = draw
         self._answers: Recent[Answer] = Recent(kept)
-        self._views: Recent[AdviceView | None] = Recent(VIEWS)
+        self._views: Recent[AdviceView | Refusal | None] = Recent(VIEWS)
         self._asked: dict[bytes, _Asked] = {}
         self._pending: Turns[_Asked] = Turns(3)
         self._news = asyncio.Event()
@@ -133,7 +133,7 @@ class Decider:
         )  # one who gives up must not take it from the others
         return found
 
-    async def view(self, question: Question) -> AdviceView | None:
+    async def view(self, question: Question) -> AdviceView | Refusal | None:
         """The answer in full, None where there is none; raises `NoAnswer`, and `Outdated` where too many wait already."""
         mark = self._mark(question, b"view")
         if mark in self._views:
@@ -142,7 +142,7 @@ class Decider:
             raise Outdated
         asked = self._ask(mark, self._draw, question, _PAGE)
         asked.wanted.append(lambda: True)
-        found: AdviceView | None = await asyncio.shield(asked.future)
+        found: AdviceView | Refusal | None = await asyncio.shield(asked.future)
         return found
 
     def _mark(self, question: Question, kind: bytes) -> bytes:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from mofa_model.errors import MofaError
 from mofa_model.page import AdviceView
 from mofa_operator.api import Api
 from mofa_operator.control.decider import Decider, NoAnswer, Outdated
@@ -16,14 +17,17 @@ from mofa_operator.decide.stance import needs_answer
 from mofa_operator.decide.unanswered import is_quarantined
 from mofa_operator.keys import JOBS, TRAINING_JOB, Key
 from mofa_operator.observe.bodies import is_output
+from mofa_operator.observe.curves import Asks, Curves, curves
 from mofa_operator.observe.store import Store
 from mofa_operator.page.jobs import ShownJob
 from mofa_operator.page.server import Source
 from mofa_operator.refusals import ApiError
-from mofa_operator.snapshot import JobSnapshot
+from mofa_operator.snapshot import JobSnapshot, Refusal
 
 PATIENCE: Final = 5.0
 """How long a page waits for an answer in full. [s]"""
+SHORTLY: Final = 2.0
+"""How long it waits for a job's history. [s]"""
 _CHUNK: Final = 50
 """Objects that are unpacked at a time, so that a long list does not keep the loop. [1]"""
 
@@ -31,9 +35,18 @@ _CHUNK: Final = 50
 class Pages:
     """The page's source: it reads the store, and asks the decider behind everybody else."""
 
-    def __init__(self, *, store: Store, decider: Decider, api: Api, health: Callable[[Key], str]) -> None:
-        """Where objects and answers come from; `health` says how a job was last judged to do."""
+    def __init__(
+        self,
+        *,
+        store: Store,
+        decider: Decider,
+        api: Api,
+        health: Callable[[Key], str],
+        prometheus: Asks | None = None,
+    ) -> None:
+        """Where objects, answers and histories come from; `health` says how a job was last judged to do."""
         self._store = store
+        self._prometheus = prometheus
         self._health = health
         self._decider = decider
         self._named = NamedObjects(api, store)
@@ -41,7 +54,13 @@ class Pages:
     @property
     def source(self) -> Source:
         """What the routes ask."""
-        return Source(jobs=self._jobs, job=self._job, view=self._view, profiles=self._store.profiles)
+        return Source(
+            jobs=self._jobs,
+            job=self._job,
+            view=self._view,
+            curves=self._curves,
+            profiles=self._store.profiles,
+        )
 
     async def _jobs(self, namespace: str | None) -> list[ShownJob]:
         found = []
@@ -66,8 +85,22 @@ class Pages:
                 return self._advised(Key(kind, namespace, name))
         return None
 
-    async def _view(self, resource: str, namespace: str, name: str) -> AdviceView | str | None:
-        """A job's answer in full; a sentence where there will be one later; None where there is none."""
+    async def _curves(self, resource: str, namespace: str, name: str) -> Curves | str:
+        """What was predicted and seen of a job; a sentence where nobody can say."""
+        if self._prometheus is None:
+            return "No Prometheus is configured, so there is no history."
+        key = next(Key(kind, namespace, name) for kind in JOBS if kind.resource == resource)
+        try:
+            return await asyncio.wait_for(curves(self._prometheus, key, time.time()), SHORTLY)
+        except TimeoutError:
+            return "Prometheus takes long to answer: the history is left out this time."
+        except MofaError as error:
+            return f"The history cannot be shown: {error}."
+
+    async def _view(
+        self, resource: str, namespace: str, name: str, changes: Mapping[str, str]
+    ) -> AdviceView | Refusal | str | None:
+        """A job's answer in full, with `changes` to its question; a sentence where there will be one later; None where there is none."""
         key = next(Key(kind, namespace, name) for kind in JOBS if kind.resource == resource)
         try:
             named, _ = await self._named.read(key)
@@ -76,7 +109,8 @@ class Pages:
                 return None
             if is_quarantined(snapshot):
                 return None
-            return await asyncio.wait_for(self._decider.view(snapshot.question), PATIENCE)
+            question = replace(snapshot.question, changes=dict(changes))
+            return await asyncio.wait_for(self._decider.view(question), PATIENCE)
         except (TimeoutError, Outdated):
             return "The advice in full is still being computed: load this page again in a moment."
         except (NoAnswer, ApiError) as error:

@@ -186,7 +186,13 @@ class Operator:
             fence=self._fence,
             settings=settings,
         )
-        pages = Pages(store=self._store, decider=self.decider, api=api, health=self._reconciler.health_of)
+        pages = Pages(
+            store=self._store,
+            decider=self.decider,
+            api=api,
+            health=self._reconciler.health_of,
+            prometheus=prometheus,
+        )
         self.server = Server(
             settings.serve,
             exporter=self._exporter,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mofa_operator.decision import Answer
-from mofa_operator.snapshot import Question
+from mofa_operator.snapshot import Question, Refusal
 
 if TYPE_CHECKING:
     from mofa_model.page import AdviceView  # imports numpy, which `prepare` must come before
@@ -77,7 +77,7 @@ def answer(question: Question) -> Answer:
     return find(question)
 
 
-def view(question: Question) -> AdviceView | None:
+def view(question: Question) -> AdviceView | Refusal | None:
     """The same answer in full, for the page."""
     from mofa_operator.decide.view import view as draw
 

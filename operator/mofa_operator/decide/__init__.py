@@ -6,7 +6,7 @@ May import: objects, evidence, snapshot, decision, settings, keys, words, mofa_m
     asked       a question as it is understood: spec, profile, request                  asked(question)
     answer      Question to Answer, in a worker process; the heavy half                  answer(question), warm()
     policy      PolicySnapshot to Decision                                               policy(snapshot)
-    view        the same answer in full, for the page                                    view(question)
+    view        the same answer in full, for the page; changed: with something different in it  view(question)
     job         JobSnapshot and Answer to Decision; the light half                       job(…), failed(…)
       outputs       annotations: what should stand, what should go
       release       mode Apply: arguments for a job that waits, and our gate        with_release(…), overdue(…)

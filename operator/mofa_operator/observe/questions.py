@@ -34,8 +34,9 @@ _TAUGHT: Final = ("stepTimeRatio", "memoryRatio", "memorySpread")
 
 def question_bytes(question: Question) -> bytes:
     """A question as bytes, equal for equal questions."""
+    changes = [question.changes] if question.changes else []
     parts = [question.job, question.profiles, question.policies, question.config_maps, question.beside]
-    return packed(parts)
+    return packed([*parts, *changes])
 
 
 def training_question(

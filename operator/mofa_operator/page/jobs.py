@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from mofa_model.annotations import PREFIX
-from mofa_model.manifest.advised import duration, quantity
 from mofa_model.page import AdviceView, advice_sections
 from mofa_model.page.figures import band
 from mofa_model.page.markup import Node, el, page, table, text
 from mofa_model.units import GIB
 from mofa_operator.objects import LiveObject, LiveTrainingJob
+from mofa_operator.page import history, what_if
+from mofa_operator.page.history import JobHistory
 from mofa_operator.shapes import AdvisedStatus, PredictedEnds
+from mofa_operator.snapshot import Refusal
 
 LINKS: Final = (("Jobs", "/"), ("Profiles", "/profiles"), ("Metrics", "/metrics"))
 """Navigation of every page."""
-_HEADINGS: Final = (
-    "job",
-    "health",
-    "strategy",
-    "nodes",
-    "checkpoint",
-    "predicted",
-    "observed",
-    "ETTR",
-    "state",
-)
-REFRESH: Final = 60
-"""Time after which a list is loaded anew. [s]"""
-MOST: Final = 500
-"""Jobs of one list. [1]"""
-_BAD: Final = ("NoRecommendation", "InvalidInput", "NoFeasibleLayout", "ProfileMissing", "InternalError")
+_NOTHING: Final[Mapping[str, str]] = {}
+BAD: Final = ("NoRecommendation", "InvalidInput", "NoFeasibleLayout", "ProfileMissing", "InternalError")
 """States in which a job has no advice, though it wants some."""
 _HEALTH: Final = {"Healthy": "good", "Drifting": "warn", "Stuck": "bad", "NotSeen": "warn"}
 """How a running job does, and how that looks."""
-TRY: Final = "kubectl apply -f examples/llama3-405b.yaml"
-"""What an empty list proposes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,57 +73,37 @@ class ShownJob:
         return self.job.annotations.get(PREFIX + annotation, "")
 
 
-def jobs_page(jobs: Iterable[ShownJob], namespace: str | None = None) -> str:
-    """The list of jobs, those that need attention first; `namespace` is the one whose jobs they are."""
-    listed = sorted(jobs, key=lambda one: (one.health != "Stuck", one.is_well, one.job.key.namespace, one.job.key.name))  # fmt: skip
-    rows = [_row(one) for one in listed[:MOST]]
-    where = "" if namespace is None else f" in {namespace}"
-    title = f"Jobs{where}"
-    content: list[Node] = [el("p", "No job is advised", where, " yet. Try ", el("code", TRY), ".")]
-    if rows:
-        shown = f"{len(rows):,}" if len(rows) == len(listed) else f"{len(rows):,} of {len(listed):,}"
-        said = f"{shown} job{'s' if len(listed) != 1 else ''}; throughput in tokens a second"
-        content = [table(_HEADINGS, rows, numbers=(3, 5, 6, 7), caption=said)]
-    if len(listed) > MOST:
-        content.append(el("p", "Those that need attention come first; ", el("code", "/?namespace=NAME"), " lists one namespace."))  # fmt: skip
-    return text(page(title, el("h1", title), *content, links=LINKS, refresh=REFRESH))
-
-
-def job_page(shown: ShownJob, view: AdviceView | str | None) -> str:
-    """One job: predicted against observed, then the advice in full, or why it is not there, then the conditions."""
+def job_page(
+    shown: ShownJob,
+    view: AdviceView | Refusal | str | None,
+    lately: JobHistory | str | None = None,
+    changes: Mapping[str, str] = _NOTHING,
+) -> str:
+    """One job: predicted against observed, its last day, then the advice in full with what may be asked otherwise, the conditions."""
     sections: list[Node] = [el("h1", shown.name)]
-    does = (", ", el("strong", _health(shown))) if shown.health else ()
+    does = (", ", el("strong", health(shown))) if shown.health else ()
     said = shown.said("explanation")
     told = f"{said}." if said and not said.endswith(".") else said
-    sections.append(el("p", f"{shown.job.key.kind.kind}, ", el("strong", _mood(shown)), *does, f". {told}"))
-    sections += _observed(shown)
+    sections.append(el("p", f"{shown.job.key.kind.kind}, ", el("strong", mood(shown)), *does, f". {told}"))
+    sections += [*_observed(shown), *history.sections(lately)]
+    refused = view.why if isinstance(view, Refusal) else {}
+    if view is not None:
+        sections += what_if.sections(changes, refused, address(shown))
     if isinstance(view, AdviceView):
-        sections += [el("h2", "Advice"), *advice_sections(view, told=True)]
-    elif view is not None:
+        heading = "Advice, if it were so" if changes else "Advice"
+        sections += [el("h2", heading), *advice_sections(view, told=not changes)]
+    elif isinstance(view, str):
         sections.append(el("p", view))
     if isinstance(shown.job, LiveTrainingJob):
         sections += conditions(shown.job)
     return text(page(shown.name, *sections, links=LINKS, foot=_foot(shown)))
 
 
-def _row(shown: ShownJob) -> Sequence[Node]:
-    key, status = shown.job.key, shown.status
-    seen, interval, predicted = status.observed.tokens_per_second, status.interval, shown.predicted
-    tokens, ettr = predicted.tokens_per_second.target, predicted.ettr.target
-    address = "/jobs/" + "/".join(
+def address(shown: ShownJob) -> str:
+    """Where a job's page is."""
+    key = shown.job.key
+    return "/jobs/" + "/".join(
         quote(piece, safe="") for piece in (key.kind.resource, key.namespace, key.name)
-    )
-    strategy = status.summary or shown.said("strategy")
-    return (
-        el("a", shown.name, href=address),
-        _health(shown),
-        el("code", strategy) if strategy else "-",
-        f"{status.nodes:.0f}" if status.nodes else "-",
-        "-" if interval is None else duration(interval),
-        (shown.said("predicted-tokens-per-second") or "-") if tokens is None else quantity(tokens),
-        "-" if seen is None else quantity(seen),
-        (shown.said("predicted-ettr") or "-") if ettr is None else f"{ettr:.3f}",
-        _mood(shown),
     )
 
 
@@ -192,11 +158,13 @@ def _foot(shown: ShownJob) -> str:
     return f"Computed at {at} for inputs {inputs} by model {model}."
 
 
-def _mood(shown: ShownJob) -> ET.Element:
+def mood(shown: ShownJob) -> ET.Element:
+    """What became of its question, and how that looks."""
     state = shown.state
-    return el("span", state, class_="good" if state == "Recommended" else "bad" if state in _BAD else "warn")
+    return el("span", state, class_="good" if state == "Recommended" else "bad" if state in BAD else "warn")
 
 
-def _health(shown: ShownJob) -> Node:
+def health(shown: ShownJob) -> Node:
+    """How it does, and how that looks."""
     word = shown.health
     return el("span", word, class_=_HEALTH.get(word, "warn")) if word else "-"

@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from aiohttp import web
 
 from mofa_model.page import AdviceView
-from mofa_model.page.markup import el, page, text
+from mofa_model.page.markup import HEADERS, el, page, text
 from mofa_operator.objects import LiveProfile
-from mofa_operator.page.jobs import LINKS, ShownJob, job_page, jobs_page
+from mofa_operator.page.history import JobHistory
+from mofa_operator.page.jobs import LINKS, ShownJob, job_page
+from mofa_operator.page.listed import jobs_page
 from mofa_operator.page.profiles import profile_page, profiles_page
-
-HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
-"""Sent with every page."""
+from mofa_operator.page.what_if import said
+from mofa_operator.snapshot import Refusal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """Where the page takes what it shows: all of it from what the operator holds already."""
+    """Where the page takes what it shows: all of it from what the operator holds already, but for histories."""
 
     jobs: Callable[[str | None], Awaitable[Sequence[ShownJob]]]
     """Every job that is advised, of one namespace or of all."""
     job: Callable[[str, str, str], ShownJob | None]
     """One job by resource, namespace and name."""
-    view: Callable[[str, str, str], Awaitable[AdviceView | str | None]]
-    """The same job's advice in full; a sentence that says why it cannot be shown now; None where there is none."""
+    view: Callable[[str, str, str, Mapping[str, str]], Awaitable[AdviceView | Refusal | str | None]]
+    """The same job's advice in full, with changes to its question; a sentence that says why it cannot be shown now; None where there
+    is none."""
+    curves: Callable[[str, str, str], Awaitable[JobHistory | str]]
+    """What was predicted and seen of it over time; a sentence where nobody can say."""
     profiles: Callable[[], Iterable[LiveProfile]]
     """Every profile."""
 
@@ -42,16 +40,22 @@ def routes(source: Source) -> list[web.RouteDef]:
     """Handlers of the page."""
 
     async def jobs(request: web.Request) -> web.Response:
-        namespace = request.query.get("namespace") or None
+        namespace = request.query.get("namespace", "").strip() or None
+        words = request.query.get("search", "").strip()[:200]
         found = await source.jobs(namespace)
-        return _page(await asyncio.to_thread(jobs_page, found, namespace))
+        return _page(await asyncio.to_thread(jobs_page, found, namespace, words))
 
     async def job(request: web.Request) -> web.Response:
-        resource, namespace, name = (request.match_info[word] for word in ("resource", "namespace", "name"))
+        where = tuple(request.match_info[word] for word in ("resource", "namespace", "name"))
+        resource, namespace, name = where
         shown = source.job(resource, namespace, name)
         if shown is None:
             return _missing("job")
-        return _page(job_page(shown, await source.view(resource, namespace, name)))
+        changes = said(request.query)
+        view, lately = await asyncio.gather(
+            source.view(resource, namespace, name, changes), source.curves(resource, namespace, name)
+        )
+        return _page(await asyncio.to_thread(job_page, shown, view, lately, changes))
 
     async def profiles(_: web.Request) -> web.Response:
         return _page(profiles_page(source.profiles()))

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from operator_objects import job_set, profile, training_job
 
+from mofa_model.errors import SourceUnreachable
 from mofa_model.kinds import JOB_SET
 from mofa_model.page import AdviceView
 from mofa_operator.control import pages
@@ -15,6 +16,7 @@ from mofa_operator.control.pages import Pages
 from mofa_operator.decide.answer import answer
 from mofa_operator.decide.view import view
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
+from mofa_operator.observe.answers import QueryResult, Sample
 from mofa_operator.observe.store import Store
 from mofa_operator.refusals import Busy
 
@@ -54,12 +56,22 @@ def store():
     return made
 
 
-def source(store, decider=None, api=None):
-    return Pages(store=store, decider=decider or Decider(), api=api or Api(), health=lambda _: "").source
+def source(store, decider=None, api=None, prometheus=None):
+    return Pages(
+        store=store,
+        decider=decider or Decider(),
+        api=api or Api(),
+        health=lambda _: "",
+        prometheus=prometheus,
+    ).source
 
 
-def job(store, name="a", **more):
-    return asyncio.run(source(store, **more).view("trainingjobs.mofa.dev", "ns", name))
+def job(store, name="a", changes=None, **more):
+    return asyncio.run(source(store, **more).view("trainingjobs.mofa.dev", "ns", name, changes or {}))
+
+
+def lately(store, prometheus=None):
+    return asyncio.run(source(store, prometheus=prometheus).curves("trainingjobs.mofa.dev", "ns", "a"))
 
 
 def test_the_view_says_what_the_answer_says(store):
@@ -69,6 +81,32 @@ def test_the_view_says_what_the_answer_says(store):
     assert shown.strategy == told.annotations["advisor.mofa.dev/strategy"]
     assert (shown.status, shown.explanation) == (told.outcome, told.explanation)
     assert shown.launch == told.arguments
+
+
+def test_a_change_reaches_the_answer_and_what_is_wrong_comes_back(store):
+    assert job(store, changes={"nodes": "1"}).title.endswith("on 8 h100-80gb-sxm")
+    assert list(job(store, changes={"nodes": "x"}).why) == ["nodes"]
+
+
+class Prometheus:
+    """Answers with one point, late or not at all."""
+
+    def __init__(self, wait=0.0, error=None):
+        self.wait, self.error = wait, error
+
+    async def query(self, *_):
+        await asyncio.sleep(self.wait)
+        if self.error:
+            raise self.error
+        return QueryResult(samples=(Sample({}, ((0.0, 1.0),)),))
+
+
+def test_a_history_comes_from_prometheus_or_a_sentence_says_why_not(store, monkeypatch):
+    assert lately(store, Prometheus()).observed == ((0.0, 1.0),)
+    assert "No Prometheus" in lately(store)
+    assert "cannot be shown: down" in lately(store, Prometheus(error=SourceUnreachable("down")))
+    monkeypatch.setattr(pages, "SHORTLY", 0.01)
+    assert "takes long" in lately(store, Prometheus(wait=5.0))
 
 
 def test_what_cannot_be_understood_has_no_view(store):

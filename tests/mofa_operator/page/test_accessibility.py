@@ -15,12 +15,16 @@ from mofa_model.page.markup import STYLE
 from mofa_operator.decide.view import view
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.objects import live
+from mofa_operator.observe.curves import Curves
 from mofa_operator.observe.store import Store
-from mofa_operator.page.jobs import job_page, jobs_page
+from mofa_operator.page.jobs import job_page
+from mofa_operator.page.listed import jobs_page
 from mofa_operator.page.profiles import profile_page, profiles_page
+from mofa_operator.snapshot import Refusal
 
 TEXT = ("ink", "soft", "link", "good", "warn", "bad")
 """Colours of text."""
+HISTORY = Curves(predicted=((0.0, 100.0), (900.0, 100.0)), observed=((0.0, 95.0), (900.0, 90.0)))
 DRAWN = tuple(f"c{number}" for number in range(8))
 """Colours of pictures."""
 
@@ -47,7 +51,10 @@ def pages():
     return {
         "jobs": jobs_page([shown(job), shown(store.body(Key(JOB_SET, "ns", "js")))]),
         "no jobs": jobs_page([]),
-        "job": job_page(shown(job), view(asked)),
+        "job": job_page(shown(job), view(asked), HISTORY),
+        "job with a wrong question": job_page(
+            shown(job), Refusal({"nodes": "'x' cannot be right", "": "no"}), "Later.", {"nodes": "x"}
+        ),
         "job without advice": job_page(shown(job), "Later."),
         "profiles": profiles_page([live(CLUSTER_PROFILE, pool)]),
         "profile": profile_page(live(CLUSTER_PROFILE, pool)),
@@ -69,7 +76,7 @@ class Outline(HTMLParser):
     def handle_starttag(self, tag, attrs):
         made = {"tag": tag, "text": "", **dict(attrs)}
         self.elements.append(made)
-        if tag not in {"meta", "rect", "path", "polygon", "polyline", "br"}:
+        if tag not in {"meta", "rect", "path", "polygon", "polyline", "circle", "br", "input"}:
             self._open.append(made)
 
     def handle_endtag(self, tag):
@@ -139,7 +146,10 @@ def test_landmarks_are_there_once_and_the_navigation_has_a_name(outline):
 
 
 def test_the_keyboard_goes_from_top_to_bottom_and_may_skip_the_header(outline):
-    assert not any("tabindex" in one or "autofocus" in one or "accesskey" in one for one in outline.elements)
+    assert not any("autofocus" in one or "accesskey" in one for one in outline.elements)
+    stops = [one for one in outline.elements if "tabindex" in one]
+    assert all((one["tabindex"], one["class"], one["role"]) == ("0", "scroll", "group") for one in stops)
+    assert all(one["aria-label"] for one in stops)
     first, *_ = outline.all("a", "summary", "button", "input")
     assert (first["text"], first["href"]) == ("Skip to the content", "#content")
     assert outline.all("main")[0]["id"] == "content"
@@ -153,13 +163,23 @@ def test_tables_say_what_their_cells_belong_to(outline):
     assert len(outline.all("thead")) == len(outline.all("table"))
 
 
+def test_every_field_has_its_label_and_what_describes_it_is_there(outline):
+    fields = outline.all("input", "select")
+    labelled = {one["for"] for one in outline.all("label")}
+    names = {one["id"] for one in outline.elements if "id" in one}
+    assert {one["id"] for one in fields} == labelled
+    assert {word for one in fields for word in one.get("aria-describedby", "").split()} <= names
+    assert len(names) == len([one for one in outline.elements if "id" in one])
+
+
 def test_pictures_say_in_words_what_they_show(outline):
     pictures = outline.all("svg")
     assert all(one["role"] == "img" and one["text"].strip() for one in pictures)
 
 
 def test_nothing_runs_and_nothing_is_fetched(outline):
-    assert not outline.all("script", "link", "img", "iframe", "object", "embed", "form")
+    assert not outline.all("script", "link", "img", "iframe", "object", "embed")
+    assert all((one["method"], one["action"][0]) == ("get", "/") for one in outline.all("form"))
     assert not any(key.startswith("on") or key == "src" for one in outline.elements for key in one)
     assert "url(" not in STYLE
     assert "@import" not in STYLE

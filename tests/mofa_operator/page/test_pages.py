@@ -13,9 +13,12 @@ from operator_objects import shown  # noqa: E402
 
 from mofa_operator.keys import CLUSTER_PROFILE  # noqa: E402
 from mofa_operator.objects import live  # noqa: E402
-from mofa_operator.page.jobs import MOST, job_page, jobs_page  # noqa: E402
+from mofa_operator.observe.curves import Curves  # noqa: E402
+from mofa_operator.page.jobs import job_page  # noqa: E402
+from mofa_operator.page.listed import MOST, jobs_page  # noqa: E402
 from mofa_operator.page.profiles import profile_page, profiles_page  # noqa: E402
 from mofa_operator.page.server import Source, routes  # noqa: E402
+from mofa_operator.snapshot import Refusal  # noqa: E402
 
 BAND = {"lower": "0.9", "target": "0.95", "upper": "0.97"}
 JOB = {
@@ -135,7 +138,50 @@ def test_a_long_list_shows_first_what_needs_attention_and_says_how_to_see_the_ot
     assert "ml/zeta" in html
     assert html.count("<tr>") == 1 + MOST
     assert "500 of 501 jobs" in html
-    assert "/?namespace=NAME" in html
+    assert "Search, or name a namespace" in html
+
+
+def test_words_find_jobs_by_what_the_list_says_of_them():
+    poor = {"kind": "JobSet", "metadata": {"namespace": "ml", "name": "zeta"}}
+    jobs = [shown(JOB), shown(poor)]
+    for words, there in (
+        ("llama", "llama"),
+        ("JOBSET", "zeta"),
+        ("tp8 recommended", "llama"),
+        ("pending ml", "zeta"),
+    ):
+        html = jobs_page(jobs, None, words)
+        assert [name for name in ("llama", "zeta") if f">ml/{name}<" in html] == [there], words
+    assert "None of 2 jobs has all of these words" in jobs_page(jobs, None, "tp8 zeta")
+    assert 'value="&quot;b"' in jobs_page(jobs, None, '"b')
+
+
+def test_of_two_that_drift_the_one_that_falls_behind_more_is_first():
+    def job(name, seen):
+        observed = JOB["status"]["observed"] | {"tokensPerSecond": seen}
+        status = JOB["status"] | {"observed": observed, "health": "Drifting"}
+        return shown(JOB | {"metadata": {"namespace": "ml", "name": name}, "status": status})
+
+    html = jobs_page([job("a", 300000), job("b", 200000)])
+    assert html.index(">ml/b<") < html.index(">ml/a<")
+
+
+def test_the_last_day_is_drawn_and_told_in_numbers():
+    found = Curves(predicted=((0.0, 400.0), (3600.0, 400.0)), observed=((0.0, 390.0), (3600.0, 350.0)))
+    html = job_page(shown(JOB), None, found)
+    assert "hours from now -1, observed: 390" in html
+    assert "<polyline" in html
+    assert ">350<" in html
+    assert "holds nothing of this job yet" in job_page(shown(JOB), None, Curves())
+    assert "<p>Why not.</p>" in job_page(shown(JOB), None, "Why not.")
+
+
+def test_what_cannot_be_right_stands_at_its_field_and_what_was_written_stays():
+    html = job_page(shown(JOB), Refusal({"nodes": "'x' cannot be right"}), None, {"nodes": "x"})
+    assert 'id="nodes-error"' in html
+    assert 'aria-describedby="nodes-hint nodes-error"' in html
+    assert 'value="x"' in html
+    assert 'role="alert"' in html
 
 
 def test_a_kind_that_two_groups_have_leads_to_the_right_one():
@@ -183,14 +229,21 @@ def test_the_routes_answer_and_forbid_scripts():
     async def jobs(namespace):
         return [shown(JOB)] if namespace in {None, "ml"} else []
 
-    async def view(*_):
+    asked = []
+
+    async def view(*words):
+        asked.append(words[-1])
         return "Later."
+
+    async def curves(*_):
+        return "No Prometheus is configured."
 
     async def visit():
         source = Source(
             jobs=jobs,
             job=lambda resource, namespace, name: shown(JOB) if name == "llama" else None,
             view=view,
+            curves=curves,
             profiles=lambda: [EAST],
         )
         app = web.Application()
@@ -206,6 +259,7 @@ def test_the_routes_answer_and_forbid_scripts():
                 for path in (
                     "/",
                     "/jobs/trainingjobs.mofa.dev/ml/llama",
+                    "/jobs/trainingjobs.mofa.dev/ml/llama?nodes=4&tokens=&secret=1",
                     "/profiles",
                     "/profiles/h100-east",
                     "/profiles/no",
@@ -226,6 +280,8 @@ def test_the_routes_answer_and_forbid_scripts():
     assert found["/profiles/no"][0] == 404
     assert found["post"][0] == 405
     assert "default-src 'none'" in found["/"][1]
+    assert "form-action 'self'" in found["/"][1]
+    assert asked == [{}, {"nodes": "4"}]
 
 
 def test_memory_and_odds_stand_on_the_page_of_a_job_and_what_was_taught_on_that_of_its_profile():

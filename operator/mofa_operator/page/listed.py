@@ -1,0 +1,103 @@
+"""The list of jobs: those in most trouble first, found by their words."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from mofa_model.manifest.advised import duration, quantity
+from mofa_model.page.form import FormField, form
+from mofa_model.page.markup import Node, el, page, table, text
+from mofa_operator.page.jobs import BAD, LINKS, ShownJob, address, health, mood
+
+_HEADINGS: Final = (
+    "job",
+    "health",
+    "state",
+    "observed",
+    "predicted",
+    "ETTR",
+    "strategy",
+    "nodes",
+    "checkpoint",
+)
+MOST: Final = 500
+"""Jobs of one list. [1]"""
+TRY: Final = "kubectl apply -f examples/llama3-405b.yaml"
+"""What an empty list proposes."""
+_FIELDS: Final = (
+    FormField(name="search", label="Search", hint="words of a name, kind, state, health or strategy"),
+    FormField(name="namespace", label="Namespace"),
+)
+
+
+def jobs_page(jobs: Iterable[ShownJob], namespace: str | None = None, words: str = "") -> str:
+    """The list of jobs, those in most trouble first; `namespace` is the one whose jobs they are, `words` are what was searched."""
+    every = list(jobs)
+    found = sorted((one for one in every if has(one, words)), key=trouble)
+    rows = [_row(one) for one in found[:MOST]]
+    where = "" if namespace is None else f" in {namespace}"
+    title = f"Jobs{where}"
+    asked = form(
+        _FIELDS,
+        {"search": words, "namespace": namespace or ""},
+        {},
+        action="/",
+        button="Search",
+        look="search",
+    )
+    content: list[Node] = [asked]
+    if rows:
+        shown = f"{len(rows):,}" if len(rows) == len(found) else f"{len(rows):,} of {len(found):,}"
+        said = (
+            f"{shown} job{'s' if len(found) != 1 else ''}, most trouble first; throughput in tokens a second"
+        )
+        content.append(table(_HEADINGS, rows, numbers=(3, 4, 5, 7), minor=(3, 4, 5, 6, 7, 8), caption=said))
+    elif every:
+        content.append(el("p", f"None of {len(every):,} jobs has all of these words."))
+    else:
+        content = [el("p", "No job is advised", where, " yet. Try ", el("code", TRY), ".")]
+    if len(found) > MOST:
+        content.append(el("p", "Search, or name a namespace, to see the others."))
+    at = time.strftime("%H:%M:%S UTC", time.gmtime())
+    return text(page(title, el("h1", title), *content, links=LINKS, foot=f"As of {at}; load the page again for what is new."))  # fmt: skip
+
+
+def trouble(one: ShownJob) -> tuple[int, float, str]:
+    """Its place in the list: what stands still, what has no answer, what falls behind and by how much, what nobody can see, the rest."""
+    seen, predicted = one.status.observed.tokens_per_second, one.predicted.tokens_per_second.target
+    pace = seen / predicted if seen is not None and predicted else 1.0
+    ranks = (one.health == "Stuck", one.state in BAD, one.health == "Drifting", not one.is_well)
+    return next((rank for rank, holds in enumerate(ranks) if holds), len(ranks)), pace, one.name
+
+
+def has(one: ShownJob, words: str) -> bool:
+    """Whether a job has every word that is searched."""
+    told = (
+        one.name,
+        one.job.key.kind.kind,
+        one.state,
+        one.health,
+        one.status.summary or one.said("strategy"),
+    )
+    line = " ".join(filter(None, told)).lower()
+    return all(word in line for word in words.lower().split())
+
+
+def _row(shown: ShownJob) -> Sequence[Node]:
+    status = shown.status
+    seen, interval, predicted = status.observed.tokens_per_second, status.interval, shown.predicted
+    tokens, ettr = predicted.tokens_per_second.target, predicted.ettr.target
+    strategy = status.summary or shown.said("strategy")
+    return (
+        el("a", shown.name, href=address(shown)),
+        health(shown),
+        mood(shown),
+        "-" if seen is None else quantity(seen),
+        (shown.said("predicted-tokens-per-second") or "-") if tokens is None else quantity(tokens),
+        (shown.said("predicted-ettr") or "-") if ettr is None else f"{ettr:.3f}",
+        el("code", strategy) if strategy else "-",
+        f"{status.nodes:.0f}" if status.nodes else "-",
+        "-" if interval is None else duration(interval),
+    )
