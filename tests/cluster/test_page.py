@@ -81,6 +81,17 @@ def test_a_job_is_on_the_page_with_its_strategy_its_breakdown_and_its_profile(cl
         what="the advice in full",
     )
     assert f"<code>{strategy}</code>" in page
+    assert "No Prometheus is configured, so there is no history" in page
+    asked = until(
+        lambda: (found := get(advisor, f"{address}?nodes=1")[2]).find("Advice, if it were so") > 0 and found,
+        what="the answer to what if",
+    )
+    assert "on 8 GPUs" in asked
+    assert 'value="1" autocomplete="off" id="nodes"' in asked
+    wrong = get(advisor, f"{address}?nodes=many")[2]
+    assert 'id="nodes-error"' in wrong
+    assert ours(read(cluster, namespace))["strategy"] == strategy, "a question writes nothing"
+    assert 'href="' + address not in get(advisor, f"/?namespace={namespace}&search=elsewhere")[2]
     status, headers, profile = get(advisor, f"/profiles/{pool}")
     assert status == 200
     assert "default-src 'none'" in headers["Content-Security-Policy"]
