@@ -51,7 +51,7 @@ class Stack:
     def __init__(self, folder):
         self.folder = folder
         state = json.loads((folder / "state.json").read_text("utf-8"))
-        self.prometheus = state["PROMETHEUS_URL"]
+        self.prometheus, self.page = state["PROMETHEUS_URL"], state["ADVISOR_URL"]
         self.cluster = Cluster(Path(state["KUBECONFIG"]), folder / "test")
         self.until = time.monotonic() + PATIENCE
 
@@ -217,6 +217,23 @@ def test_every_metric_that_is_declared_moves(live, declared):
     name = f"{declared.name}_count" if declared.type is Type.HISTOGRAM else declared.name
     found = live.asked("query", query=f"max(max_over_time({name}[1h])) != 0")["result"]
     assert found, f"{name} was never other than 0"
+
+
+def test_the_page_draws_a_job_s_last_day(live):
+    def lines():
+        with urllib.request.urlopen(f"{live.page}/jobs/trainingjobs.mofa.dev/{JOB}", timeout=60) as answer:
+            found = answer.read().decode()
+        return {
+            name
+            for name in ("predicted", "observed")
+            if re.search(rf"from now [-0-9.]+, {name}: [\d,]+", found)
+        }
+
+    until(
+        lambda: lines() == {"predicted", "observed"},
+        330,
+        what="a point of each line, of which there is one in five minutes",
+    )
 
 
 def test_an_assumption_that_does_not_hold_is_on_its_way_to_an_alert(live):

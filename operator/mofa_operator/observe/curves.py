@@ -12,7 +12,7 @@ from mofa_operator.observe.promql import duration, selector
 
 SPAN: Final = 24 * 3600.0
 """How far back is looked. [s]"""
-STEP: Final = 900.0
+STEP: Final = 300.0
 """Time between two points. [s]"""
 
 Points = tuple[tuple[float, float], ...]

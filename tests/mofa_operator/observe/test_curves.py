@@ -28,7 +28,7 @@ def test_both_lines_are_asked_of_the_one_job_over_a_day():
     predicted, observed = (promql for promql, _ in server.asked)
     assert predicted == (
         '(max(mofa_job_predicted_tokens_per_second{bound="target",training_namespace="ml",'
-        'training_job="a\\"} or up{b=\\"",training_kind="TrainingJob"}))[86400s:900s]'
+        'training_job="a\\"} or up{b=\\"",training_kind="TrainingJob"}))[86400s:300s]'
     )
     assert "mofa_job_observed_tokens_per_second" in observed
     assert {at for _, at in server.asked} == {900.0}
