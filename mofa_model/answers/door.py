@@ -14,7 +14,7 @@ import shlex
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from mofa_model import output
@@ -54,6 +54,9 @@ class Door(Generic[Words, Q, A]):
             for name in words:
                 if name not in known:
                     raise UnknownName(f"{self.__name__}()", name, known, aliases=_ALIASES)
+            for one in fields(cast("Any", self._kind)):
+                if one.default is MISSING and one.name not in words:
+                    raise InputError(f"{one.name}: is missing; give it to {self.__name__}()")
             return self.of(self._kind(*args, **words))
 
 

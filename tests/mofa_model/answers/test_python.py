@@ -133,6 +133,7 @@ def test_what_cannot_be_right_names_its_parameter(words, right):
 
 @each(
     [
+        ({"step": None}, "step: is missing"),
         ({"step": "10"}, "step: '10' is not a quantity"),
         ({"nodes": 0}, "nodes: 0.0 cannot be right"),
         ({"classes": "pod:2:1s"}, "classes: "),
@@ -142,8 +143,9 @@ def test_what_cannot_be_right_names_its_parameter(words, right):
     ]
 )
 def test_what_cannot_be_right_of_a_run_names_its_parameter(words, right):
+    asked = {name: value for name, value in {**RUN, **words}.items() if value is not None}
     with pytest.raises(mofa.InputError, match=right):
-        mofa.ettr(**{**RUN, **words})
+        mofa.ettr(**asked)
 
 
 def test_no_strategy_is_an_answer_and_an_error_where_it_is_asked_for():
