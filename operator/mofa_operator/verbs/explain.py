@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 from typing import Final
 
@@ -33,9 +32,8 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Ask as the operator would, and explain the layout."""
     from mofa_model.advice import Unplaced, advise
-    from mofa_model.explain import explain, records
-    from mofa_model.files import read_text
-    from mofa_model.launch import read_layout
+    from mofa_model.answers.training import layout_of
+    from mofa_model.explanation import explain, records
     from mofa_model.manifest.asked import request_of
     from mofa_operator.decide.asked import asked
 
@@ -43,14 +41,7 @@ def run(arguments: Namespace) -> int:
     request = request_of(asked(seen.snapshot.question))
     problem, current = request.problems[0], request.current
     if arguments.strategy is not None:
-        strategy = read_layout(
-            arguments.strategy,
-            int(problem.cluster.gpus),
-            layers=int(problem.workload.model.layers),
-            open_file=read_text,
-            field="--strategy",
-            unpriced=lambda said: sys.stderr.write(f"--strategy: not priced: {said}\n"),
-        )
+        strategy = layout_of(arguments.strategy, problem, "--strategy")
     elif arguments.current:
         if current is None:
             raise BadValue("--current", arguments.job, "its command says no layout; give --strategy")
