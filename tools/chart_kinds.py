@@ -14,7 +14,7 @@ def template() -> str:
     """The templates, each with what it is for."""
     return HEADER + "".join((
         _define("kinds", "Existing kinds by the names of rbac.kinds, as group/plural.", _settings()),
-        _define("beside", "What jobs and their pods name, in their namespaces: group: resources.", _beside(namespaced=True)),
+        _define("beside", "What jobs and their pods name, in their namespaces: groups, resources, and by which kinds.", _beside(namespaced=True)),
         _define("above", "The same, of the whole cluster.", _beside(namespaced=False)),
         _define("annotated", "CEL: resources on which the operator writes annotations.", _annotated()),
         _define("groups", "API groups of existing kinds.", _several(kind.group for kind in KINDS)),
@@ -45,11 +45,16 @@ def _settings() -> str:
 
 
 def _beside(*, namespaced: bool) -> str:
+    """Each group with its resources and the kinds of jobs that name them: those of its own group, or all."""
     found: dict[str, list[str]] = {}
     for kind in BESIDE:
         if kind.namespaced == namespaced:
             found.setdefault(kind.group, []).append(kind.plural)
-    return "\n".join(f"{group}: [{', '.join(plurals)}]" for group, plurals in found.items())
+    lines = []
+    for group, plurals in found.items():
+        by = [kind.setting for kind in KINDS if kind.group == group] or [kind.setting for kind in KINDS]
+        lines.append(f"{group}: {{resources: [{', '.join(plurals)}], by: [{', '.join(by)}]}}")
+    return "\n".join(lines)
 
 
 def _annotated() -> str:

@@ -35,15 +35,29 @@
   resources: [configmaps]
   verbs: [get]
 # What a job and its pods name: its runtime, what they claim; one by one.
-{{- range $group, $resources := include "mofa.beside" . | fromYaml }}
-- apiGroups: [{{ $group }}]
-  resources: [{{ join ", " $resources }}]
-  verbs: [get]
-{{- end }}
+{{- include "mofa.named" (list . "mofa.beside") }}
 # What happened, for `kubectl describe`. A repeat has the same name, so nothing is ever patched.
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
+{{- end }}
+
+{{- /* Rules to read what the chosen kinds name: (the chart, the template that lists it). */ -}}
+{{- define "mofa.named" -}}
+{{- $chart := index . 0 }}
+{{- range $group, $one := include (index . 1) $chart | fromYaml }}
+{{- $chosen := false }}
+{{- range $one.by }}
+{{- if has . $chart.Values.rbac.kinds }}
+{{- $chosen = true }}
+{{- end }}
+{{- end }}
+{{- if $chosen }}
+- apiGroups: [{{ $group }}]
+  resources: [{{ join ", " $one.resources }}]
+  verbs: [get]
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- /* The variable `launch` of the fence, with rbac.apply: spec changes that start a job that waits, as CEL over object and

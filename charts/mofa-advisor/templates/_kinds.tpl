@@ -14,16 +14,16 @@ Job: batch/jobs
 Workload: kueue.x-k8s.io/workloads
 {{- end }}
 
-{{- /* What jobs and their pods name, in their namespaces: group: resources. */ -}}
+{{- /* What jobs and their pods name, in their namespaces: groups, resources, and by which kinds. */ -}}
 {{- define "mofa.beside" -}}
-trainer.kubeflow.org: [trainingruntimes]
-resource.k8s.io: [resourceclaimtemplates]
+trainer.kubeflow.org: {resources: [trainingruntimes], by: [TrainJob]}
+resource.k8s.io: {resources: [resourceclaimtemplates], by: [JobSet, TrainJob, PyTorchJob, MPIJob, VolcanoJob, RayJob, RayCluster, LeaderWorkerSet, Job, Workload]}
 {{- end }}
 
 {{- /* The same, of the whole cluster. */ -}}
 {{- define "mofa.above" -}}
-trainer.kubeflow.org: [clustertrainingruntimes]
-resource.k8s.io: [deviceclasses]
+trainer.kubeflow.org: {resources: [clustertrainingruntimes], by: [TrainJob]}
+resource.k8s.io: {resources: [deviceclasses], by: [JobSet, TrainJob, PyTorchJob, MPIJob, VolcanoJob, RayJob, RayCluster, LeaderWorkerSet, Job, Workload]}
 {{- end }}
 
 {{- /* CEL: resources on which the operator writes annotations. */ -}}
