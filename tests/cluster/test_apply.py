@@ -310,7 +310,7 @@ def test_a_training_job_in_mode_apply_starts_its_target(cluster, running, namesp
 
 
 def test_a_batch_job_of_kubernetes_itself_takes_the_annotations_of_its_pods(cluster):
-    """What the API server proper lets through: the operator's own role has no rule for batch Jobs."""
+    """What the API server proper lets through, whoever asks."""
     pod = {"restartPolicy": "Never", "containers": [{"name": "trainer", "image": "x"}]}
     body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "batch-apply", "namespace": "default"}, "spec": {"suspend": True, "template": {"spec": pod}}}  # fmt: skip
     cluster.apply(body)
