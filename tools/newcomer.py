@@ -405,7 +405,7 @@ def kind(copy: Copy) -> str:
     """A toy kind of jobs."""
     copy.write("mofa_model/kinds/toyjob.py", KIND)
     home = "mofa_model/kinds/__init__.py"
-    copy.change(home, "RAY_JOB, BATCH_JOB)", "RAY_JOB, BATCH_JOB, TOY_JOB)")
+    copy.change(home, "BATCH_JOB, WORKLOAD,", "BATCH_JOB, WORKLOAD, TOY_JOB,")
     copy.change(
         home,
         "from mofa_model.kinds.trainjob import",
