@@ -26,7 +26,14 @@ def documents(path):
         found = [one for one in YAML(typ="safe").load_all(path.read_text("utf-8")) if isinstance(one, dict)]
     except Exception:  # noqa: BLE001 - whatever the reader says of it, nobody can apply it either
         return []
-    return json.loads(json.dumps(found, default=str))
+    return _plain(json.loads(json.dumps(found, default=str)))
+
+
+def _plain(value):
+    """A value without fields that hold nothing: a key that stands alone is as one that does not stand there."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items() if one is not None}
+    return [_plain(one) for one in value] if isinstance(value, list) else value
 
 
 def policy(namespace, profile, **more):

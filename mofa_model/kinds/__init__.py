@@ -110,7 +110,9 @@ def demand_of(body: Body, beside: Beside = NOTHING) -> Demand:
     kind = job_kind(body.get("apiVersion"), body.get("kind"))
     if kind is None:
         known = ", ".join(sorted(f"{one.kind}.{one.group}" for one in KINDS))
-        raise InputError(f"replicas of a {body.get('kind')} cannot be read; known: {known}")
+        raise InputError(
+            f"replicas of a {body.get('kind')} cannot be read; known: {known}; of others that Kueue admits, their Workload"
+        )
     if not isinstance(spec := body.get("spec"), dict):
         raise InputError("spec: is missing; give a mapping")
     return kind.demand(spec, beside)

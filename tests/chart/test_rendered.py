@@ -279,7 +279,12 @@ def test_roles_in_namespaces_allow_what_the_cluster_role_allows_otherwise(render
 def test_only_the_kinds_that_are_named_can_be_read(rendered):
     role = one(documents(rendered["JobSets only, never started"]), "ClusterRole", "mofa-advisor")
     groups = {group for rule in role["rules"] for group in rule["apiGroups"]}
-    assert groups == {"mofa.dev", "jobset.x-k8s.io", "", "resource.k8s.io"}  # what its pods may claim, and no runtimes
+    assert groups == {
+        "mofa.dev",
+        "jobset.x-k8s.io",
+        "",
+        "resource.k8s.io",
+    }  # what its pods may claim, and no runtimes
 
 
 def test_what_a_cluster_does_not_know_is_left_out():

@@ -31,7 +31,7 @@ def _ready(snapshot: PolicySnapshot) -> Found:
         return Found(Aspect.READY, "False", Reason.INVALID_INPUT, sentence(str(error)))
     for listed in spec.kinds:
         if kind_of(listed.api_version, listed.kind) is None:
-            why = f"spec.kinds: {listed.kind} of {listed.api_version} is no kind of job that can be advised"
+            why = f"spec.kinds: {listed.kind} of {listed.api_version} is no kind of job that can be advised; list one of docs/reference/kinds.md, or Workload of kueue.x-k8s.io/v1beta2"
             return Found(Aspect.READY, "False", Reason.INVALID_INPUT, sentence(why))
     if spec.mode == "Disabled":
         return Found(Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled")
