@@ -14,7 +14,8 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from mofa_model.kinds import LABELS, PodLabels
-from mofa_operator.observe.promql import node_label
+from mofa_model.manifest.exporters import EXPORTERS
+from mofa_operator.observe.promql import any_of, node_label
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "deploy" / "rules"
@@ -23,6 +24,15 @@ GROUPS = ("nodes", "history", "pods", "jobs", "alerts")
 HEADER = "# Made by `make rules` from deploy/rules/source; do not edit.\n"
 RUNBOOKS = "docs/runbooks"
 """Where the pages are in this project; the chart's value `prometheusRule.runbooks` makes addresses of them."""
+NAMESPACE = "mofa-system"
+"""Where the operator runs; the chart puts its release's in this place, and its value `prometheusRule.exporterNamespaces` in that of these."""
+PLACED = {
+    r"mofa:[a-z0-9_]+:[a-z0-9_]+": 'namespace=""',
+    r"mofa_(?:job|pool|advisor)_[a-z_]+|process_start_time_seconds": f'namespace=~"|{NAMESPACE}"',
+    r"kube_node_[a-z_]+|node_[a-z_]+_seconds|health_events_total|fault_quarantine_[a-z_]+|up": f'namespace=~"|{any_of(EXPORTERS)}"',
+}
+"""Where the scrape of a series must say that its target runs, for it to be believed: what was recorded has no target."""
+SERIES = re.compile(rf"(?<![\w:])({'|'.join([*PLACED, 'mofa_train_[a-z_]+'])})(?![\w:])(\{{?)")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 MANIFEST = """\
 apiVersion: monitoring.coreos.com/v1
@@ -52,8 +62,10 @@ def job_pods() -> str:
 
 
 def _job_pods(labels: PodLabels) -> str:
-    """Those of one kind; a pod whose place nothing says has its name there."""
-    pods = f'kube_pod_labels{{{node_label(labels.job)}!=""}}'
+    """Those of one kind; a pod whose place nothing says has its name there. Reduced first: labels that are put in place may be there already."""
+    told = [name for name in (labels.job, labels.attempt, *labels.slot) if name]
+    kept = ", ".join(["cluster", "namespace", "pod", "uid", *map(node_label, told)])
+    pods = f'max by ({kept}) (\n  kube_pod_labels{{{node_label(labels.job)}!=""}}\n)'
     if labels.slot:
         names = ", ".join(f'"{node_label(name)}"' for name in labels.slot)
         pods = f'label_join(\n{textwrap.indent(pods, "  ")},\n  "slot", "-",\n  {names}\n)'
@@ -110,7 +122,26 @@ def _group(source: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     return {"name": source["name"], "interval": fill(source["interval"], values), "rules": rules}
 
 
+def attested(expression: str) -> str:
+    """An expression in which no target speaks for others: labels of the scrape count, never those of the payload.
+
+    >>> attested("max by (pool) (mofa_pool_member)"), attested("rate(mofa:a:b[5m])")
+    ('max by (pool) (mofa_pool_member{namespace=~"|mofa-system"})', 'rate(mofa:a:b{namespace=""}[5m])')
+    """
+
+    def put(found: re.Match[str]) -> str:
+        name, brace = found[1], found[2]
+        condition = next((one for names, one in PLACED.items() if re.fullmatch(names, name)), "")
+        if not condition:
+            placed = f'max by (cluster, namespace, training_job) ({name}{{namespace!=""}})'
+            return f'(label_replace({placed}, "training_namespace", "$1", "namespace", "(.+)") or {name}{{namespace=""}})'
+        return f"{name}{{{condition}" + (", " if brace else "}")
+
+    return SERIES.sub(put, expression)
+
+
 def _rule(given: dict[str, str]) -> dict[str, Any]:
+    given = given | {"expr": attested(given["expr"])}
     if "record" in given:
         return given
     return {

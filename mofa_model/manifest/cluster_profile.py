@@ -6,9 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from mofa_model.manifest.exporters import EXPORTERS
 from mofa_model.manifest.failure_history import MOST, ClassName, HistoryRow
 from mofa_model.manifest.failure_ledger import DayPart, WeekPart
 from mofa_model.manifest.fields import (
+    UNIQUE,
     AtLeastOne,
     Count,
     Decimal,
@@ -17,6 +19,7 @@ from mofa_model.manifest.fields import (
     Label,
     LabelValue,
     Moment,
+    Name,
     Part,
     Percent,
     Positive,
@@ -175,8 +178,10 @@ class PrometheusSpec(Part):
     """How far back history is counted."""
     node_label: SeriesLabel | None = Field(default=None, examples=["exported_node"])
     """Label of kube-state-metrics' series that names the node; missing = the one that does is found."""
-    device_exporter_namespace: Word | None = Field(default=None, examples=["gpu-operator"])
-    """Namespace of the DCGM exporter, where its scrape does not keep its labels (honorLabels: false); missing = it keeps them."""
+    exporter_namespaces: Annotated[list[Name], Field(min_length=1, max_length=32)] = Field(
+        default=list(EXPORTERS), examples=[["monitoring", "gpu-operator"]], json_schema_extra=UNIQUE
+    )
+    """Namespaces whose targets are believed when they speak of nodes, devices and pods of others."""
     tokens_query: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
     """PromQL for tokens per second of a job, where no preset fits."""
     step_query: Annotated[str, Field(min_length=1, max_length=2048)] | None = None

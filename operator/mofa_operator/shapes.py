@@ -14,6 +14,7 @@ from typing import Annotated, Final, NamedTuple, TypeAlias
 from pydantic import Field, PlainValidator
 
 from mofa_model.kinds.shape import Labels, Many, Number, Shape, Text, moment_of, text_of, under
+from mofa_model.manifest.exporters import EXPORTERS
 from mofa_model.manifest.failure_history import evidence_in
 from mofa_model.spec.evidence import ByClass, FailureEvidence
 from mofa_operator.evidence import JobEvidence
@@ -46,6 +47,11 @@ def texts(value: object) -> dict[str, str]:
     return {key: one for key, one in named.items() if isinstance(one, str)}
 
 
+def _names(value: object) -> tuple[str, ...]:
+    many = value if isinstance(value, list | tuple) else ()
+    return tuple(one for one in many if isinstance(one, str) and one) or EXPORTERS
+
+
 def _ratio(value: object) -> float | None:
     return found if (found := figure(value)) is not None and 0 < found < 1e6 else None
 
@@ -55,6 +61,8 @@ def generation(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
+Names: TypeAlias = Annotated[tuple[str, ...], PlainValidator(_names)]
+"""Namespaces; the usual ones where none is named."""
 Figure: TypeAlias = Annotated[float | None, PlainValidator(figure)]
 """A number of a status, as number or as text. [1]"""
 Ratio: TypeAlias = Annotated[float | None, PlainValidator(_ratio)]
@@ -262,6 +270,6 @@ class AskedPool(Shape):
     node_selector: Labels = Field(default_factory=dict)
     matchers: Labels = under({}, "prometheus", "matchers")
     shortest_outage: Number = under(0.0, "incidents", "shortestOutageSeconds")
-    exporter: Text = under("", "prometheus", "deviceExporterNamespace")
+    exporters: Names = under(EXPORTERS, "prometheus", "exporterNamespaces")
     tokens_query: Text = under("", "prometheus", "tokensQuery")
     step_query: Text = under("", "prometheus", "stepQuery")

@@ -110,7 +110,7 @@ def test_a_pod_with_the_uid_of_another_is_not_that_pod(site):
     assert look(site, victim())[JOB].gang == before
 
 
-def test_device_memory_counts_from_its_own_namespace_or_from_the_exporter_that_the_profile_names(site):
+def test_device_memory_counts_from_its_own_namespace_or_from_exporters_that_the_profile_names(site):
     def held(names, gib):
         return f'DCGM_FI_DEV_FB_USED{{{names[0]}="research",{names[1]}="llama-0",gpu="0"}} {1024 * gib}\n'
 
@@ -119,8 +119,8 @@ def test_device_memory_counts_from_its_own_namespace_or_from_the_exporter_that_t
     forged = held(own, 79) + held(renamed, 78)
     site.say(victim=trainer(*JOB, 1000), state=there, evil=forged)
     assert look(site, victim())[JOB].gang.memory is None, "what a tenant says of another is not heard"
-    assert look(site, victim(exporter="gpu-operator"))[JOB].gang.memory is None
-    trusted = look(site, victim(exporter="evil"))[JOB].gang.memory
+    assert look(site, victim(exporters=("gpu-operator",)))[JOB].gang.memory is None
+    trusted = look(site, victim(exporters=("evil",)))[JOB].gang.memory
     assert trusted in (78 * 2**30, 79 * 2**30), "whom the administrator names is believed"
     site.say(victim=trainer(*JOB, 1000), state=there + held(own, 60), evil=forged)
     assert look(site, victim())[JOB].gang.memory == 60 * 2**30

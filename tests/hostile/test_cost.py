@@ -5,10 +5,15 @@ from pathlib import Path
 
 import dear_questions
 import pytest
-from hypothesis import HealthCheck, given, settings
-from metered import Meter
+from hypothesis import HealthCheck, given, seed, settings
+from metered import Cost, Meter, measured
 from ruamel.yaml import YAML
 
+from mofa_lab.validate.cases import load
+from mofa_lab.validate.picks import questions, request_of
+from mofa_model.advice import advise
+from mofa_model.bands import measured_runs
+from mofa_model.errors import InputError
 from mofa_model.presets.entries import names
 
 ROOT = Path(__file__).parents[2]
@@ -23,10 +28,13 @@ def meter():
     made.close()
 
 
-def holds(cost):
+def holds(cost, meter):
+    """Within the bounds; on a machine that is slow just now, by as much as a question that is known takes longer."""
     assert cost.outcome in ENDS, cost.told
-    assert cost.seconds < SECONDS
     assert cost.bytes < BYTES
+    if cost.seconds >= SECONDS:
+        reference = meter(asks(*REFERENCE[0], **REFERENCE[1]))
+        assert cost.seconds / max(1.0, reference.seconds / REFERENCE[2]) < SECONDS
 
 
 def asks(model, *, gpu="h100-80gb-sxm", batch=2048, sequence=4096, **cluster):
@@ -38,6 +46,10 @@ def asks(model, *, gpu="h100-80gb-sxm", batch=2048, sequence=4096, **cluster):
         "profile": about | {"kind": "ClusterProfile", "spec": {"gpu": gpu}},
         "files": {},
     }
+
+
+REFERENCE = ({"preset": "llama3-405b"},), {"batch": 2048, "sequence": 8192, "maxNodes": 256}, 3.9
+"""A question, and what its effort says that it takes on the core for which effort is counted. [s]"""
 
 
 def many(examples):
@@ -57,14 +69,19 @@ def many(examples):
 @many(5)
 @given(question=dear_questions.questions())
 def test_any_question_ends_within_its_bounds(meter, question):
-    holds(meter(question))
+    holds(meter(question), meter)
 
 
 @pytest.mark.soak
-@many(2000)
-@given(question=dear_questions.questions())
-def test_very_many_questions_end_within_their_bounds(meter, question):
-    holds(meter(question))
+@pytest.mark.parametrize("part", range(20))
+def test_very_many_questions_end_within_their_bounds(meter, part):
+    @seed(part)
+    @many(100)
+    @given(question=dear_questions.questions())
+    def they_do(question):
+        holds(meter(question), meter)
+
+    they_do()
 
 
 WORST = json.loads((ROOT / "tests" / "data" / "dear_questions.json").read_text())
@@ -74,7 +91,7 @@ WORST = json.loads((ROOT / "tests" / "data" / "dear_questions.json").read_text()
     "at", [pytest.param(n, marks=[] if n < 1 else pytest.mark.soak) for n in range(len(WORST))]
 )
 def test_the_dearest_questions_that_a_search_for_them_found(meter, at):
-    holds(meter(WORST[at]))
+    holds(meter(WORST[at]), meter)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +105,7 @@ def test_the_dearest_questions_that_a_search_for_them_found(meter, at):
 )  # fmt: skip
 def test_a_realistic_giant_is_answered(meter, question):
     cost = meter(question)
-    holds(cost)
+    holds(cost, meter)
     assert cost.outcome in {"Recommended", "LowConfidence"}, cost.told
 
 
@@ -97,7 +114,7 @@ def test_a_realistic_giant_is_answered(meter, question):
 @pytest.mark.parametrize("nodes", [{"nodes": 1}, {"nodes": 128}, {"maxNodes": 2048}], ids=str)
 def test_no_preset_is_refused(meter, name, nodes):
     cost = meter(asks({"preset": name}, **nodes))
-    holds(cost)
+    holds(cost, meter)
     assert "more layouts" not in cost.told
     assert "layouts to look at" not in cost.told
 
@@ -110,5 +127,28 @@ def test_no_example_is_refused(meter):
         for job in read.load_all((ROOT / "examples" / f"{file}.yaml").read_text()):
             if job["kind"] == "TrainingJob":
                 cost = meter({"job": job, "profile": profile, "files": {}})
-                holds(cost)
+                holds(cost, meter)
                 assert cost.outcome in {"Recommended", "LowConfidence"}, cost.told
+
+
+FILES = sorted((ROOT / "lab" / "data" / "cases").glob("*.json"))
+PUBLISHED = [some[0] for some in questions([case for file in FILES for case in load(file)[0]])]
+"""A run of each question that somebody published runs of."""
+SAMPLE = "mlperf-v31-gpt3-eos-4096", "megatron-sc21-t1-310b"
+
+
+def answered(case):
+    try:
+        return advise(request_of(case, measured_runs())).status.value, ""
+    except InputError as error:
+        return "InvalidInput", str(error)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(one, id=one.id, marks=[] if one.id in SAMPLE else pytest.mark.soak) for one in PUBLISHED],
+)
+def test_no_published_run_is_refused(meter, case):
+    cost = Cost(**measured(lambda: answered(case)))
+    assert cost.outcome != "InvalidInput", cost.told
+    holds(cost, meter)

@@ -50,28 +50,33 @@ def picks(
     advance: Callable[[float], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
     """The default answer for every question that somebody published runs of."""
-    asked = _questions(cases)
+    asked = questions(cases)
     told = []
     for some in asked:
         advance(1.0 / len(asked))
         case = min(some, key=_step)
-        cluster = replace(case.cluster, calibration=shipped(case.key))
-        request = Request(
-            problems=(SearchCase(workload=case.workload, cluster=cluster),),
-            reliability=assumed_reliability(float(cluster.gpus_per_node * cluster.host.link.bandwidth)),
-            nodes=int(float(cluster.gpus) / float(cluster.gpus_per_node)),
-            framework=_trainer(case),
-            current=case.strategy,
-            runs=unseen(runs, group_of[case.id]),
-            top=0,
-        )
+        request = request_of(case, unseen(runs, group_of[case.id]))
         told.append({"id": case.id, **_told(request, advise(request), case)})
     return told
 
 
+def request_of(case: Case, runs: MeasuredRuns) -> Request:
+    """What a published job asks, with its layout as today's; `runs` are what the answer may rest on."""
+    cluster = replace(case.cluster, calibration=shipped(case.key))
+    return Request(
+        problems=(SearchCase(workload=case.workload, cluster=cluster),),
+        reliability=assumed_reliability(float(cluster.gpus_per_node * cluster.host.link.bandwidth)),
+        nodes=int(float(cluster.gpus) / float(cluster.gpus_per_node)),
+        framework=_trainer(case),
+        current=case.strategy,
+        runs=runs,
+        top=0,
+    )
+
+
 def apart(cases: Sequence[Case]) -> dict[str, Any]:
     """How far layouts are apart that were published for one question, as they were measured."""
-    several = [some for some in _questions(cases) if len({case.strategy for case in some}) > 1]
+    several = [some for some in questions(cases) if len({case.strategy for case in some}) > 1]
     pairs = [
         abs(np.log(_step(one) / _step(other)))
         for some in several
@@ -87,7 +92,7 @@ def apart(cases: Sequence[Case]) -> dict[str, Any]:
     }
 
 
-def _questions(cases: Sequence[Case]) -> list[list[Case]]:
+def questions(cases: Sequence[Case]) -> list[list[Case]]:
     """Cases with a step by what is asked: model, batch, precision, stack, machines."""
     found: dict[object, list[Case]] = {}
     for case in cases:

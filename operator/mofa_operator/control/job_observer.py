@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from mofa_model.errors import MofaError
 from mofa_model.kinds import KINDS
+from mofa_model.manifest.exporters import EXPORTERS
 from mofa_operator.control.intake import Intake
 from mofa_operator.decide.outputs import HASH
 from mofa_operator.keys import TRAINING_JOB, Key
@@ -180,7 +181,7 @@ def _on(
         matchers={**own, **of_pool},
         pool=of_pool,
         owner=owner,
-        exporter="" if series is None else series.exporter,
+        exporters=EXPORTERS if series is None else series.exporters,
         tokens_query=None if series is None else series.tokens_query or None,
         step_query=None if series is None else series.step_query or None,
     )

@@ -2,8 +2,8 @@
 
 Whose a series is, its scrape says. Where it keeps the exporter's labels (honorLabels), `namespace` and `pod` are the training pod's,
 and a series counts for the namespace that it names, as those of trainers do. Where it does not, these are the exporter's own, and
-the training pod's are `exported_namespace` and `exported_pod`. Those anybody may publish, so they count only from the namespace in
-which the profile says that its exporter runs.
+the training pod's are `exported_namespace` and `exported_pod`. Those anybody may publish, so they count only from namespaces in
+which the profile says that exporters run.
 """
 
 from __future__ import annotations
@@ -20,23 +20,34 @@ _MIB: Final = 2**20
 
 
 def device_memory(
-    matchers: Mapping[str, str], namespaces: Collection[str], exporter: str, span: float
+    matchers: Mapping[str, str], namespaces: Collection[str], exporters: Collection[str], span: float
 ) -> str:
-    """Most memory in use on a device of each pod; `exporter` is the namespace of an exporter whose labels its scrape does not keep."""
-    names = _names(exporter)
-    picked = {name: value for name, value in matchers.items() if name not in ("namespace", *names)}
-    conditions = [matcher(name, value) for name, value in sorted(picked.items())]
-    if exporter:
-        conditions = [*conditions, matcher("namespace", exporter)]
-    series = selector(SERIES, [*conditions, matcher(names[0], any_of(sorted(namespaces)), "=~")])
-    return f"max by ({', '.join(names)}) (max_over_time({series}[{duration(span)}]))"
+    """Most memory in use on a device of each pod; `exporters` are namespaces of exporters whose labels a scrape may not keep."""
+    known = (*_KEPT, *_RENAMED)
+    picked = [matcher(name, value) for name, value in sorted(matchers.items()) if name not in known]
+    spaces = any_of(sorted(namespaces))
+    own = [*picked, matcher("exported_namespace", ""), matcher("namespace", spaces, "=~")]
+    told = [
+        *picked,
+        matcher("namespace", any_of(exporters), "=~"),
+        matcher("exported_namespace", spaces, "=~"),
+    ]
+    return " or ".join(
+        f"max by ({', '.join(names)}) (max_over_time({selector(SERIES, some)}[{duration(span)}]))"
+        for names, some in ((_KEPT, own), (_RENAMED, told))
+    )
 
 
-def by_pod(answer: QueryResult, exporter: str) -> dict[str, float]:
-    """What that answers, by namespace and name of the pod. [B]"""
-    names = _names(exporter)
-    return {"/".join(one.label(name) for name in names): one.value * _MIB for one in answer.samples}
+def by_pod(answer: QueryResult) -> dict[str, float]:
+    """What that answers, by namespace and name of the pod; of two that say something the one whose labels were kept. [B]"""
+    found: dict[str, float] = {}
+    for names in (_RENAMED, _KEPT):
+        told = {
+            "/".join(map(one.label, names)): one.value * _MIB for one in answer.samples if one.label(names[0])
+        }
+        found |= told
+    return found
 
 
-def _names(exporter: str) -> tuple[str, str]:
-    return ("exported_namespace", "exported_pod") if exporter else ("namespace", "pod")
+_KEPT: Final = ("namespace", "pod")
+_RENAMED: Final = ("exported_namespace", "exported_pod")

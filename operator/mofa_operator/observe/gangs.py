@@ -18,9 +18,11 @@ from itertools import pairwise
 from typing import Final, TypeAlias
 
 from mofa_model.kinds.observation import ATTEMPTS, Counter, Observation, Sign
+from mofa_model.manifest.exporters import EXPORTERS
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.observe.asking import in_turns, together
+from mofa_operator.observe.asking import Asking, in_turns, together
 from mofa_operator.observe.device_memory import by_pod, device_memory
+from mofa_operator.observe.exporters import heard
 from mofa_operator.observe.gang_pods import Pod, last_of_slots, named, pods_of
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.promql import any_of, matcher
@@ -64,27 +66,33 @@ async def gangs(
     *,
     span: float = SPAN,
     lately: float = RECENT,
-    exporter: str = "",
+    exporters: tuple[str, ...] = EXPORTERS,
 ) -> dict[Job, Gang]:
-    """The pods of these jobs; a job without any has no entry. Device memory is that of `lately`; `exporter` as `device_memory` takes it."""
+    """The pods of these jobs; a job without any has no entry. Device memory is that of `lately`; `exporters` are namespaces of those who are believed."""
     wanted = set(jobs)
     spaces = sorted({namespace for namespace, _ in wanted})
     labels = [matcher(name, value) for name, value in sorted(matchers.items())]
     if len(spaces) <= _NAMESPACES and "namespace" not in matchers:
         labels.append(matcher("namespace", any_of(spaces), "=~"))
-    pool = Pool(matchers=tuple(labels), members=(), labels=())
+    picked = Pool(matchers=tuple(labels), members=(), labels=(), exporters=exporters)
+    every = Pool.of(
+        {name: value for name, value in matchers.items() if name != "namespace"}, {}, "", exporters
+    )
+    pool = await heard(Asking(prometheus, now), picked, span, every)
+    if pool is None:
+        return {}
     by_job: defaultdict[Job, dict[str, Pod]] = defaultdict(dict)
     async for uid, pod in in_turns((await pods_of(prometheus, pool, now, span)).items()):
         if pod.job in wanted:
             by_job[pod.job][uid] = pod
     if not by_job:
         return {}
-    held = device_memory(matchers, {place for place, _ in by_job}, exporter, lately)
+    held = device_memory(matchers, {place for place, _ in by_job}, exporters, lately)
     queries = (pool.container_ends(span), pool.started(), held)
     ended, started, used = await together(*(prometheus.query(one, now) for one in queries))
     ends = {named(sample): sample.value async for sample in in_turns(ended.samples)}
     starts = {named(sample): sample.value async for sample in in_turns(started.samples)}
-    memory = by_pod(used, exporter)
+    memory = by_pod(used)
     found: dict[Job, Gang] = {}
     for job, many in by_job.items():
         await asyncio.sleep(0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 from typing import Final, TypeAlias
@@ -22,15 +22,15 @@ from mofa_model.kinds.shape import Body
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.incident_rules import IncidentRules
 from mofa_model.manifest.parsing import cluster_profile
-from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY
-from mofa_operator.evidence import PROMETHEUS, Day, date_of
 from mofa_operator.incidents.incident import Incident
 from mofa_operator.incidents.past import Past, past
 from mofa_operator.incidents.pod_life import merged
-from mofa_operator.incidents.runs import Span, joined, length, overlap
-from mofa_operator.observe.asking import together
+from mofa_operator.incidents.runs import Span, joined, length
+from mofa_operator.observe.asking import Asking, together
+from mofa_operator.observe.dated import days_of, evidence_of
+from mofa_operator.observe.exporters import left_out
 from mofa_operator.observe.lives import lives, unseen
 from mofa_operator.observe.looks import Look, look
 from mofa_operator.observe.names import Names, named, unknown
@@ -87,7 +87,12 @@ async def asked(
 def _pool(profile: Body) -> tuple[ClusterProfileSpec, Pool]:
     """What a profile asks for; its status does not matter here."""
     spec = cluster_profile({key: value for key, value in profile.items() if key != "status"}).spec
-    return spec, Pool.of(spec.prometheus.matchers, spec.node_selector, spec.prometheus.node_label or "")
+    return spec, Pool.of(
+        spec.prometheus.matchers,
+        spec.node_selector,
+        spec.prometheus.node_label or "",
+        spec.prometheus.exporter_namespaces,
+    )
 
 
 async def pool_past(
@@ -101,9 +106,10 @@ async def pool_past(
 ) -> PoolPast | NoHistory:
     """What happened to a pool in a window [s]; `progress` is told each share that was read."""
     start, now = window
+    others = await left_out(Asking(prometheus, now), pool)
     by_cluster = (await prometheus.query(pool.clusters(), now)).by("cluster")
     if not by_cluster:  # no node now, a day ago, a week ago
-        return await _nothing(prometheus, pool, now - start, now, seen=False)
+        return await _nothing(prometheus, pool, now - start, now, seen=False, others=others)
     clusters = sorted(name for (name,) in by_cluster if name)
     if len(clusters) > 1 and not any(one.startswith("cluster=") for one in pool.matchers):
         several = f"the server holds several clusters ({', '.join(clusters[:5])})"
@@ -147,6 +153,7 @@ async def pool_past(
     there = {naming.host(one.labels) for one in (await prometheus.query(pool.nodes_at(), now)).samples}
     if absent := _absent(nodes, there, told):
         warnings.append(absent)
+    warnings = [others, *warnings] if others else warnings
     return PoolPast(past=told, looks=looks, warnings=tuple(dict.fromkeys(warnings)))
 
 
@@ -170,12 +177,16 @@ async def _look(
     return found
 
 
-async def _nothing(prometheus: Prometheus, pool: Pool, window: float, now: float, *, seen: bool) -> NoHistory:
+async def _nothing(
+    prometheus: Prometheus, pool: Pool, window: float, now: float, *, seen: bool, others: str = ""
+) -> NoHistory:
     """Why nothing is to be seen, and what would help."""
     span = min(window, prometheus.longest)
     if not seen:
         exists = (await prometheus.query(Pool.of({}, {}).covered(span), now)).number()
-        hint = "spec.prometheus.matchers leave none of it" if exists else "is kube-state-metrics scraped?"
+        hint = others or (
+            "spec.prometheus.matchers leave none of it" if exists else "is kube-state-metrics scraped?"
+        )
         why = f"kube_node_status_condition has no data; {hint}"
     elif not pool.labels:
         why = "no node offers GPUs in kube_node_status_allocatable"
@@ -219,7 +230,7 @@ def _concluded(found: PoolPast) -> History:
         for name in one.nodes or (one.name,)
     )
     return History(
-        classes={name: _evidence(exposure, many) for name, many in by_class.items()},
+        classes={name: evidence_of(exposure, many) for name, many in by_class.items()},
         node_days=exposure,
         window=window,
         coverage=coverage,
@@ -228,7 +239,7 @@ def _concluded(found: PoolPast) -> History:
         missing=tuple(_missing(found, rests_on_jobs=rests_on_jobs)),
         warnings=found.warnings,
         at=looks[-1].stretch.end,
-        days=_days(looks, told, spans, by_class),
+        days=days_of(looks, told, spans, by_class),
         recoveries={name: every for name, every in times.items() if every},
         lost=told.lost,
         phases={name: median(seen) for name, seen in told.phases.items()},
@@ -250,43 +261,6 @@ def _by_class(told: Past, *, rests_on_jobs: bool) -> dict[str, list[Incident]]:
         ]
         for name in classes
     }
-
-
-def _evidence(exposure: float, many: Sequence[Incident]) -> FailureEvidence:
-    times = [one.seconds for one in many if one.timed and one.level]
-    return FailureEvidence(
-        node_days=exposure, failures=len(many), recoveries=len(times), recovery_seconds=sum(times)
-    )
-
-
-def _days(
-    looks: Sequence[Look],
-    told: Past,
-    spans: Mapping[str, Sequence[Span]],
-    by_class: Mapping[str, Sequence[Incident]],
-) -> tuple[Day, ...]:
-    """The history day by day in UTC: exposure as it was, an incident on the day on which it began."""
-    stretches_of: defaultdict[str, list[Span]] = defaultdict(list)
-    for one in looks:
-        stretches_of[date_of(one.stretch.start)].append((one.stretch.start, one.stretch.end))
-    covered = {date: length(overlap(told.known, parts)) for date, parts in stretches_of.items()}
-    dates = [date for date in sorted(covered) if covered[date]]
-    last = dates[-1]
-    made = []
-    for date in dates:
-        exposure = sum(length(overlap(many, stretches_of[date])) for many in spans.values()) / DAY
-        classes = {
-            name: _evidence(exposure, [one for one in many if _on(one, covered, last) == date])
-            for name, many in by_class.items()
-        }
-        made.append(Day(date=date, witness=PROMETHEUS, covered=covered[date], classes=classes))
-    return tuple(made)
-
-
-def _on(one: Incident, covered: Mapping[str, float], last: str) -> str:
-    """The day of an incident; one that began while nobody looked lies on the last."""
-    date = date_of(one.start)
-    return date if covered.get(date) else last
 
 
 def _missing(found: PoolPast, *, rests_on_jobs: bool) -> list[str]:

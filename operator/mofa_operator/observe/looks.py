@@ -11,6 +11,7 @@ from mofa_model.units import HOUR
 from mofa_operator.incidents.pod_life import PodLife
 from mofa_operator.incidents.runs import Span
 from mofa_operator.observe.asking import Asking, together
+from mofa_operator.observe.exporters import heard, of_devices
 from mofa_operator.observe.naming import Naming
 from mofa_operator.observe.node_reading import NodesRead, read_nodes
 from mofa_operator.observe.pod_reading import read_pods
@@ -76,7 +77,15 @@ async def look(prometheus: Prometheus, pool: Pool, named: Naming, stretch: Stret
                 named.host(s.labels)
                 for s in (
                     await ask(
-                        f"count by (Hostname, instance, node) (count_over_time({pool.series('DCGM_FI_DEV_XID_ERRORS')}{within}))"
+                        of_devices(
+                            pool,
+                            "DCGM_FI_DEV_XID_ERRORS",
+                            "Hostname, instance, node",
+                            span,
+                            lambda series: (
+                                f"count by (Hostname, instance, node) (count_over_time({series}{within}))"
+                            ),
+                        )
                     )
                 ).samples
             )
@@ -92,7 +101,11 @@ async def look(prometheus: Prometheus, pool: Pool, named: Naming, stretch: Stret
         ask, pool, named, stretch, grid, frozenset(counts), frozenset(counts) if partly is None else partly
     )
     read = await read_nodes(ask, pool, named, nodes, span)
-    pods = await read_pods(ask, pool, named, span, grid)
+    pods = (
+        await read_pods(ask, believed, named, span, grid)
+        if (believed := await heard(ask, pool, span))
+        else {}
+    )
     busy = await _busy(ask, pool, named, read, pods, stretch, grid)
     return Look(
         stretch=stretch,

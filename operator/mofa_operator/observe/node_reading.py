@@ -12,6 +12,7 @@ from mofa_operator.incidents.runs import Point, ValueRun, runs, spacing_of
 from mofa_operator.incidents.witnesses import BOOT, HEARTBEATS, READY, WITNESSES, XID, Witness
 from mofa_operator.observe.answers import Sample
 from mofa_operator.observe.asking import Asking, together
+from mofa_operator.observe.exporters import of_devices
 from mofa_operator.observe.naming import HOST_LABELS, Naming
 from mofa_operator.observe.promql import any_of, duration, matcher
 from mofa_operator.observe.queries import GRID, Pool
@@ -127,8 +128,16 @@ def _exporters(pool: Pool, span: float) -> str:
 
 def _worth(pool: Pool, named: Naming, witness: Witness, span: float) -> str:
     """1 for each node on which the witness may have something to tell, 0 for others."""
-    key = _HOST if witness.on_host else named.label
-    series = f"{_series(pool, witness)}[{duration(span)}]"
+    if witness.on_host:
+        return of_devices(
+            pool, witness.metric, _HOST, span, lambda series: _said(witness, series, _HOST, span)
+        )
+    return _said(witness, _series(pool, witness), named.label, span)
+
+
+def _said(witness: Witness, selected: str, key: str, span: float) -> str:
+    """The same of selected series, by `key`."""
+    series = f"{selected}[{duration(span)}]"
     if witness.worth == "low":
         return f"min by ({key}) (min_over_time({series})) == bool 0"
     high = f"max by ({key}) (max_over_time({series}))"

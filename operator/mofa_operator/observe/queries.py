@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from mofa_model.kinds import LABELS, PodLabels
-from mofa_operator.observe.promql import duration, matcher, node_label, selector
+from mofa_model.manifest.exporters import EXPORTERS
+from mofa_operator.observe.promql import any_of, duration, matcher, node_label, selector
 
 GRID: Final = 300
 """Grid on which time is counted: samples at most this far apart are no gap, as in Prometheus' own lookback. [s]"""
@@ -30,6 +31,8 @@ FACTS: Final = ("node", "created", "evicted", "preempted", "last", "first")
 """What is asked of pods."""
 AGO: Final = ("", " offset 1d", " offset 1w")
 """When nodes are looked for, should the exporter be down just now."""
+_OF_NODES: Final = ("kube_node_", "node_", "problem_")
+_OF_PODS: Final = ("kube_pod_", "kube_job_")
 UID: Final = ("namespace", "pod", "uid")
 """What names a pod once and for all."""
 _UID: Final = ", ".join(UID)
@@ -50,11 +53,23 @@ class Pool:
     """The same as Kubernetes writes them: labels and values."""
     label: str = ""
     """Label that names the node, where somebody states it."""
+    exporters: tuple[str, ...] = EXPORTERS
+    """Namespaces whose targets are believed when they speak of nodes; what no scrape places is the administrator's, and is too."""
+    speakers: tuple[str, ...] = ()
+    """Conditions that series of pods meet: that a target there says them."""
 
     @classmethod
-    def of(cls, matchers: Mapping[str, str], node_selector: Mapping[str, str], label: str = "") -> Pool:
-        """A pool by its profile's matchers and node selector."""
+    def of(
+        cls,
+        matchers: Mapping[str, str],
+        node_selector: Mapping[str, str],
+        label: str = "",
+        exporters: Iterable[str] = EXPORTERS,
+    ) -> Pool:
+        """A pool by its profile's matchers and node selector; a namespace among the matchers is the administrator's word."""
+        stated = [matchers["namespace"]] if "namespace" in matchers else []
         return cls(
+            exporters=(*exporters, *stated),
             matchers=tuple(matcher(label, value) for label, value in sorted(matchers.items())),
             members=tuple(matcher(node_label(name), value) for name, value in sorted(node_selector.items())),
             labels=tuple(sorted(node_selector.items())),
@@ -63,7 +78,16 @@ class Pool:
 
     def series(self, metric: str, *conditions: str) -> str:
         """A metric's series within the profile's matchers."""
-        return selector(metric, [*self.matchers, *conditions])
+        return selector(metric, [*self.matchers, *self._attested(metric), *conditions])
+
+    def placed(self, operator: str = "=~") -> str:
+        """That the scrape says of a target that it runs where exporters do; with `!~` that it does not."""
+        return matcher("namespace", "|" + any_of(self.exporters), operator)
+
+    def _attested(self, metric: str) -> tuple[str, ...]:
+        if metric.startswith(_OF_PODS):
+            return self.speakers
+        return (self.placed(),) if metric.startswith(_OF_NODES) else ()
 
     @property
     def ready(self) -> str:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
+from typing import Final
 
 from mofa_operator.incidents.job_causes import Standstill
 from mofa_operator.incidents.runs import Point
 from mofa_operator.observe.prometheus import Prometheus
+from mofa_operator.observe.promql import any_of, matcher
 from mofa_operator.observe.queries import Pool
 from mofa_operator.observe.stretches import Stretch
-from mofa_operator.observe.throughput import Job
+from mofa_operator.observe.throughput import NAMESPACE, Job
 from mofa_operator.observe.trainers import MOFA, Trainer
+
+_COARSER: Final = 1.25
+"""From one grid to the next. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,41 +40,74 @@ class Edges:
 async def edges(prometheus: Prometheus, pool: Pool, stretch: Stretch, trainer: Trainer = MOFA) -> list[Edges]:
     """Stops and new starts of every job in a stretch.
 
+    Whose a series is, its scrape says; one that names a job of another namespace than its target's is not heard. How finely is
+    looked, each namespace says for itself, on few grids, so that what one publishes changes nothing of another.
+    """
+    trainer = replace(trainer, names=(NAMESPACE, *trainer.names))
+    most = await prometheus.query(trainer.most_samples(pool, stretch.span), stretch.end)
+    gaps = {s.label(NAMESPACE): 3600 / s.value for s in most.samples if s.value > 0}
+    pace = (await prometheus.query(trainer.pace(pool, stretch.span), stretch.end)).samples if gaps else ()
+    times: defaultdict[str, dict[Job, float]] = defaultdict(dict)
+    for s in pace:
+        if (job := _job(s.labels, trainer)) and s.label(NAMESPACE) in gaps:
+            times[s.label(NAMESPACE)][job] = s.value
+    alike: defaultdict[tuple[float, float], list[str]] = defaultdict(list)
+    for place, known in times.items():
+        alike[_grid(max(known.values()), gaps[place])].append(place)
+    found: list[Edges] = []
+    for (wait, look), places in sorted(alike.items()):
+        these = replace(pool, matchers=(*pool.matchers, matcher(NAMESPACE, any_of(sorted(places)), "=~")))
+        steps = {job: step for place in places for job, step in times[place].items()}
+        found += await _edges(prometheus, these, stretch, trainer, (wait, look), gaps, steps)
+    return sorted(found, key=lambda one: one.job)
+
+
+def _grid(longest: float, gap: float) -> tuple[float, float]:
+    """For how long a series without a change counts as alive, and how often is looked, by the longest step and the time between samples. [s]"""
+    need = max(3 * longest, 2.5 * gap)
+    return float(round(_COARSER ** math.ceil(math.log(need, _COARSER) - 1e-9))), max(
+        5.0, float(round(gap / 2))
+    )
+
+
+async def _edges(
+    prometheus: Prometheus,
+    pool: Pool,
+    stretch: Stretch,
+    trainer: Trainer,
+    grid: tuple[float, float],
+    gaps: Mapping[str, float],
+    steps: Mapping[Job, float],
+) -> list[Edges]:
+    """Those of namespaces that share a grid.
+
     A series counts as alive at a moment where it changed within `wait` before it. Between the last change and the end of
     that lie `wait` less one sample, which is taken off again; stalls shorter than that are not seen. Either end shows at the
     next sample, and then at the next moment that is looked at, so half of both is taken off as well.
     """
-    ask, span, at = prometheus.query, stretch.span, stretch.end
-    most = (await ask(trainer.most_samples(pool, span), at)).number()
-    pace = (await ask(trainer.pace(pool, span), at)).samples if most else ()
-    if not most or not pace:
-        return []
-    times = {_job(s.labels, trainer): s.value for s in pace}
-    gap = 3600 / most
-    wait = float(round(max(3 * max(times.values()), 2.5 * gap)))
-    look = max(5.0, float(round(gap / 2)))
+    (wait, look), at = grid, stretch.end
     stop, go = await asyncio.gather(
-        ask(trainer.stops(pool, span, wait, look), at), ask(trainer.starts(pool, span, wait, look), at)
+        prometheus.query(trainer.stops(pool, stretch.span, wait, look), at),
+        prometheus.query(trainer.starts(pool, stretch.span, wait, look), at),
     )
-    late = (gap + look) / 2
-    stopped = {
-        _job(s.labels, trainer): tuple((t - wait + gap - late, n) for t, n in s.points) for s in stop.samples
-    }
-    resumed = {_job(s.labels, trainer): tuple((t - late, n) for t, n in s.points) for s in go.samples}
+    stopped: dict[Job, tuple[Point, ...]] = {}
+    resumed: dict[Job, tuple[Point, ...]] = {}
+    for answer, ends, known in ((stop, True, stopped), (go, False, resumed)):
+        for s in answer.samples:
+            gap = gaps.get(s.label(NAMESPACE), 0.0)
+            back = (gap + look) / 2 + (wait - gap if ends else 0.0)
+            if job := _job(s.labels, trainer):
+                known[job] = tuple((t - back, number) for t, number in s.points)
     return [
-        Edges(
-            job=job,
-            stopped=stopped.get(job, ()),
-            resumed=resumed.get(job, ()),
-            step=times.get(job, 0.0),
-        )
-        for job in sorted(stopped.keys() | resumed.keys())
+        Edges(job=job, stopped=stopped.get(job, ()), resumed=resumed.get(job, ()), step=steps.get(job, 0.0))
+        for job in stopped.keys() | resumed.keys()
     ]
 
 
-def _job(labels: Mapping[str, str], trainer: Trainer) -> Job:
-    namespace, name = (labels.get(label, "") for label in trainer.names)
-    return namespace, name
+def _job(labels: Mapping[str, str], trainer: Trainer) -> Job | None:
+    """Whose a series is; None where its target runs elsewhere."""
+    placed, namespace, name = (labels.get(label, "") for label in trainer.names)
+    return (namespace, name) if placed in ("", namespace) else None
 
 
 def stalls(seen: Iterable[Edges]) -> dict[str, list[Standstill]]:

@@ -68,7 +68,7 @@ class TelemetryReader:
         """Pods by job; where too much comes of several namespaces, each is asked for alone."""
         pools: dict[tuple[object, ...], list[Watched]] = {}
         for one in jobs:
-            pools.setdefault((one.exporter, *sorted(one.pool.items())), []).append(one)
+            pools.setdefault((one.exporters, *sorted(one.pool.items())), []).append(one)
         found: dict[Job, Gang] = {}
         asked = list(pools.values())
         while asked:
@@ -76,7 +76,7 @@ class TelemetryReader:
             pool, wanted = many[0], {one.gang for one in many}
             try:
                 seen = await gangs(
-                    self._prometheus, pool.pool, wanted, now, lately=span, exporter=pool.exporter
+                    self._prometheus, pool.pool, wanted, now, lately=span, exporters=pool.exporters
                 )
             except SourceUnreachable:
                 if len(places := {one.namespace for one in many}) > 1:

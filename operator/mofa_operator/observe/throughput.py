@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from mofa_model.errors import UnknownName
+from mofa_model.manifest.exporters import EXPORTERS
 from mofa_model.units import DAY
 from mofa_operator.observe.answers import QueryResult, Sample
 from mofa_operator.observe.asking import together
@@ -58,8 +59,8 @@ class Watched:
     """Those of its profile alone, which pick what is not the trainer's."""
     owner: str = ""
     """Name of the object whose pods are its own; empty = its own name."""
-    exporter: str = ""
-    """Namespace of an exporter of device figures whose labels its scrape does not keep; empty = it keeps them."""
+    exporters: tuple[str, ...] = EXPORTERS
+    """Namespaces of those who are believed about pods and devices."""
     tokens_query: str | None = None
     """The profile's own query for tokens per second; `$namespace` and `$job` stand for the job."""
     step_query: str | None = None

@@ -108,9 +108,10 @@ class Trainer:
         )
 
     def most_samples(self, pool: Pool, span: float) -> str:
-        """Most samples of one step series in an hour. [1]"""
+        """Most samples of one step series in an hour, by the namespace of its target. [1]"""
         counted = f"count_over_time({self._steps(pool)}[1h])"
-        return f"max(max_over_time(({counted})[{duration(span - 1)}:{duration(min(span, 3600) / 2)}]))"
+        grid = f"[{duration(span - 1)}:{duration(min(span, 3600) / 2)}]"
+        return f"max by (namespace) (max_over_time(({counted}){grid}))"
 
     def stops(self, pool: Pool, span: float, wait: float, look: float) -> str:
         """Moments at which a job was no longer alive, but was one look before, and its last step."""

@@ -106,6 +106,7 @@ def run(arguments: Namespace) -> int:
         asked.matchers | _pairs("--match", arguments.match),
         ({} if spec is None else spec.node_selector) | _pairs("--nodes", arguments.nodes),
         arguments.node_label or asked.node_label or "",
+        asked.exporter_namespaces,
     )
     rules = IncidentRules() if spec is None else spec.incidents
     stated = _overruling(arguments.overrule)

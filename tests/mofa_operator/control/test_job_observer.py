@@ -8,6 +8,7 @@ from virtual_time import run
 from mofa_model.errors import SourceUnreachable
 from mofa_model.kinds import JOB_SET
 from mofa_model.kinds.observation import Observation
+from mofa_model.manifest.exporters import EXPORTERS
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.job_observer import JobObserver, watched
 from mofa_operator.control.queue import WorkQueue
@@ -141,9 +142,7 @@ def test_what_the_device_holds_counts_before_what_an_allocator_says():
     run(main())
 
 
-def test_a_pool_may_name_where_its_device_exporter_runs():
-    pool = profile(prometheus={"deviceExporterNamespace": "gpu-operator"})
-    assert (
-        watched(live(TRAINING_JOB, training_job()), {"east": live(CLUSTER_PROFILE, pool)}).exporter
-        == "gpu-operator"
-    )
+def test_a_pool_may_name_where_its_exporters_run():
+    for named, believed in ({"exporterNamespaces": ["dcgm"]}, ("dcgm",)), ({}, EXPORTERS):
+        pool = {"east": live(CLUSTER_PROFILE, profile(prometheus=named))}
+        assert watched(live(TRAINING_JOB, training_job()), pool).exporters == believed

@@ -7,14 +7,16 @@ from mofa_operator.observe.gangs import gang
 
 
 def test_a_series_names_the_namespace_of_its_pod_and_no_other():
-    assert device_memory({"cluster": "east"}, {"ml", "a.b"}, "", 180.0) == (
-        'max by (namespace, pod) (max_over_time(DCGM_FI_DEV_FB_USED{cluster="east",namespace=~"a\\\\.b|ml"}[180s]))'
+    kept, renamed = device_memory({"cluster": "east"}, {"ml", "a.b"}, ["gpu-operator"], 180.0).split(" or ")
+    assert kept == (
+        'max by (namespace, pod) (max_over_time(DCGM_FI_DEV_FB_USED{cluster="east",exported_namespace="",namespace=~"a\\\\.b|ml"}[180s]))'
     )
+    assert renamed.startswith("max by (exported_namespace, exported_pod) ")
 
 
 def test_what_the_scrape_renamed_counts_only_from_the_exporters_own_namespace():
-    query = device_memory({"namespace": "kube-system"}, {"ml"}, "gpu-operator", 180.0)
-    assert 'namespace="gpu-operator",exported_namespace=~"ml"' in query
+    query = device_memory({"namespace": "kube-system"}, {"ml"}, ["gpu-operator"], 180.0)
+    assert 'namespace=~"gpu-operator",exported_namespace=~"ml"' in query
     assert "kube-system" not in query
 
 
@@ -22,8 +24,8 @@ def test_mebibytes_are_bytes_by_pod_whatever_the_labels_are_called():
     def answer(namespace, pod):
         return QueryResult(samples=(Sample({namespace: "ml", pod: "a-0"}, ((0.0, 1024.0),)),))
 
-    assert by_pod(answer("namespace", "pod"), "") == {"ml/a-0": 2**30}
-    assert by_pod(answer("exported_namespace", "exported_pod"), "gpu-operator") == {"ml/a-0": 2**30}
+    assert by_pod(answer("namespace", "pod")) == {"ml/a-0": 2**30}
+    assert by_pod(answer("exported_namespace", "exported_pod")) == {"ml/a-0": 2**30}
 
 
 def test_a_job_holds_what_the_fullest_of_its_living_pods_holds():
