@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -31,6 +31,11 @@ from mofa_model.manifest.training_job import (
 
 Verdict: TypeAlias = Literal["Admit", "Retry", "Reject"]
 """What becomes of a job in a queue."""
+
+MOST_HANDS: Final = 50
+"""Share of the operator's concurrent work that one namespace may have. [%]"""
+MOST_INFLUENCE: Final = 2
+"""By how much a day the jobs of one namespace move the factor of a pool that others teach too. [%]"""
 
 
 class KindRef(Part):
@@ -74,6 +79,15 @@ class AdmissionRules(Part):
     """Whether pods get the nodeSelector of the ClusterProfile, too."""
 
 
+class NamespaceBudget(Part):
+    """What jobs of the namespace may take of what all namespaces share; of several policies the least counts."""
+
+    hands_percent: Annotated[int, Field(ge=1, le=MOST_HANDS)] = MOST_HANDS
+    """Share of the operator's concurrent work, but one thing at a time at least."""
+    influence_percent: Annotated[int, Field(ge=0, le=MOST_INFLUENCE)] = MOST_INFLUENCE
+    """By how much a day they move what a pool has learned, where others teach it too; 0 = they teach nothing."""
+
+
 class AdvisorPolicySpec(Part):
     """Which existing kinds of jobs are advised in a namespace, and with which defaults."""
 
@@ -100,6 +114,8 @@ class AdvisorPolicySpec(Part):
     """Where failure rates come from."""
     admission: AdmissionRules = default(AdmissionRules)
     """What our AdmissionCheck says of these jobs in Kueue's queues."""
+    budget: NamespaceBudget = default(NamespaceBudget)
+    """What its jobs may take of what all namespaces share: less than usual, never more."""
 
 
 class AdvisorPolicyStatus(Part):

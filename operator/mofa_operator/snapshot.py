@@ -240,5 +240,7 @@ class ProfileSnapshot:
     """What the watch has seen of it lately."""
     taught: tuple[JobEvidence, ...] = ()
     """What its running jobs say of it."""
+    influence: Mapping[str, float] = field(default_factory=dict)
+    """By how much a day jobs of a namespace move what it has learned, where a policy says less than usual. [1]"""
     now: float
     """The moment, in seconds of the epoch. [s]"""

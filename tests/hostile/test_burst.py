@@ -32,12 +32,12 @@ def test_a_burst_of_one_namespace_delays_another_by_at_most_one_question(urgent)
         async with decider() as ask:
             await ask.start()
             burst = [
-                asyncio.create_task(ask.answer(question(str(n), "evil", sleep=0.02), urgent=urgent))
+                asyncio.create_task(ask.answer(question(str(n), sleep=0.02), place="evil", urgent=urgent))
                 for n in range(BURST)
             ]
             await asyncio.sleep(0.1)
             before = ask.computed
-            await ask.answer(question("mine", "research"), urgent=urgent)
+            await ask.answer(question("mine"), place="research", urgent=urgent)
             assert ask.computed - before <= 2, "the one in work, and its own"
             assert ask.computed < BURST
             for one in burst:
@@ -49,7 +49,7 @@ def test_a_burst_of_one_namespace_delays_another_by_at_most_one_question(urgent)
 
 def test_a_burst_of_one_namespace_leaves_hands_for_the_others():
     async def main():
-        queue, taken = WorkQueue(backoff=1.0, longest=1.0, most=4), []
+        queue, taken = WorkQueue(backoff=1.0, longest=1.0, most=lambda _: 4), []
 
         async def hand():
             while (key := await queue.take()) is not None:

@@ -91,7 +91,7 @@ def started(tmp_path_factory):
         yield start
 
 
-def told(server, **prometheus):
+def told(server, known=None, **prometheus):
     spec = {
         "gpu": "h100-80gb-sxm", "nodeSelector": LABELS,
         "prometheus": {"windowSeconds": 2 * DAY, **prometheus},
@@ -105,7 +105,7 @@ def told(server, **prometheus):
 
     async def ask():
         async with Prometheus(PrometheusSettings(url=server.url)) as client:
-            return await history.history(client, body, END)
+            return await history.history(client, body, END, known)
 
     return asyncio.run(ask())
 
@@ -127,6 +127,24 @@ def test_the_history_of_a_pool_is_what_exporters_say_and_says_whom_it_left_out(s
     assert isinstance(believed, NoHistory) or facts(believed) != facts(honest), (
         "else this would prove nothing"
     )
+
+
+def test_a_second_profile_over_the_same_nodes_asks_for_what_is_not_settled_alone(started, monkeypatch):
+    server, asked, known = started(list(sampled(HONEST, lambda _: True))), [], history.Known()
+    ask = Prometheus.query
+
+    async def counted(self, query, at=None):
+        asked.append(query)
+        return await ask(self, query, at)
+
+    monkeypatch.setattr(Prometheus, "query", counted)
+    found, costs = [], []
+    for _ in range(4):
+        before = len(asked)
+        found.append(told(server, known))
+        costs.append(len(asked) - before)
+    assert found[1:] == found[:1] * 3, "and is told the same"
+    assert max(costs[1:]) < 0.67 * costs[0]
 
 
 def test_where_nobody_who_is_believed_speaks_of_nodes_it_is_said_who_does(started):

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from operator_objects import NOW, SETTINGS, profile, training_job
+from operator_objects import NOW, SETTINGS, World, node, profile, training_job
 from virtual_time import run
 
 from mofa_model.errors import SourceUnreachable
@@ -24,6 +24,7 @@ from mofa_operator.observe.run_records import Telemetry
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import JobSnapshot, Running
+from mofa_operator.words import Aspect, Reason
 
 JOB = Key(TRAINING_JOB, "ns", "a")
 PREDICTED = Answer(
@@ -108,13 +109,36 @@ def test_who_joins_a_pool_moves_its_factor_by_one_step_a_day():
     assert min(ratios) < 1.15
 
 
+def test_of_two_profiles_over_the_same_nodes_a_job_teaches_the_one_that_it_names_and_both_are_told():
+    world = World()
+    for name in "mnop":
+        world.put(NODE, node(name))
+    for name in ("east", "west"):
+        world.put(CLUSTER_PROFILE, profile(name))
+    world.put(TRAINING_JOB, training_job("a"))
+    world.rest()
+    tokens = world.decide(JOB).figures.predicted["tokens_per_second"][1]
+    runs = Running(source="mofa", tokens_per_second=0.85 * tokens, since=NOW - DAY, on_pool=True)
+    world.store.set_running(JOB, runs)
+    world.store.set_taught(JOB, "east", world.decide(JOB).taught)
+    world.due |= {Key(CLUSTER_PROFILE, "", name) for name in ("east", "west")}
+    world.rest()
+    status = {name: world.status(Key(CLUSTER_PROFILE, "", name)) for name in ("east", "west")}
+    assert status["east"]["calibration"]["stepTimeRatio"] != "1.00"
+    assert "calibration" not in status["west"]
+    for name, other in (("east", "west"), ("west", "east")):
+        (told,) = (one for one in status[name]["conditions"] if one["type"] == Aspect.NODES_EXCLUSIVE)
+        assert (told["status"], told["reason"]) == ("False", Reason.NODES_SHARED)
+        assert other in told["message"]
+
+
 class Seen:
     """An observer of one job, whose looks are told."""
 
     def __init__(self):
         self.store = Store()
-        for node in ("n1", "n2"):
-            self.store.put(NODE, {"metadata": {"name": node, "labels": {"pool": "east"}}})
+        for name in ("n1", "n2"):
+            self.store.put(NODE, {"metadata": {"name": name, "labels": {"pool": "east"}}})
         self.store.put(CLUSTER_PROFILE, profile(nodeSelector={"pool": "east"}))
         self.store.put(TRAINING_JOB, training_job())
         self.answer = {}

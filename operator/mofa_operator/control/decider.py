@@ -18,7 +18,6 @@ from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from mofa_model.kinds.shape import at
 from mofa_model.page import AdviceView
 from mofa_operator.control import worker
 from mofa_operator.control.turns import Turns
@@ -118,15 +117,20 @@ class Decider:
         return bool(self._asked)
 
     async def answer(
-        self, question: Question, *, urgent: bool = True, wanted: Callable[[], bool] = lambda: True
+        self,
+        question: Question,
+        *,
+        place: str = "",
+        urgent: bool = True,
+        wanted: Callable[[], bool] = lambda: True,
     ) -> Answer:
-        """The answer; raises `NoAnswer`, and `Outdated` where it is not `wanted` any more when its turn comes."""
+        """The answer to a job of the namespace `place`; raises `NoAnswer`, and `Outdated` where it is not `wanted` any more when its turn comes."""
         mark = self._mark(question, b"answer")
         if mark in self._answers:
             self.remembered += 1
             return self._answers[mark]
         self.remembered += mark in self._asked
-        asked = self._ask(mark, self._work, question, _PEOPLE if urgent else _ROUTINE)
+        asked = self._ask(mark, self._work, question, _PEOPLE if urgent else _ROUTINE, place)
         asked.wanted.append(wanted)
         found: Answer = await asyncio.shield(
             asked.future
@@ -140,7 +144,7 @@ class Decider:
             return self._views[mark]
         if mark not in self._asked and sum(one.rank == _PAGE for one in self._asked.values()) >= VIEWS:
             raise Outdated
-        asked = self._ask(mark, self._draw, question, _PAGE)
+        asked = self._ask(mark, self._draw, question, _PAGE, "")
         asked.wanted.append(lambda: True)
         found: AdviceView | Refusal | None = await asyncio.shield(asked.future)
         return found
@@ -148,14 +152,15 @@ class Decider:
     def _mark(self, question: Question, kind: bytes) -> bytes:
         return hashlib.blake2b(self._bytes_of(question), digest_size=16, person=kind).digest()
 
-    def _ask(self, mark: bytes, work: Callable[[Question], Any], question: Question, rank: int) -> _Asked:
+    def _ask(
+        self, mark: bytes, work: Callable[[Question], Any], question: Question, rank: int, place: str
+    ) -> _Asked:
         """A question in its place: the one that is asked already, moved forward where it has become more urgent."""
         asked = self._asked.get(mark)
         if asked is None or rank < asked.rank:
             if asked is None:
                 future = asyncio.get_running_loop().create_future()
                 future.add_done_callback(_look_at)
-                place = str(at(question.job, "metadata", "namespace") or "")
                 asked = self._asked[mark] = _Asked(mark, work, question, future, rank, place)
             elif not asked.started:
                 self._pending.lanes[asked.rank].remove(asked.place, asked)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
@@ -25,9 +26,14 @@ class WorkQueue:
     """Keys in two lanes, with delays and backoff; all in one event loop, without threads."""
 
     def __init__(
-        self, *, backoff: float, longest: float, random: Random | None = None, most: float = math.inf
+        self,
+        *,
+        backoff: float,
+        longest: float,
+        random: Random | None = None,
+        most: Callable[[str], float] = lambda _: math.inf,
     ) -> None:
-        """First and longest wait after a failure [s], and most keys of one namespace that are in work at a time. [1]"""
+        """First and longest wait after a failure [s], and most keys of a namespace that are in work at a time. [1]"""
         self._most = most
         self._backoff = backoff
         self._longest = longest
@@ -143,7 +149,7 @@ class WorkQueue:
 
     def _is_full(self, namespace: str) -> bool:
         """Whether enough of a namespace is in work already; what belongs to none is never."""
-        return bool(namespace) and self._working[namespace] >= self._most
+        return bool(namespace) and self._working[namespace] >= self._most(namespace)
 
     def _end(self, key: Key) -> None:
         self._finished_at = _now()

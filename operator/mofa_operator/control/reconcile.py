@@ -186,7 +186,7 @@ class Reconciler:
             return told
         try:
             return await self._decider.answer(
-                snapshot.question, urgent=self._queue.is_urgent(key), wanted=wanted
+                snapshot.question, place=key.namespace, urgent=self._queue.is_urgent(key), wanted=wanted
             )
         except Outgrown as error:
             _log.warning("%s: quarantined until it changes: %s", key, error)

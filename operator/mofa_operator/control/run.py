@@ -110,8 +110,12 @@ class Operator:
         self._credentials = credentials
         self._stop = stop
         self._store = Store([kind for kind in watched(settings.kinds) if kind in KINDS])
-        loop, half = settings.loop, max(1, settings.api.concurrency // 2)
-        self._queue = WorkQueue(backoff=loop.backoff, longest=loop.backoff_longest, most=half)
+        loop, hands = settings.loop, settings.api.concurrency
+        self._queue = WorkQueue(
+            backoff=loop.backoff,
+            longest=loop.backoff_longest,
+            most=lambda namespace: max(1, int(hands * self._store.policies.hands(namespace))),
+        )
         self._exporter = Exporter(most_jobs=settings.serve.most_jobs)
         api.count = self._exporter.count_write
         self._exporter.build(VERSION, VERSION)

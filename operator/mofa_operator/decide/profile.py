@@ -81,7 +81,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         "total": total(kept, found),
         **pool.unmoved,
     }
-    learned = calibration(pool, snapshot.taught, snapshot.now, settings)
+    learned = calibration(pool, snapshot.taught, snapshot.now, settings, snapshot.influence)
     told = {"calibration": learned.written, "residual": learned.residual}
     status = {name: value for name, value in (status | told).items() if value or name not in _LEARNED}
     if kept is not None:

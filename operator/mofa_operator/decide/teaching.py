@@ -12,12 +12,13 @@ taught stays after its end, with half its weight after each half-life, until it 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
 from mofa_model.calibrate.system import MEMORY_RUNS, MEMORY_SYSTEMS
+from mofa_model.manifest.advisor_policy import MOST_INFLUENCE
 from mofa_model.units import DAY
 from mofa_operator.decide.learned import HALF_LIFE, Learned, learned, ratio_of, remembered
 from mofa_operator.decide.memory import implausible, predicted_memory
@@ -38,10 +39,11 @@ WORTHLESS: Final = 5 * HALF_LIFE
 """Age at which evidence is forgotten: it counts a thirty-second then. [s]"""
 _ROUNDING: Final = 1e-9
 """By how much a step may be less than it is for the sake of the last bit. [1]"""
-INFLUENCE: Final = 0.02
+INFLUENCE: Final = MOST_INFLUENCE / 100
 """Most that the factor moves in a day where several namespaces teach: who joins them cannot turn it at once. [1]"""
 IN_ADVANCE: Final = ("maxtext",)
 """Trainers whose framework takes device memory in advance, so that what is in use says nothing of the layout (JAX)."""
+_USUAL: Final[Mapping[str, float]] = {}
 AGAIN: Final = 3600.0
 """Time between two looks at evidence that only ages. [s]"""
 
@@ -104,12 +106,21 @@ def _memory(running: Running, answer: Answer) -> float | None:
 
 
 def calibration(
-    profile: LiveProfile, live: Iterable[JobEvidence], now: float, settings: LoopSettings
+    profile: LiveProfile,
+    live: Iterable[JobEvidence],
+    now: float,
+    settings: LoopSettings,
+    influence: Mapping[str, float] = _USUAL,
 ) -> TaughtCalibration:
-    """What to remember, given what stands in a profile's status and what its running jobs say now."""
-    status, current = profile.status, list(live)
+    """What to remember, given what stands in a profile's status and what its running jobs say now.
+
+    `influence` is by how much a day jobs of a namespace move it, where that is less than usual; without any they are not heard. [1]
+    """
+    status = profile.status
+    current = [one for one in live if influence.get(one.namespace, INFLUENCE)]
     stands, written = status.calibration, profile.calibration
-    before = [one for one in status.calibration.taught if now - one.at < WORTHLESS]
+    believed = (one for one in stands.taught if influence.get(one.namespace, INFLUENCE))
+    before = [one for one in believed if now - one.at < WORTHLESS]
     evidence = tuple(before)
     for one in current:
         evidence = remembered(evidence, one)
@@ -117,10 +128,10 @@ def calibration(
         kept = {} if stands.evidence else written
         return TaughtCalibration(written=kept, residual=status.residual if kept else "")
     since = stands.moved_time or stands.time
-    step = _factor(evidence, stands.ratio, since, now)
+    step = _factor(evidence, stands.ratio, since, now, influence)
     held = [replace(one, log_ratio=one.log_memory) for one in evidence if one.log_memory is not None]
     spreads = {"prior_sd": MEMORY_SYSTEMS, "job_sd": MEMORY_RUNS}
-    memory = _factor(held, stands.memory_ratio, since, now, **spreads) if held else None
+    memory = _factor(held, stands.memory_ratio, since, now, influence, **spreads) if held else None
     moved = step.has_moved or (memory is not None and memory.has_moved)
     wait = left(stands.time, settings.quiet, now)
     if not moved and not _renewed(before, evidence, len(stands.evidence)):
@@ -168,11 +179,16 @@ def _factor(
     stands: float | None,
     since: float | None,
     now: float,
+    influence: Mapping[str, float],
     **spreads: float,
 ) -> _Factor:
     """What evidence says now, given what stands; where several namespaces teach, as far as it may be reached today."""
     found = learned(evidence, now, **spreads)
-    aim = _bounded(found.ratio, stands or 1.0, since, now) if _are_several(evidence) else found.ratio
+    aim = found.ratio
+    if _are_several(evidence):
+        aim = _bounded(
+            found.ratio, stands or 1.0, since, now, _pulling(evidence, aim, stands or 1.0, influence)
+        )
     return _Factor(found=found, stands=stands, aim=aim)
 
 
@@ -200,9 +216,18 @@ def _are_several(evidence: Sequence[JobEvidence]) -> bool:
     return len({one.namespace for one in evidence}) > 1
 
 
-def _bounded(ratio: float, stands: float, since: float | None, now: float) -> float:
-    """A factor as far as it may be reached today."""
-    most = INFLUENCE if since is None or now - since >= DAY else 0.0
+def _pulling(
+    evidence: Sequence[JobEvidence], ratio: float, stands: float, influence: Mapping[str, float]
+) -> float:
+    """The most influence of a namespace whose jobs say what moves a factor from where it stands to a ratio. [1]"""
+    up = ratio > stands
+    pull = {one.namespace for one in evidence if (one.log_ratio > math.log(stands)) == up}
+    return max((influence.get(one, INFLUENCE) for one in pull), default=INFLUENCE)
+
+
+def _bounded(ratio: float, stands: float, since: float | None, now: float, influence: float) -> float:
+    """A factor as far as it may be reached today: a whole step, when as many days have passed as the influence needs for it."""
+    most = INFLUENCE if since is None or (now - since) * influence >= DAY * INFLUENCE else 0.0
     return max(stands * (1 - most), min(stands * (1 + most), ratio))
 
 

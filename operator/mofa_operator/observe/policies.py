@@ -1,10 +1,16 @@
-"""AdvisorPolicies as the jobs of their namespace look them up."""
+"""AdvisorPolicies as the jobs of their namespace look them up, and what they leave these of what all namespaces share."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from mofa_model.kinds.shape import Body, glance
+from mofa_model.manifest.advisor_policy import MOST_HANDS, MOST_INFLUENCE
 from mofa_operator.keys import ADVISOR_POLICY, Key
 from mofa_operator.observe.relations import ListedPolicy
+
+_PERCENT: Final = 100.0
 
 
 class Policies:
@@ -39,3 +45,12 @@ class Policies:
             for name, one in here.items()
             if one.profile == profile
         )
+
+    def hands(self, namespace: str) -> float:
+        """Share of the operator's concurrent work that a namespace may have. [1]"""
+        return min((one.hands for one in self.of(namespace)), default=MOST_HANDS) / _PERCENT
+
+    def influence(self) -> Mapping[str, float]:
+        """By how much a day namespaces move what a pool has learned, where it is less than usual. [1]"""
+        least = {place: min(one.influence for one in here.values()) for place, here in self._found.items()}
+        return {place: one / _PERCENT for place, one in least.items() if one < MOST_INFLUENCE}

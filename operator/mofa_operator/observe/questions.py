@@ -75,7 +75,9 @@ def existing_question(
             "spec": asked_of(job.body.get("spec")),
         },
         profiles=tuple(_asked(profile) for profile in profiles),
-        policies=() if policy is None else (_named(ADVISOR_POLICY, policy.name, policy.spec),),
+        policies=()
+        if policy is None
+        else (_named(ADVISOR_POLICY, policy.name, _without(policy.spec, ("budget",))),),
         config_maps=texts_of(job.key, uses, job.body, named),
         beside=tuple(_plain(one) for one in named.beside),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Final, TypeVar
 
 from pydantic import BeforeValidator, PlainValidator
@@ -12,6 +13,7 @@ from pydantic import BeforeValidator, PlainValidator
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import KINDS, Kind, made_by, same_kind
 from mofa_model.kinds.shape import Shape, Text, under
+from mofa_model.manifest.advisor_policy import MOST_HANDS, MOST_INFLUENCE
 from mofa_model.manifest.label_selector import LabelSelector, read_selector
 from mofa_operator.keys import ADVISOR_POLICY, TRAINING_JOB, Key
 from mofa_operator.objects import LiveObject, LiveTrainingJob
@@ -44,6 +46,13 @@ def _as_list(kinds: object) -> list[object]:
     return kinds if isinstance(kinds, list) else [kinds] if kinds else []
 
 
+def _within(least: int, most: int, value: object) -> int:
+    """A share as a policy states it; what it may not be is the most."""
+    return (
+        value if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most else most
+    )
+
+
 class _Listed(Shape):
     api_version: Text = ""
     kind: Text = ""
@@ -57,6 +66,12 @@ class ListedPolicy(Shape):
     kinds: Annotated[tuple[_Listed, ...], BeforeValidator(_as_list)] = under((), "spec", "kinds")
     selector: Annotated[LabelSelector, PlainValidator(read_selector)] = under(
         LabelSelector(), "spec", "selector"
+    )
+    hands: Annotated[int, PlainValidator(partial(_within, 1, MOST_HANDS))] = under(
+        MOST_HANDS, "spec", "budget", "handsPercent"
+    )
+    influence: Annotated[int, PlainValidator(partial(_within, 0, MOST_INFLUENCE))] = under(
+        MOST_INFLUENCE, "spec", "budget", "influencePercent"
     )
     spec: object = None
 

@@ -62,7 +62,7 @@ class Store:
         self._kinds = kinds
         self._entries: dict[Key, StoredBody] = {}
         self._pools = Pools()
-        self._policies = Policies()
+        self.policies = Policies()
         self._relations = Relations()
         self._measured = Measured()
 
@@ -94,7 +94,7 @@ class Store:
         if kind == CLUSTER_PROFILE:
             beside = _profiles(self._pools.select(name, None))
             self._measured.forget_profile(name)
-            return self._relations.of_profile(name) | self._policies.naming(name) | beside | {key}
+            return self._relations.of_profile(name) | self.policies.naming(name) | beside | {key}
         concerned = self._relations.unlink(key) | set(self._relations.owners(key))
         return frozenset({key, *(k for k in concerned if k in self._entries)})
 
@@ -222,12 +222,13 @@ class Store:
                 history=self._measured.history(key.name),
                 watched=self._measured.watched(key.name),
                 taught=self._measured.taught(key.name),
+                influence=self.policies.influence(),
                 now=now,
             )
         if stands is None:
             return None
         if key.kind == ADVISOR_POLICY:
-            profile = self._policies.profile(key)
+            profile = self.policies.profile(key)
             missing = bool(profile) and profile not in self._pools.profiles()
             jobs = self._relations.under(key)
             return PolicySnapshot(policy=stands, jobs=jobs, profile_missing=missing, now=now)
@@ -249,7 +250,7 @@ class Store:
         return self._sighted(snapshot)
 
     def _existing(self, job: LiveObject, named: Named, now: float) -> JobSnapshot:
-        uses, policies = self._relations.uses(job.key), self._policies.of(job.key.namespace)
+        uses, policies = self._relations.uses(job.key), self.policies.of(job.key.namespace)
         question = existing_question(job, self.means(job.key), policies, uses, named)
         return self._sighted(JobSnapshot(job=job, question=question, owned_by=self.owner(job.key), now=now))
 
@@ -265,7 +266,7 @@ class Store:
         told = entry is None or entry.theirs != fresh.theirs
         own: frozenset[Key] = frozenset({key}) if told or (entry and entry.ours != fresh.ours) else _NONE
         if isinstance(stands, LiveProfile):
-            own |= self._policies.naming(key.name) if entry is None else _NONE
+            own |= self.policies.naming(key.name) if entry is None else _NONE
             own |= _profiles(self._pools.select(key.name, stands.asked.node_selector))
             changed = entry is None or entry.relevance != fresh.relevance
             return own | self._relations.of_profile(key.name) if changed else own
@@ -276,17 +277,17 @@ class Store:
         concerned = frozenset(self._relations.owners(key)) if own else _NONE
         if told:
             concerned |= self._relations.link(
-                key, uses_of(stands, self._policies.of(key.namespace), self._kinds)
+                key, uses_of(stands, self.policies.of(key.namespace), self._kinds)
             )
         return own | {k for k in concerned if k in self._entries}
 
     def _put_policy(self, key: Key, body: Body | None) -> frozenset[Key]:
         """Take in a policy, or its end: every existing job of its namespace may now be opted in, or no longer."""
-        self._policies.put(key, body)
+        self.policies.put(key, body)
         jobs = self._relations.existing_in(key.namespace)
         told = set(jobs)
         for job in filter(None, map(self.live, jobs)):
-            told |= self._relations.link(job.key, uses_of(job, self._policies.of(key.namespace), self._kinds))
+            told |= self._relations.link(job.key, uses_of(job, self.policies.of(key.namespace), self._kinds))
         return frozenset(k for k in told if k in self._entries)
 
 

@@ -93,7 +93,7 @@ class Model:
         self.faults = []
         self.before = None
 
-    async def answer(self, question, *, urgent=True, wanted=lambda: True):
+    async def answer(self, question, *, place="", urgent=True, wanted=lambda: True):
         self.asked += 1
         await asyncio.sleep(0.1)
         if self.before:
