@@ -15,7 +15,8 @@ from mofa_operator.control.decider import Decider, NoAnswer, Outdated
 from mofa_operator.control.named import NamedObjects
 from mofa_operator.decide.stance import needs_answer
 from mofa_operator.decide.unanswered import is_quarantined
-from mofa_operator.keys import JOBS, TRAINING_JOB, Key
+from mofa_operator.keys import CLUSTER_PROFILE, JOBS, TRAINING_JOB, Key
+from mofa_operator.objects import LiveProfile
 from mofa_operator.observe.bodies import is_output
 from mofa_operator.observe.curves import Asks, Curves, curves
 from mofa_operator.observe.store import Store
@@ -59,7 +60,8 @@ class Pages:
             job=self._job,
             view=self._view,
             curves=self._curves,
-            profiles=self._store.profiles,
+            profiles=self._profiles,
+            profile=self._store.profile,
         )
 
     async def _jobs(self, namespace: str | None) -> list[ShownJob]:
@@ -84,6 +86,15 @@ class Pages:
             if kind.resource == resource:
                 return self._advised(Key(kind, namespace, name))
         return None
+
+    async def _profiles(self) -> list[LiveProfile]:
+        found = []
+        for number, key in enumerate(sorted(self._store.keys(CLUSTER_PROFILE), key=lambda key: key.name)):
+            if (profile := self._store.profile(key.name)) is not None:
+                found.append(profile)
+            if number % _CHUNK == 0:
+                await asyncio.sleep(0)
+        return found
 
     async def _curves(self, resource: str, namespace: str, name: str) -> Curves | str:
         """What was predicted and seen of a job; a sentence where nobody can say."""

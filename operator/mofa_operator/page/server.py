@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -32,12 +32,14 @@ class Source:
     is none."""
     curves: Callable[[str, str, str], Awaitable[JobHistory | str]]
     """What was predicted and seen of it over time; a sentence where nobody can say."""
-    profiles: Callable[[], Iterable[LiveProfile]]
+    profiles: Callable[[], Awaitable[Sequence[LiveProfile]]]
     """Every profile."""
+    profile: Callable[[str], LiveProfile | None]
+    """One profile by its name."""
 
 
 def routes(source: Source) -> list[web.RouteDef]:
-    """Handlers of the page."""
+    """Handlers of the page; what they show is written beside the event loop."""
 
     async def jobs(request: web.Request) -> web.Response:
         namespace = request.query.get("namespace", "").strip() or None
@@ -58,12 +60,11 @@ def routes(source: Source) -> list[web.RouteDef]:
         return _page(await asyncio.to_thread(job_page, shown, view, lately, changes))
 
     async def profiles(_: web.Request) -> web.Response:
-        return _page(profiles_page(source.profiles()))
+        return _page(await asyncio.to_thread(profiles_page, await source.profiles()))
 
     async def profile(request: web.Request) -> web.Response:
-        name = request.match_info["name"]
-        found = next((one for one in source.profiles() if one.key.name == name), None)
-        return _missing("profile") if found is None else _page(profile_page(found))
+        found = source.profile(request.match_info["name"])
+        return _missing("profile") if found is None else _page(await asyncio.to_thread(profile_page, found))
 
     return [
         web.get("/", jobs),

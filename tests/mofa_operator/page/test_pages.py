@@ -238,13 +238,17 @@ def test_the_routes_answer_and_forbid_scripts():
     async def curves(*_):
         return "No Prometheus is configured."
 
+    async def profiles():
+        return [EAST]
+
     async def visit():
         source = Source(
             jobs=jobs,
             job=lambda resource, namespace, name: shown(JOB) if name == "llama" else None,
             view=view,
             curves=curves,
-            profiles=lambda: [EAST],
+            profiles=profiles,
+            profile={"h100-east": EAST}.get,
         )
         app = web.Application()
         app.add_routes(routes(source))
