@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +47,13 @@ class Advisor:
         *,
         kubeconfig: Path | None = None,
         memory: int | None = None,
+        program: Sequence[str | Path] = (MOFA,),
     ) -> None:
         """`kubeconfig` is another one than the account's own: with something between it and the API server.
 
-        `memory` bounds the address space of each of its processes. [B]
+        `memory` bounds the address space of each of its processes [B]; `program` is another installation of the command.
         """
+        self._program = program
         self.cluster = cluster
         self.name = name
         self._processes = processes
@@ -64,7 +66,7 @@ class Advisor:
         """Start it; it is ready afterwards."""
         self._metrics, self._health = free_ports(2)
         command = [
-            *self._limited, MOFA, "operator", f"--kubeconfig={self._kubeconfig}", f"--address={HOST}", "--verbose",
+            *self._limited, *self._program, "operator", f"--kubeconfig={self._kubeconfig}", f"--address={HOST}", "--verbose",
             f"--metrics-port={self._metrics}", f"--health-port={self._health}", *flags,
         ]  # fmt: skip
         ready = (lambda: self.probe("readyz")["ok"]) if wait else None
