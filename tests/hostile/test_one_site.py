@@ -7,6 +7,7 @@ port. What the API server refuses of it, it refuses; of the rest each job says w
 
 import contextlib
 import json
+import re
 import socket
 import time
 import urllib.error
@@ -16,15 +17,21 @@ from pathlib import Path
 import foreign
 import pytest
 from advisor import Advisor, condition, ours, until
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
 from mofa_local import LocalStackError, nodes
 from mofa_local.client import Refused
 from mofa_local.control_plane import ControlPlane
 from mofa_local.processes import Processes
 from operator_objects import small_job
 from ruamel.yaml import YAML
+from wicked import ROLES
 
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET
+from mofa_operator.keys import TRAINING_JOB
+from mofa_operator.observe.remembered import from_text
+from mofa_operator.observe.run_record import Totals
 
 pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).parents[2]
@@ -161,6 +168,11 @@ def forged(tokens):
     )
 
 
+def unnumbered(text):
+    """A text without its numbers: how long something lasts changes by itself."""
+    return re.sub(r"\d+(?:\.\d+)?", "#", str(text))
+
+
 class Site:
     """The cluster with the victim in it, before and after."""
 
@@ -199,7 +211,7 @@ class Site:
         for name in ("step", "time", "ettr", "lost"):
             seen.pop(name, None)
         conditions = [
-            {k: v for k, v in one.items() if k in {"type", "status", "reason"}}
+            {k: unnumbered(v) for k, v in one.items() if k != "lastTransitionTime"}
             for one in body["status"]["conditions"]
         ]
         figures = sorted(
@@ -211,8 +223,10 @@ class Site:
         calibration = json.loads(self.cluster.kubectl("get", "cprof", POOL, "-o", "json"))["status"].get(
             "calibration"
         )
-        words = {k: v for k, v in ours(body).items() if k != "run-record"}  # what it remembers of its own run
-        return words, rest, seen, conditions, figures, calibration
+        words = ours(body)
+        kept = from_text(words.pop("run-record", None))  # without what its own steps move
+        run = kept and (kept.since, kept.earlier, kept.incidents, kept.older, kept.nodes_lost)
+        return words, rest, seen, conditions, figures, calibration, run
 
     def ready(self, name):
         with contextlib.suppress(Exception):
@@ -277,6 +291,46 @@ def attacked(site, tmp_path_factory):
 def test_the_victim_is_told_what_it_was_told(attacked):
     assert attacked.after == attacked.before
     assert attacked.after[2]["tokensPerSecond"] == pytest.approx(attacked.tokens, rel=0.01)
+
+
+def test_the_victim_s_run_is_remembered_as_its_own(attacked):
+    run = attacked.after[-1]
+    assert run is not None, "and there is something to compare"
+    assert run[2:] == ((), Totals(), ())
+
+
+GENERATED = settings(
+    max_examples=4, phases=[Phase.generate], deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 25))])
+def test_whatever_is_generated_in_one_namespace_changes_nothing_in_the_other(attacked, part):
+    """The same objects as the property over decisions has, put before the real API server; what it takes, the operator meets."""
+    taken, before = [], attacked.told()
+
+    @seed(part)
+    @GENERATED
+    @given(st.lists(ROLES, min_size=3, max_size=6))
+    def put(objects):
+        for kind, body in objects:
+            name = f"g-{part}-{len(taken)}"
+            metadata = body["metadata"] | {"name": name, "namespace": EVIL}
+            for given_by_the_server in ("uid", "resourceVersion", "generation", "creationTimestamp"):
+                metadata.pop(given_by_the_server, None)
+            metadata.pop("finalizers", None)
+            with contextlib.suppress(Refused, LocalStackError, OSError, ValueError):
+                attacked.cluster.apply(body | {"metadata": metadata})
+                taken.append((kind, name))
+
+    put()
+    assert taken, "some of it is legal"
+    jobs = [name for kind, name in taken if kind == TRAINING_JOB]
+    until(lambda: all(attacked.ready(name) for name in jobs), 90.0, "an outcome for each")
+    time.sleep(3.0)  # a look at what is published
+    assert attacked.told() == before
+    for kind, name in taken:
+        attacked.cluster.kubectl("delete", kind.resource, name, "-n", EVIL, "--wait=false")
 
 
 @pytest.mark.parametrize("what", REASONS)
