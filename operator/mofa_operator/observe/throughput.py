@@ -8,8 +8,7 @@ exporter does not publish stay None, never zero.
 
     ETTR = steps gained x median time of a step / time since the job was first seen
 
-Steps that are redone after a recovery count once, so what a recovery costs shows. A lower bound where the window begins
-before the job.
+Steps that are redone after a recovery count once, so its cost shows. A lower bound where the window begins before the job.
 """
 
 from __future__ import annotations
