@@ -67,11 +67,15 @@ def wait_of(text: str | None) -> float | None:
     return float(text) if text is not None and text.isdecimal() else None
 
 
+_WHOLE: Final = re.compile(r'Invalid value: "(?:[^"\\]|\\.)*": (?=strict decoding error)')
+"""The whole object, before the API server says which field of it is unknown."""
+
+
 def refusal(status: int, raw: bytes, wait: float | None, method: str, path: str) -> ApiError:
     """What a refusal means for us."""
     try:
         told = orjson.loads(raw)
-        said, reason = str(told.get("message", "")), told.get("reason")
+        said, reason = _WHOLE.sub("", str(told.get("message", ""))), told.get("reason")
     except (orjson.JSONDecodeError, AttributeError):
         said, reason = raw[:200].decode(errors="replace").strip(), None
     message = f"{method} {path.partition('?')[0]}: {said or 'no message'} ({status})"
