@@ -35,11 +35,11 @@ NODE: Final = Kind("", "v1", "Node", "nodes", namespaced=False)
 CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps")
 ADMISSION_CHECK: Final = Kind(
     "kueue.x-k8s.io",
-    "v1beta1",
+    "v1beta2",
     "AdmissionCheck",
     "admissionchecks",
     namespaced=False,
-    others=("v1beta2",),
+    others=("v1beta1",),
 )
 
 OURS: Final = (TRAINING_JOB, CLUSTER_PROFILE, ADVISOR_POLICY, FAILURE_LEDGER)
