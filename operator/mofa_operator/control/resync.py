@@ -69,8 +69,15 @@ class Resync:
         for kind in self._kinds:
             if kind in self._filled:
                 continue
-            async for body in self._listed(kind):
-                self._intake.seen(kind, body, urgent=kind == CLUSTER_PROFILE)
+            try:
+                async for body in self._listed(kind):
+                    self._intake.seen(kind, body, urgent=kind == CLUSTER_PROFILE)
+            except (
+                Busy
+            ) as error:  # as while the webhook is away that converts a foreign kind: its watch goes on trying
+                if kind in NEEDED:
+                    raise
+                _tell(kind, f"they cannot be listed ({error})", is_loud=True)
             if kind in self.refused and kind in NEEDED:
                 raise self.refused[kind]
             self._filled.add(kind)

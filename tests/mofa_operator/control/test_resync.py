@@ -142,6 +142,28 @@ def test_after_a_start_profiles_are_looked_at_first_and_then_who_stands_still_un
     run(main())
 
 
+def test_a_foreign_kind_that_cannot_be_listed_keeps_nobody_waiting_and_one_that_is_needed_does(caplog):
+    """As while the webhook is away that converts it."""
+
+    async def fill(kind):
+        def breaks(listed):
+            if listed == kind:
+                raise Busy("conversion webhook failed (500)")
+
+        parts = Parts()
+        parts.server.absent.clear()
+        parts.server.put(TRAINING_JOB, "a", "n")
+        parts.server.on_list = breaks
+        await parts.resync.fill()
+        return parts.resync.is_filled, await parts.taken()
+
+    assert run(fill(JOB_SET)) == (True, {key("a")})
+    assert "they cannot be listed (conversion webhook failed (500))" in caplog.text
+    for kind in (NODE, CLUSTER_PROFILE, TRAINING_JOB):
+        with pytest.raises(Busy):
+            run(fill(kind))
+
+
 def test_an_event_that_the_watch_swallowed_is_found_counted_and_queued(caplog):
     async def main():
         parts = Parts()
