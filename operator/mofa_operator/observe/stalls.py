@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Final
 
 from mofa_operator.incidents.job_causes import Standstill
 from mofa_operator.incidents.runs import Point
@@ -18,9 +16,6 @@ from mofa_operator.observe.queries import Pool
 from mofa_operator.observe.stretches import Stretch
 from mofa_operator.observe.throughput import NAMESPACE, Job
 from mofa_operator.observe.trainers import MOFA, Trainer
-
-_COARSER: Final = 1.25
-"""From one grid to the next. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +36,7 @@ async def edges(prometheus: Prometheus, pool: Pool, stretch: Stretch, trainer: T
     """Stops and new starts of every job in a stretch.
 
     Whose a series is, its scrape says; one that names a job of another namespace than its target's is not heard. How finely is
-    looked, each namespace says for itself, on few grids, so that what one publishes changes nothing of another.
+    looked, each namespace says for itself, so that what one publishes changes nothing of another; those that say the same share queries.
     """
     trainer = replace(trainer, names=(NAMESPACE, *trainer.names))
     most = await prometheus.query(trainer.most_samples(pool, stretch.span), stretch.end)
@@ -64,10 +59,7 @@ async def edges(prometheus: Prometheus, pool: Pool, stretch: Stretch, trainer: T
 
 def _grid(longest: float, gap: float) -> tuple[float, float]:
     """For how long a series without a change counts as alive, and how often is looked, by the longest step and the time between samples. [s]"""
-    need = max(3 * longest, 2.5 * gap)
-    return float(round(_COARSER ** math.ceil(math.log(need, _COARSER) - 1e-9))), max(
-        5.0, float(round(gap / 2))
-    )
+    return float(round(max(3 * longest, 2.5 * gap))), max(5.0, float(round(gap / 2)))
 
 
 async def _edges(
