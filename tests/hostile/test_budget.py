@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from functools import partial
 
 import pytest
 from operator_objects import NOW, SETTINGS, policy, profile, training_job
@@ -32,9 +33,7 @@ def test_a_namespace_has_no_more_hands_than_its_policy_leaves_it(percent, most):
     known = store(handsPercent=percent)
 
     async def main():
-        queue = WorkQueue(
-            backoff=1.0, longest=1.0, most=lambda place: max(1, int(16 * known.policies.hands(place)))
-        )
+        queue = WorkQueue(backoff=1.0, longest=1.0, most=partial(known.policies.most, 16))
         for n in range(100):
             queue.add(Key(TRAINING_JOB, "evil", str(n)))
         queue.add(Key(TRAINING_JOB, "research", "mine"))

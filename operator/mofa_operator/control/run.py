@@ -110,12 +110,8 @@ class Operator:
         self._credentials = credentials
         self._stop = stop
         self._store = Store([kind for kind in watched(settings.kinds) if kind in KINDS])
-        loop, hands = settings.loop, settings.api.concurrency
-        self._queue = WorkQueue(
-            backoff=loop.backoff,
-            longest=loop.backoff_longest,
-            most=lambda namespace: max(1, int(hands * self._store.policies.hands(namespace))),
-        )
+        loop, most = settings.loop, partial(self._store.policies.most, settings.api.concurrency)
+        self._queue = WorkQueue(backoff=loop.backoff, longest=loop.backoff_longest, most=most)
         self._exporter = Exporter(most_jobs=settings.serve.most_jobs)
         api.count = self._exporter.count_write
         self._exporter.build(VERSION, VERSION)

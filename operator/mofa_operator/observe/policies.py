@@ -50,6 +50,10 @@ class Policies:
         """Share of the operator's concurrent work that a namespace may have. [1]"""
         return min((one.hands for one in self.of(namespace)), default=MOST_HANDS) / _PERCENT
 
+    def most(self, hands: int, namespace: str) -> int:
+        """How many of the operator's hands that is, one at least. [1]"""
+        return max(1, int(hands * self.hands(namespace)))
+
     def influence(self) -> Mapping[str, float]:
         """By how much a day namespaces move what a pool has learned, where it is less than usual. [1]"""
         least = {place: min(one.influence for one in here.values()) for place, here in self._found.items()}
