@@ -95,7 +95,7 @@ class Model:
     def __init__(self):
         self.asked = []
 
-    async def answer(self, question, *, urgent=True, wanted=lambda: True):
+    async def answer(self, question, *, place="", urgent=True, wanted=lambda: True):
         self.asked.append(question.job)
         await asyncio.sleep(0.01)
         return ANSWERS.setdefault(repr(question), answer(question))
