@@ -44,6 +44,8 @@ ADMISSION_CHECK: Final = Kind(
 
 OURS: Final = (TRAINING_JOB, CLUSTER_PROFILE, ADVISOR_POLICY, FAILURE_LEDGER)
 """Kinds that we define."""
+NEEDED: Final = (NODE, *OURS)
+"""Kinds without which nothing is decided."""
 JOBS: Final = (TRAINING_JOB, *KINDS)
 """Everything that can be advised."""
 

@@ -44,7 +44,7 @@ def advisor(parameters: dict[str, Any]) -> Dashboard:
             SECONDS, {"oldest": f"max(mofa_advisor_queue_oldest_age_seconds{{{SELF}}})"}), 600))
         .with_panel(lines("Queue", "Objects that wait.", COUNT, {"depth": f"max(mofa_advisor_queue_depth{{{SELF}}})"}))
         .with_panel(lines(
-            "Watches", "Kinds that are watched (1) and kinds that are missing or forbidden (0).",
+            "Watches", "Kinds that are watched (1), and kinds that are there and are not (0).",
             COUNT, {"{{kind}}": f"max by (kind) (mofa_advisor_watch_up{{{SELF}}})"}))
         .with_panel(lines(
             "Time of decisions", "From taking an object off the queue to the decision on it.",

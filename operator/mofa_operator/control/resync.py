@@ -15,7 +15,7 @@ from mofa_model.kinds import Kind
 from mofa_model.kinds.shape import Body
 from mofa_operator.api import Api
 from mofa_operator.control.intake import Intake
-from mofa_operator.keys import CLUSTER_PROFILE, JOBS, NODE, OURS, Key, key_of
+from mofa_operator.keys import CLUSTER_PROFILE, JOBS, NEEDED, NODE, OURS, Key, key_of
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
@@ -23,8 +23,6 @@ from mofa_operator.refusals import ApiError, Busy, Gone, Refused
 
 GRACE: Final = 3.0
 """How long a watch may lag behind a list. [s]"""
-NEEDED: Final = (NODE, *OURS)
-"""Kinds without which nothing is decided."""
 _SOON: Final = 5.0
 """When kinds of ours that the cluster does not have yet are looked for again. [s]"""
 

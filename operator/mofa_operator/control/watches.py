@@ -16,7 +16,7 @@ from mofa_model.kinds import Kind
 from mofa_operator.api import Api
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.watch import Life, Watch, known
-from mofa_operator.keys import FAILURE_LEDGER, JOBS
+from mofa_operator.keys import FAILURE_LEDGER, JOBS, NEEDED
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
 from mofa_operator.refusals import ApiError, Expired, Gone, Refused
@@ -131,8 +131,9 @@ class Watches:
 
     def _set(self, life: Life, state: State) -> None:
         self._states[life] = state
-        every = [found is State.UP for one, found in self._states.items() if one.kind == life.kind]
-        self._exporter.watch(life.kind, up=all(every))
+        every = {found for one, found in self._states.items() if one.kind == life.kind}
+        absent = every == {State.ABSENT} and life.kind not in NEEDED
+        self._exporter.watch(life.kind, up=None if absent else every == {State.UP})
 
     def _forget(self, life: Life) -> None:
         """The kind is no more, and its objects with it."""

@@ -204,7 +204,7 @@ ADVISOR: Final = (
     _counter("mofa_advisor_series_dropped_total", (), "1", "Jobs that were refused series of their own because the cap was reached."),
     _gauge("mofa_advisor_queue_depth", (), "1", "Objects that wait in the queue; what the watches of jobs have read is there at once."),
     _gauge("mofa_advisor_queue_oldest_age_seconds", (), "s", "How long the object that is due longest has waited in the queue."),
-    _gauge("mofa_advisor_watch_up", ("kind",), "1", "1 where a kind is watched, 0 where its watch was cut, the cluster does not have it, or we may not; kind as kubectl names it (jobsets.jobset.x-k8s.io)."),
+    _gauge("mofa_advisor_watch_up", ("kind",), "1", "1 where a kind is watched, 0 where its watch was cut or forbidden, or nodes or a kind of ours is not there; absent for kinds of others that the cluster does not have. kind is as kubectl names it (jobsets.jobset.x-k8s.io)."),
     _counter("mofa_advisor_watch_resync_differences_total", (), "1", "Objects that a full list showed otherwise than the watch had left them."),
     _gauge("mofa_advisor_leader", (), "1", "1 where this operator may write, 0 where another one holds the Lease."),
     _gauge("mofa_advisor_fence_holds", (), "1", "1 where the admission policy was proved to refuse what is not ours to write, 0 where it does not and nothing is written; absent where no fence was asked for."),

@@ -129,9 +129,13 @@ class Exporter(Collector):
         """Say whether the fence was proved to hold."""
         self._gauges["mofa_advisor_fence_holds", ()] = float(holds)
 
-    def watch(self, kind: Kind, *, up: bool) -> None:
-        """Say whether a kind is watched."""
-        self._gauges["mofa_advisor_watch_up", (kind.resource,)] = float(up)
+    def watch(self, kind: Kind, *, up: bool | None) -> None:
+        """Say whether a kind is watched; None where there is nothing to watch."""
+        series = "mofa_advisor_watch_up", (kind.resource,)
+        if up is None:
+            self._gauges.pop(series, None)
+        else:
+            self._gauges[series] = float(up)
 
     def build(self, version: str, model_version: str) -> None:
         """Say which versions run."""

@@ -101,8 +101,10 @@ class Parts:
 
     @property
     def up(self):
-        read = self.exporter.registry.get_sample_value
-        return {kind for kind in KINDS if read("mofa_advisor_watch_up", {"kind": kind.resource})}
+        return {kind for kind in KINDS if self.series(kind)}
+
+    def series(self, kind):
+        return self.exporter.registry.get_sample_value("mofa_advisor_watch_up", {"kind": kind.resource})
 
 
 def played(play):
@@ -137,7 +139,7 @@ def test_a_forbidden_kind_and_an_absent_one_end_no_other_and_are_watched_once_th
     async def play(parts, server):
         server.no = {JOB_SET: Refused("403"), RAY_JOB: Gone("404")}
         await asyncio.sleep(60)
-        assert parts.up == {TRAIN_JOB}
+        assert [parts.series(kind) for kind in KINDS] == [0, 1, None]
         assert server.lists[TRAIN_JOB] == 1
         server.put(TRAIN_JOB, "other")
         await asyncio.sleep(0.1)
