@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any, Final
 
-from mofa_model.advice import Advice, Current, PredictedFigure, Request
+from mofa_model.advice import Advice, Current, LearnedMemory, PredictedFigure, Request
 from mofa_model.advice.numbers import deciding_numbers
 from mofa_model.bands import MeasuredRuns, NearRun
 from mofa_model.kernels import MeasuredAttention, MeasuredGather, MeasuredProducts
@@ -170,6 +170,8 @@ def recommendation(advice: Advice, launch: Iterable[str] = (), sizes: Sequence[A
         "rejected": dict(advice.rejected),
         "searched": advice.counts.searched,
     }
+    if taught := _taught(advice):
+        whole["learned"] = taught
     if advice.strategy is not None:
         whole["strategy"] = format_strategy(advice.strategy)
         whole["precision"] = advice.precision
@@ -201,6 +203,17 @@ def recommendation(advice: Advice, launch: Iterable[str] = (), sizes: Sequence[A
         for other in advice.alternatives
     ]
     return _fitted(whole)
+
+
+def _taught(advice: Advice) -> dict[str, float]:
+    """Factors that running jobs taught and the answer contains: only those that there are."""
+    none = LearnedMemory()
+    given = {
+        "step": (float(advice.learned), 1.0),
+        "memory": (float(advice.learned_memory), none.ratio),
+        "spread": (float(advice.learned_spread), none.spread),
+    }
+    return {name: _number(one) for name, (one, nothing) in given.items() if one != nothing}
 
 
 def _run(one: NearRun) -> dict[str, Any]:

@@ -14,6 +14,15 @@ def question(name: str = "a", namespace: str = "ns", **spec: object) -> Question
     return Question(job={"metadata": {"name": name, "namespace": namespace}, "spec": spec}, profiles=())
 
 
+def merged(stands: object, patch: object) -> object:
+    """What an API server makes of an object and a merge patch."""
+    if not isinstance(patch, dict):
+        return patch
+    kept = {key: one for key, one in stands.items() if key not in patch} if isinstance(stands, dict) else {}
+    before = stands if isinstance(stands, dict) else {}
+    return kept | {key: merged(before.get(key), one) for key, one in patch.items() if one is not None}
+
+
 def bytes_of(asked: Question) -> bytes:
     return repr((asked.job, asked.profiles, asked.policies, asked.config_maps)).encode()
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 import copy
 import itertools
 
+import pytest
+
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET, job_kind
 from mofa_model.manifest.advisor_policy import AdvisorPolicyStatus
 from mofa_model.manifest.cluster_profile import ClusterProfileStatus
 from mofa_model.manifest.failure_ledger import FailureLedgerStatus
 from mofa_model.manifest.status import TrainingJobStatus
-from mofa_operator.decide.answer import answer
+from mofa_operator.control.answers import Answers
+from mofa_operator.decide.answer import answer, unsearched
 from mofa_operator.decide.job import job
 from mofa_operator.decide.policy import policy as decide_policy
 from mofa_operator.decide.profile import profile as decide_profile
@@ -259,6 +262,23 @@ def remembered(question):
     return _answers[asked]
 
 
+class Model:
+    """The decider without processes; it remembers nothing, so that what stands has to do."""
+
+    def __init__(self):
+        self.searches = 0
+
+    def known(self, question):
+        return None
+
+    async def unsearched(self, question, **_):
+        return unsearched(question)
+
+    async def answer(self, question, **_):
+        self.searches += 1
+        return remembered(question)
+
+
 class World:
     """A cluster of one store: what is put is seen, what is decided is done, until nothing is left to do."""
 
@@ -266,6 +286,7 @@ class World:
         self.now = now
         self.bodies = {}
         self.store = Store()
+        self.model = Model()
         self.due = set()
         self.writes = 0
         self.notes = []
@@ -307,7 +328,18 @@ class World:
             return decide_profile(snapshot, SETTINGS)
         if key.kind == ADVISOR_POLICY:
             return decide_policy(snapshot)
-        return job(snapshot, remembered(snapshot.question) if needs_answer(snapshot) else None, SETTINGS)
+        unasked = (store or self.store).unasked
+        since = unasked.holding(key)
+        answer = self.answer(snapshot) if needs_answer(snapshot) else None
+        self.due |= unasked.asked(key, since)
+        return job(snapshot, answer, SETTINGS)
+
+    def answer(self, snapshot):
+        """The answer to a job's question, from where the control loop takes it."""
+        found = Answers(self.model, SETTINGS.material).of(snapshot, urgent=True, wanted=lambda: True)
+        with pytest.raises(StopIteration) as told:
+            found.send(None)  # nothing in it waits
+        return told.value.value
 
     def step(self, key):
         """Decide, do it, and hear the echo."""

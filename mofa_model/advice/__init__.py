@@ -29,6 +29,7 @@ from mofa_model.advice.answer import (
     Status,
 )
 from mofa_model.advice.compose import advise
+from mofa_model.advice.confidence import failure_inputs
 from mofa_model.advice.request import OBJECTIVES, LearnedMemory, Request, Unplaced, assumed_reliability
 
 __all__ = [
@@ -48,4 +49,5 @@ __all__ = [
     "Unplaced",
     "advise",
     "assumed_reliability",
+    "failure_inputs",
 ]

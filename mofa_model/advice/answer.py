@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mofa_model.advice.request import LearnedMemory
 from mofa_model.bands import Basis
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
@@ -216,6 +217,8 @@ class Advice:
     """Factor on every step that running jobs taught, and that the predictions contain. [1]"""
     learned_memory: Ratio = 1.0
     """The same on device memory."""
+    learned_spread: Ratio = LearnedMemory().spread
+    """Logarithm by which four of five jobs differ from that at most. [1]"""
     memory_limit_bytes: Bytes
     """Device memory that a strategy may take. [B]"""
     model_version: str

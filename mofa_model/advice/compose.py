@@ -58,6 +58,7 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         failures=failure_inputs(request),
         learned=request.learned,
         learned_memory=request.memory.ratio,
+        learned_spread=request.memory.spread,
         memory_limit_bytes=limit,
         model_version=VERSION,
     )

@@ -6,7 +6,15 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
-from mofa_model.advice import Advice, Current, Odds, Predicted, PredictedFigure
+from mofa_model.advice import (
+    Advice,
+    Current,
+    FailureInput,
+    LearnedMemory,
+    Odds,
+    Predicted,
+    PredictedFigure,
+)
 from mofa_model.bands import in_a_line
 from mofa_model.launch import Launch
 from mofa_model.strategy import Strategy
@@ -39,14 +47,7 @@ def status_of(advice: Advice, digest: str, now: str, launch: Launch | None = Non
         ],
         "inputs": {
             "nodes": advice.nodes,
-            "failure": [
-                {
-                    "name": given.name,
-                    "failuresPerThousandNodeDays": _decimal(1000 * given.per_node_day, 4),
-                    "recoverySeconds": min(round(float(given.recovery_seconds)), _LONGEST_TIME),
-                }
-                for given in advice.failures
-            ],
+            "failure": failure_rows(advice.failures),
             **_known(advice),
         },
     }
@@ -81,6 +82,18 @@ def status_of(advice: Advice, digest: str, now: str, launch: Launch | None = Non
         for other in advice.alternatives[:_ALTERNATIVES]
     ]
     return status
+
+
+def failure_rows(failures: Iterable[FailureInput]) -> list[dict[str, Any]]:
+    """Failure rates that an answer uses, as `status.inputs.failure`."""
+    return [
+        {
+            "name": given.name,
+            "failuresPerThousandNodeDays": _decimal(1000 * given.per_node_day, 4),
+            "recoverySeconds": min(round(float(given.recovery_seconds)), _LONGEST_TIME),
+        }
+        for given in failures
+    ]
 
 
 def summary(strategy: Strategy) -> str:
@@ -121,6 +134,8 @@ def _known(advice: Advice) -> dict[str, str]:
     """What of the job's and its neighbours' present went in: only what there is."""
     factors = {"learned": float(advice.learned), "learnedMemory": float(advice.learned_memory)}
     told = {name: _decimal(factor, 2) for name, factor in factors.items() if factor != 1.0}
+    if advice.learned_spread != LearnedMemory().spread:
+        told["learnedSpread"] = _decimal(float(advice.learned_spread), 2)
     return told | ({} if advice.current is None else {"current": advice.current.text})
 
 

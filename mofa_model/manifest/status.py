@@ -214,6 +214,8 @@ class Inputs(Part):
     """Factor on every step that running jobs of the profile taught, contained in the predictions; missing = none."""
     learned_memory: Decimal | None = None
     """The same on device memory."""
+    learned_spread: Decimal | None = None
+    """Logarithm by which four of five jobs differ from that at most; missing = nobody saw any."""
     current: Layout | None = None
     """Layout that the job is said to run today; missing = nothing was said."""
 

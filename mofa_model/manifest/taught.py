@@ -42,6 +42,8 @@ class CalibrationStatus(Part):
     """When it was written: seldom, and only when it changes."""
     moved_time: Moment | None = None
     """When the ratio last moved, where several namespaces teach it: then it moves by two percent a day at most."""
+    asked: Annotated[str, Field(max_length=64)] | None = None
+    """The factors with which every job was asked whether they change its answer; where they are those above, nobody asks again."""
     evidence: Annotated[list[Taught], Field(max_length=16)] = Field(
         default_factory=list,
         json_schema_extra=keyed("job"),

@@ -61,6 +61,30 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Unsearched:
+    """What is known of a question's answer without a search."""
+
+    digest: str
+    """The inputs hash."""
+    mostly_assumed: bool
+    """Whether failure rates are mostly assumption, though history counts."""
+    prior_weight: float
+    """As `Answer.prior_weight`."""
+    profile: str
+    """As `Answer.profile`."""
+    trainer: str
+    """As `Answer.trainer`."""
+    framework_version: str
+    """As `Answer.framework_version`."""
+    device_bytes: float
+    """As `Answer.device_bytes`."""
+    room_bytes: float
+    """As `Answer.room_bytes`."""
+    rates: tuple[Written, ...] = ()
+    """Failure rates, as a status has them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Note:
     """An Event to post."""
 

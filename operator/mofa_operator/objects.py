@@ -36,7 +36,12 @@ from mofa_operator.shapes import (
 Written: TypeAlias = dict[str, Any]
 """A part of an object as it is to be written."""
 FOREIGN: Final = "foreign"
-"""Key in the metadata of a stored body: annotations under our prefix that somebody else wrote last, and who; missing = none."""
+"""Key in the metadata of a stored body: what of ours somebody else wrote last, and who; missing = nothing."""
+STATUS: Final = "status"
+"""What stands there for the status of a kind of ours, beside the names of annotations."""
+
+_TAUGHT: Final = ("stepTimeRatio", "memoryRatio", "memorySpread")
+"""What running jobs taught that an answer counts with."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ class LiveObject:
 
     @cached_property
     def foreign(self) -> Mapping[str, str]:
-        """Annotations under our prefix that are not of our hand, and of whose; empty text = of nobody's that is known."""
+        """Annotations under our prefix, and `STATUS`, that are not of our hand, and of whose; empty text = of nobody's that is known."""
         return texts(at(self.body, "metadata", FOREIGN))
 
     @property
@@ -187,6 +192,16 @@ class LiveProfile(LiveObject):
         """`status.calibration` as it stands, to be written again."""
         return dict(part(self.body, "status", "calibration"))
 
+    @property
+    def factors(self) -> Mapping[str, str]:
+        """What running jobs taught that an answer counts with."""
+        return taught_factors(self.calibration)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether every job of it was asked with these factors."""
+        return text_of(self.calibration.get("asked")) == " ".join(self.factors.values())
+
     @cached_property
     def counted(self) -> Body:
         """The status of its ledger; that of a profile of its name that went before it is none."""
@@ -218,6 +233,12 @@ class LiveProfile(LiveObject):
         return tuple(
             {week.date: week for week in sorted(every, key=lambda week: (week.date, week.days))}.values()
         )
+
+
+def taught_factors(calibration: Body) -> Mapping[str, str]:
+    """Of what running jobs taught the factors alone, as a status has them; none where nothing was learned."""
+    found = {name: str(one) for name in _TAUGHT if (one := calibration.get(name)) is not None}
+    return found if _TAUGHT[0] in found else {}
 
 
 _LIVE: Final[Mapping[Kind, type[LiveObject]]] = {TRAINING_JOB: LiveTrainingJob, CLUSTER_PROFILE: LiveProfile}

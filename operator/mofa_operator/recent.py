@@ -17,6 +17,10 @@ class Recent(Generic[T]):
         self._most = most
         self._kept: OrderedDict[Hashable, T] = OrderedDict()
 
+    def __len__(self) -> int:
+        """How many are kept. [1]"""
+        return len(self._kept)
+
     def __contains__(self, key: Hashable) -> bool:
         """Whether it is kept."""
         return key in self._kept

@@ -129,6 +129,7 @@ class PredictedEnds(Shape):
     tokens_per_second: Ends = Ends()
     ettr: Ends = Ends()
     step_milliseconds: Ends = Ends()
+    mfu: Ends = Ends()
     memory_bytes: Ends = Ends()
 
 
@@ -192,6 +193,7 @@ class AdvisedStatus(Shape):
     nodes: Figure = under(None, "inputs", "nodes")
     learned: Ratio = under(None, "inputs", "learned")
     learned_memory: Ratio = under(None, "inputs", "learnedMemory")
+    learned_spread: Ratio = under(None, "inputs", "learnedSpread")
     rates: Many[_UsedRate] = under((), "inputs", "failure")
 
 

@@ -126,6 +126,8 @@ class JobSnapshot:
     """Whether what it does is known: it was looked at since the operator started, and lately."""
     unseen: str = ""
     """Why it cannot be looked at, where that is its own spec's doing."""
+    asks_anew: bool = False
+    """Whether what running jobs teach has moved since every job of its profile was asked whether that changes its answer."""
     now: float
     """The moment, in seconds of the epoch. [s]"""
 
@@ -242,5 +244,9 @@ class ProfileSnapshot:
     """What its running jobs say of it."""
     influence: Mapping[str, float] = field(default_factory=dict)
     """By how much a day jobs of a namespace move what it has learned, where a policy says less than usual. [1]"""
+    jobs: int = 0
+    """Jobs whose answer may depend on it. [1]"""
+    all_asked: bool = False
+    """Whether every one of them was asked with the factors that stand."""
     now: float
     """The moment, in seconds of the epoch. [s]"""

@@ -10,11 +10,13 @@ from foreign import install, job
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET
 from mofa_operator import api as module
+from mofa_operator.act import perform as acts
 from mofa_operator.act.events import EVENT, EventPoster
-from mofa_operator.act.perform import DRY, GONE, REFUSED, SILENT, WRITTEN, perform
+from mofa_operator.act.perform import DRY, GONE, REFUSED, SILENT, WRITTEN
 from mofa_operator.api import Api
 from mofa_operator.decision import Annotate, Decision, Note
 from mofa_operator.keys import CLUSTER_PROFILE, CONFIG_MAP, TRAINING_JOB, Key
+from mofa_operator.objects import live
 from mofa_operator.refusals import Busy, Conflict, Gone, Invalid
 
 SPEC = {
@@ -48,13 +50,14 @@ def operator(cluster):
 
 
 @pytest.fixture
-def act(operator, monkeypatch):
+def act(cluster, operator, monkeypatch):
     """Run something with a session and a poster of Events, as the operator."""
     monkeypatch.setenv("KUBECONFIG", str(operator))
 
     def run(use):
         async def whole():
             async with Api.from_environment() as api, EventPoster(api, pause=0.0) as events:
+                api.standing = lambda key: _standing(cluster, key)
                 return await use(api, events)
 
         return asyncio.run(whole())
@@ -80,6 +83,18 @@ def _read(cluster, key):
     return json.loads(
         cluster.kubectl("get", address, key.name, *place, "-o", "json", "--show-managed-fields")
     )
+
+
+def _standing(cluster, key):
+    """An object as the operator has seen it; None where there is none."""
+    place = ["-n", key.namespace] if key.namespace else []
+    found = cluster.kubectl("get", key.kind.resource, key.name, *place, "-o", "json", "--ignore-not-found")
+    return live(key.kind, json.loads(found)) if found else None
+
+
+def perform(decision, api, events, **more):
+    """What was decided is done, of objects as they stand."""
+    return acts.perform(decision, api, events, **{"standing": api.standing, **more})
 
 
 def decided(key, uid, **given):
@@ -136,7 +151,7 @@ def test_everything_we_write_has_one_owner(cluster, train, act):
         for one in _read(cluster, train[0])["metadata"]["managedFields"]
         if one["manager"] != "mofa-local"
     }
-    assert owners == {("mofa-advisor", "Apply", None), ("mofa-advisor", "Apply", "status")}
+    assert owners == {("mofa-advisor", "Apply", None), ("mofa-advisor", "Update", "status")}
 
 
 def test_what_is_no_longer_held_goes_without_a_further_write(cluster, train, act):
@@ -178,16 +193,10 @@ def test_a_crash_between_the_writes_is_mended_by_the_next_decision(cluster, trai
         async def dies(*args, **kwargs):
             raise Dies
 
-        apply, writes = api.apply, []
-
-        async def until_the_status(*args, status=False, **kwargs):
-            writes.append(status)
-            return await (dies() if status else apply(*args, status=status, **kwargs))
-
-        api.apply = until_the_status
+        merge, api.merge = api.merge, dies
         with pytest.raises(Dies):
             await perform(decided(*train), api, events)
-        api.apply = apply
+        api.merge = merge
         await perform(decided(*train), api, events)
 
     act(use)
@@ -209,14 +218,33 @@ def test_an_object_of_the_same_name_that_came_later_is_left_alone(cluster, names
     assert "status" not in body
 
 
-def test_a_status_that_meets_a_successor_is_no_answer_for_the_store(cluster, namespace, train, act):
-    # The status subresource ignores the uid (the API server's behaviour): the successor's own decision replaces it.
+def test_a_status_never_falls_upon_a_successor_or_upon_what_somebody_changed(cluster, namespace, train, act):
+    stood = _standing(cluster, train[0])
     cluster.kubectl("delete", "tjob", "train", "-n", namespace)
     _made(cluster, TRAINING_JOB, namespace, SPEC)
-    told = []
     decision = decided(*train, hold=None)
-    done = act(lambda api, events: perform(decision, api, events, wrote=lambda *said: told.append(said)))
-    assert (done.outcome, told) == (GONE, [])
+    with pytest.raises(Conflict):
+        act(lambda api, events: perform(decision, api, events, standing=lambda _: stood))
+    assert "status" not in _read(cluster, train[0])
+
+
+def test_of_a_status_only_what_changes_is_sent_and_what_is_wanted_no_more_goes(cluster, train, act):
+    async def use(api, events):
+        await perform(decided(*train), api, events)
+        sent, merge = [], api.merge
+
+        async def noted(*args, **more):
+            sent.append(args[3]["status"])
+            return await merge(*args, **more)
+
+        api.merge = noted
+        changed = {"modelVersion": "0.3.0", "conditions": STATUS["conditions"]}
+        await perform(decided(*train, hold=None, status=changed), api, events)
+        return changed, sent
+
+    changed, sent = act(use)
+    assert sent == [{"inputsHash": None, "modelVersion": "0.3.0"}]
+    assert _read(cluster, train[0])["status"] == changed
 
 
 def test_an_object_that_is_gone_is_not_made_anew(cluster, namespace, train, act):

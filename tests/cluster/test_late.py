@@ -115,13 +115,13 @@ def arrive(cluster, advisors, order):
         until(lambda a=advisor: watched(a) == {"nodes"}, SOON, f"{advisor.name} watches nothing that is gone")
 
 
-@pytest.mark.parametrize("number", range(5))
-def test_late_definitions_are_watched_in_every_order(bare, advisors, number):
+@pytest.mark.parametrize("number", [0, 3])
+def test_late_definitions_are_watched_in_either_order(bare, advisors, number):
     arrive(bare, advisors, ORDERS[number])
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("repeat", range(10))
 @pytest.mark.parametrize("number", range(5))
-@pytest.mark.parametrize("repeat", range(5))
-def test_late_definitions_are_watched_again_and_again(bare, advisors, number, repeat):
+def test_late_definitions_are_watched_in_every_order_again_and_again(bare, advisors, number, repeat):
     arrive(bare, advisors, ORDERS[number])

@@ -27,7 +27,13 @@ LONGEST = 5.0
 FLAGS = ("--settle=0.2", "--backoff=0.2", "--prometheus-interval=1")
 SAMPLE = ("silent-at-start", "plugin-at-start", "elected", "a-rival", "gated", "writing", "looking")
 """Of each thing that an operator can wait for, one: a server, a plugin, the Lease, a search, a write, Prometheus."""
-ALL = (*SAMPLE, "unauthorized-at-start", "forbidden-at-start", "searching", "silenced", "cut")
+PLUGIN = {
+    "apiVersion": "client.authentication.k8s.io/v1",
+    "command": "sleep",
+    "args": ["60"],
+    "interactiveMode": "Never",
+}
+FENCE = ("--fence",)
 
 
 @dataclass
@@ -40,18 +46,43 @@ class Hanging(Fault):
         return await (asyncio.Event().wait() if self.meant(asked) else proxy.through(asked))
 
 
-class Unauthorized(Fault):
-    """Nobody knows us any more."""
+@dataclass
+class Answering(Fault):
+    """Requests of some sort are refused, all of them by default."""
+
+    status: int
+    reason: str
+    wait: int = 0
+    """What the server asks to wait. [s]"""
+    meant: Callable = lambda asked: True
 
     async def answer(self, asked, proxy):
-        return refusal(401, "Unauthorized")
+        wait = {"Retry-After": str(self.wait)} if self.wait else {}
+        return refusal(self.status, self.reason, **wait) if self.meant(asked) else await proxy.through(asked)
 
 
-class Forbidden(Fault):
-    """We may do nothing any more."""
-
-    async def answer(self, asked, proxy):
-        return refusal(403, "Forbidden")
+AT_START = {
+    "silent-at-start": Hanging,
+    "unauthorized-at-start": lambda: Answering(401, "Unauthorized"),
+    "forbidden-at-start": lambda: Answering(403, "Forbidden"),
+    "throttled-at-start": lambda: Answering(429, "TooManyRequests", wait=60),
+    "failing-at-start": lambda: Answering(500, "InternalError"),
+    "listing-jobs": lambda: Hanging(
+        lambda asked: asked.what.endswith("/trainingjobs") and not asked.is_watch
+    ),
+    "proving-the-fence": lambda: Hanging(lambda asked: "dryRun" in asked.request.query),
+}
+"""What the server does from the beginning, so that it is never ready."""
+AT_WORK = {
+    "posting": lambda: Hanging(lambda asked: asked.what.endswith("/events")),
+    "throttled": lambda: Answering(429, "TooManyRequests", wait=60, meant=lambda asked: asked.is_write),
+    "watching-in-silence": lambda: Hanging(lambda asked: asked.is_watch),
+    "watching-nothing": lambda: Answering(403, "Forbidden", meant=lambda asked: asked.is_watch),
+    "watching-what-is-gone": lambda: Answering(404, "NotFound", meant=lambda asked: asked.is_watch),
+    "idle": Fault,
+}
+"""What it does once there is something to do."""
+ALL = tuple(dict.fromkeys((*SAMPLE, *AT_START, *AT_WORK, "searching", "silenced", "cut")))
 
 
 class State:
@@ -70,6 +101,12 @@ class State:
     def start(self, processes):
         self.advisor.start(f"--namespace={self.place}", *FLAGS, *self.flags, wait=False)
         self.process = processes[self.advisor.name]
+
+    def fail(self, fault):
+        """From now on the server does something else, to watches as well."""
+        self.proxy.fault = fault
+        if self.name.startswith("watching"):
+            self.proxy.cut()  # so that they are asked for again
 
     @property
     def place(self):
@@ -148,12 +185,6 @@ def silent():
     "names", [pytest.param(SAMPLE, id="sample"), pytest.param(ALL, marks=pytest.mark.soak, id="all")]
 )
 def test_sigterm_ends_it_in_every_state(cluster, processes, profile, silent, names):
-    plugin = {
-        "apiVersion": "client.authentication.k8s.io/v1",
-        "command": "sleep",
-        "args": ["60"],
-        "interactiveMode": "Never",
-    }
     with contextlib.ExitStack() as stack:
         away = stack.enter_context(contextlib.ExitStack())
 
@@ -166,17 +197,16 @@ def test_sigterm_ends_it_in_every_state(cluster, processes, profile, silent, nam
             ]
 
         at_start = [
-            *states("silent-at-start", fault=Hanging()),
-            *states("unauthorized-at-start", fault=Unauthorized()),
-            *states("forbidden-at-start", fault=Forbidden()),
-            *states("plugin-at-start", user={"exec": plugin}),
+            *states("plugin-at-start", user={"exec": PLUGIN}),
+            *(one for name, fault in AT_START.items() for one in states(name, fault=fault(), flags=FENCE)),
         ]
         rivals = states("elected", "a-rival", flags=["--lease-enabled"])  # or the other way round
         searching, gated, silenced = states("searching"), states("gated"), states("silenced")
         (writing,) = states("writing")
         cut = states("cut", until=away)
         looking = states("looking", flags=[f"--prometheus-url={silent}"])
-        at_work = [*rivals, *searching, *gated, *silenced, writing, *cut, *looking]
+        faulty = states(*AT_WORK)
+        at_work = [*rivals, *searching, *gated, *silenced, writing, *cut, *looking, *faulty]
         every = [*at_start, *at_work]
         assert {one.name for one in every} == set(names)
         cluster.apply(
@@ -194,15 +224,17 @@ def test_sigterm_ends_it_in_every_state(cluster, processes, profile, silent, nam
             for one in silenced:
                 one.proxy.fault = Hanging()
             writing.proxy.fault = Hanging(lambda asked: asked.is_write)
+            for one in faulty:
+                one.fail(AT_WORK[one.name]())
             away.close()
             asked = {f"{PREFIX}mode": "Annotate"}
             cluster.apply(
                 *(made for one in gated for made in (policy(one.place, profile), gate(one.place))),
-                *(small_job(one.place, "small", profile) for one in (*searching, *silenced, *cut)),
+                *(small_job(one.place, "small", profile) for one in (*searching, *silenced, *cut, *faulty)),
                 *(job(JOB_SET, writing.place, f"burst-{number}", annotations=asked) for number in range(40)),
             )
-            until(lambda: writing.tried("PATCH"), what="writes have begun")
-            until(lambda: all(one.tried("PATCH") for one in silenced), what="a write waits for good")
+            at_it = [*silenced, writing, *(one for one in faulty if not one.name.startswith("watching"))]
+            until(lambda: all(one.tried("PATCH") for one in at_it), what="writes have begun")
             time.sleep(1.0)  # the others have their objects too
             for one in every:
                 one.stop()

@@ -80,6 +80,12 @@ class Proxy(Loopback):
             if method in WRITES and "/events" not in what and "/advisorpolicies" not in what
         )
 
+    def cut(self) -> None:
+        """End what is open to the API server: watches break off, and are asked for again."""
+        session, self._session = self._session, None
+        if session is not None:
+            self.call(session.close())
+
     async def _came(self, request: web.Request) -> web.StreamResponse:
         asked = Asked(request=request, body=await request.read(), number=len(self.asked))
         self.asked.append(("WATCH" if asked.is_watch else request.method, asked.what))
@@ -113,8 +119,7 @@ class Proxy(Loopback):
             yield found
 
     def __exit__(self, *how: object) -> None:
-        if self._session is not None:
-            self.call(self._session.close())
+        self.cut()
         super().__exit__(*how)
 
 

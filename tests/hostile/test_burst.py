@@ -8,7 +8,8 @@ import pytest
 from control_fakes import question
 from virtual_time import run
 
-from mofa_operator.control.decider import Decider, Outgrown
+from mofa_operator.control.decider import Decider
+from mofa_operator.control.process import Outgrown
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.worker import LEAST, SHARE, memory_of
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key

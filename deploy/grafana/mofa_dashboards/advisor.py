@@ -57,7 +57,10 @@ def advisor(parameters: dict[str, Any]) -> Dashboard:
             SECONDS, {"90 % waited less than": _quantile(0.9, "mofa_advisor_gate_wait_seconds")}), parameters["gate_wait"]))
         .with_panel(lines(
             "Answers", "Answers given, by outcome and reason.",
-            "suffix: per second", {"{{outcome}}, {{reason}}": _rate("mofa_advisor_recommendations_total", "outcome, reason")}))
+            "suffix: per second", {
+                "{{outcome}}, {{reason}}": _rate("mofa_advisor_recommendations_total", "outcome, reason"),
+                "searched for": f"sum(rate(mofa_advisor_searches_total{{{SELF}}}[{RATE}]))",
+            }))
     )  # fmt: skip
     return (
         made.with_row(Row("Its surroundings"))

@@ -1,4 +1,5 @@
-"""Events: one for each (object, reason, inputs hash), posted one after another beside the work, never instead of it.
+"""Events: one for each (object, reason, inputs hash), before the write that settles its object, so that no end of the process
+loses one; where the API server does not take it at once, one after another beside the work, never instead of it.
 
 An Event's name is made of the object's name and a hash of what it says and of which object, so a repeat meets its own name
 (409) and is the same Event; when the API server has forgotten the first one (after an hour), the name is free again.
@@ -34,6 +35,8 @@ _MOMENT: Final = 1.0
 """Wait after a refusal. [s]"""
 _TRIES: Final = 3
 """How often an Event is tried that is refused. [1]"""
+_AT_ONCE: Final = 2.0
+"""How long others may wait for an Event. [s]"""
 _ENDING: Final = "being terminated"
 """How the API server says that a namespace takes nothing new."""
 
@@ -86,6 +89,21 @@ class EventPoster:
         self._waiting.append(event(key, uid, note, digest, datetime.now(UTC)))
         self._none.clear()
         self._some.set()
+
+    async def say(self, key: Key, uid: str, note: Note, digest: str = "") -> None:
+        """Post an Event before what comes next; where that is not done at once, it is queued behind those that wait."""
+        if not self._waiting:
+            body = event(key, uid, note, digest, datetime.now(UTC))
+            try:
+                async with asyncio.timeout(_AT_ONCE):
+                    await self._api.create(EVENT, body["metadata"]["namespace"], body)
+            except Taken:
+                pass  # it stands already
+            except (ApiError, TimeoutError):
+                return self.post(key, uid, note, digest)
+            self.posted += 1
+            return None
+        return self.post(key, uid, note, digest)
 
     async def _run(self) -> None:
         while True:

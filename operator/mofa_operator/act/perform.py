@@ -1,30 +1,31 @@
-"""A decision as writes: annotations or the ledger first, the status last, then the Events.
+"""A decision as writes: annotations or the ledger first, then the Events, the status last.
 
 The status is the last write because its Ready condition is what people and programs wait for: where it says Recommended,
-the annotations stand. Where they are refused, neither the status nor an Event says so: `decide.job.refused` does. (It is
-also cheaper: each later write carries the whole object through the API server again, and the status is the larger part.)
-Nothing is remembered between writes: after a crash in between, the next decision compares
-annotations and status with what should stand, finds the one that is missing, and writes that.
+the annotations stand. Where they are refused, neither the status nor an Event says so: `decide.job.refused` does.
+Nothing is remembered between writes: after a crash in between, the next decision compares annotations and status with what
+should stand, finds the one that is missing, and writes that. So Events come before the last write, by which the next life goes:
+then they are told again, and the second of the same name is none. An existing job has its annotations alone: what is told of
+them is told before, the first time.
 
-Every write carries the uid, so that an object which came later under the same name is left alone. The status subresource
-ignores the uid that it is given (the API server's behaviour, whatever the verb), so there the answer's uid is looked at: a
-status that fell upon a successor says so by its hash and generation, and the successor's own decision replaces it.
+Annotations are applied, for they stand on objects of others: what we hold no more goes by itself, and nobody else's key is
+touched. A status is ours alone: a merge patch says what changes of it, of the version that was seen. That also leaves an object
+alone that came later under the same name; annotations carry the uid for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from mofa_model.annotations import PREFIX
-from mofa_model.kinds.shape import Body, at, part
+from mofa_model.kinds.shape import Body, at, items, part
 from mofa_operator.act.events import EventPoster
 from mofa_operator.act.release import Released, let_go
 from mofa_operator.api import Api
 from mofa_operator.decision import Annotate, Decision, Release
 from mofa_operator.keys import OURS, Key, ledger_of
-from mofa_operator.objects import Written
+from mofa_operator.objects import LiveObject, Written
 from mofa_operator.refusals import ApiError, Gone, Invalid, Refused
 
 SILENT: Final = "Silent"
@@ -40,8 +41,8 @@ WAITS: Final = "Waits"
 REFUSED: Final = "Refused"
 """A write was refused for good: `failures` say which, and why."""
 _HASH: Final = PREFIX + "inputs-hash"
-
-
+Standing: TypeAlias = Callable[[Key], LiveObject | None]
+"""An object as it was last seen."""
 Wrote: TypeAlias = Callable[[Key, Body], None]
 """Told of an object as it stands after a write of ours."""
 
@@ -63,48 +64,64 @@ class Performed:
 
 
 async def perform(
-    decision: Decision, api: Api, events: EventPoster, *, dry_run: bool = False, wrote: Wrote | None = None
+    decision: Decision,
+    api: Api,
+    events: EventPoster,
+    *,
+    standing: Standing,
+    dry_run: bool = False,
+    wrote: Wrote | None = None,
+    tell_first: bool = True,
 ) -> Performed:
     """Do what was decided; `Busy` and `Conflict` come out, and then the whole object is looked at again.
 
-    `wrote` is told of each object as soon as the API server has answered, before the watch brings the echo.
+    `standing` says how objects stand as they were last seen; `wrote` is told of each object as soon as the API server has
+    answered, before the watch brings the echo. With `tell_first` Events of an existing job come before its annotations.
     """
     if decision.is_silent:
         return Performed(outcome=SILENT)
     if dry_run:
         return Performed(outcome=DRY, writes=_would(decision))
-    account = _Account(wrote)
+    account = _Account(standing, wrote)
+    is_told = tell_first and decision.status is None and bool(decision.annotate)
+    if is_told:
+        await _tell(decision, events)
     for annotate in decision.annotate:
         await _annotate(annotate, api, account)
     refused = bool(account.failures)
     if decision.ledger is not None:
         await _keep_ledger(decision, decision.ledger, api, account)
-    is_there = decision.key not in account.gone and not refused
-    if decision.status is not None and decision.key.kind in OURS and is_there:
-        body = _identity(decision.key, decision.uid) | {"status": decision.status}
-        await account.keep("status", decision.key, decision.uid, _apply(api, decision.key, body, status=True))
     if decision.key not in account.gone and not refused:
-        tell(decision, events)
+        if not is_told:
+            await _tell(decision, events)
+        if decision.status is not None and decision.key.kind in OURS:
+            await _set_status("status", decision.key, decision.uid, decision.status, api, account)
     if decision.release is not None and decision.release.key not in account.gone:
         await account.let_go(decision.release, api, events)
     return account.performed(decision.key, refused=refused)
 
 
-def tell(decision: Decision, events: EventPoster) -> None:
-    """Queue the Events of a decision."""
+async def _tell(decision: Decision, events: EventPoster) -> None:
     for note in decision.notes:
-        events.post(decision.key, decision.uid, note, note.episode or _digest(decision))
+        await events.say(decision.key, decision.uid, note, note.episode or _digest(decision))
 
 
 class _Account:
     """What was written, what is gone, what is refused; what may pass (`Busy`, `Conflict`) is not caught."""
 
-    def __init__(self, wrote: Wrote | None) -> None:
+    def __init__(self, standing: Standing, wrote: Wrote | None) -> None:
+        self._standing = standing
         self._wrote = wrote
+        self._bodies: dict[Key, Body] = {}
         self.writes: list[str] = []
         self.failures: list[ApiError] = []
         self.gone: set[Key] = set()
         self.released: Released | None = None
+
+    def body(self, key: Key) -> Body:
+        """An object as the API server last answered, else as it was last seen; empty where there is none."""
+        found = self._standing(key)
+        return self._bodies.get(key, {} if found is None else found.body)
 
     async def let_go(self, release: Release, api: Api, events: EventPoster) -> None:
         """Let a job go that waits."""
@@ -136,6 +153,7 @@ class _Account:
         if uid and at(body, "metadata", "uid") != uid:
             self.gone.add(key)
             return None
+        self._bodies[key] = body
         if self._wrote is not None:
             self._wrote(key, body)
         return body
@@ -156,7 +174,7 @@ async def _annotate(wanted: Annotate, api: Api, account: _Account) -> None:
     """Apply what we hold, which lets go of what we held before; what still stands then is somebody else's copy."""
     key = wanted.key
     body = _identity(key, wanted.uid, annotations=dict(wanted.hold))
-    after = await account.keep("annotations", key, wanted.uid, _apply(api, key, body, status=False))
+    after = await account.keep("annotations", key, wanted.uid, _apply(api, key, body))
     if after is None:
         return
     left = [name for name in wanted.drop if name in part(after, "metadata", "annotations")]
@@ -166,18 +184,48 @@ async def _annotate(wanted: Annotate, api: Api, account: _Account) -> None:
 
 
 async def _keep_ledger(decision: Decision, status: Written, api: Api, account: _Account) -> None:
-    """Apply a profile's ledger: first that it is there and goes with the profile, then what it says."""
+    """Write a profile's ledger: that it is there and goes with the profile, where it does not yet, then what it says."""
     key, profile = ledger_of(decision.key.name), decision.key
-    owner = {"apiVersion": profile.kind.api_version, "kind": profile.kind.kind, "name": profile.name}
-    body = _identity(key, "", ownerReferences=[{**owner, "uid": decision.uid}])
-    made = await account.keep("owner", key, "", _apply(api, key, body, status=False))
-    if made is not None:
-        body = _identity(key, "") | {"status": status}
-        await account.keep("ledger", key, "", _apply(api, key, body, status=True))
+    if decision.uid not in {
+        one.get("uid") for one in items(at(account.body(key), "metadata", "ownerReferences"))
+    }:
+        owner = {"apiVersion": profile.kind.api_version, "kind": profile.kind.kind, "name": profile.name}
+        body = _identity(key, "", ownerReferences=[{**owner, "uid": decision.uid}])
+        if await account.keep("owner", key, "", _apply(api, key, body)) is None:
+            return
+    await _set_status("ledger", key, "", status, api, account)
 
 
-def _apply(api: Api, key: Key, body: Body, *, status: bool) -> Awaitable[Body]:
-    return api.apply(key.kind, key.namespace, key.name, body, status=status)
+async def _set_status(what: str, key: Key, uid: str, status: Written, api: Api, account: _Account) -> None:
+    """What changes of a status of ours, where the object is the one that was seen."""
+    stands = account.body(key)
+    if not stands:
+        account.gone.add(key)
+        return
+    version = {"resourceVersion": at(stands, "metadata", "resourceVersion")}
+    patch = {"metadata": version, "status": merge_patch(part(stands, "status"), status)}
+    await account.keep(what, key, uid, api.merge(key.kind, key.namespace, key.name, patch, status=True))
+
+
+def merge_patch(stands: Mapping[str, Any], wanted: Mapping[str, Any]) -> Written:
+    """What makes one mapping into another: a null takes a key away, lists are replaced as a whole. Source: RFC 7396.
+
+    >>> merge_patch({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"c": 2, "d": 4}, "e": [5]})
+    {'a': None, 'b': {'d': 4}, 'e': [5]}
+    """
+    patch: Written = dict.fromkeys(sorted(stands.keys() - wanted.keys()))
+    for name, one in wanted.items():
+        before = stands.get(name)
+        if isinstance(before, dict) and isinstance(one, dict):
+            if before != one:
+                patch[name] = merge_patch(before, one)
+        elif name not in stands or before != one:
+            patch[name] = one
+    return patch
+
+
+def _apply(api: Api, key: Key, body: Body) -> Awaitable[Body]:
+    return api.apply(key.kind, key.namespace, key.name, body)
 
 
 def _identity(key: Key, uid: str, **metadata: Written | list[Written]) -> Written:

@@ -7,11 +7,12 @@ was no fight. A write that says anything new never waits; a process that dies fo
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+
+import orjson
 
 from mofa_model.annotations import PREFIX
 from mofa_operator.decision import Decision
@@ -23,7 +24,7 @@ _MOMENTS: Final = frozenset(
 """What is another each time that the same is written."""
 _DOUBLINGS: Final = 30
 
-_Marks: TypeAlias = dict[str, str]
+_Marks: TypeAlias = dict[str, bytes]
 
 
 @dataclass(slots=True)
@@ -92,12 +93,14 @@ def _marks(decision: Decision) -> _Marks:
     return marks
 
 
-def _mark(value: Any) -> str:
+def _mark(value: Mapping[str, Any]) -> bytes:
     """Equal for equal values, and for no others."""
-    return hashlib.sha256(json.dumps(_bare(value), sort_keys=True, default=str).encode()).hexdigest()[:32]
+    text = orjson.dumps(_bare(dict(value)), option=orjson.OPT_SORT_KEYS, default=str)
+    return hashlib.blake2b(text, digest_size=16).digest()
 
 
 def _bare(value: Any) -> Any:
-    if isinstance(value, Mapping):
+    """The same without its moments; of what is written, parts are dicts, lists and tuples."""
+    if isinstance(value, dict):
         return {key: _bare(item) for key, item in value.items() if key not in _MOMENTS}
     return [_bare(item) for item in value] if isinstance(value, list | tuple) else value

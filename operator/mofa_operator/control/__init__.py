@@ -6,7 +6,8 @@ run          in which order everything starts and stops
 watches      all watches, each by itself            watch        one of them
 handlers     another, by kopf          resync       full lists against what watches miss
 intake       where news come in        queue        which objects wait to be looked at
-reconcile    the loop over one object  decider      answers from worker processes (worker: what runs in them)
+reconcile    the loop over one object  answers      whether what stands still holds, else a search
+decider      answers from worker processes (process: one of them; worker: what runs in it)
 gates        the bound on waits in mode Apply
 rounds       something for every object, again and again
 histories    what history says of a profile

@@ -14,8 +14,9 @@ from typing import Final
 from mofa_model.kinds import WORKLOAD
 from mofa_operator.act.checks import say, stand_by
 from mofa_operator.api import Api
-from mofa_operator.control.decider import Decider, NoAnswer, Outdated, Outgrown
+from mofa_operator.control.decider import Decider, Outdated
 from mofa_operator.control.named import NamedObjects
+from mofa_operator.control.process import NoAnswer, Outgrown
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.decide.checks import active, answered, is_ours, needs_answer
 from mofa_operator.decide.unanswered import outgrown

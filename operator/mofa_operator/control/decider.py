@@ -7,21 +7,16 @@ take turns. A question that outgrows the memory or the time that one may have is
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
-import logging
-import multiprocessing
-import os
-import signal
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias
 
 from mofa_model.page import AdviceView
 from mofa_operator.control import worker
+from mofa_operator.control.process import NoAnswer, WorkerProcess
 from mofa_operator.control.turns import Turns
-from mofa_operator.decision import Answer
+from mofa_operator.decision import Answer, Unsearched
 from mofa_operator.recent import Recent
 from mofa_operator.snapshot import Question, Refusal
 
@@ -33,16 +28,12 @@ VIEWS: Final = 16
 """Answers in full that are kept, and that may wait: a page more than that is told to come again. [1]"""
 _PEOPLE, _ROUTINE, _PAGE = range(3)  # whose turn it is first
 
-_T = TypeVar("_T")
-_log = logging.getLogger(__name__)
+Wanted: TypeAlias = Callable[[], bool]
+"""Whether an answer is still wanted when its turn comes."""
 
 
-class NoAnswer(Exception):
-    """The model did not answer: it failed, hung or crashed. That is our fault, never the question's."""
-
-
-class Outgrown(NoAnswer):
-    """The question killed its process, or needs more memory or time than one may have."""
+def _always() -> bool:
+    return True
 
 
 class Outdated(Exception):
@@ -59,8 +50,9 @@ class _Asked:
     future: asyncio.Future[Any]
     rank: int
     place: str
+    memo: Recent[Any]
     started: bool = False
-    wanted: list[Callable[[], bool]] = field(default_factory=list)
+    wanted: list[Wanted] = field(default_factory=list)
 
 
 class Decider:
@@ -79,26 +71,31 @@ class Decider:
         kept: int = KEPT,
         bytes_of: Callable[[Question], bytes],
         work: Callable[[Question], Answer] = worker.answer,
+        know: Callable[[Question], Unsearched | Answer] = worker.unsearched,
         draw: Callable[[Question], AdviceView | Refusal | None] = worker.view,
         warm: Callable[[], None] = worker.warm,
     ) -> None:
-        """`bytes_of` tells questions apart; `work`, `draw` and `warm` run in worker processes.
+        """`bytes_of` tells questions apart; `work`, `know`, `draw` and `warm` run in worker processes.
 
         Each may have so much `memory`; missing = its part of the container's. [B]
         """
         memory = worker.memory_of(workers) if memory is None else memory
         self._bytes_of = bytes_of
         self._work = work
+        self._know = know
         self._draw = draw
         self._answers: Recent[Answer] = Recent(kept)
+        self._unsearched: Recent[Unsearched | Answer] = Recent(kept)
         self._views: Recent[AdviceView | Refusal | None] = Recent(VIEWS)
         self._asked: dict[bytes, _Asked] = {}
         self._pending: Turns[_Asked] = Turns(3)
         self._news = asyncio.Event()
-        self._workers = [_Worker(warm, deadline, memory) for _ in range(workers)]
+        self._workers = [WorkerProcess(warm, deadline, memory) for _ in range(workers)]
         self._serving: list[asyncio.Task[None]] = []
         self.computed = 0
         """Answers that were computed. [1]"""
+        self.count: Callable[[], None] = lambda: None
+        """Told of each of them."""
         self.remembered = 0
         """Answers that came from memory or from a computation that was asked for already. [1]"""
 
@@ -116,26 +113,50 @@ class Decider:
         """Whether an answer is computed or waited for."""
         return bool(self._asked)
 
+    def known(self, question: Question) -> Answer | None:
+        """The answer, where it is remembered."""
+        mark = self._mark(question, b"answer")
+        if mark not in self._answers:
+            return None
+        self.remembered += 1
+        return self._answers[mark]
+
     async def answer(
-        self,
-        question: Question,
-        *,
-        place: str = "",
-        urgent: bool = True,
-        wanted: Callable[[], bool] = lambda: True,
+        self, question: Question, *, place: str = "", urgent: bool = True, wanted: Wanted = _always
     ) -> Answer:
         """The answer to a job of the namespace `place`; raises `NoAnswer`, and `Outdated` where it is not `wanted` any more when its turn comes."""
+        if (known := self.known(question)) is not None:
+            return known
         mark = self._mark(question, b"answer")
-        if mark in self._answers:
-            self.remembered += 1
-            return self._answers[mark]
         self.remembered += mark in self._asked
-        asked = self._ask(mark, self._work, question, _PEOPLE if urgent else _ROUTINE, place)
-        asked.wanted.append(wanted)
-        found: Answer = await asyncio.shield(
-            asked.future
-        )  # one who gives up must not take it from the others
+        found: Answer = await self._told(mark, self._work, self._answers, question, place, urgent, wanted)
         return found
+
+    async def unsearched(
+        self, question: Question, *, place: str = "", urgent: bool = True, wanted: Wanted = _always
+    ) -> Unsearched | Answer:
+        """What is known of the answer without a search, likewise."""
+        mark = self._mark(question, b"unsearched")
+        if mark in self._unsearched:
+            return self._unsearched[mark]
+        found: Unsearched | Answer = await self._told(
+            mark, self._know, self._unsearched, question, place, urgent, wanted
+        )
+        return found
+
+    async def _told(
+        self,
+        mark: bytes,
+        work: Callable[[Question], Any],
+        memo: Recent[Any],
+        question: Question,
+        place: str,
+        urgent: bool,
+        wanted: Wanted,
+    ) -> Any:
+        asked = self._ask(mark, work, memo, question, _PEOPLE if urgent else _ROUTINE, place)
+        asked.wanted.append(wanted)
+        return await asyncio.shield(asked.future)  # one who gives up must not take it from the others
 
     async def view(self, question: Question) -> AdviceView | Refusal | None:
         """The answer in full, None where there is none; raises `NoAnswer`, and `Outdated` where too many wait already."""
@@ -144,8 +165,8 @@ class Decider:
             return self._views[mark]
         if mark not in self._asked and sum(one.rank == _PAGE for one in self._asked.values()) >= VIEWS:
             raise Outdated
-        asked = self._ask(mark, self._draw, question, _PAGE, "")
-        asked.wanted.append(lambda: True)
+        asked = self._ask(mark, self._draw, self._views, question, _PAGE, "")
+        asked.wanted.append(_always)
         found: AdviceView | Refusal | None = await asyncio.shield(asked.future)
         return found
 
@@ -153,7 +174,13 @@ class Decider:
         return hashlib.blake2b(self._bytes_of(question), digest_size=16, person=kind).digest()
 
     def _ask(
-        self, mark: bytes, work: Callable[[Question], Any], question: Question, rank: int, place: str
+        self,
+        mark: bytes,
+        work: Callable[[Question], Any],
+        memo: Recent[Any],
+        question: Question,
+        rank: int,
+        place: str,
     ) -> _Asked:
         """A question in its place: the one that is asked already, moved forward where it has become more urgent."""
         asked = self._asked.get(mark)
@@ -161,7 +188,7 @@ class Decider:
             if asked is None:
                 future = asyncio.get_running_loop().create_future()
                 future.add_done_callback(_look_at)
-                asked = self._asked[mark] = _Asked(mark, work, question, future, rank, place)
+                asked = self._asked[mark] = _Asked(mark, work, question, future, rank, place, memo)
             elif not asked.started:
                 self._pending.lanes[asked.rank].remove(asked.place, asked)
             asked.rank = rank
@@ -181,7 +208,7 @@ class Decider:
         for asked in self._asked.values():
             asked.future.cancel()
 
-    async def _serve(self, process: _Worker) -> None:
+    async def _serve(self, process: WorkerProcess) -> None:
         """Let one process answer one question after another."""
         while True:
             while (found := self._pending.take()) is None:
@@ -197,85 +224,11 @@ class Decider:
                 asked.future.set_exception(error)
             else:
                 asked.future.set_result(told)
-                self._keep(asked, told)
+                if asked.memo is self._answers:
+                    self.computed += 1
+                    self.count()
+                asked.memo[asked.mark] = told
             del self._asked[asked.mark]
-
-    def _keep(self, asked: _Asked, found: Any) -> None:
-        if asked.rank == _PAGE:
-            self._views[asked.mark] = found
-        else:
-            self.computed += 1
-            self._answers[asked.mark] = found
-
-
-class _Worker:
-    """One process, in a pool of its own, so that a crash concerns the question that caused it and no other."""
-
-    def __init__(self, warm: Callable[[], None], deadline: float, memory: int | None) -> None:
-        self._warm = warm
-        self._memory = memory
-        self._deadline = deadline
-        self._pool: ProcessPoolExecutor | None = None
-        self._pid: int | None = None
-        self.is_warm = False
-        self._starting = asyncio.Lock()
-        self._stopped = False
-
-    async def start(self) -> None:
-        """Start the process, unless it runs."""
-        async with self._starting:
-            if self.is_warm or self._stopped:
-                return
-            others = multiprocessing.active_children()
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(1, context, worker.prepare, (self._memory,))
-            warming = asyncio.get_running_loop().run_in_executor(self._pool, self._warm)  # starts the process
-            self._pid = next(one.pid for one in multiprocessing.active_children() if one not in others)
-            try:
-                await asyncio.wait_for(warming, self._deadline)
-                self.is_warm = True
-            except (BrokenExecutor, TimeoutError) as error:
-                self._discard()
-                raise NoAnswer(f"the process that computes advice does not start: {error}") from error
-
-    async def ask(self, work: Callable[[Question], _T], question: Question) -> _T:
-        """The answer; a process that crashes is replaced, and asked once more."""
-        for attempt in (1, 2):
-            await self.start()
-            try:
-                return await asyncio.wait_for(self._call(work, question), self._deadline)
-            except BrokenExecutor as error:
-                self._discard()
-                _log.warning("the process that computes advice has died (attempt %d of 2)", attempt)
-                last: Exception = error
-            except TimeoutError as error:
-                self._discard()
-                raise Outgrown(f"no answer within {self._deadline:g} s; its process was killed") from error
-            except MemoryError as error:
-                self._discard()
-                raise Outgrown("it needs more memory than one question may have") from error
-            except Exception as error:
-                raise NoAnswer(f"the model failed: {type(error).__name__}: {error}") from error
-        raise Outgrown("the process that computes advice died twice over this question") from last
-
-    async def _call(self, work: Callable[..., _T], *given: Question) -> _T:
-        if self._pool is None:
-            raise NoAnswer("the operator is stopping")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)
-
-    def stop(self) -> None:
-        self._stopped = True
-        self._discard()
-
-    def _discard(self) -> None:
-        """Let go of the pool, and kill its process: it may hang."""
-        if self._pool is not None:
-            if self._pid is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(self._pid, signal.SIGKILL)
-            self._pool.shutdown(wait=False, cancel_futures=True)
-        self._pool = self._pid = None
-        self.is_warm = False
 
 
 def _look_at(future: asyncio.Future[Any]) -> None:

@@ -11,8 +11,10 @@ from typing import Final
 from mofa_model.errors import MofaError
 from mofa_model.page import AdviceView
 from mofa_operator.api import Api
-from mofa_operator.control.decider import Decider, NoAnswer, Outdated
+from mofa_operator.control.decider import Decider, Outdated
 from mofa_operator.control.named import NamedObjects
+from mofa_operator.control.process import NoAnswer
+from mofa_operator.decide.settled import as_answered
 from mofa_operator.decide.stance import needs_answer
 from mofa_operator.decide.unanswered import is_quarantined
 from mofa_operator.keys import CLUSTER_PROFILE, JOBS, TRAINING_JOB, Key
@@ -120,7 +122,7 @@ class Pages:
                 return None
             if is_quarantined(snapshot):
                 return None
-            question = replace(snapshot.question, changes=dict(changes))
+            question = replace(as_answered(snapshot.question, snapshot.job), changes=dict(changes))
             return await asyncio.wait_for(self._decider.view(question), PATIENCE)
         except (TimeoutError, Outdated):
             return "The advice in full is still being computed: load this page again in a moment."

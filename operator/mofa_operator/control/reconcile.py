@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from typing import Final
 
 from mofa_operator.act.events import EventPoster
@@ -24,23 +23,23 @@ from mofa_operator.act.owed import Owed
 from mofa_operator.act.perform import WAITS, Performed, perform
 from mofa_operator.act.undone import Undone
 from mofa_operator.api import Api
-from mofa_operator.control.decider import KEPT, Decider, NoAnswer, Outdated, Outgrown
+from mofa_operator.control.answers import Answers
+from mofa_operator.control.decider import Decider, Outdated
 from mofa_operator.control.gates import observe
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.named import NamedObjects
+from mofa_operator.control.process import NoAnswer
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.rounds import Rounds
 from mofa_operator.decide.job import failed, job, refused
 from mofa_operator.decide.policy import policy
 from mofa_operator.decide.profile import profile
 from mofa_operator.decide.stance import needs_answer
-from mofa_operator.decide.unanswered import is_quarantined, outgrown
 from mofa_operator.decision import Answer, Decision, JobFigures
 from mofa_operator.keys import CLUSTER_PROFILE, Key
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
-from mofa_operator.recent import Recent
 from mofa_operator.refusals import ApiError, Busy, Conflict, Gone
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.snapshot import JobSnapshot, Named, NoHistory, PolicySnapshot, ProfileSnapshot
@@ -80,7 +79,7 @@ class Reconciler:
         self._intake = intake
         self._api = api
         self._events = events
-        self._decider = decider
+        self._answers = Answers(decider, settings.loop.material)
         self._exporter = exporter
         self._histories = histories
         self._settings = settings
@@ -88,7 +87,6 @@ class Reconciler:
         self._owed = Owed(events)
         self._undone = Undone(settings.loop.backoff, settings.loop.backoff_longest)
         self._patient: set[Key] = set()
-        self._outgrown: Recent[bool] = Recent(KEPT)
         self._refusals: dict[Key, int] = {}
         self._said: dict[Key, str] = {}
         self._health: dict[Key, str] = {}
@@ -148,6 +146,7 @@ class Reconciler:
     async def _advise(self, snapshot: JobSnapshot, started: float) -> None:
         """Ask the model where an answer is needed, and write it; where the model fails, the job says so."""
         key, answer = snapshot.job.key, None
+        since = self._store.unasked.holding(key)
 
         def current() -> JobSnapshot | None:
             """The job as it stands now, where it still asks the same: an answer may take a while."""
@@ -158,7 +157,8 @@ class Reconciler:
 
         try:
             if needs_answer(snapshot):
-                answer = await self._answer(snapshot, lambda: current() is not None)
+                urgent = self._queue.is_urgent(key)
+                answer = await self._answers.of(snapshot, urgent=urgent, wanted=lambda: current() is not None)
         except Outdated:
             _log.debug("%s: has changed before its turn came", key)
         except NoAnswer as error:
@@ -175,23 +175,10 @@ class Reconciler:
             if performed.refused and self._refusals[key] >= _REFUSALS and answer is not None:
                 why = f"annotations are refused: {performed.failures[0]}"
                 await self._act(refused(now, answer, self._settings.loop, why), started)
+            self._intake.concern(self._store.unasked.asked(key, since))
             self._check(performed)
         else:
             self._queue.add(key)
-
-    async def _answer(self, snapshot: JobSnapshot, wanted: Callable[[], bool]) -> Answer:
-        """The answer to a job's question; to one that outgrew what it may have, that it did, until it changes."""
-        key, told = snapshot.job.key, outgrown(snapshot.question)
-        if told.digest in self._outgrown or is_quarantined(snapshot):
-            return told
-        try:
-            return await self._decider.answer(
-                snapshot.question, place=key.namespace, urgent=self._queue.is_urgent(key), wanted=wanted
-            )
-        except Outgrown as error:
-            _log.warning("%s: quarantined until it changes: %s", key, error)
-            self._outgrown[told.digest] = True
-            return told
 
     def _ask_for_history(self, key: Key) -> None:
         """The profile is looked at now with what is known, and again once Prometheus has answered."""
@@ -233,10 +220,16 @@ class Reconciler:
         if wait := self._undone.wait(decision, clock()):
             self._queue.add_after(decision.key, wait)
             return Performed(outcome=WAITS)
-        self._owed.settle(decision, self._store.live)
+        self._owed.settle(decision)
         try:
             performed = await perform(
-                decision, self._api, self._events, dry_run=self._settings.dry_run, wrote=self._store.wrote
+                decision,
+                self._api,
+                self._events,
+                standing=self._store.live,
+                dry_run=self._settings.dry_run,
+                wrote=self._store.wrote,
+                tell_first=not self._refusals.get(decision.key),
             )
         except (Busy, Conflict):
             self._owed.remember(decision)

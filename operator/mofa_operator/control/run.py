@@ -20,7 +20,7 @@ from mofa_operator.act.events import EventPoster
 from mofa_operator.api import Api
 from mofa_operator.control.admission import Admission
 from mofa_operator.control.checks import Checks
-from mofa_operator.control.decider import Decider, NoAnswer
+from mofa_operator.control.decider import Decider
 from mofa_operator.control.fence import Fence
 from mofa_operator.control.gates import Gates
 from mofa_operator.control.handlers import KopfWatch
@@ -31,6 +31,7 @@ from mofa_operator.control.job_observer import JobObserver
 from mofa_operator.control.lease import Lease, identity
 from mofa_operator.control.pages import Pages
 from mofa_operator.control.pool_observer import PoolObserver
+from mofa_operator.control.process import NoAnswer
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.reconcile import Reconciler
 from mofa_operator.control.resync import Resync
@@ -122,6 +123,7 @@ class Operator:
             store=self._store, api=api, events=self._events, exporter=self._exporter, settings=settings
         )
         self.decider = Decider(workers=settings.loop.workers, bytes_of=question_bytes)
+        self.decider.count = self._exporter.count_search
         self._checks = Checks(
             store=self._store, api=api, decider=self.decider, exporter=self._exporter, settings=settings
         )
@@ -159,12 +161,7 @@ class Operator:
             intake=self._intake,
             exporter=self._exporter,
             kopf=lambda kind, place: KopfWatch(
-                kind,
-                place,
-                api=watching,
-                intake=self._intake,
-                credentials=credentials,
-                heed=stop.heed,
+                kind, place, api=watching, intake=self._intake, credentials=credentials, heed=stop.heed
             ),
         )
         self._reconciler = Reconciler(

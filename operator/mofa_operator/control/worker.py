@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mofa_operator.decision import Answer
+from mofa_operator.decision import Answer, Unsearched
 from mofa_operator.snapshot import Question, Refusal
 
 if TYPE_CHECKING:
@@ -75,6 +75,13 @@ def answer(question: Question) -> Answer:
     from mofa_operator.decide.answer import answer as find
 
     return find(question)
+
+
+def unsearched(question: Question) -> Unsearched | Answer:
+    """What is known of it without a search."""
+    from mofa_operator.decide.answer import unsearched as know
+
+    return know(question)
 
 
 def view(question: Question) -> AdviceView | Refusal | None:

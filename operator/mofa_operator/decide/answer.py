@@ -11,19 +11,20 @@ from functools import lru_cache
 from typing import Final
 
 from mofa_model import VERSION
-from mofa_model.advice import Advice, Request, Status, advise
+from mofa_model.advice import Advice, Request, advise, failure_inputs
 from mofa_model.annotations import PREFIX, of_advice
 from mofa_model.errors import InputError, MofaError
 from mofa_model.estimate.footprint import room
 from mofa_model.launch import Launch
-from mofa_model.manifest.advised import status_of
+from mofa_model.manifest.advised import failure_rows, status_of
 from mofa_model.manifest.asked import Asked, request_of
 from mofa_model.manifest.launches import launch_of, launch_words, trainer_of
 from mofa_model.manifest.sizes import Size, digest_of, sizes_of, table_of
 from mofa_model.strategy_text import format_strategy
 from mofa_operator.decide.asked import NoProfile, asked, example
+from mofa_operator.decide.settled import ready_reason
 from mofa_operator.decide.unanswered import invalid
-from mofa_operator.decision import Answer
+from mofa_operator.decision import Answer, Unsearched
 from mofa_operator.snapshot import Question
 from mofa_operator.words import Reason
 
@@ -48,19 +49,26 @@ def answer(question: Question) -> Answer:
     try:
         found = asked(question)
         request, sizes = request_of(found), sizes_of(found)
-        told = _advised(_Hashed(digest_of(request, sizes, VERSION), request, sizes))
+        known = _unsearched(found, request, sizes)
+        told = _advised(_Hashed(known.digest, request, sizes))
     except MofaError as error:
-        reason = Reason.PROFILE_MISSING if isinstance(error, NoProfile) else Reason.INVALID_INPUT
-        return invalid(question, str(error), reason)
-    weight = _prior_weight(found)
-    reason = _ready_reason(told.outcome, found, weight)
+        return _refused(question, error)
     return replace(
         told,
-        reason=reason.value,
-        prior_weight=weight,
-        profile=found.profile.name,
-        framework_version=found.spec.training.framework_version or "",
+        reason=ready_reason(told.outcome, known).value,
+        prior_weight=known.prior_weight,
+        profile=known.profile,
+        framework_version=known.framework_version,
     )
+
+
+def unsearched(question: Question) -> Unsearched | Answer:
+    """What is known of the answer without a search; the answer itself where none is needed, because nothing can be understood."""
+    try:
+        found = asked(question)
+        return _unsearched(found, request_of(found), sizes_of(found))
+    except MofaError as error:
+        return _refused(question, error)
 
 
 def warm() -> None:
@@ -104,6 +112,26 @@ def _advised(hashed: _Hashed) -> Answer:
     )
 
 
+def _refused(question: Question, error: MofaError) -> Answer:
+    reason = Reason.PROFILE_MISSING if isinstance(error, NoProfile) else Reason.INVALID_INPUT
+    return invalid(question, str(error), reason)
+
+
+def _unsearched(found: Asked, request: Request, sizes: tuple[Size, ...]) -> Unsearched:
+    weight, cluster = _prior_weight(found), request.problems[0].cluster
+    return Unsearched(
+        digest=digest_of(request, sizes, VERSION),
+        mostly_assumed=weight > MOSTLY and found.spec.failure_assumptions.source != "Assumed",
+        prior_weight=weight,
+        profile=found.profile.name,
+        trainer=trainer_of(request.framework),
+        framework_version=found.spec.training.framework_version or "",
+        device_bytes=float(cluster.device.memory),
+        room_bytes=float(room(replace(cluster, reserve=0.0))),
+        rates=tuple(failure_rows(failure_inputs(request))),
+    )
+
+
 def _launch(request: Request, advice: Advice) -> Launch | None:
     trainer = trainer_of(request.framework)
     if advice.strategy is None or not trainer:
@@ -122,14 +150,3 @@ def _prior_weight(found: Asked) -> float:
         return 0.0
     weight = float(found.profile.spec.failures.prior_weight)
     return 1.0 if source == "Assumed" or not counted else weight / (weight + counted)
-
-
-def _ready_reason(outcome: str, found: Asked, weight: float) -> Reason:
-    """The first of the reasons that holds."""
-    if outcome == Status.NO_RECOMMENDATION.value:
-        return Reason.NO_FEASIBLE_LAYOUT
-    if outcome == Status.LOW_CONFIDENCE.value:
-        return Reason.LOW_CONFIDENCE
-    if weight > MOSTLY and found.spec.failure_assumptions.source != "Assumed":
-        return Reason.PRIOR_DOMINATED
-    return Reason.RECOMMENDED

@@ -37,7 +37,7 @@ from mofa_operator.decide.reading import left, moment, moved, same, sentence
 from mofa_operator.decide.teaching import TaughtCalibration, calibration
 from mofa_operator.decision import Decision, Note, ProfileFigures
 from mofa_operator.incidents.overruling import UNMATCHED
-from mofa_operator.objects import Written
+from mofa_operator.objects import Written, taught_factors
 from mofa_operator.settings import LoopSettings
 from mofa_operator.shapes import seconds
 from mofa_operator.snapshot import History, NodeCount, ProfileSnapshot
@@ -82,7 +82,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         **pool.unmoved,
     }
     learned = calibration(pool, snapshot.taught, snapshot.now, settings, snapshot.influence)
-    told = {"calibration": learned.written, "residual": learned.residual}
+    told = {"calibration": _asked(learned.written, snapshot), "residual": learned.residual}
     status = {name: value for name, value in (status | told).items() if value or name not in _LEARNED}
     if kept is not None:
         status["historyTime"] = moment(snapshot.now) if is_written else _history_time(snapshot)
@@ -96,6 +96,14 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         figures=_figures(snapshot, spec, reading.memory or kept, live, learned),
         again=min((one for one in (wait, pause, soon, learned.again) if one), default=None),
     )
+
+
+def _asked(written: Written, snapshot: ProfileSnapshot) -> Written:
+    """What was learned, with the factors that every job was asked with, as long as they are the ones that stand."""
+    pool, factors = snapshot.profile, taught_factors(written)
+    kept = {name: one for name, one in written.items() if name != "asked"}
+    stood = factors == pool.factors and (snapshot.all_asked or pool.is_asked)
+    return kept | {"asked": " ".join(factors.values())} if factors and (stood or not snapshot.jobs) else kept
 
 
 def _is_no_news(stands: Found, complete: Found) -> bool:

@@ -192,6 +192,7 @@ POOLS: Final = (
 
 ADVISOR: Final = (
     _counter("mofa_advisor_recommendations_total", ("training_kind", "outcome", "reason"), "1", "Answers given, by kind of job, outcome and reason."),
+    _counter("mofa_advisor_searches_total", (), "1", "Answers that the model searched for; the others were remembered, or read back from their objects."),
     _histogram("mofa_advisor_recommendation_duration_seconds", (), "s", "Time from taking an object off the queue to the decision on it.", None, DECISION_BUCKETS),
     _counter("mofa_advisor_history_requests_total", ("flavour", "outcome"), "1", "Requests to Prometheus, by flavour of the server and outcome."),
     _gauge("mofa_advisor_last_success_timestamp_seconds", ("loop",), "s", "When a loop last succeeded, in seconds of the epoch; loop is reconcile, history, sightings, witness or resync."),

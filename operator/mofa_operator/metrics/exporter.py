@@ -47,6 +47,7 @@ class Exporter(Collector):
         self._counts: Counter[tuple[str, tuple[str, ...]]] = Counter(
             dict.fromkeys(
                 (
+                    ("mofa_advisor_searches_total", ()),
                     ("mofa_advisor_series_dropped_total", ()),
                     ("mofa_advisor_watch_resync_differences_total", ()),
                 ),
@@ -100,6 +101,10 @@ class Exporter(Collector):
     def count_history(self, flavour: str, outcome: str) -> None:
         """Count a request to Prometheus."""
         self._counts["mofa_advisor_history_requests_total", (flavour, outcome)] += 1
+
+    def count_search(self) -> None:
+        """Count an answer that was searched for."""
+        self._counts["mofa_advisor_searches_total", ()] += 1
 
     def count_differences(self, differences: int) -> None:
         """Count what a full list showed otherwise than the watch had left it."""

@@ -18,7 +18,7 @@ from mofa_model.annotations import INPUTS, PREFIX
 from mofa_model.kinds import Kind
 from mofa_model.kinds.shape import Body, at, items, part, text_of
 from mofa_operator.keys import OURS
-from mofa_operator.objects import FOREIGN, Written
+from mofa_operator.objects import FOREIGN, STATUS, Written
 from mofa_operator.words import MANAGER
 
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -85,7 +85,7 @@ def slim(kind: Kind, body: Body) -> Body:
     metadata = {
         key: value for key, value in part(body, "metadata").items() if key not in {"managedFields", FOREIGN}
     }
-    if foreign := _foreign(part(body, "metadata")):
+    if foreign := _foreign(kind, part(body, "metadata")):
         metadata[FOREIGN] = foreign
     annotations = part(metadata, "annotations")
     if _LAST_APPLIED in annotations:
@@ -115,18 +115,22 @@ def ours(kind: Kind, body: Body) -> bytes:
     return digest([written, body.get("status") if kind in OURS else None])
 
 
-def _foreign(metadata: Body) -> dict[str, str]:
-    """Annotations under our prefix whose value is not of our hand, and whose it is; the API server keeps account of that."""
+def _foreign(kind: Kind, metadata: Body) -> dict[str, str]:
+    """Annotations under our prefix whose value is not of our hand, and of our kinds the status, where anybody else wrote a part
+    of it; and whose it is. The API server keeps account of that.
+    """
     written = [name for name in part(metadata, "annotations") if is_output(name)]
     if not written:
         return {}
-    hands = dict[str, Written]()
+    hands, status = dict[str, Written](), dict[str, str]()
     for entry in items(metadata.get("managedFields")):
         manager = text_of(entry.get("manager"))
-        owned = part(entry, "fieldsV1", "f:metadata", "f:annotations")
-        hands.setdefault(manager, {}).update(owned)
+        fields = part(entry, "fieldsV1")
+        hands.setdefault(manager, {}).update(part(fields, "f:metadata", "f:annotations"))
+        if kind in OURS and "f:status" in fields and manager != MANAGER:
+            status[STATUS] = manager
     own = hands.pop(MANAGER, {})
-    return {
+    return status | {
         name: next((manager for manager, owned in hands.items() if f"f:{name}" in owned), "")
         for name in written
         if f"f:{name}" not in own

@@ -24,13 +24,13 @@ class Measured:
         self._unseen: dict[Key, str] = {}
         self._taught: dict[Key, tuple[str, JobEvidence]] = {}
 
-    def history(self, profile: str) -> History | NoHistory | None:
-        """What Prometheus said of a pool; None where it was not asked yet."""
-        return self._histories.get(profile)
-
-    def watched(self, profile: str) -> tuple[Day, ...]:
-        """What the watch saw of a pool."""
-        return self._watched.get(profile, ())
+    def of_profile(self, profile: str) -> dict[str, Any]:
+        """What was measured of a pool, as fields of its snapshot."""
+        return {
+            "history": self._histories.get(profile),
+            "watched": self._watched.get(profile, ()),
+            "taught": tuple(said for name, said in self._taught.values() if name == profile),
+        }
 
     def sighted(self, key: Key) -> dict[str, Any]:
         """What the last look at a job brought, as fields of its snapshot; where nobody looked, why."""
@@ -38,10 +38,6 @@ class Measured:
             return {"unseen": self._unseen.get(key, "")}
         running, alive = self._running[key]
         return {"running": running, "alive": alive, "looked": True}
-
-    def taught(self, profile: str) -> tuple[JobEvidence, ...]:
-        """What running jobs say of a profile."""
-        return tuple(said for name, said in self._taught.values() if name == profile)
 
     def set_history(self, profile: str, history: History | NoHistory) -> bool:
         """Take in what Prometheus said; when it was asked is no news."""
@@ -53,7 +49,7 @@ class Measured:
 
     def set_watched(self, profile: str, days: tuple[Day, ...]) -> bool:
         """Take in what the watch saw of a pool."""
-        before = self.watched(profile)
+        before = self._watched.get(profile, ())
         self._watched[profile] = days
         return before != days
 

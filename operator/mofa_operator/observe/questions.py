@@ -28,8 +28,6 @@ _COUNTED: Final = (
     "name", "failures", "exposureNodeDays", "presentFailures", "presentNodeDays", "recoverySeconds",
 )  # fmt: skip
 """What of a class's history goes into an answer."""
-_TAUGHT: Final = ("stepTimeRatio", "memoryRatio", "memorySpread")
-"""What running jobs taught that an answer counts with."""
 
 
 def question_bytes(question: Question) -> bytes:
@@ -100,9 +98,8 @@ def _asked(profile: LiveProfile) -> Written:
     kept: Written = {"nodes": _count(stands["nodes"])} if "nodes" in stands else {}
     if isinstance(classes := stands.get("failures"), list):
         kept["failures"] = [{k: part(one)[k] for k in _COUNTED if k in part(one)} for one in classes]
-    taught = {name: one for name in _TAUGHT if (one := profile.calibration.get(name)) is not None}
-    if "stepTimeRatio" in taught:
-        kept["calibration"] = taught | {"jobs": 0}
+    if taught := profile.factors:
+        kept["calibration"] = {**taught, "jobs": 0}
     if unready := _unready(profile):
         kept["conditions"] = [unready]
     asked = _without(profile.body.get("spec"), ("prometheus",))

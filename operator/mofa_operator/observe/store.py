@@ -4,14 +4,13 @@
     wrote(key, body)                                         what the API server answered to a write of ours
     snapshot(key, now) ─▶ JobSnapshot | ProfileSnapshot      complete, frozen, nothing in it points back here
 
-A change that no decision depends on is silent: heartbeats, resource versions, the status of foreign kinds, and the echo of
-our own writes. What came with such an echo without being ours (an edit of the spec that we had not seen, history that jobs
-depend on) is told when the echo arrives.
+A change that no decision depends on is silent: heartbeats, resource versions, the status of foreign kinds, the echo of our own
+writes. What came with such an echo without being ours, as an edit that we had not seen, is told when the echo arrives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
@@ -37,6 +36,8 @@ from mofa_operator.observe.nodes import NodeFacts, Pools, facts_of
 from mofa_operator.observe.policies import Policies
 from mofa_operator.observe.questions import existing_question, relevance, training_question
 from mofa_operator.observe.relations import Relations, uses_of
+from mofa_operator.observe.unasked import Unasked, profile_keys
+from mofa_operator.observe.unpacked import Unpacked
 from mofa_operator.snapshot import (
     Alive,
     History,
@@ -61,16 +62,17 @@ class Store:
         """Nothing was seen yet; `kinds` are those of jobs that are watched."""
         self._kinds = kinds
         self._entries: dict[Key, StoredBody] = {}
-        self._pools = Pools()
+        self._pools, self._relations = Pools(), Relations()
         self.policies = Policies()
-        self._relations = Relations()
-        self._measured = Measured()
+        self._measured, self._unpacked = Measured(), Unpacked()
+        self.unasked = Unasked()
+        """Jobs that were not asked yet whether what was taught lately changes their answer."""
 
     def put(self, kind: Kind, body: Body) -> frozenset[Key]:
         """Take in an object as it is now; the result is every key whose decision may have changed."""
         key = key_of(kind, body)
         if kind == NODE:
-            return _profiles(self._pools.put(key.name, facts_of(body)))
+            return profile_keys(self._pools.put(key.name, facts_of(body)))
         entry, version = self._entries.get(key), version_of(body)
         if entry is not None and entry.ahead and older(version, entry.version):
             entry.ahead -= 1
@@ -83,19 +85,21 @@ class Store:
         """Forget an object; its own key is in the result, so that what is exported of it goes too."""
         key = Key(kind, namespace, name)
         if kind == NODE:
-            return _profiles(self._pools.put(name, None))
+            return profile_keys(self._pools.put(name, None))
         if self._entries.pop(key, None) is None:
             return _NONE
         self._measured.forget(key)
         if kind == ADVISOR_POLICY:
             return self._put_policy(key, None) | {key}
         if kind == FAILURE_LEDGER:
-            return _profiles([name])
+            return profile_keys([name])
         if kind == CLUSTER_PROFILE:
-            beside = _profiles(self._pools.select(name, None))
+            beside = profile_keys(self._pools.select(name, None))
             self._measured.forget_profile(name)
+            self.unasked.settled(name)
+            self._unpacked.forget(key)
             return self._relations.of_profile(name) | self.policies.naming(name) | beside | {key}
-        concerned = self._relations.unlink(key) | set(self._relations.owners(key))
+        concerned = self._relations.unlink(key) | set(self._relations.owners(key)) | self.unasked.gone(key)
         return frozenset({key, *(k for k in concerned if k in self._entries)})
 
     def wrote(self, key: Key, body: Body) -> None:
@@ -106,9 +110,10 @@ class Store:
         if entry is None or older(version, entry.version):
             return
         entry.raw = kept(slim(key.kind, body))
-        entry.version = version
-        entry.ours = ours(key.kind, body)
+        entry.version, entry.ours = version, ours(key.kind, body)
         entry.ahead = _IN_FLIGHT
+        if key.kind == CLUSTER_PROFILE and (profile := self.profile(key.name)) is not None:
+            self.unasked.take(profile, self._relations.of_profile(key.name))
 
     def set_history(self, profile: str, history: History | NoHistory) -> frozenset[Key]:
         """Take in what Prometheus said of a pool; the result is the profile's key where that says anything new."""
@@ -152,15 +157,14 @@ class Store:
 
     def live(self, key: Key) -> LiveObject | None:
         """An object as it was last seen; None where there is none."""
-        body = self.body(key)
-        if body is not None and key.kind == CLUSTER_PROFILE:
-            return LiveProfile(key, body, self.live(Key(FAILURE_LEDGER, "", key.name)))
-        return None if body is None else live(key.kind, body)
+        if key.kind == CLUSTER_PROFILE:
+            return self.profile(key.name)
+        return None if (body := self.body(key)) is None else live(key.kind, body)
 
     def profile(self, name: str) -> LiveProfile | None:
         """A ClusterProfile by its name; None where there is none."""
-        found = self.live(Key(CLUSTER_PROFILE, "", name))
-        return found if isinstance(found, LiveProfile) else None
+        key, ledger = Key(CLUSTER_PROFILE, "", name), Key(FAILURE_LEDGER, "", name)
+        return self._unpacked.profile(key, self._entries.get(key), self._entries.get(ledger))
 
     def profiles(self) -> list[LiveProfile]:
         """Every ClusterProfile, by name."""
@@ -219,10 +223,10 @@ class Store:
                 profile=stands,
                 nodes=self.nodes(key.name),
                 shared=self._pools.shared(key.name),
-                history=self._measured.history(key.name),
-                watched=self._measured.watched(key.name),
-                taught=self._measured.taught(key.name),
+                **self._measured.of_profile(key.name),
                 influence=self.policies.influence(),
+                jobs=len(self._relations.of_profile(key.name)),
+                all_asked=not self.unasked.left(key.name),
                 now=now,
             )
         if stands is None:
@@ -239,20 +243,22 @@ class Store:
         profile = self.profile(uses.profile or "")
         owners = [] if uses.target is None else self._relations.owners(uses.target)
         owner = next((other.name for other in owners[:1] if other != job.key), None)
-        snapshot = JobSnapshot(
+        found = JobSnapshot(
             job=job,
             question=training_question(job, profile, uses, named),
             target=self.live(uses.target) if uses.target is not None and owner is None else None,
             owned_by=owner,
             profile=profile,
+            asks_anew=profile is not None and not profile.is_asked,
             now=now,
         )
-        return self._sighted(snapshot)
+        return self._sighted(found)
 
     def _existing(self, job: LiveObject, named: Named, now: float) -> JobSnapshot:
-        uses, policies = self._relations.uses(job.key), self.policies.of(job.key.namespace)
-        question = existing_question(job, self.means(job.key), policies, uses, named)
-        return self._sighted(JobSnapshot(job=job, question=question, owned_by=self.owner(job.key), now=now))
+        uses, meant, owner = self._relations.uses(job.key), self.means(job.key), self.owner(job.key)
+        question = existing_question(job, meant, self.policies.of(job.key.namespace), uses, named)
+        anew = not all(one.is_asked for one in meant)
+        return self._sighted(JobSnapshot(job=job, question=question, owned_by=owner, asks_anew=anew, now=now))
 
     def _sighted(self, snapshot: JobSnapshot) -> JobSnapshot:
         """With what the last look at the job brought."""
@@ -267,18 +273,21 @@ class Store:
         own: frozenset[Key] = frozenset({key}) if told or (entry and entry.ours != fresh.ours) else _NONE
         if isinstance(stands, LiveProfile):
             own |= self.policies.naming(key.name) if entry is None else _NONE
-            own |= _profiles(self._pools.select(key.name, stands.asked.node_selector))
+            own |= profile_keys(self._pools.select(key.name, stands.asked.node_selector))
             changed = entry is None or entry.relevance != fresh.relevance
-            return own | self._relations.of_profile(key.name) if changed else own
+            jobs = self._relations.of_profile(key.name)
+            self.unasked.take(stands, jobs)
+            return own | jobs if changed else own
         if kind == FAILURE_LEDGER:
-            return _profiles([key.name] if own else ())
+            return profile_keys([key.name] if own else ())
         if kind == ADVISOR_POLICY:
             return own | self._put_policy(key, body) if told else own
         concerned = frozenset(self._relations.owners(key)) if own else _NONE
         if told:
-            concerned |= self._relations.link(
-                key, uses_of(stands, self.policies.of(key.namespace), self._kinds)
-            )
+            uses = uses_of(stands, self.policies.of(key.namespace), self._kinds)
+            concerned |= self._relations.link(key, uses)
+            if entry is None:
+                self.unasked.came(key, uses)
         return own | {k for k in concerned if k in self._entries}
 
     def _put_policy(self, key: Key, body: Body | None) -> frozenset[Key]:
@@ -289,7 +298,3 @@ class Store:
         for job in filter(None, map(self.live, jobs)):
             told |= self._relations.link(job.key, uses_of(job, self.policies.of(key.namespace), self._kinds))
         return frozenset(k for k in told if k in self._entries)
-
-
-def _profiles(names: Iterable[str]) -> frozenset[Key]:
-    return frozenset(Key(CLUSTER_PROFILE, "", name) for name in names)

@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime
 
 import pytest
+import virtual_time
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -133,3 +134,48 @@ def test_every_event_is_one_that_the_api_server_takes(name, message, uid):
     assert len(made["metadata"]["name"]) <= 253
     assert all(part and part[0] != "-" and part[-1] != "-" for part in made["metadata"]["name"].split("."))
     assert len(made["message"].encode()) <= 1024
+
+
+def said(server, *, first=()):
+    """Say one Event after others were queued; what the server had at that moment, and how many it has in the end."""
+
+    async def whole():
+        async with EventPoster(server, pause=0.0) as poster:
+            for post in first:
+                poster.post(*post)
+            await poster.say(KEY, "1", NOTE, "hash")
+            at_once = len(server.events)
+        return at_once, len(server.events)
+
+    return virtual_time.run(whole())
+
+
+def test_what_is_said_stands_before_anything_else_is_done_and_a_repeat_of_it_is_none():
+    server = Server()
+    assert said(server) == (1, 1)
+    assert said(server) == (1, 1)
+
+
+def test_what_is_said_waits_for_its_turn_behind_those_that_wait():
+    server = Server()
+    assert said(server, first=[(KEY, "2", NOTE, "hash")]) == (0, 2)
+
+
+@pytest.mark.parametrize("trouble", [Busy("away"), Refused("a quota")])
+def test_what_cannot_be_said_at_once_is_said_later_and_nobody_waits(trouble):
+    server = Server(trouble)
+    assert said(server) == (0, 1)
+
+
+def test_a_server_that_does_not_answer_keeps_nobody_for_long():
+    class Silent(Server):
+        async def create(self, kind, namespace, body):
+            await asyncio.Event().wait()
+
+    async def whole():
+        async with EventPoster(Silent()) as poster:
+            before = asyncio.get_running_loop().time()
+            await poster.say(KEY, "1", NOTE)
+            return asyncio.get_running_loop().time() - before
+
+    assert virtual_time.run(whole()) <= 2.0

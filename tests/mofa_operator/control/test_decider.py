@@ -17,7 +17,8 @@ import control_fakes
 import pytest
 from control_fakes import question
 
-from mofa_operator.control.decider import VIEWS, Decider, NoAnswer, Outdated
+from mofa_operator.control.decider import VIEWS, Decider, Outdated
+from mofa_operator.control.process import NoAnswer
 
 
 @asynccontextmanager

@@ -11,8 +11,9 @@ from mofa_model.errors import SourceUnreachable
 from mofa_model.kinds import JOB_SET
 from mofa_model.page import AdviceView
 from mofa_operator.control import pages
-from mofa_operator.control.decider import NoAnswer, Outdated
+from mofa_operator.control.decider import Outdated
 from mofa_operator.control.pages import Pages
+from mofa_operator.control.process import NoAnswer
 from mofa_operator.decide.answer import answer
 from mofa_operator.decide.view import view
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key

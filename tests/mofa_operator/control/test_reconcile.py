@@ -10,17 +10,19 @@ import time
 from pathlib import Path
 
 import pytest
+from control_fakes import merged
 from operator_objects import job_set, profile, training_job, why_ready
 from ruamel.yaml import YAML
 from virtual_time import run
 
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET, TRAIN_JOB, job_kind
-from mofa_operator.control.decider import NoAnswer, Outdated, Outgrown
+from mofa_operator.control.decider import Outdated
 from mofa_operator.control.intake import Intake
+from mofa_operator.control.process import NoAnswer, Outgrown
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.reconcile import MISSING_CONFIG, Reconciler
-from mofa_operator.decide.answer import answer
+from mofa_operator.decide.answer import answer, unsearched
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.store import Store
@@ -79,7 +81,15 @@ class Cluster:
             raise Busy("the answer broke off")
         return copy.deepcopy(stands)
 
-    merge = apply
+    async def merge(self, kind, namespace, name, patch, *, status=False):
+        if self.faults:
+            return await self.apply(kind, namespace, name, patch, status=status)
+        stands = self.objects[Key(kind, namespace, name)]
+        version = stands["metadata"]["resourceVersion"]
+        if patch["metadata"].get("resourceVersion", version) != version:
+            self.times.append(asyncio.get_running_loop().time())
+            raise Conflict("the object has been modified")
+        return await self.apply(kind, namespace, name, merged(stands, patch), status=status)
 
     async def get(self, kind, namespace, name):
         return self.config_maps.get(name)
@@ -92,6 +102,12 @@ class Model:
         self.asked = 0
         self.faults = []
         self.before = None
+
+    def known(self, question):
+        return None
+
+    async def unsearched(self, question, **how):
+        return unsearched(question)
 
     async def answer(self, question, *, place="", urgent=True, wanted=lambda: True):
         self.asked += 1
@@ -107,10 +123,16 @@ class Model:
 
 class Events:
     def __init__(self):
-        self.posted = []
+        self.posted, self.names = [], set()
 
     def post(self, key, uid, note, digest=""):
-        self.posted.append((key.name, note.reason))
+        told = (uid, note.reason, digest or note.message)
+        if told not in self.names:
+            self.names.add(told)
+            self.posted.append((key.name, note.reason))
+
+    async def say(self, *told):
+        self.post(*told)
 
 
 class Parts:
@@ -259,7 +281,7 @@ def test_what_a_write_whose_answer_was_lost_has_to_tell_is_told_once(lost):
 def test_of_a_write_that_was_lost_and_then_overtaken_nothing_is_told():
     async def main():
         parts = await advised()
-        parts.api.losses = [False, False, True]
+        parts.api.losses = [False, True]
 
         def overtake():
             parts.api.objects[JOB]["spec"]["mode"] = "Disabled"

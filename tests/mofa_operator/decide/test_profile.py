@@ -355,7 +355,7 @@ class TestMemory:
         body["status"] = {"calibration": {"stepTimeRatio": "1.08", "jobs": 3}, "residual": "-0.07"}
         pool = Pool(body)
         decision = pool.look(history(44, 85, 15, node_days=30720.0))
-        assert pool.status["calibration"] == {"stepTimeRatio": "1.08", "jobs": 3}
+        assert pool.status["calibration"] == {"stepTimeRatio": "1.08", "jobs": 3, "asked": "1.08"}
         assert pool.status["residual"] == "-0.07"
         assert decision.figures.calibration == 1.08
 

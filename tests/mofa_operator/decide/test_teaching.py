@@ -216,7 +216,8 @@ def test_the_memory_that_jobs_use_shifts_the_next_prediction_and_narrows_its_ban
     status = cluster.bodies[EAST]["status"]["calibration"]
     rows = [float(one["memoryRatio"]) for one in status["evidence"]]
     assert rows == pytest.approx([1.15] * 3, rel=0.005), "a factor never fights its own evidence"
-    after = cluster.memory(cluster.apply("d"))
+    key = cluster.apply("d")
+    after = cluster.memory(key)
     assert abs(real / after["target"] - 1) < 0.02, "15 % off before"
     assert after["target"] == pytest.approx(float(status["memoryRatio"]) * before["target"], rel=1e-6)
     assert after["upper"] / after["target"] < before["upper"] / before["target"]

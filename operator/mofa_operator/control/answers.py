@@ -1,0 +1,69 @@
+"""Where a job's answer comes from: from memory, from its own object where that still holds, or from a search."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from mofa_model.annotations import INVALID, PREFIX
+from mofa_operator.control.decider import KEPT, Decider, Wanted
+from mofa_operator.control.process import Outgrown
+from mofa_operator.decide.outputs import HASH
+from mofa_operator.decide.settled import as_answered, matters, stands
+from mofa_operator.decide.unanswered import is_quarantined, outgrown
+from mofa_operator.decision import Answer
+from mofa_operator.recent import Recent
+from mofa_operator.snapshot import JobSnapshot
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Answers:
+    """Answers to jobs, each with as little work as it needs."""
+
+    def __init__(self, decider: Decider, material: float) -> None:
+        """`material` is the least relative change of an interval that counts. [1]"""
+        self._decider = decider
+        self._material = material
+        self._outgrown: Recent[bool] = Recent(KEPT)
+
+    async def of(self, snapshot: JobSnapshot, *, urgent: bool, wanted: Wanted) -> Answer:
+        """The answer to a job's question; to one that outgrew what it may have, that it did, until it changes."""
+        said = snapshot.job.annotations.get(PREFIX + "status")
+        if self._outgrown or said == INVALID:  # few are, and to look costs as much as all else
+            told = outgrown(snapshot.question)
+            if told.digest in self._outgrown or is_quarantined(snapshot):
+                return told
+        try:
+            return await self._of(snapshot, urgent, wanted)
+        except Outgrown as error:
+            _log.warning("%s: quarantined until it changes: %s", snapshot.job.key, error)
+            told = outgrown(snapshot.question)
+            self._outgrown[told.digest] = True
+            return told
+
+    async def _of(self, snapshot: JobSnapshot, urgent: bool, wanted: Wanted) -> Answer:
+        question, decider, place = snapshot.question, self._decider, snapshot.job.key.namespace
+        digest, known = snapshot.job.annotations.get(HASH), decider.known(question)
+        if known is not None and known.digest == digest:
+            return known
+        stood = None
+        if digest:
+            found = await decider.unsearched(question, place=place, urgent=urgent, wanted=wanted)
+            if isinstance(found, Answer):
+                return found
+            if found.digest == digest and (held := stands(snapshot, found)) is not None:
+                return held
+            stood = None if found.digest == digest else await self._with_then(snapshot, urgent, wanted)
+            if stood is not None and not snapshot.asks_anew:
+                return stood
+        fresh = await decider.answer(question, place=place, urgent=urgent, wanted=wanted)
+        return fresh if stood is None or matters(stood, fresh, self._material) else stood
+
+    async def _with_then(self, snapshot: JobSnapshot, urgent: bool, wanted: Wanted) -> Answer | None:
+        """What stands, where nothing has changed since but what running jobs teach."""
+        then, place = as_answered(snapshot.question, snapshot.job), snapshot.job.key.namespace
+        if then == snapshot.question:
+            return None
+        found = await self._decider.unsearched(then, place=place, urgent=urgent, wanted=wanted)
+        return None if isinstance(found, Answer) else stands(snapshot, found)

@@ -1,0 +1,223 @@
+"""An answer that stands, read back from its object: nothing is searched for, and nothing written, where all is done.
+
+    stands(snapshot, known)         the answer as it was written; None where the object does not hold it whole and untouched
+    as_answered(question, job)      the question with what running jobs had taught when it was answered
+    matters(stood, fresh, …)        whether an answer to what they teach now is worth a write
+
+What is read back has the digits that were written. What running jobs teach belongs to the profile: a job takes it over only where
+that changes its strategy or its interval, or leads out of the band that it was told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import orjson
+
+from mofa_model.advice import Status
+from mofa_model.annotations import INVALID, OUTPUTS, PREFIX
+from mofa_model.kinds.shape import Body, at, part
+from mofa_operator.decide.conditions import standing
+from mofa_operator.decide.gates import consents
+from mofa_operator.decide.outputs import COMPUTED, HASH
+from mofa_operator.decide.reading import moved
+from mofa_operator.decision import Answer, Unsearched
+from mofa_operator.objects import LiveObject, LiveTrainingJob, Written
+from mofa_operator.shapes import Ends, figure, texts
+from mofa_operator.snapshot import JobSnapshot, Question
+from mofa_operator.words import Aspect, Reason
+
+_OPERATORS: Final = ("computedTime", "health", "conditions", "observed", "observedGeneration")
+"""What of a job's status is the operator's own, and no part of an answer."""
+_ODDS: Final = PREFIX + "probability-of-fitting"
+_NO_STRATEGY: Final = tuple(
+    PREFIX + key
+    for key in ("status", "explanation", "recommendation", "inputs-hash", "model-version", "computed-at")
+)
+"""What an answer without a strategy says."""
+_FIGURES: Final = ("tokens_per_second", "step_seconds", "ettr", "mfu", "memory_bytes")
+
+
+def ready_reason(outcome: str, known: Unsearched) -> Reason:
+    """Reason of the condition Ready: the first that holds."""
+    if outcome == Status.NO_RECOMMENDATION.value:
+        return Reason.NO_FEASIBLE_LAYOUT
+    if outcome == Status.LOW_CONFIDENCE.value:
+        return Reason.LOW_CONFIDENCE
+    return Reason.PRIOR_DOMINATED if known.mostly_assumed else Reason.RECOMMENDED
+
+
+def stands(snapshot: JobSnapshot, known: Unsearched) -> Answer | None:
+    """The answer to a question, as its job holds it."""
+    job = snapshot.job
+    said = {name: value for name, value in job.annotations.items() if name in OUTPUTS}
+    told = _told(said.get(PREFIX + "recommendation", ""))
+    if said.get(HASH) != known.digest or job.foreign or not _is_whole(said, told):
+        return None
+    outcome = said[PREFIX + "status"]
+    strategy = said.get(PREFIX + "strategy", "")
+    answer = Answer(
+        digest=known.digest,
+        outcome=outcome,
+        explanation=said[PREFIX + "explanation"],
+        annotations={name: value for name, value in said.items() if name != COMPUTED},
+        status={},
+        reason=ready_reason(outcome, known).value,
+        device_bytes=known.device_bytes,
+        room_bytes=known.room_bytes,
+        strategy=dict(pair.partition("=")[::2] for pair in strategy.split(",")) if strategy else {},
+        trainer=known.trainer,
+        framework_version=known.framework_version,
+        prior_weight=known.prior_weight,
+        profile=known.profile,
+    )
+    if isinstance(job, LiveTrainingJob):
+        return _of_training_job(job, answer)
+    return _of_existing(job, answer, told, known)
+
+
+def as_answered(question: Question, job: LiveObject) -> Question:
+    """The same question with what running jobs had taught when its standing answer was made."""
+    factors = _factors(job)
+    return replace(question, profiles=tuple(_with(profile, factors) for profile in question.profiles))
+
+
+def matters(stood: Answer, fresh: Answer, material: float) -> bool:
+    """Whether an answer to what running jobs teach now differs in the strategy, by `material` in the interval, or leaves the band. [1]"""
+    return (
+        stood.reason != fresh.reason
+        or stood.strategy != fresh.strategy
+        or moved(stood.checkpoint_interval, fresh.checkpoint_interval, material)
+        or moved(_steps(stood), _steps(fresh), material)
+        or any(not _is_within(stood.figures.get(name), fresh.figures.get(name)) for name in _FIGURES)
+    )
+
+
+def _steps(answer: Answer) -> float | None:
+    """Its checkpoint interval. [1]"""
+    return figure(answer.annotations.get(PREFIX + "checkpoint-interval-steps"))
+
+
+def _is_within(band: tuple[float, float, float] | None, fresh: tuple[float, float, float] | None) -> bool:
+    if band is None or fresh is None:
+        return band is fresh
+    return band[0] <= fresh[1] <= band[2]
+
+
+def _is_whole(said: Mapping[str, str], told: Body) -> bool:
+    """Whether no key of an answer is missing."""
+    if said.get(PREFIX + "status") == INVALID or not told:
+        return False
+    needed = (
+        set(OUTPUTS) - {_ODDS} if PREFIX + "strategy" in said or "strategy" in told else set(_NO_STRATEGY)
+    )
+    return needed <= said.keys() and ("odds" in told) == (_ODDS in said)
+
+
+def _of_training_job(job: LiveTrainingJob, answer: Answer) -> Answer | None:
+    """With what its status says."""
+    status = job.kept()
+    ready, sure = standing(job, Aspect.READY), standing(job, Aspect.CONFIDENCE_SUFFICIENT)
+    if (
+        job.status.inputs_hash != answer.digest
+        or ready is None
+        or sure is None
+        or ready.reason != answer.reason
+    ):
+        return None
+    said = {name: value for name, value in status.items() if name not in _OPERATORS}
+    inputs = part(said, "inputs")
+    rates = [_without_verdict(rate) for rate in inputs.get("failure", ())]
+    ends = job.predicted
+    bands = {
+        "tokens_per_second": ends.tokens_per_second.band,
+        "step_seconds": _scaled(ends.step_milliseconds.band, 1e-3),
+        "ettr": ends.ettr.band,
+        "mfu": ends.mfu.band,
+        "memory_bytes": ends.memory_bytes.band,
+    }
+    figures = {name: band for name, band in bands.items() if band is not None}
+    if answer.strategy and len(figures) < len(bands):
+        return None
+    doubts = answer.reason == Reason.PRIOR_DOMINATED  # of which it speaks instead of caveats
+    return replace(
+        answer,
+        status=said | {"inputs": {**inputs, "failure": rates}},
+        figures=figures,
+        arguments=_words(at(status, "recommendation", "launch", "args")),
+        checkpoint_interval=job.status.interval if answer.strategy else None,
+        caveats=(sure.message,) if sure.message and not doubts and answer.strategy else (),
+    )
+
+
+def _of_existing(job: LiveObject, answer: Answer, told: Body, known: Unsearched) -> Answer | None:
+    """With what its annotations say; what had no room in them is not known, where that counts."""
+    bands = {name: _ends(at(told, "predicted", name)).band for name in _FIGURES}
+    figures = {name: band for name, band in bands.items() if band is not None}
+    is_told = "launch" in told or not known.trainer or not consents(job)
+    if "current" in told or (answer.strategy and (len(figures) < len(bands) or not is_told)):
+        return None
+    odds = {name: one for name in ("fits", "beats") if (one := figure(at(told, "odds", name))) is not None}
+    said: Written = {"inputs": {"failure": list(known.rates)}, "recommendation": {"odds": odds}}
+    interval = figure(answer.annotations.get(PREFIX + "checkpoint-interval-seconds"))
+    return replace(
+        answer,
+        status=said,
+        figures=figures,
+        arguments=_words(told.get("launch")),
+        checkpoint_interval=interval if answer.strategy else None,
+    )
+
+
+def _factors(job: LiveObject) -> Written:
+    """What running jobs had taught when a job's answer was made, as a profile's status has it; empty where nothing was."""
+    if isinstance(job, LiveTrainingJob):
+        said = job.status.learned, job.status.learned_memory, job.status.learned_spread
+    else:
+        told = _told(job.annotations.get(PREFIX + "recommendation", ""))
+        step, memory, spread = (figure(at(told, "learned", name)) for name in ("step", "memory", "spread"))
+        said = step, memory, spread
+    step, memory, spread = said
+    if step is None and spread is None:
+        return {}
+    held = {} if spread is None else {"memoryRatio": f"{memory or 1.0:.2f}", "memorySpread": f"{spread:.2f}"}
+    return {"stepTimeRatio": f"{step or 1.0:.2f}", **held, "jobs": 0}
+
+
+def _with(profile: Body, factors: Written) -> Body:
+    """A profile whose running jobs taught these factors."""
+    status = {name: one for name, one in part(profile, "status").items() if name != "calibration"}
+    return {**profile, "status": status | ({"calibration": factors} if factors else {})}
+
+
+def _told(text: str) -> Body:
+    """The annotation `recommendation` as a mapping; empty where it is none."""
+    try:
+        found: Any = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _ends(written: object) -> Ends:
+    """Lower bound, target and upper bound, as the annotation has them."""
+    found = (
+        [figure(one) for one in written] if isinstance(written, list) and len(written) == 3 else [None] * 3
+    )
+    return Ends(lower=found[0], target=found[1], upper=found[2])
+
+
+def _scaled(band: tuple[float, float, float] | None, by: float) -> tuple[float, float, float] | None:
+    return None if band is None else (band[0] * by, band[1] * by, band[2] * by)
+
+
+def _without_verdict(rate: object) -> Written:
+    return {name: one for name, one in part(rate).items() if name != "verdict"}
+
+
+def _words(written: object) -> tuple[str, ...]:
+    """Arguments, where they are texts."""
+    words = written if isinstance(written, list) else []
+    return tuple(texts(dict(enumerate(words))).values())
