@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any, Final
 
-from mofa_model.advice import Advice, Current, LearnedMemory, PredictedFigure, Request
+from mofa_model.advice import Advice, Current, PredictedFigure, Request
 from mofa_model.advice.numbers import deciding_numbers
 from mofa_model.bands import MeasuredRuns, NearRun
 from mofa_model.kernels import MeasuredAttention, MeasuredGather, MeasuredProducts
@@ -170,8 +170,6 @@ def recommendation(advice: Advice, launch: Iterable[str] = (), sizes: Sequence[A
         "rejected": dict(advice.rejected),
         "searched": advice.counts.searched,
     }
-    if taught := _taught(advice):
-        whole["learned"] = taught
     if advice.strategy is not None:
         whole["strategy"] = format_strategy(advice.strategy)
         whole["precision"] = advice.precision
@@ -184,18 +182,18 @@ def recommendation(advice: Advice, launch: Iterable[str] = (), sizes: Sequence[A
             item.name: _band(getattr(advice.predicted, item.name)) for item in fields(advice.predicted)
         }
     if advice.odds is not None:
-        chances = {"fits": advice.odds.fits, "beats": advice.odds.beats}
-        whole["odds"] = {name: _number(float(one)) for name, one in chances.items() if one is not None}
+        chances = (("fits", advice.odds.fits), ("beats", advice.odds.beats))
+        whole["odds"] = {name: _number(float(one)) for name, one in chances if one is not None}
     if advice.basis is not None:
-        nearest = [_run(one) for one in advice.basis.nearest]
-        whole["evidence"] = {"runs": advice.basis.runs, "nearest": nearest}
+        whole["evidence"] = {"runs": advice.basis.runs, "nearest": [*map(_run, advice.basis.nearest)]}
     if advice.current is not None:
         whole["current"] = {
             "strategy": advice.current.text,
             "gain": _number(float(advice.current.gain)),
             **_price(advice.current),
         }
-    whole |= {key: told for key, told in (("launch", list(launch)), ("sizes", list(sizes))) if told}
+    more = {"launch": list(launch), "sizes": list(sizes), "learned": dict(advice.taught)}
+    whole |= {key: told for key, told in more.items() if told}
     if advice.caveats:
         whole["caveats"] = [_short(text) for text in advice.caveats]
     whole["alternatives"] = [
@@ -203,17 +201,6 @@ def recommendation(advice: Advice, launch: Iterable[str] = (), sizes: Sequence[A
         for other in advice.alternatives
     ]
     return _fitted(whole)
-
-
-def _taught(advice: Advice) -> dict[str, float]:
-    """Factors that running jobs taught and the answer contains: only those that there are."""
-    none = LearnedMemory()
-    given = {
-        "step": (float(advice.learned), 1.0),
-        "memory": (float(advice.learned_memory), none.ratio),
-        "spread": (float(advice.learned_spread), none.spread),
-    }
-    return {name: _number(one) for name, (one, nothing) in given.items() if one != nothing}
 
 
 def _run(one: NearRun) -> dict[str, Any]:

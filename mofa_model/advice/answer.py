@@ -223,3 +223,14 @@ class Advice:
     """Device memory that a strategy may take. [B]"""
     model_version: str
     """Version of the engine; part of the inputs hash."""
+
+    @property
+    def taught(self) -> Mapping[str, float]:
+        """What running jobs taught and the predictions contain, as far as it is anything: step, memory, spread."""
+        nothing = LearnedMemory()
+        given = {
+            "step": (float(self.learned), 1.0),
+            "memory": (float(self.learned_memory), nothing.ratio),
+            "spread": (float(self.learned_spread), nothing.spread),
+        }
+        return {name: one for name, (one, none) in given.items() if one != none}

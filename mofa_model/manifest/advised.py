@@ -10,7 +10,6 @@ from mofa_model.advice import (
     Advice,
     Current,
     FailureInput,
-    LearnedMemory,
     Odds,
     Predicted,
     PredictedFigure,
@@ -33,6 +32,10 @@ _MOST: Final = 999_999_999_999.0
 """Largest number of a decimal; what people assume may lead beyond it, and one such figure would cost the whole status. [1]"""
 _LARGEST: Final = 9e18
 """The same of a whole number. [1]"""
+
+
+_TAUGHT: Final = {"step": "learned", "memory": "learnedMemory", "spread": "learnedSpread"}
+"""What running jobs taught, as `status.inputs` calls it."""
 
 
 def status_of(advice: Advice, digest: str, now: str, launch: Launch | None = None) -> dict[str, Any]:
@@ -132,10 +135,7 @@ def duration(seconds: float) -> str:
 
 def _known(advice: Advice) -> dict[str, str]:
     """What of the job's and its neighbours' present went in: only what there is."""
-    factors = {"learned": float(advice.learned), "learnedMemory": float(advice.learned_memory)}
-    told = {name: _decimal(factor, 2) for name, factor in factors.items() if factor != 1.0}
-    if advice.learned_spread != LearnedMemory().spread:
-        told["learnedSpread"] = _decimal(float(advice.learned_spread), 2)
+    told = {_TAUGHT[name]: _decimal(one, 2) for name, one in advice.taught.items()}
     return told | ({} if advice.current is None else {"current": advice.current.text})
 
 
