@@ -153,6 +153,7 @@ def test_killed_at_any_moment_it_ends_at_the_same_objects(cluster, running, name
             assert condition(found[number], "Ready")["status"] == "True"
             assert found[number]["status"]["inputsHash"] == ours(found[number])["inputs-hash"]
         settled(running)
+        until(lambda: reasons(cluster, namespace).count("Recommended") == 12, what="no Event is lost")
         assert max(running.writes_by_object(start).values()) <= 4
         before = settled(running)
         running.kill()

@@ -4,7 +4,8 @@
     calibration(stands, live)    `status.calibration`, of what it remembers and of what runs now
 
 Where its device memory is seen, a job teaches that as well, and a second factor is kept by the same rules. A factor is part of
-every question that is asked while it stands, of running jobs too. So it moves in steps of two percent, at most once in `quiet`
+every question that is asked while it stands, of running jobs too; who was answered before keeps the answer until a factor matters to it
+(`settled`). So it moves in steps of two percent, at most once in `quiet`
 seconds, and where several namespaces teach one step a day; between steps only the evidence beside it is renewed. What a job
 taught stays after its end, with half its weight after each half-life, until it is worth nothing.
 """
