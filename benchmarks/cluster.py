@@ -3,8 +3,8 @@
 Each clears the same 5,000 TrainingJobs (200 distinct specs, shuffled) on the same API server, in the same run:
 
     bare      a kopf operator that patches one short field of each job's status
-    same      a kopf operator that writes what ours writes, annotations and status, copied from what ours wrote: it looks nothing
-              up, decides nothing, and posts no Event; what both wrote is compared field by field
+    same      a kopf operator that writes what ours writes, annotations, status and one Event, copied from what ours wrote: it looks
+              nothing up and decides nothing; what both wrote is compared field by field
     ours      the operator as it is shipped, decisions and Events included; its worker's time, in which the model searches, is told
               apart
     restart   ours, begun anew where all is settled
@@ -41,6 +41,7 @@ from mofa_local.processes import Processes  # noqa: E402
 from operator_objects import QUICK  # noqa: E402
 from ruamel.yaml import YAML  # noqa: E402
 
+from mofa_operator.act.events import EVENT  # noqa: E402
 from mofa_operator.api import Api  # noqa: E402
 from mofa_operator.credentials import Credentials  # noqa: E402
 from mofa_operator.keys import NODE, TRAINING_JOB  # noqa: E402
@@ -60,7 +61,8 @@ written = json.load(open(sys.argv[1])) if len(sys.argv) > 1 else None
 
 @kopf.on.startup()
 def configure(settings, **_):
-    settings.posting.enabled = False
+    settings.posting.enabled = written is not None
+    settings.posting.loggers = False
     settings.queueing.idle_timeout = 0.5
 
 @kopf.on.event("mofa.dev", "v1alpha1", "trainingjobs")
@@ -70,6 +72,8 @@ def seen(event, name, status, patch, **_):
     if written is None:
         patch.status["inputsHash"] = "0"
     else:
+        for told in written[name]["events"]:
+            kopf.event(event["object"], type="Normal", reason=told["reason"], message=told["message"])
         patch.metadata["annotations"] = written[name]["annotations"]
         patch.status.update(written[name]["status"])
 
@@ -359,14 +363,19 @@ def written(events: list[Any], user: str = "admin") -> list[Any]:
 
 
 async def _written(bench: Bench) -> dict[str, Any]:
-    """What ours wrote, by name."""
-    found = {}
+    """Annotations, status and Events of every job, by name."""
+    found, names = {}, {}
     async with bench.api() as api:
         async for body in api.list(TRAINING_JOB):
+            names[body["metadata"]["uid"]] = body["metadata"]["name"]
             found[body["metadata"]["name"]] = {
-                "annotations": body["metadata"]["annotations"],
-                "status": body["status"],
+                "annotations": body["metadata"].get("annotations"),
+                "status": body.get("status"),
+                "events": [],
             }
+        async for event in api.list(EVENT, PLACE):
+            if (name := names.get(event["involvedObject"].get("uid"))) is not None:
+                found[name]["events"].append({key: event[key] for key in ("reason", "message")})
     return found
 
 
