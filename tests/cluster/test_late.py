@@ -11,7 +11,8 @@ from foreign import KINDS, definition, job
 from ruamel.yaml import YAML
 
 from mofa_model.annotations import PREFIX
-from mofa_operator.keys import OURS
+from mofa_model.kinds import BATCH_JOB
+from mofa_operator.keys import NODE, OURS
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("--settle=1", "--resync=600", "--backoff=0.2")
@@ -19,6 +20,8 @@ QUICK = ("--settle=1", "--resync=600", "--backoff=0.2")
 PLACE = "test-late"
 SOON = 10.0
 """How soon a kind is watched once its definition is established. [s]"""
+ALWAYS = {NODE.resource, BATCH_JOB.resource}
+"""What a cluster has without any definition."""
 ORDERS = [
     (*KINDS[number:], *OURS, *KINDS[:number])
     if number % 2
@@ -85,10 +88,13 @@ def advisors(bare, processes):
     made = [Advisor(bare, processes, "everywhere"), Advisor(bare, processes, "somewhere")]
     for one, more in zip(made, [(), (f"--namespace={PLACE}",)], strict=True):
         one.start(*QUICK, *more, wait=False)
-    for one in made:
-        until(lambda one=one: watched(one) == {"nodes"}, what=f"{one.name} watches nodes")
-    yield made
-    assert [one.stop() for one in made] == [0, 0]
+    try:
+        for one in made:
+            until(lambda one=one: watched(one) == ALWAYS, what=f"{one.name} watches what there is")
+        yield made
+    finally:  # whatever went wrong, nobody else's objects are written
+        ends = [one.stop() for one in made]
+    assert ends == [0, 0]
 
 
 def answered(cluster):
@@ -102,7 +108,7 @@ def arrive(cluster, advisors, order):
     establish(cluster, *order)
     since = time.monotonic()
     cluster.apply(*(job(kind, PLACE, "late", annotations={f"{PREFIX}mode": "Annotate"}) for kind in KINDS))
-    wanted = {"nodes", *(kind.resource for kind in order)}
+    wanted = ALWAYS | {kind.resource for kind in order}
     for advisor in advisors:
         until(
             lambda a=advisor: watched(a) == wanted,
@@ -112,7 +118,7 @@ def arrive(cluster, advisors, order):
     until(lambda: answered(cluster) == {kind.kind for kind in KINDS}, what="every job is seen")
     remove(cluster, *order)
     for advisor in advisors:
-        until(lambda a=advisor: watched(a) == {"nodes"}, SOON, f"{advisor.name} watches nothing that is gone")
+        until(lambda a=advisor: watched(a) == ALWAYS, SOON, f"{advisor.name} watches nothing that is gone")
 
 
 @pytest.mark.parametrize("number", [0, 3])
