@@ -26,6 +26,7 @@ async def decider(**settings):
     made = Decider(
         bytes_of=control_fakes.bytes_of,
         work=control_fakes.work,
+        know=control_fakes.work,
         draw=control_fakes.work,
         warm=control_fakes.warm,
         **settings,
@@ -183,6 +184,30 @@ def test_what_people_wait_for_comes_before_the_routine(tmp_path):
             assert set(done[1:4]) == {"mine", "routine-4"}
             assert done[4:] == ["routine-0", "routine-1", "routine-2", "routine-3"]
             assert ask.computed == 7
+
+    asyncio.run(main())
+
+
+def test_namespaces_take_turns_with_a_search_and_without_one():
+    async def main():
+        async with decider() as ask:
+            done = []
+
+            async def one(name, how, place):
+                await how(question(name), place=place)
+                done.append(name)
+
+            first = asyncio.create_task(ask.answer(question("first", sleep=0.3)))
+            await asyncio.sleep(0)
+            many = [asyncio.create_task(one(f"many-{n}", ask.unsearched, "many")) for n in range(4)]
+            await asyncio.sleep(0)
+            few = [
+                asyncio.create_task(one("few-0", ask.unsearched, "few")),
+                asyncio.create_task(one("few-1", ask.answer, "few")),
+            ]
+            await asyncio.gather(first, *many, *few)
+            assert max(done.index("few-0"), done.index("few-1")) <= 3, done
+            assert ask.computed == 2, "what needs no search is no answer that was computed"
 
     asyncio.run(main())
 
