@@ -1,8 +1,10 @@
 """The hand-written pages are true: their commands run, what they name exists, and every symptom leads to its cure."""
 
+import argparse
 import importlib.util
 import json
 import re
+import shlex
 import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -32,11 +34,23 @@ READERS = [
     for words in studies.commands((DOCS / name).read_text(encoding="utf-8"))
 ]
 """Commands of the pages for each reader."""
+HERE = ("presets ", "profile --name", "profile --show", "annotate examples/", "advise examples/")
+"""Commands of the other pages that need nothing but what is shipped."""
 CONFIG = {
     "model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
     "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "tie_word_embeddings": True,
 }  # fmt: skip
 """A model of one's own, as it would be published."""
+
+
+def lines_of(page):
+    """Indented commands of a page, continuation lines joined, without what is said beside them."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    found = re.findall(r"^    (?:\$ )?mofa (.+)$", text, re.MULTILINE)
+    return [re.split(r"  +| #| [|>] ", line.strip())[0] for line in found if "…" not in line]
+
+
+LINES = [(page, line) for page in PAGES for line in lines_of(page)]
 
 
 def read(name):
@@ -61,6 +75,29 @@ def test_a_command_of_a_reader_s_page_runs(name, words, tmp_path, monkeypatch, c
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     monkeypatch.chdir(tmp_path)
     assert main(words) == 0
+    assert capsys.readouterr().out
+
+
+def test_every_command_of_a_page_is_one_that_there_is():
+    foreign = {point.name: point.value for point in entry_points(group=verbs.GROUP)}
+    assert len(LINES) > 30
+    for page, line in LINES:
+        said = shlex.split(line)
+        name = " ".join(said[:2]) if " ".join(said[:2]) in verbs.LAB else said[0]
+        parser = argparse.ArgumentParser(prog=f"{page.name}: mofa {name}", exit_on_error=False)
+        verbs.load(name, foreign.get(name)).configure(parser)
+        parser.parse_args(said[len(name.split()) :])
+
+
+@pytest.mark.parametrize(
+    "line", dict.fromkeys(line for _, line in LINES if line.startswith(HERE) and "/tmp/" not in line)
+)
+def test_a_command_of_a_page_that_needs_no_cluster_and_no_file_of_ours_runs(
+    line, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    assert main(shlex.split(line)) == 0
     assert capsys.readouterr().out
 
 
