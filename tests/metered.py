@@ -9,9 +9,12 @@ import resource
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 SECONDS = 60
 """When a child is killed. [s]"""
+WARM = 130_000_000
+"""What a warm process holds; of what the one that forks holds beyond it nothing counts. [B]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,7 @@ class Meter:
 def measured(work):
     """What a child of this process tells, and what it cost."""
     read, write = os.pipe()
+    before = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
     child = os.fork()
     if child == 0:
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
@@ -61,7 +65,7 @@ def measured(work):
     os.close(read)
     used = os.wait4(child, 0)[2]
     outcome, text = json.loads(told) if told else ("Died", "")
-    spent = {"seconds": used.ru_utime + used.ru_stime, "bytes": used.ru_maxrss * 1024}
+    spent = {"seconds": used.ru_utime + used.ru_stime, "bytes": used.ru_maxrss * 1024 - max(0, before - WARM)}
     return spent | {"outcome": outcome, "told": text}
 
 

@@ -94,12 +94,16 @@ def source():
     async def curves(*_):
         return lately
 
+    async def pools():
+        return [live(CLUSTER_PROFILE, pool)]
+
     return Source(
         jobs=every,
         job=lambda *_: jobs[1],
         view=full,
         curves=curves,
-        profiles=lambda: [live(CLUSTER_PROFILE, pool)],
+        profiles=pools,
+        profile=lambda _: live(CLUSTER_PROFILE, pool),
     )
 
 

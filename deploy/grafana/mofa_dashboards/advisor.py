@@ -60,6 +60,7 @@ def advisor(parameters: dict[str, Any]) -> Dashboard:
             "suffix: per second", {
                 "{{outcome}}, {{reason}}": _rate("mofa_advisor_recommendations_total", "outcome, reason"),
                 "searched for": f"sum(rate(mofa_advisor_searches_total{{{SELF}}}[{RATE}]))",
+                "before admission, {{state}}": _rate("mofa_advisor_admission_checks_total", "state"),
             }))
     )  # fmt: skip
     return (

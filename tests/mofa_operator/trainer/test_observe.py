@@ -183,7 +183,7 @@ def test_the_verb_is_listed():
     listed = subprocess.run(
         [sys.executable, "-m", "mofa_model"], capture_output=True, text=True, check=True
     ).stdout
-    assert re.search(r"^  observe +from mofa_operator.verbs.observe$", listed, re.MULTILINE)
+    assert re.search(r"^  observe +follow a trainer's log", listed, re.MULTILINE)
 
 
 def test_the_sidecar_example_runs_as_it_is_written(tmp_path):
