@@ -8,7 +8,7 @@ handlers     another, by kopf          resync       full lists against what watc
 intake       where news come in        queue        which objects wait to be looked at
 reconcile    the loop over one object  answers      whether what stands still holds, else a search
 decider      answers from worker processes (process: one of them; worker: what runs in it)
-gates        the bound on waits in mode Apply
+gates        the bound on waits in mode Apply   checks   Workloads before admission   hands   who takes from a queue of its own
 rounds       something for every object, again and again
 histories    what history says of a profile
 job_observer what running jobs do      pool_observer    what the watch sees of every pool

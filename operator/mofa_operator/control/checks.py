@@ -6,15 +6,14 @@ is remembered but which checks are ours: what waits says so itself, whoever of K
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from typing import Final
 
 from mofa_model.kinds import WORKLOAD
 from mofa_operator.act.checks import say, stand_by
 from mofa_operator.api import Api
-from mofa_operator.control.decider import Decider, Outdated
+from mofa_operator.control.decider import Decider
+from mofa_operator.control.hands import LONGEST, hands
 from mofa_operator.control.named import NamedObjects
 from mofa_operator.control.process import NoAnswer, Outgrown
 from mofa_operator.control.queue import WorkQueue
@@ -26,15 +25,9 @@ from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import LiveObject
 from mofa_operator.observe.store import Store
 from mofa_operator.observe.waiting import check_snapshot, speaker
-from mofa_operator.refusals import ApiError, Gone
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.snapshot import CheckSnapshot
 from mofa_operator.workloads import LiveWorkload
-
-HANDS: Final = 4
-"""Workloads that are answered at the same time. [1]"""
-_LONGEST: Final = 30.0
-"""Longest wait between two tries. [s]"""
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +45,7 @@ class Checks:
         self._exporter = exporter
         self._settings = settings
         self._named = NamedObjects(api, store)
-        self._queue = WorkQueue(backoff=settings.loop.backoff, longest=_LONGEST)
+        self._queue = WorkQueue(backoff=settings.loop.backoff, longest=LONGEST)
 
     def heed(self, seen: LiveObject) -> None:
         """Note what was seen, where it concerns our checks."""
@@ -67,24 +60,10 @@ class Checks:
 
     async def run(self) -> None:
         """Answer, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for _ in range(HANDS):
-                group.create_task(self._hand())
+        await hands(self._queue, self._see, "not answered yet")
 
-    async def _hand(self) -> None:
-        while (key := await self._queue.take()) is not None:
-            try:
-                await (self._stand_by(key) if key.kind == ADMISSION_CHECK else self._look(key))
-            except Gone:
-                self._queue.done(key)
-            except (ApiError, NoAnswer, Outdated) as error:
-                wait = self._queue.failed(key)
-                _log.warning("%s: not answered yet: %s; again in %.3g s", key, error, wait)
-            except Exception:  # noqa: BLE001 - one Workload must not keep the others waiting
-                _log.exception("%s: our fault", key)
-                self._queue.failed(key)
-            else:
-                self._queue.done(key)
+    async def _see(self, key: Key) -> None:
+        await (self._stand_by(key) if key.kind == ADMISSION_CHECK else self._look(key))
 
     async def _stand_by(self, key: Key) -> None:
         check = self._store.live(key)

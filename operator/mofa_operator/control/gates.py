@@ -6,15 +6,14 @@ go without arguments. What the loop has let go before is found open here, and le
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from typing import Final
 
 from mofa_model.kinds import KINDS
 from mofa_operator.act.events import EventPoster
 from mofa_operator.act.release import Released, let_go
 from mofa_operator.api import Api
+from mofa_operator.control.hands import LONGEST, hands
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.decide.gates import deadline, is_gated
 from mofa_operator.decide.release import overdue
@@ -22,13 +21,7 @@ from mofa_operator.keys import Key
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import LiveObject
 from mofa_operator.observe.store import Store
-from mofa_operator.refusals import ApiError, Gone
 from mofa_operator.settings import OperatorSettings
-
-HANDS: Final = 4
-"""Jobs that are let go at the same time. [1]"""
-_LONGEST: Final = 30.0
-"""Longest wait between two tries. [s]"""
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +38,7 @@ class Gates:
         self._events = events
         self._exporter = exporter
         self._settings = settings
-        self._queue = WorkQueue(backoff=settings.loop.backoff, longest=_LONGEST)
+        self._queue = WorkQueue(backoff=settings.loop.backoff, longest=LONGEST)
 
     def heed(self, seen: LiveObject) -> None:
         """Note an object that was seen, where it waits for us."""
@@ -54,22 +47,7 @@ class Gates:
 
     async def run(self) -> None:
         """Let go whose time is over, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for _ in range(HANDS):
-                group.create_task(self._hand())
-
-    async def _hand(self) -> None:
-        while (key := await self._queue.take()) is not None:
-            try:
-                await self._look(key)
-            except ApiError as error:
-                wait = self._queue.failed(key)
-                _log.warning("%s: its gate is not open yet: %s; again in %.3g s", key, error, wait)
-            except Exception:  # noqa: BLE001 - one job must not keep the others waiting
-                _log.exception("%s: our fault", key)
-                self._queue.failed(key)
-            else:
-                self._queue.done(key)
+        await hands(self._queue, self._look, "its gate is not open yet")
 
     async def _look(self, key: Key) -> None:
         job = self._store.live(key)
@@ -79,10 +57,7 @@ class Gates:
         if release is None:
             self._note(job)
             return
-        try:
-            released = await let_go(release, self._api)
-        except Gone:
-            return
+        released = await let_go(release, self._api)
         if released.body is not None:
             self._store.wrote(key, released.body)
         if released.failure is not None:
