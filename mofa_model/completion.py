@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -34,13 +35,14 @@ def offered(
     program: str, words: Sequence[str], load: Callable[[str], Any], summaries: Mapping[str, str]
 ) -> list[str]:
     """What may stand in place of the last of these words, which follow the program's name: for kubectl, which asks so."""
+    import argcomplete.io
     from argcomplete.finders import CompletionFinder
 
     class Quiet(CompletionFinder):
-        """One that does not open a file of the process around it to write its own log there."""
+        """One that writes its own log to standard error, and not to a file that the process around it has open."""
 
         def _init_debug_stream(self) -> None:
-            pass
+            argcomplete.io.debug_stream = sys.stderr  # that of its import may be closed by now
 
     line = " ".join([program.rsplit(maxsplit=1)[-1], *words])
     said = io.StringIO()

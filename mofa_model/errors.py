@@ -33,6 +33,11 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
+def why(error: OSError) -> str:
+    """What the operating system says of a call that it refused, as the end of a sentence."""
+    return (error.strerror or str(error)).lower()
+
+
 class MofaError(Exception):
     """Anything that we raise on purpose; `exit_code` is what the command line returns."""
 

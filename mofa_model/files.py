@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
-from mofa_model.errors import BadFile
+from mofa_model.errors import BadFile, why
 
 LARGEST: Final = 8 * 2**20
 """Bytes that a file from outside may have: a hundred times any manifest or model configuration."""
@@ -24,7 +24,7 @@ def read_text(path: Path | str, *, largest: int = LARGEST) -> str:
             with Path(path).open("rb") as file:
                 data = file.read(largest + 1)
     except OSError as error:
-        raise BadFile(path, f"cannot be read: {_why(error)}") from error
+        raise BadFile(path, f"cannot be read: {why(error)}") from error
     except ValueError as error:  # a NUL byte in the name
         raise BadFile(repr(path), f"cannot be read: {error}") from error
     if len(data) > largest:
@@ -52,7 +52,7 @@ def write_bytes(path: Path | str, data: bytes) -> None:
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     except OSError as error:
-        raise BadFile(path, f"cannot be written: {_why(error)}") from error
+        raise BadFile(path, f"cannot be written: {why(error)}") from error
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -64,7 +64,7 @@ def write_bytes(path: Path | str, data: bytes) -> None:
         with contextlib.suppress(OSError):
             Path(name).unlink()
         if isinstance(error, OSError):
-            raise BadFile(path, f"cannot be written: {_why(error)}") from error
+            raise BadFile(path, f"cannot be written: {why(error)}") from error
         raise
 
 
@@ -92,7 +92,7 @@ def write_folder(path: Path | str, texts: Mapping[str, str], *, programs: Collec
     try:
         made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     except OSError as error:
-        raise BadFile(path, f"cannot be written: {_why(error)}") from error
+        raise BadFile(path, f"cannot be written: {why(error)}") from error
     try:
         made.chmod(0o777 & ~_mask())
         for name, text in texts.items():
@@ -105,13 +105,9 @@ def write_folder(path: Path | str, texts: Mapping[str, str], *, programs: Collec
         else:
             made.replace(folder)
     except OSError as error:
-        raise BadFile(path, f"cannot be written: {_why(error)}") from error
+        raise BadFile(path, f"cannot be written: {why(error)}") from error
     finally:
         shutil.rmtree(made, ignore_errors=True)
-
-
-def _why(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
 
 
 def _mode(target: Path) -> int:

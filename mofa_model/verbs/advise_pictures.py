@@ -12,7 +12,7 @@ from mofa_model.advice.finalists import priced_together
 from mofa_model.advice.reasons import NAMES, terms_of
 from mofa_model.advice.saves import best_interval, job_of
 from mofa_model.answers.ettr_figures import curve
-from mofa_model.errors import BadFile
+from mofa_model.errors import BadFile, why
 from mofa_model.search import SearchCase
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import short_strategy
@@ -29,7 +29,7 @@ def prepare(folder: str) -> None:
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadFile(folder, f"cannot be made: {(error.strerror or str(error)).lower()}") from error
+        raise BadFile(folder, f"cannot be made: {why(error)}") from error
 
 
 def draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:

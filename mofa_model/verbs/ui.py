@@ -6,7 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import Final
 
-from mofa_model.errors import BadValue
+from mofa_model.errors import BadValue, why
 
 EXAMPLES: Final = """\
 examples:
@@ -41,8 +41,7 @@ def run(arguments: Namespace) -> int:
     try:
         server = DeskServer(arguments.port, arguments.model)
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise BadValue("--port", arguments.port, f"{why}; give another one") from error
+        raise BadValue("--port", arguments.port, f"{why(error)}; give another one") from error
     with server:
         sys.stdout.write(f"http://127.0.0.1:{server.server_port}/ answers; Ctrl-C ends it\n")
         sys.stdout.flush()

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import argcomplete.io
 import pytest
 
 from mofa_model.cli import offered
@@ -53,6 +54,12 @@ def quiet(monkeypatch):
 )
 def test_what_may_follow_is_offered(words, there):
     assert there in [one.strip() for one in offered("mofa", words, {})]
+
+
+def test_it_is_offered_where_standard_error_was_another_at_first(monkeypatch):
+    with Path(os.devnull).open("w") as closed:  # as one that a test captured
+        monkeypatch.setattr(argcomplete.io, "debug_stream", closed)
+    assert "advise" in offered("mofa", ["adv"], {})
 
 
 def complete(name, line):

@@ -55,9 +55,9 @@ from mofa_operator.page.server import routes
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.snapshot import History, NoHistory
 
-GRACE: Final = 1.5
+GRACE: Final = 1.0
 """How long what is in work may take after a signal; with what follows it stays below `stop.LIMIT`. [s]"""
-_BRIEFLY: Final = 0.4
+_BRIEFLY: Final = 0.3
 """How long everything else may take then, one after another: watches, Events, the Lease, what is left. [s]"""
 _WATCHES: Final = 1000
 """Connections for watches: one for each kind and namespace. [1]"""

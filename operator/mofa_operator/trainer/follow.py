@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mofa_model.errors import BadFile
+from mofa_model.errors import BadFile, why
 
 LONGEST: Final = 64 * 1024
 """Bytes of a line that are kept; the rest of it is dropped."""
@@ -129,7 +129,7 @@ class _Files:
         try:
             data = os.read(file.descriptor, _CHUNK)
         except OSError as error:
-            raise BadFile(file.path, f"cannot be read: {_why(error)}") from error
+            raise BadFile(file.path, f"cannot be read: {why(error)}") from error
         if file.read < _BEGINNING:
             file.beginning += data[: _BEGINNING - file.read]
         file.read += len(data)
@@ -188,12 +188,8 @@ def _open(path: str) -> _Open:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise BadFile(path, f"cannot be read: {_why(error)}") from error
+        raise BadFile(path, f"cannot be read: {why(error)}") from error
     if stat.S_ISDIR(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise BadFile(path, "is a folder; give a file, or a pattern of files")
     return _Open(path=path, descriptor=descriptor)
-
-
-def _why(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from mofa_model.errors import BadValue
+from mofa_model.errors import BadValue, why
 from mofa_operator.trainer.progress import Progress
 
 LABELS: Final = ("training_namespace", "training_job")
@@ -88,9 +88,9 @@ class Served:
         try:
             self._server, self._thread = start_http_server(port, address, registry)
         except (OSError, OverflowError) as error:
-            why = (getattr(error, "strerror", None) or str(error)).lower()
+            told = why(error) if isinstance(error, OSError) else str(error)
             raise BadValue(
-                "--address, --port", f"{address}:{port}", f"it cannot be listened on: {why}"
+                "--address, --port", f"{address}:{port}", f"it cannot be listened on: {told}"
             ) from error
         host = f"[{address}]" if ":" in address else address
         self.url = f"http://{host}:{self._server.server_port}/metrics"

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import socket
 import time
 
 import aiohttp
 import pytest
 from mofa_local.ports import free_ports
 
+from mofa_model.errors import BadValue
 from mofa_operator.control import visitors
 from mofa_operator.control.admission import ACCESS_REVIEW, TOKEN_REVIEW, Admission
 from mofa_operator.control.serve import Server
@@ -33,6 +35,22 @@ async def served(admission=None):
                 return answer.status, await answer.text()
 
         yield port, get
+
+
+@pytest.mark.parametrize("flag", ["--metrics-port", "--health-port"])
+def test_a_port_that_is_taken_is_named_with_its_flag(flag):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ports = {"metrics_port": 0, "health_port": 0, flag[2:].replace("-", "_"): port}
+        well = lambda: (True, [])  # noqa: E731 - an argument
+        server = Server(ServeSettings(address="127.0.0.1", **ports), exporter=Exporter(), live=well, ready=well, measure=lambda: None)  # fmt: skip
+
+        async def listen():
+            async with server:
+                pass
+
+        with pytest.raises(BadValue, match=f"^{flag}: {port} .*address already in use"):
+            asyncio.run(listen())
 
 
 async def closed(reader, within=10.0):
