@@ -1,48 +1,24 @@
 """A fresh environment with the wheel and nothing else of ours: Python, the notebook and the page work there."""
 
-import hashlib
 import json
 import re
 import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 
 import pytest
+from wheels import ROOT, built, environment, run
 
-ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements" / "notebook.txt"
-PIP = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
 
 pytestmark = pytest.mark.slow
 
 
-def run(*command, **options):
-    done = subprocess.run(
-        [str(one) for one in command], capture_output=True, text=True, check=False, **options
-    )
-    assert done.returncode == 0, (
-        f"{' '.join(map(str, command))}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    )
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
-    """The Python of an environment with what a notebook needs, and the wheel; its locked part is kept in `.cache/`."""
-    folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, *PIP, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, ROOT)
-    (wheel,) = folder.glob("*.whl")
-    key = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:12]
-    place = ROOT / ".cache" / f"notebook-{key}"
-    made, done = place / "bin" / "python", place / "complete"
-    if not done.exists():
-        run(sys.executable, "-m", "venv", "--clear", place)
-        run(made, *PIP, "install", "--no-compile", "--require-hashes", "-r", LOCK)
-        done.touch()
-    run(made, *PIP, "install", "--no-deps", "--force-reinstall", wheel)
-    return made
+    """The Python of an environment with what a notebook needs, and the wheel."""
+    return environment("notebook", LOCK, built(ROOT, tmp_path_factory.mktemp("dist")))
 
 
 def outputs(notebook, kind):

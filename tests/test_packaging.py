@@ -1,36 +1,17 @@
 """The product's wheel and the lab's: each holds what it should; the product works and passes its own tests alone."""
 
-import hashlib
 import os
 import re
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from wheels import ROOT, built, environment, run
 
-ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements" / "test.txt"
-PIP = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
 
 pytestmark = pytest.mark.slow
-
-
-def run(*command, **options):
-    done = subprocess.run(
-        [str(one) for one in command], capture_output=True, text=True, check=False, **options
-    )
-    assert done.returncode == 0, (
-        f"{' '.join(map(str, command))}\n{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
-    )
-    return done.stdout
-
-
-def built(source, folder):
-    run(sys.executable, *PIP, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source)
-    (wheel,) = folder.glob("*.whl")
-    return wheel
 
 
 @pytest.fixture(scope="module")
@@ -45,19 +26,8 @@ def lab(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def without_extra(wheel):
-    """The Python of an environment with the core's lock, the test runner's, and the wheel.
-
-    The locked part is kept in `.cache/` under the hash of the lock, so that only its first use takes long.
-    """
-    key = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:12]
-    folder = ROOT / ".cache" / f"without-extra-{key}"
-    python, done = folder / "bin" / "python", folder / "complete"
-    if not done.exists():
-        run(sys.executable, "-m", "venv", "--clear", folder)
-        run(python, *PIP, "install", "--no-compile", "--require-hashes", "-r", LOCK)
-        done.touch()
-    run(python, *PIP, "install", "--no-deps", "--force-reinstall", wheel)
-    return python
+    """The Python of an environment with the core's lock, the test runner's, and the wheel."""
+    return environment("without-extra", LOCK, wheel)
 
 
 def test_the_wheel_holds_both_packages_with_their_data_and_nothing_else(wheel):
@@ -130,17 +100,12 @@ def test_without_the_extra_completion_works_and_the_verbs_of_a_cluster_say_what_
 
 @pytest.mark.soak
 def test_a_fresh_environment_with_the_extra_has_the_plugin_and_its_completion(wheel, tmp_path):
-    folder = tmp_path / "fresh"
-    run(sys.executable, "-m", "venv", folder)
-    python = folder / "bin" / "python"
-    lock = ROOT / "requirements" / "operator.txt"
-    run(python, *PIP, "install", "--no-compile", "--require-hashes", "-r", lock)
-    run(python, *PIP, "install", "--no-deps", wheel)
-    assert "doctor" in run(folder / "bin" / "kubectl-mofa", "--help", cwd=tmp_path)
-    assert run(folder / "bin" / "kubectl_complete-mofa", "to", cwd=tmp_path) == "top\n:4\n"
+    programs = environment("plugin", ROOT / "requirements" / "operator.txt", wheel).parent
+    assert "doctor" in run(programs / "kubectl-mofa", "--help", cwd=tmp_path)
+    assert run(programs / "kubectl_complete-mofa", "to", cwd=tmp_path) == "top\n:4\n"
     (tmp_path / "home").mkdir()
     done = subprocess.run(
-        [folder / "bin" / "kubectl-mofa", "top"], cwd=tmp_path, env={"HOME": str(tmp_path / "home")},
+        [programs / "kubectl-mofa", "top"], cwd=tmp_path, env={"HOME": str(tmp_path / "home")},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr.count("\n")) == (4, 1)
@@ -178,10 +143,8 @@ def test_without_the_extra_a_verb_that_needs_it_says_so_in_one_line(without_extr
 
 def passed(python, folder, *options):
     """What pytest says of the model's tests, run against the wheel and not the working tree."""
-    environment = os.environ | {"PYTHONSAFEPATH": "1"}
-    environment = {
-        name: value for name, value in environment.items() if not name.startswith(("PYTEST_", "COV_"))
-    }
+    variables = os.environ | {"PYTHONSAFEPATH": "1"}
+    variables = {name: value for name, value in variables.items() if not name.startswith(("PYTEST_", "COV_"))}
     plain = [
         "-q",
         "-m",
@@ -194,7 +157,7 @@ def passed(python, folder, *options):
         ROOT,
     ]
     return run(
-        python, "-m", "pytest", *plain, *options, ROOT / "tests" / "mofa_model", cwd=ROOT, env=environment
+        python, "-m", "pytest", *plain, *options, ROOT / "tests" / "mofa_model", cwd=ROOT, env=variables
     )
 
 

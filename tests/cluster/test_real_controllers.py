@@ -246,8 +246,7 @@ def test_the_fence_lets_nothing_be_said_of_a_workload_but_by_a_check_that_waits(
 
 
 def test_what_does_not_fit_is_refused_where_the_policy_says_so(site):
-    place = site.place("refused")
-    site.cluster.apply(policy(place, POOL, constraints=IMPOSSIBLE, noLayout="Reject"))
+    place = site.place("refused", constraints=IMPOSSIBLE, noLayout="Reject")
     site.cluster.apply(job_set(place, "unfit", 2, queue="team"))
     until(lambda: at(workload(site.cluster, place, "unfit"), "spec", "active") is False, what="it is refused")
     assert read(site.cluster, "jobset", place, "unfit")["spec"]["suspend"] is True
@@ -255,9 +254,8 @@ def test_what_does_not_fit_is_refused_where_the_policy_says_so(site):
 
 
 def test_what_does_not_fit_makes_room_and_comes_back_where_the_policy_says_so(site):
-    place = site.place("again", gpus=16)
     rule = {"noLayout": "Retry", "retrySeconds": 3600}
-    site.cluster.apply(policy(place, POOL, constraints=IMPOSSIBLE, **rule))
+    place = site.place("again", gpus=16, constraints=IMPOSSIBLE, **rule)
     site.cluster.apply(job_set(place, "unfit", 2, queue="team"))
     until(
         lambda: at(workload(site.cluster, place, "unfit"), "status", "requeueState", "requeueAt"),

@@ -243,12 +243,14 @@ def test_sigterm_ends_it_in_every_state(cluster, processes, profile, silent, nam
         finally:
             for one in every:
                 processes.stop(one.advisor.name, grace=1.0)
+            left = json.loads(cluster.kubectl("get", "jobsets", "-A", "-o", "json"))["items"]
+            for one in at_work:
+                cluster.empty(one.place)
     print({name: f"{seconds:.1f} s, {code}" for name, (seconds, code) in ends.items()})  # noqa: T201
     assert {one.name: one.advisor.log.splitlines()[-1:] for one in every if ends[one.name][1]} == {}
     assert {name: seconds for name, (seconds, _) in ends.items() if seconds > LONGEST} == {}
     assert held(cluster) == ""
     assert [one.name for one in every if "by force" in one.advisor.log] == []
-    left = json.loads(cluster.kubectl("get", "jobsets", "-A", "-o", "json"))["items"]
     waits = [
         one["spec"]["suspend"]
         for one in left
@@ -259,5 +261,3 @@ def test_sigterm_ends_it_in_every_state(cluster, processes, profile, silent, nam
     assert {frozenset(ours(one)) for one in left if one["metadata"]["namespace"] == writing.place} == {
         frozenset({"mode"})
     }
-    for one in at_work:
-        cluster.empty(one.place)
