@@ -106,8 +106,8 @@ async def pool_past(
 ) -> PoolPast | NoHistory:
     """What happened to a pool in a window [s]; `progress` is told each share that was read."""
     start, now = window
-    others = await left_out(Asking(prometheus, now), pool)
     by_cluster = (await prometheus.query(pool.clusters(), now)).by("cluster")
+    others = await left_out(Asking(prometheus, now), pool)
     if not by_cluster:  # no node now, a day ago, a week ago
         return await _nothing(prometheus, pool, now - start, now, seen=False, others=others)
     clusters = sorted(name for (name,) in by_cluster if name)
