@@ -50,7 +50,7 @@ def quiet(monkeypatch):
         (["advise", "--objective", "th"], "throughput"),
         (["completion", ""], "fish"),
     ],
-    ids=" ".join,
+    ids=lambda one: " ".join(one) if isinstance(one, list) else one,
 )
 def test_what_may_follow_is_offered(words, there):
     assert there in [one.strip() for one in offered("mofa", words, {})]
