@@ -12,6 +12,8 @@ from mofa_operator.control.stop import LIMIT
 
 BEGIN = "import asyncio, sys, time; from mofa_operator.control.stop import Stop; stop = Stop(); "
 SAY = "print('there', flush=True); "
+LONG = "[time.sleep(0.1) for _ in range(600)]"
+"""Not one sleep: a signal just before it would only be seen at its end."""
 WAIT = """
 async def main():
     stop.heed()
@@ -40,7 +42,7 @@ def ended(program, number=signal.SIGTERM, times=1):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_before_there_is_a_loop_it_ends_at_once(number):
-    code, seconds, said = ended(BEGIN + SAY + "time.sleep(60)", number)
+    code, seconds, said = ended(BEGIN + SAY + LONG, number)
     assert (code, said) == (0, "")
     assert seconds < LIMIT
 
