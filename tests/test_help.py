@@ -9,12 +9,12 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from desk import GIVEN
 
 from mofa_model import cli, verbs
 from mofa_model.verbs import rates
 
 ROOT = Path(__file__).resolve().parent.parent
-LOG = "tests/data/logs/megatron.log"
 PARSED = (
     "mofa operator",
     "mofa profile --from-cluster",
@@ -34,10 +34,6 @@ MINUTES = "mofa fit"
 """Examples that take minutes, and one of which writes this installation's presets: they are parsed as well."""
 LONG = ("mofa validate odds", "mofa validate fleets")
 """Examples that take ten seconds of a core and more: `make soak` runs them."""
-RUNS = "model,gpu,gpus,strategy,global_batch,sequence,step_seconds\nllama3-8b,h100,64,tp2 sp zero2,512,8192,11.0\n"
-PRODUCTS = "device,recipe,m,n,k,seconds_best\n" + "".join(
-    f"gb200,bf16,{64 << i},4096,4096,{1e-5 * 2**i}\n" for i in range(9)
-)
 
 
 def parser_of(verb):
@@ -94,20 +90,11 @@ def test_every_example_runs(verb, line, tmp_path, monkeypatch, capsys, asked_onc
         pytest.skip("needs what is not here; it was parsed")
     for folder in ("examples", "lab/data"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    given = {
-        "job.yaml": (ROOT / "examples/llama3-405b.yaml").read_text(),
-        "pool.yaml": (ROOT / "examples/h100-east.yaml").read_text(),
-        "failures.csv": "time,node,class\n3600,a,pod\n7200,b,job\n",
-        "nodes.csv": "node,node_days\na,100\nb,200\n",
-        "runs.csv": RUNS,
-        "tables/gemm.csv": PRODUCTS,
-        "train.log": (ROOT / LOG).read_text(),
-    }
-    for name, text in given.items():
+    for name, text in GIVEN.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given["job.yaml"].encode())))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(GIVEN["job.yaml"].encode())))
     words = shlex.split(line)
     code = cli.main(words[1:])
     said = capsys.readouterr()

@@ -39,14 +39,6 @@ def desk(tmp_path, monkeypatch, asked_once):
     return tmp_path
 
 
-@pytest.mark.parametrize("words", README, ids=lambda words: words[0])
-def test_a_command_of_the_readme_runs(desk, capsys, words):
-    if "--plot" in words:
-        pytest.importorskip("matplotlib")
-    assert main(words) == 0
-    assert capsys.readouterr().out
-
-
 def test_the_readme_shows_what_people_need_first():
     assert {words[0] for words in README} >= {"advise", "annotate", "explain", "ettr", "rates", "sweep"}
 

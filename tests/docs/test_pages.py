@@ -1,56 +1,21 @@
-"""The hand-written pages are true: their commands run, what they name exists, and every symptom leads to its cure."""
+"""The hand-written pages are true: what they name exists, and every symptom leads to its cure."""
 
-import argparse
-import importlib.util
-import json
 import re
-import shlex
 import tomllib
 from importlib.metadata import entry_points
-from pathlib import Path
 
 import pytest
+from documents import PAGES, ROOT, commands
 
 pytest.importorskip("aiohttp", reason="the pages are the operator's, which needs its extra")
 
 from mofa_model import verbs
-from mofa_model.cli import main
 from mofa_model.launch import TRAINERS
 from mofa_operator import kubectl, words
 from mofa_operator.keys import OURS
 from mofa_operator.verbs.flags import flags
 
-ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted([ROOT / "README.md", *DOCS.glob("*.md"), *(DOCS / "runbooks").glob("*.md")])
-_SPEC = importlib.util.spec_from_file_location("studies", ROOT / "tools" / "studies.py")
-studies = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(studies)
-
-TUTORIAL = studies.commands((DOCS / "tutorial.md").read_text(encoding="utf-8"))
-READERS = [
-    (name, words)
-    for name in ("for-engineers.md", "for-platform-teams.md", "for-sres.md")
-    for words in studies.commands((DOCS / name).read_text(encoding="utf-8"))
-]
-"""Commands of the pages for each reader."""
-HERE = ("presets ", "profile --name", "profile --show", "annotate examples/", "advise examples/")
-"""Commands of the other pages that need nothing but what is shipped."""
-CONFIG = {
-    "model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
-    "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "tie_word_embeddings": True,
-}  # fmt: skip
-"""A model of one's own, as it would be published."""
-
-
-def lines_of(page):
-    """Indented commands of a page, continuation lines joined, without what is said beside them."""
-    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
-    found = re.findall(r"^    (?:\$ )?mofa (.+)$", text, re.MULTILINE)
-    return [re.split(r"  +| #| [|>] ", line.strip())[0] for line in found if "…" not in line]
-
-
-LINES = [(page, line) for page in PAGES for line in lines_of(page)]
 
 
 def read(name):
@@ -61,60 +26,13 @@ def ids(path):
     return path.name
 
 
-@pytest.mark.parametrize("words", TUTORIAL, ids=lambda words: words[0])
-def test_a_command_of_the_tutorial_that_needs_no_cluster_runs(words, tmp_path, monkeypatch, capsys):
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    monkeypatch.chdir(tmp_path)
-    assert main(words) == 0
-    assert capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name, words", READERS, ids=lambda one: one if isinstance(one, str) else one[0])
-def test_a_command_of_a_reader_s_page_runs(name, words, tmp_path, monkeypatch, capsys, asked_once):
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    monkeypatch.chdir(tmp_path)
-    assert main(words) == 0
-    assert capsys.readouterr().out
-
-
-def test_every_command_of_a_page_is_one_that_there_is():
-    foreign = {point.name: point.value for point in entry_points(group=verbs.GROUP)}
-    assert len(LINES) > 30
-    for page, line in LINES:
-        said = shlex.split(line)
-        name = " ".join(said[:2]) if " ".join(said[:2]) in verbs.LAB else said[0]
-        parser = argparse.ArgumentParser(prog=f"{page.name}: mofa {name}", exit_on_error=False)
-        verbs.load(name, foreign.get(name)).configure(parser)
-        parser.parse_args(said[len(name.split()) :])
-
-
-@pytest.mark.parametrize(
-    "line", dict.fromkeys(line for _, line in LINES if line.startswith(HERE) and "/tmp/" not in line)
-)
-def test_a_command_of_a_page_that_needs_no_cluster_and_no_file_of_ours_runs(
-    line, tmp_path, monkeypatch, capsys
-):
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    monkeypatch.chdir(tmp_path)
-    assert main(shlex.split(line)) == 0
-    assert capsys.readouterr().out
-
-
 def test_each_reader_has_a_page_with_commands():
-    assert {name for name, _ in READERS} == {path.name for path in DOCS.glob("for-*.md")}
-
-
-def test_a_stranger_is_three_commands_from_an_answer_on_their_own_model(tmp_path, monkeypatch, capsys):
-    """As the README has it: one command installs, one asks."""
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
-    block = re.search(r"## Your own model\n\n((?:    .*\n)+)", page)[1].splitlines()
-    assert len(block) <= 3
-    assert block[0].strip().startswith("pip install mofa-advisor")
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    monkeypatch.chdir(tmp_path)
-    assert main(block[-1].split()[1:]) == 0
-    assert "checkpoint every" in capsys.readouterr().out
+    pages = set(DOCS.glob("for-*.md"))
+    assert {page.stem for page in pages if commands(page)} == {
+        "for-engineers",
+        "for-platform-teams",
+        "for-sres",
+    }
 
 
 def test_the_page_of_kubectl_mofa_has_its_verbs():
@@ -147,7 +65,13 @@ def test_figures_of_the_questions_are_those_of_the_product():
 
 def test_the_tutorial_goes_from_the_desk_to_an_alert():
     page = read("tutorial.md")
-    assert {words[0] for words in TUTORIAL} >= {"annotate", "advise", "explain", "ettr"}
+    typed = commands(DOCS / "tutorial.md")
+    assert {line.split()[1] for line in typed if line.startswith("mofa ")} >= {
+        "annotate",
+        "advise",
+        "explain",
+        "ettr",
+    }
     for said in (
         "make up",
         "kubectl apply -f examples/llama3-405b.yaml",

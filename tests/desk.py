@@ -1,0 +1,19 @@
+"""What lies on a desk where people type what documents and help texts show them."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+_RUNS = "model,gpu,gpus,strategy,global_batch,sequence,step_seconds\nllama3-8b,h100,64,tp2 sp zero2,512,8192,11.0\n"
+_PRODUCTS = "device,recipe,m,n,k,seconds_best\n" + "".join(
+    f"gb200,bf16,{64 << i},4096,4096,{1e-5 * 2**i}\n" for i in range(9)
+)
+GIVEN = {
+    "job.yaml": (ROOT / "examples/llama3-405b.yaml").read_text(),
+    "pool.yaml": (ROOT / "examples/h100-east.yaml").read_text(),
+    "failures.csv": "time,node,class\n3600,a,pod\n7200,b,job\n",
+    "nodes.csv": "node,node_days\na,100\nb,200\n",
+    "runs.csv": _RUNS,
+    "tables/gemm.csv": _PRODUCTS,
+    "train.log": (ROOT / "tests/data/logs/megatron.log").read_text(),
+}
+"""Files by name."""

@@ -1,0 +1,63 @@
+"""Commands of the README and of the documents, as a reader would type them, and where each of them is run."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted(
+    [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "runbooks").glob("*.md")]
+)
+_TYPED = re.compile(
+    r"^    (?:\$ )?((?:MOFA_\w+=\S+ |PYTHONPATH=\S+ )?"
+    r"(?:mofa|kubectl|helm|make|curl|pip|python|docker|promtool|\.venv/bin/python) .+)$"
+)
+_FENCE = re.compile(r"^```(\w*)$")
+OPEN = ("…", "...", " …", "JOB ")
+"""What stands for something that the reader is to put there."""
+CLUSTER = (
+    "kubectl ",
+    "helm ",
+    "curl ",
+    "PYTHONPATH=",
+    "mofa incidents",
+    "mofa profile --from-cluster",
+    "mofa operator",
+)
+"""What asks a cluster, a Prometheus or the operator."""
+ELSEWHERE = {
+    "make ": "tests/test_readme.py runs the demo's commands, tests/cluster the stack's; this is `make test`",
+    "pip install": "tests/test_packaging.py and test_notebook.py install the wheel, with and without the extra",
+    "mofa ui": "tests/test_notebook.py serves the page from the wheel",
+    "mofa fit": "nine minutes of a core: `make validate`",
+    "MOFA_CONSTANTS=out": "it reads what the fit writes",
+    "python -m mofa_lab.kernels.measure": "it measures a GPU",
+    "helm test": "the pod that it starts needs an image",
+    "kubectl -n mofa-system logs": "the local operator is a process, and has no pod",
+    "curl localhost:8081": "a port that was forwarded from a pod; tests/mofa_operator/control/test_health.py asks it",
+    "mofa operator --dry-run": "it runs until it is stopped: tests/cluster/test_operator.py",
+}
+"""Commands that no test of the documents runs, and what does, or why nothing can."""
+
+
+def commands(page):
+    """What a page has people type, in its order: indented lines and blocks of a shell, without what is said beside them."""
+    found, fence = [], None
+    for line in re.sub(r"\\\n *", "", page.read_text(encoding="utf-8")).splitlines():
+        if opened := _FENCE.match(line):
+            fence = None if fence is not None else opened[1]
+        elif fence == "shell":
+            found.append(line)
+        elif fence is None and (typed := _TYPED.match(line)):
+            found.append(re.split(r"  +| # ", typed[1])[0])
+    told = (re.sub(r" +", " ", line.strip()) for line in found)
+    return [line for line in told if line and not any(one in f"{line} " for one in OPEN)]
+
+
+def asks_a_cluster(line):
+    """Whether a command is nothing for the desk."""
+    return line.startswith(CLUSTER) or line.endswith("/tmp/pool.yaml")
+
+
+def elsewhere(line):
+    """Whether a command is run by other tests, or by none."""
+    return line.startswith(tuple(ELSEWHERE))
