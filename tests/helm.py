@@ -277,3 +277,65 @@ def plain(body):
     if "template" in body.get("spec", {}):
         made["spec"] = body["spec"] | {"template": plain(body["spec"]["template"])}
     return made
+
+
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "object", "additionalProperties": _TEXT}
+_ENDPOINT = {
+    "type": "object",
+    "required": ["port"],
+    "properties": {"port": _TEXT, "interval": {"type": "string", "pattern": "^([0-9]+(ms|[smhdwy]))+$"}},
+}
+_OF_SERVICES = _ENDPOINT | {"properties": _ENDPOINT["properties"] | {"bearerTokenFile": _TEXT}}
+_SELECTOR = {"type": "object", "properties": {"matchLabels": _TEXTS}}
+_RULE = {
+    "type": "object",
+    "required": ["expr"],
+    "properties": {
+        **dict.fromkeys(("record", "alert", "expr", "for"), _TEXT),
+        "labels": _TEXTS,
+        "annotations": _TEXTS,
+    },
+}
+_GROUP = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {"name": _TEXT, "interval": _TEXT, "rules": {"type": "array", "items": _RULE}},
+}
+_MONITORING = {
+    "ServiceMonitor": {"selector": _SELECTOR, "endpoints": {"type": "array", "items": _OF_SERVICES}},
+    "PodMonitor": {"selector": _SELECTOR, "podMetricsEndpoints": {"type": "array", "items": _ENDPOINT}},
+    "PrometheusRule": {"groups": {"type": "array", "items": _GROUP}},
+}
+"""The parts of the Prometheus operator's kinds that we use; anything else in them is an error under strict validation."""
+
+
+def monitoring():
+    """Definitions of the Prometheus operator's kinds, strict about what we use of them."""
+    return [_definition(kind, spec) for kind, spec in _MONITORING.items()]
+
+
+def _definition(kind, spec):
+    plural = f"{kind.lower()}s"
+    schema = {
+        "type": "object",
+        "required": ["spec"],
+        "properties": {"spec": {"type": "object", "properties": spec, "required": list(spec)}},
+    }
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.monitoring.coreos.com"},
+        "spec": {
+            "group": "monitoring.coreos.com",
+            "names": {
+                "kind": kind,
+                "plural": plural,
+                "singular": kind.lower(),
+                "listKind": f"{kind}List",
+            },
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }

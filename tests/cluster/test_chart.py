@@ -5,72 +5,17 @@ import json
 import helm
 import pytest
 from advisor import Advisor, condition, ours, until
-from helm import CHART, ROOT, SETS, one, template
+from helm import CHART, ROOT, SETS, monitoring, one, template
 from mofa_local import nodes
 from mofa_local.cluster import KubectlFailed
 
 KUSTOMIZE = ROOT / "deploy" / "kustomize"
 OVERLAYS = sorted(path.name for path in (KUSTOMIZE / "overlays").iterdir())
-TEXT = {"type": "string"}
-TEXTS = {"type": "object", "additionalProperties": TEXT}
-ENDPOINT = {
-    "type": "object",
-    "required": ["port"],
-    "properties": {"port": TEXT, "interval": {"type": "string", "pattern": "^([0-9]+(ms|[smhdwy]))+$"}},
-}
-OF_SERVICES = ENDPOINT | {"properties": ENDPOINT["properties"] | {"bearerTokenFile": TEXT}}
-SELECTOR = {"type": "object", "properties": {"matchLabels": TEXTS}}
-RULE = {
-    "type": "object",
-    "required": ["expr"],
-    "properties": {
-        **dict.fromkeys(("record", "alert", "expr", "for"), TEXT),
-        "labels": TEXTS,
-        "annotations": TEXTS,
-    },
-}
-GROUP = {
-    "type": "object",
-    "required": ["name"],
-    "properties": {"name": TEXT, "interval": TEXT, "rules": {"type": "array", "items": RULE}},
-}
-MONITORING = {
-    "ServiceMonitor": {"selector": SELECTOR, "endpoints": {"type": "array", "items": OF_SERVICES}},
-    "PodMonitor": {"selector": SELECTOR, "podMetricsEndpoints": {"type": "array", "items": ENDPOINT}},
-    "PrometheusRule": {"groups": {"type": "array", "items": GROUP}},
-}
-"""The parts of the Prometheus operator's kinds that we use; anything else in them is an error under strict validation."""
 
 
 def read(cluster, namespace, name, kind="trainingjob"):
     place = ["-n", namespace] if namespace else []
     return json.loads(cluster.kubectl("get", kind, name, *place, "-o", "json"))
-
-
-def definition(kind, spec):
-    plural = f"{kind.lower()}s"
-    schema = {
-        "type": "object",
-        "required": ["spec"],
-        "properties": {"spec": {"type": "object", "properties": spec, "required": list(spec)}},
-    }
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.monitoring.coreos.com"},
-        "spec": {
-            "group": "monitoring.coreos.com",
-            "names": {
-                "kind": kind,
-                "plural": plural,
-                "singular": kind.lower(),
-                "listKind": f"{kind}List",
-            },
-            "scope": "Namespaced",
-            "versions": [version],
-        },
-    }
 
 
 def space(name, **labels):
@@ -89,7 +34,7 @@ def home(cluster):
     for name in ("mofa-advisor", "advisor", "adviser"):
         metadata = {"name": name, "namespace": "chart-home"}
         cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
-    made = [definition(kind, spec) for kind, spec in MONITORING.items()]
+    made = monitoring()
     cluster.apply(*made)
     cluster.await_served(*made)
     return "chart-home"

@@ -1,14 +1,10 @@
-"""The world around the control plane: history that a real Prometheus holds, series that follow the cluster, `make up` as a whole."""
+"""The world around the control plane: history that a real Prometheus holds, and series that follow the cluster."""
 
-import os
-import subprocess
-import sys
 import time
-import urllib.request
 from dataclasses import replace
 
 import pytest
-from mofa_local import nodes, stack, up
+from mofa_local import nodes
 from mofa_local.blocks import write_block
 from mofa_local.neighbourhood import missing, start
 from mofa_local.prometheus import Prometheus, Scrape, backfill
@@ -141,41 +137,3 @@ def test_the_series_of_kube_state_metrics_follow_a_node(cluster, processes, prom
         states.stop()
         for name in (names[0], names[2]):
             nodes.delete(cluster, name)
-
-
-@pytest.mark.slow
-def test_up_is_ready_says_so_and_down_leaves_nothing(tmp_path):
-    folder = tmp_path / "up"
-
-    def run(verb, *more):
-        return subprocess.run(
-            [sys.executable, "-m", "mofa_local", verb, f"--folder={folder}", *more],
-            env=os.environ | {"PYTHONPATH": str(stack.ROOT / "deploy" / "local")},
-            capture_output=True, text=True, check=False, timeout=900,
-        )  # fmt: skip
-
-    try:
-        first = run("up", "--nodes=24", "--days=5")
-        assert first.returncode == 0, first.stderr
-        where = dict(
-            line.removeprefix("export ").split("=", 1) for line in (folder / "env").read_text().splitlines()
-        )
-        assert up.is_up(folder)
-        assert "is up already" in run("up").stdout
-        with urllib.request.urlopen(f"{where['ADVISOR_URL']}/metrics") as answer:
-            assert b'mofa_pool_nodes{pool="h100-east"} 24.0' in answer.read()
-        processes = set(up.running_recorded(folder / "run"))
-        assert {
-            "etcd",
-            "kube-apiserver",
-            "kube-scheduler",
-            "kwok",
-            "prometheus",
-            "kube-state-metrics",
-            "operator",
-        } < processes
-    finally:
-        last = run("down")
-    assert last.stdout.startswith("down: stopped operator")
-    assert up.running_recorded(folder / "run") == {}
-    assert run("down").stdout == "down: nothing was up\n"
