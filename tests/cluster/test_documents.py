@@ -87,11 +87,10 @@ class Reader:
         return done.returncode, done.stdout
 
     def waits(self, line, right=(0,)):
-        """Type a line until it says something and ends well: what it asks for may be on its way."""
+        """Type a line until it ends well: what it asks for may be on its way."""
         end = time.monotonic() + LONGEST
         code, said = self.types(line)
-        quiet = " > " in line
-        while (code not in right or not (said or quiet)) and time.monotonic() < end:
+        while code not in right and time.monotonic() < end:
             time.sleep(0.5)
             code, said = self.types(line)
         assert code in right, f"{line}\n{said}"
