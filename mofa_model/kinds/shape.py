@@ -36,7 +36,7 @@ T = TypeVar("T")
 class Shape(BaseModel):
     """A part of an object."""
 
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel)
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
