@@ -46,7 +46,8 @@ def pytest_xdist_auto_num_workers(config):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Each sort of test has workers of its own."""
+    """Each sort of test has workers of its own; what takes long starts first, and not what has many tests."""
+    config.option.loadscopereorder = False
     return workers.Sorts(config, log)
 
 

@@ -141,8 +141,8 @@ def test_without_the_extra_a_verb_that_needs_it_says_so_in_one_line(without_extr
     assert f"pip install 'mofa-advisor[{extra}]'" in done.stderr
 
 
-def passed(python, folder, *options):
-    """What pytest says of the model's tests, run against the wheel and not the working tree."""
+def passed(python, folder, files, *options):
+    """What pytest says of tests of the model, run against the wheel and not the working tree."""
     variables = os.environ | {"PYTHONSAFEPATH": "1"}
     variables = {name: value for name, value in variables.items() if not name.startswith(("PYTEST_", "COV_"))}
     plain = [
@@ -156,9 +156,7 @@ def passed(python, folder, *options):
         "--rootdir",
         ROOT,
     ]
-    return run(
-        python, "-m", "pytest", *plain, *options, ROOT / "tests" / "mofa_model", cwd=ROOT, env=variables
-    )
+    return run(python, "-m", "pytest", *plain, *options, *files, cwd=ROOT, env=variables)
 
 
 def test_without_the_extra_every_module_of_the_model_is_imported(without_extra, tmp_path):
@@ -176,11 +174,12 @@ def test_without_the_extra_every_module_of_the_model_is_imported(without_extra, 
 
 
 def test_without_the_extra_a_test_of_each_room_of_the_model_passes(without_extra, tmp_path):
-    said = passed(without_extra, tmp_path, "--one-a-room")
-    rooms = {file.parent for file in (ROOT / "tests" / "mofa_model").rglob("test_*.py")}
-    assert int(re.search(r"(\d+) passed", said)[1]) > 0.8 * len(rooms)
+    every = sorted((ROOT / "tests" / "mofa_model").rglob("test_*.py"), reverse=True)
+    first = {file.parent: file for file in every}  # to read all of them would take most of the time
+    said = passed(without_extra, tmp_path, first.values(), "--one-a-room")
+    assert int(re.search(r"(\d+) passed", said)[1]) > 0.8 * len(first)
 
 
 @pytest.mark.soak
 def test_without_the_extra_the_tests_of_the_model_pass(without_extra, tmp_path):
-    assert " passed" in passed(without_extra, tmp_path)
+    assert " passed" in passed(without_extra, tmp_path, [ROOT / "tests" / "mofa_model"])

@@ -44,7 +44,7 @@ def environment(name, lock, wheel):
         except AssertionError:  # as `make setup`: where uv cannot reach the index that pip can
             run(python, *PIP, "install", "--no-compile", "--require-hashes", "-r", lock)
         done.touch()
-    run(python, *PIP, "install", "--no-deps", "--force-reinstall", wheel)
+    run(UV, "pip", "install", "--quiet", "--offline", "--python", python, "--no-deps", "--reinstall", wheel)
     return python
 
 
