@@ -614,7 +614,9 @@ def main(names: list[str]) -> int:
         with tempfile.TemporaryDirectory() as folder:
             copy = Copy(Path(folder))
             for part in PARTS:
-                shutil.copytree(ROOT / part, copy.root / part)  # with its byte code, which holds where nothing changes
+                shutil.copytree(
+                    ROOT / part, copy.root / part
+                )  # with its byte code, which holds where nothing changes
             try:
                 said = add(copy)
                 copy.keep_to(most)

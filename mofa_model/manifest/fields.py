@@ -65,7 +65,8 @@ class Rule(NamedTuple):
 class Part(BaseModel):
     """A mapping of known fields: an unknown one is refused, and nothing is converted."""
 
-    model_config = ConfigDict(defer_build=True, 
+    model_config = ConfigDict(
+        defer_build=True,
         strict=True,
         extra="forbid",
         frozen=True,

@@ -18,8 +18,9 @@ from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
 
 ROOT = Path(__file__).parents[2]
 READERS = {TRAINING_JOB: training_job, CLUSTER_PROFILE: cluster_profile, ADVISOR_POLICY: advisor_policy}
+DEFINED = crds()
 SCHEMAS = {
-    kind: crds()[f"mofa.dev_{kind.plural}.yaml"]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    kind: DEFINED[f"mofa.dev_{kind.plural}.yaml"]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     for kind in READERS
 }
 JUNK = st.sampled_from([None, True, 0, -1, 1.5, "", "8", [], {}, "x" * 5000, 10**18])

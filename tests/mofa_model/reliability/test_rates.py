@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy.stats import poisson
 
 from mofa_model.errors import BadValue
 from mofa_model.reliability import fleet
@@ -42,6 +41,8 @@ def test_simulated_coverage_of_90_percent_intervals():
 
 
 def test_exact_coverage_of_garwood_is_never_below_its_level():
+    from scipy.stats import poisson  # takes a second, and nobody else needs it
+
     for expected in np.geomspace(0.5, 100, 120):
         counts = np.arange(int(expected + 12 * np.sqrt(expected) + 30))
         low, high = garwood_interval(counts, 1.0)
