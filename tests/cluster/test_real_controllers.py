@@ -246,8 +246,11 @@ def test_the_fence_lets_nothing_be_said_of_a_workload_but_by_a_check_that_waits(
 
 
 def test_what_does_not_fit_is_refused_where_the_policy_says_so(site):
-    place = site.place("refused", constraints=IMPOSSIBLE, noLayout="Reject")
-    site.cluster.apply(job_set(place, "unfit", 2, queue="team"))
+    place = site.place("refused")
+    site.cluster.apply(policy(place, POOL, constraints=IMPOSSIBLE, noLayout="Reject"))
+    site.cluster.apply(
+        job_set(place, "unfit", 2, queue="team")
+    )  # a moment later: what the policy says now counts
     until(lambda: at(workload(site.cluster, place, "unfit"), "spec", "active") is False, what="it is refused")
     assert read(site.cluster, "jobset", place, "unfit")["spec"]["suspend"] is True
     assert pods_of(site.cluster, place, "unfit") == []

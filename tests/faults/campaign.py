@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from advisor import USER, Advisor, until
+from advisor import ACCOUNT, USER, Advisor, until
 from faults import scenario
-from faults.proxy import Fault, Proxy
+from faults.proxy import Fault, Proxy, behind
 from faults.scenario import State, persist
 from mofa_local import audit
 
@@ -112,21 +112,9 @@ def peak(pid: int) -> int:
 @contextlib.contextmanager
 def operator(cluster: Any, processes: Any, proxy: Proxy, *flags: str) -> Iterator[Supervised]:
     """An operator that reaches the API server through the proxy."""
-    with Supervised(cluster, processes, behind(cluster, proxy), *flags) as supervised:
+    account = cluster.identity("advisor", service_account=ACCOUNT)
+    with Supervised(cluster, processes, behind(account, proxy.url), *flags) as supervised:
         yield supervised
-
-
-def behind(cluster: Any, proxy: Proxy) -> Path:
-    """The operator's kubeconfig, with the proxy as its server."""
-    import json
-
-    from advisor import ACCOUNT
-
-    made = json.loads(cluster.identity("advisor", service_account=ACCOUNT).read_text())
-    made["clusters"][0]["cluster"] = {"server": proxy.url}
-    path: Path = cluster.folder / "behind-the-proxy.kubeconfig"
-    path.write_text(json.dumps(made))
-    return path
 
 
 def play(

@@ -15,6 +15,7 @@ import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
 
@@ -58,6 +59,17 @@ class Fault:
 
     async def answer(self, asked: Asked, proxy: Proxy) -> web.StreamResponse:
         return await proxy.through(asked)
+
+
+def behind(kubeconfig: Path, server: str, user: dict[str, Any] | None = None) -> Path:
+    """A kubeconfig with another server, and where it is given another way to say who one is."""
+    made = orjson.loads(kubeconfig.read_bytes())
+    made["clusters"][0]["cluster"] = {"server": server}
+    if user is not None:
+        made["users"][0]["user"] = user
+    path = kubeconfig.with_name(f"{kubeconfig.stem}-behind-{URL(server).port}.kubeconfig")
+    path.write_bytes(orjson.dumps(made))
+    return path
 
 
 class Proxy(Loopback):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -18,10 +19,11 @@ from mofa_model.annotations import PREFIX
 from mofa_operator.decision import Decision
 from mofa_operator.keys import Key
 
-_MOMENTS: Final = frozenset(
-    {"lastTransitionTime", "computedTime", "historyTime", "time", PREFIX + "computed-at"}
+_MOMENTS: Final = re.compile(
+    rb'"(?:lastTransitionTime|computedTime|historyTime|time|%s)":(?:"(?:[^"\\]|\\.)*"|null)'
+    % re.escape(PREFIX + "computed-at").encode()
 )
-"""What is another each time that the same is written."""
+"""What is another each time that the same is written, as JSON."""
 _DOUBLINGS: Final = 30
 
 _Marks: TypeAlias = dict[str, bytes]
@@ -95,12 +97,5 @@ def _marks(decision: Decision) -> _Marks:
 
 def _mark(value: Mapping[str, Any]) -> bytes:
     """Equal for equal values, and for no others."""
-    text = orjson.dumps(_bare(dict(value)), option=orjson.OPT_SORT_KEYS, default=str)
-    return hashlib.blake2b(text, digest_size=16).digest()
-
-
-def _bare(value: Any) -> Any:
-    """The same without its moments; of what is written, parts are dicts, lists and tuples."""
-    if isinstance(value, dict):
-        return {key: _bare(item) for key, item in value.items() if key not in _MOMENTS}
-    return [_bare(item) for item in value] if isinstance(value, list | tuple) else value
+    text = orjson.dumps(dict(value), option=orjson.OPT_SORT_KEYS, default=str)
+    return hashlib.blake2b(_MOMENTS.sub(b"", text), digest_size=16).digest()

@@ -27,10 +27,13 @@ class Answers:
         self._material = material
         self._outgrown: Recent[bool] = Recent(KEPT)
 
+    def at_hand(self, snapshot: JobSnapshot) -> Answer | None:
+        """The answer, where nobody has to wait for it: the job has not changed meanwhile."""
+        return None if self._is_suspect(snapshot) else self._remembered(snapshot)
+
     async def of(self, snapshot: JobSnapshot, *, urgent: bool, wanted: Wanted) -> Answer:
         """The answer to a job's question; to one that outgrew what it may have, that it did, until it changes."""
-        said = snapshot.job.annotations.get(PREFIX + "status")
-        if self._outgrown or said == INVALID:  # few are, and to look costs as much as all else
+        if self._is_suspect(snapshot):
             told = outgrown(snapshot.question)
             if told.digest in self._outgrown or is_quarantined(snapshot):
                 return told
@@ -43,11 +46,10 @@ class Answers:
             return told
 
     async def _of(self, snapshot: JobSnapshot, urgent: bool, wanted: Wanted) -> Answer:
-        question, decider, place = snapshot.question, self._decider, snapshot.job.key.namespace
-        digest, known = snapshot.job.annotations.get(HASH), decider.known(question)
-        if known is not None and known.digest == digest:
+        if (known := self._remembered(snapshot)) is not None:
             return known
-        stood = None
+        question, decider, place = snapshot.question, self._decider, snapshot.job.key.namespace
+        digest, stood = snapshot.job.annotations.get(HASH), None
         if digest:
             found = await decider.unsearched(question, place=place, urgent=urgent, wanted=wanted)
             if isinstance(found, Answer):
@@ -59,6 +61,19 @@ class Answers:
                 return stood
         fresh = await decider.answer(question, place=place, urgent=urgent, wanted=wanted)
         return fresh if stood is None or matters(stood, fresh, self._material) else stood
+
+    def _is_suspect(self, snapshot: JobSnapshot) -> bool:
+        """Whether its question may be one that outgrew what it may have: few are, and to look costs as much as all else."""
+        return bool(self._outgrown) or snapshot.job.annotations.get(PREFIX + "status") == INVALID
+
+    def _remembered(self, snapshot: JobSnapshot) -> Answer | None:
+        """The answer from memory, where no other one stands on the job."""
+        known = self._decider.known(snapshot.question)
+        return (
+            known
+            if known is not None and snapshot.job.annotations.get(HASH) in {None, known.digest}
+            else None
+        )
 
     async def _with_then(self, snapshot: JobSnapshot, urgent: bool, wanted: Wanted) -> Answer | None:
         """What stands, where nothing has changed since but what running jobs teach."""

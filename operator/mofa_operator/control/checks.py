@@ -10,21 +10,25 @@ import logging
 import time
 
 from mofa_model.kinds import WORKLOAD
+from mofa_model.kinds.shape import Body
 from mofa_operator.act.checks import say, stand_by
 from mofa_operator.api import Api
 from mofa_operator.control.decider import Decider
 from mofa_operator.control.hands import LONGEST, hands
+from mofa_operator.control.intake import Intake
 from mofa_operator.control.named import NamedObjects
 from mofa_operator.control.process import NoAnswer, Outgrown
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.decide.checks import active, answered, is_ours, needs_answer
 from mofa_operator.decide.unanswered import outgrown
 from mofa_operator.decision import Answer
-from mofa_operator.keys import ADMISSION_CHECK, Key
+from mofa_operator.keys import ADMISSION_CHECK, ADVISOR_POLICY, Key, key_of
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import LiveObject
+from mofa_operator.observe.bodies import older, version_of
 from mofa_operator.observe.store import Store
 from mofa_operator.observe.waiting import check_snapshot, speaker
+from mofa_operator.refusals import Gone, Refused
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.snapshot import CheckSnapshot
 from mofa_operator.workloads import LiveWorkload
@@ -36,10 +40,18 @@ class Checks:
     """Workloads that wait for us."""
 
     def __init__(
-        self, *, store: Store, api: Api, decider: Decider, exporter: Exporter, settings: OperatorSettings
+        self,
+        *,
+        store: Store,
+        intake: Intake,
+        api: Api,
+        decider: Decider,
+        exporter: Exporter,
+        settings: OperatorSettings,
     ) -> None:
         """Nobody waits yet."""
         self._store = store
+        self._intake = intake
         self._api = api
         self._decider = decider
         self._exporter = exporter
@@ -84,7 +96,9 @@ class Checks:
         except NoAnswer as error:
             failure = error
         said = answered(snapshot, answer, self._settings.loop)
-        if said.state:
+        if said.state and await self._changed(key.namespace):
+            self._queue.add(key)
+        elif said.state:
             self._store.wrote(key, await say(said, snapshot.workload, self._api))
             self._exporter.count_check(said.state)
             _log.info("%s: %s (%s)", key, said.state, said.message)
@@ -92,6 +106,21 @@ class Checks:
             raise failure
         elif said.again is not None:
             self._queue.add_after(key, said.again, urgent=True)
+
+    async def _changed(self, namespace: str) -> bool:
+        """Whether policies are newer than they were seen: what is said is final, and their watch may be behind that of jobs."""
+        try:
+            listed = [one async for one in self._api.list(ADVISOR_POLICY, namespace)]
+        except (Gone, Refused):
+            return False
+        newer = [one for one in listed if self._is_newer(one)]
+        for body in newer:
+            self._intake.seen(ADVISOR_POLICY, body)
+        return bool(newer)
+
+    def _is_newer(self, policy: Body) -> bool:
+        known = self._store.body(key_of(ADVISOR_POLICY, policy))
+        return known is None or older(version_of(known), version_of(policy))
 
     async def _snapshot(self, key: Key) -> CheckSnapshot | None:
         """A Workload that there is room for and that waits for us; None for any other."""

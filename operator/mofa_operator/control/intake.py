@@ -21,15 +21,10 @@ from mofa_operator.settings import LoopSettings
 class Intake:
     """News from watches, full lists, Prometheus and our own writes."""
 
-    def __init__(
-        self,
-        store: Store,
-        queue: WorkQueue,
-        settings: LoopSettings,
-        heed: Sequence[Callable[[LiveObject], None]] = (),
-    ) -> None:
-        """Whoever stands in `heed` is told of every object that is seen."""
-        self._heed = heed
+    def __init__(self, store: Store, queue: WorkQueue, settings: LoopSettings) -> None:
+        """Nothing has come yet."""
+        self.heed: Sequence[Callable[[LiveObject], None]] = ()
+        """Who is told of every object that is seen."""
         self._store = store
         self._queue = queue
         self._settle = settings.settle
@@ -41,7 +36,7 @@ class Intake:
         """An object is there, as it now is."""
         keys, stands = self._store.put(kind, body), live(kind, body)
         self._pass_on(kind, keys, urgent=urgent or (bool(keys) and self._awaits(stands)))
-        for heed in self._heed:
+        for heed in self.heed:
             heed(stands)
 
     def _awaits(self, stands: LiveObject) -> bool:

@@ -146,6 +146,7 @@ class Reconciler:
     async def _advise(self, snapshot: JobSnapshot, started: float) -> None:
         """Ask the model where an answer is needed, and write it; where the model fails, the job says so."""
         key, answer = snapshot.job.key, None
+        now: JobSnapshot | None = snapshot
         since = self._store.unasked.holding(key)
 
         def current() -> JobSnapshot | None:
@@ -156,16 +157,18 @@ class Reconciler:
             return found if isinstance(found, JobSnapshot) and found.question == snapshot.question else None
 
         try:
-            if needs_answer(snapshot):
+            if needs_answer(snapshot) and (answer := self._answers.at_hand(snapshot)) is None:
                 urgent = self._queue.is_urgent(key)
                 answer = await self._answers.of(snapshot, urgent=urgent, wanted=lambda: current() is not None)
+                now = current()
         except Outdated:
             _log.debug("%s: has changed before its turn came", key)
+            now = current()
         except NoAnswer as error:
             if (still := current()) is not None:
                 self._check(await self._act(failed(still, str(error)), started))
             raise
-        if (now := current()) is not None:
+        if now is not None:
             decision = job(now, answer, self._settings.loop)
             if answer is not None:
                 self._intake.concern(self._store.set_taught(key, answer.profile, decision.taught))

@@ -38,7 +38,7 @@ from mofa_operator.control.resync import Resync
 from mofa_operator.control.rounds import Rounds
 from mofa_operator.control.serve import Server
 from mofa_operator.control.stop import Stop
-from mofa_operator.control.tasks import end, first, reached
+from mofa_operator.control.tasks import Task, end, first, reached
 from mofa_operator.control.watches import Watches
 from mofa_operator.credentials import Credentials
 from mofa_operator.keys import watched
@@ -113,6 +113,7 @@ class Operator:
         self._store = Store([kind for kind in watched(settings.kinds) if kind in KINDS])
         loop, most = settings.loop, partial(self._store.policies.most, settings.api.concurrency)
         self._queue = WorkQueue(backoff=loop.backoff, longest=loop.backoff_longest, most=most)
+        self._intake = Intake(self._store, self._queue, loop)
         self._exporter = Exporter(most_jobs=settings.serve.most_jobs)
         api.count = self._exporter.count_write
         self._exporter.build(VERSION, VERSION)
@@ -125,9 +126,14 @@ class Operator:
         self.decider = Decider(workers=settings.loop.workers, bytes_of=question_bytes)
         self.decider.count = self._exporter.count_search
         self._checks = Checks(
-            store=self._store, api=api, decider=self.decider, exporter=self._exporter, settings=settings
+            store=self._store,
+            intake=self._intake,
+            api=api,
+            decider=self.decider,
+            exporter=self._exporter,
+            settings=settings,
         )
-        self._intake = Intake(self._store, self._queue, settings.loop, (self._gates.heed, self._checks.heed))
+        self._intake.heed = self._gates.heed, self._checks.heed
         self._fence = Fence(api, self._exporter, settings.api)
         self._rounds = None if prometheus is None else self._histories(prometheus)
         self._job_observer = JobObserver(
@@ -273,9 +279,7 @@ class Operator:
         )
         return Rounds(histories.look, self._settings.prometheus.interval)
 
-    async def _finish(
-        self, hands: list[asyncio.Task[None]], parts: list[asyncio.Task[None]], grace: float
-    ) -> None:
+    async def _finish(self, hands: list[Task], parts: list[Task], grace: float) -> None:
         """Take nothing more, give up what is still computed and seen, let writes end, then stop the rest."""
         self._queue.close()
         await self.decider.stop()

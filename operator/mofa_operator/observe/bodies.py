@@ -53,6 +53,18 @@ class StoredBody:
     """Of a ClusterProfile: mark of what jobs take from it."""
     ahead: int = 0
     """Above zero while the echo of our own write is outstanding: how many older events are still let pass."""
+    told: bool = False
+    """Whether that echo has nothing to say: what the API server answered held no news of others."""
+
+    def is_old(self, version: str) -> bool:
+        """Whether an event that brings this version says nothing new."""
+        if self.ahead and older(version, self.version):
+            self.ahead -= 1
+            return True
+        if not version or version != self.version or (self.ahead and not self.told):
+            return False
+        self.ahead = 0
+        return True
 
 
 def stored(kind: Kind, body: Body) -> StoredBody:

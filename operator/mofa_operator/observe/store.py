@@ -73,11 +73,8 @@ class Store:
         key = key_of(kind, body)
         if kind == NODE:
             return profile_keys(self._pools.put(key.name, facts_of(body)))
-        entry, version = self._entries.get(key), version_of(body)
-        if entry is not None and entry.ahead and older(version, entry.version):
-            entry.ahead -= 1
-            return _NONE
-        if entry is not None and not entry.ahead and version and version == entry.version:
+        entry = self._entries.get(key)
+        if entry is not None and entry.is_old(version_of(body)):
             return _NONE
         return self._put(key, entry, slim(kind, body))
 
@@ -112,6 +109,7 @@ class Store:
         entry.raw = kept(slim(key.kind, body))
         entry.version, entry.ours = version, ours(key.kind, body)
         entry.ahead = _IN_FLIGHT
+        entry.told = key.kind != CLUSTER_PROFILE and theirs(key.kind, body) == entry.theirs
         if key.kind == CLUSTER_PROFILE and (profile := self.profile(key.name)) is not None:
             self.unasked.take(profile, self._relations.of_profile(key.name))
 
