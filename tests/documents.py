@@ -31,6 +31,7 @@ ELSEWHERE = {
     "mofa fit": "nine minutes of a core: `make validate`",
     "MOFA_CONSTANTS=out": "it reads what the fit writes",
     "python -m mofa_lab.kernels.measure": "it measures a GPU",
+    "mofa incidents --prometheus http://prometheus": "labels, dates and ids of one's own: tests/cluster/test_incidents.py",
     "helm test": "the pod that it starts needs an image",
     "kubectl -n mofa-system logs": "the local operator is a process, and has no pod",
     "curl localhost:8081": "a port that was forwarded from a pod; tests/mofa_operator/control/test_health.py asks it",

@@ -29,7 +29,6 @@ UP = (
             "install",
             "for-platform-teams",
             "for-sres",
-            "incidents",
             "kubectl",
             "versions",
         )
@@ -137,7 +136,7 @@ def reader(stack_up, where, binaries, tmp_path_factory):
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}}, asked)
     cluster.kubectl("apply", "-f", "-", input=MISTAKE)
     instead = {
-        **dict.fromkeys(("http://prometheus:9090", "http://localhost:9090"), where["PROMETHEUS_URL"]),
+        "http://localhost:9090": where["PROMETHEUS_URL"],
         "/tmp/pool.yaml": "learned.yaml",
     }
     return Reader(tmp_path_factory.mktemp("clone") / "clone", binaries, instead, **where)
