@@ -143,6 +143,6 @@ class Checks:
         if (question := snapshot.question) is None:
             return None
         try:
-            return await self._decider.answer(question, urgent=True)
+            return await self._decider.answer(question, place=snapshot.workload.key.namespace)
         except Outgrown:
             return outgrown(question)

@@ -10,6 +10,7 @@ from virtual_time import run
 from mofa_model.kinds import JOB_SET, WORKLOAD
 from mofa_operator.control.checks import Checks
 from mofa_operator.control.intake import Intake
+from mofa_operator.control.process import Outgrown
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.decide.reading import moment
 from mofa_operator.keys import ADMISSION_CHECK, ADVISOR_POLICY, CLUSTER_PROFILE, Key
@@ -80,7 +81,18 @@ def versioned(body, version):
     return {**body, "metadata": {**body["metadata"], "resourceVersion": version}}
 
 
-def answered(seen=(), stands=()):
+class Model:
+    """One that has too little memory for every question, and notes whose turn it was."""
+
+    def __init__(self):
+        self.turns = []
+
+    async def answer(self, question, *, place="", urgent=True):
+        self.turns.append((place, urgent))
+        raise Outgrown("too large")
+
+
+def answered(seen=(), stands=(), model=None):
     """What is said of the Workload where some policies were seen, and others stand; how often they were read; what was queued."""
 
     async def play():
@@ -90,7 +102,7 @@ def answered(seen=(), stands=()):
             store=store,
             intake=Intake(store, queue, settings.loop),
             api=cluster,
-            decider=None,  # nobody asks the model
+            decider=model,
             exporter=Exporter(),
             settings=settings,
         )
@@ -136,6 +148,13 @@ def test_policies_that_were_seen_as_they_stand_or_since_are_read_once():
         )
         assert cluster.said == [["without advice: its mode is Disabled"]]
         assert (cluster.lists, len(queue)) == (1, 0)
+
+
+def test_its_namespace_takes_its_turn_with_the_model():
+    model = Model()
+    answered(seen=[policy()], stands=[policy()], model=model)
+    assert model.turns
+    assert set(model.turns) == {("ns", True)}
 
 
 def test_where_there_are_no_policies_nothing_is_waited_for():
