@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MOST: Final = 7_500_000.0
+MOST: Final = 6_500_000.0
 """Of one question. Of realistic ones the dearest known, 405B on at most 10,000,000 nodes for any trainer, takes 5,600,000. [us]"""
 ASIDE: Final = 2_000_000.0
 """Of what is said beside an answer; where it would take more, it is not said. [us]"""

@@ -7,6 +7,7 @@ from advisor import Advisor, condition, until
 from dockerfile import Replay
 from mofa_local import nodes
 from operator_objects import small_job
+from queued import read
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,8 +48,13 @@ def test_the_operator_of_the_image_advises_a_job(image, cluster, processes, name
     advisor.start("--settle=1", "--fence")
     try:
         cluster.apply(small_job(namespace, "small", "of-the-image"))
-        read = lambda: cluster.read("trainingjobs.mofa.dev", "small", namespace)  # noqa: E731
-        until(lambda: condition(read(), "Ready").get("status") == "True", 90.0, "advice")
+        until(
+            lambda: (
+                condition(read(cluster, "trainingjob", namespace, "small"), "Ready").get("status") == "True"
+            ),
+            90.0,
+            "advice",
+        )
     finally:
         assert advisor.stop() == 0
     assert "Traceback" not in advisor.log

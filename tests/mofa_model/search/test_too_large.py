@@ -15,7 +15,7 @@ spec:
     architecture:
       {layers: %d, hiddenSize: 5040, heads: 5040, kvHeads: 5040, headDim: 64, ffnSize: 20160, vocabularySize: 50400,
        experts: {count: 5040, topK: 8, ffnSize: 2048}}
-  training: {sequenceLength: 5040, globalBatchSize: 8648640, tokens: 1T}
+  training: {sequenceLength: 5040, globalBatchSize: 8648640, tokens: 1T, framework: megatron}
   cluster: {nodes: 90090, profile: h100-east}
 """
 
