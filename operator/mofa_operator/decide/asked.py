@@ -25,11 +25,14 @@ def asked(question: Question) -> Asked:
 
 
 def example() -> Request:
-    """A small request, for whoever wants everything imported and read before the first question comes."""
+    """A request that leaves next to nothing to search, for whoever wants everything imported and read before the first question."""
+    one = {"values": [1]}
     job = {
         "model": {"preset": "llama3.1-8b"},
         "training": {"sequenceLength": 4096, "globalBatchSize": 64, "tokens": "1T", "framework": "megatron"},
         "cluster": {"profile": "warm", "nodes": 1},
+        "constraints": dict.fromkeys(("tp", "pp", "cp", "mbs"), one)
+        | dict.fromkeys(("recompute", "offload"), ["none"]),
     }
     profile = Profile(name="warm", spec=ClusterProfileSpec(gpu="h100"))
     return to_inputs(TrainingJobSpec.model_validate(job), profile)
