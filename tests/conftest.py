@@ -1,5 +1,6 @@
 """What all tests share: calm Hypothesis settings for a machine whose speed is not ours to know."""
 
+import gc
 import os
 from functools import cache
 
@@ -7,10 +8,11 @@ import pytest
 import workers
 from hypothesis import HealthCheck, settings
 
-from mofa_model.cli import THREADS
+from mofa_model.cli import SELDOM, THREADS
 
 for variable in THREADS:  # before numpy is imported, as the command line does
     os.environ.setdefault(variable, "1")
+gc.set_threshold(SELDOM)  # as there, too
 
 settings.register_profile(
     "calm", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60
@@ -56,6 +58,11 @@ def pytest_ignore_collect(collection_path, config):
     if not workers.beside(config) or not collection_path.is_file():
         return None
     return not workers.waits(collection_path.relative_to(config.rootpath).as_posix()) or None
+
+
+def pytest_collection_finish():
+    """Thousands of tests stay to the end: no look for garbage goes through them."""
+    gc.freeze()
 
 
 AGAIN = 2

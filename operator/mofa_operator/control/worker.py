@@ -6,6 +6,7 @@ One process, one question at a time: a question that takes long keeps others wai
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import resource
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mofa_model.cli import SELDOM
 from mofa_operator.decision import Answer, Unsearched
 from mofa_operator.snapshot import Question, Refusal
 
@@ -48,6 +50,7 @@ def prepare(memory: int | None = None) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     for variable in _THREADS:
         os.environ[variable] = "1"
+    gc.set_threshold(SELDOM)
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C reaches the whole group; the parent says when to stop

@@ -31,8 +31,7 @@ def example() -> Request:
         "model": {"preset": "llama3.1-8b"},
         "training": {"sequenceLength": 4096, "globalBatchSize": 64, "tokens": "1T", "framework": "megatron"},
         "cluster": {"profile": "warm", "nodes": 1},
-        "constraints": dict.fromkeys(("tp", "pp", "cp", "mbs"), one)
-        | dict.fromkeys(("recompute", "offload"), ["none"]),
+        "constraints": dict.fromkeys(("tp", "pp", "cp", "mbs"), one) | {"recompute": ["none"]},
     }
     profile = Profile(name="warm", spec=ClusterProfileSpec(gpu="h100"))
     return to_inputs(TrainingJobSpec.model_validate(job), profile)
