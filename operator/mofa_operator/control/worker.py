@@ -71,6 +71,7 @@ def warm() -> None:
     from mofa_operator.decide.answer import warm as heat
 
     heat()
+    gc.freeze()  # what was imported and read is no garbage
 
 
 def answer(question: Question) -> Answer:
