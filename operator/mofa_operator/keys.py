@@ -21,6 +21,10 @@ class Key:
     name: str
     """Its name."""
 
+    def __hash__(self) -> int:
+        """By its words alone: a kind has many fields, and keys are looked up all the time."""
+        return hash((self.kind.plural, self.namespace, self.name))
+
     def __str__(self) -> str:
         """As logs show it."""
         place = f"{self.namespace}/{self.name}" if self.namespace else self.name

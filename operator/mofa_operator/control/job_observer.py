@@ -75,7 +75,7 @@ class JobObserver:
 
     async def look(self) -> None:
         """Look at every job once."""
-        jobs = {one.job: (key, one) async for key, one in self._watched()}
+        jobs = {one.job: (stood, one) async for stood, one in self._watched()}
         now = time.time()
         try:
             found = (
@@ -87,20 +87,22 @@ class JobObserver:
             if str(error) != self._said:
                 _log.warning("running jobs cannot be seen: %s", error)
             self._said = str(error)
-            for key, _ in jobs.values():
-                self._unseen(key, "", now)
+            for stood, _ in jobs.values():
+                self._unseen(stood.key, "", now)
             return
         self._said = ""
-        self._seen_at = {key: self._seen_at[key] for key, _ in jobs.values() if key in self._seen_at}
+        known = (stood.key for stood, _ in jobs.values())
+        self._seen_at = {key: self._seen_at[key] for key in known if key in self._seen_at}
         members: dict[str, frozenset[str]] = {}
         for profile in self._store.profiles():
             await asyncio.sleep(0)  # a pool that has changed is counted among all nodes
             members[profile.key.name] = frozenset(self._store.nodes(profile.key.name).names)
         there = []
-        for number, (job, (key, _)) in enumerate(jobs.items()):
+        for number, (job, (stood, _)) in enumerate(jobs.items()):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-            stands = self._store.live(key)
+            key = stood.key
+            stands = stood if self._ask is None else self._store.live(key)  # an answer may take a while
             if stands is None:
                 continue
             there.append(stands)
@@ -132,7 +134,7 @@ class JobObserver:
         facts = self._store.node(node)
         return "" if facts is None else facts.lost
 
-    async def _watched(self) -> AsyncIterator[tuple[Key, Watched]]:
+    async def _watched(self) -> AsyncIterator[tuple[LiveObject, Watched]]:
         profiles = {profile.key.name: profile for profile in self._store.profiles()}
         seen: set[Job] = set()
         for number, key in enumerate(self._store.keys(TRAINING_JOB) + self._store.keys(*KINDS)):
@@ -143,9 +145,9 @@ class JobObserver:
                 one = watched(stands, profiles)
             else:
                 one = None if stands is None else self._existing(stands)
-            if one is not None and one.job not in seen:
+            if stands is not None and one is not None and one.job not in seen:
                 seen.add(one.job)
-                yield key, one
+                yield stands, one
 
     def _existing(self, job: LiveObject) -> Watched | None:
         """Where an existing job is to be seen; None where it is not advised, or a TrainingJob speaks for it."""

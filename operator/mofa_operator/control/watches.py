@@ -85,7 +85,7 @@ class Watches:
                 group.create_task(self._keep(life))
 
     async def _keep(self, life: Life) -> Never:
-        loop, attempt = asyncio.get_running_loop(), -1
+        loop, attempt, absent = asyncio.get_running_loop(), -1, 0
         while True:
             since = loop.time()
             try:
@@ -93,7 +93,8 @@ class Watches:
             except Expired:
                 state, why = State.CUT, "its version is too old"
             except Gone:
-                if self._states[life] is State.ABSENT:  # not only while a server starts
+                absent = absent + 1 if self._states[life] is State.ABSENT else 0
+                if absent == 1:  # not only while a server starts
                     self._forget(life)
                 state, why = State.ABSENT, "the cluster does not have them"
             except Refused as error:

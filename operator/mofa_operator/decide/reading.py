@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 LONGEST: Final = 1024
@@ -16,7 +17,13 @@ def moment(now: float) -> str:
     >>> moment(0.0)
     '1970-01-01T00:00:00Z'
     """
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _second(int(now // 1))
+
+
+@lru_cache(maxsize=64)
+def _second(whole: int) -> str:
+    """One look says it many times, and the next one too."""
+    return datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def sentence(message: str) -> str:
