@@ -13,8 +13,6 @@ from typing import Final
 from mofa_model.errors import BadFile
 from mofa_operator.verbs import flags
 
-_YOUNG: Final = 10_000
-"""Objects between two looks for garbage; of what a job needs for a moment, hardly any is left by then. [1]"""
 EXAMPLES: Final = """\
 Every flag has an environment variable: --prometheus-url is MOFA_PROMETHEUS_URL. A flag counts more.
 
@@ -53,12 +51,9 @@ def run(arguments: Namespace) -> int:
     from mofa_operator.control.stop import Stop
 
     stop = Stop()  # before the imports that take long
-    gc.disable()  # nothing of them is garbage
     from mofa_operator.control import logs
     from mofa_operator.control.run import operate
 
-    gc.freeze()  # to look through them again and again took a sixth of the operator's time
-    gc.set_threshold(_YOUNG)
-    gc.enable()
+    gc.freeze()  # what was imported is no garbage: to look through it took a sixth of the operator's time
     logs.set_up(settings.log_format, verbose=settings.verbose)
     return operate(settings, stop)
