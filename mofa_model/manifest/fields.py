@@ -66,11 +66,7 @@ class Part(BaseModel):
     """A mapping of known fields: an unknown one is refused, and nothing is converted."""
 
     model_config = ConfigDict(
-        defer_build=True,
-        strict=True,
-        extra="forbid",
-        frozen=True,
-        alias_generator=to_camel,
+        strict=True, extra="forbid", frozen=True, alias_generator=to_camel, defer_build=True
     )
     rules: ClassVar[tuple[Rule, ...]] = ()
     atomic: ClassVar[bool] = False
