@@ -24,6 +24,7 @@ WAITING = (
 """Rooms and files whose tests hold real processes to deadlines: they mostly wait."""
 FIRST = (
     # what waits
+    "tests/cluster/test_documents.py",
     "tests/dashboards/test_live_panels.py",
     "tests/cluster/test_history_outages.py",
     "tests/faults/test_prometheus.py",
@@ -47,6 +48,7 @@ FIRST = (
     # what computes
     "tests/test_newcomer.py",
     "tests/test_help.py",
+    "tests/docs/test_commands.py",
     "tests/mofa_operator/control/test_stop.py",
     "tests/hostile/test_forged_nodes.py",
     "tests/test_packaging.py",
