@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
 from typing import Final
 
 import numpy as np
 
+from mofa_model.equations.pipeline import THIRD
 from mofa_model.units import Count, Ratio, Seconds
 
 
@@ -74,3 +76,18 @@ def serialised(device: Seconds, host: Seconds, smooth: Seconds, share: Ratio) ->
     5.0
     """
     return smooth + share * np.minimum(device, host)
+
+
+def waited(passes: tuple[Seconds, Seconds, Seconds], total: Seconds) -> tuple[Seconds, Seconds, Seconds]:
+    """Three passes of device work with what they wait for launches, `total` together. Ours. [s]
+
+    Derived in docs/design/20261121-launches.md.
+
+    The shortest wait, until they are as long as each other: each has as many launches, behind which a long one hides its own.
+
+    >>> [round(float(one), 3) for one in waited((0.25, 0.55, 0.2), 1.35)]
+    [0.4, 0.55, 0.4]
+    """
+    short, long = reduce(np.minimum, passes), reduce(np.maximum, passes)
+    even = np.minimum(total - sum(passes) + short, np.minimum(0.5 * (total - long), THIRD * total))
+    return np.maximum(passes[0], even), np.maximum(passes[1], even), np.maximum(passes[2], even)

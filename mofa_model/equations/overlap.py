@@ -103,18 +103,3 @@ def smooth_max(device: Seconds, host: Seconds) -> Seconds:
     r4 = r2 * r2
     fourth_root: Ratio = np.sqrt(np.sqrt(1.0 + r4))
     return larger * fourth_root
-
-
-def device_part(device: Seconds, host: Seconds) -> Ratio:
-    """Part of the smooth maximum that is the device's, G^4 / (G^4 + H^4). Ours. [1]
-
-    The rest is the host's: what each of them adds to the maximum in proportion to its time. Half each where both are nothing.
-
-    >>> float(device_part(1.0, 1.0)), float(device_part(2.0, 0.0)), round(float(device_part(2.0, 1.0)), 4)
-    (0.5, 1.0, 0.9412)
-    """
-    larger = np.maximum(np.maximum(device, host), _TINY)
-    G, H = device / larger, host / larger
-    g2, h2 = G * G, H * H
-    g4, h4 = g2 * g2, h2 * h2
-    return (g4 + _TINY) / (g4 + h4 + 2.0 * _TINY)

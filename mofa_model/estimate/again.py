@@ -18,6 +18,16 @@ _INSIDE: Final = frozenset({"mlp_act", "moe_act"})
 """Modules that chunks of experts contain."""
 _AROUND: Final = frozenset({"mlp", "moe", EACH, ALL})
 """Modules that contain the chunks."""
+_WITHIN: Final[Mapping[str, frozenset[str]]] = {
+    "core_attn": frozenset({ALL}),
+    "layernorm": frozenset({EACH, ALL}),
+    "mla_up_proj": frozenset({EACH, ALL}),
+    "mlp": frozenset({"moe", EACH, ALL}),
+    "mlp_act": _AROUND,
+    "moe_act": _AROUND,
+    EACH: frozenset({ALL}),
+}
+"""Modules that contain another whole."""
 
 
 def in_chunks(strategy: Strategy, layer: Layer) -> NDArray[np.bool_]:
@@ -71,10 +81,11 @@ def recomputed(
 
     Departs from the paper: tensor-parallel collectives inside the recomputed forward are paid again as well.
     """
-    # Modules may contain each other; nothing is computed more than once again.
-    names = (
+    every = (
         strategy.recompute_modules & modules.keys() if strategy.recompute is Recompute.SELECTIVE else set()
     )
+    # Modules may contain each other; nothing is computed more than once again.
+    names = {name for name in every if not (every & _WITHIN.get(name, frozenset()))}
     named = np.minimum(sum((modules[name] for name in sorted(names)), 0.0), everything)
     cut = in_chunks(strategy, layer)
     if not np.any(cut):

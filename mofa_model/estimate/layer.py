@@ -113,11 +113,12 @@ def _layer(
     def exposed(again: Seconds, more: Ratio) -> Seconds:
         """What is left of one pass of the exchange, of which there are two and `more`, beside all work and what is done again.
 
-        Leaves out: without a third pass, work that hides other messages hides these as well.
+        Work that hides other messages hides none of these.
         """
-        beside = 2.0 * linear + weight + (1.0 + c.attention_backward) * core + 3.0 * elementwise
-        beside = beside + more * (c.recompute_share * again - covered_twice)
-        beside = beside / (2.0 + more * c.recompute_share)
+        beside = (
+            2.0 * linear + weight + (1.0 + c.attention_backward) * core + 3.0 * elementwise - covered_twice
+        )
+        beside = (beside + more * c.recompute_share * again) / (2.0 + more * c.recompute_share)
         tail = k.expert_overlapped if s.expert_overlap else 1.0
         return overlap.expert_exposed(dispatch, beside * float(s.expert_overlap), tail)
 
@@ -141,20 +142,22 @@ def _layer(
         / rates.memory
     )
     busy = linear + weight + c.attention_backward * core + 2.0 * elementwise + accumulate
-    hidden = sent_backward - tensor_backward + dispatch - expert
-    busy = overlap.slowed(busy, hidden, k.slow_down)
+    busy = overlap.slowed(busy, sent_backward - tensor_backward + dispatch - expert, k.slow_down)
     forward_busy = overlap.slowed(linear, sent_forward - tensor + dispatch - expert, k.slow_down)
     forward = forward_busy + core + elementwise + tensor + context + expert
     backward = busy + tensor_backward + context_backward + expert
     recompute = again(expert, forward) * c.recompute_share
+    transfer = moved / (cluster.host.link.bandwidth * cluster.calibration.links.host_link_efficiency)
+    # Inputs of recomputed layers are copied in the order of the compute; transformers 5.23 says so of its `offload`.
+    apart = 0.0 if LAYER_INPUT in s.offload else 1.0
+    waits = overlap.offload_exposed(transfer, apart * backward)
     if s.recompute is Recompute.FULL:
         # A layer that does everything again has a pass of the exchange more, and more work for all three to hide behind.
         backward, left = backward + recompute, exposed(forward_work - covered, 1.0)
         whole = forward_busy + core + elementwise + tensor + context + left
-        recompute = whole * c.recompute_share + 2.0 * (left - expert) - recompute
-    transfer = moved / (cluster.host.link.bandwidth * cluster.calibration.links.host_link_efficiency)
-    # Inputs of recomputed layers are copied in the order of the compute; transformers 5.23 says so of its `offload`.
-    apart = 0.0 if LAYER_INPUT in s.offload else 1.0
+        # Its chunks, which are not computed again apart, hid what comes from the host.
+        alone, waits = waits, overlap.offload_exposed(transfer, apart * backward)
+        recompute = whole * c.recompute_share + 2.0 * (left - expert) - recompute + (alone - waits)
     return LayerTime(
         linear=forward_busy,
         attention=core,
@@ -164,7 +167,7 @@ def _layer(
         expert=expert,
         offload=overlap.offload_exposed(transfer, apart * forward),
         communication=sent_forward + sent_backward + 3.0 * ring + 2.0 * dispatch,
-        backward=backward + overlap.offload_exposed(transfer, apart * backward),
+        backward=backward + waits,
         weight=weight,
         recompute=recompute,
     )

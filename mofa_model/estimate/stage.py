@@ -18,9 +18,6 @@ from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Graphs, Recompute, Strategy
 from mofa_model.units import Count, Ratio, Seconds
 
-LAUNCHED_FORWARD = LAUNCHED_WEIGHT = 1.0 / 3.0
-"""Shares of a layer's launches in its forward pass and for weight gradients. Source: kernels of a plain layer, counted."""
-
 
 @dataclass(frozen=True, slots=True)
 class HeadTime:
@@ -194,21 +191,19 @@ def stage_times(
     total = np.where(stages.count > 0, total + c.micro_batch, 0.0)
     slowest = _slowest_pair(total, stages) if s.schedule.both_ends else np.max(total, axis=0)
     all_stages = sum(stages.count[k] * total[k] for k in range(len(stages.count)))
-    busy, launched, forward, weight = (
-        sum(stages.count[k] * part[k] for k in range(len(stages.count)))
-        for part in (device, launch, forward, weight)
+    busy, forward, weight = (
+        sum(stages.count[k] * part[k] for k in range(len(stages.count))) for part in (device, forward, weight)
     )
-    mine = overlap.device_part(busy, launched)
-    on_device = mine * (forward / busy)
+    longer, _, longer_weight = host.waited((forward, busy - forward - weight, weight), all_stages)
     return StageTime(
         device=device,
         launch=launch,
         total=total,
         slowest=slowest,
         all_stages=all_stages,
-        device_forward=on_device,
-        forward_share=on_device + (1.0 - mine) * LAUNCHED_FORWARD,
-        weight_share=mine * (weight / busy) + (1.0 - mine) * LAUNCHED_WEIGHT,
+        device_forward=forward / all_stages,
+        forward_share=longer / all_stages,
+        weight_share=longer_weight / all_stages,
     )
 
 

@@ -93,7 +93,9 @@ def _layer(
     moved = _moved((part for part in fixed if whole_scores or not part.kept.scored), strategy)
     if routed:
         chunked = np.asarray(strategy.chunks) > 1
-        waiting = np.where(chunked, _chunk_input(workload, constants, strategy), _waiting(routed))
+        waiting = np.where(chunked, 0.0, _waiting(routed)) + np.where(
+            chunked | ("moe" in _modules(strategy)), _expert_input(workload, constants, strategy), 0.0
+        )
         moved = moved + np.where(chunked, 0.0, _moved(routed, strategy))
         if any(np.any(part.tail > 1.0) for part in routed):
             peak = _waiting(replace(part, size=(part.tail - 1.0) * part.size) for part in routed)
@@ -110,8 +112,8 @@ def _layer(
     )
 
 
-def _chunk_input(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
-    """What the input of experts takes more where it is kept to compute chunks again, not for matrix products alone. [B]"""
+def _expert_input(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
+    """What the input of experts takes more where it is kept to compute them again, not for matrix products alone. [B]"""
     narrow, wide = _narrow(workload, constants), tokens_per_rank(workload, s) * workload.model.hidden
     if narrow is None or _modules(s) & {"layernorm", EACH, ALL}:
         return 0.0

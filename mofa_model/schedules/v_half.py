@@ -60,8 +60,9 @@ class VHalf(Folded):
         m, p = flow.microbatches, flow.stages
         F, I, W, tau = piece
         half, e = np.floor(p / 2), 1 - np.mod(p, 2)
-        late_inputs = np.maximum(0.0, 2.0 * (I - F) - W + 2.0 * tau)
-        late_forwards = np.maximum(0.0, 2.0 * (F - I) - W + 2.0 * tau)
+        spare = slowest - 2.0 * (F + I + W)  # of each micro-batch, while the slowest device works
+        late_inputs = np.maximum(0.0, 2.0 * (I - F) - W + 2.0 * tau - spare)
+        late_forwards = np.maximum(0.0, 2.0 * (F - I) - W + 2.0 * tau - spare)
         bubble = reduce(
             np.maximum,
             (

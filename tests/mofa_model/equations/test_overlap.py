@@ -91,19 +91,6 @@ def test_the_smooth_maximum_lies_between_the_maximum_and_the_sum(device, host):
     assert found == overlap.smooth_max(host, device)
 
 
-@given(times, times)
-def test_host_and_device_share_the_smooth_maximum_between_them(device, host):
-    """Twice as long is 16 of 17 parts; and the parts are what each side's growth adds, times the side itself."""
-    assert float(overlap.device_part(2.0, 1.0)) == pytest.approx(16 / 17)
-    mine, other = overlap.device_part(device, host), overlap.device_part(host, device)
-    assert mine + other == pytest.approx(1.0)
-    if device > 1e-3:
-        grown = overlap.smooth_max(device * (1 + 1e-6), host) - overlap.smooth_max(device, host)
-        assert float(grown) * 1e6 == pytest.approx(
-            float(mine * overlap.smooth_max(device, host)), rel=1e-3, abs=1e-6
-        )
-
-
 @given(times, times, st.floats(1.0, 3.0))
 def test_the_smooth_maximum_grows_with_either_side(device, host, more):
     assert overlap.smooth_max(more * device, host) >= overlap.smooth_max(device, host) * (1 - 1e-12)
