@@ -1,36 +1,22 @@
 """Seconds and bytes are units and no more: in units of 1/1024 s every time is 1024 times as large, bit for bit.
 
-A time or a size that is written into an equation, and not given to it, fails here: that is what the test is for.
+A time or a size that is written into an equation, and not given to it, breaks it; `test_laws.py` asks for every term, and here is
+what its rescaling rests on.
 """
 
 from dataclasses import fields
 from typing import get_type_hints
 
-import numpy as np
 import pytest
-from dimensions import DIMENSIONED, PLAIN, POWERS, rescaled, terms
-from hypothesis import given, settings
+from dimensions import DIMENSIONED, PLAIN, rescaled
+from hypothesis import given
 from hypothesis import strategies as st
-from strategies import clusters, families, workloads
+from strategies import clusters
 
 from mofa_model import spec
-from mofa_model.estimate import estimate
 from mofa_model.spec import Cluster, Link
 
 POWER_OF_TWO = st.integers(-20, 20).map(lambda n: 2.0**n)
-
-
-@settings(max_examples=80)
-@given(workloads(), clusters(), families(), POWER_OF_TWO, POWER_OF_TWO)
-def test_another_unit_of_time_and_of_size_rescales_every_term_exactly(workload, cluster, family, time, size):
-    ours = estimate(workload, cluster, family)
-    units = {"time": time, "size": size}
-    theirs = estimate(rescaled(workload, **units), rescaled(cluster, **units), family)
-    for (name, unit, here), (_, _, there) in zip(terms(ours), terms(theirs), strict=True):
-        of_time, of_size = POWERS.get(unit, (0, 0))
-        assert np.array_equal(np.asarray(here) * time**of_time * size**of_size, there), name
-    fits = (ours.memory.fits(cluster), theirs.memory.fits(rescaled(cluster, **units)))
-    assert np.array_equal(*fits)
 
 
 @pytest.mark.parametrize("kind", [getattr(spec, name) for name in spec.__all__])

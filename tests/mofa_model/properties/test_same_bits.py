@@ -1,4 +1,4 @@
-"""A layout has the same time and memory alone and among others, to the last bit."""
+"""A question has the same answer alone and among others, to the last bit; and terms are finite and add up."""
 
 from dataclasses import replace
 
@@ -9,29 +9,6 @@ from shapes import deeper, ends
 from strategies import ROWS, clusters, families, one, workloads
 
 from mofa_model.estimate import estimate
-
-
-def alone_of(value, index):
-    """One row of a term: rows are the last axis, and a term that no row changes has none."""
-    return value[..., index] if np.ndim(value) and np.shape(value)[-1] == ROWS else value
-
-
-def same_kinds(wide, narrow):
-    """Kinds of stages pad with zeros in a family; alone they do not."""
-    wide, narrow = np.atleast_1d(wide), np.atleast_1d(narrow)
-    return np.array_equal(wide[..., : narrow.shape[-1]], narrow)
-
-
-@settings(max_examples=80)
-@given(workloads(), clusters(), families())
-def test_every_term_of_a_row_is_the_same_in_a_family_and_alone(workload, cluster, family):
-    together = estimate(workload, cluster, family)
-    for index in range(ROWS):
-        alone = estimate(workload, cluster, family.row(index))
-        assert np.broadcast_to(together.step_time, ROWS)[index] == alone.step_time
-        assert np.broadcast_to(together.memory.peak, ROWS)[index] == alone.memory.peak
-        for (name, _, wide), (_, _, narrow) in zip(terms(together), terms(alone), strict=True):
-            assert same_kinds(alone_of(wide, index), narrow), name
 
 
 @settings(max_examples=40)
