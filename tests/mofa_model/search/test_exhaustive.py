@@ -207,31 +207,90 @@ def test_the_fewest_chunks_that_fit_are_the_best():
     assert many[0].strategy.chunks == 1
 
 
-def test_as_many_layers_run_in_chunks_as_memory_asks():
-    """8 layers with experts on a device: 5 GB fit with one of them in chunks, 0.122 s; with all of them it is 0.176 s."""
-    w, c = workload(deeper(LEAN, 9), 16), cluster(16, 5e9)
-    limits = (
-        "chunks=1,2,4",
-        "chunk-layers=0,1,2,4",
-        "recompute=none",
-        "cp=1",
-        "tp=1",
-        "pp=1,2",
-        "optimizer=device",
-        "graphs=none",
-    )
-    question = SearchQuestion(
-        problems=(SearchCase(workload=w, cluster=c),),
-        nodes=(2,),
-        framework=framework("megatron"),
-        constraints=tuple(parse_constraint(text) for text in limits),
-        keep=10**6,
-    )
-    found = search(question).best[2]
-    assert (found[0].strategy.chunks, found[0].strategy.chunk_layers) == (2, 1)
-    assert all(one.step == float(estimate(w, c, one.strategy).step_time) for one in found)
-    every = min(one.step for one in found if one.strategy.chunk_layers == 0)
-    assert found[0].step < 0.8 * every
+PLAIN = ("cp=1", "optimizer=device", "graphs=none", "offload=none", "etp=1")
+CHUNKED = {
+    # model, batch, constraints, and by memory: chunks of the best, layers of a stage in chunks (0 = all), what it recomputes
+    "9 layers on single devices": (
+        deeper(LEAN, 9),
+        16,
+        ("chunks=1,2,4", "chunk-layers=0,1,2,4", "tp=1", "pp=1", "mbs=1", "recompute=none", "sharding=zero3"),
+        {4.5e9: (2, 0, Recompute.NONE), 5e9: (2, 1, Recompute.NONE), 6e9: (1, 0, Recompute.NONE)},
+    ),
+    "latent attention and shared experts in two stages": (
+        deeper(with_imbalance(replace(LATENT, embedding=LEAN.embedding), 2.0, 0.2), 8),
+        32,
+        (
+            *("chunks=1,2,4,8", "chunk-layers=0,1,2,3", "tp=1", "pp=2", "mbs=1", "recompute=none"),
+            *("sharding=zero2", "ep=1,4", "schedule=1f1b"),
+        ),
+        {
+            3.1e9: (4, 0, Recompute.NONE),
+            3.2e9: (2, 0, Recompute.NONE),
+            3.7e9: (2, 2, Recompute.NONE),
+            3.8e9: (2, 1, Recompute.NONE),
+            4e9: (1, 0, Recompute.NONE),
+        },
+    ),
+    "the fullest rank three times the mean, in two stages": (
+        deeper(with_imbalance(LEAN, 3.0, 0.5), 9),
+        32,
+        (
+            *("chunks=1,2,4,8", "chunk-layers=0,1,2,3,4", "tp=1", "pp=2", "mbs=1,2", "schedule=1f1b", "ep=4"),
+            *("recompute=none,selective:moe_act", "sharding=zero2,zero3"),
+        ),
+        {
+            3.9e9: (4, 0, Recompute.NONE),
+            4.1e9: (2, 0, Recompute.NONE),
+            4.6e9: (2, 3, Recompute.NONE),
+            5.1e9: (2, 2, Recompute.SELECTIVE),
+            6e9: (1, 0, Recompute.SELECTIVE),
+        },
+    ),
+    "the same beside whole layers computed again": (
+        deeper(with_imbalance(LEAN, 3.0, 0.5), 9),
+        32,
+        (
+            *("chunks=1,2,4,8", "chunk-layers=0,1,2,3,4", "tp=1", "pp=1", "mbs=1", "ep=4", "sharding=zero3"),
+            "recompute=none,full,full:1,full:2",
+        ),
+        {
+            2.7e9: (2, 0, Recompute.FULL),
+            3.9e9: (2, 1, Recompute.FULL),
+            5.2e9: (2, 3, Recompute.NONE),
+            5.5e9: (2, 2, Recompute.NONE),
+            6.1e9: (1, 0, Recompute.NONE),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHUNKED)
+def test_as_many_chunks_and_layers_in_chunks_as_memory_asks(name):
+    """The best of all strategies, each priced alone, under several limits of memory; it has fewer chunks where more fits."""
+    model, batch, limits, by_memory = CHUNKED[name]
+    w, every = workload(model, batch), {}
+    for memory, (chunks, layers, recompute) in by_memory.items():
+        c = cluster(16, memory)
+        question = SearchQuestion(
+            problems=(SearchCase(workload=w, cluster=c),),
+            nodes=(2,),
+            constraints=tuple(parse_constraint(text) for text in (*PLAIN, *limits)),
+            keep=10**6,
+        )
+        found = search(question)
+        if not every:
+            legal, _, _ = brute_force(w, c, "any", found, 16, True)
+            every = {text: (s, estimate(w, c, s)) for text, s in legal.items()}
+        room = c.device.memory * c.calibration.memory.usable
+        fitting = [(float(e.step_time), s) for s, e in every.values() if e.memory.peak <= room]
+        step, best = min(fitting, key=lambda one: one[0])
+        first = found.best[2][0]
+        assert first.step == step
+        assert (best.chunks, best.chunk_layers, best.recompute) == (chunks, layers, recompute), (
+            format_strategy(best)
+        )
+        assert (first.strategy.chunks, first.strategy.chunk_layers) == (chunks, layers)
+        assert len(found.best[2]) == len(fitting) < len(every)
 
 
 @pytest.mark.parametrize("layers, deepest", [(78, 13), (80, 10)])
