@@ -21,12 +21,12 @@ from mofa_operator.refusals import Gone
 from mofa_operator.settings import OperatorSettings
 
 KEY = Key(WORKLOAD, "ns", "w")
-AGO = moment(time.time() - 60.0)
 
 
 def workload():
-    """There is room for a JobSet that waits for our check."""
-    reserved = {"type": "QuotaReserved", "status": "True", "reason": "R", "lastTransitionTime": AGO}
+    """Since a minute there is room for a JobSet that waits for our check."""
+    since = moment(time.time() - 60.0)
+    reserved = {"type": "QuotaReserved", "status": "True", "reason": "R", "lastTransitionTime": since}
     owner = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
