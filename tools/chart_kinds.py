@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterable
 
 from mofa_model.kinds import BESIDE, KINDS, JobKind
-from mofa_model.kinds.fence import same
+from mofa_model.kinds.fence import same, untouched
 
 HEADER = "{{- /* Made by tools/chart.py from mofa_model/kinds; do not edit. */ -}}\n"
 
@@ -19,6 +19,7 @@ def template() -> str:
         _define("annotated", "CEL: resources on which the operator writes annotations.", _annotated()),
         _define("groups", "API groups of existing kinds.", _several(kind.group for kind in KINDS)),
         _define("resources", "Resources of existing kinds.", _several(kind.plural for kind in KINDS)),
+        _define("untouched", "CEL: a spec is as it was, whatever webhooks of its own project add to it.", _untouched()),
         _define("suspended", "CEL: whether a job waits, as its spec says it: (the spec).", _suspended()),
         _define("resumed", "CEL: nothing of a job differs but that it waits no more.", _resumed()),
         _define("launches", "CEL: what may differ in a job that is launched, a variable for each kind.", _launches()),
@@ -83,6 +84,18 @@ def _chosen(made: list[tuple[list[JobKind], str]]) -> str:
         which = f"== {names[0]}" if len(names) == 1 else f"in [{', '.join(names)}]"
         text = f"variables.resource {which} ? {other} : {text}"
     return text
+
+
+def _untouched() -> str:
+    old, new = "oldObject.spec", "object.spec"
+    parts = ["object.?spec == oldObject.?spec"]
+    for kind in KINDS:
+        if kind.stamped:
+            text = textwrap.indent(f"&& {untouched(old, new, kind.stamped)}", "  ")
+            parts.append(
+                f'(request.resource.group + "/" + request.resource.resource == "{kind.group}/{kind.plural}"\n{text})'
+            )
+    return "\n|| ".join(parts)
 
 
 def _suspended() -> str:

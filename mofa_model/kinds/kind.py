@@ -56,6 +56,8 @@ class JobKind(Kind):
     """The field of its spec in which they are; empty = nothing can be changed once it was made."""
     admits: str = ""
     """What else must hold there for the admission policy, as CEL over variables.old and variables.new."""
+    stamped: tuple[tuple[str, ...], ...] = ()
+    """Pod templates of its spec to which a webhook of its project gives an empty creation time, whatever anybody changes."""
     labels: PodLabels | None = None
     """Labels of its own pods; None = pods are those of another kind, or not told apart."""
 

@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
-from door import ADVISOR, APPLY, JSON, MERGE, administrator, path, until
+from door import ADVISOR, APPLY, JSON, MERGE, PATCH, administrator, path, until
 from foreign import KINDS, install, job
 from ruamel.yaml import YAML
 
 from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX
-from mofa_model.kinds import JOB_SET, VOLCANO_JOB, Kind
+from mofa_model.kinds import JOB_SET, LEADER_WORKER_SET, VOLCANO_JOB, Kind
 from mofa_operator.act.events import EVENT
 from mofa_operator.keys import CLUSTER_PROFILE, CONFIG_MAP, FAILURE_LEDGER, NODE, TRAINING_JOB
 
@@ -110,6 +110,36 @@ def test_nothing_else_of_a_job_changes(door, place, kind, what):
     status, said = door.ask("PATCH", path(kind, place, "train"), body)
     assert status == 403, said
     assert why in said["message"]
+
+
+PODS = {"spec": {"containers": [{"name": "trainer", "image": "x"}]}}
+EMPTY = {"metadata": {"creationTimestamp": None}}
+
+
+@pytest.mark.parametrize(
+    "template, status",
+    [
+        ({"workerTemplate": PODS | EMPTY}, 200),
+        ({"workerTemplate": PODS | EMPTY, "leaderTemplate": PODS}, 403),
+        ({"workerTemplate": PODS | {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}}, 403),
+        ({"workerTemplate": PODS | {"metadata": {"labels": None}}}, 403),
+        ({"workerTemplate": EMPTY | {"spec": {"containers": [{"name": "trainer", "image": "y"}]}}}, 403),
+        ({"workerTemplate": PODS | EMPTY, "restartPolicy": "None"}, 403),
+        ({"workerTemplate": EMPTY}, 403),
+        ({}, 403),
+    ],
+)
+def test_a_webhook_of_its_project_may_add_an_empty_creation_time_to_pods(door, place, template, status):
+    made = job(LEADER_WORKER_SET, place, "stamped")
+    made["spec"] = {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": PODS}}
+    address = path(LEADER_WORKER_SET, place)
+    assert door.ask("POST", address, made, content=JSON, user="")[0] == 201
+    whole = [{"op": "replace", "path": "/spec/leaderWorkerTemplate", "value": {"size": 2} | template}]
+    try:
+        found, said = door.ask("PATCH", f"{address}/stamped", whole, content=PATCH)
+        assert found == status, said
+    finally:
+        door.ask("DELETE", f"{address}/stamped", user="")
 
 
 def test_the_status_of_our_kinds_is_ours(door, place):

@@ -44,6 +44,32 @@ jobset.x-k8s.io, trainer.kubeflow.org, kubeflow.org, batch.volcano.sh, ray.io, l
 jobsets, trainjobs, pytorchjobs, mpijobs, jobs, rayjobs, rayclusters, leaderworkersets, workloads
 {{- end }}
 
+{{- /* CEL: a spec is as it was, whatever webhooks of its own project add to it. */ -}}
+{{- define "mofa.untouched" -}}
+object.?spec == oldObject.?spec
+|| (request.resource.group + "/" + request.resource.resource == "leaderworkerset.x-k8s.io/leaderworkersets"
+  && object.spec.all(k, k == "leaderWorkerTemplate" || (k in oldObject.spec && oldObject.spec[k] == object.spec[k]))
+  && oldObject.spec.all(k, k == "leaderWorkerTemplate" || k in object.spec)
+  && ("leaderWorkerTemplate" in object.spec) == ("leaderWorkerTemplate" in oldObject.spec)
+  && (!("leaderWorkerTemplate" in object.spec) || (
+    object.spec.leaderWorkerTemplate.all(k, k in ["leaderTemplate", "workerTemplate"] || (k in oldObject.spec.leaderWorkerTemplate && oldObject.spec.leaderWorkerTemplate[k] == object.spec.leaderWorkerTemplate[k]))
+    && oldObject.spec.leaderWorkerTemplate.all(k, k in ["leaderTemplate", "workerTemplate"] || k in object.spec.leaderWorkerTemplate)
+    && ("leaderTemplate" in object.spec.leaderWorkerTemplate) == ("leaderTemplate" in oldObject.spec.leaderWorkerTemplate)
+    && (!("leaderTemplate" in object.spec.leaderWorkerTemplate) || [[oldObject.spec.leaderWorkerTemplate.leaderTemplate, object.spec.leaderWorkerTemplate.leaderTemplate]].all(pair,
+      pair[1].all(k, k == "metadata" || (k in pair[0] && pair[0][k] == pair[1][k]))
+      && pair[0].all(k, k == "metadata" || k in pair[1])
+      && pair[1].?metadata.orValue({}).all(k, pair[0].?metadata[?k] == pair[1].?metadata[?k]
+        || (k == "creationTimestamp" && pair[1].metadata[k] == null))
+      && pair[0].?metadata.orValue({}).all(k, pair[1].?metadata[?k].hasValue())))
+    && ("workerTemplate" in object.spec.leaderWorkerTemplate) == ("workerTemplate" in oldObject.spec.leaderWorkerTemplate)
+    && (!("workerTemplate" in object.spec.leaderWorkerTemplate) || [[oldObject.spec.leaderWorkerTemplate.workerTemplate, object.spec.leaderWorkerTemplate.workerTemplate]].all(pair,
+      pair[1].all(k, k == "metadata" || (k in pair[0] && pair[0][k] == pair[1][k]))
+      && pair[0].all(k, k == "metadata" || k in pair[1])
+      && pair[1].?metadata.orValue({}).all(k, pair[0].?metadata[?k] == pair[1].?metadata[?k]
+        || (k == "creationTimestamp" && pair[1].metadata[k] == null))
+      && pair[0].?metadata.orValue({}).all(k, pair[1].?metadata[?k].hasValue()))))))
+{{- end }}
+
 {{- /* CEL: whether a job waits, as its spec says it: (the spec). */ -}}
 {{- define "mofa.suspended" -}}
 (variables.resource in ["pytorchjobs.kubeflow.org", "mpijobs.kubeflow.org"] ? {{ . }}.?runPolicy.?suspend : {{ . }}.?suspend).orValue(false) == true

@@ -148,9 +148,11 @@ class Running:
 
 
 def start(cluster: Cluster, processes: Processes, *names: str) -> dict[str, Running]:
-    """Neighbours by name, with what they need, each once the one before it is ready."""
+    """Neighbours by name, with what they need where it does not run, each once the one before it is ready."""
     started: dict[str, Running] = {}
     for neighbour in chosen(names):
+        if neighbour.tool.name in processes and neighbour.tool.name not in names:
+            continue
         one = started[neighbour.tool.name] = Running(neighbour, cluster, processes)
         one.start()
     return started

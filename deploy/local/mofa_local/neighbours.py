@@ -58,10 +58,13 @@ def _neighbour(
     return Neighbour(tool=Tool(name=name, module=published, package=package, seconds=seconds), **more)
 
 
+_WEBHOOK: Final = {"host": "127.0.0.1", "port": "{webhook}"}
+_MOUNTED: Final = _WEBHOOK | {"certDir": "{certs}"}
+"""For those that look for their certificate in one place, wherever temporary files are."""
 _LISTENS: Final = {
     "health": {"healthProbeBindAddress": "127.0.0.1:{health}"},
     "metrics": {"bindAddress": "0"},
-    "webhook": {"host": "127.0.0.1", "port": "{webhook}"},
+    "webhook": _WEBHOOK,
     "leaderElection": {"leaderElect": False},  # another one starts at once
 }
 _GIVEN: Final = {"internalCertManagement": {"enable": False}}
@@ -91,10 +94,7 @@ NEIGHBOURS: Final[Mapping[str, Neighbour]] = MappingProxyType(
                 "kueue",
                 ("sigs.k8s.io/kueue", "v0.15.0", "h1:9Khzc2ne6/eWuZx5o+R4KlVBzh3kZkTIMzpPC2e8Spg="),
                 "./cmd/kueue", 134, go=(1, 25), installs=("config/default",),
-                config=_LISTENS | {
-                    "webhook": {"host": "127.0.0.1", "port": "{webhook}", "certDir": "{certs}"},
-                    "featureGates": {"VisibilityOnDemand": False},
-                },
+                config=_LISTENS | {"webhook": _MOUNTED, "featureGates": {"VisibilityOnDemand": False}},
                 flags=_CONFIG, rotates=True,
             ),
             _neighbour(
@@ -134,7 +134,8 @@ NEIGHBOURS: Final[Mapping[str, Neighbour]] = MappingProxyType(
             _neighbour(
                 "leaderworkerset",
                 ("sigs.k8s.io/lws", "v0.7.0", "h1:qWfzX8+UBak+Hq0+m/PuE3uO0mp/3dmm5q/h/7z31A8="),
-                "./cmd", 75, go=(1, 24), installs=("config/default",), config=_LISTENS | _GIVEN, flags=_CONFIG,
+                "./cmd", 75, go=(1, 24), installs=("config/default",), flags=_CONFIG,
+                config=_LISTENS | _GIVEN | {"webhook": _MOUNTED},
             ),
             _neighbour(
                 "mpi-operator",
