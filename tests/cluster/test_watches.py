@@ -1,5 +1,6 @@
 """Watches and the queue behind them, on the real thing: rights that come late, and metrics that move."""
 
+import contextlib
 import json
 import os
 import re
@@ -7,12 +8,15 @@ import signal
 import time
 from pathlib import Path
 
-from advisor import Advisor, until
+from advisor import Advisor, ours, until
+from faults.proxy import Proxy, behind
 from foreign import install
+from mofa_local.cluster import KubectlFailed
 from operator_objects import job_set, small_job
 from pools import pool
 from ruamel.yaml import YAML
 
+from mofa_model.annotations import PREFIX
 from mofa_model.kinds import JOB_SET
 from mofa_operator.keys import ADVISOR_POLICY
 
@@ -69,6 +73,44 @@ def test_kinds_that_may_not_be_watched_end_no_other_watch_and_are_watched_once_t
         until(lambda: watched(advisor) == seen | hidden, 10.0, "all are watched")
     finally:
         advisor.stop()
+
+
+def allow(cluster, account, without=()):
+    """What an operator may do from now on, and the API server knows it."""
+    cluster.identity("taken", list(rules(without)), namespace="mofa-system")
+    asked = ("auth", "can-i", "watch", JOB_SET.resource, "--all-namespaces", "--quiet")
+
+    def may():
+        with contextlib.suppress(KubectlFailed):
+            return cluster.kubectl(*asked, as_=account) == ""
+
+    until(lambda: bool(may()) == (JOB_SET not in without), 10.0, "the API server knows it")
+
+
+def test_a_right_that_is_taken_ends_its_own_watch_alone_and_jobs_are_advised_once_it_is_given_back(
+    cluster, processes, namespace
+):
+    install(cluster)
+    account = cluster.identity("taken", list(rules()), namespace="mofa-system")
+    with Proxy(cluster) as proxy:
+        advisor = Advisor(cluster, processes, "taken", kubeconfig=behind(account, proxy.url))
+        advisor.start(f"--namespace={namespace}", "--resync=600")
+        try:
+            every = until(
+                lambda: JOB_SET.resource in (found := watched(advisor)) and len(found) >= 9 and found
+            )
+            allow(cluster, account, without=(JOB_SET,))
+            proxy.cut()  # a watch that stands is not asked for its right again
+            until(lambda: watched(advisor) == every - {JOB_SET.resource}, 20.0, "its watch alone is down")
+            allow(cluster, account)
+            until(lambda: watched(advisor) == every, 10.0, "it is watched again")
+            body = job_set("seen", namespace=namespace, annotations={f"{PREFIX}mode": "Annotate"})
+            cluster.kubectl("create", "-f", "-", input=json.dumps(body))
+            asked = ("get", "jobset", "seen", "-n", namespace, "-o", "json")
+            until(lambda: "status" in ours(json.loads(cluster.kubectl(*asked))), 20.0, "it is answered")
+            assert sample(advisor, "mofa_advisor_watch_resync_differences_total") == 0
+        finally:
+            advisor.stop()
 
 
 def test_depth_and_age_of_the_queue_are_measured(cluster, processes, namespace):

@@ -80,6 +80,7 @@ class Proxy(Loopback):
         self._upstream = cluster.server
         self._trust = ssl.create_default_context(cadata=cluster.authority.pem)
         self._session: aiohttp.ClientSession | None = None
+        self._answers: set[aiohttp.ClientResponse] = set()
         self.fault = Fault()
         self.asked: list[tuple[str, str]] = []
         """Method (or WATCH) and object of every request."""
@@ -94,9 +95,14 @@ class Proxy(Loopback):
 
     def cut(self) -> None:
         """End what is open to the API server: watches break off, and are asked for again."""
-        session, self._session = self._session, None
-        if session is not None:
-            self.call(session.close())
+        self.call(self._cut())
+
+    async def _cut(self) -> None:
+        for found in self._answers:
+            found.close()  # the session's end leaves those waiting that read from it
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
 
     async def _came(self, request: web.Request) -> web.StreamResponse:
         asked = Asked(request=request, body=await request.read(), number=len(self.asked))
@@ -128,7 +134,11 @@ class Proxy(Loopback):
             headers={name: value for name, value in asked.request.headers.items() if name.lower() not in HOP},
             skip_auto_headers=("Accept-Encoding",),
         ) as found:
-            yield found
+            self._answers.add(found)
+            try:
+                yield found
+            finally:
+                self._answers.discard(found)
 
     def __exit__(self, *how: object) -> None:
         self.cut()
