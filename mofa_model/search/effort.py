@@ -1,33 +1,40 @@
 """What one question may cost: spent before each table is made, whichever trainers and places it is searched in.
 
-Costs are microseconds of a core of 2023, as they were fitted to 340 questions that were drawn to be dear; so the same question is
+Costs are microseconds of a core of 2023, as they were fitted to 175 questions that were drawn to be dear; so the same question is
 refused on every machine, and a busy one only takes longer.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
-MOST: Final = 6_500_000.0
-"""Of one question. Of realistic ones the dearest known, 405B on at most 10,000,000 nodes for any trainer, takes 5,600,000. [us]"""
-ASIDE: Final = 2_000_000.0
+from mofa_model.spec.transformer import Transformer
+
+MOST: Final = 7_000_000.0
+"""Of one question. Of realistic ones the dearest known, 405B on at most 16,384 nodes for any trainer, takes 6,600,000. [us]"""
+ASIDE: Final = 1_200_000.0
 """Of what is said beside an answer; where it would take more, it is not said. [us]"""
-NUMBER: Final = 600.0
+NUMBER: Final = 400.0
 """A number of nodes, whatever is found on it. [us]"""
-ROW: Final = 0.3
+PLACE: Final = 3_600.0
+"""A number of nodes on which some shape is legal. [us]"""
+ROW: Final = 0.12
 """A row of a table of shapes, legal or not. [us]"""
-SHAPE: Final = 4.0
+SHAPE: Final = 0.8
 """A legal shape, with what features it can have. [us]"""
-BLOCK: Final = 6_500.0
-"""A block of shapes of one schedule. [us]"""
-STATE: Final = 0.5
+STATE: Final = 1_100.0
+"""A state that stands beside a block of shapes. [us]"""
+BESIDE: Final = 0.95
 """A row of a block beside a state. [us]"""
-WORK: Final = 800.0
+WORK: Final = 1_050.0
 """A kind of work of a block, and again each choice of overlap that is timed. [us]"""
 CELL: Final = 5.0
 """A strategy that is timed. [us]"""
-RUNS: Final = 100.0
-"""Runs of layers for which everything takes twice as long: each kind of stage is priced. [1]"""
+RUNS: Final = 0.25
+"""By how much more everything takes for twice as many runs of layers: stages are less alike. [1]"""
+EXPERTS: Final = 0.25
+"""By how much more everything takes where layers have experts. [1]"""
 
 
 class Spent(Exception):
@@ -41,11 +48,15 @@ class Effort:
         """Nothing is spent yet."""
         self.left = most
         """[us]"""
-        self.runs = 1
-        """Runs of layers of the model. [1]"""
+        self.weight = 1.0
+        """What the model makes of a cost. [1]"""
+
+    def of(self, model: Transformer) -> None:
+        """Count for a model from now on."""
+        self.weight = 1.0 + RUNS * math.log2(len(model.runs)) + EXPERTS * (model.experts is not None)
 
     def spend(self, cost: float) -> None:
         """Take a cost off; raises `Spent` where it is more than is left. [us]"""
-        self.left -= cost * (1.0 + self.runs / RUNS)
+        self.left -= cost * self.weight
         if self.left < 0.0:
             raise Spent

@@ -18,7 +18,7 @@ from mofa_model.axes.verdict import Rejection
 from mofa_model.errors import TooLarge
 from mofa_model.search.axes import Axes, known_axes
 from mofa_model.search.constraints import Constraint, constrained
-from mofa_model.search.effort import NUMBER, ROW, SHAPE, Effort, Spent
+from mofa_model.search.effort import NUMBER, PLACE, ROW, SHAPE, Effort, Spent
 from mofa_model.search.price import price
 from mofa_model.search.rank import Leaders, Score, by_step_time
 from mofa_model.search.space import features_of, shapes_of
@@ -167,7 +167,7 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
     lean: list[NearMiss] = []
     searched = pruned = 0
     effort = question.effort
-    effort.runs = len(first.workload.model.runs)
+    effort.of(first.workload.model)
     stuck: tuple[str, Rejection] | None = None
     # Who constrains offloading or graphs asks for them.
     wanted = {_ASKED[key] for key in keys if key in _ASKED}
@@ -192,6 +192,7 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
             if not len(shapes.index):
                 stuck = shapes.stuck
                 continue
+            effort.spend(PLACE)
             features = features_of(axes, given, shapes)
             rejected += features.rejected
             pruned += features.pruned

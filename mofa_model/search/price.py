@@ -23,7 +23,7 @@ from mofa_model.estimate.step import pipeline_times, step_terms
 from mofa_model.placement import spread
 from mofa_model.search.axes import Axes, within
 from mofa_model.search.blocks import Company, ShapeBlock, blocks_of
-from mofa_model.search.effort import BLOCK, CELL, STATE, WORK
+from mofa_model.search.effort import BESIDE, CELL, STATE, WORK
 from mofa_model.search.floor import by_floor
 from mofa_model.search.local import Locals, varied
 from mofa_model.search.rank import Leaders
@@ -75,7 +75,7 @@ def _price_block(
     axes: Axes, given: Given, block: ShapeBlock, states: list[ZeroLevel], local: Locals, leaders: Leaders
 ) -> Counter[Rejection]:
     """Every kind of work of a block beside every state."""
-    leaders.effort.spend(BLOCK + STATE * len(block.index) * len(states))
+    leaders.effort.spend(len(states) * (STATE + BESIDE * len(block.index)))
     rejected, alive = without_room(axes, given, block, states, leaders)
     if not len(alive):
         return rejected

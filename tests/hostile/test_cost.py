@@ -48,7 +48,7 @@ def asks(model, *, gpu="h100-80gb-sxm", batch=2048, sequence=4096, **cluster):
     }
 
 
-REFERENCE = ({"preset": "llama3-405b"},), {"batch": 2048, "sequence": 8192, "maxNodes": 256}, 3.9
+REFERENCE = ({"preset": "llama3-405b"},), {"batch": 2048, "sequence": 8192, "maxNodes": 256}, 3.4
 """A question, and what its effort says that it takes on the core for which effort is counted. [s]"""
 
 
