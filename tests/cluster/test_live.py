@@ -4,6 +4,7 @@ A real API server, a real Prometheus, fake trainers with pods that kube-state-me
 of its own that looks every two seconds where it would look every minute.
 """
 
+import contextlib
 import json
 import time
 
@@ -119,6 +120,8 @@ TRUTH = {
     "job": ("job", "Failure"),
 }
 """Class and cause of each kind of interruption."""
+COUNTED = {("process", "Failure"): 1, ("pod", "Failure"): 2, ("pod", "Preemption"): 1, ("job", "Failure"): 1}
+"""By class and cause, how many are told."""
 BACK, BETWEEN = 8.0, 12.0
 
 
@@ -140,16 +143,16 @@ def test_every_kind_of_interruption_is_counted_once_timed_and_priced(site, names
     for one in truth:
         cause = TRUTH[one["kind"]][1]
         lost[cause] = lost.get(cause, 0.0) + one["seconds"] + one["redone"] * one["step_seconds"]
-    until(lambda: site.observed(namespace, "llama").get("interruptions", 0) >= len(truth), seconds=120)
+
+    def counted():
+        rows = site.observed(namespace, "llama").get("interruptionsBy", ())
+        return {(one["name"], one["cause"]): one["count"] for one in rows}
+
+    with contextlib.suppress(AssertionError):  # what it is instead is told below
+        until(lambda: counted() == COUNTED, seconds=120)
     time.sleep(QUIET + 2 * LOOK)
     seen = site.observed(namespace, "llama")
-    counted = {(one["name"], one["cause"]): one["count"] for one in seen["interruptionsBy"]}
-    assert counted == {  # of the classes and causes that were injected, each as often
-        ("process", "Failure"): 1,
-        ("pod", "Failure"): 2,
-        ("pod", "Preemption"): 1,
-        ("job", "Failure"): 1,
-    }, f"{seen.get('life')} of {truth}"
+    assert counted() == COUNTED, f"{seen.get('life')} of {truth}"
     step = truth[0]["step_seconds"]
     for one in seen["lost"]:
         many = sum(TRUTH[kind][1] == one["cause"] for kind in TRUTH)
