@@ -33,8 +33,10 @@ WINDOW: Final = 600.0
 """Time within which signs are one incident where no progress can be seen: the usual timeout of a collective. [s]"""
 WARNING: Final = 900.0
 """Time that a lost node may precede what it causes: pods leave it after five minutes. [s]"""
-SLACK: Final = 2.0
-"""Resolution of the cluster's clock, twice. [s]"""
+SECOND: Final = 1.0
+"""Resolution of the cluster's clock: what happened may be so much later than it is dated. [s]"""
+SLACK: Final = 2.0 * SECOND
+"""The same of two moments. [s]"""
 KEPT: Final = 12
 """Incidents that are kept one by one; older ones are kept as sums."""
 
@@ -234,7 +236,7 @@ def _still_alive(record: RunRecord, at: float) -> RunRecord:
     """A step that came late to our notice, and was finished just before an incident that is known: it ends nothing."""
     incidents = tuple(
         replace(one, alive=at)
-        if one.recovered is None and one.low == one.high > at > (one.alive or at)
+        if one.recovered is None and one.low == one.high > at - SECOND and at > (one.alive or at)
         else one
         for one in record.incidents
     )
@@ -246,13 +248,14 @@ def _recovered(
 ) -> RunRecord:
     """Training went on at a moment, so that what was open is over; time and steps are those of the last one.
 
-    A step that `fell` back was finished after the incident, however coarsely both are dated.
+    A step that `fell` back was finished after the incident, however coarsely both are dated; one that did not, and is dated within
+    the second of a known moment, may have been finished before it.
     """
     incidents = list(record.incidents)
     open_ones = [
         i
         for i, one in enumerate(incidents)
-        if one.recovered is None and one.high <= at + (SLACK if fell or one.low < one.high else 0.0)
+        if one.recovered is None and one.high <= at + (SLACK if fell or one.low < one.high else -SECOND)
     ]
     for index in open_ones:
         one = replace(incidents[index], recovered=at)

@@ -94,6 +94,18 @@ def test_the_last_step_before_an_incident_may_be_noticed_after_it_and_ends_nothi
     assert recoveries(life) == {"process": (1, 100.0)}, "from step 100, at 1001, to the first one after it"
 
 
+def test_a_step_of_the_second_in_which_a_container_ended_ends_nothing():
+    life = live(
+        (0, restarts(0)),
+        steps(100, 1010),
+        sign(1020, "process", "failure"),  # at 1020.7, as Kubernetes dates it
+        steps(101, 1020.2),
+        steps(97, 1030.2),
+    )
+    assert interruptions(life) == {("process", "failure"): 1}
+    assert recoveries(life) == {"process": (1, pytest.approx(10.0))}
+
+
 def test_incidents_with_progress_between_them_are_two():
     life = live(
         steps(1, 10),
