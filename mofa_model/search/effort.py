@@ -31,7 +31,7 @@ WORK: Final = 1_050.0
 """A kind of work of a block, and again each choice of overlap that is timed. [us]"""
 CELL: Final = 5.0
 """A strategy that is timed. [us]"""
-RUNS: Final = 0.25
+RUNS: Final = 0.22
 """By how much more everything takes for twice as many runs of layers: stages are less alike. [1]"""
 EXPERTS: Final = 0.25
 """By how much more everything takes where layers have experts. [1]"""
