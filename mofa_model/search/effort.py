@@ -11,8 +11,8 @@ from typing import Final
 
 from mofa_model.spec.transformer import Transformer
 
-MOST: Final = 7_000_000.0
-"""Of one question. Of realistic ones the dearest known, 405B on at most 16,384 nodes for any trainer, takes 6,600,000. [us]"""
+MOST: Final = 7_400_000.0
+"""Of one question. Of realistic ones the dearest known, a preset on at most 2,048 nodes for any trainer, takes 7,180,000. [us]"""
 ASIDE: Final = 1_200_000.0
 """Of what is said beside an answer; where it would take more, it is not said. [us]"""
 NUMBER: Final = 400.0
@@ -31,7 +31,7 @@ WORK: Final = 1_050.0
 """A kind of work of a block, and again each choice of overlap that is timed. [us]"""
 CELL: Final = 5.0
 """A strategy that is timed. [us]"""
-RUNS: Final = 0.22
+RUNS: Final = 0.25
 """By how much more everything takes for twice as many runs of layers: stages are less alike. [1]"""
 EXPERTS: Final = 0.25
 """By how much more everything takes where layers have experts. [1]"""
