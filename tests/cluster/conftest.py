@@ -15,6 +15,8 @@ from mofa_local import binaries as tools
 from mofa_local.control_plane import ControlPlane
 from mofa_local.processes import Processes
 
+STARTED = pytest.StashKey()
+"""The cluster of this session, once it was asked for."""
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 
@@ -62,7 +64,7 @@ def processes(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def cluster(binaries, processes, tmp_path_factory):
+def cluster(request, binaries, processes, tmp_path_factory):
     with contextlib.ExitStack() as stack:
         try:
             provided = stack.enter_context(_provider(binaries, processes, tmp_path_factory.mktemp("cluster")))
@@ -70,11 +72,20 @@ def cluster(binaries, processes, tmp_path_factory):
         except LocalStackError as error:
             problem = error
         else:
+            request.session.stash[STARTED] = provided
             yield provided
             return
     if isinstance(problem, kind.NoKind):
         pytest.skip(str(problem))
     pytest.fail(str(problem), pytrace=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _left_to_nobody(request):
+    """The next file finds no job and no policy of this one; which file is next nobody knows."""
+    yield
+    if started := request.session.stash.get(STARTED, None):
+        started.empty_all()
 
 
 @pytest.fixture

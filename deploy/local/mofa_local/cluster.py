@@ -24,6 +24,8 @@ LIFE: Final = 86400
 """How long a ServiceAccount's token holds. [s]"""
 SERVED: Final = 60.0
 """Longest wait for a new kind. [s]"""
+OWN: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease", "mofa-system"})
+"""Namespaces of the cluster itself and of the operator."""
 _GET: Final = re.compile(
     r"get (?P<kinds>[a-z][a-z0-9.,-]*)(?: (?P<name>[a-z0-9][a-z0-9.-]*))?"
     r"(?: -n (?P<namespace>[a-z0-9-]+)|(?P<all> -A))? -o json"
@@ -88,23 +90,37 @@ class Cluster:
     ) -> None:
         """Have an object go, or all of its kind that have these labels and fields; one that is not there is gone."""
         chosen = f"?labelSelector={quote(labels)}&fieldSelector={quote(fields)}"
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
-        try:
-            self._client.ask("DELETE", self._path(kind, namespace, name) + chosen, options)
-        except Refused as error:
-            if error.code != 404:
-                raise
+        self._delete(self._path(kind, namespace, name) + chosen)
 
     def empty(self, namespace: str) -> None:
         """Have every object in a namespace go, but what tells of the past."""
-        kinds = {path + told["resource"]: told for path, told in self._kinds.values()}
-        for told in kinds.values():
-            if (
-                told["scope"] == "Namespaced"
-                and "deletecollection" in told["verbs"]
-                and told["resource"] != "events"
-            ):
-                self.delete(told["resource"], namespace=namespace)
+        for path, resource in self._held():
+            self._delete(f"{path}/namespaces/{namespace}/{resource}")
+
+    def empty_all(self) -> None:
+        """The same in every namespace but those of the cluster itself and of the operator."""
+        for path, resource in self._held():
+            found = self._client.items(f"{path}/{resource}") or ()
+            for namespace in {one["metadata"]["namespace"] for one in found} - OWN:
+                self._delete(f"{path}/namespaces/{namespace}/{resource}")
+
+    def _held(self) -> set[tuple[str, str]]:
+        """Path and name of every kind that namespaces hold and that can go at once; events tell of the past, and stay."""
+        return {
+            (path, told["resource"])
+            for path, told in self._kinds.values()
+            if told["scope"] == "Namespaced"
+            and "deletecollection" in told["verbs"]
+            and told["resource"] != "events"
+        }
+
+    def _delete(self, path: str) -> None:
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        try:
+            self._client.ask("DELETE", path, options)
+        except Refused as error:
+            if error.code != 404:
+                raise
 
     def await_served(self, *definitions: dict[str, Any]) -> None:
         """Wait until what these CustomResourceDefinitions define is served."""

@@ -78,8 +78,9 @@ async def _operate(settings: OperatorSettings, stop: Stop) -> int:
             api = await stack.enter_async_context(Api(credentials, settings.api))
             watching = await stack.enter_async_context(Api(credentials, settings.api, connections=_WATCHES))
             watching.served = api.served  # what one finds the other writes to
-            prometheus = await _prometheus(stack, settings)
-            operator = Operator(settings, api, watching, credentials, prometheus, stop)
+            # Looks at running jobs have a way of their own, and never wait behind the histories of all pools.
+            histories, jobs = [await _prometheus(stack, settings) for _ in range(2)]
+            operator = Operator(settings, api, watching, credentials, histories, jobs, stop)
             stack.push_async_callback(operator.decider.stop)
             await stack.enter_async_context(operator.server)
             return await operator.run()
@@ -102,10 +103,14 @@ class Operator:
         api: Api,
         watching: Api,
         credentials: Credentials,
-        prometheus: Prometheus | None,
+        histories: Prometheus | None,
+        jobs: Prometheus | None,
         stop: Stop,
     ) -> None:
-        """Nothing runs yet; `watching` has connections for watches alone, which keep them."""
+        """Nothing runs yet; `watching` has connections for watches alone, which keep them.
+
+        Of Prometheus one asks for `histories` of pools, one for running `jobs`.
+        """
         self._settings = settings
         self._api = api
         self._credentials = credentials
@@ -135,11 +140,11 @@ class Operator:
         )
         self._intake.heed = self._gates.heed, self._checks.heed
         self._fence = Fence(api, self._exporter, settings.api)
-        self._rounds = None if prometheus is None else self._histories(prometheus)
+        self._rounds = None if histories is None else self._histories(histories)
         self._job_observer = JobObserver(
             store=self._store,
             intake=self._intake,
-            ask=None if prometheus is None else TelemetryReader(prometheus),
+            ask=None if jobs is None else TelemetryReader(jobs),
             interval=settings.prometheus.interval,
             succeeded=partial(self._exporter.success, Loop.SIGHTINGS),
         )
@@ -194,7 +199,7 @@ class Operator:
             decider=self.decider,
             api=api,
             health=self._reconciler.health_of,
-            prometheus=prometheus,
+            prometheus=histories,
         )
         self.server = Server(
             settings.serve,

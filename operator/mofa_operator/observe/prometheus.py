@@ -30,7 +30,7 @@ ATTEMPTS: Final = 3
 PAUSE: Final = 0.5
 """Wait before the second attempt; it doubles. [s]"""
 AT_ONCE: Final = 4
-"""Queries that are under way at the same time, so that we are a light guest. [1]"""
+"""Queries of one client that are under way at the same time, so that we are a light guest. [1]"""
 _TEMPORARY: Final = frozenset({408, 429, 502, 503, 504})
 _FORM: Final = "application/x-www-form-urlencoded"
 _LARGE: Final = 1 << 18
