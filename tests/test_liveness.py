@@ -61,7 +61,7 @@ def put_together(settings):
     """The operator with these settings, none of its parts at work."""
     credentials = SimpleNamespace(access=ACCESS, token=None)
     apis = [Api(credentials, settings.api) for _ in range(2)]
-    return Operator(settings, *apis, credentials, None, None, SimpleNamespace(heed=None))
+    return Operator(settings, *apis, credentials, None, SimpleNamespace(heed=None))
 
 
 def asked(settings):

@@ -12,7 +12,7 @@ import os
 from xdist.scheduler import LoadScopeScheduling
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-BESIDE = 5
+BESIDE = 4
 """Workers beside those of the cores, where there is something to wait for."""
 WAITING = (
     "tests/cluster",

@@ -135,7 +135,7 @@ def agree(door, kind, spec):
 
 
 SLOW = settings(
-    max_examples=80,
+    max_examples=30,
     deadline=None,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],  # to shrink would ask the API server a thousand times
@@ -172,19 +172,27 @@ def test_a_training_job_is_taken_by_both_or_by_neither(door, spec):
     agree(door, TRAINING_JOB, spec)
 
 
-@settings(SLOW, max_examples=40)
+@SLOW
 @given(spec=specs(CLUSTER_PROFILE))
 def test_a_profile_is_taken_by_both_or_by_neither(door, spec):
     agree(door, CLUSTER_PROFILE, spec)
 
 
-@settings(SLOW, max_examples=40)
+@SLOW
 @given(spec=specs(ADVISOR_POLICY))
 def test_a_policy_is_taken_by_both_or_by_neither(door, spec):
     agree(door, ADVISOR_POLICY, spec)
 
 
-@settings(SLOW, max_examples=40)
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", READERS, ids=lambda kind: kind.kind)
+@settings(SLOW, max_examples=400)
+@given(data=st.data())
+def test_each_is_taken_by_both_or_by_neither_many_times(door, kind, data):
+    agree(door, kind, data.draw(specs(kind)))
+
+
+@SLOW
 @given(spec=values(SCHEMAS[TRAINING_JOB]["properties"]["spec"]))
 def test_what_the_api_server_fills_in_is_what_the_models_take_for_granted(door, spec):
     body, filled, _ = judged(door, TRAINING_JOB, spec)

@@ -174,14 +174,12 @@ def seconds(profile):
     return time.mktime(time.strptime(profile["status"]["historyTime"], "%Y-%m-%dT%H:%M:%SZ"))
 
 
-@pytest.mark.parametrize(
-    "watched",
-    [
-        pytest.param(15.0, marks=pytest.mark.slow, id="a quarter of a minute"),
-        pytest.param(600.0, marks=pytest.mark.soak, id="ten minutes"),
-    ],
-)
-def test_while_nothing_changes_nothing_is_written(cluster, processes, binaries, tmp_path, watched):
+WATCHED = 600.0
+"""How long nothing changes. [s]"""
+
+
+@pytest.mark.soak
+def test_while_nothing_changes_nothing_is_written(cluster, processes, binaries, tmp_path):
     """Looks at history every second, at every object every five, scrapes and probes: the audit log stays as it is."""
     pasts = {
         "high": lambda name: past_of(name, TWO_PERCENT),
@@ -191,19 +189,20 @@ def test_while_nothing_changes_nothing_is_written(cluster, processes, binaries, 
     with world_of(cluster, processes, tmp_path, pasts, *flags) as (world, names):
         world.learned(names["high"], "Complete")
         world.learned(names["half"], "HistoryIncomplete")
-        before, end = settled(world.advisor), time.monotonic() + watched
+        before, end = settled(world.advisor), time.monotonic() + WATCHED
         looks = world.metric("mofa_advisor_history_requests_total", outcome="Answered")
         while time.monotonic() < end:
             assert world.advisor.probe("healthz")["ok"]
             nodes.recover(cluster, f"{names['high']}-000")  # a kubelet says that its node is alive
             time.sleep(2.0)
-        assert world.metric("mofa_advisor_history_requests_total", outcome="Answered") > looks + watched / 20
+        assert world.metric("mofa_advisor_history_requests_total", outcome="Answered") > looks + WATCHED / 20
         assert world.advisor.writes(before) == []
 
 
 # ------------------------------------------------------------------------------- the same annotations
 
 
+@pytest.mark.soak
 def test_the_command_line_gives_the_annotations_that_the_operator_wrote(
     cluster, processes, binaries, namespace, tmp_path, capsys
 ):

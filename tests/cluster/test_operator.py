@@ -142,18 +142,18 @@ def test_a_restart_writes_nothing_and_sigterm_ends_with_0(cluster, running, name
 def test_killed_at_any_moment_it_ends_at_the_same_objects(cluster, running, namespace):
     with pool(cluster) as profile:
         start = settled(running)
-        for number in range(12):
+        for number in range(6):
             cluster.apply(job(namespace, profile, f"job-{number}", batch=32 * (number + 1)))
             if number % 3 == 0:
                 running.kill()
                 running.start(*QUICK, wait=False)
         found = {}
-        for number in range(12):
+        for number in range(6):
             found[number] = advised(cluster, namespace, f"job-{number}")
             assert condition(found[number], "Ready")["status"] == "True"
             assert found[number]["status"]["inputsHash"] == ours(found[number])["inputs-hash"]
         settled(running)
-        until(lambda: reasons(cluster, namespace).count("Recommended") == 12, what="no Event is lost")
+        until(lambda: reasons(cluster, namespace).count("Recommended") == 6, what="no Event is lost")
         assert max(running.writes_by_object(start).values()) <= 4
         before = settled(running)
         running.kill()
@@ -452,7 +452,7 @@ OLD = "0.0.9+older"
 RATE, BURST = 25.0, 5
 
 
-@pytest.mark.parametrize("jobs", [40, pytest.param(500, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("jobs", [20, pytest.param(500, marks=pytest.mark.soak)])
 def test_an_upgrade_answers_every_job_once_spread_out_and_says_why(cluster, running, namespace, jobs):
     api = cluster.admin.resources.get(api_version="mofa.dev/v1alpha1", kind="TrainingJob")
     names = [f"job-{number:03}" for number in range(jobs)]

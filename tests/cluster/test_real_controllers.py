@@ -282,6 +282,7 @@ def test_a_part_is_admitted_with_advice_for_its_size(site):
         site.end(pod, "Succeeded")
 
 
+@pytest.mark.soak
 def test_kueue_and_we_may_start_again_at_any_point(site):
     place, kueue = site.place("restarts"), site.neighbours["kueue"]
     site.advisor.stop()

@@ -7,6 +7,7 @@ import http.client
 import ssl
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,11 +17,14 @@ from urllib.parse import urlsplit
 import orjson
 
 from mofa_local import LocalStackError
+from mofa_local.processes import STEP
 
 PATIENCE: Final = 4.0
 """Longest wait for what stands. [s]"""
 WRITTEN: Final = 60.0
 """Longest wait for a write. [s]"""
+BUSY: Final = 15.0
+"""How long a server that asks to come again is asked again. [s]"""
 _DISCOVERY: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
@@ -83,21 +87,34 @@ class Client:
         sent: str = "application/json",
         accept: str = "application/json",
     ) -> Any:
-        """What a request is answered with; an error is `Refused`, and no answer at all a `LocalStackError`."""
+        """What a request is answered with; an error is `Refused`, and no answer at all a `LocalStackError`.
+
+        A server that asks to come again, as it does while it sets up a new kind, is asked again for a while.
+        """
         headers = {**self._headers, "Accept": accept, "Content-Type": sent}
         data = None if body is None else orjson.dumps(body)
+        end = time.monotonic() + BUSY
+        while True:
+            code, said = self._answer(method, path, data, headers)
+            if code < 400:
+                return orjson.loads(said)
+            if code != 429 or time.monotonic() > end:
+                raise Refused(code, _message(said))
+            time.sleep(STEP)
+
+    def _answer(
+        self, method: str, path: str, data: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, bytes]:
+        """Code and body of one answer; none at all is a `LocalStackError`."""
         with self._lock:
             self._connection.timeout = PATIENCE if method == "GET" else WRITTEN
             if self._connection.sock is not None:
                 self._connection.sock.settimeout(self._connection.timeout)
             try:
-                code, said = self._exchange(method, path, data, headers)
+                return self._exchange(method, path, data, headers)
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()
                 raise LocalStackError(f"{self.server}: {error}") from error
-        if code >= 400:
-            raise Refused(code, _message(said))
-        return orjson.loads(said)
 
     def _exchange(
         self, method: str, path: str, data: bytes | None, headers: dict[str, str]

@@ -78,9 +78,8 @@ async def _operate(settings: OperatorSettings, stop: Stop) -> int:
             api = await stack.enter_async_context(Api(credentials, settings.api))
             watching = await stack.enter_async_context(Api(credentials, settings.api, connections=_WATCHES))
             watching.served = api.served  # what one finds the other writes to
-            # Looks at running jobs have a way of their own, and never wait behind the histories of all pools.
-            histories, jobs = [await _prometheus(stack, settings) for _ in range(2)]
-            operator = Operator(settings, api, watching, credentials, histories, jobs, stop)
+            prometheus = await _prometheus(stack, settings)
+            operator = Operator(settings, api, watching, credentials, prometheus, stop)
             stack.push_async_callback(operator.decider.stop)
             await stack.enter_async_context(operator.server)
             return await operator.run()
@@ -103,14 +102,10 @@ class Operator:
         api: Api,
         watching: Api,
         credentials: Credentials,
-        histories: Prometheus | None,
-        jobs: Prometheus | None,
+        prometheus: Prometheus | None,
         stop: Stop,
     ) -> None:
-        """Nothing runs yet; `watching` has connections for watches alone, which keep them.
-
-        Of Prometheus one asks for `histories` of pools, one for running `jobs`.
-        """
+        """Nothing runs yet; `watching` has connections for watches alone, which keep them."""
         self._settings = settings
         self._api = api
         self._credentials = credentials
@@ -140,11 +135,11 @@ class Operator:
         )
         self._intake.heed = self._gates.heed, self._checks.heed
         self._fence = Fence(api, self._exporter, settings.api)
-        self._rounds = None if histories is None else self._histories(histories)
+        self._rounds = None if prometheus is None else self._histories(prometheus)
         self._job_observer = JobObserver(
             store=self._store,
             intake=self._intake,
-            ask=None if jobs is None else TelemetryReader(jobs),
+            ask=None if prometheus is None else TelemetryReader(prometheus.beside()),
             interval=settings.prometheus.interval,
             succeeded=partial(self._exporter.success, Loop.SIGHTINGS),
         )
@@ -199,7 +194,7 @@ class Operator:
             decider=self.decider,
             api=api,
             health=self._reconciler.health_of,
-            prometheus=histories,
+            prometheus=prometheus,
         )
         self.server = Server(
             settings.serve,

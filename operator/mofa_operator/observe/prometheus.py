@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from copy import copy
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlencode, urlsplit, urlunsplit
@@ -30,7 +31,7 @@ ATTEMPTS: Final = 3
 PAUSE: Final = 0.5
 """Wait before the second attempt; it doubles. [s]"""
 AT_ONCE: Final = 4
-"""Queries of one client that are under way at the same time, so that we are a light guest. [1]"""
+"""Queries of one asker that are under way at the same time, so that we are a light guest. [1]"""
 _TEMPORARY: Final = frozenset({408, 429, 502, 503, 504})
 _FORM: Final = "application/x-www-form-urlencoded"
 _LARGE: Final = 1 << 18
@@ -49,12 +50,12 @@ class _Failed(Exception):
 class Prometheus:
     """A server that answers PromQL."""
 
-    def __init__(self, settings: PrometheusSettings, *, at_once: int = AT_ONCE, pause: float = PAUSE) -> None:
+    def __init__(self, settings: PrometheusSettings, *, pause: float = PAUSE) -> None:
         self._settings = settings
         self._manner = MANNERS[flavour(settings.flavour)]
         self._credentials = PrometheusCredentials(settings)
         self._address = _address(settings.url)
-        self._gate = asyncio.Semaphore(at_once)
+        self._gate = asyncio.Semaphore(AT_ONCE)
         self._pause = pause
         self._client: aiohttp.ClientSession | None = None
 
@@ -85,6 +86,12 @@ class Prometheus:
     ) -> None:
         if self._client is not None:
             await self._client.close()
+
+    def beside(self) -> Prometheus:
+        """The same server by the same connections, for questions that wait for none of those asked here."""
+        other = copy(self)
+        other._gate = asyncio.Semaphore(AT_ONCE)  # noqa: SLF001 - it is one of us
+        return other
 
     async def query(self, promql: str, at: float | None = None) -> QueryResult:
         """What a query answers at a moment (missing = now): a vector, a scalar, or the points of a subquery."""

@@ -205,6 +205,22 @@ def test_only_a_few_queries_are_under_way_at_once():
         assert server.most <= AT_ONCE
 
 
+def test_who_asks_beside_waits_for_no_question_of_the_others():
+    """Four slow queries fill the way of the first; behind them wait four more."""
+
+    async def run(server):
+        async with Prometheus(PrometheusSettings(url=server.url, timeout=5.0)) as prometheus:
+            beside, slow = prometheus.beside(), [prometheus.query("up") for _ in range(2 * AT_ONCE)]
+            first = asyncio.gather(*slow)
+            await asyncio.sleep(0.2)
+            assert (await beside.query("up")).number() == 1
+            assert len(server.asked) == AT_ONCE + 1
+            await first
+
+    with serving(*[Reply(wait=0.5)] * AT_ONCE, Reply()) as server:
+        asyncio.run(run(server))
+
+
 # -------------------------------------------------------------------------------------------- failures
 
 
