@@ -173,6 +173,7 @@ def test_without_the_extra_every_module_of_the_model_is_imported(without_extra, 
     )  # the package itself, plots
 
 
+@pytest.mark.soak
 def test_without_the_extra_a_test_of_each_room_of_the_model_passes(without_extra, tmp_path):
     every = sorted((ROOT / "tests" / "mofa_model").rglob("test_*.py"), reverse=True)
     first = {file.parent: file for file in every}  # to read all of them would take most of the time

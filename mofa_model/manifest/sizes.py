@@ -6,8 +6,8 @@ a layout that no longer fits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mofa_model.advice import Advice, Request
@@ -52,15 +52,20 @@ def digest_of(request: Request, sizes: Sequence[Size], version: str) -> str:
     return hash_of([digest, others], version)
 
 
-def table_of(sizes: Sequence[Size], answer: Callable[[Request], Advice]) -> list[dict[str, Any]]:
-    """A row for each size: layout, time of a step and steps between checkpoints, or why there is none. [s]"""
-    return [_row(one, answer) for one in sizes]
+def table_of(
+    sizes: Sequence[Size], answer: Callable[[Request], Advice], known: Mapping[Request, Advice]
+) -> list[dict[str, Any]]:
+    """A row for each size: layout, time of a step and steps between checkpoints, or why there is none. [s]
+
+    `known` has the answer for the size that the job has. A row tells of no alternatives, so the others are answered without.
+    """
+    return [_row(one, answer, known) for one in sizes]
 
 
-def _row(size: Size, answer: Callable[[Request], Advice]) -> dict[str, Any]:
+def _row(size: Size, answer: Callable[[Request], Advice], known: Mapping[Request, Advice]) -> dict[str, Any]:
     if size.request is None:
         return {"gpus": size.gpus, "reason": size.why}
-    advice = answer(size.request)
+    advice = known.get(size.request) or answer(replace(size.request, top=0))
     if advice.strategy is None or advice.predicted is None:
         return {"gpus": size.gpus, "reason": advice.explanation[:200]}
     return {

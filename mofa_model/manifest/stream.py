@@ -124,8 +124,8 @@ class Annotator:
         previous = item.annotations
         if previous.get(PREFIX + "inputs-hash") == digest and is_whole(previous):
             return {key: value for key, value in previous.items() if key in OUTPUTS}
-        advice = told(found, self.answer(question))
-        rows = table_of(sizes, self.answer)
+        answer = self.answer(question)
+        rows, advice = table_of(sizes, self.answer, {question: answer}), told(found, answer)
         return of_advice(advice, digest, self.now, self.words(question, advice), rows)
 
 

@@ -345,6 +345,7 @@ def test_a_killed_api_server_comes_back_on_the_same_port_with_the_same_identitie
     assert cluster.kubectl("get", "tjob", "-n", namespace, as_=reader) == ""
 
 
+@pytest.mark.soak
 def test_an_outage_of_etcd_loses_nothing(cluster, namespace):
     cluster.kubectl("create", "-n", namespace, "-f", "-", input=json.dumps(job()))
     where = f"/apis/mofa.dev/v1alpha1/namespaces/{namespace}/trainingjobs/llama3-405b"
@@ -373,6 +374,7 @@ def test_nothing_is_left_running_after_a_control_plane(binaries, tmp_path):
     assert list((tmp_path / "run").glob("*.pid")) == []
 
 
+@pytest.mark.soak
 def test_nothing_is_left_running_when_the_owner_is_killed(binaries, tmp_path):
     owner = f"""
 import pathlib, sys, time

@@ -82,7 +82,7 @@ def _advised(hashed: _Hashed) -> Answer:
     request, digest = hashed.request, hashed.digest
     advice = advise(request)
     words = launch_words(request, advice)
-    told = of_advice(advice, digest, "", words, table_of(hashed.sizes, advise))
+    told = of_advice(advice, digest, "", words, table_of(hashed.sizes, advise, {request: advice}))
     del told[PREFIX + "computed-at"]
     status = status_of(advice, digest, "", _launch(request, advice))
     del status["computedTime"]

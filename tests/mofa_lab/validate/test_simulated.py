@@ -69,6 +69,6 @@ def test_missed_copies_in_a_row_are_counted_to_the_end():
             background=(0.0, 80.0, 800.0),
         ),
         seed=1,
-        error=1e-3,
+        error=2e-3,
     )
     assert abs(value - seen.ettr) < 4 * seen.error

@@ -69,7 +69,7 @@ def workload(model, batch: int) -> Workload:
 FEW = ("recompute=none,selective:layernorm,full:1", "offload=none", "graphs=none")
 FULLY = {Sharding.GRADIENTS, Sharding.WEIGHTS}
 EVERY_SCHEDULE = f"schedule={','.join(one.value for one in SCHEDULES)}"
-LARGE = {"dense on 64", "mixture on 64"}
+LARGE = {"dense on 64", "mixture on 64", "mixture on 16"}
 """Asked in `make soak` alone."""
 CASES = [
     # model, GPUs, batch, memory, trainer, constraints that keep the loop short; the quickest first, for a glance
