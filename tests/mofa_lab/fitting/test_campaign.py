@@ -3,11 +3,22 @@
 import gzip
 import tomllib
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mofa_lab.fitting import ablate, campaign, coverage, figures, report, suspects, unseen, writer
+from mofa_lab.fitting import (
+    ablate,
+    campaign,
+    coverage,
+    figures,
+    report,
+    report_evidence,
+    suspects,
+    unseen,
+    writer,
+)
 from mofa_lab.fitting.priors import priors
 from mofa_model import presets
 from mofa_model.bands import Band
@@ -15,6 +26,8 @@ from mofa_model.bands.table import in_columns
 from mofa_model.calibrate.free import entries_of
 from mofa_model.presets import entries as tables
 from mofa_model.presets.constants import defaults
+
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +159,12 @@ def test_the_page_has_every_section_and_is_the_same_every_time(found, one_effect
         assert title in page
     assert "nan %" not in page
     assert page == report.page_of(found)
+
+
+@pytest.mark.soak
+def test_the_page_of_evidence_says_what_is_told_today():
+    """Its ten questions are asked anew, in ten processes."""
+    assert (DOCS / "evidence.md").read_text("utf-8") == report_evidence.page()
 
 
 def test_recall_and_false_alarms_are_shares_of_their_own_kind():
