@@ -148,7 +148,7 @@ def _block(
     index, every = shapes.index[members], np.arange(len(members))
     allowed: list[dict[str, Array]] = []
     for bundle in features.allowed:
-        can = {name: ok[:, members] for name, ok in bundle.items()}
+        can = {name: ok.take(members, axis=1) for name, ok in bundle.items()}
         if layers is not None:  # the one number of a row; others are other rows
             can["recompute"] = can["recompute"][layers[1], every][None]
         allowed.append(can)

@@ -182,7 +182,7 @@ def _within(axes: Axes, given: Given, judged: Mapping[str, Judged], bundle: Bund
     for axis in FEATURES:
         name, values = axis.name, axes[axis.name]
         left //= bundle.size(name, values)
-        ok = np.ones((len(values), size), dtype=bool)
+        ok, before = np.ones((len(values), size), dtype=bool), np.zeros(size, dtype=bool)
         for at, against in enumerate(judged[name].against):
             counted = rejected if bundle.has(name, at) else Counter[Rejection]()
             found = list(against)
@@ -192,16 +192,17 @@ def _within(axes: Axes, given: Given, judged: Mapping[str, Judged], bundle: Bund
             for reason, bad in found:
                 _count(counted, reason, alive, ok[at] & bad, left)
                 ok[at] &= ~bad
-            again = idle[name] & np.any(ok[:at], axis=0) & ok[at]
+            again = idle[name] & before & ok[at]
             _count(counted, Rejection.DUPLICATE, alive, again, left)
             ok[at] &= ~again
+            before |= ok[at]
         for at in range(len(values)):
             ok[at] &= bundle.has(name, at)
         if dominated(axis, given.cluster) and True in values and False in values:
             worse = ok[values.index(True)] & ok[values.index(False)]
-            pruned += int(np.sum(alive[worse])) * left
+            pruned += int(alive[worse].sum()) * left
             ok[values.index(False)] &= ~worse
-        alive = alive * np.sum(ok, axis=0)
+        alive = alive * ok.sum(axis=0)
         allowed[name] = ok
     return _Part(allowed, rejected, pruned, alive)
 
@@ -214,6 +215,5 @@ def dominated(axis: Axis, cluster: Cluster) -> bool:
 def _count(
     rejected: Counter[Rejection], reason: Rejection, alive: NDArray[np.int64], bad: Mask, left: int
 ) -> None:
-    dropped = int(np.sum(alive[bad])) * left
-    if dropped:
-        rejected[reason] += dropped
+    if dropped := int(alive[bad].sum()):
+        rejected[reason] += dropped * left
