@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any, Final
 
@@ -43,7 +44,7 @@ def within(*scopes: Scope) -> tuple[Axis, ...]:
     return tuple(axis for axis in AXES if axis.scope in scopes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Axes:
     """Names and values, the most complex axis first."""
 
@@ -58,7 +59,8 @@ class Axes:
     def __getitem__(self, name: str) -> tuple[Any, ...]:
         return self.values[name]
 
-    def strides(self) -> dict[str, int]:
+    @cached_property
+    def strides(self) -> Mapping[str, int]:
         """Weight of each axis in the raw index of a combination; the last axis has 1."""
         strides, left = {}, self.raw
         for name, values in self.values.items():

@@ -100,7 +100,9 @@ class ShapeBlock:
             index=self.index[rows],
             layers=None if self.layers is None else self.layers[rows],
             stages=self.stages.of(rows),
-            allowed=tuple({name: ok[:, rows] for name, ok in bundle.items()} for bundle in self.allowed),
+            allowed=tuple(
+                {name: ok.take(rows, axis=1) for name, ok in bundle.items()} for bundle in self.allowed
+            ),
             companies=tuple(company.of(rows) for company in self.companies),
         )
 
@@ -159,7 +161,7 @@ def _block(
         layout=layout,
         rows=rows,
         shapes=index,
-        index=index if layers is None else index + layers[1] * axes.strides()["recompute"],
+        index=index if layers is None else index + layers[1] * axes.strides["recompute"],
         layers=None if layers is None else numbers[layers[1]],
         stages=stages,
         allowed=tuple(allowed),
@@ -195,7 +197,7 @@ def _choices(
     axes: Axes, axis: Axis, allowed: Array, idle: Array
 ) -> Iterator[tuple[dict[str, Any], Array, Array]]:
     """Values of an axis; rows on which it has nothing to act on go with the first of them."""
-    stride, own = axes.strides()[axis.name], np.argmax(allowed, axis=0)
+    stride, own = axes.strides[axis.name], np.argmax(allowed, axis=0)
     tried = [at for at in range(len(allowed)) if np.any(allowed[at] & ~idle)] or [int(own[0])]
     for at in tried:
         yield (
@@ -231,7 +233,7 @@ def feature_values(axes: Axes, axis: Axis, layers: Array | None = None) -> list[
     if axis.name == "recompute" and layers is not None:
         again = Recomputation(Recompute.FULL, NO_MODULES, 0)
         return [FeatureValue(axis, 0, again, axis.chosen(again) | {"recompute_layers": layers}, 0)]
-    stride = axes.strides()[axis.name]
+    stride = axes.strides[axis.name]
     return [
         FeatureValue(axis, at, value, axis.chosen(value), at * stride)
         for at, value in enumerate(axes[axis.name])

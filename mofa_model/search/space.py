@@ -77,7 +77,7 @@ class Features:
 
 def shapes_of(axes: Axes, given: Given, nodes: int) -> Shapes:
     """Degrees of every legal shape on a number of nodes, at the precision of the question."""
-    strides, rejected, made = axes.strides(), Counter[Rejection](), 0
+    strides, rejected, made = axes.strides, Counter[Rejection](), 0
     recipe = given.workload.training.precision.name
     start = sum(
         axes[name].index(value) * strides[name] for name, value in (("nodes", nodes), ("precision", recipe))

@@ -147,7 +147,7 @@ def test_every_value_of_every_axis_reaches_a_strategy_that_is_priced(monkeypatch
     for name, (trainer, limits) in QUESTIONS.items():
         model = DENSE if "dense" in name else MODEL
         axes, index, cluster = priced(trainer, limits, monkeypatch, model)
-        strides = axes.strides()
+        strides = axes.strides
         for axis in AXES:
             positions = index // strides[axis.name] % len(axes[axis.name])
             for at, value in enumerate(axes[axis.name]):
