@@ -61,7 +61,8 @@ def test_kinds_that_may_not_be_watched_end_no_other_watch_and_are_watched_once_t
         assert not hidden & seen
         before = len(cluster.audit())
         time.sleep(3.5)
-        assert watched(advisor) == seen
+        assert seen <= (now := watched(advisor))
+        assert not hidden & now
         asked = [one for one in cluster.audit()[before:] if one["user"]["username"].endswith(":blind")]
         assert {one["objectRef"]["resource"] for one in asked if one["verb"] == "watch"} <= {
             kind.plural for kind in blind
@@ -70,7 +71,7 @@ def test_kinds_that_may_not_be_watched_end_no_other_watch_and_are_watched_once_t
         missed = "mofa_advisor_watch_resync_differences_total"
         until(lambda: sample(advisor, missed) >= 1, 10.0, "a full list shows what no watch did")
         cluster.identity("blind", list(rules()), namespace="mofa-system")
-        until(lambda: watched(advisor) == seen | hidden, 10.0, "all are watched")
+        until(lambda: seen | hidden <= watched(advisor), 10.0, "all are watched")
     finally:
         advisor.stop()
 
@@ -101,9 +102,14 @@ def test_a_right_that_is_taken_ends_its_own_watch_alone_and_jobs_are_advised_onc
             )
             allow(cluster, account, without=(JOB_SET,))
             proxy.cut()  # a watch that stands is not asked for its right again
-            until(lambda: watched(advisor) == every - {JOB_SET.resource}, 20.0, "its watch alone is down")
+            others = every - {JOB_SET.resource}  # some may have come since
+            until(
+                lambda: others <= (found := watched(advisor)) and JOB_SET.resource not in found,
+                20.0,
+                "its watch alone is down",
+            )
             allow(cluster, account)
-            until(lambda: watched(advisor) == every, 10.0, "it is watched again")
+            until(lambda: every <= watched(advisor), 10.0, "it is watched again")
             body = job_set("seen", namespace=namespace, annotations={f"{PREFIX}mode": "Annotate"})
             cluster.kubectl("create", "-f", "-", input=json.dumps(body))
             asked = ("get", "jobset", "seen", "-n", namespace, "-o", "json")
