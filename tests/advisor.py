@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 import time
 import urllib.error
@@ -21,6 +22,7 @@ from mofa_model.annotations import PREFIX
 ACCOUNT = "mofa-system/mofa-advisor"
 USER = "system:serviceaccount:mofa-system:mofa-advisor"
 MOFA = Path(sys.executable).with_name("mofa")
+WATCHED = re.compile(r'^mofa_advisor_watch_up\{kind="([^"]+)"\} 1\.0$', re.MULTILINE)
 
 
 def until(check: Callable[[], Any], seconds: float = 60.0, what: str = "") -> Any:
@@ -92,6 +94,14 @@ class Advisor:
                 if group == leader and "spawn_main" in (path.parent / "cmdline").read_text():
                     found.append(number)
         return found
+
+    @property
+    def watched(self) -> set[str]:
+        """Names of the kinds that it watches; none before it serves."""
+        try:
+            return set(WATCHED.findall(self.metrics()))
+        except OSError:
+            return set()
 
     @property
     def resident(self) -> int:

@@ -125,7 +125,8 @@ class Annotator:
         if previous.get(PREFIX + "inputs-hash") == digest and is_whole(previous):
             return {key: value for key, value in previous.items() if key in OUTPUTS}
         answer = self.answer(question)
-        rows, advice = table_of(sizes, self.answer, {question: answer}), told(found, answer)
+        advice = told(found, answer)
+        rows = table_of(sizes, self.answer, {question: answer})
         return of_advice(advice, digest, self.now, self.words(question, advice), rows)
 
 

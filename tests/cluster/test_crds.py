@@ -192,7 +192,7 @@ def test_each_is_taken_by_both_or_by_neither_many_times(door, kind, data):
     agree(door, kind, data.draw(specs(kind)))
 
 
-@SLOW
+@settings(SLOW, max_examples=40)
 @given(spec=values(SCHEMAS[TRAINING_JOB]["properties"]["spec"]))
 def test_what_the_api_server_fills_in_is_what_the_models_take_for_granted(door, spec):
     body, filled, _ = judged(door, TRAINING_JOB, spec)

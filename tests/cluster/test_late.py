@@ -1,7 +1,6 @@
 """Definitions that come late, go, and come again: their objects are seen within seconds, and no other watch suffers."""
 
 import json
-import re
 import time
 from pathlib import Path
 
@@ -29,15 +28,6 @@ ORDERS = [
     for number in range(5)
 ]
 """Ours first, last and in the midst; others' in either direction, and from another one on each time."""
-WATCHED = re.compile(r'^mofa_advisor_watch_up\{kind="([^"]+)"\} 1\.0$', re.MULTILINE)
-
-
-def watched(advisor):
-    """Names of the kinds that it watches; none before it serves."""
-    try:
-        return set(WATCHED.findall(advisor.metrics()))
-    except OSError:
-        return set()
 
 
 def definitions(*kinds):
@@ -90,7 +80,7 @@ def advisors(bare, processes):
         one.start(*QUICK, *more, wait=False)
     try:
         for one in made:
-            until(lambda one=one: watched(one) == ALWAYS, what=f"{one.name} watches what there is")
+            until(lambda one=one: one.watched == ALWAYS, what=f"{one.name} watches what there is")
         yield made
     finally:  # whatever went wrong, nobody else's objects are written
         ends = [one.stop() for one in made]
@@ -111,14 +101,14 @@ def arrive(cluster, advisors, order):
     wanted = ALWAYS | {kind.resource for kind in order}
     for advisor in advisors:
         until(
-            lambda a=advisor: watched(a) == wanted,
+            lambda a=advisor: a.watched == wanted,
             SOON - time.monotonic() + since,
             f"{advisor.name} watches all",
         )
     until(lambda: answered(cluster) == {kind.kind for kind in KINDS}, what="every job is seen")
     remove(cluster, *order)
     for advisor in advisors:
-        until(lambda a=advisor: watched(a) == ALWAYS, SOON, f"{advisor.name} watches nothing that is gone")
+        until(lambda a=advisor: a.watched == ALWAYS, SOON, f"{advisor.name} watches nothing that is gone")
 
 
 def test_late_definitions_are_watched(bare, advisors):

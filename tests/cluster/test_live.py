@@ -144,15 +144,14 @@ def test_every_kind_of_interruption_is_counted_once_timed_and_priced(site, names
         cause = TRUTH[one["kind"]][1]
         lost[cause] = lost.get(cause, 0.0) + one["seconds"] + one["redone"] * one["step_seconds"]
 
-    def counted():
-        rows = site.observed(namespace, "llama").get("interruptionsBy", ())
-        return {(one["name"], one["cause"]): one["count"] for one in rows}
+    def counted(status):
+        return {(one["name"], one["cause"]): one["count"] for one in status.get("interruptionsBy", ())}
 
     with contextlib.suppress(AssertionError):  # what it is instead is told below
-        until(lambda: counted() == COUNTED, seconds=120)
+        until(lambda: counted(site.observed(namespace, "llama")) == COUNTED, seconds=120)
     time.sleep(QUIET + 2 * LOOK)
     seen = site.observed(namespace, "llama")
-    assert counted() == COUNTED, f"{seen.get('life')} of {truth}"
+    assert counted(seen) == COUNTED, f"{seen.get('life')} of {truth}"
     step = truth[0]["step_seconds"]
     for one in seen["lost"]:
         many = sum(TRUTH[kind][1] == one["cause"] for kind in TRUTH)

@@ -139,21 +139,22 @@ def test_a_restart_writes_nothing_and_sigterm_ends_with_0(cluster, running, name
         assert running.stop() == 0
 
 
-def test_killed_at_any_moment_it_ends_at_the_same_objects(cluster, running, namespace):
+@pytest.mark.parametrize("jobs", [6, pytest.param(12, marks=pytest.mark.soak)])
+def test_killed_at_any_moment_it_ends_at_the_same_objects(cluster, running, namespace, jobs):
     with pool(cluster) as profile:
         start = settled(running)
-        for number in range(6):
+        for number in range(jobs):
             cluster.apply(job(namespace, profile, f"job-{number}", batch=32 * (number + 1)))
             if number % 3 == 0:
                 running.kill()
                 running.start(*QUICK, wait=False)
         found = {}
-        for number in range(6):
+        for number in range(jobs):
             found[number] = advised(cluster, namespace, f"job-{number}")
             assert condition(found[number], "Ready")["status"] == "True"
             assert found[number]["status"]["inputsHash"] == ours(found[number])["inputs-hash"]
         settled(running)
-        until(lambda: reasons(cluster, namespace).count("Recommended") == 6, what="no Event is lost")
+        until(lambda: reasons(cluster, namespace).count("Recommended") == jobs, what="no Event is lost")
         assert max(running.writes_by_object(start).values()) <= 4
         before = settled(running)
         running.kill()

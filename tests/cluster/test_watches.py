@@ -17,17 +17,14 @@ from pools import pool
 from ruamel.yaml import YAML
 
 from mofa_model.annotations import PREFIX
-from mofa_model.kinds import JOB_SET
-from mofa_operator.keys import ADVISOR_POLICY
+from mofa_model.kinds import JOB_SET, KINDS
+from mofa_operator.keys import ADVISOR_POLICY, NODE, OURS
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
-WATCHED = re.compile(r'^mofa_advisor_watch_up\{kind="([^"]+)"\} 1\.0$', re.MULTILINE)
+EVERY = {kind.resource for kind in (NODE, *KINDS, *OURS)}
+"""What is watched where all kinds are there."""
 MANY, SHOWN = 20, 15
 """Jobs that come at once, and those of them that have series of their own."""
-
-
-def watched(advisor):
-    return set(WATCHED.findall(advisor.metrics()))
 
 
 def sample(advisor, name):
@@ -57,12 +54,10 @@ def test_kinds_that_may_not_be_watched_end_no_other_watch_and_are_watched_once_t
     advisor.start("--resync=2")
     hidden = {kind.resource for kind in blind}
     try:
-        seen = until(lambda: len(found := watched(advisor)) >= 7 and found)
-        assert not hidden & seen
+        until(lambda: advisor.watched == EVERY - hidden, what="all others are watched")
         before = len(cluster.audit())
         time.sleep(3.5)
-        assert seen <= (now := watched(advisor))
-        assert not hidden & now
+        assert advisor.watched == EVERY - hidden
         asked = [one for one in cluster.audit()[before:] if one["user"]["username"].endswith(":blind")]
         assert {one["objectRef"]["resource"] for one in asked if one["verb"] == "watch"} <= {
             kind.plural for kind in blind
@@ -71,7 +66,7 @@ def test_kinds_that_may_not_be_watched_end_no_other_watch_and_are_watched_once_t
         missed = "mofa_advisor_watch_resync_differences_total"
         until(lambda: sample(advisor, missed) >= 1, 10.0, "a full list shows what no watch did")
         cluster.identity("blind", list(rules()), namespace="mofa-system")
-        until(lambda: seen | hidden <= watched(advisor), 10.0, "all are watched")
+        until(lambda: advisor.watched == EVERY, 10.0, "all are watched")
     finally:
         advisor.stop()
 
@@ -97,19 +92,12 @@ def test_a_right_that_is_taken_ends_its_own_watch_alone_and_jobs_are_advised_onc
         advisor = Advisor(cluster, processes, "taken", kubeconfig=behind(account, proxy.url))
         advisor.start(f"--namespace={namespace}", "--resync=600")
         try:
-            every = until(
-                lambda: JOB_SET.resource in (found := watched(advisor)) and len(found) >= 9 and found
-            )
+            until(lambda: advisor.watched == EVERY, what="all are watched")
             allow(cluster, account, without=(JOB_SET,))
             proxy.cut()  # a watch that stands is not asked for its right again
-            others = every - {JOB_SET.resource}  # some may have come since
-            until(
-                lambda: others <= (found := watched(advisor)) and JOB_SET.resource not in found,
-                20.0,
-                "its watch alone is down",
-            )
+            until(lambda: advisor.watched == EVERY - {JOB_SET.resource}, 20.0, "its watch alone is down")
             allow(cluster, account)
-            until(lambda: every <= watched(advisor), 10.0, "it is watched again")
+            until(lambda: advisor.watched == EVERY, 10.0, "it is watched again")
             body = job_set("seen", namespace=namespace, annotations={f"{PREFIX}mode": "Annotate"})
             cluster.kubectl("create", "-f", "-", input=json.dumps(body))
             asked = ("get", "jobset", "seen", "-n", namespace, "-o", "json")

@@ -124,9 +124,9 @@ def test_todays_layout_is_priced_beside(answer):
 
 
 def test_under_cost_the_reason_is_gpu_hours_with_the_sign_of_each_term():
-    """The question at which failures were blamed: 70B at most on 128 nodes, where the cheapest is 32 GPUs."""
-    given = request("llama3-70b", 128, 512, tokens=2e12, stack="default", framework="any", fewer_nodes=True)
-    answer = advise(replace(given, objective="cost", current=parse_strategy("tp=8,pp=4,sp=true", gpus=1024)))
+    """The question at which failures were blamed: 70B at most on 512 nodes, where the cheapest is 32 GPUs."""
+    given = request("llama3-70b", 512, 512, tokens=2e12, stack="default", framework="any", fewer_nodes=True)
+    answer = advise(replace(given, objective="cost", current=parse_strategy("tp=8,pp=4,sp=true", gpus=4096)))
 
     def hours(one, gpus):
         return gpus * one.predicted.step_seconds.target / one.predicted.ettr.target
@@ -143,7 +143,7 @@ def test_under_cost_the_reason_is_gpu_hours_with_the_sign_of_each_term():
         assert start in one.reason
         told = [float(text.replace("−", "-")) for text in re.findall(r" ([+−][\d.]+) %(?:,|$)", one.reason)]
         assert sum(told) == pytest.approx(100 * more, abs=0.9 * 100 * more)
-    less = 1 - hours(answer, answer.gpus) / hours(answer.current, 1024)
+    less = 1 - hours(answer, answer.gpus) / hours(answer.current, 4096)
     assert gained(answer).startswith(f"{100 * less:.3g} % fewer GPU-hours for the same work, in ")
 
 

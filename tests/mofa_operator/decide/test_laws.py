@@ -188,7 +188,7 @@ def everything(world):
     return world.store.keys(TRAINING_JOB, CLUSTER_PROFILE, JOB_SET)
 
 
-LAW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @LAW
