@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "deploy" / "local")]
@@ -50,10 +50,10 @@ class Document:
         source, _, rest = text.strip("\n").partition("\n")
         self.template = source.rpartition("/")[2].removesuffix(".yaml")
         self.text = HELM_ONLY.sub("", rest) + "\n"
-        self.body: Any = YAML(typ="safe").load(rest)
-        self.kind: str = self.body["kind"]
-        self.name: str = self.body["metadata"]["name"]
-        self.namespace: str = self.body["metadata"].get("namespace", "")
+        body: Any = yaml.load(rest, yaml.CSafeLoader)
+        self.kind: str = body["kind"]
+        self.name: str = body["metadata"]["name"]
+        self.namespace: str = body["metadata"].get("namespace", "")
 
 
 def render(*options: str) -> list[Document]:

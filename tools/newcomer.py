@@ -18,9 +18,23 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 JOB = ("--model", "llama3-8b", "--gpu", "h100", "--gpus", "64", "--global-batch", "512", "--seq", "8192")
+COMMANDS = """
+import contextlib, io, json, sys
+from mofa_model.cli import main
+
+told = []
+for command in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        code = main(command)
+    if code:
+        sys.exit(f"mofa {' '.join(command)} ends with {code}")
+    told.append(out.getvalue())
+print(json.dumps(told))
+"""
 
 
 PARTS = ("mofa_model", "operator", "tools", "crds", "charts", "deploy", "docs")
@@ -61,9 +75,10 @@ class Copy:
                 f"{len(self.touched)} files, where {most} should do: {', '.join(sorted(self.touched))}"
             )
 
-    def mofa(self, *arguments: str) -> str:
-        """What a command of the copy prints."""
-        return self.python("-m", "mofa_model", *arguments)
+    def mofa(self, *commands: tuple[str, ...]) -> list[str]:
+        """What commands of the copy print, one after the other in one process."""
+        told: list[str] = json.loads(self.python("-c", COMMANDS, json.dumps(commands)))
+        return told
 
     def python(self, *arguments: str) -> str:
         """What a program of the copy prints."""
@@ -80,9 +95,14 @@ class Copy:
             raise Fails(f"{' '.join(command)[:200]}: {done.stdout.strip()} {done.stderr.strip()}")
         return done.stdout
 
-    def strategy(self, *more: str) -> str:
-        """The strategy that is advised for the job."""
-        return str(json.loads(self.mofa("advise", *JOB, *more, "-o", "json"))["strategy"])
+    def json(self, *commands: tuple[str, ...]) -> list[Any]:
+        """The JSON that commands of the copy print."""
+        return [json.loads(told) for told in self.mofa(*((*one, "-o", "json") for one in commands))]
+
+
+def limited(*limits: str) -> tuple[str, ...]:
+    """Flags that limit a search."""
+    return tuple(word for limit in limits for word in ("--constraint", limit))
 
 
 SCHEDULE = '''"""GPipe: all forwards, then all backwards: the simplest order, and the one that holds the most activations."""
@@ -130,15 +150,15 @@ def schedule(copy: Copy) -> str:
         "from mofa_model.schedules.gpipe import GPIPE\nfrom mofa_model.schedules.interleaved import",
     )
     copy.change("mofa_model/schedules/__init__.py", "DUALPIPE, DUALPIPE_V)", "DUALPIPE, DUALPIPE_V, GPIPE)")
-    chosen = copy.strategy("--constraint", "schedule=gpipe", "--constraint", "pp=4")
+    words = ("1f1b", "gpipe")
+    advised, *priced = copy.json(
+        ("advise", *JOB, *limited("schedule=gpipe", "pp=4")),
+        *(("explain", *JOB, "--strategy", f"tp=2,pp=4,schedule={word}") for word in words),
+    )
+    chosen = advised["strategy"]
     if "schedule=gpipe" not in chosen:
         raise Fails(f"the search does not choose it where nothing else is allowed: {chosen}")
-    memory = {
-        word: json.loads(
-            copy.mofa("explain", *JOB, "--strategy", f"tp=2,pp=4,schedule={word}", "-o", "json")
-        )["summary"]["memory_bytes"]
-        for word in ("1f1b", "gpipe")
-    }
+    memory = {word: one["summary"]["memory_bytes"] for word, one in zip(words, priced, strict=True)}
     if memory["gpipe"] <= memory["1f1b"]:
         raise Fails(f"it holds no more than 1F1B: {memory}")
     return f"advised {chosen}; {memory['gpipe'] / 2**30:.1f} GiB in place of {memory['1f1b'] / 2**30:.1f}"
@@ -200,19 +220,19 @@ def block(copy: Copy) -> str:
     copy.write("mofa_model/blocks/pooling.py", BLOCK)
     name = "mofa_model/presets/models.toml"
     copy.write(name, (copy.root / name).read_text(encoding="utf-8") + POOLED)
-    seen = {}
-    for model in ("toy-pooled", "llama3-8b"):
-        told = copy.mofa("explain", *JOB, "--model", model, "--strategy", "tp=2,sp=true", "-o", "json")
-        seen[model] = json.loads(told)
-    parameters = [json.loads(copy.mofa("presets", "models", name, "-o", "json")) for name in seen]
-    layers = seen["toy-pooled"]["layers"]
+    models = ("toy-pooled", "llama3-8b")
+    *seen, pooled, plain, advised = copy.json(
+        *(("explain", *JOB, "--model", model, "--strategy", "tp=2,sp=true") for model in models),
+        *(("presets", "models", model) for model in models),
+        ("advise", *JOB, "--model", "toy-pooled", "--framework", "any", *limited("pp=1")),
+    )
+    layers = seen[0]["layers"]
     if "pooling + dense" not in layers:
         raise Fails(f"no layer has it: {', '.join(layers)}")
-    step, memory = ([seen[m]["summary"][n] for m in seen] for n in ("step_seconds", "memory_bytes"))
-    if not (step[0] < step[1] and memory[0] < memory[1] and parameters[0] != parameters[1]):
+    step, memory = ([one["summary"][name] for one in seen] for name in ("step_seconds", "memory_bytes"))
+    if not (step[0] < step[1] and memory[0] < memory[1] and pooled != plain):
         raise Fails(f"it costs as much as attention: {step}, {memory}")
-    chosen = copy.strategy("--model", "toy-pooled", "--framework", "any")
-    return f"a step of {step[0]:.2f} s in place of {step[1]:.2f} s; advised {chosen}"
+    return f"a step of {step[0]:.2f} s in place of {step[1]:.2f} s; advised {advised['strategy']}"
 
 
 DEVICE = """
@@ -235,12 +255,9 @@ def device(copy: Copy) -> str:
     """A toy device."""
     name = "mofa_model/presets/devices.toml"
     copy.write(name, (copy.root / name).read_text(encoding="utf-8") + DEVICE)
-    step = {
-        gpu: json.loads(copy.mofa("explain", *JOB, "--gpu", gpu, "--strategy", "tp=2", "-o", "json"))[
-            "summary"
-        ]["step_seconds"]
-        for gpu in ("toy", "h100")
-    }
+    gpus = ("toy", "h100")
+    priced = copy.json(*(("explain", *JOB, "--gpu", gpu, "--strategy", "tp=2") for gpu in gpus))
+    step = {gpu: one["summary"]["step_seconds"] for gpu, one in zip(gpus, priced, strict=True)}
     if step["toy"] == step["h100"]:
         raise Fails(f"its step is that of an H100: {step}")
     return f"a step of {step['toy']:.2f} s in place of {step['h100']:.2f} s on H100s"
@@ -265,7 +282,7 @@ spec:
   model: {preset: llama3-8b}
   training: {sequenceLength: 8192, globalBatchSize: 512}
   cluster: {profile: h100-east, nodes: 8}
-  constraints: {tp: {values: [2]}, fusedNorms: LIMIT}
+  constraints: {tp: {values: [2]}, pp: {values: [1]}, cp: {values: [1]}, fusedNorms: LIMIT}
 """
 
 
@@ -278,29 +295,37 @@ def axis(copy: Copy) -> str:
         "    elementwise = moves + _adapters(workload, s, rates, layer)\n",
         "    elementwise = moves * (0.5 if s.fused_norms else 1.0) + _adapters(workload, s, rates, layer)\n",
     )
-    allow = ("--allow", "experimental")  # no run has it yet
-    narrow = ("--constraint", "tp=2", *allow)
-    chosen, without = copy.strategy(*narrow), copy.strategy(*narrow, "--constraint", "fused-norms=false")
+    plain = (*JOB, "--allow", "experimental", *limited("pp=1", "cp=1"))  # no run has it yet
+    narrow = (*plain, *limited("tp=2"))
+    chosen, without, idle, trained = (
+        one["strategy"]
+        for one in copy.json(
+            ("advise", *narrow),
+            ("advise", *narrow, *limited("fused-norms=false")),
+            ("advise", *plain, *limited("tp=1")),
+            ("advise", *narrow, "--framework", "megatron"),
+        )
+    )
     if "fused-norms=true" not in chosen or "fused-norms" in without:
         raise Fails(
             f"the search does not choose it, or a constraint does not keep it off: {chosen}, {without}"
         )
-    if "fused-norms" in copy.strategy("--constraint", "tp=1", *allow):
+    if "fused-norms" in idle:
         raise Fails("it is chosen where it has nothing to act on")
-    if "fused-norms" in copy.strategy(*narrow, "--framework", "megatron"):
+    if "fused-norms" in trained:
         raise Fails("it is chosen for a trainer that does not have it")
-    step = {
-        text: json.loads(copy.mofa("explain", *JOB, "--strategy", text, "-o", "json"))["summary"][
-            "step_seconds"
-        ]
-        for text in (chosen, chosen.replace("fused-norms=true", "fused-norms=false"))
-    }
-    with_it, other = step.values()
+    limits = ("true", "false")
+    for limit in limits:
+        (copy.root / f"{limit}.yaml").write_text(MANIFEST.replace("LIMIT", limit), encoding="utf-8")
+    texts = (chosen, chosen.replace("fused-norms=true", "fused-norms=false"))
+    *priced, on, off = copy.json(
+        *(("explain", *JOB, "--strategy", text) for text in texts),
+        *(("advise", f"{limit}.yaml") for limit in limits),
+    )
+    with_it, other = (one["summary"]["step_seconds"] for one in priced)
     if with_it >= other:
-        raise Fails(f"it costs as much as without: {step}")
-    for limit in ("true", "false"):
-        (copy.root / "toy.yaml").write_text(MANIFEST.replace("LIMIT", limit), encoding="utf-8")
-        found = json.loads(copy.mofa("advise", "toy.yaml", "-o", "json"))["strategy"]
+        raise Fails(f"it costs as much as without: {with_it}, {other}")
+    for limit, found in zip(limits, (on["strategy"], off["strategy"]), strict=True):
         if ("fused-norms=true" in found) != (limit == "true"):
             raise Fails(f"a manifest that says {limit} gets {found}")
     return f"advised {chosen}; a step of {with_it:.3f} s in place of {other:.3f} s without it"
@@ -413,10 +438,10 @@ def kind(copy: Copy) -> str:
     )
     job = copy.root / "job.yaml"
     job.write_text(TOY_JOB, encoding="utf-8")
-    told = copy.mofa("annotate", str(job))
+    told, settings = copy.mofa(("annotate", str(job)), ("operator", "--print-settings"))
     if "# said by a person" not in told or '"nodes":4' not in told.replace(" ", ""):
         raise Fails(f"it is not advised on four nodes: {told}")
-    if "ToyJob" not in copy.mofa("operator", "--print-settings"):
+    if "ToyJob" not in settings:
         raise Fails("the operator does not watch it")
     wrote = copy.python("-c", WRITES, str(job))
     if "--tensor-model-parallel-size', '2'" not in wrote:
@@ -512,12 +537,12 @@ def recovery_class(copy: Copy) -> str:
     schemas = (copy.root / "made" / "mofa.dev_clusterprofiles.yaml").read_text(encoding="utf-8")
     if schemas.count("- rank\n") != schemas.count("- process\n"):
         raise Fails("the schema of a profile does not know it everywhere")
-    ettr = []
-    for rows in (known, [row for row in known if row["name"] != "rank"]):
+    seen = {"with.yaml": known, "without.yaml": [row for row in known if row["name"] != "rank"]}
+    for name, rows in seen.items():
         told["profile"]["status"]["failures"] = rows
-        (copy.root / "toy.yaml").write_text(json.dumps(told["profile"]), encoding="utf-8")
-        job = ("--nodes", "2", "--step", "20 s", "--model", "llama3-8b", "--profile", "toy.yaml")
-        ettr.append(json.loads(copy.mofa("ettr", *job, "-o", "json"))["ettr"]["target"])
+        (copy.root / name).write_text(json.dumps(told["profile"]), encoding="utf-8")
+    job = ("ettr", "--nodes", "2", "--step", "20 s", "--model", "llama3-8b")
+    ettr = [one["ettr"]["target"] for one in copy.json(*((*job, "--profile", name) for name in seen))]
     if not ettr[0] < ettr[1]:
         raise Fails(f"its failures cost nothing: {ettr}")
     return f"3 seen by the watch; an ETTR of {ettr[0]:.4f} in place of {ettr[1]:.4f}; in metrics and schema"

@@ -197,17 +197,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Make deploy/rules/*.yaml from deploy/rules/source.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail where a file differs")
     check = parser.parse_args().check
-    stale = [
-        path
+    stale = {
+        path: text
         for path, text in files().items()
         if not path.exists() or path.read_text(encoding="utf-8") != text
-    ]
-    for path in stale:
+    }
+    for path, text in stale.items():
         shown = path.relative_to(ROOT)
         if check:
             print(f"rules: {shown} is not what its source says; run `make rules`", file=sys.stderr)
         else:
-            path.write_text(files()[path], encoding="utf-8")
+            path.write_text(text, encoding="utf-8")
             print(shown)
     return 1 if check and stale else 0
 
