@@ -32,7 +32,12 @@ PARSED = (
 elsewhere."""
 MINUTES = "mofa fit"
 """Examples that take minutes, and one of which writes this installation's presets: they are parsed as well."""
-LONG = ("mofa validate odds", "mofa validate fleets")
+LONG = (
+    "mofa validate odds",
+    "mofa validate fleets",
+    "mofa validate assumptions",
+    "mofa simulate --nodes 2048 --step 10s --save 0.2s,1s,2s",
+)
 """Examples that take ten seconds of a core and more: `make soak` runs them."""
 
 

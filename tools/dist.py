@@ -54,21 +54,28 @@ def chart(folder: Path) -> None:
 def materials(folder: Path) -> None:
     """Bills of materials, CycloneDX; the same for the same lock, whenever they are made."""
     for what, lock in MATERIALS.items():
-        run(
-            Path(sys.executable).parent / "cyclonedx-py", "requirements", ROOT / "requirements" / f"{lock}.txt",
-            "--pyproject", ROOT / "pyproject.toml", "--mc-type", "application", "--output-reproducible", "--validate",
-            "--output-format", "JSON", "--output-file", folder / f"mofa-advisor-{what}.cdx.json",
-        )  # fmt: skip
-        unhashed(folder / f"mofa-advisor-{what}.cdx.json")
+        bill(folder, what, lock)
 
 
-def unhashed(bill: Path) -> None:
+def bill(folder: Path, what: str, lock: str) -> Path:
+    """One of them."""
+    made = folder / f"mofa-advisor-{what}.cdx.json"
+    run(
+        Path(sys.executable).parent / "cyclonedx-py", "requirements", ROOT / "requirements" / f"{lock}.txt",
+        "--pyproject", ROOT / "pyproject.toml", "--mc-type", "application", "--output-reproducible", "--validate",
+        "--output-format", "JSON", "--output-file", made,
+    )  # fmt: skip
+    unhashed(made)
+    return made
+
+
+def unhashed(made: Path) -> None:
     """Refuse a bill with a part that has no version or no hash."""
-    for part in json.loads(bill.read_text(encoding="utf-8"))["components"]:
+    for part in json.loads(made.read_text(encoding="utf-8"))["components"]:
         references = part.get("externalReferences", [])
         if not part.get("version") or not any(one.get("hashes") for one in [part, *references]):
             sys.exit(
-                f"dist: {bill.name}: {part['name']} has no version or no hash; make the lock anew with `make lock`"
+                f"dist: {made.name}: {part['name']} has no version or no hash; make the lock anew with `make lock`"
             )
 
 

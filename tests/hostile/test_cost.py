@@ -99,7 +99,7 @@ def test_the_dearest_questions_that_a_search_for_them_found(meter, at):
     [
         pytest.param(asks({"preset": "llama3-405b"}, batch=100_000, sequence=8192, nodes=12_500), id="405B on 100,000 GPUs"),
         pytest.param(asks({"preset": "llama3-405b"}, batch=131_072, sequence=8192, maxNodes=16_384), id="405B on at most 131,072", marks=pytest.mark.soak),
-        pytest.param(asks({"preset": "deepseek-v3"}, batch=90_720, nodes=11_340), id="DeepSeek-V3 on 90,720"),
+        pytest.param(asks({"preset": "deepseek-v3"}, batch=90_720, nodes=11_340), id="DeepSeek-V3 on 90,720", marks=pytest.mark.soak),
         pytest.param(asks({"preset": "deepseek-v3"}, batch=90_720, maxNodes=11_340), id="at most as many", marks=pytest.mark.soak),
     ],
 )  # fmt: skip

@@ -154,6 +154,7 @@ def test_every_rule_for_odd_runs_means_some_run(published, sweeps):
 
 def test_the_page_has_every_section_and_is_the_same_every_time(found, one_effect, monkeypatch):
     monkeypatch.setattr(report, "REGIMES", 108)
+    monkeypatch.setattr(unseen, "MOST", 2)
     page = report.page_of(found)
     for title in ("Summary", "Bands", "Published runs", "Sweeps", "one run of your own", "effect is worth", "Runs that look wrong", "Constants", "Effective training time"):  # fmt: skip
         assert title in page
