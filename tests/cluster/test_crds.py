@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from definitions import SHIPPED
 from door import JSON, Door, path
 from hypothesis import HealthCheck, Phase, assume, example, given, settings
 from hypothesis import strategies as st
@@ -11,16 +12,14 @@ from ruamel.yaml import YAML
 
 from mofa_model.annotations import inputs_hash
 from mofa_model.errors import InputError, MofaError
-from mofa_model.manifest.crds import crds
 from mofa_model.manifest.inputs import to_inputs
 from mofa_model.manifest.parsing import advisor_policy, cluster_profile, training_job
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
 
 ROOT = Path(__file__).parents[2]
 READERS = {TRAINING_JOB: training_job, CLUSTER_PROFILE: cluster_profile, ADVISOR_POLICY: advisor_policy}
-DEFINED = crds()
 SCHEMAS = {
-    kind: DEFINED[f"mofa.dev_{kind.plural}.yaml"]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    kind: SHIPPED[f"mofa.dev_{kind.plural}.yaml"]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     for kind in READERS
 }
 JUNK = st.sampled_from([None, True, 0, -1, 1.5, "", "8", [], {}, "x" * 5000, 10**18])

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,8 +33,16 @@ tool = module("rules")
 ALL = [rule for group in tool.groups() for rule in group["rules"]]
 RECORDED = {rule["record"]: rule for rule in ALL if "record" in rule}
 ALERTS = {rule["alert"]: rule for rule in ALL if "alert" in rule}
-CASES = [case for path in FILES for case in YAML(typ="safe").load(path)["tests"]]
 DECLARED = {name for declared in TABLE for name in declared.series}
+
+
+@cache
+def read(path):
+    return YAML(typ="safe").load(path)
+
+
+def every_case():
+    return [case for path in FILES for case in read(path)["tests"]]
 
 
 @pytest.fixture(scope="session")
@@ -47,11 +56,8 @@ def test_the_files_are_what_the_source_says():
 
 
 def test_the_manifest_holds_the_same_rules_as_the_plain_files():
-    def load(name):
-        return YAML(typ="safe").load(RULES / name)
-
-    plain = load("mofa-recording.yaml")["groups"] + load("mofa-alerts.yaml")["groups"]
-    assert load("prometheusrule.yaml")["spec"]["groups"] == plain
+    plain = read(RULES / "mofa-recording.yaml")["groups"] + read(RULES / "mofa-alerts.yaml")["groups"]
+    assert read(RULES / "prometheusrule.yaml")["spec"]["groups"] == plain
 
 
 def test_no_parameter_is_left_unfilled_or_unused():
@@ -84,13 +90,17 @@ def test_what_is_recorded_never_grows_stale_between_two_evaluations():
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recording_rule_is_tested_with_a_value(name):
     word = re.compile(rf"(?<![\w:]){re.escape(name)}(?![\w:])")
-    tested = [one for case in CASES for one in case.get("promql_expr_test", ()) if word.search(one["expr"])]
+    tested = [
+        one for case in every_case() for one in case.get("promql_expr_test", ()) if word.search(one["expr"])
+    ]
     assert any(one["exp_samples"] for one in tested)
 
 
 @pytest.mark.parametrize("name", ALERTS)
 def test_an_alert_is_tested_firing_and_silent(name):
-    tested = [one for case in CASES for one in case.get("alert_rule_test", ()) if one["alertname"] == name]
+    tested = [
+        one for case in every_case() for one in case.get("alert_rule_test", ()) if one["alertname"] == name
+    ]
     assert any(one["exp_alerts"] for one in tested)
     assert any(not one["exp_alerts"] for one in tested)
 
@@ -159,10 +169,7 @@ def asked_for(case):
 
 def alone(path, folder):
     """Each case of a file as a file of its own, with no other rules than it asks for."""
-    whole, groups = (
-        YAML(typ="safe").load(path),
-        YAML(typ="safe").load(RULES / "prometheusrule.yaml")["spec"]["groups"],
-    )
+    whole, groups = read(path), read(RULES / "prometheusrule.yaml")["spec"]["groups"]
     for at, case in enumerate(whole["tests"]):
         names = asked_for(case)
         kept = [
