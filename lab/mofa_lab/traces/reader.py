@@ -156,13 +156,12 @@ class _Pieces:
 
     def _last(self, held: bytes) -> Iterator[list[Any]]:
         """What is left when the file, or its list of events, ends here."""
-        close = _end_of_list(held)
+        close, events = _closed(held)
         if close is None:
             if self._document.events == 0 and not held.strip():
                 raise BadFile(self._document.path, "is truncated: it ends where its events begin")
             count = self._document.events + held.count(b'"ph"')
             raise BadFile(self._document.path, f"is truncated: it breaks off after about {count} events")
-        events = _loads(b"[" + held[:close] + b"]")
         if not isinstance(events, list):
             raise BadFile(
                 self._document.path, f"is not JSON somewhere after its first {self._document.events} events"
@@ -199,6 +198,24 @@ def _last_cut(held: bytes, end: int) -> tuple[int, int] | None:
         if found is not None:
             return found.start() + 1, found.end() - 1
     return None
+
+
+def _closed(held: bytes) -> tuple[int | None, Any]:
+    """Where the list that `held` continues is closed, and what it holds up to there.
+
+    It is JSON up to that bracket and up to no other, and hardly ever does a bracket of what follows come behind it.
+    """
+    close = len(held)
+    for _ in range(4):
+        close = held.rfind(b"]", 0, close)
+        if close < 0:
+            break
+        try:
+            return close, orjson.loads(b"[" + held[:close] + b"]")
+        except orjson.JSONDecodeError:
+            continue
+    walked = _end_of_list(held)
+    return walked, None if walked is None else _loads(b"[" + held[:walked] + b"]")
 
 
 def _end_of_list(held: bytes) -> int | None:
