@@ -1,7 +1,7 @@
 """Pools whose past is made up and held by a real Prometheus, an operator that looks at it, and a job for each pool.
 
 Every pool here has 40 nodes, trains on 38 of them and assumes five failures in a thousand node-days (0.5 % a day), over a
-window of 60 days.
+window of 30 days.
 """
 
 import dataclasses
@@ -24,18 +24,18 @@ from pools import pool
 
 from mofa_model.cli import main
 
-DAYS, NODES, BUSY = 60, 40, 38
+DAYS, NODES, BUSY = 30, 40, 38
 WATCHED = BUSY * DAYS
 """Node-days in which a job ran on a node."""
 ASSUMED = 0.005
 """Failures per node-day, of all classes."""
-TWO_PERCENT = {"process": 14, "pod": 27, "job": 5}
-"""46 failures in 2280 node-days: 2.02 % per node-day, four times as many as assumed."""
-AS_ASSUMED = {"process": 3, "pod": 7, "job": 1}
-"""11 failures, where 11.4 are assumed."""
+FOUR_PERCENT = {"process": 4, "pod": 39, "job": 3}
+"""46 failures in 1140 node-days: 4.04 % per node-day, eight times as many as assumed."""
+AS_ASSUMED = {"process": 2, "pod": 3, "job": 1}
+"""Six failures, where 5.7 are assumed."""
 QUICK = ("--settle=1", "--resync=5", "--backoff=0.2")
 PATIENCE = 150.0
-"""Longest wait for a first look at sixty days on a busy machine. [s]"""
+"""Longest wait for a first look at thirty days on a busy machine. [s]"""
 _numbers = itertools.count()
 
 

@@ -13,7 +13,7 @@ from lived import (
     DAYS,
     NODES,
     PATIENCE,
-    TWO_PERCENT,
+    FOUR_PERCENT,
     job,
     past_of,
     rates_used,
@@ -38,7 +38,7 @@ from mofa_model.kinds import JOB_SET
 def test_a_server_that_never_answered_leaves_the_assumption_and_says_so_once(
     cluster, processes, binaries, tmp_path, capsys
 ):
-    pasts = {"east": lambda name: past_of(name, TWO_PERCENT)}
+    pasts = {"east": lambda name: past_of(name, FOUR_PERCENT)}
     flags = ("--prometheus-interval=2", "--quiet=5", "--prometheus-timeout=3")
     with world_of(cluster, processes, tmp_path, pasts, *flags, serving=False) as (world, names):
         name = names["east"]
@@ -66,7 +66,7 @@ def test_a_server_that_never_answered_leaves_the_assumption_and_says_so_once(
 def test_outages_and_renamed_nodes_keep_what_was_learned_and_the_advice(
     cluster, processes, binaries, tmp_path, capsys
 ):
-    pasts = {"east": lambda name: past_of(name, TWO_PERCENT)}
+    pasts = {"east": lambda name: past_of(name, FOUR_PERCENT)}
     flags = ("--prometheus-interval=2", "--quiet=2", "--prometheus-timeout=3")
     with world_of(cluster, processes, tmp_path, pasts, *flags) as (world, names):
         name = names["east"]
@@ -93,7 +93,7 @@ def test_outages_and_renamed_nodes_keep_what_was_learned_and_the_advice(
         assert [reason for reason, _ in world.events(name, "TrainingJob")].count("RecommendationChanged") <= 1
         world.server.stop()
         shutil.rmtree(world.server.data)
-        write_block(renamed(past_of(name, TWO_PERCENT, days=5), name), world.server.data)
+        write_block(renamed(past_of(name, FOUR_PERCENT, days=5), name), world.server.data)
         world.server.start()
         during, job_during = world.learned(name, "NodeNamesDiffer", "honor_labels: true")
         assert rows(during) == rows(found)
@@ -125,7 +125,7 @@ def burst(name, now):
         nodes=NODES,
         days=DAYS,
         jobs=tuple(Job(name=f"{name}-{number}", nodes=BUSY // 8) for number in range(8)),
-        failures=TWO_PERCENT,
+        failures=FOUR_PERCENT,
         labels={"example.org/pool": name},
     )
     early = [one for one in past.incidents if one.at < now - 7200]
@@ -182,7 +182,7 @@ WATCHED = 600.0
 def test_while_nothing_changes_nothing_is_written(cluster, processes, binaries, tmp_path):
     """Looks at history every second, at every object every five, scrapes and probes: the audit log stays as it is."""
     pasts = {
-        "high": lambda name: past_of(name, TWO_PERCENT),
+        "high": lambda name: past_of(name, FOUR_PERCENT),
         "half": lambda name: past_of(name, days=DAYS // 2),
     }
     flags = ("--prometheus-interval=2", "--quiet=2")

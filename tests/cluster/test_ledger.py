@@ -8,7 +8,7 @@ import pytest
 from advisor import Advisor, condition, until
 from door import APPLY, Door, path
 from foreign import install
-from lived import BUSY, TWO_PERCENT, past_of, rows, samples, whole, world_of
+from lived import BUSY, FOUR_PERCENT, past_of, rows, samples, whole, world_of
 from mofa_local import nodes
 from mofa_local.blocks import write_block
 from mofa_local.synthetic import DAY
@@ -132,7 +132,7 @@ def test_a_server_that_forgets_takes_nothing_away_and_what_comes_back_is_counted
     pasts = {}
 
     def past(name):
-        return pasts.setdefault(name, past_of(name, TWO_PERCENT, days=KNOWN))
+        return pasts.setdefault(name, past_of(name, FOUR_PERCENT, days=KNOWN))
 
     flags = ("--prometheus-interval=1", "--quiet=2", "--prometheus-timeout=3")
     with world_of(cluster, processes, tmp_path, {"east": past}, *flags) as (world, names):
