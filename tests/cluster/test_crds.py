@@ -134,7 +134,7 @@ def agree(door, kind, spec):
 
 
 SLOW = settings(
-    max_examples=30,
+    max_examples=20,
     deadline=None,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],  # to shrink would ask the API server a thousand times
@@ -191,12 +191,26 @@ def test_each_is_taken_by_both_or_by_neither_many_times(door, kind, data):
     agree(door, kind, data.draw(specs(kind)))
 
 
-@settings(SLOW, max_examples=40)
-@given(spec=values(SCHEMAS[TRAINING_JOB]["properties"]["spec"]))
-def test_what_the_api_server_fills_in_is_what_the_models_take_for_granted(door, spec):
+def filled_in(door, spec):
     body, filled, _ = judged(door, TRAINING_JOB, spec)
     assume(filled is not None)
     assert training_job(filled).spec == training_job(body).spec
+
+
+JOB_SPECS = values(SCHEMAS[TRAINING_JOB]["properties"]["spec"])
+
+
+@SLOW
+@given(spec=JOB_SPECS)
+def test_what_the_api_server_fills_in_is_what_the_models_take_for_granted(door, spec):
+    filled_in(door, spec)
+
+
+@pytest.mark.soak
+@settings(SLOW, max_examples=400)
+@given(spec=JOB_SPECS)
+def test_what_it_fills_in_is_what_the_models_take_for_granted_many_times(door, spec):
+    filled_in(door, spec)
 
 
 @pytest.mark.parametrize("name", ["llama3-405b", "deepseek-v3"])

@@ -11,9 +11,9 @@ from foreign import install
 from lived import (
     BUSY,
     DAYS,
+    FOUR_PERCENT,
     NODES,
     PATIENCE,
-    FOUR_PERCENT,
     job,
     past_of,
     rates_used,
@@ -35,6 +35,7 @@ from mofa_model.kinds import JOB_SET
 # ------------------------------------------------------------------------------------------- outages
 
 
+@pytest.mark.soak
 def test_a_server_that_never_answered_leaves_the_assumption_and_says_so_once(
     cluster, processes, binaries, tmp_path, capsys
 ):
@@ -63,8 +64,9 @@ def test_a_server_that_never_answered_leaves_the_assumption_and_says_so_once(
         assert again["status"]["inputsHash"] != asked["status"]["inputsHash"]
 
 
+@pytest.mark.parametrize("episodes", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_outages_and_renamed_nodes_keep_what_was_learned_and_the_advice(
-    cluster, processes, binaries, tmp_path, capsys
+    cluster, processes, binaries, tmp_path, capsys, episodes
 ):
     pasts = {"east": lambda name: past_of(name, FOUR_PERCENT)}
     flags = ("--prometheus-interval=2", "--quiet=2", "--prometheus-timeout=3")
@@ -72,7 +74,7 @@ def test_outages_and_renamed_nodes_keep_what_was_learned_and_the_advice(
         name = names["east"]
         found, asked = world.learned(name, "Complete")
         settled(world.advisor)
-        for _ in range(2):  # the second time is another episode
+        for _ in range(episodes):
             world.server.stop()
             during, job_during = world.learned(name, "HistoryUnavailable")
             assert rows(during) == rows(found)

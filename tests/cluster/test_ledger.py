@@ -70,8 +70,9 @@ def as_version_0_1_0(cluster, name):
     assert said["status"]["days"]
 
 
+@pytest.mark.parametrize("kills", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_without_prometheus_restarts_of_job_sets_and_lost_nodes_are_counted_and_survive_a_kill(
-    cluster, processes, binaries, namespace
+    cluster, processes, binaries, namespace, kills
 ):
     install(cluster, JOB_SET)
     advisor = Advisor(cluster, processes, "operator-ledger")
@@ -96,7 +97,7 @@ def test_without_prometheus_restarts_of_job_sets_and_lost_nodes_are_counted_and_
             nodes.fail(cluster, f"{idle}-1")
             until(lambda: counted(busy) == {"pod": 0, "job": 2}, what="restarts 0 to 2")
             until(lambda: counted(idle) == {"pod": 1}, what="a node went down")
-            for _ in range(2):
+            for _ in range(kills):
                 advisor.kill()
                 as_version_0_1_0(cluster, idle)
                 advisor.start(*FLAGS)
@@ -126,9 +127,15 @@ def test_without_prometheus_restarts_of_job_sets_and_lost_nodes_are_counted_and_
             cluster.kubectl("delete", JOB_SET.resource, "llama", "-n", namespace)
 
 
+@pytest.mark.parametrize(
+    "known",
+    [(3, KNOWN), pytest.param((3, 6, KNOWN), marks=pytest.mark.soak)],
+    ids=lambda known: f"{len(known)} times",
+)
 def test_a_server_that_forgets_takes_nothing_away_and_what_comes_back_is_counted_once(
-    cluster, processes, binaries, tmp_path
+    cluster, processes, binaries, tmp_path, known
 ):
+    """It knows three days of ten, or then six, and all of them again."""
     pasts = {}
 
     def past(name):
@@ -146,7 +153,7 @@ def test_a_server_that_forgets_takes_nothing_away_and_what_comes_back_is_counted
         kept = [row for day in days for row in day["classes"] if day["date"] in dates]
         assert sum(row["failures"] for row in kept) == 46
         now = time.time()
-        for since in (now - 3 * DAY, now - 6 * DAY, 0.0):  # it knows three days, six, and all of them again
+        for since in (0.0 if one == KNOWN else now - one * DAY for one in known):
             world.server.stop()
             world.learned(name, "HistoryUnavailable")
             shutil.rmtree(world.server.data)

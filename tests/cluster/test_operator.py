@@ -139,7 +139,7 @@ def test_a_restart_writes_nothing_and_sigterm_ends_with_0(cluster, running, name
         assert running.stop() == 0
 
 
-@pytest.mark.parametrize("jobs", [6, pytest.param(12, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("jobs", [3, pytest.param(12, marks=pytest.mark.soak)])
 def test_killed_at_any_moment_it_ends_at_the_same_objects(cluster, running, namespace, jobs):
     with pool(cluster) as profile:
         start = settled(running)

@@ -44,6 +44,7 @@ def test_watches_that_fail_in_every_way(cluster, processes, clean, seed):
     held_against(clean, run)
 
 
+@pytest.mark.soak
 def test_outages_of_the_store_and_of_the_server(cluster, processes, clean):
     def during(phase, _):
         if phase == 0:
@@ -62,6 +63,7 @@ def test_outages_of_the_store_and_of_the_server(cluster, processes, clean):
     held_against(clean, run)
 
 
+@pytest.mark.soak
 def test_killed_twice_and_terminated_once(cluster, processes, clean, seed):
     def fault(operator):
         return proxy.Killing(Random(seed), lambda: operator.signal(signal.SIGKILL), times=2)
