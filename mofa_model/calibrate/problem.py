@@ -7,7 +7,7 @@ for every constant that it depends on, with that constant moved, and priced in a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,21 @@ class _Sheet:
     fixed: dict[str, Array]  # [n] by path
     weights: dict[str, Array]  # [n, entries] of zeros and ones by path
     relevant: NDArray[np.intp]  # entries that any row depends on
+    touching: dict[str, NDArray[np.intp]]  # which of these any row of a path depends on
+    repeated: dict[int, Batch] = field(default_factory=dict)  # the batch with every array so often, made once
+
+    def copied(self, copies: int) -> Batch:
+        """The batch, repeated."""
+        if copies not in self.repeated:
+            batch = self.batch
+            self.repeated[copies] = replace(
+                batch,
+                indices=np.arange(copies * len(batch)),
+                workload=tiled(batch.workload, copies),
+                strategy=tiled(batch.strategy, copies),
+                cluster=tiled(batch.cluster, copies),
+            )
+        return self.repeated[copies]
 
 
 class FitProblem:
@@ -82,21 +97,26 @@ def _sheet(batch: Batch, entries: tuple[Free, ...]) -> _Sheet:
             fixed[path][row] = part.fixed
             weights[path][row, list(part.entries)] = 1.0
             relevant.update(i for i in part.entries if entries[i].spread > 0)
-    return _Sheet(batch, paths, fixed, weights, np.array(sorted(relevant), dtype=np.intp))
+    moved = np.array(sorted(relevant), dtype=np.intp)
+    touching = {path: np.flatnonzero(w[:, moved].any(axis=0)) for path, w in weights.items()}
+    return _Sheet(batch, paths, fixed, weights, moved, touching)
 
 
 def _priced(sheet: _Sheet, logs: Array, moved: NDArray[np.intp]) -> Batch:
     """The batch, once as it is and once for every moved entry, with constants attached."""
     copies = len(moved) + 1
     changes: dict[str, dict[str, Any]] = {}
+    finite = np.isfinite(logs)
+    known = np.where(finite, logs, 0.0)
     for path in sheet.paths:
         w = sheet.weights[path]
-        with np.errstate(divide="ignore"):
-            base = sheet.fixed[path] * np.exp(w @ np.where(np.isfinite(logs), logs, 0.0))
-        base = np.where((w[:, ~np.isfinite(logs)] > 0).any(axis=1), 0.0, base)  # an entry of exactly zero
+        base = sheet.fixed[path] * np.exp(w @ known)
+        if not finite.all():
+            base = np.where((w[:, ~finite] > 0).any(axis=1), 0.0, base)  # an entry of exactly zero
         column = np.tile(base, (copies, 1))
-        touching = np.flatnonzero(w[:, moved].any(axis=0))
-        column[1 + touching] *= np.exp(STEP * w[:, moved[touching]].T)
+        if len(moved):
+            touching = sheet.touching[path]
+            column[1 + touching] *= np.exp(STEP * w[:, moved[touching]].T)
         column = column.ravel()
         group, name = path.split(".")
         changes.setdefault(group, {})[name] = column if np.ptp(column) else float(column[0])
@@ -108,14 +128,8 @@ def _priced(sheet: _Sheet, logs: Array, moved: NDArray[np.intp]) -> Batch:
         kernels=shipped(sheet.batch.keys[0]).kernels,
     )
     groups: dict[str, Any] = {g: replace(getattr(bare, g), **v) for g, v in changes.items()}
-    batch = sheet.batch
-    return replace(
-        batch,
-        indices=np.arange(copies * len(batch)),
-        workload=tiled(batch.workload, copies),
-        strategy=tiled(batch.strategy, copies),
-        cluster=replace(tiled(batch.cluster, copies), calibration=replace(bare, **groups)),
-    )
+    batch = sheet.copied(copies)
+    return replace(batch, cluster=replace(batch.cluster, calibration=replace(bare, **groups)))
 
 
 def tiled(described: Any, copies: int) -> Any:
@@ -128,9 +142,9 @@ def tiled(described: Any, copies: int) -> Any:
     if not is_dataclass(described) or isinstance(described, type):
         return described
     changed = {}
-    for field in fields(described):
-        old = getattr(described, field.name)
+    for item in fields(described):
+        old = getattr(described, item.name)
         new = tiled(old, copies)
         if new is not old:
-            changed[field.name] = new
+            changed[item.name] = new
     return replace(described, **changed) if changed else described
