@@ -72,8 +72,6 @@ def workload(model, batch: int) -> Workload:
 FEW = ("recompute=none,selective:layernorm,full:1", "offload=none", "graphs=none")
 FULLY = {Sharding.GRADIENTS, Sharding.WEIGHTS}
 EVERY_SCHEDULE = f"schedule={','.join(one.value for one in SCHEDULES)}"
-LARGE = {"dense on 64", "mixture on 64", "mixture on 16"}
-"""Asked in `make soak` alone."""
 CASES = [
     # model, GPUs, batch, memory, trainer, constraints that keep the loop short; the quickest first, for a glance
     ("mixture on 64", MIXTURE, 64, 64, 5e9, "megatron", ("recompute=none", "cp=1", "mbs<=2")),
@@ -157,7 +155,7 @@ CASES = [
 
 @pytest.mark.parametrize(
     "_, model, gpus, batch, memory, trainer, limits",
-    [pytest.param(*case, id=case[0], marks=[pytest.mark.soak] * (case[0] in LARGE)) for case in CASES],
+    [pytest.param(*case, id=case[0]) for case in CASES],
 )
 def test_search_equals_a_nested_loop_over_the_rules(_, model, gpus, batch, memory, trainer, limits):
     w, c = workload(model, batch), cluster(gpus, memory)
