@@ -43,6 +43,8 @@ def grouped(
 ) -> CallWork:
     """A layer of experts on one rank: `tokens` of all ranks together, `matrices` 3 where gated, else 2. Ours.
 
+    A rank reads all tokens and writes all sums, also of tokens whose experts are elsewhere.
+
     >>> grouped(4096, 7168, 2048, topk=8, experts=256, tp=1, ep=8, matrices=3, width=1.0).at
     (128.0, 32.0, 7168, 2048.0)
     """
@@ -51,6 +53,8 @@ def grouped(
     return CallWork(
         at=(each, local, hidden, inner),
         flops=2.0 * rows * hidden * inner * matrices,
-        moved=width * local * hidden * inner * matrices + rows * (6.0 * hidden + 2.0 * matrices * inner),
+        moved=width * local * hidden * inner * matrices
+        + rows * (6.0 * hidden + 2.0 * matrices * inner)
+        + 4.0 * tokens * hidden,
         wide=rows * inner,
     )

@@ -23,6 +23,8 @@ class OperatorKind:
     """First axes of the table with which its operations grow in step."""
     knots: tuple[int, ...]
     """The most knots along each axis of the table."""
+    sought: tuple[int, ...] = ()
+    """Axes along which kernels depart from the law in jumps: knots stand where they do, elsewhere in even steps."""
 
 
 _TOKENS: Final = ("batch", "sequence")
@@ -34,7 +36,11 @@ OPERATORS: Final[Mapping[str, OperatorKind]] = MappingProxyType(
             work=gemm.grouped, halved=4, grows=("tokens", "hidden", "intermediate"), knots=(8, 4, 2, 3)
         ),
         "causal-attention": OperatorKind(
-            work=attention.causal, halved=2, grows=(*_TOKENS, "heads", "kv_heads"), knots=(8, 7, 3)
+            work=attention.causal,
+            halved=2,
+            grows=(*_TOKENS, "heads", "kv_heads"),
+            knots=(8, 10, 3, 2),
+            sought=(2,),
         ),
         "window-attention": OperatorKind(
             work=attention.windowed, halved=2, grows=(*_TOKENS, "heads", "kv_heads"), knots=(8, 7, 3, 2)

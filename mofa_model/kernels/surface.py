@@ -34,6 +34,8 @@ class CallWork:
     """To and from device memory. [B]"""
     sent: Bytes = 0.0
     """The least that a device sends over its link. [B]"""
+    steps: Numeric = 0.0
+    """Messages that wait for each other, as around a ring."""
     wide: Numeric = 1.0
     """What runs side by side, in elements of the output: too few leave units idle."""
     padded: Numeric = 1.0
@@ -58,6 +60,8 @@ class Law:
 
     start: Seconds
     """Of a call that does nothing. [s]"""
+    step: Seconds = 0.0
+    """Of a message that waits for the one before it. [s]"""
     matrix: float = 1.0
     """Share of the peak that a large call reaches."""
     memory: float = 1.0
@@ -92,7 +96,8 @@ class Law:
             work.moved / (sheet.memory * self.memory),
             work.sent / (sheet.link * self.link),
         )
-        return self.start + np.power(sum(np.power(time, p) for time in times), 1.0 / p)
+        waited = self.start + self.step * work.steps
+        return waited + np.power(sum(np.power(time, p) for time in times), 1.0 / p)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,15 +11,20 @@ from mofa_model.units import Bytes, Count
 def share(size: Bytes, ranks: Count) -> CallWork:
     """Gather, scatter or all-to-all: of `size` bytes in all, a rank sends all but its own part. Source: counting.
 
-    >>> share(8e6, 8).sent
-    7000000.0
+    Each part waits at every rank of a ring but its own.
+
+    >>> share(8e6, 8).sent, share(8e6, 8).steps
+    (7000000.0, 7.0)
     """
-    return CallWork(at=(size, ranks), sent=size * (1.0 - 1.0 / ranks))
+    return CallWork(at=(size, ranks), sent=size * (1.0 - 1.0 / ranks), steps=ranks - 1.0)
 
 
 def all_reduce(size: Bytes, ranks: Count) -> CallWork:
-    """All-reduce: the least is to send the tensor once, where a switch adds up. Source: counting."""
-    return CallWork(at=(size, ranks), sent=1.0 * size)
+    """All-reduce: the least is to send the tensor once, where a switch adds up. Source: counting.
+
+    Around a ring it is a scatter and a gather.
+    """
+    return CallWork(at=(size, ranks), sent=1.0 * size, steps=2.0 * (ranks - 1.0))
 
 
 def exchange(

@@ -21,6 +21,8 @@ from mofa_model.kernels.surface import Floats, Law, Places
 
 ROUND: Final = 0.02
 """Octaves below which an error counts by its square."""
+ROUNDS: Final = {"causal-attention": 0.05}
+"""The same where libraries lack some shapes: those that only slow ones have count for more."""
 SMOOTH: Final = 0.02
 """Weight of a bend of the table against a measured call."""
 SMALL: Final = 0.02
@@ -42,7 +44,7 @@ STEPS: Final = 4
 STIFF: Final = 100.0
 """Weight of a pair that has to grow."""
 BOUNDS: Final = {
-    "start": (1e-7, 0.1), "matrix": (1e-4, 1.0), "memory": (1e-3, 3.0), "link": (1e-3, 1.0), "width": (1.0, 1e9),
+    "start": (1e-7, 0.1), "step": (1e-8, 0.01), "matrix": (1e-4, 1.0), "memory": (1e-3, 3.0), "link": (1e-3, 1.0), "width": (1.0, 1e9),
     "edge": (1e-3, 1.0), "sharpness": (1.0, 6.0),
 }  # fmt: skip
 """Range of each number of a law. Operands in the cache move faster than memory."""
@@ -52,12 +54,15 @@ def surface(calls: Calls, sheet: Sheet, source: str) -> Surface:
     """Law and table of measured calls."""
     operator = OPERATORS[calls.operator]
     work = operator.work(**calls.given, **calls.sizes)
+    lawful = law(work, calls.seconds, sheet, operator.halved)
+    left = np.log2(calls.seconds / lawful.seconds(work, sheet))
+    axes = [np.broadcast_to(axis, calls.seconds.shape) for axis in work.at]
     knots = tuple(
-        _knots(np.broadcast_to(axis, calls.seconds.shape), most)
-        for axis, most in zip(work.at, operator.knots, strict=True)
+        _sought(axis, left, most) if place in operator.sought else _knots(axis, most)
+        for place, (axis, most) in enumerate(zip(axes, operator.knots, strict=True))
     )
     blank = Surface(
-        law=law(work, calls.seconds, sheet, operator.halved),
+        law=lawful,
         knots=knots,
         corrections=np.zeros([len(axis) for axis in knots]),
         format=calls.format,
@@ -82,9 +87,11 @@ def law(work: CallWork, seconds: Floats, sheet: Sheet, halved: int) -> Law:
         for axis, places in enumerate(work.at[:halved]):
             middle = float(np.median(places))
             first[f"half {axis}"], bounds[f"half {axis}"] = 0.02 * middle, (1e-4 * middle, middle)
-    for name, given in (("memory", work.moved), ("link", work.sent), ("edge", np.subtract(work.padded, 1.0))):
-        if np.any(np.greater(given, 0.0)):
-            first[name] = 0.1 if name == "edge" else 0.7
+    asked = (
+        ("memory", work.moved, 0.7), ("link", work.sent, 0.7), ("edge", np.subtract(work.padded, 1.0), 0.1),
+        ("step", work.steps, 1e-6),
+    )  # fmt: skip
+    first |= {name: begun for name, given, begun in asked if np.any(np.greater(given, 0.0))}
     low, high = (np.log([bounds[name][side] for name in first]) for side in (0, 1))
 
     def made(numbers: Floats) -> Law:
@@ -116,6 +123,30 @@ def _knots(places: Floats, most: int) -> tuple[float, ...]:
     return tuple(float(f"{place:.6g}") for place in even)
 
 
+def _sought(places: Floats, left: Floats, most: int) -> tuple[float, ...]:
+    """Knots along an axis at those of its values between which straight lines come nearest to what the law leaves.
+
+    The outer ones first, then each time the one that helps most.
+    """
+    values, group, calls = np.unique(places, return_inverse=True, return_counts=True)
+    if len(values) <= most:
+        return _knots(places, most)
+    logs, middles = np.log2(values), np.array([np.median(left[group == i]) for i in range(len(values))])
+
+    def missed(chosen: Sequence[int]) -> float:
+        knots = logs[sorted(chosen)]
+        hats = np.stack([np.interp(logs, knots, hat) for hat in np.eye(len(knots))], axis=1)
+        weight = np.sqrt(calls)
+        found = np.linalg.lstsq(hats * weight[:, None], middles * weight, rcond=None)[0]
+        return float(np.sum(calls * np.abs(hats @ found - middles)))
+
+    chosen = [0, len(values) - 1]
+    while len(chosen) < most:
+        others = (i for i in range(len(values)) if i not in chosen)
+        chosen.append(min(others, key=lambda i: missed([*chosen, i])))
+    return tuple(float(f"{value:.6g}") for value in values[sorted(chosen)])
+
+
 def _corners(surface: Surface, work: CallWork) -> tuple[list[Places], list[Floats]]:
     """Numbers of the table around each call, by their place in it, and their weights, which add up to 1."""
     base, shares = surface.cell(work)
@@ -131,11 +162,12 @@ def _table(blank: Surface, work: CallWork, calls: Calls, sheet: Sheet) -> Floats
     target: Floats = np.log2(np.asarray(calls.seconds / blank.law.seconds(work, sheet), dtype=float))
     size = blank.corrections.size
     bends = _bends(blank.corrections.shape)
+    small = ROUNDS.get(calls.operator, ROUND)
     still = SMOOTH * bends.T @ bends + SMALL * np.eye(size)
     found: Floats = np.zeros(size)
     for _ in range(PASSES):
         left = target - np.sum(weight * found[index], axis=0)
-        squares, sides = _normal(index, weight, target, ROUND / np.maximum(np.abs(left), ROUND), size)
+        squares, sides = _normal(index, weight, target, small / np.maximum(np.abs(left), small), size)
         found = np.asarray(np.linalg.solve(squares + still, sides), dtype=float)
     squares += still
     drawn, clean = np.random.default_rng(0), 0

@@ -91,6 +91,13 @@ def test_a_fit_finds_the_law_that_made_its_calls_and_grows_with_every_size():
     assert again.law == surface.law
 
 
+def test_knots_that_are_sought_stand_where_kernels_depart_from_the_law():
+    """Calls with up to 64 heads keep to the law, those with 96 take an octave more: the knot between is at 64."""
+    heads = np.repeat([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 96.0], 10)
+    assert fit._sought(heads, np.where(heads > 64.0, 1.0, 0.0), 3) == (1.0, 64.0, 96.0)
+    assert fit._sought(heads[:20], np.zeros(20), 3) == (1.0, 2.0)
+
+
 def test_calibrating_writes_a_file_that_then_holds(tmp_path, monkeypatch, capsys):
     calls = made()
     rows = zip(*(calls.sizes[name] for name in "mnk"), calls.seconds, strict=True)
