@@ -86,20 +86,21 @@ def slowed(compute: Seconds, hidden: Seconds, coefficient: Ratio) -> Seconds:
     return compute + (coefficient - 1.0) * np.minimum(hidden, compute)
 
 
-def smooth_max(device: Seconds, host: Seconds) -> Seconds:
-    """Device work fed by a host that launches it: (G^4 + H^4)^(1/4). Ours. [s]
+def smooth_max(device: Seconds, host: Seconds, uneven: Ratio = 1.0) -> Seconds:
+    """Device work fed by a host that launches it: M + u ((G^4 + H^4)^(1/4) - M), M the larger. Ours. [s]
 
     Derived in docs/design/20261121-launches.md.
 
-    A hard maximum is too sharp, since some kernels of a layer wait for launches while others do not. The power of four
-    needs only multiplications and square roots, which are exact under rescaling.
+    A hard maximum is too sharp, since some kernels of a layer wait for launches while others do not; where kernels are more
+    alike, `uneven` is less than one. The power of four needs only multiplications and square roots, which are exact under
+    rescaling.
 
-    >>> round(float(smooth_max(1.0, 1.0)), 4), float(smooth_max(1.0, 0.0))
-    (1.1892, 1.0)
+    >>> round(float(smooth_max(1.0, 1.0)), 4), float(smooth_max(1.0, 0.0)), float(smooth_max(1.0, 1.0, uneven=0.0))
+    (1.1892, 1.0, 1.0)
     """
     larger: Seconds = np.maximum(device, host)
     ratio = np.minimum(device, host) / np.maximum(larger, _TINY)
     r2 = ratio * ratio
     r4 = r2 * r2
     fourth_root: Ratio = np.sqrt(np.sqrt(1.0 + r4))
-    return larger * fourth_root
+    return larger * (1.0 + uneven * (fourth_root - 1.0))

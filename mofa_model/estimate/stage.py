@@ -186,7 +186,7 @@ def stage_times(
 
     crosses = np.asarray(s.tp) > cluster.gpus_per_node
     total = host.serialised(
-        device, launch, overlap.smooth_max(device, launch), np.where(crosses, c.serial, 0.0)
+        device, launch, overlap.smooth_max(device, launch, c.uneven), np.where(crosses, c.serial, 0.0)
     )
     total = np.where(stages.count > 0, total + c.micro_batch, 0.0)
     slowest = _slowest_pair(total, stages) if s.schedule.both_ends else np.max(total, axis=0)

@@ -181,8 +181,9 @@ def step_terms(
 def hop_time(workload: Workload, cluster: Cluster, s: Strategy) -> Seconds:
     """One activation from a stage to the next. [s]"""
     links, precision = cluster.calibration.links, workload.training.precision
-    spread = s.tp if s.sequence_parallel else 1.0
-    size = tokens_per_rank(workload, s) * workload.model.hidden * precision.activation / spread
+    whole = tokens_per_rank(workload, s) * workload.model.hidden * precision.activation
+    divided = 1.0 if s.sequence_parallel else links.point_shared
+    size = whole * (1.0 - divided + divided / s.tp)
     inside = s.pp * (s.tp * s.cp * s.dp) <= cluster.domain
     bandwidth = (
         np.where(inside, cluster.scale_up.bandwidth, cluster.scale_out.bandwidth) * links.point_efficiency

@@ -119,6 +119,8 @@ class HostConstants:
     """Per micro-batch and stage, beside everything else. [s]"""
     step: Seconds = 20e-3
     """Per optimizer step. [s]"""
+    uneven: Ratio = 1.0
+    """How unlike kernels of a layer are in length, so that some wait for launches where work is longer in all: 0 = alike. [1]"""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -150,6 +152,9 @@ class LinkConstants:
     """Share of the link bandwidth that a pipeline hop reaches. [1]"""
     point_latency: Seconds = 0.3e-3
     """Fixed time of a pipeline hop. [s]"""
+    point_shared: Ratio = 0.0
+    """Share of a pipeline hop that tensor ranks divide among themselves where no sequence parallelism has: 1 = each sends its
+    part, and they gather. [1]"""
     tensor_latency: Seconds = 5e-6
     """Per parameter tensor and rank of a sharded gradient collective. [s]"""
     tensor_latency_replicated: Seconds = 3e-6

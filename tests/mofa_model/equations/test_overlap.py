@@ -76,8 +76,9 @@ def test_compute_slows_down_only_while_something_runs_beside_it():
 
 
 def test_host_and_device_that_take_as_long_add_a_fifth():
-    """(1 + 1)^(1/4) = 1.1892; a host of half the time adds (1 + 1/16)^(1/4) = 1.5 %."""
+    """(1 + 1)^(1/4) = 1.1892; a host of half the time adds (1 + 1/16)^(1/4) = 1.5 %. Of kernels half as unlike, half of it."""
     assert float(overlap.smooth_max(1.0, 1.0)) == pytest.approx(2**0.25)
+    assert float(overlap.smooth_max(1.0, 1.0, uneven=0.5)) == pytest.approx((1 + 2**0.25) / 2)
     assert float(overlap.smooth_max(1.0, 0.5)) == pytest.approx((17 / 16) ** 0.25)
     assert float(overlap.smooth_max(0.0, 0.0)) == 0
     assert overlap.smooth_max(np.array([3.0, 0.0]), np.array([0.0, 2.0])).tolist() == [3.0, 2.0]

@@ -185,6 +185,20 @@ def test_hops_of_1f1b_pass_the_activations_of_a_micro_batch():
     assert float(sharded.step.hops) == pytest.approx(hop)
 
 
+@pytest.mark.parametrize("stack", ["megatron-lm", "megatron-deepspeed"])
+def test_two_stacks_send_an_eighth_a_rank_without_sequence_parallelism_too(stack):
+    """All hops of these 8 are 8 x 1/8 = 1 then; Megatron Core sends the whole from each of the eight."""
+    work, shared = workload(HEADLESS, batch=8), presets.calibration("h100", stack=stack).links.point_shared
+    assert (shared, presets.calibration("h100", stack="megatron-core").links.point_shared) == (1.0, 0.0)
+    ours = ideal(16, scale_out=SLOW)
+    links = replace(ours.calibration.links, point_shared=shared)
+    cluster = replace(ours, calibration=replace(ours.calibration, links=links))
+    found = estimate(work, cluster, Strategy(tp=8, pp=2))
+    assert float(found.step.hops) == pytest.approx(TOKENS * HIDDEN * 2 / SLOW)
+    split = estimate(work, cluster, Strategy(tp=8, pp=2, sequence_parallel=True))
+    assert float(split.step.hops) == pytest.approx(float(found.step.hops))
+
+
 def test_recomputing_a_layer_pays_its_collectives_again():
     layout = Strategy(tp=8, recompute=Recompute.FULL)
     found = estimate(workload(), ideal(8, scale_up=SLOW), layout)
