@@ -99,7 +99,8 @@ oracle: $(TRAINERS_HOME)/bin/python $(STAMP) ## ask the trainers' own code wheth
 
 $(TRAINERS_HOME)/bin/python: # Python 3.12 and 6 GB, outside the lock
 	$(TRAINERS_PYTHON) -m venv $(TRAINERS_HOME)
-	$(TRAINERS_HOME)/bin/pip install -q -r tools/validators/requirements.txt
+	@pip="$(TRAINERS_HOME)/bin/pip install -q"; $$pip -r tools/validators/requirements.txt \
+	&& $$pip --no-deps -r tools/validators/alone.txt || { rm $@; exit 1; } # half an environment is none
 
 site: $(STAMP) ## the documents as a site in build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
