@@ -245,7 +245,12 @@ def _record() -> dict[str, Any]:
 
 
 def _write(trainer: str, found: Mapping[str, Any]) -> None:
-    record = _record() | {trainer: found}  # as it is now: others may have written meanwhile
+    """The same checks took names before that this draw may not have met; of other checks nothing is kept."""
+    record = _record()  # as it is now: others may have written meanwhile
+    before = record.get(trainer, {})
+    if all(before.get(key) == found[key] for key in ("versions", "sources", "validator")):
+        found = {**found, "names": sorted({*before["names"], *found["names"]})}
+    record[trainer] = found
     for path, said in ((RECORD, record), (VERIFIED, verified(record))):
         path.write_text(f"{json.dumps(said, indent=1, sort_keys=True)}\n", encoding="utf-8")
 
