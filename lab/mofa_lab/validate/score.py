@@ -90,19 +90,26 @@ def _by(rows: Sequence[Scored], key: Callable[[Scored], str]) -> dict[str, Any]:
 def pick_regret(rows: Sequence[Scored]) -> dict[str, Any]:
     """What is lost by taking the run that is predicted fastest instead of the one that was, per group.
 
-    Regret = 1 - throughput of the pick / best throughput, over groups with at least five measured runs.
+    Regret = 1 - throughput of the pick / best throughput, over groups with at least five measured runs; `every_choice` is over
+    all with two.
     """
     groups: dict[str, list[Scored]] = {}
     for row in rows:
         if row.case.group and row.figure.quantity == "step_time_s":
             groups.setdefault(row.case.group, []).append(row)
     large = {name: runs for name, runs in groups.items() if len(runs) >= SMALLEST_GROUP}
-    regrets = {name: regret_of(runs) for name, runs in large.items()}
-    small = [regret for name, regret in regrets.items() if large[name][0].case.cluster.gpus < LARGE]
     return {
-        **_mean_and_p90(list(regrets.values())),
-        f"below_{LARGE}_gpus": _mean_and_p90(small),
-        "by_group": dict(sorted(regrets.items())),
+        **_lost([*large.values()]),
+        "every_choice": _lost([runs for runs in groups.values() if len(runs) > 1]),
+        "by_group": {name: regret_of(runs) for name, runs in sorted(large.items())},
+    }
+
+
+def _lost(groups: Sequence[Sequence[Scored]]) -> dict[str, Any]:
+    small = [runs for runs in groups if runs[0].case.cluster.gpus < LARGE]
+    return {
+        **_mean_and_p90([regret_of(runs) for runs in groups]),
+        f"below_{LARGE}_gpus": _mean_and_p90([regret_of(runs) for runs in small]),
     }
 
 

@@ -264,9 +264,15 @@ def _spreads(title: str, name: str, groups: Mapping[str, Any]) -> Table:
 
 def _regrets(found: Mapping[str, Any]) -> Table:
     small = next(name for name in found if name.startswith("below_"))
+    every = found["every_choice"]
     rows = tuple(
         (name, part["groups"], part["mean"], part["p90"])
-        for name, part in (("all groups", found), (small.replace("_", " "), found[small]))
+        for name, part in (
+            ("of five and more", found),
+            (small.replace("_", " "), found[small]),
+            ("of two and more", every),
+            (small.replace("_", " "), every[small]),
+        )
     )
     columns = (Column("groups of runs"), Column("n"), Column("mean", unit="%"), Column("p90", unit="%"))
     return Table(title="Throughput lost by the pick", columns=columns, rows=rows)

@@ -58,9 +58,15 @@ def test_regret_is_the_throughput_lost_by_the_pick(plain):
     assert found["below_512_gpus"]["groups"] == 1
 
 
-def test_groups_of_fewer_than_five_runs_do_not_count(plain):
+def test_groups_of_fewer_than_five_runs_count_among_every_choice_alone(plain):
+    """Of four runs of 1 to 4 s the slowest is picked: three quarters are lost. One run is no choice."""
     rows = [scored(plain, 1.0 + i, 9.0 - i, group="g") for i in range(4)]
-    assert pick_regret(rows)["groups"] == 0
+    found = pick_regret([*rows, scored(plain, 1.0, 1.0, group="alone")])
+    assert found["groups"] == 0
+    assert found["every_choice"] == {
+        "groups": 1, "mean": 0.75, "p90": 0.75,
+        "below_512_gpus": {"groups": 1, "mean": 0.75, "p90": 0.75},
+    }  # fmt: skip
 
 
 def test_large_groups_are_left_out_of_the_second_figure(plain):

@@ -70,6 +70,7 @@ def test_the_sweep_has_regret_and_out_of_memory_counts():
     assert summary["oom"]["true_positive"] + summary["oom"]["false_negative"] == 258
     assert sum(summary["oom"].values()) == 1938
     assert summary["pick_regret"]["groups"] == 64
+    assert summary["pick_regret"]["every_choice"]["groups"] == 90
     assert not any("oom" in row["id"] for row in document["cases"])
 
 

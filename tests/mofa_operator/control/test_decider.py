@@ -15,6 +15,7 @@ from pathlib import Path
 
 import control_fakes
 import pytest
+from advisor import until
 from control_fakes import question
 
 from mofa_operator.control.decider import VIEWS, Decider, Outdated
@@ -317,9 +318,9 @@ def test_a_process_that_still_starts_is_ended_at_once(tmp_path):
         await asyncio.sleep(0.05)
         (child,) = multiprocessing.active_children()
         await decider.stop()
-        async with asyncio.timeout(5):
-            while child.exitcode is None:  # to join it may lose a race: the pool waits for it as well
-                await asyncio.sleep(0.01)
+        until(
+            lambda: child.exitcode is not None, 5
+        )  # to join it may lose a race: the pool waits for it as well
         assert child.exitcode == -signal.SIGKILL
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
