@@ -263,16 +263,10 @@ def _spreads(title: str, name: str, groups: Mapping[str, Any]) -> Table:
 
 
 def _regrets(found: Mapping[str, Any]) -> Table:
-    small = next(name for name in found if name.startswith("below_"))
-    every = found["every_choice"]
     rows = tuple(
-        (name, part["groups"], part["mean"], part["p90"])
-        for name, part in (
-            ("of five and more", found),
-            (small.replace("_", " "), found[small]),
-            ("of two and more", every),
-            (small.replace("_", " "), every[small]),
-        )
+        (f"of {least} and more{words}", part["groups"], part["mean"], part["p90"])
+        for least, every in (("five", found), ("two", found["every_choice"]))
+        for words, part in (("", every), (", below 512 GPUs", every["below_512_gpus"]))
     )
     columns = (Column("groups of runs"), Column("n"), Column("mean", unit="%"), Column("p90", unit="%"))
     return Table(title="Throughput lost by the pick", columns=columns, rows=rows)
