@@ -295,12 +295,8 @@ def axis(copy: Copy) -> str:
         "    elementwise = moves + _adapters(workload, s, rates, layer)\n",
         "    elementwise = moves * (0.5 if s.fused_norms else 1.0) + _adapters(workload, s, rates, layer)\n",
     )
-    plain = (
-        *JOB,
-        "--allow",
-        "experimental",
-        *limited("pp=1", "cp=1", "mbs=1", "recompute=none"),
-    )  # no run has it yet
+    allow = ("--allow", "experimental")  # no run has it yet
+    plain = (*JOB, *allow, *limited("pp=1", "cp=1", "mbs=1", "recompute=none"))
     narrow = (*plain, *limited("tp=2"))
     chosen, without, idle, trained = (
         one["strategy"]

@@ -115,7 +115,7 @@ def test_messages_around_a_ring_wait_for_each_other():
 
 
 def test_a_rank_of_few_experts_still_reads_every_token():
-    """16,384 tokens of 7,168: 0.47 GB in and out, however few of the 256 experts are here."""
+    """16,384 tokens of 7,168 are 470 MB in and out, where 512 rows are 28 and the one expert of 256 that is here is 88."""
     sizes = {
         "hidden": 7168.0,
         "intermediate": 2048.0,
@@ -125,8 +125,7 @@ def test_a_rank_of_few_experts_still_reads_every_token():
         "matrices": 3.0,
     }
     work = OPERATORS["grouped-gemm"].work(tokens=16384.0, ep=256.0, width=2.0, **sizes)
-    assert pytest.approx(0.47e9, rel=1e-2) == 4.0 * 16384 * 7168
-    assert 0.47e9 < work.moved < 0.60e9
+    assert work.moved == pytest.approx(469.8e6 + 28.3e6 + 88.1e6, rel=1e-3)
 
 
 def document():

@@ -318,9 +318,8 @@ def test_a_process_that_still_starts_is_ended_at_once(tmp_path):
         await asyncio.sleep(0.05)
         (child,) = multiprocessing.active_children()
         await decider.stop()
-        until(
-            lambda: child.exitcode is not None, 5
-        )  # to join it may lose a race: the pool waits for it as well
+        # To join it may lose a race: the pool waits for it as well.
+        until(lambda: child.exitcode is not None, 5)
         assert child.exitcode == -signal.SIGKILL
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
