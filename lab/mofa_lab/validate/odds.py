@@ -24,13 +24,14 @@ from mofa_lab.validate.probes import replayed
 from mofa_lab.validate.questions import LIKELY, SweptQuestion, questions
 from mofa_lab.validate.score import LARGE, SMALLEST_GROUP
 from mofa_model.advice.choice import simplest
-from mofa_model.advice.weighed import weights_of
+from mofa_model.advice.weighed import SLOWED, weights_of
 from mofa_model.bands import (
     measured_runs,
 )
 from mofa_model.calibrate.cases import Case
 
 Array = NDArray[np.floating[Any]]
+Mask = NDArray[np.bool_]
 
 BINS: Final = np.linspace(0.5, 1.0, 11)
 """Edges of the chances that pairs are told apart by. [1]"""
@@ -113,11 +114,26 @@ def _gains(questions: Sequence[SweptQuestion]) -> list[dict[str, Any]]:
 
 
 def _fits(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
-    """Brier scores of the chance to fit and of a constant edge."""
-    fitted = np.concatenate([one.fitted for one in questions]).astype(float)
+    """Brier scores of the chance to fit and of a constant edge; and how long runs took that trained beyond the edge.
+
+    An allocator that asks for the same memory again and again trains, slowly: `at_speed` counts such runs as what does not fit.
+    """
+    fitted = np.concatenate([one.fitted for one in questions])
     said = np.concatenate([one.seen.below("memory", one.space) for one in questions])
     edge = np.concatenate([one.space >= 1.0 for one in questions])
-    brier, constant = float(np.mean((said - fitted) ** 2)), float(np.mean((edge - fitted) ** 2))
+    longer = np.concatenate([one.measured / one.predicted for one in questions])
+    beyond = fitted & ~edge
+    slowed = beyond & (longer > 1.0 + SLOWED)
+    return {
+        **_scores(said, edge, fitted),
+        "beyond": int(beyond.sum()),
+        "slowed": sorted(longer[slowed].tolist()),
+        "at_speed": _scores(said, edge, fitted & ~slowed),
+    }
+
+
+def _scores(said: Array, edge: Mask, fitted: Mask) -> dict[str, Any]:
+    brier, constant = float(np.mean((said - fitted) ** 2)), float(np.mean((1.0 * edge - fitted) ** 2))
     return {"runs": len(fitted), "brier": brier, "edge": constant, "better": 1.0 - brier / constant}
 
 

@@ -45,9 +45,12 @@ NOTES: Final = """\
   and so fitted, says little: publishers show what fits, so its room bounds the error from one side only. Counted so, 10 of LLM
   Foundry's 59 jobs stay above 10 %; counted as if errors had no sign 6 do, but then bands hold none of the six BLOOM runs. It is not counted.
 - *Features that no run has.* Nothing that runs of the stack have fits these jobs, or divides their batch.
-- *Brier score.* The constant edge is wrong {wrong} times of {runs}, nearly always on one of the models, whose memory is
-  estimated 10 to 20 % too high. A chance that goes by the space alone cannot tell these from others, whatever its law: shares of the signed
-  errors of near runs are 17 to 21 % better than the edge, narrower and wider laws 14 to 23 %. A short run that says its memory can.
+- *Brier score.* The constant edge is wrong {wrong} times of {runs}, nearly always on one of the models. Of the {beyond} runs that
+  trained though they were estimated too large, {slowed} took {least} to {most} times as long as estimated: they did want more than there
+  is, and their allocators asked for the same memory again and again. Counted as what does not fit, they leave the edge wrong
+  {wrong_at_speed} times and the chances {better_at_speed} better than it. A chance that goes by the space alone cannot tell who lives
+  through that, whatever its law: shares of the signed errors of near runs are 17 to 21 % better than the edge, narrower and wider laws
+  14 to 23 %. A short run that says its memory can.
 - *Short runs, all at once.* What is still lost lies in a few questions whose best run was predicted 9 to 19 % behind and left out.
 """
 
@@ -70,6 +73,12 @@ def _notes(document: Mapping[str, Any]) -> str:
         slowest_above_20=_percent(apart["slowest_above_20"]),
         wrong=round(fits["edge"] * fits["runs"]),
         runs=fits["runs"],
+        beyond=fits["beyond"],
+        slowed=len(fits["slowed"]),
+        least=f"{fits['slowed'][0]:.1f}",
+        most=f"{fits['slowed'][-1]:.1f}",
+        wrong_at_speed=round(fits["at_speed"]["edge"] * fits["runs"]),
+        better_at_speed=_percent(fits["at_speed"]["better"]),
     )
 
 

@@ -45,6 +45,14 @@ def test_the_odds_are_true_and_the_rule_loses_little(swept):
     assert swept["fits"]["nanotron"]["brier"] < swept["fits"]["nanotron"]["edge"]
 
 
+def test_most_runs_that_trained_beyond_their_memory_took_four_times_as_long(swept):
+    """The allocator asks for the same memory again and again: 12 of 20, the quickest 3.9 times."""
+    fits = swept["fits"]["nanotron"]
+    assert (len(fits["slowed"]), fits["beyond"]) == (pytest.approx(12, abs=2), pytest.approx(20, abs=3))
+    assert fits["slowed"][0] > 3.5
+    assert fits["at_speed"]["better"] > fits["better"]
+
+
 def test_a_published_job_is_asked_without_its_group():
     runs = measured_runs()
     group_of = dict(zip(runs.names, runs.groups, strict=True))
