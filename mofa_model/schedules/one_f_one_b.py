@@ -5,9 +5,9 @@ Device i runs the virtual stages i, p + i, 2 p + i, ...
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar, Final
 
 import numpy as np
@@ -83,16 +83,17 @@ class OneFOneB(Schedule):
 
 def _alternating(i: int, p: int, m: int, v: int) -> Iterator[Step]:
     groups = [range(first, min(first + p, m)) for first in range(0, m, p)]
-    forward = deque((c, j) for group in groups for c in range(v) for j in group)
-    backward = deque((c, j) for group in groups for c in reversed(range(v)) for j in group)
-    ahead = p - i - 1 if v == 1 else (v - 1) * p + 2 * (p - i - 1)
-    for turn in range(m * v + ahead):
-        if forward:
-            c, j = forward.popleft()
-            yield (Operation(OperationKind.FORWARD, c * p + i, j),)
-        if turn >= ahead and backward:
-            c, j = backward.popleft()
-            yield (Operation(OperationKind.BACKWARD, c * p + i, j),)
+    forward, backward = OperationKind.FORWARD, OperationKind.BACKWARD
+    forwards = [(Operation(forward, c * p + i, j),) for group in groups for c in range(v) for j in group]
+    backwards = [
+        (Operation(backward, c * p + i, j),) for group in groups for c in reversed(range(v)) for j in group
+    ]
+    ahead = min(m * v, p - i - 1 if v == 1 else (v - 1) * p + 2 * (p - i - 1))
+    return chain(
+        forwards[:ahead],
+        chain.from_iterable(zip(forwards[ahead:], backwards, strict=False)),  # backwards are more
+        backwards[m * v - ahead :],
+    )
 
 
 ONE_F_ONE_B = OneFOneB()

@@ -6,21 +6,22 @@ operations that make its inputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Final
+from itertools import chain, pairwise
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.errors import BadValue
-from mofa_model.schedules.order import OperationKind, Order, Step
+from mofa_model.schedules.order import OperationKind, Order
 
 KINDS: Final = tuple(OperationKind)
 """Kinds of operations in the order of `Waves.took`."""
 _FORWARD, _WEIGHT = OperationKind.FORWARD, OperationKind.WEIGHT_GRADIENT
 _PLACE: Final = {kind: at for at, kind in enumerate(KINDS)}
+_NEVER: Final = 2**40
+"""Wave of a result that is not made yet."""
 
 Places = NDArray[np.intp]
 
@@ -55,21 +56,15 @@ class Waves:
 
 def waves_of(order: Order) -> Waves:
     """The waves of an order; one that cannot go on is refused."""
-    most = max((len(step) for steps in order.devices for step in steps), default=1)
     ways = _Ways(order)
-    rows = [
-        (wave, device, len(step), *ways.described(step, device, most)) for wave, device, step in ways.steps()
-    ]
-    table = np.array(rows, dtype=np.intp).reshape(len(rows), 3 + 5 * most)
-    table = table[np.argsort(table[:, 0], kind="stable")]
-    took, source, made, late, sent = np.ascontiguousarray(
-        table[:, 3:].reshape(-1, most, 5).transpose(2, 1, 0)
-    )
-    ends = np.searchsorted(table[:, 0], np.arange(table[:, 0].max(initial=0) + 1), side="right").tolist()
+    wave = ways.waves()
+    by_wave = np.argsort(wave, kind="stable")
+    ends = np.cumsum(np.bincount(wave, minlength=1)).tolist()  # waves count from 1
+    took, source, made, late, sent = (part[:, by_wave] for part in ways.described())
     return Waves(
         waves=tuple(slice(first, last) for first, last in pairwise(ends)),
-        device=table[:, 1],
-        pair=table[:, 2] > 1,
+        device=ways.device[by_wave],
+        pair=ways.there[-1, by_wave] & (len(ways.there) > 1),
         took=took,
         source=source,
         made=made,
@@ -80,78 +75,99 @@ def waves_of(order: Order) -> Waves:
 
 
 class _Ways:
-    """How results go through an order."""
+    """How results go through an order: its steps side by side, device after device, with operations on the first axis."""
 
     def __init__(self, order: Order) -> None:
         self._order, self._depth, self._m = order, order.virtual_stages, order.microbatches
         self._every = self._depth * self._m
         self.nobody = 2 * self._every
-        """The result that nobody makes."""
-        self._home = {
-            k * self._m + j: device
-            for device, steps in enumerate(order.devices)
-            for step in steps
-            for _, k, j in step
-        }
-        self._wave = [0] * self.nobody  # waves count from 1: what is made in none is not there yet
+        """The result that nobody makes; behind it the one that nobody takes."""
+        steps = list(chain.from_iterable(order.devices))
+        many = np.array([len(step) for step in steps], dtype=np.intp)
+        most = int(many.max(initial=1))
+        self.device: Places = np.repeat(np.arange(len(order.devices)), [len(some) for some in order.devices])
+        """Who does a step."""
+        self.there: Any = np.arange(most)[:, None] < many
+        """Whether a step has so many operations, [most, steps]."""
+        said = np.array(
+            [(_PLACE[kind], k, j) for step in steps for kind, k, j in step], dtype=np.intp
+        ).reshape(-1, 3)
+        table = np.zeros((len(steps), most, 3), dtype=np.intp)
+        table[self.there.T] = said
+        self._kind, self._stage, microbatch = table.transpose(2, 1, 0)
+        self._here = self._stage * self._m + microbatch
+        self._home = np.full(self._every, -1, dtype=np.intp)
+        for operations, there in zip(self._here, self.there, strict=True):
+            self._home[operations[there]] = self.device[there]
 
-    def steps(self) -> Iterator[tuple[int, int, Step]]:
-        """Every step with its wave and device, each after what it waits for."""
-        devices = self._order.devices
-        at, last = [0] * len(devices), [0] * len(devices)
-        left = sum(map(len, devices))
+    def waves(self) -> Places:
+        """The wave of every step: one after those of its device's step before and of its inputs."""
+        wave = [_NEVER] * self.nobody + [0, 0]
+        needs, made = [part.tolist() for part in self._needs()], [part.tolist() for part in self._made()]
+        first = np.cumsum([0, *map(len, self._order.devices)]).tolist()
+        at, last, found = first[:-1], [0] * len(self._order.devices), [0] * first[-1]
+        left = first[-1]
         while left:
             before = left
-            for device, steps in enumerate(devices):
-                while at[device] < len(steps) and (inputs := self._inputs(steps[at[device]])) >= 0:
-                    step = steps[at[device]]
-                    wave = last[device] = 1 + max(inputs, last[device])
-                    for kind, k, j in step:
-                        if kind is not _WEIGHT:
-                            self._wave[(0 if kind is _FORWARD else self._every) + k * self._m + j] = wave
-                    yield wave, device, step
-                    at[device] += 1
-                    left -= 1
+            for device, end in enumerate(first[1:]):
+                step, latest = at[device], last[device]
+                while step < end:
+                    for part in needs:
+                        if (came := wave[part[step]]) > latest:
+                            latest = came
+                    if latest >= _NEVER:
+                        break
+                    latest += 1
+                    found[step] = last[device] = latest
+                    for part in made:
+                        wave[part[step]] = latest
+                    step += 1
+                left -= step - at[device]
+                at[device] = step
             if left == before:
-                stuck = next(i for i, steps in enumerate(devices) if at[i] < len(steps))
-                kind, k, j = devices[stuck][at[stuck]][0]
+                stuck = next(i for i, end in enumerate(first[1:]) if at[i] < end)
+                kind, k, j = self._order.devices[stuck][at[stuck] - first[stuck]][0]
                 what = f"{kind.value} of micro-batch {j} at virtual stage {k} on device {stuck}"
                 raise BadValue("order", what, "its input never comes: the order deadlocks")
+        return np.array(found, dtype=np.intp)
 
-    def _inputs(self, step: Step) -> int:
-        """The wave of the last input of a step; -1 where one is not there."""
-        last = 0
-        for kind, k, j in step:
-            here = k * self._m + j
-            needs: tuple[int, ...] = (here,)  # a backward asks for its own forward
-            if kind is _FORWARD:
-                needs = (here - self._m,) if k else ()
-            elif kind is _WEIGHT:
-                needs = (self._every + here,)
-            elif k < self._depth - 1:
-                needs = (here, self._every + here + self._m)
-            for one in needs:
-                wave = self._wave[one]
-                if not wave:
-                    return -1
-                last = max(last, wave)
-        return last
+    def _needs(self) -> list[Places]:
+        """Results without which a step cannot begin: a backward asks for its own forward too."""
+        here, back = self._here, self._every + self._here
+        forward, weight = (self._kind == _PLACE[kind] for kind in (_FORWARD, _WEIGHT))
+        own = np.where(forward, np.where(self._stage > 0, here - self._m, self.nobody), here)
+        own = np.where(weight, back, own)
+        after = ~forward & ~weight & (self._stage < self._depth - 1)
+        others = np.where(after, back + self._m, self.nobody)
+        return [
+            np.where(self.there, part, self.nobody)[slot]
+            for part in (own, others)
+            for slot in range(len(own))
+        ]
 
-    def described(self, step: Step, device: int, most: int) -> list[int]:
+    def _made(self) -> Places:
+        """The result that an operation makes; nobody takes a weight gradient."""
+        kept = self.there & (self._kind != _PLACE[_WEIGHT])
+        offset = np.where(self._kind == _PLACE[_FORWARD], 0, self._every)
+        made: Places = np.where(kept, offset + self._here, self.nobody + 1)
+        return made
+
+    def described(self) -> tuple[Places, ...]:
         """Of every operation what `Waves` says: took, source, made, late, sent."""
-        depth, m, nowhere = self._depth, self._m, self._depth - 1
-        found: list[int] = []
-        for kind, k, j in step:
-            took = _PLACE[kind] * (depth + 1) + k
-            if kind is _WEIGHT:
-                found += (took, self.nobody, self.nobody + 1, nowhere, nowhere)
-                continue
-            here, forward = k * m + j, kind is _FORWARD
-            offset, way = (0, 1) if forward else (self._every, -1)
-            source, late, sent = self.nobody, nowhere, nowhere
-            if 0 <= k - way < depth and self._home[here - way * m] != device:
-                source, late = offset + here - way * m, min(k, k - way)
-            if 0 <= k + way < depth and self._home[here + way * m] != device:
-                sent = min(k, k + way)
-            found += (took, source, offset + here, late, sent)
-        return found + [depth, self.nobody, self.nobody + 1, nowhere, nowhere] * (most - len(step))
+        forward = self._kind == _PLACE[_FORWARD]
+        nowhere, made = self._depth - 1, self._made()
+        kept, down = made < self.nobody, np.where(forward, 1, -1)
+        took = np.where(self.there, self._kind * (self._depth + 1) + self._stage, self._depth)
+
+        def crossing(way: Places) -> tuple[Any, Places]:
+            """Whether the stage that lies so far is on another device, and the boundary between."""
+            stage = self._stage + way
+            there = kept & (stage >= 0) & (stage < self._depth)
+            other = self._home[np.where(there, self._here + way * self._m, 0)]
+            crosses = there & (other != self.device)
+            return crosses, np.where(crosses, np.minimum(self._stage, stage), nowhere)
+
+        comes, late = crossing(-down)
+        _, sent = crossing(down)
+        source = np.where(comes, made - down * self._m, self.nobody)
+        return took, source, made, late, sent
