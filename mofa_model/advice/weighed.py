@@ -70,7 +70,8 @@ def weighed(request: Request, trainer: str, ranking: Ranking) -> list[Prospect]:
         return []
     seen = seen_of(request, [at for _, at in every])
     have = known(request, trainer)
-    space = np.array([space_of(one.problem) / float(one.memory) for one, _ in every])
+    whole = {id(one.problem): space_of(one.problem) for one, _ in every}  # far fewer problems than candidates
+    space = np.array([whole[id(one.problem)] / float(one.memory) for one, _ in every])
     fits, weights = weights_of(seen, space)
     weights[: len(ran)] = 1.0  # what it took has memory's share in it
     weights *= np.exp(seen.centres["step"])

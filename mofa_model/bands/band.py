@@ -111,9 +111,12 @@ def halves_of(runs: MeasuredRuns, layouts: Sequence[Coordinates], far: Array, qu
     known = known[np.argsort(errors[known], kind="stable")]
     alike: Array = np.square(runs.say[known])  # every group alike
     near = np.take(far, known, axis=1)
-    weights = runs.say[known] * np.exp2(-near) + BACKGROUND * alike / alike.sum()
-    above = np.cumsum(weights, axis=1) - 0.5 * weights  # the middles of the weights
+    weights = np.exp2(-near)
+    weights *= runs.say[known]
+    weights += BACKGROUND * alike / alike.sum()
     wanted = SHARE * weights.sum(axis=1)
+    above = np.cumsum(weights, axis=1)
+    above -= np.multiply(0.5, weights, out=weights)  # the middles of the weights
     half: Array = np.array([np.interp(w, a, errors[known]) for w, a in zip(wanted, above, strict=True)])
     half *= 1.0 + WIDER * near.min(axis=1)
     if quantity in _SCALED:

@@ -61,11 +61,13 @@ class MeasuredRuns:
     def distances(self, layouts: Sequence[Coordinates]) -> Array:
         """How far every run is from each of some others, [others, runs], in halvings. [1]"""
         found = np.zeros((len(layouts), len(self.names)))
+        each = np.empty_like(found)  # new memory for every name would take longer than the sums
         for name, (words, which) in self.places.items():
             asked, of = coded([one.word(name) for one in layouts])
             costs = np.array([[apart(name, word, had) for had in words] for word in asked])
             if costs.any():
-                found += costs[0][which] if len(asked) == 1 else costs[of][:, which]
+                by_run = np.take(costs, which, axis=1)
+                found += by_run if len(asked) == 1 else np.take(by_run, of, axis=0, out=each, mode="clip")
         for name in sorted({name for one in layouts for name in one.layout} - set(self.places)):
             beyond = [apart(name, one.word(name), PLAIN[name]) for one in layouts]  # what no run has
             found += np.array(beyond)[:, None]
