@@ -95,22 +95,24 @@ def prospects(request: Request, advance: Callable[[float], None]) -> Prospects:
         if surely and barren is measured:
             continue  # where nothing fits in more memory, nothing fits in less
         limit = share * whole
-        found = []
-        for trainer, question in questions:
-            name = _named(trainer)
-            have = known(request, name)
-            keep = max(FEWEST, WEIGHED // len(question.nodes))
-            asked = replace(question, share=share, keep=keep, apart=False, effort=effort)
-            asked = replace(asked, has=_has(have)) if measured else _unmeasured(asked)
-            ranking = search(asked, lambda part: advance(part / len(questions)))
-            if some := weighed(request, name, ranking):
-                found.append((some, ranking, have.own or not measured))
+        found = list[tuple[list[Prospect], Ranking]]()
+        for own in (True, False):  # a trainer whose own runs nobody measured counts where no other fits
+            for trainer, question in questions if not found else ():
+                name = _named(trainer)
+                have = known(request, name)
+                if own is not (have.own or not measured):
+                    continue
+                keep = max(FEWEST, WEIGHED // len(question.nodes))
+                asked = replace(question, share=share, keep=keep, apart=False, effort=effort)
+                asked = replace(asked, has=_has(have)) if measured else _unmeasured(asked)
+                ranking = search(asked, lambda part: advance(part / len(questions)))
+                if some := weighed(request, name, ranking):
+                    found.append((some, ranking))
         barren = None if found else measured
-        sure = [(some, ranking) for some, ranking, own in found if own] or [one[:2] for one in found]
-        every = sorted((one for some, _ in sure for one in some), key=by_expected)
+        every = sorted((one for some, _ in found for one in some), key=by_expected)
         least = 1.0 - request.risk if surely else max((one.fits for one in every), default=0.0) - SURE
         if kept := tuple(one for one in every if one.fits >= least):
-            ranking = next(ranking for some, ranking in sure if some[0].trainer == kept[0].trainer)
+            ranking = next(ranking for some, ranking in found if some[0].trainer == kept[0].trainer)
             given = Prospects(ranking=ranking, prospects=kept, limit=limit)
             return given if measured or _lifted(request) else _one_new(request, given, share, least)
     trainer = framework(request.framework)
