@@ -171,8 +171,6 @@ class Understood:
 
 def understood(question: AdviceQuestion, launched_by: str = "") -> Understood:
     """What is searched; `launched_by` is an option that needs a launch, where nobody names its trainer."""
-    from mofa_model.manifest.launches import trainer_of
-
     if question.allow not in {None, "experimental"}:
         raise UnknownName("--allow", question.allow, ("experimental",))
     if question.launch and not question.file:
@@ -180,25 +178,29 @@ def understood(question: AdviceQuestion, launched_by: str = "") -> Understood:
     asked = _asked(question) if question.file else None
     request = _from_words(question) if asked is None else _from_manifest(question, asked)
     request = short_runs.asked(question, request)
-    trainer = question.launch or (trainer_of(request.framework) if launched_by else "")
+    trainer = question.launch or ""
     if launched_by and not trainer:
-        raise BadValue(
-            launched_by, f"framework {request.framework}", "say for which trainer: --launch TRAINER"
-        )
+        from mofa_model.manifest.launches import trainer_of
+
+        if not (trainer := trainer_of(request.framework)):
+            named = f"framework {request.framework}"
+            raise BadValue(launched_by, named, "say for which trainer: --launch TRAINER")
     return Understood(question=question, request=request, asked=asked, trainer=trainer)
 
 
 def answered(given: Understood, advance: Callable[[float], None] | None = None) -> AdviceAnswer:
     """The answer; one without a recommendation is an answer too."""
     from mofa_model.advice import advise as search
-    from mofa_model.manifest.asked import told
-    from mofa_model.manifest.launches import launch_of
 
     advice = search(given.request) if advance is None else search(given.request, advance)
     if given.asked is not None:
+        from mofa_model.manifest.asked import told
+
         advice = told(given.asked, advice)
     launch, refused = None, None
     if given.trainer and advice.strategy is not None:
+        from mofa_model.manifest.launches import launch_of
+
         try:
             launch = launch_of(given.request, advice, given.trainer)
         except InputError as error:
@@ -227,16 +229,14 @@ def _from_words(asked: AdviceQuestion) -> Request:
     from mofa_model.advice import Request
 
     if asked.profile:
-        raise BadValue(
-            "--profile", asked.profile[0], "it goes with a manifest; give FILE, or say --gpu and --nodes"
-        )
+        ought = "it goes with a manifest; give FILE, or say --gpu and --nodes"
+        raise BadValue("--profile", asked.profile[0], ought)
     if asked.max_nodes is not None and (asked.nodes is not None or asked.gpus is not None):
         raise BadValue("--max-nodes", asked.max_nodes, "give --max-nodes, or --nodes, or --gpus")
     most = asked.max_nodes
     nodes = units.count(most, field="--max-nodes") if most else training.nodes_of(asked)
     problems = training.problems_of(asked, nodes)
-    cluster = problems[0].cluster
-    reliability = training.reliability_of(asked, cluster)
+    reliability = training.reliability_of(asked, problems[0].cluster)
     tier = replace(reliability.tiers[0], asynchronous=not asked.sync)
     return Request(
         problems=problems,
