@@ -12,7 +12,7 @@ from typing import Final
 from mofa_model.spec.transformer import Transformer
 
 MOST: Final = 7_400_000.0
-"""Of one question. Of realistic ones the dearest known, a preset on at most 2,048 nodes for any trainer, takes 7,180,000. [us]"""
+"""Of one question. Of realistic ones the dearest known, a preset on at most 2,048 nodes for any trainer, takes 7,000,000. [us]"""
 ASIDE: Final = 1_200_000.0
 """Of what is said beside an answer; where it would take more, it is not said. [us]"""
 NUMBER: Final = 400.0
