@@ -17,7 +17,7 @@ from mofa_model.axes.rules import Found, Given, Mask, Rows, Rule
 from mofa_model.axes.tried import Tried
 from mofa_model.axes.verdict import Rejection
 from mofa_model.axes.words import Number, Switch, Word
-from mofa_model.spec import OverlapConstants
+from mofa_model.spec import Calibration
 
 
 class Scope(enum.IntEnum):
@@ -89,7 +89,7 @@ class Axis:
     """Of an axis of features: what stands against a value."""
     idle: Callable[[Rows], Mask] | None = None
     """Of an axis of features: rows on which it has nothing to act on, so that all its values say the same."""
-    better: Callable[[OverlapConstants], bool] | None = None
+    better: Callable[[Calibration], bool] | None = None
     """Of a switch: whether on is proved never slower than off, so that off is left out where on is legal."""
 
     @property

@@ -21,7 +21,7 @@ from mofa_model.axes.rules import Found, Given, Mask, Rows, in_mode
 from mofa_model.axes.verdict import Rejection
 from mofa_model.equations import host, parameters
 from mofa_model.schedules import INTERLEAVED, SCHEDULES
-from mofa_model.spec import Cluster, OverlapConstants
+from mofa_model.spec import Calibration, Cluster, OverlapConstants
 
 FULL: Final = frozenset({Sharding.GRADIENTS, Sharding.WEIGHTS})
 """Levels that share gradients as well."""
@@ -167,21 +167,24 @@ def alone(r: Rows) -> Mask:
     return found
 
 
-def tensor_better(k: OverlapConstants) -> bool:
+def tensor_better(c: Calibration) -> bool:
     """Whether overlap of tensor parallelism is never slower than none.
 
     Overlap leaves at most the whole communication exposed, and slows compute by less than it hides. Memory is the same.
     """
+    k = c.overlap
     return _gentle(k) and bool(np.all(np.asarray(k.tensor_overlapped) <= k.tensor))
 
 
-def experts_better(k: OverlapConstants) -> bool:
-    """The same of the exchange of experts."""
-    return _gentle(k) and bool(np.all(np.asarray(k.expert_overlapped) <= 1.0))
+def experts_better(c: Calibration) -> bool:
+    """The same of the exchange of experts, which must not cost launches either."""
+    free = bool(np.all(np.asarray(c.host.expert_overlap) <= 0.0))
+    return free and _gentle(c.overlap) and bool(np.all(np.asarray(c.overlap.expert_overlapped) <= 1.0))
 
 
-def data_better(k: OverlapConstants) -> bool:
+def data_better(c: Calibration) -> bool:
     """The same of gradients and parameters, which hide behind no slower compute."""
+    k = c.overlap
     return bool(np.all((np.asarray(k.data_tail) <= 1.0) & (np.asarray(k.gather_tail) <= 1.0)))
 
 

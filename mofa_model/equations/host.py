@@ -67,6 +67,20 @@ def graph_share(captured: Ratio, recompute: Ratio, extra: Ratio) -> Ratio:
     return captured * (1.0 + extra * recompute)
 
 
+def overlap_launches(extra: Ratio, captured: Ratio) -> Ratio:
+    """Launches of a layer whose experts' exchange runs beside another micro-batch, over those without it. Ours. [1]
+
+    Derived in docs/design/20261121-launches.md.
+
+    Each part of the layer is launched apart, in turn with one of the other micro-batch; what a graph captured is one launch
+    either way, so `extra` is paid on what graphs leave.
+
+    >>> overlap_launches(0.5, 0.6)
+    1.3
+    """
+    return 1.0 + extra * captured
+
+
 def serialised(device: Seconds, host: Seconds, smooth: Seconds, share: Ratio) -> Seconds:
     """Stage time where collectives across nodes make host and device take turns. Ours. [s]
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mofa_model.blocks import Rows
+from mofa_model.blocks import Layer, Rows
 from mofa_model.equations import collectives, compute, host, overlap, routing
 from mofa_model.estimate.blocks import tokens_per_rank
 from mofa_model.estimate.operators import achieved_rates, product_time
@@ -128,11 +128,16 @@ def launch_times(
     }[s.recompute]
     share = host.graph_share(captured, again, c.recompute)
 
-    def launches(sharded: Seconds, whole: Seconds) -> Seconds:
-        time = host.layer_launch_time(sharded, whole, s.tp, cluster.gpus_per_node, c.extra_node, c.extra_rank)
-        return time * share
+    beside = float(s.expert_overlap) * (np.asarray(s.ep) > 1)
+    in_turn = host.overlap_launches(c.expert_overlap * beside, captured)
 
-    kinds = [launches(*c.of_layer(routed=kind.routed)) for kind in workload.model.kinds]
+    def launches(kind: Layer) -> Seconds:
+        time = host.layer_launch_time(
+            *c.of_layer(routed=kind.routed), s.tp, cluster.gpus_per_node, c.extra_node, c.extra_rank
+        )
+        return time * share * in_turn if kind.routed else time * share
+
+    kinds = [launches(kind) for kind in workload.model.kinds]
     if np.any(np.asarray(s.chunks) > 1):
         # What experts launch beside a plain layer; of modules that are computed again chunks are counted already.
         inside, whole = captured * np.maximum(0.0, c.layer_experts - c.layer), float(again == 1.0)

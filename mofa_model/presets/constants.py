@@ -179,7 +179,7 @@ def sections_of(
     """Names of the sections of constants.toml that apply, innermost first.
 
     >>> sections_of("h100", "fp8-rowwise", "nanotron")[:4]
-    ('any', 'device.h100', 'device.h100.fp8', 'device.h100.fp8-rowwise')
+    ('any', 'any.fp8-rowwise', 'device.h100', 'device.h100.fp8')
     """
     chip, recipe, name, applied = _key(device, precision, stack, release, defects)
     return tuple(".".join(path) for path in _paths(chip, recipe, catalogue.stack(name), applied))
@@ -194,6 +194,7 @@ def _paths(chip: str, recipe: str, stack: Stack, defects: tuple[str, ...]) -> tu
         family.insert(0, above)
     return (
         ("any",),
+        ("any", recipe),
         *(("device", name) for name in lineage),
         *(("device", name, format) for name in lineage for format in dict.fromkeys((gemm, recipe))),
         *(path for name in family for path in _of_stack(name, lineage)),

@@ -209,7 +209,7 @@ def _within(axes: Axes, given: Given, judged: Mapping[str, Judged], bundle: Bund
 
 def dominated(axis: Axis, cluster: Cluster) -> bool:
     """Whether a switch that is on is proved to be never slower than off, so that off is pruned."""
-    return axis.better is not None and axis.better(cluster.calibration.overlap)
+    return axis.better is not None and axis.better(cluster.calibration)
 
 
 def _count(

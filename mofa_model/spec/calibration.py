@@ -101,6 +101,8 @@ class HostConstants:
     """The same at tp = 1. [s]"""
     layer_experts: Seconds = 9.0e-3
     """Forward and backward of one layer with experts. [s]"""
+    expert_overlap: Ratio = 0.0
+    """Extra share of a layer's launch time where its experts' exchange runs beside another micro-batch. [1]"""
     head: Seconds = 4.0e-3
     """Forward and backward of head and loss. [s]"""
     recompute: Ratio = 0.33

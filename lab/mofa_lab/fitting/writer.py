@@ -22,6 +22,7 @@ HEADER: Final = """\
 # Measured constants in layers; a later layer stands over an earlier one:
 #   the defaults of spec/calibration.py
 #   [any]                          what every device and stack has in common
+#   [any.RECIPE]                   the same in a recipe (fp8-rowwise)
 #   [device.CLASS]                 what kernels and links reach on a class of devices (devices.toml names the class)
 #   [device.CLASS.FORMAT]          the same for a GEMM format (fp8, fp4), then for a recipe (fp8-rowwise)
 #   [stack.STACK]                  a software stack on any device
