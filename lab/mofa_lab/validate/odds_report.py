@@ -35,8 +35,8 @@ NOTES: Final = """\
   layouts the slowest is that far behind the fastest. So whoever knows every published run gains as much over one picked from them, and
   an aim of 5 % holds against tuned layouts alone. What is left over the fastest are, in equal parts, a suite that calibrates a simulator on
   cut models and tunes nothing, and layouts with full recomputation, several of them of before sequence parallelism and sharded
-  optimizers; then three recipes of Qwen3 in FP8 on H100, one predicted a fifth too slow and two where nothing that runs have fits
-  surely; three of nanotron, two of them on 512 GPUs, where runs were erratic; and comparisons of one feature of torchtitan. The
+  optimizers; then three recipes of Qwen3 in FP8 on H100, in two of which nothing that runs have fits surely; three of nanotron, two of
+  them on 512 GPUs, where runs were erratic; and comparisons of one feature of torchtitan. The
   search does not chase its own errors where layouts were measured: on the sweeps the least estimate gains over other runs what is said
   where that is above 20 %, and half to nearly all of it below (table below). So a gain is told as it is predicted. Moving estimates by
   the signed errors of near runs did not lower the regret either.
