@@ -70,7 +70,8 @@ def weighed(request: Request, trainer: str, ranking: Ranking) -> list[Prospect]:
         return []
     seen = seen_of(request, [at for _, at in every])
     have = known(request, trainer)
-    whole = {id(one.problem): space_of(one.problem) for one, _ in every}  # far fewer problems than candidates
+    problems = {id(one.problem): one.problem for one, _ in every}  # far fewer than candidates
+    whole = {at: space_of(problem) for at, problem in problems.items()}
     space = np.array([whole[id(one.problem)] / float(one.memory) for one, _ in every])
     fits, weights = weights_of(seen, space)
     weights[: len(ran)] = 1.0  # what it took has memory's share in it
