@@ -79,3 +79,9 @@ def workload(model="llama3-8b", *, sequence=8192, batch=64, precision="bf16"):
     shape = presets.model(model) if isinstance(model, str) else model
     recipe = presets.precision(precision)
     return Workload(model=shape, training=Training(sequence=sequence, global_batch=batch, precision=recipe))
+
+
+def overlapping_for_nothing(cluster):
+    """The same machines where overlap of experts costs no launches: there the search leaves out what does without it."""
+    host = replace(cluster.calibration.host, expert_overlap=0.0)
+    return replace(cluster, calibration=replace(cluster.calibration, host=host))

@@ -8,7 +8,7 @@ chance that is asked for. Where nothing fits so, more memory is taken; then what
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -95,19 +95,7 @@ def prospects(request: Request, advance: Callable[[float], None]) -> Prospects:
         if surely and barren is measured:
             continue  # where nothing fits in more memory, nothing fits in less
         limit = share * whole
-        found = list[tuple[list[Prospect], Ranking]]()
-        for own in (True, False):  # a trainer whose own runs nobody measured counts where no other fits
-            for trainer, question in questions if not found else ():
-                name = _named(trainer)
-                have = known(request, name)
-                if own is not (have.own or not measured):
-                    continue
-                keep = max(FEWEST, WEIGHED // len(question.nodes))
-                asked = replace(question, share=share, keep=keep, apart=False, effort=effort)
-                asked = replace(asked, has=_has(have)) if measured else _unmeasured(asked)
-                ranking = search(asked, lambda part: advance(part / len(questions)))
-                if some := weighed(request, name, ranking):
-                    found.append((some, ranking))
+        found = _found(request, questions, measured, share, effort, advance)
         barren = None if found else measured
         every = sorted((one for some, _ in found for one in some), key=by_expected)
         least = 1.0 - request.risk if surely else max((one.fits for one in every), default=0.0) - SURE
@@ -121,6 +109,29 @@ def prospects(request: Request, advance: Callable[[float], None]) -> Prospects:
     if not request.odds:
         some = sorted((replace(one, weight=1.0) for one in some), key=by_expected)
     return Prospects(ranking=ranking, prospects=tuple(some), limit=whole)
+
+
+def _found(
+    request: Request,
+    questions: Sequence[tuple[Framework, SearchQuestion]],
+    measured: bool,
+    share: Ratio,
+    effort: Effort,
+    advance: Callable[[float], None],
+) -> list[tuple[list[Prospect], Ranking]]:
+    """What each trainer has in one place; one whose own runs nobody measured counts where no other fits."""
+    asked = [(name := _named(trainer), known(request, name), question) for trainer, question in questions]
+    found = list[tuple[list[Prospect], Ranking]]()
+    for name, have, question in sorted(asked, key=lambda one: measured and not one[1].own):
+        if found and measured and not have.own:
+            break
+        keep = max(FEWEST, WEIGHED // len(question.nodes))
+        here = replace(question, share=share, keep=keep, apart=False, effort=effort)
+        here = replace(here, has=_has(have)) if measured else _unmeasured(here)
+        ranking = search(here, lambda part: advance(part / len(questions)))
+        if some := weighed(request, name, ranking):
+            found.append((some, ranking))
+    return found
 
 
 def _one_new(request: Request, every: Prospects, share: Ratio, least: Ratio) -> Prospects:

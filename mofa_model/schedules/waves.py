@@ -99,11 +99,15 @@ class _Ways:
         self._home = np.full(self._every, -1, dtype=np.intp)
         for operations, there in zip(self._here, self.there, strict=True):
             self._home[operations[there]] = self.device[there]
+        kept = self.there & (self._kind != _PLACE[_WEIGHT])
+        offset = np.where(self._kind == _PLACE[_FORWARD], 0, self._every)
+        self._made: Places = np.where(kept, offset + self._here, self.nobody + 1)
+        """The result that an operation makes; nobody takes a weight gradient."""
 
     def waves(self) -> Places:
         """The wave of every step: one after those of its device's step before and of its inputs."""
         wave = [_NEVER] * self.nobody + [0, 0]
-        needs, made = [part.tolist() for part in self._needs()], [part.tolist() for part in self._made()]
+        needs, made = [part.tolist() for part in self._needs()], self._made.tolist()
         first = np.cumsum([0, *map(len, self._order.devices)]).tolist()
         at, last, found = first[:-1], [0] * len(self._order.devices), [0] * first[-1]
         left = first[-1]
@@ -145,17 +149,10 @@ class _Ways:
             for slot in range(len(own))
         ]
 
-    def _made(self) -> Places:
-        """The result that an operation makes; nobody takes a weight gradient."""
-        kept = self.there & (self._kind != _PLACE[_WEIGHT])
-        offset = np.where(self._kind == _PLACE[_FORWARD], 0, self._every)
-        made: Places = np.where(kept, offset + self._here, self.nobody + 1)
-        return made
-
     def described(self) -> tuple[Places, ...]:
         """Of every operation what `Waves` says: took, source, made, late, sent."""
         forward = self._kind == _PLACE[_FORWARD]
-        nowhere, made = self._depth - 1, self._made()
+        nowhere, made = self._depth - 1, self._made
         kept, down = made < self.nobody, np.where(forward, 1, -1)
         took = np.where(self.there, self._kind * (self._depth + 1) + self._stage, self._depth)
 

@@ -10,6 +10,7 @@ import pytest
 from bounds import ROUNDING, one_ratio, pipeline_lower_bound
 from dimensions import POWERS, rescaled, terms
 from drawn import faster, question, runnable, same_kinds
+from machines import overlapping_for_nothing
 
 from mofa_model import presets
 from mofa_model.blocks import BLOCKS
@@ -54,8 +55,7 @@ def no_stage_works_longer_on_faster_machines(seed, workload, cluster, family):
 
 def an_overlap_that_is_switched_on_never_slows_a_step(_, workload, cluster, family):
     """That of experts where it costs no launches."""
-    host = replace(cluster.calibration.host, expert_overlap=0.0)
-    cluster = replace(cluster, calibration=replace(cluster.calibration, host=host))
+    cluster = overlapping_for_nothing(cluster)
     for name in OVERLAPS:
         on, off = (step(workload, cluster, replace(family, **{name: x})) for x in (True, False))
         yield ratios(on / off, one_ratio(family), family, runnable(family, workload))

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from machines import overlapping_for_nothing
 
 from mofa_model.estimate import estimate
 from mofa_model.presets import cluster, model, precision
@@ -25,12 +26,6 @@ def problem(name="llama3-8b", gpus=64, batch=256, stack="megatron-core"):
     return SearchCase(
         workload=Workload(model=model(name), training=training), cluster=cluster("h100", gpus, stack=stack)
     )
-
-
-def launches_for_nothing(machines):
-    """Where overlap of experts costs no launches, which is where the search leaves out what does without it."""
-    host = replace(machines.calibration.host, expert_overlap=0.0)
-    return replace(machines, calibration=replace(machines.calibration, host=host))
 
 
 layouts = st.fixed_dictionaries(
@@ -57,7 +52,7 @@ def test_overlap_is_never_slower_and_never_takes_memory(name, degrees, axis):
     degrees["dp"] = 64 // (degrees["tp"] * degrees["pp"] * degrees["cp"])
     if axis == "expert_overlap" and p.workload.model.experts is None:
         degrees["ep"] = 1
-    machines = launches_for_nothing(p.cluster) if axis == "expert_overlap" else p.cluster
+    machines = overlapping_for_nothing(p.cluster) if axis == "expert_overlap" else p.cluster
     with_overlap = estimate(p.workload, machines, Strategy(**degrees, **{axis: True}))
     without = estimate(p.workload, machines, Strategy(**degrees, **{axis: False}))
     assert with_overlap.step_time <= without.step_time * (1 + 1e-12)
