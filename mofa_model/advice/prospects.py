@@ -82,7 +82,7 @@ def question_of(request: Request, trainer: Framework, nodes: tuple[int, ...] = (
         keep=KEEP,
         share=1.0 / request.memory.ratio,
         apart=True,
-        score=lambda problem, nodes: score_of(request, problem, nodes),
+        score=lambda problem, nodes, saved: score_of(request, problem, nodes, saved),
     )
 
 

@@ -10,51 +10,26 @@ from numpy.typing import NDArray
 
 from mofa_model import units
 from mofa_model.advice.request import Request
-from mofa_model.equations.adapters import adapter_parameters
-from mofa_model.equations.memory import expert_data_ranks, shard_ranks
-from mofa_model.equations.optimizers import state_bytes
-from mofa_model.equations.parameters import prediction_parameters, total_parameters
+from mofa_model.estimate.saved import checkpoint_replicas, checkpoint_size
 from mofa_model.reliability import Interval, Job, best_checkpointing, recommend, watchdog
-from mofa_model.reliability.checkpoint import bytes_per_node, checkpoint_bytes, save_times
+from mofa_model.reliability.checkpoint import bytes_per_node, save_times
 from mofa_model.search import Score, SearchCase
-from mofa_model.strategy import Sharding, Strategy
-from mofa_model.units import Bytes, Count, Numeric, Seconds
+from mofa_model.strategy import Strategy
+from mofa_model.units import Bytes, Numeric, Seconds
 
 _SOON = 1e-6
 """A step so short that rounding an interval to whole steps costs nothing, as a share of a save."""
 
 
-def checkpoint_size(request: Request, problem: SearchCase) -> Bytes:
-    """Bytes of a whole checkpoint. [B]"""
-    if request.checkpoint_bytes is not None:
-        return request.checkpoint_bytes
-    model, training = problem.workload.model, problem.workload.training
-    rule = training.optimizer
-    states = state_bytes(training.precision.optimizer, rule.states, rule.replaced)
-    if training.adapter_rank:  # frozen weights are where they came from
-        parameters = sum(
-            model.number(kind) * adapter_parameters(kind, model.hidden, training.adapter_rank)
-            for kind in model.kinds
-        )
-    else:
-        parameters = total_parameters(model) + prediction_parameters(model)
-    return checkpoint_bytes(float(parameters), training.precision.weight, states)
-
-
-def replicas_of(problem: SearchCase, strategy: Strategy) -> Count:
-    """Ranks that hold the same shard of most parameters, of which one writes it. [1]"""
-    s = strategy
-    copies: Numeric = s.dp * s.cp
-    if problem.workload.model.experts is not None:
-        copies = expert_data_ranks(copies, s.tp, s.ep, s.etp)
-    return copies if s.sharding is Sharding.NONE else copies / shard_ranks(copies, s.shard)
-
-
 def save_costs(
-    request: Request, problem: SearchCase, nodes: int, replicas: Numeric
+    request: Request, problem: SearchCase, nodes: int, saved: Numeric, replicas: Numeric
 ) -> tuple[tuple[Numeric, ...], tuple[Numeric, ...]]:
-    """Blocking and background time of a save, by tier. [s]"""
-    size, per_node = checkpoint_size(request, problem), problem.cluster.gpus_per_node
+    """Blocking and background time of a save, by tier. [s]
+
+    `saved` is what the estimate says of the bytes of a checkpoint; a request that states them is believed.
+    """
+    size = saved if request.checkpoint_bytes is None else request.checkpoint_bytes
+    per_node = problem.cluster.gpus_per_node
     writers = nodes * per_node / replicas
     share = bytes_per_node(size, writers, per_node)
     pairs = [save_times(tier, size, share) for tier in request.reliability.tiers]
@@ -69,8 +44,11 @@ def steps_to_finish(problem: SearchCase) -> float:
     return float(np.ceil(training.tokens / (training.global_batch * training.sequence)))
 
 
-def score_of(request: Request, problem: SearchCase, nodes: int) -> Score:
-    """What the search minimises on a number of nodes: the step, the time to finish, or the GPU time to finish. [s]"""
+def score_of(request: Request, problem: SearchCase, nodes: int, saved: Bytes) -> Score:
+    """What the search minimises on a number of nodes: the step, the time to finish, or the GPU time to finish. [s]
+
+    No strategy that is scored saves less than `saved` bytes.
+    """
     learned = float(request.learned)
     if request.objective == "throughput":
         return Score(of=lambda step, _: step * learned, least=learned)
@@ -78,9 +56,9 @@ def score_of(request: Request, problem: SearchCase, nodes: int) -> Score:
     if request.objective == "cost":
         weight = weight * nodes * float(problem.cluster.gpus_per_node)
 
-    def finish(modelled: NDArray[Any], replicas: NDArray[Any]) -> NDArray[Any]:
+    def finish(modelled: NDArray[Any], saved: NDArray[Any], replicas: NDArray[Any]) -> NDArray[Any]:
         step = modelled * learned
-        blocking, background = save_costs(request, problem, nodes, replicas)
+        blocking, background = save_costs(request, problem, nodes, saved, replicas)
         most = (
             np.inf
             if request.most_interval is None
@@ -91,25 +69,17 @@ def score_of(request: Request, problem: SearchCase, nodes: int) -> Score:
         )
         return np.asarray(weight * step / np.maximum(found.ettr, 1e-12))
 
-    return Score(
-        of=finish,
-        least=float(finish(*_ideal(request, problem, nodes))[0] / _shortest(request, problem, nodes)),
-    )
-
-
-def _shortest(request: Request, problem: SearchCase, nodes: int) -> float:
-    blocking, _ = save_costs(request, problem, nodes, 1.0)
-    return max(1e-9, _SOON * float(np.max(blocking[0])))
-
-
-def _ideal(request: Request, problem: SearchCase, nodes: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """A step and a save that no strategy beats: the interval is free, and every rank writes."""
-    return np.array([_shortest(request, problem, nodes)]), np.array([1.0])
+    # A step and a save that no strategy beats: the interval is free, and every rank writes.
+    fastest, _ = save_costs(request, problem, nodes, saved, 1.0)
+    shortest = max(1e-9, _SOON * float(np.max(fastest[0])))
+    ideal = finish(np.array([shortest]), np.array([saved]), np.array([1.0]))
+    return Score(of=finish, least=float(ideal[0] / shortest))
 
 
 def job_of(request: Request, problem: SearchCase, nodes: int, strategy: Strategy, step: Seconds) -> Job:
     """The job that a strategy makes, for the reliability model."""
-    blocking, background = save_costs(request, problem, nodes, replicas_of(problem, strategy))
+    saved, replicas = (of(problem.workload, strategy) for of in (checkpoint_size, checkpoint_replicas))
+    blocking, background = save_costs(request, problem, nodes, saved, replicas)
     return Job(
         nodes=nodes,
         step_time=step,

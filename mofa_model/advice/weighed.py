@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from mofa_model import presets
 from mofa_model.advice.request import LearnedMemory, Request
-from mofa_model.advice.saves import replicas_of, score_of
+from mofa_model.advice.saves import score_of
 from mofa_model.axes.frameworks import ANY
 from mofa_model.bands import Coordinates, LayoutOdds, ShortRun, Support, coordinates, odds_of, support
 from mofa_model.estimate import estimate
 from mofa_model.estimate.footprint import room
+from mofa_model.estimate.saved import checkpoint_replicas, checkpoint_size
 from mofa_model.search import Candidate, Ranking, SearchCase
 from mofa_model.units import Bytes, Ratio
 
@@ -99,9 +100,9 @@ def _tried(request: Request, ran: ShortRun, place: int) -> Candidate:
     problem = replace(problem, cluster=replace(problem.cluster, gpus=ran.strategy.gpus))
     full = estimate(problem.workload, problem.cluster, ran.strategy)
     step = float(full.step_time)
-    score = score_of(request, problem, nodes).of(
-        np.array([step]), np.array([float(replicas_of(problem, ran.strategy))])
-    )
+    saved = float(checkpoint_size(problem.workload, ran.strategy))
+    replicas = float(checkpoint_replicas(problem.workload, ran.strategy))
+    score = score_of(request, problem, nodes, saved).of(*map(np.array, ([step], [saved], [replicas])))
     return Candidate(
         strategy=ran.strategy,
         problem=problem,

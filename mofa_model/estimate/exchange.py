@@ -8,6 +8,7 @@ import numpy as np
 
 from mofa_model.equations import collectives, compute, optimizers, overlap
 from mofa_model.estimate.resident import held_parameters
+from mofa_model.estimate.saved import update_rule
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Placement, Sharding, Strategy
@@ -209,12 +210,12 @@ def _update(
             held.trained / own + experts / own_experts, p.gradient, p.gather, link, rate
         )
     bandwidth = cluster.device.memory_bandwidth * c.optimizer_efficiency
-    rule = workload.training.optimizer
+    rule = update_rule(workload, s)
     moved = optimizers.update_bytes(c.optimizer_traffic, rule.states, rule.replaced)
     time = compute.update_time(held.trained, own, moved, bandwidth) + compute.update_time(
         experts, own_experts, moved, bandwidth
     )
-    if workload.training.optimizer.iterations:
+    if rule.iterations:
         time = time + _whole_matrices(workload, cluster, s, stages, own, own_experts)
     return time
 
@@ -226,7 +227,7 @@ def _whole_matrices(
 
     What sharding parts is gathered over those ranks, what tensor parallelism parts over its ranks and back.
     """
-    model, o, rank = workload.model, workload.training.optimizer, workload.training.adapter_rank
+    model, o, rank = workload.model, update_rule(workload, s), workload.training.adapter_rank
     rate = cluster.device.peak("bf16") * cluster.calibration.compute.gemm_efficiency
     copies = np.maximum(1.0, s.dp * s.cp * s.tp / (s.ep * s.etp))
     each = 1.0 if model.experts is None else model.experts.count / s.ep

@@ -13,6 +13,7 @@ import numpy as np
 from mofa_model.blocks import Cut, Layer, Rows
 from mofa_model.equations import adapters, memory, offload, optimizers
 from mofa_model.estimate.blocks import tokens_per_rank
+from mofa_model.estimate.saved import update_rule
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, MemoryConstants, Workload
 from mofa_model.strategy import Placement, Sharding, Strategy
@@ -205,7 +206,7 @@ def _groups(workload: Workload, constants: MemoryConstants, s: Strategy, stages:
     frozen = np.any(training.adapter_rank)
     more: list[_Group] = []
     held = replace(held, dense=held.dense + _repeated(workload, s, stages))
-    dense, rule = held.ends + held.dense, training.optimizer
+    dense, rule = held.ends + held.dense, update_rule(workload, s)
     if rule.outside != rule.states and not frozen:
         states = optimizers.state_bytes(training.precision.optimizer, rule.outside, rule.replaced)
         more.append(_group(workload, constants, s, held.ends, 0.0, ranks, states))
@@ -246,7 +247,7 @@ def _group(
     """What a parameter costs a device at this ZeRO level, Eqs. (4), (25), (27)."""
     precision = workload.training.precision
     if states is None:
-        rule = workload.training.optimizer
+        rule = update_rule(workload, s)
         states = optimizers.state_bytes(precision.optimizer, rule.states, rule.replaced)
     d = memory.shard_ranks(ranks, s.shard)
     on_host = s.optimizer is Placement.HOST

@@ -22,6 +22,7 @@ from mofa_model.search.effort import NUMBER, PLACE, ROW, SHAPE, Effort, Spent
 from mofa_model.search.price import price
 from mofa_model.search.rank import Leaders, Score, by_step_time
 from mofa_model.search.space import features_of, shapes_of
+from mofa_model.search.states import least_checkpoint
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import AXES, Strategy
 from mofa_model.units import Bytes, Ratio, Seconds
@@ -61,8 +62,8 @@ class SearchQuestion:
     """Strategies to keep for every number of nodes."""
     apart: bool = False
     """Whether of the strategies of one shape (degrees and schedule) only the best is kept."""
-    score: Callable[[SearchCase, int], Score] = lambda _problem, _nodes: by_step_time()
-    """The objective on a number of nodes."""
+    score: Callable[[SearchCase, int, Bytes], Score] = lambda *_: by_step_time()
+    """The objective of a case on a number of nodes, where no checkpoint has fewer bytes than the last argument."""
     has: Callable[[Axis, Any], bool] = lambda _axis, _value: True
     """Which values of the axes some measured run has; the others are left out, but where a constraint names their axis."""
     share: Ratio = 1.0
@@ -196,9 +197,8 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
             features = features_of(axes, given, shapes)
             rejected += features.rejected
             pruned += features.pruned
-            leaders = Leaders(
-                question.keep, question.score(here, nodes), question.apart, effort, cut=question.below
-            )
+            score = question.score(here, nodes, least_checkpoint(axes, here.workload))
+            leaders = Leaders(question.keep, score, question.apart, effort, cut=question.below)
             if features.legal.any():
                 part = _scaled(advance, share / len(shapes.index))
                 rejected += price(axes, given, shapes, features, leaders, part)

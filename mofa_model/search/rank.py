@@ -26,15 +26,15 @@ Array = NDArray[Any]
 class Score:
     """An objective on one number of nodes."""
 
-    of: Callable[[Array, Array], Array]
-    """Score of step times and checkpoint replicas; lower is better."""
+    of: Callable[[Array, Array, Array], Array]
+    """Score of step times, checkpoint bytes, and ranks that hold the same shard; lower is better."""
     least: float = 1.0
     """Score over step time, never below this."""
 
 
 def by_step_time() -> Score:
     """The step itself, Eq. (42)."""
-    return Score(of=lambda step, _: step)
+    return Score(of=lambda step, *_: step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,8 @@ class Leaders:
         chosen = fits & (step <= self.cut)
         if chosen.any():
             group, column = np.nonzero(chosen)
-            scores = self.score.of(step[chosen], state.replicas[group, columns[column]])
+            at = (group, columns[column])
+            scores = self.score.of(step[chosen], state.saved[at], state.replicas[at])
             index = index[column] + state.offset[group, 0]
             self._take(scores, step[chosen], memory[chosen], index, shapes[column])
 

@@ -12,17 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Scope
-from mofa_model.axes.choices import Shard
 from mofa_model.axes.feature_rules import shard_group
-from mofa_model.axes.rules import Given, Rows
+from mofa_model.axes.rules import Given
 from mofa_model.estimate.exchange import traffic
 from mofa_model.estimate.resident import resident
+from mofa_model.estimate.saved import checkpoint_replicas, checkpoint_size
 from mofa_model.search.axes import Axes, within
 from mofa_model.search.blocks import ShapeBlock, feature_values, fields_of
 from mofa_model.search.local import varied
 from mofa_model.search.space import DEGREES
+from mofa_model.spec import Workload
 from mofa_model.strategy import Sharding, Strategy
-from mofa_model.units import Numeric
+from mofa_model.units import Bytes, Numeric
 
 Array = NDArray[Any]
 
@@ -49,6 +50,8 @@ class ZeroLevel:
     """Raw index of each state's values, [states, 1]."""
     ok: tuple[Array, ...]
     """Legal, [states, rows], in each bundle."""
+    saved: Array
+    """Bytes of a checkpoint, [states, rows]. [B]"""
     replicas: Array
     """Ranks that hold the same shard, [states, rows]."""
 
@@ -70,6 +73,7 @@ class ZeroLevel:
             embedding=some(self.embedding),
             offset=self.offset,
             ok=tuple(map(some, self.ok)),
+            saved=some(self.saved),
             replicas=some(self.replicas),
         )
 
@@ -83,7 +87,7 @@ def states_of(axes: Axes, given: Given, block: ShapeBlock) -> list[ZeroLevel]:
 def _state(axes: Axes, given: Given, block: ShapeBlock, level: Sharding) -> ZeroLevel | None:
     w, c, stages, m = given.workload, given.cluster, block.stages, block.rows["micro_batches"]
     base = varied(block.layout, sharding=level)
-    rows, offsets, legal, replicas = [], [], [], []
+    rows, offsets, legal, saved, replicas = [], [], [], [], []
     first, *others = sorted(within(Scope.STATE), key=lambda axis: axis.name != "sharding")
     shards = [one for one in feature_values(axes, first) if one.value.level is level]
     for shard, *more in product(shards, *(feature_values(axes, axis) for axis in others)):
@@ -96,7 +100,8 @@ def _state(axes: Axes, given: Given, block: ShapeBlock, level: Sharding) -> Zero
         rows.append((resident(w, c, s, stages), traffic(w, c, s, stages, micro_batches=m)))
         offsets.append(sum(one.offset for one in chosen))
         legal.append(ok)
-        replicas.append(_replicas(shard.value, group, block.rows))
+        saved.append(checkpoint_size(w, s))
+        replicas.append(checkpoint_replicas(w, s))
     if not rows:
         return None
     shape = stages.count.shape
@@ -112,8 +117,17 @@ def _state(axes: Axes, given: Given, block: ShapeBlock, level: Sharding) -> Zero
         embedding=rows[0][1].embedding,
         offset=np.array(offsets, dtype=np.int64)[:, None],
         ok=tuple(np.stack(some) for some in zip(*legal, strict=True)),
-        replicas=np.stack(replicas),
+        saved=_stacked(saved, shape[1:]),
+        replicas=_stacked(replicas, shape[1:]),
     )
+
+
+def least_checkpoint(axes: Axes, workload: Workload) -> Bytes:
+    """Bytes of the smallest checkpoint that a strategy of these axes has. [B]"""
+    # How states are shared out changes who writes, not what: sharding is left out, its groups are no numbers yet.
+    choices = (feature_values(axes, axis) for axis in within(Scope.STATE) if axis.name != "sharding")
+    chosen = product(*choices)
+    return min(float(checkpoint_size(workload, Strategy(**fields_of(values)))) for values in chosen)
 
 
 def _stacked(parts: list[Numeric], shape: tuple[int, ...]) -> Array:
@@ -121,11 +135,3 @@ def _stacked(parts: list[Numeric], shape: tuple[int, ...]) -> Array:
     for at, part in enumerate(parts):
         stacked[at] = part
     return stacked
-
-
-def _replicas(shard: Shard, group: Array, rows: Rows) -> Array:
-    """Ranks that hold the same shard of most parameters, of which one writes it to a checkpoint. [1]"""
-    copies = rows["copies"]
-    if shard.level is Sharding.NONE:
-        return copies
-    return copies / np.where(group > 0, np.minimum(group, copies), copies)

@@ -15,11 +15,12 @@ from mofa_model import units
 from mofa_model.advice import Request, Status, advise, assumed_reliability
 from mofa_model.advice.finalists import priced
 from mofa_model.advice.reasons import gained, terms_of, why_not
-from mofa_model.advice.saves import job_of, replicas_of, score_of, steps_to_finish
+from mofa_model.advice.saves import job_of, score_of, steps_to_finish
 from mofa_model.blocks import Experts, SoftmaxAttention
 from mofa_model.cli import main
 from mofa_model.errors import BadValue
 from mofa_model.estimate import estimate
+from mofa_model.estimate.saved import checkpoint_replicas, checkpoint_size
 from mofa_model.launch import read
 from mofa_model.presets import cluster, model, precision
 from mofa_model.reliability import ettr
@@ -212,9 +213,10 @@ def test_what_running_jobs_taught_lengthens_every_step_and_is_said(answer):
     assert "taught" not in answer.explanation
     assert slow.current.gain == pytest.approx(answer.current.gain, abs=0.01)
     asked = request(learned=1.25)
-    score = score_of(asked, asked.problems[0], 8)
+    saved = checkpoint_size(asked.problems[0].workload, Strategy())
+    score = score_of(asked, asked.problems[0], 8, saved)
     steps = np.geomspace(0.1, 100, 50)
-    assert np.all(score.of(steps, np.ones(50)) >= score.least * steps * (1 - 1e-12))
+    assert np.all(score.of(steps, np.full(50, saved), np.ones(50)) >= score.least * steps * (1 - 1e-12))
 
 
 def test_no_answer_names_the_binding_reason():
@@ -241,13 +243,14 @@ def test_fewer_nodes_give_a_front_of_time_against_gpus():
 def test_the_score_is_the_time_to_finish_and_its_bound_holds():
     given = request(nodes=256)
     problem = given.problems[0]
-    score = score_of(given, problem, 256)
     strategy = Strategy(tp=4, pp=4, dp=128, sharding=Sharding.NONE)
+    saved = checkpoint_size(problem.workload, strategy)
+    score = score_of(given, problem, 256, saved)
     import numpy as np
 
     for step in (0.5, 5.0, 50.0):
-        replicas = np.array([float(replicas_of(problem, strategy))])
-        found = float(score.of(np.array([step]), replicas)[0])
+        replicas = np.array([float(checkpoint_replicas(problem.workload, strategy))])
+        found = float(score.of(np.array([step]), np.array([saved]), replicas)[0])
         assert found >= step * score.least
         job = job_of(given, problem, 256, strategy, step)
         exact = min(steps_to_finish(problem) * step / float(ettr(job, k)) for k in range(1, 4000))
@@ -255,10 +258,10 @@ def test_the_score_is_the_time_to_finish_and_its_bound_holds():
 
 
 def test_replicated_states_are_written_by_one_rank_of_each_shard():
-    problem = request().problems[0]
-    assert replicas_of(problem, Strategy(tp=2, dp=32, sharding=Sharding.NONE)) == 32
-    assert replicas_of(problem, Strategy(tp=2, dp=32, shard=8)) == 4
-    assert replicas_of(problem, Strategy(tp=2, dp=32)) == 1
+    workload = request().problems[0].workload
+    assert checkpoint_replicas(workload, Strategy(tp=2, dp=32, sharding=Sharding.NONE)) == 32
+    assert checkpoint_replicas(workload, Strategy(tp=2, dp=32, shard=8)) == 4
+    assert checkpoint_replicas(workload, Strategy(tp=2, dp=32)) == 1
 
 
 def test_an_interval_stays_inside_its_bounds():
