@@ -18,7 +18,6 @@ import mofa_lab
 import mofa_model
 from mofa_model import spec, verbs
 from mofa_model.blocks import BLOCKS, Embedding, Layer
-from mofa_model.strategy import Strategy
 
 ROOT = Path(__file__).resolve().parent.parent
 CITED = re.compile(r"Eqs?\. \(|Ours\.|Source: |Table \d|Algorithm \d|Section \d")
@@ -151,7 +150,6 @@ def test_every_field_that_is_given_or_chosen_is_in_the_nomenclature_with_its_uni
     said = {cells[1]: cells[2] for cells in rows(page("nomenclature.md"))}
     for kind in [
         *(getattr(spec, name) for name in spec.__all__),
-        Strategy,
         Embedding,
         Layer,
         *BLOCKS.values(),

@@ -263,17 +263,19 @@ def device(copy: Copy) -> str:
     return f"a step of {step['toy']:.2f} s in place of {step['h100']:.2f} s on H100s"
 
 
-FIELD = """    fused_norms: bool = False
-    \"\"\"Norms are computed inside the matrix products before them.\"\"\"
+FIELD = """    muon: bool = False
+    \"\"\"Muon updates the weights: one moment, and Newton-Schulz iterations on every matrix.\"\"\"
     tensor_overlap: bool = False
 """
 ROW = """    switch(
-        "fused_norms", "fused-norms", Scope.LAYER, tried.of_all(False, True), 21, example="fused-norms=true",
-        about="Whether norms run inside the matrix products before them.", feature="fused_norms", assumed=False,
-        idle=ones("tp"), better=lambda _: True,
+        "muon", "muon", Scope.STATE, tried.of_all(False, True), 22, example="muon=true",
+        about="Whether Muon updates the weights.", feature="muon", assumed=False,
     ),
     switch(
         "tensor_overlap", "tp-overlap","""
+RULE = """    rule = workload.training.optimizer
+    return replace(rule, states=4.0, iterations=5.0, gather=2.0) if strategy.muon else rule
+"""
 MANIFEST = """
 apiVersion: mofa.dev/v1alpha1
 kind: TrainingJob
@@ -282,54 +284,47 @@ spec:
   model: {preset: llama3-8b}
   training: {sequenceLength: 8192, globalBatchSize: 512}
   cluster: {profile: h100-east, nodes: 8}
-  constraints: {tp: {values: [2]}, pp: {values: [1]}, cp: {values: [1]}, fusedNorms: LIMIT}
+  constraints: {tp: {values: [2]}, pp: {values: [1]}, cp: {values: [1]}, muon: LIMIT}
 """
 
 
 def axis(copy: Copy) -> str:
-    """A toy axis."""
+    """A toy axis that changes memory, the time of a step, and the bytes of a checkpoint."""
     copy.change("mofa_model/strategy.py", "    tensor_overlap: bool = False\n", FIELD)
     copy.change("mofa_model/strategy.py", '    switch(\n        "tensor_overlap", "tp-overlap",', ROW)
-    copy.change(
-        "mofa_model/estimate/layer.py",
-        "    elementwise = moves + _adapters(workload, s, rates, layer)\n",
-        "    elementwise = moves * (0.5 if s.fused_norms else 1.0) + _adapters(workload, s, rates, layer)\n",
-    )
+    rule = "mofa_model/estimate/saved.py"
+    copy.change(rule, "    return workload.training.optimizer\n", RULE)
+    copy.change(rule, "  # noqa: ARG001, an axis may choose the rule", "")
+    copy.change(rule, "annotations\n\nfrom", "annotations\n\nfrom dataclasses import replace\n\nfrom")
     allow = ("--allow", "experimental")  # no run has it yet
-    plain = (*JOB, *allow, *limited("pp=1", "cp=1", "mbs=1", "recompute=none"))
-    narrow = (*plain, *limited("tp=2"))
-    chosen, without, idle, trained = (
-        one["strategy"]
-        for one in copy.json(
-            ("advise", *narrow),
-            ("advise", *narrow, *limited("fused-norms=false")),
-            ("advise", *plain, *limited("tp=1")),
-            ("advise", *narrow, "--framework", "megatron"),
-        )
+    plain = (*JOB, *allow, *limited("pp=1", "cp=1", "mbs=1", "recompute=none", "tp=2"))
+    with_it, without, trained = copy.json(
+        ("advise", *plain, *limited("muon=true")),
+        ("advise", *plain, *limited("muon=false")),
+        ("advise", *plain, "--framework", "megatron"),
     )
-    if "fused-norms=true" not in chosen or "fused-norms" in without:
-        raise Fails(
-            f"the search does not choose it, or a constraint does not keep it off: {chosen}, {without}"
-        )
-    if "fused-norms" in idle:
-        raise Fails("it is chosen where it has nothing to act on")
-    if "fused-norms" in trained:
+    if "muon=true" not in with_it["strategy"] or "muon" in without["strategy"]:
+        raise Fails(f"a constraint does not hold it: {with_it['strategy']}, {without['strategy']}")
+    if "muon" in trained["strategy"]:
         raise Fails("it is chosen for a trainer that does not have it")
+    seconds, size = (
+        [one["predicted"][name]["target"] for one in (with_it, without)]
+        for name in ("step_seconds", "memory_bytes")
+    )
+    if seconds[0] == seconds[1] or size[0] >= size[1]:
+        raise Fails(f"it costs as much as without: {seconds}, {size}")
+    saves = [one["checkpoint_interval_steps"] for one in (with_it, without)]
+    if saves[0] >= saves[1]:
+        raise Fails(f"its smaller checkpoints are saved no more often: every {saves} steps")
     limits = ("true", "false")
     for limit in limits:
         (copy.root / f"{limit}.yaml").write_text(MANIFEST.replace("LIMIT", limit), encoding="utf-8")
-    texts = (chosen, chosen.replace("fused-norms=true", "fused-norms=false"))
-    *priced, on, off = copy.json(
-        *(("explain", *JOB, "--strategy", text) for text in texts),
-        *(("advise", f"{limit}.yaml") for limit in limits),
-    )
-    with_it, other = (one["summary"]["step_seconds"] for one in priced)
-    if with_it >= other:
-        raise Fails(f"it costs as much as without: {with_it}, {other}")
-    for limit, found in zip(limits, (on["strategy"], off["strategy"]), strict=True):
-        if ("fused-norms=true" in found) != (limit == "true"):
-            raise Fails(f"a manifest that says {limit} gets {found}")
-    return f"advised {chosen}; a step of {with_it:.3f} s in place of {other:.3f} s without it"
+    for limit, found in zip(
+        limits, copy.json(*(("advise", f"{limit}.yaml") for limit in limits)), strict=True
+    ):
+        if ("muon=true" in found["strategy"]) != (limit == "true"):
+            raise Fails(f"a manifest that says {limit} gets {found['strategy']}")
+    return f"a step of {seconds[0]:.3f} s in place of {seconds[1]:.3f} s; saved every {saves[0]} steps in place of {saves[1]}"
 
 
 KIND = '''"""ToyJob: workers that are all alike."""

@@ -74,7 +74,7 @@ def reached(trainer, name):
         framework=framework(trainer),
         constraints=tuple(map(parse_constraint, LIMITS[trainer])),
         keep=ASKED,
-        score=lambda _problem, _nodes: Score(of=lambda step, _: lot.random(step.shape), least=1e-300),
+        score=lambda *_: Score(of=lambda step, *_: lot.random(step.shape), least=1e-300),
     )
     ranking = search(question)
     assert ranking.searched > ASKED

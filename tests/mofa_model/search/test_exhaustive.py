@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from shapes import decoder, deeper
 
+from mofa_model.axes.axis import Scope
 from mofa_model.blocks import Experts, FeedForward, LatentAttention, SoftmaxAttention
 from mofa_model.calibrate.batches import kind_of, stacked
 from mofa_model.equations.parameters import training_flops_per_token
@@ -32,7 +33,7 @@ from mofa_model.spec import (
     Workload,
 )
 from mofa_model.spec.imbalance import with_imbalance
-from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Sharding
+from mofa_model.strategy import AXES, ContextMode, Graphs, Placement, Recompute, Sharding
 from mofa_model.strategy_text import format_strategy
 
 ATTENTION = SoftmaxAttention(heads=16, kv_heads=4, head_dim=128)
@@ -273,6 +274,7 @@ def test_as_many_chunks_and_layers_in_chunks_as_memory_asks(name):
             problems=(SearchCase(workload=w, cluster=c),),
             nodes=(2,),
             constraints=tuple(parse_constraint(text) for text in (*PLAIN, *limits)),
+            has=lambda axis, value: axis.assumed or value == axis.off,
             keep=10**6,
         )
         found = search(question)
@@ -335,10 +337,10 @@ def brute_force(w, c, trainer, found, gpus, asked):
     axes, t = found.axes, framework(trainer).given
     shortened = prod(len(v) for v in axes.values.values())
     reasons["NotInFramework"] = found.raw - shortened
-    late = ("sp", "sharding", "recompute", "offload", "optimizer", "graphs")
-    late += ("tensor_overlap", "data_overlap", "pipeline_overlap", "expert_overlap")
+    order, late = (
+        [axis.name for axis in AXES if (axis.scope is Scope.SHAPE) is shape] for shape in (True, False)
+    )
     each = prod(len(axes[name]) for name in late)
-    order = ("tp", "context", "pp", "mbs", "pipeline", "ep", "etp", "chunks", "chunk_layers")
     assert shortened == prod(len(axes[name]) for name in order) * each
 
     def walk(at, chosen):
@@ -376,8 +378,8 @@ def brute_force(w, c, trainer, found, gpus, asked):
                 reasons[reason] += remaining
             else:
                 good.append(value)
-        if name.endswith("_overlap") and set(good) == {True, False}:
-            count += remaining  # without overlap it is never faster
+        if (name.endswith("_overlap") or better(name, c)) and set(good) == {True, False}:
+            count += remaining  # off is never faster
             good = [True]
         return count + sum(features({**chosen, name: value}, at + 1) for value in good)
 
@@ -472,7 +474,22 @@ SHAPES = {
 }
 
 
+ROWS = {axis.name: axis for axis in AXES}
+KNOWN = {"sp", "sharding", "recompute", "offload", "optimizer", "graphs"}
+"""Features whose rules are written out here; of an axis that is newer its own row is asked."""
+
+
+def better(name, c):
+    row = ROWS[name]
+    return name not in KNOWN and row.better is not None and row.better(c.calibration)
+
+
 def is_idle(name, x, w, gpus):
+    row = ROWS[name]
+    if name not in KNOWN and not name.endswith("_overlap") and row.idle is not None:
+        degrees = {one: np.array([x[one]]) for one in ("tp", "pp", "ep", "etp", "mbs", "chunks")}
+        degrees |= {"cp": np.array([x["context"].size]), "dp": np.array([dp_of(x, gpus)])}
+        return bool(row.idle(degrees)[0])
     alone = max(dp_of(x, gpus) * x["context"].size, copies_of(x, w, gpus)) == 1
     return {
         "sp": x["tp"] == 1,
