@@ -51,7 +51,7 @@ def score_of(request: Request, problem: SearchCase, nodes: int, saved: Bytes) ->
     """
     learned = float(request.learned)
     if request.objective == "throughput":
-        return Score(of=lambda step, _: step * learned, least=learned)
+        return Score(of=lambda step, *_: step * learned, least=learned)
     weight = steps_to_finish(problem)
     if request.objective == "cost":
         weight = weight * nodes * float(problem.cluster.gpus_per_node)
