@@ -40,6 +40,7 @@ from mofa_model.tables import (
     for_people,
     plain,
 )
+from mofa_model.yaml_text import as_yaml
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -89,7 +90,7 @@ def render(
     """The text that `emit` writes where there is no terminal."""
     if form in ("json", "yaml"):
         data = as_data(as_document(tables) if document is None else document)
-        return as_json(data) if form == "json" else _yaml(data)
+        return as_json(data) if form == "json" else as_yaml(data)
     if form == "html":
         return as_html(tables)
     if form == "csv":
@@ -223,17 +224,6 @@ def _columns() -> int:
     """Columns of a page that is no terminal: the variable COLUMNS, else 80."""
     said = os.environ.get("COLUMNS", "")
     return max(40, int(said)) if said.isdecimal() and len(said) < 6 else 80
-
-
-def _yaml(data: Any) -> str:
-    from ruamel.yaml import YAML
-
-    text = io.StringIO()
-    writer = YAML()
-    writer.default_flow_style = False
-    writer.width = 4096
-    writer.dump(data, text)
-    return text.getvalue()
 
 
 def _draw(tables: Sequence[Table], out: TextIO, *, wide: bool) -> None:

@@ -13,9 +13,10 @@ from typing import Any, Final
 from mofa_model.errors import BadFile, BadValue
 from mofa_model.launch import deepspeed, hugging_face
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
-from mofa_model.launch.settings import Settings, as_yaml, nested, setting
+from mofa_model.launch.settings import Settings, nested, setting
 from mofa_model.launch.table import Arguments, Words, table, unsupported
 from mofa_model.strategy import LAYER_INPUT, ContextMode, Placement, Recompute, Sharding, Strategy
+from mofa_model.yaml_text import as_yaml
 
 TRAINER: Final = "accelerate"
 FILE: Final = "accelerate.yaml"

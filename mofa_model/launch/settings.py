@@ -33,20 +33,6 @@ def nested(settings: Sequence[str]) -> dict[str, Any]:
     return tree
 
 
-def as_yaml(tree: Mapping[str, Any], indent: str = "") -> str:
-    r"""Settings as YAML; their texts are plain words.
-
-    >>> as_yaml({"num_processes": 8, "fsdp_config": {"fsdp_version": 2}})
-    'num_processes: 8\nfsdp_config:\n  fsdp_version: 2\n'
-    """
-    return "".join(
-        f"{indent}{name}:\n{as_yaml(value, indent + '  ')}"
-        if isinstance(value, Mapping)
-        else f"{indent}{name}: {value if isinstance(value, str) else json.dumps(value)}\n"
-        for name, value in tree.items()
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """A file of settings as it was read; what is missing, or left to others by "auto", is None."""
