@@ -33,6 +33,7 @@ def as_yaml(data: Any) -> str:
 
     text, writer = io.StringIO(), YAML()
     writer.Representer = _representer()
+    writer.representer.ignore_aliases = lambda _: True  # a value that stands twice is written twice
     writer.default_flow_style = False
     writer.width = 4096
     writer.dump(data, text)
@@ -50,10 +51,6 @@ def _representer() -> Any:
 
     class Representer(RoundTripRepresenter):
         """Quotes what either version reads as something else."""
-
-        def ignore_aliases(self, data: Any) -> bool:
-            """Values that stand twice are written twice."""
-            return True
 
     def text(self: Any, data: str) -> Any:
         plain = before.resolve(ScalarNode, data, (True, False)) == _STRING

@@ -6,7 +6,6 @@ from ruamel.yaml import YAML
 from mofa_model.launch.trainers import launch
 from mofa_model.strategy import Sharding, Strategy
 from mofa_model.yaml_text import as_yaml
-
 from tests.questions import case
 
 TEXTS = (
@@ -18,7 +17,7 @@ NUMBERS = [1e-05, 2.5e-07, 1e20, 0.1, float("inf"), 8, True, None]
 
 
 def test_a_word_that_an_old_reader_takes_for_false_comes_back_as_the_word():
-    given = {"words": WORDS, "keys": {word: 1 for word in WORDS}, "numbers": NUMBERS}
+    given = {"words": WORDS, "keys": dict.fromkeys(WORDS, 1), "numbers": NUMBERS}
     text = as_yaml(given)
     assert yaml.safe_load(text) == given
     assert YAML(typ="safe", pure=True).load(text) == given
