@@ -8,6 +8,7 @@ from math import prod
 from typing import Any, Final
 
 from mofa_model.errors import BadFile, BadValue
+from mofa_model.files import from_json
 from mofa_model.launch import hugging_face
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.settings import Settings, nested, setting
@@ -103,10 +104,7 @@ def _batch(*factors: int | None) -> int | None:
 
 def read_file(text: str, name: str) -> Reading:
     """What a JSON configuration says; "auto" leaves a field to the trainer's arguments."""
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadFile(name, f"is not JSON: {error}") from error
+    document = from_json(text, name)
     if not isinstance(document, dict):
         raise BadFile(name, "is not a JSON object")
     settings = Settings(document)

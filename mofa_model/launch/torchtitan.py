@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mofa_model.errors import BadFile
+from mofa_model.files import from_toml
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.table import Words, table, unsupported
 from mofa_model.schedules import DUALPIPE_V, INTERLEAVED, ONE_F_ONE_B, ZBV
@@ -135,10 +134,7 @@ def read(words: Sequence[str]) -> Reading:
 
 def read_file(text: str, name: str) -> Reading:
     """What a TOML configuration of a release before 0.3 says."""
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadFile(name, f"is not TOML: {error}") from error
+    document = from_toml(text, name)
     given: dict[str, str | None] = {}
     for section in _SECTIONS:
         for key, value in _section(document, section).items():

@@ -86,6 +86,15 @@ def test_a_file_that_is_no_trace_ends_in_one_line(tmp_path, text, why):
         load(path)
 
 
+def test_a_small_packed_trace_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "LONGEST", 2**20)
+    monkeypatch.setattr(reader, "BATCH", 2**18)
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(b'{"traceEvents": [' + b'{"ph": "i"},' * 2**18 + b"{}]}"))
+    with pytest.raises(BadFile, match="unpacks to more than 200 times its size"):
+        load(path)
+
+
 def test_missing_folder_and_damaged_files_end_in_one_line(tmp_path):
     damaged = tmp_path / "damaged.json.gz"
     damaged.write_bytes(gzip.compress(json.dumps({"traceEvents": events(900)}).encode())[:-900])
