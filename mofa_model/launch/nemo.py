@@ -24,9 +24,9 @@ from mofa_model.launch.features import (
     read_features,
     read_offload,
     split_of,
-    stages_of_layout,
 )
 from mofa_model.launch.table import Words, table, unsupported
+from mofa_model.placement import told_stages
 from mofa_model.strategy import Graphs, Placement, Recompute, Sharding, Strategy
 
 TRAINER: Final = "nemo"
@@ -195,9 +195,8 @@ def read(words: Sequence[str]) -> Reading:
         "mbs": number("train.micro_batch_size"),
     }
     if stages := given.get("model.pipeline_model_parallel_layout"):
-        sizes["vpp"] = (
-            stages_of_layout("model.pipeline_model_parallel_layout", _bare(stages)) // (sizes["pp"] or 1) or 1
-        )
+        told = told_stages(_bare(stages), "model.pipeline_model_parallel_layout")
+        sizes["vpp"] = len(told) // (sizes["pp"] or 1) or 1
     layout: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
     distributed = given.get("ddp.use_distributed_optimizer", "true").lower() == "true"  # every recipe has it
     layout |= read_features(
