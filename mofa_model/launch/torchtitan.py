@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mofa_model.files import from_toml
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
+from mofa_model.launch.settings import Settings, refuse_degrees
 from mofa_model.launch.table import Words, table, unsupported
 from mofa_model.schedules import DUALPIPE_V, INTERLEAVED, ONE_F_ONE_B, ZBV
 from mofa_model.strategy import Placement, Recompute, Sharding, Strategy
@@ -132,9 +132,9 @@ def read(words: Sequence[str]) -> Reading:
     return _reading(given)
 
 
-def read_file(text: str, name: str) -> Reading:
+def read_document(document: Mapping[str, Any]) -> Reading:
     """What a TOML configuration of a release before 0.3 says."""
-    document = from_toml(text, name)
+    refuse_degrees(table(TRAINER), Settings(document))
     given: dict[str, str | None] = {}
     for section in _SECTIONS:
         for key, value in _section(document, section).items():
