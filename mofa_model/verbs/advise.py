@@ -65,7 +65,9 @@ def configure(parser: ArgumentParser) -> None:
     )
     ask.add_argument("--top", type=int, default=5, metavar="K", help="alternatives to show (default: 5)")
     ask.add_argument(
-        "--current", metavar="LAYOUT", help="today's layout, tp=8,pp=4,…, a trainer's flags or its file: priced beside"
+        "--current",
+        metavar="LAYOUT",
+        help="today's layout, tp=8,pp=4,…, a trainer's flags or its file: priced beside",
     )
     ask.add_argument(
         "--launch",
