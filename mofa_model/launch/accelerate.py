@@ -77,7 +77,7 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
 def _engine(strategy: Strategy) -> str:
     """What shards a layout, in Accelerate's word."""
     split = strategy.context_mode is ContextMode.ALL_TO_ALL and strategy.cp > 1
-    if strategy.optimizer is Placement.HOST or split:
+    if strategy.optimizer is Placement.HOST or strategy.host_weights or split:
         return "DEEPSPEED"
     if strategy.gpus == 1:
         return "NO"
@@ -227,8 +227,8 @@ def _fsdp(known: Arguments, said: Settings) -> dict[str, Any]:
             )
         sharding = _SHARDED[word]
     layout: dict[str, Any] = {"sharding": sharding}
-    if said.truth("fsdp_config.fsdp_offload_params"):
-        layout["optimizer"] = Placement.HOST
+    if said.truth("fsdp_config.fsdp_offload_params"):  # weights, gradients and states, all at once
+        layout |= {"optimizer": Placement.HOST, "host_weights": sharding is Sharding.WEIGHTS}
     if said.truth("fsdp_config.fsdp_activation_checkpointing"):
         layout["recompute"] = Recompute.FULL
         if said.truth("fsdp_config.fsdp_activation_checkpointing_offload"):
@@ -242,7 +242,12 @@ def _deepspeed(said: Settings, open_file: Callable[[str], str] | None) -> Readin
     if path is None:
         stage = said.number("deepspeed_config.zero_stage", 0)
         home = said.value("deepspeed_config.offload_optimizer_device")
-        zero = {"stage": 2 if stage is None else stage, "offload_optimizer": {"device": home}}
+        away = said.value("deepspeed_config.offload_param_device")
+        homes = {"offload_optimizer": {"device": home}, "offload_param": {"device": away}}
+        zero = {
+            "stage": 2 if stage is None else stage,
+            **{name: one for name, one in homes.items() if one["device"]},
+        }
         return deepspeed.read_document({"zero_optimization": zero})
     if open_file is None:
         raise BadValue("deepspeed_config_file", path, "name a file that can be read")

@@ -72,6 +72,9 @@ def add_engine(keys: Words, strategy: Strategy, run: LaunchSettings) -> None:
     if strategy.optimizer is Placement.HOST:
         keys.add("zero_optimization.offload_optimizer.device", "cpu")
         keys.add("zero_optimization.offload_optimizer.pin_memory", True)
+    if strategy.host_weights:
+        keys.add("zero_optimization.offload_param.device", "cpu")
+        keys.add("zero_optimization.offload_param.pin_memory", True)
 
 
 def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) -> Reading:
@@ -124,6 +127,11 @@ def read_document(document: Mapping[str, Any]) -> Reading:
         layout |= {"cp": ranks, "context_mode": ContextMode.ALL_TO_ALL}
     if found("zero_optimization.offload_optimizer.device") == "cpu" or found("zero_optimization.cpu_offload"):
         layout["optimizer"] = Placement.HOST
+    # At every other stage DeepSpeed leaves the weights where they are.
+    away = found("zero_optimization.offload_param.device") == "cpu" or found(
+        "zero_optimization.cpu_offload_param"
+    )
+    layout["host_weights"] = stage == 3 and bool(away)
     shard = document.get("zero_optimization", {})
     size = shard.get("mics_shard_size") if isinstance(shard, dict) else None
     if isinstance(size, int) and not isinstance(size, bool) and size > 0:

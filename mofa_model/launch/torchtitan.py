@@ -176,11 +176,11 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
     )
     layout["sequence_parallel"] = tp > 1 and "parallelism.no_enable_sequence_parallel" not in given
     layout["tensor_overlap"] = "compile.enable_async_tensor_parallel" in given
-    if "training.enable_cpu_offload" in given:
-        layout["optimizer"] = Placement.HOST
     if sharded is not None:
         layout["dp"] = replicas * sharded
     layout["sharding"] = _sharding(given, replicas, sharded, pp, cp)
+    if "training.enable_cpu_offload" in given:  # weights, gradients and states, all at once
+        layout |= {"optimizer": Placement.HOST, "host_weights": layout["sharding"] is Sharding.WEIGHTS}
     layout |= _recompute(given.get("activation-checkpoint"))
     schedule = given.get("parallelism.pipeline_parallel_schedule")
     if pp > 1 and schedule is not None:

@@ -27,7 +27,7 @@ from mofa_model.axes.choices import (
     Shard,
     Sharding,
 )
-from mofa_model.axes.words import CPU, Choice, Number, Word, number
+from mofa_model.axes.words import CPU, Choice, Number, Switch, Word, number
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.search.axes import EVERY, Axes
 from mofa_model.strategy import Strategy
@@ -93,7 +93,7 @@ def constrained(
     named = {
         axis.name
         for axis, said in (_KEYS[c.key] for c in constraints if c.key in _KEYS)
-        if isinstance(said, Choice)
+        if isinstance(said, Choice | Switch)
     }
     values = {
         axis.name: tuple(v for v in axes[axis.name] if axis.name in named or not axis.only_named(v))

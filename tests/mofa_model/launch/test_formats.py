@@ -1,7 +1,7 @@
 """A file that somebody gives as today's layout is read where its trainer is known, and refused by name where it is not.
 
 Thirty-eight of 42 published files of other trainers once came back as Accelerate's, with nothing sharded. The texts here are what
-such files are told by; the whole ones are tried from ../shared/data where it is.
+such files are told by.
 """
 
 import json

@@ -92,7 +92,7 @@ def test_every_part_of_a_printed_strategy_is_a_constraint_that_leaves_it(printed
     strategy = Strategy(
         **{name: chosen[name] for name in ("tp", "pp", "mbs", "ep", "etp", "chunks")},
         **{name: chosen[name] for name in AXES.values if name.endswith("_overlap")},
-        **{name: chosen[name] for name in ("offload", "optimizer", "graphs")},
+        **{name: chosen[name] for name in ("offload", "optimizer", "graphs", "host_weights")},
         cp=context.size,
         context_mode=context.mode,
         vpp=pipeline.virtual,
