@@ -10,6 +10,7 @@ import pytest
 
 from mofa_model.errors import BadFile, BadValue, InputError
 from mofa_model.launch import read, read_layout
+from mofa_model.manifest.configs import reading_of
 from mofa_model.strategy import Recompute, Sharding
 
 NANOTRON = """\
@@ -155,3 +156,8 @@ def test_a_file_of_another_trainer_is_refused_where_a_command_names_it():
             InputError, match=r"c.yaml: seems to be axolotl's; where the command names it stands"
         ):
             read_layout(words, 8, open_file=lambda _: OTHERS["axolotl's"])
+
+
+def test_a_job_whose_config_map_has_another_trainer_s_recipe_is_not_taken_for_accelerate_s():
+    assert [whose for whose, text in OTHERS.items() if reading_of({"/etc/run.yaml": text})] == []
+    assert reading_of({"/etc/run.yaml": NANOTRON}).trainer == "nanotron"
