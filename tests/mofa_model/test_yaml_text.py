@@ -1,12 +1,12 @@
 """YAML that we write means the same to readers of YAML 1.1, as Accelerate and Kubernetes are, and to those of 1.2."""
 
 import yaml
+from questions import case
 from ruamel.yaml import YAML
 
 from mofa_model.launch.trainers import launch
 from mofa_model.strategy import Sharding, Strategy
 from mofa_model.yaml_text import as_yaml
-from tests.questions import case
 
 TEXTS = (
     "NO no On off yes y N null ~ 017 0o17 0x1F 0b1 1e5 1.5e+3 1_000 1:30 12:30:45 2026-11-24 << = .inf +1 true - ? plain",

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from questions import case
 
 from mofa_model import presets
 from mofa_model.equations.parameters import total_parameters
@@ -12,7 +13,6 @@ from mofa_model.launch.trainers import launch, read
 from mofa_model.placement import stages_of
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy import Placement, Recompute, Sharding, Strategy
-from tests.questions import case
 
 MODEL = presets.model("llama3-8b")
 CLUSTER = presets.cluster("h100", 8, stack="deepspeed")
