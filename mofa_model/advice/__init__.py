@@ -30,12 +30,21 @@ from mofa_model.advice.answer import (
 )
 from mofa_model.advice.compose import advise
 from mofa_model.advice.confidence import failure_inputs
-from mofa_model.advice.request import OBJECTIVES, LearnedMemory, Request, Unplaced, assumed_reliability
+from mofa_model.advice.request import (
+    OBJECTIVES,
+    ByTrainer,
+    LearnedMemory,
+    Request,
+    Unplaced,
+    assumed_reliability,
+    by_trainer,
+)
 
 __all__ = [
     "OBJECTIVES",
     "Advice",
     "Alternative",
+    "ByTrainer",
     "Counts",
     "Current",
     "FailureInput",
@@ -49,5 +58,6 @@ __all__ = [
     "Unplaced",
     "advise",
     "assumed_reliability",
+    "by_trainer",
     "failure_inputs",
 ]

@@ -67,6 +67,8 @@ class Alternative:
 
     name: str
     """What it is: `most likely best`, `worth a try`, `in` a trainer, or `with` or `without` what makes it another kind."""
+    trainer: str = ""
+    """Trainer that it is for; empty where none runs it."""
     odds: Odds
     """Its chances."""
     strategy: Strategy
@@ -178,7 +180,9 @@ class Advice:
     odds: Odds | None = None
     """Its chances."""
     trainer: str = ""
-    """Trainer that it is for: the one that was named, else the one with the best layout; empty where none runs it."""
+    """Trainer that it is for: the one that was named, else the best of all; empty where none runs it."""
+    expected: Seconds | None = None
+    """The objective, with what memory may make of it: where no trainer is named, the least of all trainers' decides. [s]"""
     checkpoint_interval_steps: int | None = None
     """Steps between checkpoints. [1]"""
     checkpoint_interval_seconds: Seconds | None = None

@@ -89,14 +89,25 @@ class Chosen:
 
 def replayed(some: Sequence[Prospect]) -> list[Finalist]:
     """Prospects replayed, by what is expected."""
-    full = priced_together([(one.candidate.problem, one.candidate.strategy) for one in some])
-    found = [Finalist(prospect=one, priced=priced) for one, priced in zip(some, full, strict=True)]
-    return sorted(found, key=_order)
+    return _replayed([some])[0]
 
 
-def chosen(request: Request, prospects: Sequence[Prospect]) -> Chosen:
-    """The first choice among prospects that are sorted by what is expected."""
-    found = replayed(list(_few(request, prospects)))
+def _replayed(groups: Sequence[Sequence[Prospect]]) -> list[list[Finalist]]:
+    """Groups of prospects, each replayed and by what is expected; what walks the same order is walked together."""
+    full = iter(
+        priced_together([(one.candidate.problem, one.candidate.strategy) for some in groups for one in some])
+    )
+    found = [[Finalist(prospect=one, priced=next(full)) for one in some] for some in groups]
+    return [sorted(some, key=_order) for some in found]
+
+
+def chosen(found: Sequence[tuple[Request, Sequence[Prospect]]]) -> list[Chosen]:
+    """The first choice for each trainer, among its prospects, which are sorted by what is expected."""
+    groups = _replayed([list(_few(request, some)) for request, some in found])
+    return [_chosen(request, some) for (request, _), some in zip(found, groups, strict=True)]
+
+
+def _chosen(request: Request, found: Sequence[Finalist]) -> Chosen:
     best = found[0]
     if not request.odds:
         return Chosen(first=best, best=best, others=tuple(found))
@@ -116,8 +127,8 @@ def simplest(seen: LayoutOdds, expected: Array, complexity: Array) -> int:
 
 
 def _few(request: Request, prospects: Sequence[Prospect]) -> Iterable[Prospect]:
-    """The best layouts, whatever is simpler and almost as good, and the best of other kinds and trainers."""
-    chosen: dict[tuple[int, int, str], Prospect] = {}
+    """The best layouts, whatever is simpler and almost as good, and the best of other kinds."""
+    chosen: dict[tuple[int, int], Prospect] = {}
     layouts, kinds, least = set[object](), set[object](), np.inf
     most = max(FINALISTS, int(request.top) + 1)
     for one in prospects:
@@ -126,9 +137,8 @@ def _few(request: Request, prospects: Sequence[Prospect]) -> Iterable[Prospect]:
         kind = tuple(sorted(set(one.at.layout) - {"mbs"}))
         simpler = one.complexity < least and one.expected <= prospects[0].expected * (1.0 + SPAN)
         fresh = (layout not in layouts and len(layouts) < most) or (kind not in kinds and len(kinds) < most)
-        trainer = one.trainer not in {other.trainer for other in chosen.values()}
-        if fresh or simpler or trainer:
-            chosen[one.candidate.nodes, one.candidate.index, one.trainer] = one
+        if fresh or simpler:
+            chosen[one.candidate.nodes, one.candidate.index] = one
             least = min(least, one.complexity)
         layouts.add(layout)
         kinds.add(kind)

@@ -20,7 +20,7 @@ from mofa_model.bands import coordinates
 from mofa_model.estimate.footprint import overflow, room
 from mofa_model.estimate.routing import fullest_rank
 from mofa_model.reliability import Interval
-from mofa_model.search import Ranking, Rejection, SearchCase, framework, parse_constraint
+from mofa_model.search import Ranking, Rejection, SearchCase, parse_constraint
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy
 from mofa_model.units import GIB, Ratio
@@ -33,8 +33,9 @@ TRIED = 3
 
 def advise(request: Request, advance: Callable[[float], None] = lambda _: None) -> Advice:
     """The answer to a request. `advance` hears of the share of the search that is done."""
-    found = prospects(request, advance)
-    ranking, first = found.ranking, request.problems[0]
+    found, picked, others = _best(prospects(request, advance))
+    request, ranking = found.request, found.ranking
+    first = request.problems[0]
     limit = float(room(first.cluster))
     plain = Advice(
         status=Status.NO_RECOMMENDATION,
@@ -62,22 +63,38 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
         memory_limit_bytes=limit,
         model_version=VERSION,
     )
-    if not found.prospects:
+    if picked is None:
         why = why_nothing(ranking, limit / request.memory.ratio) + _in_chunks(request, ranking)
         return replace(plain, explanation=why, current=(_today(request) or (None, None))[0])
-    return _answered(request, found, plain)
+    return _answered(found, picked, others, plain)
 
 
-def _answered(request: Request, found: Prospects, plain: Advice) -> Advice:
+def _best(found: Sequence[Prospects]) -> tuple[Prospects, Chosen | None, list[tuple[Request, Finalist]]]:
+    """The trainer whose first choice is the best of all, what is chosen for it, and the first choices of the others: those of
+    which nothing is missing for a recommendation before the others, then by what is expected.
+    """
+    if not found[0].prospects:
+        return found[0], None, []
+    picked = list(zip(found, chosen([(one.request, one.prospects) for one in found]), strict=True))
+    picked.sort(key=lambda pair: (bool(_missing(pair[0].request, pair[1].first)), pair[1].first.expected))
+    (best, first), *others = picked
+    return best, first, [(one.request, other.first) for one, other in others]
+
+
+def _missing(request: Request, one: Finalist) -> tuple[str, ...]:
+    """What is missing for a recommendation of it."""
+    return doubts(one.prospect.fits, one.prospect.unmeasured, known(request)) if request.odds else ()
+
+
+def _answered(
+    found: Prospects, picked: Chosen, others: Sequence[tuple[Request, Finalist]], plain: Advice
+) -> Advice:
     """The answer where something fits."""
-    picked = chosen(request, found.prospects)
-    best = picked.first
+    request, best = found.request, picked.first
     told, interval = predicted(request, best.priced, best.nodes)
     rests = basis(request, best.priced)
     sure, caveats = confidence(request, best.priced, rests)
-    prospect = best.prospect
-    have = known(request, prospect.trainer)
-    missing = doubts(prospect.fits, prospect.unmeasured, have) if request.odds else ()
+    prospect, missing = best.prospect, _missing(request, best)
     first = tuple(filter(None, (rests.unmeasured, *missing)))
     base = Standing(at=prospect.at, pace=_pace(request, told, best.nodes))
     today = _today(request)
@@ -90,13 +107,14 @@ def _answered(request: Request, found: Prospects, plain: Advice) -> Advice:
         predicted=told,
         odds=odds,
         trainer=prospect.trainer,
+        expected=best.expected,
         precision=best.priced.problem.workload.training.precision.name,
         checkpoint_interval_steps=interval.steps,
         checkpoint_interval_seconds=interval.steps * told.step_seconds.target,
         nodes=best.nodes,
         gpus=int(best.priced.strategy.gpus),
         explanation="; ".join((_explained(request, best, told, interval), *first)),
-        alternatives=_alternatives(request, picked, told, against),
+        alternatives=_alternatives(request, picked, others, told, against),
         probes=_probes(request, found, best, told, against),
         frontier=_frontier(request, found.prospects),
         nearest=nearest_constraints(best.priced, found.ranking, float(found.limit)),
@@ -110,12 +128,12 @@ def _answered(request: Request, found: Prospects, plain: Advice) -> Advice:
 
 def _in_chunks(request: Request, ranking: Ranking) -> str:
     """What experts in chunks would do where nothing fits and the trainer has none of them; empty where they do not help."""
-    asked, model = question_of(request, framework(request.framework)), request.problems[0].workload.model
+    asked, model = question_of(request), request.problems[0].workload.model
     said = len(ranking.axes["chunks"]) > 1 or any(one.key == "chunks" for one in asked.constraints)
     if ranking.leanest is None or model.experts is None or said:
         return ""
     chunked = (*asked.constraints, *map(parse_constraint, _CHUNKS))
-    within = aside(replace(asked, constraints=chunked))
+    within = aside(replace(asked, constraints=chunked, built=("chunks", "chunk_layers")))
     found = [] if within is None else [one for some in within.best.values() for one in some]
     if not found:
         return ""
@@ -126,28 +144,33 @@ def _in_chunks(request: Request, ranking: Ranking) -> str:
 
 
 def _alternatives(
-    request: Request, picked: Chosen, of_best: Predicted, against: Standing
+    request: Request,
+    picked: Chosen,
+    others: Sequence[tuple[Request, Finalist]],
+    of_best: Predicted,
+    against: Standing,
 ) -> tuple[Alternative, ...]:
-    """What is most likely best where that is another, what is worth a try, the best of other trainers and of other kinds."""
-    first, named = picked.first, list[tuple[str, Finalist]]()
+    """What is most likely best where that is another, what is worth a try, the first choices of other trainers, the best of other
+    kinds.
+    """
+    first, named = picked.first, list[tuple[str, Request, Finalist]]()
     if picked.best is not first:
-        named.append(("most likely best", picked.best))
+        named.append(("most likely best", request, picked.best))
     nearly = float(first.priced.estimate.step_time) * float(request.learned)
     tried = replayed(beyond(request, first.prospect, nearly)[:TRIED]) if request.top else []
     if tried and tried[0].expected < first.expected:
-        named.append(("worth a try", tried[0]))
-    had = {one.prospect.trainer for one in (first, *(one for _, one in named))}
-    for one in picked.others:
-        if one.prospect.trainer not in had:
-            had.add(one.prospect.trainer)
-            named.append((f"in {one.prospect.trainer}", one))
-    kinds = {one.kind for one in (first, *(one for _, one in named))}
+        named.append(("worth a try", request, tried[0]))
+    kinds = {one.kind for one in (first, *(one for _, _, one in named))}
+    named += [
+        (f"in {one.prospect.trainer}" if one.prospect.trainer else "to be built", its, one)
+        for its, one in others
+    ]
     for one in picked.others:
         if one.kind not in kinds:
             kinds.add(one.kind)
-            named.append((differs(one.kind, first.kind), one))
+            named.append((differs(one.kind, first.kind), request, one))
     return tuple(
-        _alternative(request, name, one, first, of_best, against) for name, one in named[: int(request.top)]
+        _alternative(its, name, one, first, of_best, against) for name, its, one in named[: int(request.top)]
     )
 
 
@@ -178,6 +201,7 @@ def _alternative(
         reason += f"; no measured run has {', '.join(one.prospect.unmeasured)}"
     return Alternative(
         name=name,
+        trainer=one.prospect.trainer,
         odds=Odds(fits=one.prospect.fits, beats=mine.beats(against, request)),
         strategy=one.priced.strategy,
         precision=one.priced.problem.workload.training.precision.name,

@@ -10,7 +10,7 @@ from mofa_model.advice.request import Request
 from mofa_model.advice.saves import best_interval, job_of, steps_to_finish
 from mofa_model.advice.weighed import seen_of
 from mofa_model.bands import Basis, Support, basis_of, coordinates
-from mofa_model.estimate.step import tokens_per_second, utilisation
+from mofa_model.estimate.step import least_step, tokens_per_second, utilisation
 from mofa_model.reliability import Interval, ettr_band
 from mofa_model.units import DAY, Ratio
 
@@ -30,7 +30,10 @@ def predicted(request: Request, one: Priced, nodes: int) -> tuple[Predicted, Int
     interval = best_interval(request, job)
     kept = ettr_band(job, interval.steps, interval.every)
     time, memory = seen.band("step"), seen.band("memory")
+    # No run is faster than its devices, and none holds less than its weights and their states.
+    low = min(1.0, max(time.low, float(least_step(w, c)) / step))
     peak = float(one.estimate.memory.peak) * told["memory"]
+    least = max(peak * memory.low, float(one.estimate.memory.states))
     speed = float(tokens_per_second(w, step))
     used = float(utilisation(w, c, step))
     ettr = _figure(float(kept.lower), float(kept.target), float(kept.upper))
@@ -41,13 +44,13 @@ def predicted(request: Request, one: Priced, nodes: int) -> tuple[Predicted, Int
         return steps * step * factor / max(ettr.target, 1e-12) + start
 
     figures = Predicted(
-        step_seconds=_figure(step * time.low, step, step * time.high),
-        tokens_per_second=_figure(speed / time.high, speed, speed / time.low),
-        mfu=_figure(used / time.high, used, used / time.low),
-        memory_bytes=_figure(peak * memory.low, peak, peak * memory.high),
+        step_seconds=_figure(step * low, step, step * time.high),
+        tokens_per_second=_figure(speed / time.high, speed, speed / low),
+        mfu=_figure(*(min(1.0, one) for one in (used / time.high, used, used / low))),
+        memory_bytes=_figure(least, peak, peak * memory.high),
         ettr=ettr,
         duration_seconds=_figure(
-            finish(1.0 / _together(1.0 / time.low, ettr.upper / max(ettr.target, 1e-12))),
+            finish(1.0 / _together(1.0 / low, ettr.upper / max(ettr.target, 1e-12))),
             finish(1.0),
             finish(_together(time.high, ettr.target / max(ettr.lower, 1e-12))),
         ),

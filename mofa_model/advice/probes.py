@@ -53,13 +53,9 @@ def probes(request: Request, found: Prospects, first: Prospect) -> list[tuple[Pr
     """Short runs that are worth most, each with the share of what the choice is expected to lose that is left after it. [1]"""
     if not request.probe or not request.odds:
         return []
-    near = [
-        one
-        for one in found.prospects
-        if one.trainer == first.trainer and one.candidate.nodes == first.candidate.nodes
-    ]
+    near = [one for one in found.prospects if one.candidate.nodes == first.candidate.nodes]
     distinct: dict[object, Prospect] = {}
-    for one in sorted((*near, *supported(request, first.trainer, first.candidate.nodes)), key=by_expected):
+    for one in sorted((*near, *supported(request, first.candidate.nodes)), key=by_expected):
         s = one.candidate.strategy
         distinct.setdefault((s.tp, s.pp, s.cp, s.ep, s.etp, s.mbs, s.vpp, s.schedule), one)
     some = list(distinct.values())[:MOST]

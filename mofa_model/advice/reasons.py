@@ -9,7 +9,7 @@ from typing import Final
 from mofa_model import units
 from mofa_model.advice.answer import Advice
 from mofa_model.advice.finalists import Priced, priced
-from mofa_model.axes.frameworks import ANY, frameworks
+from mofa_model.axes.frameworks import trainers
 from mofa_model.estimate import StepTime, estimate
 from mofa_model.estimate.footprint import host_room
 from mofa_model.search import MEANING, NearMiss, Ranking, framework
@@ -190,11 +190,11 @@ def why_nothing(ranking: Ranking, limit: float) -> str:
 
 def unoffered(strategy: Strategy) -> str:
     """What of a strategy no trainer offers, in the words of strategies; empty where some trainer offers all."""
-    trainers = [framework(name) for name in frameworks() if name != ANY]
+    offered = [framework(name) for name in trainers()]
     found = []
     for axis in AXES:
         value = getattr(strategy, axis.fields[0])
-        if not axis.assumed and value != axis.off and not any(axis.had_by(t, value) for t in trainers):
+        if not axis.assumed and value != axis.off and not any(axis.had_by(t, value) for t in offered):
             found.append(f"{axis.words[0].key}={value}")
     return ", ".join(found)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
+from mofa_model import presets
 from mofa_model.bands import MeasuredRuns, ShortRun, measured_runs
 from mofa_model.checks import LATER, not_negative, positive, whole
 from mofa_model.errors import BadValue
-from mofa_model.search import LIFTABLE, SearchCase
+from mofa_model.search import ANY, LIFTABLE, SearchCase, trainers
+from mofa_model.spec import Calibration
 from mofa_model.spec.reliability import COPY_SLOWDOWN, CheckpointTier, Reliability, paper_classes
 from mofa_model.strategy import Strategy
 from mofa_model.units import Bytes, Count, Ratio, Seconds
@@ -40,6 +43,36 @@ def assumed_reliability(snapshot_bandwidth: float, per_node_day: float = RATE) -
         stall=STALL,
     )
     return Reliability(classes=paper_classes(per_node_day), tiers=(remote,), slowdown=COPY_SLOWDOWN)
+
+
+ByTrainer = tuple[tuple[str, tuple[SearchCase, ...]], ...]
+"""Trainers, each with the problems of a question under its own constants."""
+
+
+def by_trainer(
+    problems: tuple[SearchCase, ...],
+    release: str | None = None,
+    under: Callable[[Calibration], Calibration] = lambda constants: constants,
+) -> ByTrainer:
+    """Problems under the constants of every trainer's own stack, for a question that names no trainer; `release` of a stack, and
+    what else is made `under` a question of its constants, are the same for all.
+    """
+    return tuple(
+        (name, tuple(_of_stack(one, presets.stack_of(name), release, under) for one in problems))
+        for name in trainers()
+    )
+
+
+def _of_stack(
+    problem: SearchCase, stack: str, release: str | None, under: Callable[[Calibration], Calibration]
+) -> SearchCase:
+    training, cluster = problem.workload.training, problem.cluster
+    precision = presets.precision(training.precision.name, stack=stack)
+    constants = presets.calibration(cluster.device.name, precision.name, stack, release=release)
+    return SearchCase(
+        workload=replace(problem.workload, training=replace(training, precision=precision)),
+        cluster=replace(cluster, calibration=under(constants)),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,8 +109,10 @@ class Request:
     """Whether fewer nodes may be advised."""
     objective: str = "time"
     """time, throughput or cost."""
-    framework: str = "any"
-    """Trainer; `any` = everything that some trainer can run."""
+    framework: str = ANY
+    """Trainer; `any` = whichever of all has the best answer."""
+    trainers: ByTrainer = field(default=(), metadata={"since": "a stack for each trainer"})
+    """Of a question that names no trainer: `problems` under the constants of each trainer's own stack."""
     constraints: tuple[str, ...] = ()
     """Constraints on axes: tp=4,8 or pp<=8."""
     lifted: tuple[str, ...] = ()
@@ -110,6 +145,15 @@ class Request:
     """How something that was given is read, one sentence each; said with the answer, and no doubt about it."""
     caveats: tuple[str, ...] = field(default_factory=tuple)
     """What lowers confidence whatever is computed, one sentence each."""
+
+    def of(self, trainer: str) -> Request:
+        """The same question for one of its trainers, as if that one had been named; itself where one was named, or has
+        to be built.
+        """
+        if self.framework != ANY or not trainer:
+            return self
+        problems = dict(self.trainers).get(trainer, self.problems)
+        return replace(self, framework=trainer, problems=problems, trainers=())
 
     def __post_init__(self) -> None:
         whole(nodes=self.nodes)

@@ -15,7 +15,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model import presets
 from mofa_model.advice.request import LearnedMemory, Request
 from mofa_model.advice.saves import score_of
 from mofa_model.axes.frameworks import ANY
@@ -61,7 +60,7 @@ class Prospect:
         return self.candidate.score * self.weight
 
 
-def weighed(request: Request, trainer: str, ranking: Ranking) -> list[Prospect]:
+def weighed(request: Request, ranking: Ranking) -> list[Prospect]:
     """The best candidates of a search, and what was tried, with their odds; by what is expected."""
     found = sorted((one for some in ranking.best.values() for one in some), key=_rank)
     barred = {_layout(one.at) for one in request.tried}
@@ -70,7 +69,7 @@ def weighed(request: Request, trainer: str, ranking: Ranking) -> list[Prospect]:
     if not (every := [*ran, *fresh]):
         return []
     seen = seen_of(request, [at for _, at in every])
-    have = known(request, trainer)
+    have, trainer = known(request), trainer_of(request)
     problems = {id(one.problem): one.problem for one, _ in every}  # far fewer than candidates
     whole = {at: space_of(problem) for at, problem in problems.items()}
     space = np.array([whole[id(one.problem)] / float(one.memory) for one, _ in every])
@@ -141,11 +140,14 @@ def seen_of(request: Request, places: Sequence[Coordinates]) -> LayoutOdds:
     return seen.taught("memory", math.log(request.memory.ratio), request.memory.spread)
 
 
-def known(request: Request, trainer: str) -> Support:
-    """What runs have of the stack that is asked about, else of the trainer's own."""
+def trainer_of(request: Request) -> str:
+    """The trainer that an answer is for; empty where somebody has to build it."""
+    return "" if request.framework == ANY else request.framework
+
+
+def known(request: Request) -> Support:
+    """What runs have of the stack that is asked about."""
     stack = request.problems[0].cluster.calibration.stack
-    if request.framework == ANY and trainer:
-        stack = presets.resolve("stacks", trainer)
     experts = request.problems[0].workload.model.experts is not None
     return support(request.runs, stack, experts=experts)
 

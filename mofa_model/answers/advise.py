@@ -245,6 +245,7 @@ def _from_words(asked: AdviceQuestion) -> Request:
         fewer_nodes=asked.max_nodes is not None,
         objective=asked.objective or "time",
         framework=training.framework_of(asked),
+        trainers=training.trainers_of(asked, problems),
         constraints=tuple(asked.constraints),
         lifted=_lifted(asked),
         risk=asked.risk,

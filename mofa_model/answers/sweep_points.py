@@ -29,6 +29,7 @@ from mofa_model.errors import BadValue, MofaError
 
 if TYPE_CHECKING:
     from mofa_model.answers.sweep import SweepQuestion
+    from mofa_model.search import SearchCase
 
 Row = dict[str, Any]
 
@@ -118,14 +119,17 @@ def _figures(asked: SweepQuestion, point: Point) -> Row:
 def _request(a: SweepQuestion, axes: Mapping[str, str], constants: Mapping[str, str]) -> Any:
     from mofa_model.advice import Request
 
-    problems = tuple(_calibrated(problem, constants) for problem in training.problems_of(a))
+    problems = training.problems_of(a)
     fixed = () if a.strategy else tuple(f"{name.replace('_', '-')}={value}" for name, value in axes.items())
     return Request(
-        problems=problems,
+        problems=_calibrated(problems, constants),
         reliability=training.reliability_of(a, problems[0].cluster),
         nodes=training.nodes_of(a),
         objective=a.objective or "time",
         framework=training.framework_of(a),
+        trainers=tuple(
+            (name, _calibrated(some, constants)) for name, some in training.trainers_of(a, problems)
+        ),
         constraints=(*a.constraints, *fixed),
         lifted=tuple(a.lift),
         odds=False,  # a sweep shows what the model says
@@ -145,12 +149,15 @@ def _batch(a: SweepQuestion) -> str:
         ) from None
 
 
-def _calibrated(problem: Any, constants: Mapping[str, str]) -> Any:
-    """The problem with other measured constants."""
-    calibration = problem.cluster.calibration
-    for name, text in constants.items():
-        calibration = calibration.stated(name, number(name, text))
-    return replace(problem, cluster=replace(problem.cluster, calibration=calibration))
+def _calibrated(problems: tuple[SearchCase, ...], constants: Mapping[str, str]) -> tuple[SearchCase, ...]:
+    """The problems with other measured constants."""
+    found = []
+    for problem in problems:
+        calibration = problem.cluster.calibration
+        for name, text in constants.items():
+            calibration = calibration.stated(name, number(name, text))
+        found.append(replace(problem, cluster=replace(problem.cluster, calibration=calibration)))
+    return tuple(found)
 
 
 def _priced(request: Any, a: SweepQuestion, axes: Mapping[str, str], interval: int | None) -> Row:

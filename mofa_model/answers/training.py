@@ -18,6 +18,7 @@ from mofa_model.spec.reliability import Reliability
 from mofa_model.spec.roofline import Roofline, under
 
 if TYPE_CHECKING:
+    from mofa_model.advice import ByTrainer
     from mofa_model.search import SearchCase
     from mofa_model.strategy import Strategy
 
@@ -132,6 +133,17 @@ def problems_of(asked: TrainingWords, nodes: int | None = None) -> tuple[SearchC
     return tuple(found)
 
 
+def trainers_of(asked: TrainingWords, problems: tuple[SearchCase, ...]) -> ByTrainer:
+    """The problems as each trainer has them, where none is named; a stack that is named is everybody's."""
+    from mofa_model.advice import by_trainer
+    from mofa_model.search import ANY
+
+    if framework_of(asked) != ANY or asked.stack is not None:
+        return ()
+    roofline = _roofline(asked)
+    return by_trainer(problems, asked.framework_version, lambda constants: under(roofline, constants))
+
+
 def nodes_of(asked: TrainingWords) -> int:
     """Nodes, from --nodes or --gpus."""
     if asked.nodes is not None and asked.gpus is not None:
@@ -184,10 +196,7 @@ def stack_of(asked: TrainingWords) -> str:
     """The stack's id: as given, else that of the trainer, else one that nobody measured."""
     if asked.stack is not None:
         return presets.resolve("stacks", asked.stack, field="--stack")
-    try:
-        return presets.resolve("stacks", asked.framework or "default")
-    except UnknownName:
-        return "default"
+    return presets.stack_of(asked.framework or "default")
 
 
 def _rank(text: Number) -> int:

@@ -21,7 +21,7 @@ from mofa_model.answers.sweep_points import Row
 from mofa_model.answers.training import framework_of
 from mofa_model.errors import BadValue, InputError, MofaError
 from mofa_model.page.form import FormField
-from mofa_model.search import frameworks
+from mofa_model.search import trainers
 from mofa_model.strategy_text import pairs_of
 
 POINTS: Final = 24
@@ -85,7 +85,7 @@ def form_fields(models: Sequence[str] = ()) -> tuple[FormField, ...]:
         FormField(name="sequence_length", label="Sequence length", hint="tokens: 8192, 8k"),
         FormField(name="global_batch_size", label="Global batch", hint="sequences in a step"),
         FormField(name="tokens", label="Tokens of the run", hint="15T; may be empty"),
-        FormField(name="framework", label="Trainer", choices=("", *(n for n in frameworks() if n != "any")), only=True),
+        FormField(name="framework", label="Trainer", choices=("", *trainers()), only=True),
         FormField(name="precision", label="Precision", hint="bf16; several by commas", choices=known["precisions"]),
         FormField(name="objective", label="Best is", choices=("time", "throughput", "cost"), only=True),
         FormField(name="current", label="Today\u2019s layout", hint="tp=4,pp=2,sp=true; may be empty"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,9 +19,11 @@ from mofa_model.axes.choices import (
     Shard,
 )
 from mofa_model.errors import BadValue, UnknownName
-from mofa_model.spec import Transformer
+from mofa_model.spec import Transformer, Workload
 
 ANY: Final = "any"
+USUAL: Final = "adamw"
+"""The optimizer that every trainer has, and that launch arguments leave as it is."""
 _SERVES: Final = "serves models"
 _REINFORCES: Final = "trains by reinforcement"
 _ELSEWHERE: Final = {
@@ -64,27 +66,40 @@ class Framework:
         """Pairs of features that it refuses together, in the words of `bundles`."""
         return tuple((first, second) for first, second in self.given.get("apart", ()))
 
-    def require(self, model: Transformer) -> None:
-        """Refuse a model that it has not, by what is missing and the place in its source that says so."""
-        has = self.given.get("blocks")
+    def require(self, workload: Workload) -> None:
+        """Refuse what it cannot train, by what is missing, the place in its source that says so, and who has it."""
+        if (found := self.missing(workload)) is None:
+            return
+        key, what = found
+        release, place = str(self.given["source"]).partition(",")[0], self.given.get("read", {}).get(key)
+        others = [name for name in trainers() if framework(name).missing(workload) is None]
+        right = f"it has no {what}{f' ({release}, {place})' if place else ''}"
+        raise BadValue("framework", self.name, f"{right}; {have(others)}")
+
+    def missing(self, workload: Workload) -> tuple[str, str] | None:
+        """The first thing that it cannot train: its key, and what it is; None where it can train all."""
+        if self.name == ANY:
+            return None
+        model, training, has = workload.model, workload.training, self.given.get("blocks")
         for block in model.blocks:
             if has is not None and block.called not in has:
                 known = ", ".join(has).replace("_", " ")
-                raise self._without("blocks", f"{block.name}: it has {known}")
+                return "blocks", f"{block.name}, but {known}"
             if block.called == "dense" and not getattr(block, "gated", True) and self.lacks("ungated"):
-                raise self._without("ungated", "feed-forward block without a gate")
+                return "ungated", "feed-forward block without a gate"
         if side_by_side(model) and self.lacks("side_by_side"):
-            raise self._without("side_by_side", "layer with attention beside a state space")
+            return "side_by_side", "layer with attention beside a state space"
+        if training.optimizer.name not in self.given.get("optimizers", (USUAL,)):
+            return "optimizers", f"optimizer {training.optimizer.name}"
+        if training.adapter_rank and not self.keeps("adapters"):
+            return "adapters", "low-rank adapters beside frozen weights"
+        if training.documents is not None and not self.keeps("documents"):
+            return "documents", "attention that stops where packed documents end"
+        return None
 
     def lacks(self, name: str) -> bool:
         """Whether it is said to be without something."""
         return self.given.get(name, True) is False
-
-    def _without(self, key: str, what: str) -> BadValue:
-        release, place = str(self.given["source"]).partition(",")[0], self.given.get("read", {}).get(key)
-        return BadValue(
-            "framework", self.name, f"it has no {what}{f' ({release}, {place})' if place else ''}"
-        )
 
     def keeps(self, name: str) -> bool:
         """Whether a restriction of this name holds for it."""
@@ -151,12 +166,30 @@ def _table() -> Mapping[str, Mapping[str, Any]]:
 
 
 def frameworks() -> tuple[str, ...]:
-    """The ids of all trainers.
+    """The ids of all trainers, and `any`.
 
     >>> frameworks()[1]
     'megatron'
     """
     return tuple(_table())
+
+
+def trainers() -> tuple[str, ...]:
+    """The ids of those that are named, in the order in which they are asked.
+
+    >>> trainers()[:2]
+    ('megatron', 'megatron-bridge')
+    """
+    return tuple(name for name in _table() if name != ANY)
+
+
+def have(names: Sequence[str]) -> str:
+    """Which trainers have something, as the end of a sentence.
+
+    >>> have(["torchtitan"]), have([])
+    ('torchtitan has', 'no trainer has')
+    """
+    return f"{', '.join(names)} {'has' if len(names) == 1 else 'have'}" if names else "no trainer has"
 
 
 def framework(name: str = ANY, *, field: str = "framework") -> Framework:

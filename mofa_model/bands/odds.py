@@ -160,7 +160,7 @@ class LayoutOdds:
 
     def _shared(self, some: Sequence[int]) -> Array:
         """Correlation of the errors of some layouts with those of all, [some, layouts]. [1]"""
-        names = {name for layout in self.layouts for name in layout.layout} | {"gpus", "format"}
+        names = {name for layout in self.layouts for name in layout.layout} | {"stack", "gpus", "format"}
         far = np.zeros((len(some), len(self.layouts)))
         for name in sorted(names):
             words, which = coded(layout.word(name) for layout in self.layouts)

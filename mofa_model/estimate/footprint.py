@@ -75,6 +75,12 @@ class Footprint:
         return self.static + self.update + moving
 
     @property
+    def states(self) -> Bytes:
+        """Weights, gradients and optimizer states of the stage that has most of them. [B]"""
+        states: Bytes = np.max(self.weights + self.gradients + self.optimizer, axis=0)
+        return states
+
+    @property
     def activation_peak(self) -> Bytes:
         """Activations of the stage that has most of them, with those that its backward pass makes anew. [B]"""
         peak: Bytes = np.max(self.activations + self.backward, axis=0)

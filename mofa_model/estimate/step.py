@@ -17,7 +17,7 @@ from mofa_model.placement import Stages, axes_of, stages_of
 from mofa_model.schedules import Flow
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Strategy
-from mofa_model.units import Count, Numeric, Ratio, Seconds
+from mofa_model.units import Count, Flop, Numeric, Ratio, Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,15 +197,27 @@ def tokens_per_second(workload: Workload, step: Seconds) -> Numeric:
 
 
 def utilisation(workload: Workload, cluster: Cluster, step: Seconds) -> Ratio:
-    """Model FLOPs utilisation with full attention counted, Eq. (15). [1]"""
+    """Model FLOPs utilisation with full attention counted, Eq. (15): of the peak of the recipe's matrix products. [1]"""
+    peak = cluster.device.peak(workload.training.precision.gemm)
+    return compute.model_flops_utilisation(_flops(workload, "full"), step, cluster.gpus, peak)
+
+
+def least_step(workload: Workload, cluster: Cluster) -> Seconds:
+    """Step time that no run can beat: the model's own FLOPs under a causal mask, at the peak of all devices. [s]"""
+    peak = cluster.device.peak(workload.training.precision.gemm)
+    return _flops(workload, "causal") / (cluster.gpus * peak)
+
+
+def _flops(workload: Workload, convention: str) -> Flop:
+    """The model's own FLOPs of a step, attention counted by a convention. [FLOP]"""
     tokens = workload.training.global_batch * workload.training.sequence
     each = documents.over_documents(
-        workload.training, lambda seen: parameters.training_flops_per_token(workload.model, seen)
+        workload.training,
+        lambda seen: parameters.training_flops_per_token(workload.model, seen, convention=convention),
     )
     if np.any(
         workload.training.adapter_rank
     ):  # no gradient of a weight: two FLOPs less for each that a token meets
         ends = workload.model.embedding.vocabulary * workload.model.hidden
         each = each - 2.0 * (parameters.active_parameters(workload.model) - ends)
-    flops = tokens * each
-    return compute.model_flops_utilisation(flops, step, cluster.gpus, cluster.device.peak_bf16)
+    return tokens * each

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-from mofa_model.axes.frameworks import framework
+from mofa_model.axes.frameworks import USUAL, framework
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.launch import accelerate, deepspeed, formats, megatron, nemo, recipes, torchtitan
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
@@ -39,8 +39,6 @@ _FILES: Final[Mapping[str, Callable[[Mapping[str, Any]], Reading]]] = {
 }
 """What reads a configuration file that is a trainer's."""
 
-_USUAL: Final = "adamw"
-"""The optimizer that every trainer has, and that launch arguments leave as it is."""
 _LONGEST: Final = 20_000
 """Characters of a launch command that are read."""
 
@@ -58,10 +56,11 @@ def launch(
         raise UnknownName("launch", trainer, TRAINERS)
     if len(strategy) > 1:
         raise BadValue("strategy", f"{len(strategy)} layouts", "give one")
+    framework(trainer).require(problem.workload)
     run = _settings(strategy, problem, interval_steps, asynchronous)
     run.micro_batches(strategy)  # refuses a batch that does not divide
     refuse(strategy, problem, trainer)
-    said = _left_to_people(trainer, run)
+    said = _left_to_people(run)
     found = _WRITERS[trainer](strategy, run)
     return replace(found, notes=(*found.notes, *said)) if said else found
 
@@ -92,25 +91,10 @@ def _settings(
     )
 
 
-def _left_to_people(trainer: str, run: LaunchSettings) -> list[str]:
-    """What the trainer can do but is told elsewhere; what it cannot is refused."""
-    known = framework(trainer)
-    if run.optimizer not in known.given.get("optimizers", (_USUAL,)):
-        raise BadValue("training.optimizer", run.optimizer, f"{trainer} has no such optimizer")
-    if run.adapters and not known.keeps("adapters"):
-        raise BadValue(
-            "training.adapterRank", "adapters", f"{trainer} trains none; leave it out to train all weights"
-        )
-    if run.documents and not known.keeps("documents"):
-        raise BadValue(
-            "training.documents",
-            "packed documents",
-            f"{trainer} lets all tokens of a sequence see each other",
-        )
+def _left_to_people(run: LaunchSettings) -> list[str]:
+    """What the trainer can do but is told elsewhere."""
     notes = (
-        []
-        if run.optimizer == _USUAL
-        else [f"choose the optimizer {run.optimizer} in the trainer's own words"]
+        [] if run.optimizer == USUAL else [f"choose the optimizer {run.optimizer} in the trainer's own words"]
     )
     if run.adapters:
         notes.append("say the adapters and the weights they stand beside in the trainer's own words")

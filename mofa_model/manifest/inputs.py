@@ -14,15 +14,15 @@ from dataclasses import replace
 from typing import Final
 
 from mofa_model import presets, units
-from mofa_model.advice import LearnedMemory, Request, Unplaced
-from mofa_model.errors import BadValue, DoesNotFit, InputError, UnknownName
+from mofa_model.advice import LearnedMemory, Request, Unplaced, by_trainer
+from mofa_model.errors import BadValue, DoesNotFit, InputError
 from mofa_model.launch import read_layout
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.failures import reliability_of
 from mofa_model.manifest.models import model_of
 from mofa_model.manifest.parsing import Profile
 from mofa_model.manifest.training_job import LIMITS, ClusterPart, Constraints, Range, TrainingJobSpec
-from mofa_model.search import SearchCase, framework
+from mofa_model.search import ANY, SearchCase, framework
 from mofa_model.spec import Cluster, Training, UpdateRule, Workload
 from mofa_model.spec.documents import parse_documents
 from mofa_model.spec.evidence import ByClass
@@ -79,10 +79,11 @@ def to_inputs(
         reserve=spec.constraints.memory_headroom_percent / 100,
     )
     cluster = _part(spec.cluster, whole, nodes, profile.name, f"{path}.cluster")
+    problems = (SearchCase(workload=Workload(model=model, training=training), cluster=cluster),)
     limits = spec.checkpoint
     size, taught = limits.size, profile.status.calibration
     return Request(
-        problems=(SearchCase(workload=Workload(model=model, training=training), cluster=cluster),),
+        problems=problems,
         reliability=part_of_storage(
             reliability_of(
                 spec.failure_assumptions,
@@ -98,6 +99,7 @@ def to_inputs(
         fewer_nodes=fewer,
         objective=spec.objective.lower(),
         framework=trainer,
+        trainers=by_trainer(problems, spec.training.framework_version) if trainer == ANY else (),
         constraints=_constraints(spec.constraints),
         checkpoint_bytes=units.parse(size, "B", field=f"{path}.checkpoint.size") if size else None,
         least_interval=float(limits.min_interval_seconds or 0),
@@ -173,12 +175,8 @@ def _trainer(spec: TrainingJobSpec, path: str) -> tuple[str, str]:
     """Ids of the trainer, for the search and for the constants of its software stack."""
     given = spec.training.framework
     if given is None:
-        return "any", "default"
-    name = framework(given, field=f"{path}.training.framework").name
-    try:
-        return name, presets.resolve("stacks", given)
-    except UnknownName:
-        return name, "default"
+        return ANY, presets.stack_of(ANY)
+    return framework(given, field=f"{path}.training.framework").name, presets.stack_of(given)
 
 
 def _constraints(given: Constraints) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ def launch_of(request: Request, advice: Advice, trainer: str) -> Launch:
     """The launch of an answer; a layout that the trainer cannot be told is an error with its field."""
     if advice.strategy is None:
         raise InputError(f"launch: there is no recommendation to launch; {advice.explanation}")
-    recipe = advice.precision
+    recipe, request = advice.precision, request.of(advice.trainer)
     named = (one for one in request.problems if one.workload.training.precision.name == recipe)
     return launch(
         advice.strategy,

@@ -114,6 +114,7 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
     )  # fmt: skip
     if advice.strategy is None or advice.predicted is None:
         return plain
+    request = request.of(advice.trainer)
     named = (p for p in request.problems if p.workload.training.precision.name == advice.precision)
     problem = next(named, request.problems[0])
     problem = replace(

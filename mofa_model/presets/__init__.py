@@ -22,6 +22,7 @@ from mofa_model.presets.catalogue import (
     optimizer,
     precision,
     stack,
+    stack_of,
 )
 from mofa_model.presets.clusters import cluster, link
 from mofa_model.presets.constants import Constant, calibration, constants_of
@@ -54,4 +55,5 @@ __all__ = [
     "resolve",
     "sources",
     "stack",
+    "stack_of",
 ]

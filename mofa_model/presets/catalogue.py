@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mofa_model import units
 from mofa_model.blocks import BLOCKS, Embedding, Layer
-from mofa_model.errors import BadValue
+from mofa_model.errors import BadValue, UnknownName
 from mofa_model.presets import entries, huggingface
 from mofa_model.spec import Device, Link, Precision, Run, Transformer, UpdateRule
 
@@ -126,6 +126,18 @@ def stack(name: str) -> Stack:
     'cost'
     """
     return _stack(entries.resolve("stacks", name))
+
+
+def stack_of(trainer: str) -> str:
+    """The id of a trainer's own stack; `default`, which nobody measured, where there is none.
+
+    >>> stack_of("megatron"), stack_of("any")
+    ('megatron-core', 'default')
+    """
+    try:
+        return entries.resolve("stacks", trainer)
+    except UnknownName:
+        return "default"
 
 
 @cache

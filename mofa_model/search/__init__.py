@@ -20,14 +20,23 @@ May import: estimate, reliability and what stands below; numpy and the standard 
 A strategy that is not chosen is counted once: raw = searched + pruned + rejected.
 """
 
-from mofa_model.axes.frameworks import Framework, framework, frameworks
+from mofa_model.axes.frameworks import ANY, Framework, framework, frameworks, trainers
 from mofa_model.axes.verdict import LIFTABLE, MEANING, Rejection
 from mofa_model.search.constraints import Constraint, parse_constraint
 from mofa_model.search.effort import ASIDE, Effort
-from mofa_model.search.explore import Candidate, NearMiss, Ranking, SearchCase, SearchQuestion, search
+from mofa_model.search.explore import (
+    Candidate,
+    NearMiss,
+    Ranking,
+    SearchCase,
+    SearchQuestion,
+    require,
+    search,
+)
 from mofa_model.search.rank import Score
 
 __all__ = [
+    "ANY",
     "ASIDE",
     "LIFTABLE",
     "MEANING",
@@ -44,5 +53,7 @@ __all__ = [
     "framework",
     "frameworks",
     "parse_constraint",
+    "require",
     "search",
+    "trainers",
 ]

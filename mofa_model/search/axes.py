@@ -76,12 +76,11 @@ class Axes:
             chosen[name] = values[at]
         return chosen
 
-    def had_by(self, trainer: Framework, keys: Collection[str] = ()) -> Axes:
-        """The same with the values that a trainer has; who names an axis that none is assumed to have, builds it."""
+    def had_by(self, trainer: Framework, built: Collection[str] = ()) -> Axes:
+        """The same with the values that a trainer has, and all of axes that somebody builds."""
 
         def has(axis: Axis, value: Any) -> bool:
-            named = not axis.assumed and any(word.key in keys for word in axis.keys)
-            return named or axis.had_by(trainer, value)
+            return axis.name in built or axis.had_by(trainer, value)
 
         return Axes({axis.name: tuple(v for v in self[axis.name] if has(axis, v)) for axis in EVERY})
 

@@ -27,6 +27,7 @@ from mofa_model.axes.choices import (
     Shard,
     Sharding,
 )
+from mofa_model.axes.frameworks import Framework, framework, have, trainers
 from mofa_model.axes.words import CPU, Choice, Number, Switch, Word, number
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.search.axes import EVERY, Axes
@@ -133,6 +134,29 @@ def _apart(c: Constraint) -> tuple[Constraint, ...]:
         right = "list every level on the device, in host memory, or in both: a list of some of each cannot be searched"
         raise BadValue(f"{_FIELD}.optimizer", ",".join(c.words), right)
     return Constraint("sharding", levels), Constraint("optimizer", places)
+
+
+def named_by(constraint: Constraint) -> set[str]:
+    """Axes that a constraint names."""
+    return {_KEYS[one.key][0].name for one in _apart(constraint) if one.key in _KEYS}
+
+
+def require_words(trainer: Framework, axes: Axes, constraints: Iterable[Constraint]) -> None:
+    """Refuse a constraint whose words a trainer cannot be told, by who can; `axes` are those that the constraints leave."""
+    for one in [part for constraint in constraints if constraint.key in _KEYS for part in _apart(constraint)]:
+        axis, said = _KEYS[one.key]
+        if not one.words or _can_say(trainer, axis, said, one, axes[axis.name]):
+            continue
+        others = [name for name in trainers() if _can_say(framework(name), axis, said, one, axes[axis.name])]
+        right = f"{trainer.name} has no argument for it; {have(others)}"
+        raise BadValue(f"{_FIELD}.{one.key}", ",".join(one.words), right)
+
+
+def _can_say(trainer: Framework, axis: Axis, said: Word, c: Constraint, values: tuple[Any, ...]) -> bool:
+    """Whether a trainer has a value of an axis that some word of a constraint means."""
+    wanted = [said.read(f"{_FIELD}.{c.key}", word) for word in c.words]
+    named = [v for v in values if any(said.admits(one, axis.chosen(v)) for one in wanted)]
+    return any(axis.had_by(trainer, value) for value in named)
 
 
 DERIVED: Final = {"dp": "dp", "micro-batches": "micro_batches"}

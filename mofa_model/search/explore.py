@@ -17,7 +17,7 @@ from mofa_model.axes.tried import AxisContext
 from mofa_model.axes.verdict import Rejection
 from mofa_model.errors import TooLarge
 from mofa_model.search.axes import Axes, known_axes
-from mofa_model.search.constraints import Constraint, constrained
+from mofa_model.search.constraints import Constraint, constrained, named_by, require_words
 from mofa_model.search.effort import NUMBER, PLACE, ROW, SHAPE, Effort, Spent
 from mofa_model.search.price import price
 from mofa_model.search.rank import Leaders, Score, by_step_time
@@ -58,6 +58,8 @@ class SearchQuestion:
     """What fixes, lists or bounds axes."""
     lifted: frozenset[Rejection] = frozenset()
     """Expert rules that are not applied."""
+    built: tuple[str, ...] = ()
+    """Axes of which every value is searched, whether the trainer has it or somebody has to build it."""
     keep: int = KEEP
     """Strategies to keep for every number of nodes."""
     apart: bool = False
@@ -136,29 +138,52 @@ def search(question: SearchQuestion, advance: Callable[[float], None] = lambda _
     try:
         return _search(question, advance)
     except Spent:
-        raise TooLarge(
-            f"nodes: {len(question.nodes)} numbers of them in {len(question.problems)} precisions, for each trainer that is asked,"
-            " have more layouts than one answer may take; give fewer, name the trainer, or constrain an axis with many values"
-        ) from None
+        raise TooLarge(_too_much(question)) from None
 
 
-def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranking:
+def _too_much(question: SearchQuestion) -> str:
+    """What to do about a question that would take minutes."""
+    numbers, recipes = len(question.nodes), len(question.problems)
+    asked = [f"{numbers} numbers of nodes"] * (numbers > 1) + [f"{recipes} precisions"] * (recipes > 1)
+    fewer = f"ask about fewer than {' and '.join(asked)}, " if asked else ""
+    return (
+        "nodes: the question has more layouts than one answer may look at; "
+        f"{fewer}name the trainer where none is named, or constrain an axis with many values, for example pp<=16 or mbs=1"
+    )
+
+
+def require(question: SearchQuestion) -> None:
+    """Refuse what its trainer cannot train, and constraints that it cannot be told, before anything is searched."""
+    question.framework.require(question.problems[0].workload)
+    _axes_of(question)
+
+
+def _axes_of(question: SearchQuestion) -> tuple[Axes, Mapping[str, tuple[float, float]]]:
+    """The axes that the constraints leave, and the bounds of derived numbers."""
     first = question.problems[0]
-    per_node = int(first.cluster.gpus_per_node)
     recipes = [p.workload.training.precision.name for p in question.problems]
     scores = bool(np.any(np.asarray(first.cluster.calibration.memory.score) > 0))
     asked = AxisContext(
         model=first.workload.model,
         nodes=tuple(question.nodes),
-        gpus_per_node=per_node,
+        gpus_per_node=int(first.cluster.gpus_per_node),
         precisions=tuple(recipes),
         module_sets=question.framework.module_sets,
         offloads=question.framework.offloads(experts=first.workload.model.experts is not None),
         scores=scores,
     )
     full, bounds = constrained(known_axes(asked), question.constraints)
+    told = [one for one in question.constraints if not named_by(one) & {*question.built}]
+    require_words(question.framework, full, told)
+    return full, bounds
+
+
+def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranking:
+    first = question.problems[0]
+    per_node = int(first.cluster.gpus_per_node)
+    full, bounds = _axes_of(question)
     keys = {constraint.key for constraint in question.constraints}
-    axes = full.had_by(question.framework, keys)
+    axes = full.had_by(question.framework, question.built)
     rejected = Counter({Rejection.NOT_IN_FRAMEWORK: full.raw - axes.raw})
     if Rejection.NOT_MEASURED not in question.lifted:
         every, axes = axes, axes.known(question.has, keys)

@@ -57,7 +57,7 @@ def test_every_combination_is_accounted_for(answer):
     assert answer.status is Status.RECOMMENDED
 
 
-def crowded(trainer, *constraints, memory=2.3e9):
+def crowded(trainer, *constraints, memory=2.3e9, **changes):
     """A small mixture whose experts fit in chunks alone; of so few words that its loss takes less than a layer."""
     experts = Experts(count=4, top_k=2, width=2048, imbalance=1.5, imbalance_spread=0.1)
     attention = SoftmaxAttention(heads=16, kv_heads=4, head_dim=128)
@@ -69,7 +69,7 @@ def crowded(trainer, *constraints, memory=2.3e9):
     training = Training(sequence=4096, global_batch=16, precision=precision("bf16"), tokens=1e9)
     case = SearchCase(workload=Workload(model=mixture, training=training), cluster=machines)
     limits = ("cp=1", "tp=1", "pp=1", "optimizer=device", *constraints)
-    return advise(request(problems=(case,), nodes=2, framework=trainer, constraints=limits))
+    return advise(request(problems=(case,), nodes=2, framework=trainer, constraints=limits, **changes))
 
 
 def test_what_fits_in_chunks_alone_is_said_to_whom_no_trainer_offers_them():
@@ -79,7 +79,9 @@ def test_what_fits_in_chunks_alone_is_said_to_whom_no_trainer_offers_them():
         r"; experts in 2 chunks would fit, as tp=1,.*; no trainer offers chunks=2$", nothing.explanation
     )
     assert "chunks" not in crowded("megatron", memory=1.6e9).explanation.split("nothing fits")[0]
-    for built in (crowded("any"), crowded("megatron", "chunks<=8")):
+    assert crowded("any").explanation.endswith("; no trainer offers chunks=2")
+    for built in (crowded("any", lifted=("NotMeasured",)), crowded("any", "chunks=2,4,8")):
+        assert built.trainer == ""
         assert built.strategy.chunks == 2
         assert "; no trainer offers chunks=2, so it has to be built" in built.explanation
         assert "; by its routing a run is out of memory with a probability of " in built.explanation
@@ -473,7 +475,11 @@ def test_activations_are_offloaded_only_where_somebody_asks(capsys):
         (["--flags-only", "--framework", "any"], 2, "say for which trainer: --launch"),
         (["--launch", "slurm", "--constraint", "pp=1"], 2, "slurm"),
         (["--model", "llama3.1-405b", "--gpus", "8"], 3, "GiB"),
-        (["--constraint", "sharding=replicated", "--framework", "torchtitan"], 3, "trainer"),
+        (
+            ["--constraint", "sharding=replicated", "--framework", "torchtitan"],
+            2,
+            "torchtitan has no argument for it",
+        ),
     ],
 )
 def test_what_cannot_be_is_one_line_and_an_exit_code(words, code, text, capsys):

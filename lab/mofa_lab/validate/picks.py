@@ -131,7 +131,7 @@ def _told(request: Request, answer: Advice, case: Case) -> dict[str, Any]:
 
 def _surer(request: Request, answer: Advice) -> bool:
     """Whether what runs have could have been chosen, and fits as surely as is asked for."""
-    every = (one for share in SHARES for one in supported(request, answer.trainer, answer.nodes, share))
+    every = (one for share in SHARES for one in supported(request.of(answer.trainer), answer.nodes, share))
     return any(one.fits >= 1.0 - RISKY and not one.unmeasured for one in every)
 
 

@@ -86,7 +86,7 @@ def _advised(hashed: _Hashed) -> Answer:
     del told[PREFIX + "computed-at"]
     status = status_of(advice, digest, "", _launch(request, advice))
     del status["computedTime"]
-    predicted, cluster = advice.predicted, request.problems[0].cluster
+    predicted, cluster = advice.predicted, request.of(advice.trainer).problems[0].cluster
     text = "" if advice.strategy is None else format_strategy(advice.strategy)
     interval = advice.checkpoint_interval_seconds
     return Answer(

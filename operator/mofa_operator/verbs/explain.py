@@ -39,7 +39,8 @@ def run(arguments: Namespace) -> int:
 
     seen = job_options.read(arguments)
     request = request_of(asked(seen.snapshot.question))
-    problem, current = request.problems[0], request.current
+    advice = advise(request)
+    problem, current = request.of(advice.trainer).problems[0], request.current
     if arguments.strategy is not None:
         strategy = layout_of(arguments.strategy, problem, "--strategy")
     elif arguments.current:
@@ -51,7 +52,6 @@ def run(arguments: Namespace) -> int:
             )
         strategy = current
     else:
-        advice = advise(request)
         if advice.strategy is None:
             raise NoFeasibleStrategy(advice.explanation)
         strategy = advice.strategy

@@ -440,24 +440,24 @@ def test_a_model_of_unlike_layers_is_launched_with_its_pattern_and_read_back():
 
 
 def test_a_trainer_without_a_block_refuses_the_model_by_name():
-    hybrid = HYBRIDS["nemotron-h-8b"]
+    hybrid = case(HYBRIDS["nemotron-h-8b"]).workload
     framework("megatron").require(hybrid)
     with pytest.raises(BadValue, match="framework: 'torchtitan' cannot be right; it has no state space"):
         framework("torchtitan").require(hybrid)
     with pytest.raises(BadValue, match=r"it has no kimi delta attention.*hybrid_layer_allocation.py"):
-        framework("megatron").require(HYBRIDS["kimi-linear"])
+        framework("megatron").require(case(HYBRIDS["kimi-linear"]).workload)
     with pytest.raises(
         BadValue, match=r"no feed-forward block without a gate \(torchtitan 0.3.0, models/common"
     ):
-        framework("torchtitan").require(presets.model("gpt3-175b"))
+        framework("torchtitan").require(case("gpt3-175b").workload)
 
 
 def test_attention_beside_a_state_space_is_one_stage_of_bridge_and_no_model_of_megatron():
     """Falcon-H1 hands one input to both; Megatron's symbols stand one behind the other."""
     model = presets.model("falcon-h1-7b")
     with pytest.raises(BadValue, match="no layer with attention beside a state space"):
-        framework("megatron").require(model)
-    framework("nemo").require(model)
+        framework("megatron").require(case(model).workload)
+    framework("nemo").require(case(model).workload)
     problem = case(model)
     assert launch(Strategy(dp=8), "nemo", problem).arguments
     with pytest.raises(BadValue, match=r"strategy.pp: '2' cannot be right; nemo cannot run it"):

@@ -121,12 +121,12 @@ CASES = [
         ("recompute=none,full:1,full:2", "cp<=2", "mbs=1", "sharding=distributed"),
     ),
     (
-        "mixture on 16, Megatron, chunks that somebody builds",
+        "mixture on 16, chunks that somebody builds",
         UNEVEN,
         16,
         16,
         5e9,
-        "megatron",
+        "any",
         (
             "chunks=1,2,4",
             "chunk-layers=0,1,2",

@@ -51,5 +51,7 @@ def test_many_numbers_of_nodes_are_refused_together(monkeypatch, capsys):
     monkeypatch.setattr(Effort.__init__, "__defaults__", (200_000.0,))
     assert main(question) == 2
     told = capsys.readouterr().err
-    assert "nodes: 6 numbers of them in 1 precisions" in told
-    assert "give fewer, name the trainer, or constrain an axis" in told
+    assert "nodes: the question has more layouts than one answer may look at" in told
+    assert (
+        "ask about fewer than 6 numbers of nodes, name the trainer where none is named, or constrain" in told
+    )

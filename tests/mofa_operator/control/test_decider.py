@@ -128,13 +128,9 @@ def test_a_hung_process_is_killed_at_its_deadline_and_replaced(tmp_path):
     log = tmp_path / "log"
 
     async def main():
-        async with decider() as ask:  # how long a start and an answer take on this machine now
-            began = time.monotonic()
-            await ask.answer(question("a"))
-            deadline = max(2.0, 5.0 * (time.monotonic() - began))
-        async with decider(deadline=deadline) as ask:
+        async with decider(deadline=5.0) as ask:  # long enough to start on a busy machine
             await ask.start()
-            with pytest.raises(NoAnswer, match="no answer within"):
+            with pytest.raises(NoAnswer, match="no answer within 5 s"):
                 await ask.answer(question(log=str(log), sleep=3600))
             [pid] = lines(log)
             assert (await ask.answer(question("b"))).outcome == "Recommended"

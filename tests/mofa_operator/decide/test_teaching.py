@@ -205,18 +205,19 @@ def test_a_drift_is_one_event_each_time_that_it_begins():
 
 
 def test_the_memory_that_jobs_use_shifts_the_next_prediction_and_narrows_its_band():
+    training = {"framework": "megatron", "tokens": "1T", "sequenceLength": 4096, "globalBatchSize": 64}
     cluster = Cluster()
-    first = cluster.apply("a")
+    first = cluster.apply("a", training=training)
     before = cluster.memory(first)
     real, truth = 1.15 * before["target"], cluster.tokens(first)
     for name in "abc":
-        key = cluster.apply(name)
+        key = cluster.apply(name, training=training)
         for _ in range(3):
             cluster.train(key, truth, memory=real)
     status = cluster.bodies[EAST]["status"]["calibration"]
     rows = [float(one["memoryRatio"]) for one in status["evidence"]]
     assert rows == pytest.approx([1.15] * 3, rel=0.005), "a factor never fights its own evidence"
-    key = cluster.apply("d")
+    key = cluster.apply("d", training=training)
     after = cluster.memory(key)
     assert abs(real / after["target"] - 1) < 0.02, "15 % off before"
     assert after["target"] == pytest.approx(float(status["memoryRatio"]) * before["target"], rel=1e-6)
