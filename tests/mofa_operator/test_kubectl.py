@@ -1,13 +1,22 @@
 """`kubectl mofa` is the same command under another name; kubectl asks a program of ours what may follow."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import yaml
 from mofa_local import binaries
+from operator_objects import profile, training_job
 
+from mofa_model import presets
+from mofa_model.advice import advise
+from mofa_model.answers.advise_file import asked_in
+from mofa_model.manifest.asked import request_of
 from mofa_operator import kubectl
+from mofa_operator.verbs import job_options
 
 BIN = Path(sys.executable).parent
 
@@ -23,6 +32,24 @@ def test_a_verb_of_the_desk_is_there_too(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["kubectl-mofa", "presets", "devices", "h100"])
     assert kubectl.main() == 0
     assert "H100" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("which", [[], ["--current"], ["--strategy", "tp=8,pp=2,sp=true"]])
+def test_explain_prices_a_job_without_a_trainer_as_the_trainer_that_is_advised(
+    which, tmp_path, monkeypatch, capsys
+):
+    """It said "(default)", a stack that nobody measured, beside a layout for Megatron."""
+    job, east = tmp_path / "job.yaml", tmp_path / "east.yaml"
+    job.write_text(yaml.safe_dump(training_job("a", current={"strategy": "tp=8,dp=2,sp=true"})))
+    east.write_text(yaml.safe_dump(profile()))
+    found = asked_in(str(job), (str(east),))
+    monkeypatch.setattr(
+        job_options, "read", lambda _: SimpleNamespace(snapshot=SimpleNamespace(question=None))
+    )
+    monkeypatch.setattr("mofa_operator.decide.asked.asked", lambda _: found)
+    monkeypatch.setattr(sys, "argv", ["kubectl-mofa", "explain", "a", "-o", "json", *which])
+    assert kubectl.main() == 0
+    assert json.loads(capsys.readouterr().out)["stack"] == presets.stack_of(advise(request_of(found)).trainer)
 
 
 def test_kubectl_is_told_what_may_follow():

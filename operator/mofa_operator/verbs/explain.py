@@ -35,12 +35,15 @@ def run(arguments: Namespace) -> int:
     from mofa_model.answers.training import layout_of
     from mofa_model.explanation import explain, records
     from mofa_model.manifest.asked import request_of
+    from mofa_model.search import ANY
     from mofa_operator.decide.asked import asked
 
     seen = job_options.read(arguments)
     request = request_of(asked(seen.snapshot.question))
-    advice = advise(request)
-    problem, current = request.of(advice.trainer).problems[0], request.current
+    given, current = arguments.strategy is not None or arguments.current, request.current
+    # A job that names no trainer is priced as the one that is advised for it.
+    advice = None if given and request.framework != ANY else advise(request)
+    problem = request.of(advice.trainer if advice else "").problems[0]
     if arguments.strategy is not None:
         strategy = layout_of(arguments.strategy, problem, "--strategy")
     elif arguments.current:
@@ -51,9 +54,9 @@ def run(arguments: Namespace) -> int:
                 "--current", arguments.job, f"today's layout does not fit its machines: {current.why}"
             )
         strategy = current
+    elif advice is None or advice.strategy is None:
+        raise NoFeasibleStrategy(advice.explanation if advice else "")
     else:
-        if advice.strategy is None:
-            raise NoFeasibleStrategy(advice.explanation)
         strategy = advice.strategy
     told = explain(problem.workload, problem.cluster, strategy)
     output.emit(arguments.output, told.tables, document=told.document, records=records(told.document))
