@@ -66,7 +66,7 @@ class TrainingWords(WordedQuestion):
     headroom: Number = "0"
     """Device memory to leave free, in percent."""
     framework: Text | None = None
-    """Trainer, which restricts what is searched."""
+    """Trainer, which restricts what is searched; without it the best of all."""
     stack: Text | None = None
     """Stack whose measured constants are used; without it the trainer's."""
     framework_version: Text | None = None
