@@ -74,7 +74,9 @@ def add_options(parser: ArgumentParser, *, required: bool = True) -> None:
     )
     stack = parser.add_argument_group("software")
     stack.add_argument(
-        "--framework", metavar="NAME", help="trainer, which restricts what is searched (default: the best of all)"
+        "--framework",
+        metavar="NAME",
+        help="trainer, which restricts what is searched (default: the best of all)",
     )
     stack.add_argument(
         "--stack", metavar="NAME", help="stack whose measured constants are used (default: the trainer's)"
