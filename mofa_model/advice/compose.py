@@ -8,13 +8,14 @@ from dataclasses import replace
 from mofa_model import VERSION, units
 from mofa_model.advice.answer import Advice, Alternative, Counts, Current, Frontier, Odds, Predicted, Status
 from mofa_model.advice.choice import Chosen, Finalist, Standing, chosen, replayed
-from mofa_model.advice.confidence import DOUBTED, basis, confidence, doubts, failure_inputs, predicted
+from mofa_model.advice.confidence import basis, confidence, failure_inputs, predicted
 from mofa_model.advice.finalists import priced
 from mofa_model.advice.probes import probes
 from mofa_model.advice.prospects import Prospects, aside, beyond, prospects, question_of
 from mofa_model.advice.reasons import compared, differs, nearest_constraints, unoffered, why_not, why_nothing
 from mofa_model.advice.request import Request, Unplaced
 from mofa_model.advice.saves import job_of, of_watchdog
+from mofa_model.advice.verdict import asked_amiss, verdict
 from mofa_model.advice.weighed import Prospect, fits, known
 from mofa_model.bands import coordinates
 from mofa_model.estimate.footprint import overflow, room
@@ -54,7 +55,8 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
             rejected=sum(ranking.rejected.values()),
         ),
         confidence=0.0,
-        caveats=(*request.notes, *request.caveats),
+        doubts=(amiss := asked_amiss(request)),
+        caveats=(*amiss, *request.notes, *request.caveats),
         failures=failure_inputs(request),
         learned=request.learned,
         learned_memory=request.memory.ratio,
@@ -64,7 +66,9 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
     )
     if not found.prospects:
         why = why_nothing(ranking, limit / request.memory.ratio) + _in_chunks(request, ranking)
-        return replace(plain, explanation=why, current=(_today(request) or (None, None))[0])
+        return replace(
+            plain, explanation="; ".join((*amiss, why)), current=(_today(request) or (None, None))[0]
+        )
     return _answered(request, found, plain)
 
 
@@ -73,19 +77,24 @@ def _answered(request: Request, found: Prospects, plain: Advice) -> Advice:
     picked = chosen(request, found.prospects)
     best = picked.first
     told, interval = predicted(request, best.priced, best.nodes)
-    rests = basis(request, best.priced)
+    rests = basis(request, best.priced, told)
     sure, caveats = confidence(request, best.priced, rests)
     prospect = best.prospect
-    have = known(request, prospect.trainer)
-    missing = doubts(prospect.fits, prospect.unmeasured, have) if request.odds else ()
-    first = tuple(filter(None, (rests.unmeasured, *missing)))
     base = Standing(at=prospect.at, pace=_pace(request, told, best.nodes))
     today = _today(request)
     against = base if today is None or today[1] is None else today[1]
     odds = Odds(fits=prospect.fits, beats=None if against is base else base.beats(against, request))
+    found_of = verdict(
+        request,
+        odds=odds,
+        unmeasured=prospect.unmeasured,
+        rests=rests,
+        own=known(request, prospect.trainer).own,
+        sure=sure,
+    )
     return replace(
         plain,
-        status=Status.LOW_CONFIDENCE if missing or sure <= DOUBTED else Status.RECOMMENDED,
+        status=found_of.status,
         strategy=best.priced.strategy,
         predicted=told,
         odds=odds,
@@ -95,17 +104,22 @@ def _answered(request: Request, found: Prospects, plain: Advice) -> Advice:
         checkpoint_interval_seconds=interval.steps * told.step_seconds.target,
         nodes=best.nodes,
         gpus=int(best.priced.strategy.gpus),
-        explanation="; ".join((_explained(request, best, told, interval), *first)),
+        explanation=_joined(*found_of.doubts, _explained(request, best, told, interval), rests.evidence),
         alternatives=_alternatives(request, picked, told, against),
         probes=_probes(request, found, best, told, against),
         frontier=_frontier(request, found.prospects),
         nearest=nearest_constraints(best.priced, found.ranking, float(found.limit)),
         current=today and replace(today[0], gain=_gain(today[0], told)),
         confidence=sure,
-        doubts=first,
+        doubts=found_of.doubts,
         basis=rests,
-        caveats=(*missing, *caveats),
+        caveats=(*found_of.doubts, *caveats),
     )
+
+
+def _joined(*sentences: str) -> str:
+    """Sentences as one text, each of them once."""
+    return "; ".join(dict.fromkeys(sentences))
 
 
 def _in_chunks(request: Request, ranking: Ranking) -> str:
