@@ -169,7 +169,9 @@ def _found(snapshot: JobSnapshot, answer: Answer) -> list[Found]:
     """What an answer says of the first four aspects."""
     reason = Reason(answer.reason)
     advised = reason in {Reason.RECOMMENDED, Reason.LOW_CONFIDENCE, Reason.PRIOR_DOMINATED}
-    more = [one for one in _doubts(answer, reason) if one not in answer.explanation]
+    more = (
+        () if reason is Reason.LOW_CONFIDENCE else _doubts(answer, reason)
+    )  # its explanation begins with them
     why = joined([answer.explanation, *more, _target_caveat(snapshot)])
     if advised:
         sure = reason is Reason.RECOMMENDED

@@ -134,7 +134,7 @@ class TestOutcomes:
                 "LowConfidence",
                 "LowConfidence",
                 "True",
-                "Recommended",
+                "LowConfidence",
             ),
         ],
     )
