@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.bands import basis_of, coordinates, in_a_line, measured_runs
+from mofa_model.bands import basis_of, coordinates, measured_runs
 from mofa_model.blocks import Layer
 from mofa_model.estimate import Estimate, StepTime, estimate
 from mofa_model.estimate.footprint import Footprint, host_room, overflow, room
@@ -207,13 +207,15 @@ def _summary_table(d: Mapping[str, Any]) -> Table:
             "device memory",
             f"{s['memory_bytes'] / GIB:.1f} of {s['memory_limit_bytes'] / GIB:.1f} GiB: {'fits' if s['fits'] else 'does not fit'}",
         ),
-        ("evidence", in_a_line(d["evidence"])),
+        ("nearest run", d["evidence"].nearest_run),
         ("host memory of a node", f"{s['host_bytes'] / GIB:.0f} of {s['host_limit_bytes'] / GIB:.0f} GiB"),
     )
     if "load_mean" in s:
         load = f"{s['load_mean']:.3g} times the mean, {s['load_tail']:.3g} at the {RISK:.0%} tail of a run"
         rows += (("fullest rank of experts", load), ("out of memory in a run", f"{s['out_of_memory']:.2%}"))
-    title = f"{d['model']} on {d['gpus']} {d['gpu']} ({d['stack']}){d['evidence'].doubt}: {d['strategy']}"
+    title = (
+        f"{d['model']} on {d['gpus']} {d['gpu']} ({d['stack']}): {d['strategy']}; {d['evidence'].evidence}"
+    )
     return Table(title=title, columns=(Column("quantity"), Column("value", align="left")), rows=rows)
 
 

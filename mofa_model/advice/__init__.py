@@ -11,6 +11,7 @@ May import: search, schedule, estimate, reliability, bands, presets and what sta
     probes      short runs that would make the choice surer
     reasons     why the winner wins, what would change the answer
     confidence  bands, caveats
+    verdict     status and doubts
     numbers     what odds and rule rest on, for the inputs hash
     compose     joins them: the entry
     answer      the types of an answer; frozen

@@ -210,7 +210,7 @@ class Advice:
     confidence: Ratio
     """Probability that the band of the step holds. [1]"""
     doubts: tuple[str, ...] = ()
-    """What the first line says beside the status: what is missing for a recommendation, or was not measured."""
+    """Why it is not Recommended, one sentence each, what matters most first; none where it is."""
     basis: Basis | None = None
     """Measured runs that the prediction rests on."""
     caveats: tuple[str, ...] = ()
@@ -227,6 +227,11 @@ class Advice:
     """Device memory that a strategy may take. [B]"""
     model_version: str
     """Version of the engine; part of the inputs hash."""
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """What the first line says beside the status: the doubts, and the grade of evidence where none of them says it."""
+        return tuple(dict.fromkeys((*self.doubts, *([self.basis.evidence] if self.basis else []))))
 
     @property
     def taught(self) -> Mapping[str, float]:

@@ -8,13 +8,14 @@ from dataclasses import replace
 from mofa_model import VERSION, units
 from mofa_model.advice.answer import Advice, Alternative, Counts, Current, Frontier, Odds, Predicted, Status
 from mofa_model.advice.choice import Chosen, Finalist, Standing, chosen, replayed
-from mofa_model.advice.confidence import DOUBTED, basis, confidence, doubts, failure_inputs, predicted
+from mofa_model.advice.confidence import basis, confidence, failure_inputs, predicted
 from mofa_model.advice.finalists import priced
 from mofa_model.advice.probes import probes
 from mofa_model.advice.prospects import Prospects, aside, beyond, prospects, question_of
 from mofa_model.advice.reasons import compared, differs, nearest_constraints, unoffered, why_not, why_nothing
 from mofa_model.advice.request import Request, Unplaced
 from mofa_model.advice.saves import job_of, of_watchdog
+from mofa_model.advice.verdict import SURELY, asked_amiss, verdict
 from mofa_model.advice.weighed import Prospect, fits, known
 from mofa_model.bands import coordinates
 from mofa_model.estimate.footprint import overflow, room
@@ -55,7 +56,8 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
             rejected=sum(ranking.rejected.values()),
         ),
         confidence=0.0,
-        caveats=(*request.notes, *request.caveats),
+        doubts=(amiss := asked_amiss(request)),
+        caveats=(*amiss, *request.notes, *request.caveats),
         failures=failure_inputs(request),
         learned=request.learned,
         learned_memory=request.memory.ratio,
@@ -65,7 +67,9 @@ def advise(request: Request, advance: Callable[[float], None] = lambda _: None) 
     )
     if picked is None:
         why = why_nothing(ranking, limit / request.memory.ratio) + _in_chunks(request, ranking)
-        return replace(plain, explanation=why, current=(_today(request) or (None, None))[0])
+        return replace(
+            plain, explanation="; ".join((*amiss, why)), current=(_today(request) or (None, None))[0]
+        )
     return _answered(found, picked, others, plain)
 
 
@@ -76,14 +80,16 @@ def _best(found: Sequence[Prospects]) -> tuple[Prospects, Chosen | None, list[tu
     if not found[0].prospects:
         return found[0], None, []
     picked = list(zip(found, chosen([(one.request, one.prospects) for one in found]), strict=True))
-    picked.sort(key=lambda pair: (bool(_missing(pair[0].request, pair[1].first)), pair[1].first.expected))
+    picked.sort(key=lambda pair: (_doubted(pair[0].request, pair[1].first), pair[1].first.expected))
     (best, first), *others = picked
     return best, first, [(one.request, other.first) for one, other in others]
 
 
-def _missing(request: Request, one: Finalist) -> tuple[str, ...]:
-    """What is missing for a recommendation of it."""
-    return doubts(one.prospect.fits, one.prospect.unmeasured, known(request)) if request.odds else ()
+def _doubted(request: Request, one: Finalist) -> bool:
+    """Whether something is missing for a recommendation: that it fits surely, or that runs of its stack have what it has."""
+    there = one.prospect
+    sure = float(there.fits) >= SURELY and not there.unmeasured and known(request).own
+    return request.odds and not sure
 
 
 def _answered(
@@ -92,17 +98,24 @@ def _answered(
     """The answer where something fits."""
     request, best = found.request, picked.first
     told, interval = predicted(request, best.priced, best.nodes)
-    rests = basis(request, best.priced)
+    rests = basis(request, best.priced, told)
     sure, caveats = confidence(request, best.priced, rests)
-    prospect, missing = best.prospect, _missing(request, best)
-    first = tuple(filter(None, (rests.unmeasured, *missing)))
+    prospect = best.prospect
     base = Standing(at=prospect.at, pace=_pace(request, told, best.nodes))
     today = _today(request)
     against = base if today is None or today[1] is None else today[1]
     odds = Odds(fits=prospect.fits, beats=None if against is base else base.beats(against, request))
+    found_of = verdict(
+        request,
+        odds=odds,
+        unmeasured=prospect.unmeasured,
+        rests=rests,
+        own=known(request).own,
+        sure=sure,
+    )
     return replace(
         plain,
-        status=Status.LOW_CONFIDENCE if missing or sure <= DOUBTED else Status.RECOMMENDED,
+        status=found_of.status,
         strategy=best.priced.strategy,
         predicted=told,
         odds=odds,
@@ -113,17 +126,22 @@ def _answered(
         checkpoint_interval_seconds=interval.steps * told.step_seconds.target,
         nodes=best.nodes,
         gpus=int(best.priced.strategy.gpus),
-        explanation="; ".join((_explained(request, best, told, interval), *first)),
+        explanation=_joined(*found_of.doubts, _explained(request, best, told, interval), rests.evidence),
         alternatives=_alternatives(request, picked, others, told, against),
         probes=_probes(request, found, best, told, against),
         frontier=_frontier(request, found.prospects),
         nearest=nearest_constraints(best.priced, found.ranking, float(found.limit)),
         current=today and replace(today[0], gain=_gain(today[0], told)),
         confidence=sure,
-        doubts=first,
+        doubts=found_of.doubts,
         basis=rests,
-        caveats=(*missing, *caveats),
+        caveats=(*found_of.doubts, *caveats),
     )
+
+
+def _joined(*sentences: str) -> str:
+    """Sentences as one text, each of them once."""
+    return "; ".join(dict.fromkeys(sentences))
 
 
 def _in_chunks(request: Request, ranking: Ranking) -> str:

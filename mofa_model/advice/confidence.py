@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from mofa_model.advice.answer import FailureInput, Predicted, PredictedFigure
 from mofa_model.advice.finalists import Priced
 from mofa_model.advice.request import Request
 from mofa_model.advice.saves import best_interval, job_of, steps_to_finish
+from mofa_model.advice.verdict import DOUBTED
 from mofa_model.advice.weighed import seen_of
-from mofa_model.bands import Basis, Support, basis_of, coordinates
+from mofa_model.bands import Basis, basis_of, coordinates
 from mofa_model.estimate.step import least_step, tokens_per_second, utilisation
 from mofa_model.reliability import Interval, ettr_band
 from mofa_model.units import DAY, Ratio
-
-DOUBTED = 0.4
-"""Confidence where something that was given is itself in doubt, as nodes that are not ready. Ours. [1]"""
-SURELY = 0.9
-"""Chance of fitting below which an answer is LowConfidence. [1]"""
 
 
 def predicted(request: Request, one: Priced, nodes: int) -> tuple[Predicted, Interval]:
@@ -63,29 +60,18 @@ def _together(one: float, other: float) -> float:
     return math.exp(math.hypot(math.log(max(1.0, one)), math.log(max(1.0, other))))
 
 
-def basis(request: Request, one: Priced) -> Basis:
-    """What a prediction rests on."""
-    return basis_of(request.runs, coordinates(one.problem.workload, one.problem.cluster, one.strategy))
-
-
-def doubts(fits: Ratio, unmeasured: tuple[str, ...], known: Support) -> tuple[str, ...]:
-    """What is missing for a recommendation: that it fits surely, or that runs have what it has."""
-    found = [] if fits >= SURELY else [f"it fits with a probability of {fits:.0%} only"]
-    if unmeasured:
-        found.append(f"no measured run has {', '.join(unmeasured)}")
-    elif not known.own:
-        found.append("no run of this stack or its relatives was measured")
-    return tuple(found)
+def basis(request: Request, one: Priced, told: Predicted) -> Basis:
+    """What a prediction rests on; its band is the one that is told, which short runs make narrower."""
+    found = basis_of(request.runs, coordinates(one.problem.workload, one.problem.cluster, one.strategy))
+    return replace(found, within=told.step_seconds.upper / told.step_seconds.target - 1.0)
 
 
 def confidence(request: Request, one: Priced, found: Basis) -> tuple[Ratio, tuple[str, ...]]:
-    """Probability that the bands hold, and what lowers it."""
-    sure, caveats = found.confidence, [*request.notes, *request.caveats]
-    if found.unmeasured:
-        more = (
-            ": one run of yours narrows the bands (mofa calibrate --from-runs)" if not request.tried else ""
-        )
-        caveats.append(found.unmeasured + more)
+    """Probability that the bands hold, and what is to be said of it beside the grade of evidence and the doubts."""
+    sure, caveats = found.confidence, [*request.notes]
+    if not found.runs:
+        if not request.tried:
+            caveats.append("one run of yours narrows the bands (mofa calibrate --from-runs)")
     elif found.largest < one.problem.cluster.gpus:
         caveats.append(
             f"no measured run of this stack on these devices used more than {found.largest} of them"

@@ -11,7 +11,7 @@ ROOMS: Final = (
     *(f"mofa_model.bands.{name}" for name in ("band", "coordinates", "odds", "table")),
     *(
         f"mofa_model.advice.{name}"
-        for name in ("choice", "confidence", "probes", "prospects", "request", "weighed")
+        for name in ("choice", "probes", "prospects", "request", "verdict", "weighed")
     ),
 )
 """Modules whose constants decide."""

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from mofa_model import output, units
-from mofa_model.answers import job, short_runs, training
+from mofa_model import output
+from mofa_model.answers import short_runs, training
+from mofa_model.answers.advised_training import AdvisedTraining, lifted, request_in_words
 from mofa_model.answers.door import Reply, asked_by
-from mofa_model.answers.question import Names, Number, Real, Text, Whole, option_of
-from mofa_model.answers.training import FailingTraining
-from mofa_model.errors import BadValue, InputError, NoFeasibleStrategy, UnknownName
+from mofa_model.answers.question import Names, Text, Whole, option_of
+from mofa_model.errors import BadValue, InputError, NoFeasibleStrategy
 from mofa_model.tables import Table
 
 if TYPE_CHECKING:
@@ -23,35 +23,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdviceQuestion(FailingTraining):
+class AdviceQuestion(AdvisedTraining):
     """Which strategy and which checkpoint interval are best."""
 
     file: Text | None = field(default=None, kw_only=False)
     """A job's manifest, in place of the words for model, training and machines."""
     profile: Names = ()
     """ClusterProfiles for `file`: bundled ones by name, or manifests."""
-    max_nodes: Number | None = None
-    """Advise at most so many nodes, perhaps fewer; in place of `nodes` and `gpus`."""
-    objective: Text | None = None
-    """What is best: time, throughput or cost; without it time, or what the manifest says."""
-    risk: Real = 0.1
-    """Chance of being out of memory that is taken."""
-    allow: Text | None = None
-    """"experimental": choose also what no measured run of the stack has."""
     top: Whole = 5
     """Alternatives to find."""
-    current: Text | None = None
-    """Today's layout, "tp=8,pp=4" or a trainer's flags: priced beside the advice."""
     launch: Text | None = None
     """Trainer whose arguments are wanted: megatron, torchtitan, nemo, deepspeed or accelerate."""
-    constraints: Names = ()
-    """What fixes, lists or bounds an axis: "tp=1,2", "pp<=8"."""
-    lift: Names = ()
-    """Expert rules that are not applied."""
-    checkpoint_size: Text | None = None
-    """Size of a whole checkpoint; without it weights and optimizer states."""
-    sync: bool = False
-    """Whether training waits for the write, and not only for the copy."""
     probe: Whole = 0
     """Short runs to propose: those that would make the choice surest."""
     runs: Text | None = None
@@ -60,7 +42,7 @@ class AdviceQuestion(FailingTraining):
 
 _BESIDE: Final = frozenset(
     {
-        *("file", "profile", "objective", "risk", "allow", "constraints", "lift", "current"),
+        *("file", "profile", "objective", "risk", "allow", "by_estimate", "constraints", "lift", "current"),
         *("top", "launch", "probe", "runs"),
     }
 )
@@ -171,8 +153,6 @@ class Understood:
 
 def understood(question: AdviceQuestion, launched_by: str = "") -> Understood:
     """What is searched; `launched_by` is an option that needs a launch, where nobody names its trainer."""
-    if question.allow not in {None, "experimental"}:
-        raise UnknownName("--allow", question.allow, ("experimental",))
     if question.launch and not question.file:
         question = _with_framework(question)
     asked = _asked(question) if question.file else None
@@ -226,33 +206,10 @@ def _with_framework(asked: AdviceQuestion) -> AdviceQuestion:
 
 
 def _from_words(asked: AdviceQuestion) -> Request:
-    from mofa_model.advice import Request
-
     if asked.profile:
         ought = "it goes with a manifest; give FILE, or say --gpu and --nodes"
         raise BadValue("--profile", asked.profile[0], ought)
-    if asked.max_nodes is not None and (asked.nodes is not None or asked.gpus is not None):
-        raise BadValue("--max-nodes", asked.max_nodes, "give --max-nodes, or --nodes, or --gpus")
-    most = asked.max_nodes
-    nodes = units.count(most, field="--max-nodes") if most else training.nodes_of(asked)
-    problems = training.problems_of(asked, nodes)
-    reliability = training.reliability_of(asked, problems[0].cluster)
-    tier = replace(reliability.tiers[0], asynchronous=not asked.sync)
-    return Request(
-        problems=problems,
-        reliability=replace(reliability, tiers=(tier,)),
-        nodes=nodes,
-        fewer_nodes=asked.max_nodes is not None,
-        objective=asked.objective or "time",
-        framework=training.framework_of(asked),
-        trainers=training.trainers_of(asked, problems),
-        constraints=tuple(asked.constraints),
-        lifted=_lifted(asked),
-        risk=asked.risk,
-        checkpoint_bytes=job.size_of(asked.checkpoint_size) if asked.checkpoint_size else None,
-        current=training.layout_of(asked.current, problems[0], "--current") if asked.current else None,
-        top=_top(asked.top),
-    )
+    return replace(request_in_words(asked), top=_top(asked.top))
 
 
 def _asked(question: AdviceQuestion) -> Asked:
@@ -275,8 +232,9 @@ def _from_manifest(question: AdviceQuestion, asked: Asked) -> Request:
     request = request_of(asked)
     changes: dict[str, object] = {
         "top": _top(question.top),
-        "lifted": _lifted(question),
+        "lifted": lifted(question),
         "risk": question.risk,
+        "odds": not question.by_estimate,
     }
     if question.launch:
         from mofa_model.manifest.launches import framework_for
@@ -287,12 +245,6 @@ def _from_manifest(question: AdviceQuestion, asked: Asked) -> Request:
     if question.current:
         changes["current"] = training.layout_of(question.current, request.problems[0], "--current")
     return replace(request, constraints=(*request.constraints, *question.constraints), **changes)  # type: ignore[arg-type]
-
-
-def _lifted(asked: AdviceQuestion) -> tuple[str, ...]:
-    from mofa_model.search import Rejection
-
-    return (*asked.lift, *((Rejection.NOT_MEASURED.value,) if asked.allow else ()))
 
 
 def _top(value: int) -> int:

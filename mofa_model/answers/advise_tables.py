@@ -11,7 +11,7 @@ from mofa_model.advice import Advice, Alternative, Odds, Predicted, PredictedFig
 from mofa_model.advice.reasons import gained
 from mofa_model.answers import short_runs
 from mofa_model.answers.evidence import nearest
-from mofa_model.bands import in_a_line, in_percent
+from mofa_model.bands import in_percent
 from mofa_model.bars import bars
 from mofa_model.launch import Launch
 from mofa_model.search import MEANING, Rejection
@@ -162,7 +162,7 @@ def _other(one: Alternative) -> dict[str, Any]:
 
 def _first(advice: Advice) -> Table:
     place = f"{advice.model} on {advice.gpus} {advice.device}"
-    title = "; ".join((f"{place}: {advice.status.value}", *advice.doubts))
+    title = "; ".join((f"{place}: {advice.status.value}", *advice.beside))
     if advice.strategy is None or advice.predicted is None:
         rows: list[tuple[Cell, ...]] = [("why", advice.explanation)]
         return Table(title=title, columns=(Column("advice"), Column("value", align="left")), rows=tuple(rows))
@@ -189,12 +189,12 @@ def _first(advice: Advice) -> Table:
         rows.append(("time to finish", _range(p.duration_seconds, lambda x: f"{x / DAY:.1f} d")))
     rows.append(("confidence", f"{float(advice.confidence):.0%}"))
     if advice.basis is not None:
-        rows.append(("evidence", in_a_line(advice.basis)))
+        rows.append(("nearest run", advice.basis.nearest_run))
     return Table(
         title=title,
         columns=(Column("advice"), Column("value", align="left")),
         rows=tuple(rows),
-        notes=advice.caveats,
+        notes=tuple(one for one in advice.caveats if one not in advice.doubts),
     )
 
 

@@ -53,9 +53,11 @@ class EvidenceDocument(TypedDict):
     stack: str
     devices: str
     runs: int
+    related: int
     largest: int
     nearest: list[NearRunDocument]
     confidence: float
+    within: float
 
 
 class AlternativeDocument(TypedDict):

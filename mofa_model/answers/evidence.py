@@ -13,7 +13,6 @@ from mofa_model.bands import (
     basis_of,
     coordinates,
     features_of,
-    in_a_line,
     measured_runs,
 )
 from mofa_model.search import SearchCase
@@ -51,15 +50,15 @@ def evidence(problem: SearchCase, strategy: Strategy) -> tuple[list[Table], Mapp
 
 
 def _first(document: Mapping[str, Any], basis: Basis, bands: Mapping[str, Band]) -> Table:
-    place = f"{document['model']} on {document['gpus']} {document['gpu']} ({document['stack']}){basis.doubt}"
-    rows = [("evidence", in_a_line(basis))]
+    place = f"{document['model']} on {document['gpus']} {document['gpu']} ({document['stack']})"
+    rows = [("nearest run", basis.nearest_run)]
     rows += [
         (f"{name}, band", f"{band.low:.3g} to {band.high:.3g} of the estimate")
         for name, band in bands.items()
     ]
     rows.append(("confidence", f"{basis.confidence:.0%}"))
     return Table(
-        title=f"{place}: {document['strategy']}",
+        title=f"{place}: {document['strategy']}; {basis.evidence}",
         columns=(Column("known"), Column("value", align="left")),
         rows=tuple(rows),
     )

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mofa_model import output
+from mofa_model.answers.advised_training import AdvisedTraining
 from mofa_model.answers.door import Reply, asked_by
-from mofa_model.answers.question import Fields, Names, Text
+from mofa_model.answers.question import Fields, Text
 from mofa_model.answers.sweep_fields import parse_vary, points_of
 from mofa_model.answers.sweep_points import Row, answers, with_linearity
-from mofa_model.answers.training import FailingTraining
 from mofa_model.errors import BadValue, InputError, NoFeasibleStrategy
 from mofa_model.page.figures import LineDrawing
 from mofa_model.tables import Column, Table
@@ -31,6 +31,7 @@ FIGURES: Final = {
     "activation_bytes": Column("activation bytes", unit="B", wide=True),
     "interval_steps": Column("interval steps"),
     "ettr": Column("ETTR", unit="%"),
+    "fits": Column("fits", unit="%"),
     "duration_seconds": Column("duration seconds", unit="s"),
     "gpu_hours": Column("GPU hours"),
     "nodes_used": Column("nodes used", wide=True),
@@ -41,6 +42,8 @@ FIGURES: Final = {
     "data_seconds": Column("data seconds", unit="s", wide=True),
     "optimizer_seconds": Column("optimizer seconds", unit="s", wide=True),
     "strategy": Column("strategy", align="left", wide=True),
+    "doubts": Column("doubts", align="left", wide=True),
+    "evidence": Column("evidence", align="left", wide=True),
     "why": Column("why", align="left", wide=True),
 }
 """Figures of a row, in the order of the columns."""
@@ -53,19 +56,13 @@ _DRAWN: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepQuestion(FailingTraining):
+class SweepQuestion(AdvisedTraining):
     """What if any field were different."""
 
     vary: Fields
     """Fields and their values: {"gpus": [64, 128]}, or "gpus=64..512 mbs=1,2" as the command takes them."""
     strategy: Text | None = None
     """Price this layout everywhere; without it the best is searched at each point."""
-    objective: Text | None = None
-    """What is best: time, throughput or cost; without it time."""
-    constraints: Names = ()
-    """What fixes, lists or bounds an axis: "tp=1,2", "pp<=8"."""
-    lift: Names = ()
-    """Expert rules that are not applied."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -138,7 +135,7 @@ def _table(names: Sequence[str], rows: Sequence[Row]) -> Table:
     figures = [name for name in FIGURES if any(name in row for row in rows)]
     columns = (*(Column(re.sub("[_.]", " ", name)) for name in names), *(FIGURES[name] for name in figures))
     cells = tuple(tuple(row.get(name) for name in (*names, *figures)) for row in rows)
-    reasons = sorted({row["why"] for row in rows if "why" in row})
+    reasons = sorted({row[name] for row in rows for name in ("why", "doubts") if row.get(name)})
     return Table(title="Sweep", columns=columns, rows=cells, notes=tuple(reasons[:5]))
 
 

@@ -36,6 +36,7 @@ FLAGS: Final = (
     "release",
     "roofline",
     "objective",
+    "risk",
     "failure_rate",
     "hang",
     "checkpoint_bandwidth",
@@ -122,7 +123,7 @@ def typed(name: str, value: str) -> Any:
     """A value as its option would hold it."""
     if name in _WHOLE:
         return units.count(value, field=name)
-    return number(name, value) if name in {"oversubscription", "failure_rate"} else value
+    return number(name, value) if name in {"oversubscription", "failure_rate", "risk"} else value
 
 
 def steps(text: str) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mofa_model import units
 from mofa_model.answers import training
+from mofa_model.answers.advised_training import request_in_words
 from mofa_model.answers.question import parameter_of
 from mofa_model.answers.sweep_fields import (
     FLAGS,
@@ -105,6 +106,9 @@ def _figures(asked: SweepQuestion, point: Point) -> Row:
         "interval_steps": advice.checkpoint_interval_steps,
         "ettr": p.ettr.target,
         "nodes_used": advice.nodes,
+        "fits": advice.odds.fits if advice.odds else None,
+        "doubts": "; ".join(advice.doubts),
+        "evidence": advice.basis.grade if advice.basis else None,
         "searched": advice.counts.searched,
         "strategy": format_strategy(advice.strategy),
         **_run(p.duration_seconds.target, advice.gpus),
@@ -117,23 +121,14 @@ def _figures(asked: SweepQuestion, point: Point) -> Row:
 
 
 def _request(a: SweepQuestion, axes: Mapping[str, str], constants: Mapping[str, str]) -> Any:
-    from mofa_model.advice import Request
-
-    problems = training.problems_of(a)
+    asked = request_in_words(a)
     fixed = () if a.strategy else tuple(f"{name.replace('_', '-')}={value}" for name, value in axes.items())
-    return Request(
-        problems=_calibrated(problems, constants),
-        reliability=training.reliability_of(a, problems[0].cluster),
-        nodes=training.nodes_of(a),
-        objective=a.objective or "time",
-        framework=training.framework_of(a),
-        trainers=tuple(
-            (name, _calibrated(some, constants)) for name, some in training.trainers_of(a, problems)
-        ),
-        constraints=(*a.constraints, *fixed),
-        lifted=tuple(a.lift),
-        odds=False,  # a sweep shows what the model says
-        top=0,
+    return replace(
+        asked,
+        problems=_calibrated(asked.problems, constants),
+        trainers=tuple((name, _calibrated(some, constants)) for name, some in asked.trainers),
+        constraints=(*asked.constraints, *fixed),
+        top=0,  # alternatives are searched for, and a sweep shows none
     )
 
 
@@ -162,8 +157,10 @@ def _calibrated(problems: tuple[SearchCase, ...], constants: Mapping[str, str]) 
 
 def _priced(request: Any, a: SweepQuestion, axes: Mapping[str, str], interval: int | None) -> Row:
     """A given strategy at this point, whether it fits or not."""
-    from mofa_model.advice.confidence import predicted
+    from mofa_model.advice.confidence import basis, predicted
     from mofa_model.advice.finalists import priced
+    from mofa_model.advice.weighed import fits
+    from mofa_model.bands import coordinates
     from mofa_model.strategy_text import format_strategy, pairs_of, parse_strategy
 
     problem = request.problems[0]
@@ -175,9 +172,9 @@ def _priced(request: Any, a: SweepQuestion, axes: Mapping[str, str], interval: i
         raise BadValue("--strategy", f"dp x mbs = {ranks}", f"it must divide the global batch ({int(batch)})")
     one = priced(problem, strategy)
     told, best = predicted(request, one, request.nodes)
-    fits = bool(one.estimate.memory.fits(problem.cluster))
+    at, rests = coordinates(problem.workload, problem.cluster, strategy), basis(request, one, told)
     row = {
-        "status": "Fits" if fits else "OutOfMemory",
+        "status": "Fits" if bool(one.estimate.memory.fits(problem.cluster)) else "OutOfMemory",
         "step_seconds": one.step_time,
         "tokens_per_second": told.tokens_per_second.target,
         "mfu": told.mfu.target,
@@ -185,6 +182,8 @@ def _priced(request: Any, a: SweepQuestion, axes: Mapping[str, str], interval: i
         "activation_bytes": float(one.estimate.memory.activation_peak),
         "interval_steps": best.steps,
         "ettr": told.ettr.target,
+        "fits": fits(request, problem, at, float(one.estimate.memory.peak)),
+        "evidence": rests.grade,
         "nodes_used": request.nodes,
         "strategy": format_strategy(strategy),
         **_run(told.duration_seconds.target, int(strategy.gpus)),

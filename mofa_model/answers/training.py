@@ -11,6 +11,7 @@ from mofa_model.answers import job_text
 from mofa_model.answers.question import Names, Number, Real, Text, Whole, WordedQuestion
 from mofa_model.errors import BadValue, InputError, UnknownName
 from mofa_model.spec import Cluster, Training, Workload
+from mofa_model.spec.batch import read_batch
 from mofa_model.spec.documents import parse_documents
 from mofa_model.spec.imbalance import read_imbalance
 from mofa_model.spec.part import part_of, part_of_storage, places
@@ -32,7 +33,7 @@ class TrainingWords(WordedQuestion):
     sequence_length: Number | None = None
     """Tokens in a sequence, for example 8192 or "8k"."""
     global_batch_size: Number | None = None
-    """Sequences in an optimizer step."""
+    """Sequences in an optimizer step, or "4Mi tokens"."""
     tokens: Number | None = None
     """Tokens of the whole run, for example "15T"; without it the objective is the step alone."""
     precision: Names = ("bf16",)
@@ -95,7 +96,7 @@ def problems_of(asked: TrainingWords, nodes: int | None = None) -> tuple[SearchC
     if asked.imbalance is not None:
         model = read_imbalance(model, str(asked.imbalance), field="--imbalance")
     sequence = units.count(_needed(asked.sequence_length, "--seq"), field="--seq")
-    batch = units.count(_needed(asked.global_batch_size, "--global-batch"), field="--global-batch")
+    batch = read_batch(_needed(asked.global_batch_size, "--global-batch"), sequence, "--global-batch")
     tokens = units.count(asked.tokens, field="--tokens") if asked.tokens else 0
     count = nodes_of(asked) if nodes is None else nodes
     found = []

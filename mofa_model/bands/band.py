@@ -75,22 +75,39 @@ class Basis:
     """Family of the class of devices that is asked about."""
     runs: int
     """Measured runs of this stack on these devices. [1]"""
+    related: int
+    """Measured runs of this stack or its relatives, wherever they ran. [1]"""
     largest: int
-    """Most devices of one of them. [1]"""
+    """Most devices of a run of this stack on these devices. [1]"""
     nearest: tuple[NearRun, ...]
     """The nearest measured runs, the nearest first."""
     confidence: float
     """Chance that the band of the step holds. [1]"""
+    within: float
+    """Part of itself by which a step may be longer than predicted where its band holds. [1]"""
 
     @property
-    def doubt(self) -> str:
-        """The same as the end of a title."""
-        return f"; {self.unmeasured}" if self.unmeasured else ""
+    def evidence(self) -> str:
+        """The grade of evidence as every door says it."""
+        return f"evidence: {self.grade}"
 
     @property
-    def unmeasured(self) -> str:
-        """What to say first where nobody ran this stack on these devices; empty where somebody did."""
-        return "" if self.runs else f"no run of stack {self.stack} on {self.devices} was measured"
+    def grade(self) -> str:
+        """How well it is known: measured here, measured elsewhere, or not at all; and how far off a step may be."""
+        if self.runs:
+            known = f"{self.runs} {'run' if self.runs == 1 else 'runs'} of {self.stack} on {self.devices}"
+        elif self.related:
+            known = f"none of {self.stack} on {self.devices}, {self.related} runs of its relatives or on other devices"
+        else:
+            known = f"none of {self.stack} or its relatives"
+        return f"{known}; a step within ±{100 * self.within:.0f} %"
+
+    @property
+    def nearest_run(self) -> str:
+        """The nearest measured run, and how far off its prediction was."""
+        first = self.nearest[0]
+        off = f"{100 * abs(first.error):.0f} % too {'slow' if first.error > 0 else 'fast'}"
+        return f"{first.place}, predicted {off}"
 
 
 def band_of(runs: MeasuredRuns, asked: Coordinates, quantity: str) -> Band:
@@ -128,8 +145,7 @@ def halves_of(runs: MeasuredRuns, layouts: Sequence[Coordinates], far: Array, qu
 
 def _beyond(runs: MeasuredRuns, asked: Coordinates, known: NDArray[np.intp]) -> float:
     """Doublings beyond the largest run of the stack and its relatives, which share what grows with scale; of any where there is none. [1]"""
-    stacks, which = runs.places["stack"]
-    alike = np.array([apart("stack", asked.stack, had) < OTHER for had in stacks])[which[known]]
+    alike = _alike(runs, asked)[known]
     words, size = runs.places["gpus"]
     sizes = np.array([float(word) for word in words])[size[known[alike] if alike.any() else known]]
     return max(0.0, float(np.log2(float(asked.gpus) / sizes.max())))
@@ -145,18 +161,17 @@ def basis_of(runs: MeasuredRuns, asked: Coordinates) -> Basis:
         stack=asked.stack,
         devices=family_of(asked.device)[1],
         runs=known.size,
+        related=int(np.count_nonzero(_alike(runs, asked) & np.isfinite(far))),
         largest=max((int(runs.word("gpus", int(at))) for at in known), default=0),
         nearest=_nearest(runs, asked, far),
         confidence=min(SHARE, sure),
+        within=band_of(runs, asked, "step").high - 1.0,
     )
 
 
 def in_a_line(basis: Basis) -> str:
-    """What a prediction rests on: how many runs, and the nearest one."""
-    first = basis.nearest[0]
-    off = f"{100 * abs(first.error):.0f} % too {'slow' if first.error > 0 else 'fast'}"
-    known = basis.unmeasured or f"{basis.runs} measured runs of {basis.stack} on {basis.devices}"
-    return f"{known}; nearest: {first.place}, at {first.distance:.1f}, predicted {off}"
+    """What a prediction rests on: the grade of evidence, and the nearest run."""
+    return f"{basis.evidence}; nearest run: {basis.nearest_run}"
 
 
 def here(runs: MeasuredRuns, asked: Coordinates) -> NDArray[np.bool_]:
@@ -164,6 +179,13 @@ def here(runs: MeasuredRuns, asked: Coordinates) -> NDArray[np.bool_]:
     devices, which = runs.places["device"]
     same = np.array([family_of(device)[1] == family_of(asked.device)[1] for device in devices])
     found: NDArray[np.bool_] = runs.have("stack", asked.stack) & same[which]
+    return found
+
+
+def _alike(runs: MeasuredRuns, asked: Coordinates) -> NDArray[np.bool_]:
+    """Runs of this stack or of its relatives."""
+    stacks, which = runs.places["stack"]
+    found: NDArray[np.bool_] = np.array([apart("stack", asked.stack, had) < OTHER for had in stacks])[which]
     return found
 
 

@@ -18,7 +18,7 @@ from mofa_model.units import DAY, GIB
 def advice_page(view: AdviceView) -> str:
     """A page that needs no other file."""
     foot = f"MoFa Advisor {view.version}. Bands hold with a probability of {view.confidence:.0%}."
-    foot += f" Evidence: {view.evidence}." if view.evidence else ""
+    foot += f" Nearest measured run: {view.nearest_run}." if view.nearest_run else ""
     return text(page(view.title, el("h1", view.title), *advice_sections(view), foot=foot))
 
 

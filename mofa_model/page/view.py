@@ -11,7 +11,6 @@ from mofa_model.advice import Advice, PredictedFigure, Request
 from mofa_model.advice.finalists import priced
 from mofa_model.advice.reasons import NAMES, gained, terms_of
 from mofa_model.advice.saves import best_interval, job_of
-from mofa_model.bands import in_a_line
 from mofa_model.estimate.footprint import Footprint
 from mofa_model.explanation import MEMORY
 from mofa_model.reliability.curve import CurvePoint, ettr_curve
@@ -90,8 +89,8 @@ class AdviceView:
     """What lowers confidence."""
     confidence: float = 0.0
     """Probability that the bands hold. [1]"""
-    evidence: str = ""
-    """Measured runs that they rest on."""
+    nearest_run: str = ""
+    """The nearest measured run; the explanation has the grade of evidence."""
     launch: tuple[str, ...] = ()
     """Launch arguments."""
     version: str = ""
@@ -107,9 +106,9 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
         rejected=tuple((name, count, MEANING[Rejection(name)]) for name, count in advice.rejected.items()),
         failures=tuple((f.name, 1000 * float(f.per_node_day), float(f.recovery_seconds)) for f in advice.failures),
         nearest=advice.nearest,
-        caveats=advice.caveats,
+        caveats=tuple(one for one in advice.caveats if one not in advice.doubts),
         confidence=float(advice.confidence),
-        evidence="" if advice.basis is None else in_a_line(advice.basis),
+        nearest_run="" if advice.basis is None else advice.basis.nearest_run,
         version=advice.model_version,
     )  # fmt: skip
     if advice.strategy is None or advice.predicted is None:

@@ -41,7 +41,7 @@ def what_if_page(
         if swept:
             content.append(el("p", el("a", SWEPT, href="#swept"), " stands below."))
         content += [*advice_sections(view), *swept, *_asked_again(values, commands, alone=alone)]
-    foot = "" if view is None else f"MoFa Advisor {view.version}. Evidence: {view.evidence}."
+    foot = "" if view is None else f"MoFa Advisor {view.version}. Nearest measured run: {view.nearest_run}."
     return text(page(title, *content, foot=foot))
 
 

@@ -47,28 +47,8 @@ def configure(parser: ArgumentParser) -> None:
     problem_options.add_options(parser, required=False)
     parser.add_argument("--max-nodes", metavar="N", help="advise at most so many nodes, perhaps fewer")
     ask = parser.add_argument_group("answer")
-    ask.add_argument(
-        "--objective",
-        choices=("time", "throughput", "cost"),
-        default=None,
-        help="what is best (default: time)",
-    )
-    ask.add_argument(
-        "--risk",
-        type=float,
-        default=0.1,
-        metavar="P",
-        help="chance of being out of memory that is taken (default: 0.1)",
-    )
-    ask.add_argument(
-        "--allow", choices=("experimental",), help="choose also what no measured run of the stack has"
-    )
+    problem_options.add_choice(ask)
     ask.add_argument("--top", type=int, default=5, metavar="K", help="alternatives to show (default: 5)")
-    ask.add_argument(
-        "--current",
-        metavar="LAYOUT",
-        help="today's layout, tp=8,pp=4,…, a trainer's flags or its file: priced beside",
-    )
     ask.add_argument(
         "--launch",
         metavar="TRAINER",
@@ -87,40 +67,7 @@ def configure(parser: ArgumentParser) -> None:
     ask.add_argument(
         "--plots", metavar="FOLDER", help="draw step.svg and ettr.svg, where the time goes, into a folder"
     )
-    ask.add_argument(
-        "--constraint",
-        dest="constraints",
-        action="append",
-        default=[],
-        metavar="AXIS=…",
-        help="fix, list or bound an axis; may be repeated",
-    )
-    ask.add_argument(
-        "--lift",
-        action="append",
-        default=[],
-        metavar="RULE",
-        help="do not apply an expert rule; may be repeated",
-    )
-    fail = parser.add_argument_group("failures and checkpoints")
-    fail.add_argument(
-        "--failure-rate", type=float, metavar="R", help="failures per node-day (default: 0.005, the paper's)"
-    )
-    fail.add_argument(
-        "--hang", metavar="TIMEOUT[:SHARE]",
-        help="failures that end no process until this timeout, and their share of all (default: none; a share of 1)",
-    )  # fmt: skip
-    fail.add_argument(
-        "--checkpoint-bandwidth", metavar="BW", help="what a node writes to storage (default: 2 GB/s)"
-    )
-    fail.add_argument(
-        "--checkpoint-size",
-        metavar="SIZE",
-        help="of a whole checkpoint (default: weights and optimizer states)",
-    )
-    fail.add_argument(
-        "--sync", action="store_true", help="training waits for the write (default: only for the copy)"
-    )
+    problem_options.add_failures(parser)
     advise_runs.add_options(parser)
     output.add_options(parser)
 

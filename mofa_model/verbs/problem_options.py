@@ -1,8 +1,8 @@
-"""The options that `advise`, `explain` and `sweep` share: a model, its training, the machines. Not a verb."""
+"""The options that `advise`, `explain` and `sweep` share: a model, its training, the machines, what is chosen. Not a verb."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, _ArgumentGroup
 
 from mofa_model.spec.roofline import Roofline
 
@@ -20,7 +20,10 @@ def add_options(parser: ArgumentParser, *, required: bool = True) -> None:
         "--seq", dest="sequence_length", metavar="S", help="tokens in a sequence, for example 8192 or 8k"
     )
     job.add_argument(
-        "--global-batch", dest="global_batch_size", metavar="B", help="sequences in an optimizer step"
+        "--global-batch",
+        dest="global_batch_size",
+        metavar="B",
+        help="sequences in an optimizer step, or '4Mi tokens'",
     )
     job.add_argument("--tokens", metavar="T", help="tokens of the whole run, for example 15T")
     job.add_argument(
@@ -92,4 +95,72 @@ def add_options(parser: ArgumentParser, *, required: bool = True) -> None:
         default=Roofline.SHAPED.value,
         metavar="NAME",
         help=f"how compute is modelled: {', '.join(one.value for one in Roofline)} (default: shaped)",
+    )
+
+
+def add_choice(parser: ArgumentParser | _ArgumentGroup) -> None:
+    """Add what is best, and what may be chosen: `answers.advised_training` reads them."""
+    parser.add_argument(
+        "--objective",
+        choices=("time", "throughput", "cost"),
+        default=None,
+        help="what is best (default: time)",
+    )
+    parser.add_argument(
+        "--risk",
+        type=float,
+        default=0.1,
+        metavar="P",
+        help="chance of being out of memory that is taken (default: 0.1)",
+    )
+    parser.add_argument(
+        "--allow", choices=("experimental",), help="choose also what no measured run of the stack has"
+    )
+    parser.add_argument(
+        "--by-estimate",
+        action="store_true",
+        help="choose by the estimates alone, whatever measured runs say of them",
+    )
+    parser.add_argument(
+        "--current",
+        metavar="LAYOUT",
+        help="today's layout, tp=8,pp=4,…, a trainer's flags or its file: priced beside",
+    )
+    parser.add_argument(
+        "--constraint",
+        dest="constraints",
+        action="append",
+        default=[],
+        metavar="AXIS=…",
+        help="fix, list or bound an axis; may be repeated",
+    )
+    parser.add_argument(
+        "--lift",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="do not apply an expert rule; may be repeated",
+    )
+
+
+def add_failures(parser: ArgumentParser) -> None:
+    """Add how nodes fail, and where checkpoints go."""
+    fail = parser.add_argument_group("failures and checkpoints")
+    fail.add_argument(
+        "--failure-rate", type=float, metavar="R", help="failures per node-day (default: 0.005, the paper's)"
+    )
+    fail.add_argument(
+        "--hang", metavar="TIMEOUT[:SHARE]",
+        help="failures that end no process until this timeout, and their share of all (default: none; a share of 1)",
+    )  # fmt: skip
+    fail.add_argument(
+        "--checkpoint-bandwidth", metavar="BW", help="what a node writes to storage (default: 2 GB/s)"
+    )
+    fail.add_argument(
+        "--checkpoint-size",
+        metavar="SIZE",
+        help="of a whole checkpoint (default: weights and optimizer states)",
+    )
+    fail.add_argument(
+        "--sync", action="store_true", help="training waits for the write (default: only for the copy)"
     )

@@ -43,31 +43,9 @@ def configure(parser: ArgumentParser) -> None:
         "--strategy", metavar="TEXT", help="price this layout everywhere (default: search the best)"
     )
     problem_options.add_options(parser, required=False)
-    parser.add_argument(
-        "--objective", choices=("time", "throughput", "cost"), help="what is best (default: time)"
-    )
-    parser.add_argument(
-        "--constraint",
-        dest="constraints",
-        action="append",
-        default=[],
-        metavar="AXIS=…",
-        help="constraint on the search",
-    )
-    parser.add_argument(
-        "--lift", action="append", default=[], metavar="RULE", help="do not apply an expert rule"
-    )
-    parser.add_argument(
-        "--failure-rate", type=float, metavar="R", help="failures per node-day (default: 0.005)"
-    )
-    parser.add_argument(
-        "--hang",
-        metavar="TIMEOUT[:SHARE]",
-        help="failures that end no process until this timeout (default: none)",
-    )
-    parser.add_argument(
-        "--checkpoint-bandwidth", metavar="BW", help="what a node writes to storage (default: 2 GB/s)"
-    )
+    parser.add_argument("--max-nodes", metavar="N", help="advise at most so many nodes, perhaps fewer")
+    problem_options.add_choice(parser.add_argument_group("answer"))
+    problem_options.add_failures(parser)
     work = parser.add_argument_group("work")
     work.add_argument(
         "--jobs", type=int, metavar="N", help="processes (default: one for each core, for many points)"

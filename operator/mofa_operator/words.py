@@ -169,6 +169,8 @@ class Happened(StrEnum):
 
     RECOMMENDED = "Recommended"
     """A job was advised for the first time."""
+    LOW_CONFIDENCE = "LowConfidence"
+    """The same with something that speaks against the advice, which the message names first: today's layout may be the better one."""
     RECOMMENDATION_CHANGED = "RecommendationChanged"
     """The inputs have changed, and with them strategy, checkpoint interval or outcome."""
     MODEL_CHANGED = "ModelChanged"

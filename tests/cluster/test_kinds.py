@@ -91,7 +91,7 @@ def test_an_example_gets_advice_and_the_price_of_its_layout_and_then_silence(
     assert mine[f"{kind.plural}/{namespace}/llama3-70b"] == 1
     assert read(cluster, kind, namespace)["spec"] == body["spec"]
     events = json.loads(cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))["items"]
-    assert [event["reason"] for event in events] == ["Recommended"]
+    assert [event["reason"] for event in events] == [found["status"]]
 
 
 @each_kind

@@ -97,7 +97,7 @@ def test_an_applied_job_gets_every_annotation_and_a_full_status_in_two_writes_an
         settled(running)
         assert running.writes_by_object(before) == {f"trainingjobs/{namespace}/small": 2}
         events = json.loads(cluster.kubectl("get", "events", "-n", namespace, "-o", "json"))["items"]
-        assert [event["reason"] for event in events] == ["Recommended"]
+        assert [event["reason"] for event in events] == [written["status"]]
         assert (
             f'training_job="small",training_kind="TrainingJob",training_namespace="{namespace}"'
             in running.metrics()

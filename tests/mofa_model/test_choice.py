@@ -71,7 +71,8 @@ def test_what_nobody_measured_is_worth_a_try_and_chosen_where_it_is_allowed():
 def test_low_confidence_says_which_is_missing():
     nobody = advise(question(trainer="deepspeed", stack="deepspeed", top=0))
     assert nobody.status is Status.LOW_CONFIDENCE
-    assert "no run of this stack or its relatives was measured" in nobody.explanation
+    assert nobody.doubts == (nobody.basis.evidence,)
+    assert nobody.explanation.startswith("evidence: none of deepspeed or its relatives; a step within ±")
     tight = advise(question("llama3-70b", 8, constraints=("optimizer=device",), top=0))
     if tight.strategy is not None:
         assert tight.odds.fits >= 0.9 or "it fits with a probability of" in tight.explanation

@@ -169,7 +169,10 @@ def _found(snapshot: JobSnapshot, answer: Answer) -> list[Found]:
     """What an answer says of the first four aspects."""
     reason = Reason(answer.reason)
     advised = reason in {Reason.RECOMMENDED, Reason.LOW_CONFIDENCE, Reason.PRIOR_DOMINATED}
-    why = joined([answer.explanation, *_doubts(answer, reason), _target_caveat(snapshot)])
+    more = (
+        () if reason is Reason.LOW_CONFIDENCE else _doubts(answer, reason)
+    )  # its explanation begins with them
+    why = joined([answer.explanation, *more, _target_caveat(snapshot)])
     if advised:
         sure = reason is Reason.RECOMMENDED
         confidence = Found(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from mofa_model.advice import Status
 from mofa_model.annotations import INVALID, PREFIX
 from mofa_operator.decide.conditions import standing
 from mofa_operator.decide.observation import ObservedStatus
@@ -57,7 +58,9 @@ def _advised(snapshot: JobSnapshot, answer: Answer, material: float) -> tuple[No
         note = Note(reason=Happened.NO_FEASIBLE_LAYOUT, message=sentence(answer.explanation), warning=True)
         return (note,)
     if not before.strategy:
-        return (Note(reason=Happened.RECOMMENDED, message=sentence(answer.explanation)),)
+        sure = answer.outcome == Status.RECOMMENDED.value
+        first = Happened.RECOMMENDED if sure else Happened.LOW_CONFIDENCE
+        return (Note(reason=first, message=sentence(answer.explanation)),)
     change, upgrade = _change(before, answer, material), _upgrade(before, answer)
     if change:
         said = "; ".join(filter(None, (upgrade, change, answer.explanation)))

@@ -3,6 +3,7 @@
     it runs already                              the gate goes, nothing else
     `gate_longest` after it was made             let go, whatever was or was not decided
     mode Apply, and advice that can be written   arguments, then let go; only what is verified for the version of the trainer
+    advice that today's layout most likely beats let go as it is: it runs what it ran
     any other outcome                            let go, with the reason; a moment later, for what came with the job
     paused, or another's to decide               wait for the bound
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mofa_model.advice.verdict import keeps
 from mofa_model.errors import InputError
 from mofa_model.kinds.patches import Operation
 from mofa_model.manifest import jobs
@@ -166,7 +168,7 @@ def _launch(job: LiveObject, wants: bool, answer: Answer | None) -> tuple[tuple[
     """The patch that writes the arguments, and why there is none; neither where they stand already."""
     if not wants or answer is None:
         return (), "nobody asks for mode Apply here"
-    if not answer.strategy:
+    if not answer.strategy or keeps(answer.says.odds.beats):
         return (), answer.explanation
     try:
         made = written(job, answer)

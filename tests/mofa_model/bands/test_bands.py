@@ -86,11 +86,15 @@ def test_a_band_widens_with_every_doubling_beyond_the_largest_run():
 def test_no_stack_is_known_on_devices_where_nobody_ran_it():
     found = basis_of(measured_runs(), replace(ASKED, device="h100-80gb-sxm"))
     assert found.runs == found.largest == 0
-    assert found.unmeasured == "no run of stack megatron-core on h100 was measured"
-    assert in_a_line(found).startswith(found.unmeasured)
+    assert found.evidence.startswith(
+        f"evidence: none of megatron-core on h100, {found.related} runs of its relatives or on other devices; a step within ±"
+    )
+    assert in_a_line(found).startswith(found.evidence)
     known = basis_of(measured_runs(), ASKED)
     assert known.runs > 30
-    assert not known.unmeasured
+    assert known.evidence.startswith(f"evidence: {known.runs} runs of megatron-core on ")
+    nobody = basis_of(measured_runs(), replace(ASKED, stack="accelerate"))
+    assert nobody.evidence.startswith("evidence: none of accelerate or its relatives; a step within ±")
     assert found.confidence < known.confidence
 
 

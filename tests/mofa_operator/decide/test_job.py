@@ -134,7 +134,7 @@ class TestOutcomes:
                 "LowConfidence",
                 "LowConfidence",
                 "True",
-                "Recommended",
+                "LowConfidence",
             ),
         ],
     )
@@ -412,6 +412,21 @@ class TestLayoutOfAnotherSize:
         world.rest()
         assert world.status(JOB)["recommendation"]["summary"].startswith("tp8")
         assert "must divide the 8 devices" in world.status(JOB)["current"]["reason"]
+
+
+class TestLayoutThatTodaysBeats:
+    def test_condition_and_event_say_keep_what_you_run_and_neither_says_recommended(self, world):
+        advised(world, training_job(current={"strategy": "tp=1,pp=1,mbs=1,optimizer=zero3"}))
+        said = "keep what you run: the first choice is better with a probability of "
+        assert world.condition(JOB, "Ready") == ("True", "LowConfidence")
+        conditions = {one["type"]: one["message"] for one in world.status(JOB)["conditions"]}
+        assert conditions["Ready"].startswith(said)
+        assert conditions["Ready"].count("keep what you run") == 1
+        assert conditions["ConfidenceSufficient"].startswith(said)
+        (note,) = world.notes
+        assert note.reason == "LowConfidence"
+        assert note.message.startswith(said)
+        assert float(world.status(JOB)["recommendation"]["odds"]["beats"]) < 0.5
 
 
 class TestLeaving:

@@ -48,6 +48,12 @@ TITAN = replace(
 NOTHING = replace(
     ADVICE, outcome="NoRecommendation", explanation="no strategy is left", strategy={}, arguments=()
 )
+KEPT = replace(
+    ADVICE,
+    outcome="LowConfidence",
+    explanation="keep what you run: the first choice is better with a probability of 4 %",
+    status={"recommendation": {"odds": {"fits": "0.910", "beats": "0.040"}}},
+)
 CAN = (JOB_SET, TRAIN_JOB, PYTORCH_JOB, RAY_JOB)
 each = pytest.mark.parametrize("kind", CAN, ids=lambda kind: kind.kind)
 
@@ -151,6 +157,7 @@ def test_what_kueue_manages_is_not_resumed_by_our_own_gate():
         ({}, NOTHING, "no strategy is left"),
         ({}, replace(ADVICE, arguments=()), "no trainer is named"),
         ({}, replace(ADVICE, arguments=("--deepspeed", "ds_config.json")), "in a file"),
+        ({}, KEPT, "keep what you run"),
         ({"mode": "Annotate"}, ADVICE, "nobody asks for mode Apply"),
         ({"mode": "Disabled"}, None, "nobody asks for mode Apply"),
         ({"age": 301.0}, ADVICE, "the longest wait, 300 s, is over"),

@@ -1,0 +1,75 @@
+"""What an answer is worth, and what its first line says beside that: one decision for the command, Python, manifests and pages.
+
+    Recommended       nothing speaks against it
+    LowConfidence     something does: the doubts name it, what matters most first
+
+Today's layout is kept unless the first choice is better with a chance of one half or more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from mofa_model.advice.answer import Odds, Status
+from mofa_model.advice.request import Request
+from mofa_model.bands import Basis, in_percent
+from mofa_model.spec.batch import doubt_of
+from mofa_model.units import Ratio
+
+KEPT: Final = 0.5
+"""Chance of being better than today's layout below which that one is kept. [1]"""
+SURELY: Final = 0.9
+"""Chance of fitting below which an answer is LowConfidence. [1]"""
+DOUBTED: Final = 0.4
+"""Confidence where something that was given is itself in doubt, as nodes that are not ready. Ours. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """What an answer is worth."""
+
+    status: Status
+    """Recommended or LowConfidence."""
+    doubts: tuple[str, ...]
+    """What speaks against it, one sentence each; none where it is Recommended."""
+
+
+def verdict(
+    request: Request,
+    *,
+    odds: Odds,
+    unmeasured: tuple[str, ...],
+    rests: Basis,
+    own: bool,
+    sure: Ratio,
+) -> Verdict:
+    """What a layout is worth as an answer: `unmeasured` are its features that no run has, `own` whether runs of its stack or a
+    relative count, `sure` the chance that its bands hold.
+    """
+    found = [*asked_amiss(request)]
+    if keeps(odds.beats):
+        found.insert(
+            0,
+            f"keep what you run: the first choice is better with a probability of {in_percent(odds.beats or 0.0)}",
+        )
+    if odds.fits < SURELY:
+        found.append(f"it fits with a probability of {in_percent(odds.fits)} only")
+    if unmeasured:
+        found.append(f"no measured run has {', '.join(unmeasured)}")
+    elif not own:
+        found.append(rests.evidence)
+    found += request.caveats
+    if sure <= DOUBTED and not found:
+        found.append(f"bands near it hold with a probability of {in_percent(sure)} only")
+    return Verdict(status=Status.LOW_CONFIDENCE if found else Status.RECOMMENDED, doubts=tuple(found))
+
+
+def keeps(beats: Ratio | None) -> bool:
+    """Whether today's layout is kept, which the first choice is better than with this chance; None = there is none."""
+    return beats is not None and float(beats) < KEPT
+
+
+def asked_amiss(request: Request) -> tuple[str, ...]:
+    """What of the question itself is doubted, whatever is answered."""
+    return tuple(filter(None, (doubt_of(request.problems[0].workload.training),)))
