@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NoReturn
 
-from mofa_model import VERSION, completion, verbs
+from mofa_model import VERSION, completion, terminal, verbs
 from mofa_model.errors import InputError, MofaError, UnknownName
 
 OURS: Final = "mofa-advisor"
@@ -55,6 +55,7 @@ def main(
     for variable in THREADS:
         os.environ.setdefault(variable, "1")
     gc.set_threshold(SELDOM)
+    terminal.never_fail(sys.stdout, sys.stderr)
     given = list(sys.argv[1:] if argv is None else argv)
     if given[:1] == ["help"]:  # as people say it to other commands
         given = [*given[1:2], "--help"]
@@ -224,7 +225,7 @@ class _Parser(argparse.ArgumentParser):
     """An argument parser whose errors have the form of all our errors: one line, exit code 2."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
+        self.exit(_fail(self.prog, message, 2))
 
 
 def _unexpected(name: str, error: Exception) -> int:
@@ -236,8 +237,7 @@ def _unexpected(name: str, error: Exception) -> int:
 
 
 def _fail(name: str, message: str, code: int) -> int:
-    line = " ".join(message.split())
-    sys.stderr.write(f"{name.strip()}: {line}\n")
+    sys.stderr.write(" ".join(terminal.printable(f"{name.strip()}: {message}").split()) + "\n")
     return code
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mofa_model import presets, units
+from mofa_model import presets, terminal, units
 from mofa_model.answers import job_text
 from mofa_model.answers.question import Names, Number, Real, Text, Whole, WordedQuestion
 from mofa_model.errors import BadValue, InputError, UnknownName
@@ -260,5 +259,5 @@ def layout_of(text: str, problem: SearchCase, field: str) -> Strategy:
         unpriced=left.append,
     )
     if left:
-        sys.stderr.write(f"{field}: not priced: {', '.join(left)}\n")
+        terminal.tell(f"{field}: not priced: {', '.join(left)}")
     return found

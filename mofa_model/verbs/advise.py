@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Final
 
-from mofa_model import output
+from mofa_model import output, terminal
 from mofa_model.verbs import advise_runs, problem_options
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ def run(arguments: Namespace) -> int:
         advise_launch.save(arguments, found, found.launch)
     if arguments.plots:
         for path in advise_pictures.draw(found.request, found.advice, arguments.plots):
-            sys.stderr.write(f"drawn: {path}\n")
+            terminal.tell(f"drawn: {path}")
     found.raise_for_status()
     return 0
 
@@ -156,6 +155,6 @@ def _print(form: str, found: AdviceAnswer) -> None:
     if form == "html":
         from mofa_model.page import advice_page
 
-        sys.stdout.write(advice_page(found.view()))
+        terminal.put(advice_page(found.view()))
         return
     output.emit(form, found.told(wide=form != "table"), document=found.document, records=found.records)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any, Final
 
-from mofa_model import files
+from mofa_model import files, terminal
 from mofa_model.errors import BadValue, InputError
 from mofa_model.spec.recovery_classes import RecoveryClass, listed
 
@@ -70,7 +69,7 @@ def run(arguments: Namespace) -> int:
     if arguments.out:
         files.write_text(arguments.out, text)
     else:
-        sys.stdout.write(text)
+        terminal.put(text)
     return 0
 
 
@@ -104,7 +103,7 @@ def _from_cluster(arguments: Namespace) -> str:
         why = "; ".join(unknown) or f"no node has the label {_LABEL} and GPUs"
         raise InputError(f"--from-cluster: {why}; give --gpu and --label")
     for text in unknown:
-        sys.stderr.write(f"left out: {text}\n")
+        terminal.tell(f"left out: {text}")
     return "---\n".join(_checked(one) for one in found)
 
 
