@@ -12,13 +12,15 @@ import argparse
 import gc
 import os
 import re
+import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from mofa_model import VERSION, completion, terminal, verbs
-from mofa_model.errors import InputError, MofaError, UnknownName
+from mofa_model.errors import InputError, Missing, MofaError, UnknownName, lacking
+from mofa_model.verbs import unknown_options
 
 OURS: Final = "mofa-advisor"
 """The distribution that holds this command."""
@@ -69,6 +71,8 @@ def main(
         rest = given[len(name.split()) :]
         code = _run_verb(name, rest, program, instead.get(name)) if name else _run_bare(given, program)
         sys.stdout.flush()
+    except Missing as error:
+        return _fail(f"{program} {name}", error.beside(f"{program} {shlex.join(given)}"), error.exit_code)
     except MofaError as error:
         return _fail(f"{program} {name}", str(error), error.exit_code)
     except ModuleNotFoundError as error:
@@ -131,37 +135,10 @@ def _run_verb(name: str, rest: list[str], program: str, instead: str | None) -> 
     verb.configure(parser)
     arguments, unknown = parser.parse_known_args(rest)
     if unknown:
-        _refuse_unknown(parser, unknown)
+        unknown_options.refuse(parser, unknown)
     if name in {*verbs.ours(), *verbs.LAB}:
         _refuse_nothing(rest)
     return verb.run(arguments)
-
-
-def _refuse_unknown(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    """Name the option that people may have meant: one that is spelled like it, has its word, is short for it or explained by it."""
-    flag = words[0].partition("=")[0]
-    if not flag.startswith("--"):
-        parser.error(f"unrecognized arguments: {' '.join(words)}")
-    options = {action.option_strings[-1]: action.help or "" for action in _actions(parser)}
-    word = flag[2:]
-    meant = (
-        option
-        for option, told in options.items()
-        if word in {*option[2:].split("-"), told.partition(" ")[0].strip(",;:")}
-        or (word.isalpha() and word.startswith(option[2:]))
-    )
-    also = f"`{parser.prog} --help` lists them all"
-    raise UnknownName("option", flag, options, aliases=dict(zip([flag], meant, strict=False)), also=also)
-
-
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Every option that a verb takes, those of its own verbs included."""
-    for action in parser._actions:  # noqa: SLF001, argparse has no other list of them
-        if isinstance(action.choices, Mapping):
-            for below in action.choices.values():
-                yield from _actions(below)
-        elif action.option_strings and action.help is not argparse.SUPPRESS:
-            yield action
 
 
 def _refuse_nothing(words: Sequence[str]) -> None:
@@ -222,9 +199,27 @@ def _lines(summaries: Mapping[str, str]) -> list[str]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser whose errors have the form of all our errors: one line, exit code 2."""
+    """An argument parser whose errors have the form of all our errors: one line, exit code 2. It takes no option for another."""
+
+    def __init__(self, **words: Any) -> None:
+        super().__init__(**words, allow_abbrev=False)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As ever; the words are kept for what is said of them."""
+        self._words = [*args]
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
+        """Say it, and where something is missing show a command that has all."""
+        _, _, names = message.partition("the following arguments are required: ")
+        if names:
+            if strange := unknown_options.among(self, self._words):
+                unknown_options.refuse(self, strange)
+            examples = (line.strip() for line in (self.epilog or "").splitlines() if not line.endswith("\\"))
+            example = next(
+                (line for line in examples if line.startswith(f"{self.prog} ")), f"{self.prog} --help"
+            )
+            message = f"{lacking(names.split(', '))}; for example {example}"
         self.exit(_fail(self.prog, message, 2))
 
 

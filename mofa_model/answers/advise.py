@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mofa_model import output, units
 from mofa_model.answers import job, short_runs, training
 from mofa_model.answers.door import Reply, asked_by
-from mofa_model.answers.question import Names, Number, Real, Text, Whole, option_of
+from mofa_model.answers.question import Names, Number, Real, Text, Whole
 from mofa_model.answers.training import FailingTraining
 from mofa_model.errors import BadValue, InputError, NoFeasibleStrategy, UnknownName
 from mofa_model.tables import Table
@@ -58,13 +58,7 @@ class AdviceQuestion(FailingTraining):
     """What such runs measured: a `runs.csv`."""
 
 
-_BESIDE: Final = frozenset(
-    {
-        *("file", "profile", "objective", "risk", "allow", "constraints", "lift", "current"),
-        *("top", "launch", "probe", "runs"),
-    }
-)
-"""What is asked beside a manifest; all else the manifest says."""
+_OR_A_FILE: Final = "or give a job's file in place of all: mofa advise job.yaml"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -173,9 +167,13 @@ def understood(question: AdviceQuestion, launched_by: str = "") -> Understood:
     """What is searched; `launched_by` is an option that needs a launch, where nobody names its trainer."""
     if question.allow not in {None, "experimental"}:
         raise UnknownName("--allow", question.allow, ("experimental",))
+    if question.file:
+        from mofa_model.answers import advise_file
+
+        question = advise_file.with_model(question)
     if question.launch and not question.file:
         question = _with_framework(question)
-    asked = _asked(question) if question.file else None
+    asked = advise_file.asked(question) if question.file else None
     request = _from_words(question) if asked is None else _from_manifest(question, asked)
     request = short_runs.asked(question, request)
     trainer = question.launch or ""
@@ -234,6 +232,7 @@ def _from_words(asked: AdviceQuestion) -> Request:
     if asked.max_nodes is not None and (asked.nodes is not None or asked.gpus is not None):
         raise BadValue("--max-nodes", asked.max_nodes, "give --max-nodes, or --nodes, or --gpus")
     most = asked.max_nodes
+    training.require(asked, said=("nodes",) if most else (), also=_OR_A_FILE)
     nodes = units.count(most, field="--max-nodes") if most else training.nodes_of(asked)
     problems = training.problems_of(asked, nodes)
     reliability = training.reliability_of(asked, problems[0].cluster)
@@ -252,20 +251,6 @@ def _from_words(asked: AdviceQuestion) -> Request:
         current=training.layout_of(asked.current, problems[0], "--current") if asked.current else None,
         top=_top(asked.top),
     )
-
-
-def _asked(question: AdviceQuestion) -> Asked:
-    """What a manifest asks."""
-    from mofa_model.answers.advise_file import asked_in
-
-    usual = AdviceQuestion()
-    names = (one.name for one in fields(question) if one.name not in _BESIDE)
-    given = [name for name in names if getattr(question, name) != getattr(usual, name)]
-    if given:
-        raise InputError(
-            f"{option_of(given[0])}: the manifest {question.file} says it; give one or the other"
-        )
-    return asked_in(str(question.file), question.profile)
 
 
 def _from_manifest(question: AdviceQuestion, asked: Asked) -> Request:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mofa_model import presets, terminal, units
 from mofa_model.answers import job_text
-from mofa_model.answers.question import Names, Number, Real, Text, Whole, WordedQuestion
-from mofa_model.errors import BadValue, InputError, UnknownName
+from mofa_model.answers.question import Names, Number, Real, Text, Whole, WordedQuestion, option_of
+from mofa_model.errors import BadValue, Missing, UnknownName
 from mofa_model.spec import Cluster, Training, Workload
 from mofa_model.spec.documents import parse_documents
 from mofa_model.spec.imbalance import read_imbalance
@@ -85,15 +86,46 @@ class FailingTraining(TrainingWords):
     """What a node writes to storage; without it 2 GB/s."""
 
 
+_NEEDED: Final = {
+    "model": "llama3-8b",
+    "gpu": "h100",
+    "gpus": "64",
+    "sequence_length": "8192",
+    "global_batch_size": "512",
+}
+"""What nothing can be said without, and an example of each."""
+
+
+def require(
+    asked: TrainingWords,
+    *,
+    said: Collection[str] = (),
+    first: Mapping[str, str] | None = None,
+    also: str = "",
+) -> None:
+    """Refuse a question that lacks something, and name all that it lacks; `said` are fields that are said otherwise, `first`
+    examples of what lacks beside.
+    """
+    said = {*said, *(("gpus",) if asked.nodes is not None or "nodes" in said else ())}
+    lacking = {
+        option_of(name): one
+        for name, one in _NEEDED.items()
+        if getattr(asked, name) is None and name not in said
+    }
+    if lacking := {**(first or {}), **lacking}:
+        raise Missing(lacking, also=also)
+
+
 def problems_of(asked: TrainingWords, nodes: int | None = None) -> tuple[SearchCase, ...]:
     """The model and its machines for each precision, on a number of nodes (default: the one that is given)."""
     from mofa_model.search import SearchCase
 
-    model = presets.model_named(_needed(asked.model, "--model"))
+    require(asked, said=() if nodes is None else ("nodes",))
+    model = presets.model_named(str(asked.model))
     if asked.imbalance is not None:
         model = read_imbalance(model, str(asked.imbalance), field="--imbalance")
-    sequence = units.count(_needed(asked.sequence_length, "--seq"), field="--seq")
-    batch = units.count(_needed(asked.global_batch_size, "--global-batch"), field="--global-batch")
+    sequence = units.count(asked.sequence_length, field="--seq")
+    batch = units.count(asked.global_batch_size, field="--global-batch")
     tokens = units.count(asked.tokens, field="--tokens") if asked.tokens else 0
     count = nodes_of(asked) if nodes is None else nodes
     found = []
@@ -210,7 +242,7 @@ def _per_node(asked: TrainingWords) -> int:
 
 
 def _gpus(asked: TrainingWords) -> int:
-    return _least_one(units.count(_needed(asked.gpus, "--gpus"), field="--gpus"), "--gpus")
+    return _least_one(units.count(asked.gpus, field="--gpus"), "--gpus")
 
 
 def _devices(asked: TrainingWords, per_node: int) -> int:
@@ -219,13 +251,7 @@ def _devices(asked: TrainingWords, per_node: int) -> int:
 
 
 def _gpu(asked: TrainingWords) -> str:
-    return presets.resolve("devices", _needed(asked.gpu, "--gpu"), field="--gpu")
-
-
-def _needed(value: Number | None, name: str) -> str:
-    if value is None:
-        raise InputError(f"{name}: is missing; give it, or a TrainingJob manifest")
-    return str(value)
+    return presets.resolve("devices", asked.gpu, field="--gpu")
 
 
 def _least_one(value: int, name: str) -> int:

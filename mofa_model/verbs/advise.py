@@ -34,7 +34,7 @@ def configure(parser: ArgumentParser) -> None:
         "file",
         nargs="?",
         metavar="FILE",
-        help="a job's manifest, in place of the flags; - is standard input",
+        help="a job's manifest, in place of the flags, - is standard input; or a model's config.json",
     )
     parser.add_argument(
         "--profile",
@@ -43,7 +43,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="NAME|FILE",
         help="ClusterProfile for FILE: a bundled one or a manifest; may be repeated",
     )
-    problem_options.add_options(parser, required=False)
+    problem_options.add_options(parser)
     parser.add_argument("--max-nodes", metavar="N", help="advise at most so many nodes, perhaps fewer")
     ask = parser.add_argument_group("answer")
     ask.add_argument(

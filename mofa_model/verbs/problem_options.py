@@ -7,12 +7,11 @@ from argparse import ArgumentParser
 from mofa_model.spec.roofline import Roofline
 
 
-def add_options(parser: ArgumentParser, *, required: bool = True) -> None:
+def add_options(parser: ArgumentParser) -> None:
     """Add model, training and machines; `answers.training` reads them."""
     job = parser.add_argument_group("job")
     job.add_argument(
         "--model",
-        required=required,
         metavar="MODEL",
         help="preset, a model hub's config.json, or its id there: ORG/NAME",
     )
@@ -48,9 +47,7 @@ def add_options(parser: ArgumentParser, *, required: bool = True) -> None:
         help="load of the fullest rank of experts over the mean, and its standard deviation over layers and micro-batches",
     )
     machines = parser.add_argument_group("machines")
-    machines.add_argument(
-        "--gpu", required=required, metavar="GPU", help="device preset, for example h100-sxm"
-    )
+    machines.add_argument("--gpu", metavar="GPU", help="device preset, for example h100-sxm")
     machines.add_argument("--gpus", metavar="N", help="devices, whole nodes or a part of one; or --nodes")
     machines.add_argument("--nodes", metavar="N", help="nodes; or --gpus")
     machines.add_argument("--gpus-per-node", type=int, metavar="N", help="devices that share a host")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import output
-from mofa_model.errors import BadValue
+from mofa_model.errors import BadValue, Missing
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.spec.reliability import PAPER_RATE, RecoveryTime
@@ -138,6 +138,9 @@ def _observed(arguments: Namespace) -> ObservedFailures:
     from mofa_model.verbs import rates_files
 
     ways = [arguments.prometheus, arguments.events, arguments.count, arguments.failures]
+    if all(way is None for way in ways):
+        also = "or --events and --exposure with files, or --prometheus with --profile"
+        raise Missing({"--failures": "419", "--node-days": "110592"}, also=also)
     if sum(way is not None for way in ways) != 1:
         raise BadValue("observed", None, "give one of --failures, --count, --events, --prometheus")
     if arguments.prometheus is not None:
