@@ -36,6 +36,8 @@ DAY: Final = 86400.0
 GIB: Final = float(2**30)
 
 _SI: Final = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BITS: Final = _SI | {"g": 1e9, "m": 1e6}
+"""Prefixes of bps, which is a bit's whatever the case: 400 gbps."""
 _IEC: Final = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
 _SMALL: Final = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3}
 
@@ -48,7 +50,7 @@ def _bytes(per: str) -> dict[str, float]:
     return {
         **_scaled(f"B{per}", _SI | _IEC),
         **_scaled(f"bit{per}", _SI, 1 / 8),
-        **({f"{p}bps": s / 8 for p, s in _SI.items()} if per else {}),
+        **(_scaled("bps", _BITS, 1 / 8) | _scaled("b/s", _SI, 1 / 8) | _scaled("Bps", _SI) if per else {}),
     }
 
 
@@ -131,6 +133,18 @@ def count(text: object, *, field: str = "count") -> int:
     if value != round(value) or abs(value) > _COUNTED:
         raise BadValue(field, text, right)
     return round(value)
+
+
+def ratio(text: str) -> float:
+    """A plain number, or a percentage; `ValueError` for any other text.
+
+    >>> ratio("0.1"), ratio("10%"), ratio("2.5 %")
+    (0.1, 0.1, 0.025)
+    """
+    number, percent, rest = text.strip().partition("%")
+    if rest:
+        raise ValueError(text)
+    return float(number) / 100 if percent else float(number)
 
 
 def format(value: float, dimension: str, digits: int = 4) -> str:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mofa_model import files, presets
@@ -56,15 +55,15 @@ def with_model(asked: AdviceQuestion) -> AdviceQuestion:
 
 def _is_model(word: str) -> bool:
     """Whether what stands in the place of a job's file is a model: a preset, a model hub's config.json or the folder with it."""
-    path = Path(word[:4096])
-    if path.is_dir():
-        return (path / "config.json").is_file()
-    if not path.is_file():
-        return bool(presets.meanings("models", word))
-    if path.suffix != ".json":
+    kind = files.found(word)
+    if kind == "folder":
+        return files.found(f"{word}/config.json") == "file"
+    if not kind:
+        return bool(presets.meanings("models", word)) or presets.is_address(word)
+    if not word.endswith(".json"):
         return False
     try:
-        found = json.loads(files.read_text(path))
+        found = json.loads(files.read_text(word))
     except ValueError:  # said by whoever reads it as a job
         return False
     return (

@@ -251,7 +251,9 @@ def _devices(asked: TrainingWords, per_node: int) -> int:
 
 
 def _gpu(asked: TrainingWords) -> str:
-    return presets.resolve("devices", asked.gpu, field="--gpu")
+    """The device or a cloud's node, by the name that it was given."""
+    presets.resolve("devices", asked.gpu, field="--gpu")
+    return str(asked.gpu)
 
 
 def _least_one(value: int, name: str) -> int:

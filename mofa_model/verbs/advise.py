@@ -54,10 +54,9 @@ def configure(parser: ArgumentParser) -> None:
     )
     ask.add_argument(
         "--risk",
-        type=float,
         default=0.1,
         metavar="P",
-        help="chance of being out of memory that is taken (default: 0.1)",
+        help="chance of being out of memory that is taken, 0.1 or 10%% (default: 0.1)",
     )
     ask.add_argument(
         "--allow", choices=("experimental",), help="choose also what no measured run of the stack has"
@@ -103,7 +102,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     fail = parser.add_argument_group("failures and checkpoints")
     fail.add_argument(
-        "--failure-rate", type=float, metavar="R", help="failures per node-day (default: 0.005, the paper's)"
+        "--failure-rate", metavar="R", help="failures per node-day (default: 0.005, the paper's)"
     )
     fail.add_argument(
         "--hang", metavar="TIMEOUT[:SHARE]",

@@ -47,7 +47,7 @@ def add_options(parser: ArgumentParser) -> None:
         help="load of the fullest rank of experts over the mean, and its standard deviation over layers and micro-batches",
     )
     machines = parser.add_argument_group("machines")
-    machines.add_argument("--gpu", metavar="GPU", help="device preset, for example h100-sxm")
+    machines.add_argument("--gpu", metavar="GPU", help="device, or a cloud's machine: h100-sxm, p5.48xlarge")
     machines.add_argument("--gpus", metavar="N", help="devices, whole nodes or a part of one; or --nodes")
     machines.add_argument("--nodes", metavar="N", help="nodes; or --gpus")
     machines.add_argument("--gpus-per-node", type=int, metavar="N", help="devices that share a host")
@@ -61,7 +61,6 @@ def add_options(parser: ArgumentParser) -> None:
     machines.add_argument("--host-memory", metavar="SIZE", help="main memory of a node, for example '2 TiB'")
     machines.add_argument(
         "--oversubscription",
-        type=float,
         default=1.0,
         metavar="X",
         help="how much thinner the spine is (default: 1)",

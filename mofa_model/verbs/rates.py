@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from mofa_model import output
+from mofa_model import output, units
 from mofa_model.errors import BadValue, Missing
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.spec.recovery_classes import RecoveryClass
@@ -82,11 +82,11 @@ def configure(parser: ArgumentParser) -> None:
     )
     ask = parser.add_argument_group("answer")
     ask.add_argument(
-        "--level", type=float, default=0.9, metavar="P", help="level of intervals (default: 0.9)"
+        "--level", type=units.ratio, default=0.9, metavar="P", help="level of intervals (default: 0.9)"
     )
     ask.add_argument(
         "--alarm",
-        type=float,
+        type=units.ratio,
         default=0.05,
         metavar="P",
         help="chance of any false verdict in a year of looking all the time (default: 0.05)",

@@ -57,9 +57,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--lift", action="append", default=[], metavar="RULE", help="do not apply an expert rule"
     )
-    parser.add_argument(
-        "--failure-rate", type=float, metavar="R", help="failures per node-day (default: 0.005)"
-    )
+    parser.add_argument("--failure-rate", metavar="R", help="failures per node-day (default: 0.005)")
     parser.add_argument(
         "--hang",
         metavar="TIMEOUT[:SHARE]",

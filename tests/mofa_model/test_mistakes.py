@@ -61,7 +61,11 @@ MISTAKES = [  # words, what is wrong, its value, what would be right
     (f"sweep {JOB} --vary mbs=1 --y speed", "--y", "speed", "step_seconds"),
     ("calibrate --from-runs nowhere.csv", "nowhere.csv", "nowhere.csv", "o such file"),
     ("profile --gpu h100 --storage Disk=1GB/s", "--storage", "Disk", "Remote"),
-    ("presets gpus", "presets", "gpus", "devices"),
+    ("presets h101", "presets", "h101", "did you mean h100-80gb-sxm"),
+    (f"advise {JOB} --gpu p5.49xlarge", "--gpu", "p5.49xlarge", "did you mean p5.4xlarge or p5.48xlarge"),
+    (f"advise {JOB} --risk ten", "--risk", "ten", "give a number"),
+    (f"advise {JOB} --risk 10", "risk", "10", "between 0 and 1"),
+    (f"explain {JOB} --strategy tp=2 --model {'a' * 300}", "--model", "aaa", "known"),
     ("presets devices h100sxm", "device", "h100sxm", "h100-80gb-sxm"),
 ]
 
