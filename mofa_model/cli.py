@@ -38,6 +38,9 @@ SELDOM: Final = 20_000
 """New objects between two looks for garbage. Python's own 700 is for programs that make some while they are small: ours imports much,
 all of which stays, and to look through it took a sixth of every start. [1]"""
 
+_SAID: Final = {word: ["--version"] for word in ("version", "-v", "-V")}
+"""What the whole of a command line means."""
+
 _EPILOGUE: Final = """\
 exit codes: 0 answered, 1 our fault, 2 bad input, 3 no feasible strategy, 4 a source is unreachable,
 5 an assumed rate is contradicted (rates --check), 130 interrupted
@@ -59,8 +62,9 @@ def main(
     gc.set_threshold(SELDOM)
     terminal.never_fail(sys.stdout, sys.stderr)
     given = list(sys.argv[1:] if argv is None else argv)
-    if given[:1] == ["help"]:  # as people say it to other commands
-        given = [*given[1:2], "--help"]
+    given = _SAID.get(" ".join(given), given)  # as people say it to other commands
+    if given[:1] == ["help"] or given[1:] == ["help"]:
+        given = [*(word for word in given[:2] if word != "help"), "--help"]
     if completion.ASKED in os.environ:
         completion.answer(program, _loader(instead), _summaries())
     name = next((word for word in given[:1] if not word.startswith("-")), "")
@@ -173,7 +177,10 @@ def _run_bare(given: list[str], program: str) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="store_true", help="show the version and exit")
-    if parser.parse_args(given).version:
+    known, strange = parser.parse_known_args(given)
+    if strange:
+        unknown_options.refuse(parser, strange)
+    if known.version:
         sys.stdout.write(f"mofa {VERSION}\n")
     else:
         parser.print_help()

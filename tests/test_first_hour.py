@@ -93,6 +93,16 @@ WORDS = {  # a command that is a little wrong, its exit code, what is named, and
     "advise --model llama3-8b --batch-size 64": (2, "unknown name '--batch-size'", "did you mean --global-batch?"),
     "advise --model llama3-8b --tensor-model-parallel-size 8": (2, "unknown name", "did you mean --constraint tp=…?"),
     "advise --context-length 8192": (2, "unknown name '--context-length'", "did you mean --seq?"),
+    "--verison": (2, "unknown name '--verison'", "did you mean --version?"),
+    "advise llama3-8b h100": (2, "h100: no option stands before it", "did you mean --gpu h100?"),
+    "advise --gpu H100:8": (2, "--gpu: unknown name 'H100:8'", "did you mean h100-80gb-sxm?"),
+    f"advise --model llama3-8b {ASK} --constraint tensor_parallel=8": (2, "unknown name 'tensor-parallel'", "did you mean tp?"),
+    f"advise --model llama3-8b {ASK} --constraint zero=3": (2, "unknown name 'zero'", "did you mean optimizer=zero3?"),
+    f"advise --model llama3-8b {ASK} --scale-out 400": (2, "--scale-out: '400'", "is it '400 Gbit/s' or '400 GB/s'?"),
+    "ettr --nodes 128 --step 10": (2, "--step: '10'", "is it '10 s', '10 min' or '10 h'?"),
+    "ettr --nodes 128 --step 10s --mtbf 3h": (2, "unknown name '--mtbf'", "did you mean --rate?"),
+    "ettr --nodes 128 --step 10s --checkpoint-interval 30": (2, "unknown name", "did you mean --interval?"),
+    "simulate --nodes 128 --step 10s --days 7": (2, "unknown name '--days'", "did you mean --duration?"),
     "rates": (2, "--failures and --node-days: are missing", "mofa rates --failures 419 --node-days 110592"),
     f"advise --model config.json {ASK}": (2, "config.json: cannot be read", "no such file"),
     f"advise --model half.json {ASK}": (2, "half.json: is not JSON", "line 1"),
@@ -181,7 +191,6 @@ def test_a_model_in_the_place_of_a_jobs_file_is_the_model(said):
     "words",
     [
         "advise --model llama3.1-8b --gpu h200",
-        "advise",
         "sweep",
         "explain --seq 4k",
         "ettr",
@@ -204,10 +213,52 @@ def test_python_is_told_all_that_is_missing_in_its_own_words():
         mofa.ettr()
 
 
+@pytest.mark.parametrize("words", ["version", "-v", "-V", "--version"])
+def test_the_version_is_told_however_it_is_asked_for(words, capsys):
+    assert answered([words], capsys)[:2] == (0, f"mofa {mofa.VERSION}\n")
+
+
+def test_times_counts_and_shares_are_read_as_people_write_them(capsys):
+    plain = answered(
+        [
+            "ettr",
+            "--nodes",
+            "1000",
+            "--step",
+            "10s",
+            "--mttr",
+            "600s",
+            "--level",
+            "0.8",
+            "--total-steps",
+            "500000",
+        ],
+        capsys,
+    )
+    human = answered(
+        [
+            "ettr",
+            "--nodes",
+            "1k",
+            "--step",
+            "10 seconds",
+            "--mttr",
+            "10m",
+            "--level",
+            "80%",
+            "--total-steps",
+            "500k",
+        ],
+        capsys,
+    )
+    assert plain == human
+    assert plain[0] == 0
+
+
 def test_they_are_fifty():
     assert len(FILES) + len(WORDS) >= 50
 
 
-@pytest.mark.parametrize("words", [["help"], ["help", "advise"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["help"], ["help", "advise"], ["advise", "help"]], ids=" ".join)
 def test_help_is_helped(words, capsys):
     assert answered(words, capsys)[0] == 0

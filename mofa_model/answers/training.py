@@ -106,6 +106,8 @@ def require(
     """Refuse a question that lacks something, and name all that it lacks; `said` are fields that are said otherwise, `first`
     examples of what lacks beside.
     """
+    if asked.gpu is not None:  # what is shown for the rest shall be answered
+        _gpu(asked)
     said = {*said, *(("gpus",) if asked.nodes is not None or "nodes" in said else ())}
     lacking = {
         option_of(name): one
@@ -149,9 +151,11 @@ def problems_of(asked: TrainingWords, nodes: int | None = None) -> tuple[SearchC
             release=asked.framework_version,
             gpus_per_node=asked.gpus_per_node,
             domain=asked.domain,
-            scale_up=asked.scale_up,
-            scale_out=asked.scale_out,
-            host_memory=asked.host_memory,
+            scale_up=presets.link(asked.scale_up, field="--scale-up") if asked.scale_up else None,
+            scale_out=presets.link(asked.scale_out, field="--scale-out") if asked.scale_out else None,
+            host_memory=units.parse(asked.host_memory, "B", field="--host-memory")
+            if asked.host_memory
+            else None,
             oversubscription=asked.oversubscription,
             reserve=_percent(str(asked.headroom)),
         )

@@ -82,11 +82,11 @@ def configure(parser: ArgumentParser) -> None:
     )
     ask = parser.add_argument_group("answer")
     ask.add_argument(
-        "--level", type=units.ratio, default=0.9, metavar="P", help="level of intervals (default: 0.9)"
+        "--level", type=units.plain, default=0.9, metavar="P", help="level of intervals (default: 0.9)"
     )
     ask.add_argument(
         "--alarm",
-        type=units.ratio,
+        type=units.plain,
         default=0.05,
         metavar="P",
         help="chance of any false verdict in a year of looking all the time (default: 0.05)",

@@ -16,6 +16,14 @@ _CALLED: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("batch-size", "gbs"), ("global-batch",)),
     **dict.fromkeys(("context", "context-length", "seqlen", "max-seq-len", "max-length"), ("seq",)),
     **dict.fromkeys(("dtype", "mixed-precision"), ("precision",)),
+    **dict.fromkeys(("mtbf", "failures-per-day"), ("rate", "failure-rate")),
+    **dict.fromkeys(("checkpoint-interval", "save-interval"), ("interval",)),
+    **dict.fromkeys(("days", "time"), ("duration", "window")),
+    **dict.fromkeys(("bandwidth", "storage-bandwidth"), ("checkpoint-bandwidth", "storage")),
+    **dict.fromkeys(("network", "interconnect", "fabric"), ("scale-out",)),
+    **dict.fromkeys(("format", "out"), ("output",)),
+    **dict.fromkeys(("zero", "fsdp", "zero-stage"), ("constraint optimizer=…", "strategy")),
+    **dict.fromkeys(("recompute", "activation-checkpointing"), ("constraint recompute=…", "strategy")),
     **dict.fromkeys(("mbs", "micro-batch", "micro-batch-size"), ("constraint mbs=…", "strategy")),
     **{
         name: (f"constraint {axis}=…", "strategy")
@@ -32,13 +40,30 @@ def refuse(parser: ArgumentParser, words: Sequence[str]) -> NoReturn:
     """
     flag = words[0].partition("=")[0]
     if not flag.startswith("--"):
-        parser.error(f"unrecognized arguments: {' '.join(words)}")
+        parser.error(
+            f"{' '.join(words)}: no option stands before {'them' if words[1:] else 'it'}{_hint(parser, words[0])}"
+        )
     options = {action.option_strings[-1]: action.help or "" for action in _actions(parser)}
     name = flag[2:].replace("_", "-")
     called = [f"--{one}" for one in _CALLED.get(name, ()) if f"--{one.partition(' ')[0]}" in options]
     alike = [one for word in (name, *name.split("-")) for one in options if _means(word, one, options[one])]
     aliases = dict(zip([flag], [*called, *alike], strict=False))
     raise UnknownName("option", flag, options, aliases=aliases, also=f"`{parser.prog} --help` lists them all")
+
+
+def _hint(parser: ArgumentParser, word: str) -> str:
+    """What a word that stands alone seems to be."""
+    from mofa_model import presets
+
+    for option, kind in (
+        ("--gpu", "devices"),
+        ("--model", "models"),
+        ("--precision", "precisions"),
+        ("--framework", "stacks"),
+    ):
+        if presets.meanings(kind, word) and any(option in one.option_strings for one in _actions(parser)):
+            return f"; did you mean {option} {word}?"
+    return f"; `{parser.prog} --help` shows how words stand together"
 
 
 def among(parser: ArgumentParser, words: Sequence[str]) -> list[str]:

@@ -125,7 +125,10 @@ def test_a_frame_without_its_library_says_what_to_install(advice, monkeypatch):
         ({"allow": "all"}, "allow: unknown name 'all'; .*experimental"),
         ({"top": 1000}, "top: 1000 cannot be right"),
         ({"file": "nowhere.yaml"}, "nowhere.yaml: cannot be read"),
-        ({"file": JOB_FILE}, "model, sequence_length, .*llama3-405b.yaml' cannot be right; it is a job's file"),
+        (
+            {"file": JOB_FILE},
+            "model, sequence_length, .*llama3-405b.yaml' cannot be right; it is a job's file",
+        ),
     ]
 )
 def test_what_cannot_be_right_names_its_parameter(words, right):
