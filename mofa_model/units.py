@@ -146,10 +146,10 @@ def count(text: object, *, field: str = "count") -> int:
     return round(value)
 
 
-def plain(text: str) -> float:
+def number(text: str) -> float:
     """A number without a unit: with a decimal suffix, or in percent; `ValueError` for any other text.
 
-    >>> plain("0.1"), plain("10%"), plain("500k")
+    >>> number("0.1"), number("10%"), number("500k")
     (0.1, 0.1, 500000.0)
     """
     scales = _SI | {"%": 0.01}

@@ -93,6 +93,12 @@ WORDS = {  # a command that is a little wrong, its exit code, what is named, and
     "advise --model llama3-8b --batch-size 64": (2, "unknown name '--batch-size'", "did you mean --global-batch?"),
     "advise --model llama3-8b --tensor-model-parallel-size 8": (2, "unknown name", "did you mean --constraint tp=…?"),
     "advise --context-length 8192": (2, "unknown name '--context-length'", "did you mean --seq?"),
+    "profile h100": (2, "h100: no option stands before it", "did you mean --gpu h100?"),
+    "sweep good.json --gpu h100": (2, "good.json: no option stands before it", "did you mean --model good.json?"),
+    "explain --model llama3-8b tp=8": (2, "tp=8: no option stands before it", "did you mean --strategy tp=8?"),
+    f"explain --model llama3-8b {ASK} --strategy fsdp": (2, "unknown name 'fsdp'", "did you mean optimizer=zero3?"),
+    "sweep --model llama3-8b --vary batch=8,16": (2, "unknown name 'batch'", "did you mean global_batch?"),
+    "sweep --model llama3-8b --vary gpus=8-64": (2, "--vary: 'gpus=8-64'", "write a range as gpus=8..64"),
     "--verison": (2, "unknown name '--verison'", "did you mean --version?"),
     "advise llama3-8b h100": (2, "h100: no option stands before it", "did you mean --gpu h100?"),
     "advise --gpu H100:8": (2, "--gpu: unknown name 'H100:8'", "did you mean h100-80gb-sxm?"),
@@ -253,6 +259,21 @@ def test_times_counts_and_shares_are_read_as_people_write_them(capsys):
     )
     assert plain == human
     assert plain[0] == 0
+
+
+def test_a_profile_of_a_cloud_s_machine_has_its_network_and_memory(capsys):
+    code, out, _ = answered(["profile", "--gpu", "p4d.24xlarge", "--nodes", "4"], capsys)
+    assert code == 0
+    for line in ("gpu: a100-40gb-sxm", "scaleOut: efa-p4d", "memory: 1152 GiB"):
+        assert line in out
+
+
+def test_annotate_says_that_a_file_holds_no_job(capsys):
+    assert answered(["annotate", "good.json"], capsys) == (
+        0,
+        MODEL,
+        "mofa annotate: good.json: no job stands there; nothing is annotated\n",
+    )
 
 
 def test_they_are_fifty():

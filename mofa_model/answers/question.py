@@ -87,7 +87,7 @@ def _number(value: Any, field: str) -> str:
 
 def _real(value: Any, field: str) -> float:
     try:
-        return units.plain(value) if isinstance(value, str) else float(value)
+        return units.number(value) if isinstance(value, str) else float(value)
     except (TypeError, ValueError):
         raise BadValue(field, value, "give a number") from None
 

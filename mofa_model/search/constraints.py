@@ -31,27 +31,11 @@ from mofa_model.axes.words import CPU, Choice, Number, Switch, Word, number
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.search.axes import EVERY, Axes
 from mofa_model.strategy import Strategy
-from mofa_model.strategy_text import pair_of
+from mofa_model.strategy_text import CALLED, pair_of
 
 _FORM: Final = re.compile(r"\s*([a-z_-]+)\s*(<=|>=|=)\s*(\S.*?)\s*", re.IGNORECASE)
 _NEXT: Final = re.compile(r",(?=\s*[a-z_-]+\s*(?:<=|>=|=))", re.IGNORECASE)
 """A comma before another axis, and not before another value of the same one."""
-_CALLED: Final = {
-    **{
-        f"{word}-parallel{size}": axis
-        for word, axis in (("tensor", "tp"), ("pipeline", "pp"), ("context", "cp"))
-        for size in ("", "-size")
-    },
-    **{
-        f"{word}-parallel{size}": axis
-        for word, axis in (("expert", "ep"), ("data", "dp"))
-        for size in ("", "-size")
-    },
-    **dict.fromkeys(("micro-batch", "micro-batch-size"), "mbs"),
-    **dict.fromkeys(("zero", "fsdp", "zero-stage"), "optimizer=zero3"),
-    **dict.fromkeys(("checkpointing", "activation-checkpointing", "recomputation"), "recompute"),
-}
-"""What axes are called elsewhere."""
 _FIELD: Final = "constraint"
 _FAR: Final = 1 << 40
 
@@ -100,7 +84,7 @@ def parse_constraint(text: str) -> Constraint:
     else:
         key, sign, rest = match.group(1).lower().replace("_", "-"), match.group(2), match.group(3).lower()
     if key not in _KEYS and key not in DERIVED:
-        raise UnknownName(_FIELD, key, [*_KEYS, *DERIVED], aliases=_CALLED)
+        raise UnknownName(_FIELD, key, [*_KEYS, *DERIVED], aliases=CALLED)
     span = re.fullmatch(r"(\d+)\.\.(\d+)", rest)
     if sign == "=" and span is None:
         return Constraint(key, tuple(word.strip() for word in rest.split(",")))

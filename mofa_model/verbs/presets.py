@@ -78,6 +78,8 @@ def _meant(kind: str | None, name: str | None) -> tuple[str | None, str | None]:
     known = (*presets.KINDS, CONSTANTS, KERNELS)
     if kind is None or kind in known:
         return kind, name
+    if kind in {"all", "list", "ls"} and name is None:
+        return None, None
     word = kind.lower().removesuffix("s")
     called = [one for one in known if one.removesuffix("s") == word] or [_CALLED.get(word, "")]
     if called[0]:

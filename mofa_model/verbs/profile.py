@@ -98,7 +98,9 @@ def _from_cluster(arguments: Namespace) -> str:
             continue
         names = {one["metadata"]["name"] for one in found}
         name = gpu if gpu not in names else f"{gpu}-{pool['gpus_per_node']}"
-        found.append(_manifest(arguments, name, gpu, pool["gpus_per_node"], {_LABEL: pool["product"]}))
+        found.append(
+            _manifest(arguments, name, pool["product"], pool["gpus_per_node"], {_LABEL: pool["product"]})
+        )
     if not found:
         why = "; ".join(unknown) or f"no node has the label {_LABEL} and GPUs"
         raise InputError(f"--from-cluster: {why}; give --gpu and --label")
@@ -123,7 +125,7 @@ def _made(arguments: Namespace) -> str:
         raise InputError("--gpu: is missing; give a GPU preset, for example h100-sxm (mofa presets devices)")
     gpu = presets.resolve("devices", arguments.gpu, field="--gpu")
     labels = dict(_pair(label, "--label") for label in arguments.label)
-    manifest = _manifest(arguments, arguments.name or gpu, gpu, arguments.gpus_per_node, labels)
+    manifest = _manifest(arguments, arguments.name or gpu, arguments.gpu, arguments.gpus_per_node, labels)
     if arguments.nodes is not None:
         manifest["status"] = {"nodes": {"total": arguments.nodes, "ready": arguments.nodes}}
     return _checked(manifest)
@@ -132,6 +134,10 @@ def _made(arguments: Namespace) -> str:
 def _manifest(
     arguments: Namespace, name: str, gpu: str, per_node: int | None, labels: dict[str, str]
 ) -> dict[str, Any]:
+    """The profile; of a cloud's machine with the network and memory that it has."""
+    from mofa_model import presets
+
+    node = presets.instance(gpu)
     return {
         "apiVersion": "mofa.dev/v1alpha1",
         "kind": "ClusterProfile",
@@ -139,14 +145,14 @@ def _manifest(
         "spec": _without_nothing(
             {
                 "nodeSelector": labels,
-                "gpu": gpu,
-                "gpusPerNode": per_node,
+                "gpu": presets.resolve("devices", gpu),
+                "gpusPerNode": per_node or node.get("gpus_per_node"),
                 "network": {
                     "scaleUp": arguments.scale_up,
-                    "scaleOut": arguments.scale_out,
+                    "scaleOut": arguments.scale_out or node.get("scale_out"),
                     "scaleUpDomain": arguments.domain,
                 },
-                "host": {"memory": arguments.host_memory},
+                "host": {"memory": arguments.host_memory or node.get("host_memory")},
                 "checkpointStorage": {"tiers": [_tier(text) for text in arguments.storage]},
                 "failures": {"classes": [_class(text) for text in arguments.classes]},
             }

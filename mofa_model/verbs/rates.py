@@ -51,10 +51,13 @@ def configure(parser: ArgumentParser) -> None:
     seen.add_argument("--failures", type=int, metavar="K", help="failures in all")
     seen.add_argument("--count", metavar="CLASS=K[,…]", help="failures by class, in place of --failures")
     seen.add_argument(
-        "--node-days", type=float, metavar="D", help="node-days in which they would have been seen"
+        "--node-days", type=units.number, metavar="D", help="node-days in which they would have been seen"
     )
     seen.add_argument(
-        "--possible-node-days", type=float, metavar="D", help="node-days of the window, for the coverage"
+        "--possible-node-days",
+        type=units.number,
+        metavar="D",
+        help="node-days of the window, for the coverage",
     )
     seen.add_argument("--events", metavar="FILE", help="failure events, CSV; - is standard input")
     seen.add_argument("--exposure", metavar="FILE", help="node-days by node, CSV, with --events")
@@ -65,7 +68,7 @@ def configure(parser: ArgumentParser) -> None:
     held = parser.add_argument_group("assumed")
     held.add_argument(
         "--assumed",
-        type=float,
+        type=units.number,
         metavar="R",
         help=f"failures per node-day (default: as --profile assumes, else {PAPER_RATE:g})",
     )
@@ -76,17 +79,17 @@ def configure(parser: ArgumentParser) -> None:
     )
     held.add_argument(
         "--prior-weight",
-        type=float,
+        type=units.number,
         metavar="W",
         help="failures that it is worth (default: as --profile says, else 0)",
     )
     ask = parser.add_argument_group("answer")
     ask.add_argument(
-        "--level", type=units.plain, default=0.9, metavar="P", help="level of intervals (default: 0.9)"
+        "--level", type=units.number, default=0.9, metavar="P", help="level of intervals (default: 0.9)"
     )
     ask.add_argument(
         "--alarm",
-        type=units.plain,
+        type=units.number,
         default=0.05,
         metavar="P",
         help="chance of any false verdict in a year of looking all the time (default: 0.05)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import SUPPRESS, Action, ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NoReturn
@@ -55,13 +56,20 @@ def _hint(parser: ArgumentParser, word: str) -> str:
     """What a word that stands alone seems to be."""
     from mofa_model import presets
 
+    known = {name for one in _actions(parser) for name in one.option_strings}
+    if re.match(r"[a-z_-]+=", word) and (
+        option := next((one for one in ("--strategy", "--constraint") if one in known), "")
+    ):
+        return f"; did you mean {option} {word}?"
+    if word.endswith(".json") and "--model" in known:
+        return f"; did you mean --model {word}?"
     for option, kind in (
         ("--gpu", "devices"),
         ("--model", "models"),
         ("--precision", "precisions"),
         ("--framework", "stacks"),
     ):
-        if presets.meanings(kind, word) and any(option in one.option_strings for one in _actions(parser)):
+        if presets.meanings(kind, word) and option in known:
             return f"; did you mean {option} {word}?"
     return f"; `{parser.prog} --help` shows how words stand together"
 
