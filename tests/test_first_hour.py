@@ -268,14 +268,6 @@ def test_a_profile_of_a_cloud_s_machine_has_its_network_and_memory(capsys):
         assert line in out
 
 
-def test_annotate_says_that_a_file_holds_no_job(capsys):
-    assert answered(["annotate", "good.json"], capsys) == (
-        0,
-        MODEL,
-        "mofa annotate: good.json: no job stands there; nothing is annotated\n",
-    )
-
-
 def test_they_are_fifty():
     assert len(FILES) + len(WORDS) >= 50
 

@@ -76,10 +76,6 @@ def run(arguments: Namespace) -> int:
                 files.write_text(Path(path), text)
     else:
         terminal.put(texts[0] if len(texts) == 1 else joined(texts))
-    if not outcomes and not any(around):
-        terminal.tell(
-            f"mofa annotate: {', '.join(arguments.files)}: no job stands there; nothing is annotated"
-        )
     return 0 if any(around) else _report(outcomes)
 
 
