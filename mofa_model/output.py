@@ -172,13 +172,8 @@ def as_record(document: Any) -> Table:
 
 
 def as_json(document: Any) -> str:
-    r"""A document as JSON text, its keys in the order given; what could steer a terminal is written by its code.
-
-    >>> as_json(chr(0x202E) + "é")
-    '"\\u202eé"\n'
-    """
-    text = json.dumps(as_data(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    return terminal.UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    """A document as JSON text, its keys in the order given; what could steer a terminal is written by its code."""
+    return terminal.coded(json.dumps(as_data(document), indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def as_data(value: Any, at: str = "document") -> Any:

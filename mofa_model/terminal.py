@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import json
 import re
 import sys
 import unicodedata
@@ -34,10 +35,13 @@ _PLAIN: Final = {
 }
 """What stands for a character of ours where it cannot be written; a letter goes without its accents, all else is a question mark."""
 
-UNSEEN: Final = re.compile(
-    "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\U000e0000-\U000e007f]"
+_UNSEEN: Final = (
+    r"\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\U000e0000-\U000e007f"
 )
+_CODED: Final = re.compile(f"[{_UNSEEN}]")
 """Characters that steer a terminal, or are not seen, and that JSON would write as they are."""
+_STEERING: Final = re.compile(rf"[\x00-\x08\x0b-\x1f{_UNSEEN}]")
+"""The same, and those that JSON would not."""
 
 _HANDLER: Final = "mofa.plain"
 """The name under which Python's encoders find these."""
@@ -53,6 +57,25 @@ def printable(text: str) -> str:
     'evil [2J name'
     """
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+
+
+def coded(json_text: str) -> str:
+    r"""JSON whose texts have the codes of such characters in their place: it says the same.
+
+    >>> coded('"' + chr(0x202E) + 'é"')
+    '"\\u202eé"'
+    """
+    return _CODED.sub(lambda found: json.dumps(found[0])[1:-1], json_text)
+
+
+def is_seen(text: str) -> bool:
+    """Whether a text of several lines holds no such character."""
+    return _STEERING.search(text) is None
+
+
+def seen(text: str) -> str:
+    """A text of several lines with a space for each such character."""
+    return _STEERING.sub(" ", text)
 
 
 def plain(text: str) -> str:

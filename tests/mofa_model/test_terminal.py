@@ -11,6 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from mofa_model import cli, output, terminal
+from mofa_model.page import markup
 from mofa_model.tables import Column, Table
 
 EVIL = "evil\x1b]0;owned\x07\x1b[2J\u202egnp.exe\u2066\x9b31m\x7f\nsecond"
@@ -45,6 +46,12 @@ def test_on_a_terminal_no_escape_is_left_but_those_of_the_style():
     assert "\x1b[2J" not in drawn.getvalue()
 
 
+def test_a_page_turns_no_name_around_and_steers_no_terminal():
+    html = markup.text(markup.page("Advice", markup.el("h1", EVIL), markup.el("a", "x", href=f"#{EVIL}")))
+    assert steers(html) == []
+    assert "gnp.exe" in html
+
+
 def test_json_and_yaml_say_such_a_name_exactly_and_by_its_codes():
     said = output.render("json", [NAMED], DOCUMENT), output.render("yaml", [NAMED], DOCUMENT)
     assert json.loads(said[0]) == YAML(typ="safe").load(said[1]) == DOCUMENT
@@ -56,7 +63,7 @@ def test_an_error_that_names_a_file_cannot_steer_the_terminal(capsys):
     assert cli.main(["advise", f"/nowhere/{EVIL}.yaml"]) == 2
     assert steers(capsys.readouterr().err) == []
     with pytest.raises(SystemExit):
-        cli.main(["ettr", f"--{EVIL}"])
+        cli.main(["ettr", "--nodes", "4", "--step", "1s", EVIL])
     assert steers(capsys.readouterr().err) == []
 
 
@@ -66,6 +73,9 @@ def test_what_is_said_beside_an_answer_and_the_operators_log_cannot_either(capsy
     record = logging.LogRecord("mofa_operator", logging.INFO, "", 1, "job %s", (EVIL,), None)
     said = capsys.readouterr().err + logs.Text("%(levelname)s %(message)s").format(record)
     assert steers(said) == []
+    told = logs.Json().format(record)
+    assert steers(told) == []
+    assert json.loads(told)["message"] == f"job {EVIL}"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1", "utf-8"])

@@ -10,7 +10,7 @@ from typing import Final
 import orjson
 from aiohttp.http_exceptions import HttpProcessingError
 
-from mofa_model.terminal import printable
+from mofa_model.terminal import coded, printable
 
 _KNOWN: Final = (
     "Unresolved resources cannot be served",
@@ -34,7 +34,7 @@ class Json(logging.Formatter):
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return orjson.dumps(line).decode()
+        return coded(orjson.dumps(line).decode())
 
 
 class Text(logging.Formatter):
