@@ -40,12 +40,12 @@ def refuse(parser: ArgumentParser, words: Sequence[str]) -> NoReturn:
     or spelled like it.
     """
     flag = words[0].partition("=")[0]
-    if not flag.startswith("--"):
+    if not re.match(r"--?[a-zA-Z]", flag):
         parser.error(
             f"{' '.join(words)}: no option stands before {'them' if words[1:] else 'it'}{_hint(parser, words[0])}"
         )
     options = {action.option_strings[-1]: action.help or "" for action in _actions(parser)}
-    name = flag[2:].replace("_", "-")
+    name = flag.lstrip("-").replace("_", "-")
     called = [f"--{one}" for one in _CALLED.get(name, ()) if f"--{one.partition(' ')[0]}" in options]
     alike = [one for word in (name, *name.split("-")) for one in options if _means(word, one, options[one])]
     aliases = dict(zip([flag], [*called, *alike], strict=False))
@@ -85,8 +85,10 @@ def among(parser: ArgumentParser, words: Sequence[str]) -> list[str]:
 
 
 def _means(word: str, option: str, told: str) -> bool:
-    return word in {*option[2:].split("-"), told.partition(" ")[0].strip(",;:")} or (
-        word.isalpha() and word.startswith(option[2:])
+    return (
+        word in {*option[2:].split("-"), told.partition(" ")[0].strip(",;:")}
+        or (word.isalpha() and word.startswith(option[2:]))
+        or (len(word) == 1 and option[2:].startswith(word))
     )
 
 
