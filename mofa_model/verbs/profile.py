@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any, Final
 
 from mofa_model import files, terminal
-from mofa_model.errors import BadValue, InputError
+from mofa_model.errors import BadValue, InputError, Missing
 from mofa_model.spec.recovery_classes import RecoveryClass, listed
 
 EXAMPLES: Final = """\
@@ -122,7 +122,7 @@ def _made(arguments: Namespace) -> str:
     from mofa_model import presets
 
     if arguments.gpu is None:
-        raise InputError("--gpu: is missing; give a GPU preset, for example h100-sxm (mofa presets devices)")
+        raise Missing({"--gpu": "h100-sxm"}, also="or --from-cluster, or --show NAME for a bundled one")
     gpu = presets.resolve("devices", arguments.gpu, field="--gpu")
     labels = dict(_pair(label, "--label") for label in arguments.label)
     manifest = _manifest(arguments, arguments.name or gpu, arguments.gpu, arguments.gpus_per_node, labels)

@@ -153,7 +153,7 @@ def _observed(arguments: Namespace) -> ObservedFailures:
             arguments.events, arguments.exposure, arguments.node_days, arguments.possible_node_days
         )
     if arguments.node_days is None:
-        raise BadValue("--node-days", None, "give the node-days in which failures would have been seen")
+        raise Missing({"--node-days": "110592"}, also="the node-days in which failures would have been seen")
     counts = _pairs(arguments.count, "--count") if arguments.count else {"all": float(arguments.failures)}
     for name, value in counts.items():
         if value != round(value):
