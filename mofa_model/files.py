@@ -1,13 +1,13 @@
-"""Files that people name: read whole or refused in one line, written whole or not at all."""
+"""Files that people name: read whole or refused in one line, written whole or not at all; JSON, TOML and CSV in them likewise."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal
 
 from mofa_model.errors import BadFile, why
 
@@ -33,6 +33,69 @@ def read_text(path: Path | str, *, largest: int = LARGEST) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadFile(path, f"is not UTF-8 text: byte {error.start} cannot be decoded") from error
+
+
+def found(path: str) -> Literal["file", "folder", ""]:
+    """What stands under a name that may be no path at all: one that is too long, or that holds what no path can."""
+    try:
+        return "folder" if Path(path).is_dir() else "file" if Path(path).exists() else ""
+    except (OSError, ValueError):
+        return ""
+
+
+def from_json(text: str, path: object) -> Any:
+    """What JSON says; `path` is what an error calls it."""
+    import json
+
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise BadFile(path, f"is not JSON: {error.msg} in {where}") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets in brackets
+        raise BadFile(path, f"is not JSON that can be read: {error}") from None
+
+
+def from_toml(text: str, path: object) -> dict[str, Any]:
+    """What TOML says; `path` is what an error calls it."""
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadFile(path, f"is not TOML: {error}") from None
+
+
+def from_csv(text: str, path: object) -> Iterator[tuple[int, list[str]]]:
+    r"""Rows of CSV that are not empty, each with the line on which it begins; `path` is what an error calls it.
+
+    >>> list(from_csv("gpu,gpus\nh100,64\n", "runs.csv"))
+    [(1, ['gpu', 'gpus']), (2, ['h100', '64'])]
+    """
+    import csv
+    import io
+
+    reader = csv.reader(io.StringIO(text, newline=""))
+    while True:
+        line = reader.line_num + 1
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            raise BadFile(path, f"line {line}: {error}") from None
+        if row is None:
+            return
+        if row:
+            yield line, row
+
+
+def from_headed_csv(text: str, path: object) -> Iterator[tuple[int, dict[str, str]]]:
+    """The same by the names in the first row; a row may end early, and one that goes on after the last name is refused."""
+    rows = from_csv(text, path)
+    _, names = next(rows, (1, []))
+    for line, row in rows:
+        if any(row[len(names) :]):
+            raise BadFile(path, f"line {line} has {len(row)} cells, the first line names {len(names)}")
+        yield line, dict(zip(names, row, strict=False))
 
 
 def write_text(path: Path | str, text: str) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ from mofa_model.strategy import Strategy
 from mofa_model.units import Numeric
 
 RULES = ("even", "slots", "cost")
+UNLIKE: Final = "unlike"
+"""What `slots` is where layers do not cost the same."""
 
 Array = NDArray[np.floating[Any]]
 _Terms = TypeVar("_Terms")
@@ -228,20 +230,45 @@ def _chunks(
     rule: str, order: list[int], costs: Sequence[float], head: float, stages: int, virtual: int
 ) -> list[tuple[int, int]]:
     """First and last layer of what a stage holds, as one piece; for each virtual stage where layers are unlike or it is told."""
-    if "|" in rule:
-        sizes = _told(rule)
+    if rule not in {*RULES, UNLIKE}:
+        sizes = [stage.count("t") for stage in told_stages(rule)]
         if len(sizes) != stages * virtual or sum(sizes) != len(order):
             raise BadValue("layout", rule, f"{stages * virtual} virtual stages, {len(order)} layers")
         return _ranges(sizes)
-    if rule != "unlike":
+    if rule != UNLIKE:
         return _ranges(_dealt(rule, len(order), stages, virtual))
     return _ranges([n for n, _, _ in _dealt_by_cost([costs[kind] for kind in order], stages * virtual, head)])
 
 
-def _told(layout: str) -> list[int]:
-    """Layers of every virtual stage of a layout in Megatron's words, where t stands for one: Et*3|(tt|)*2mL is 3, 2, 2, 0."""
-    whole = re.sub(r"(\w|\([^()]*\))\*(\d+)", lambda found: found[1].strip("()") * int(found[2]), layout)
-    return [stage.count("t") for stage in whole.split("|")]
+def told_stages(layout: str, field: str = "layout") -> list[str]:
+    """What each virtual stage holds by a layout in Megatron's words, in order of the network.
+
+        layout    stages with | between them; a stage may be empty, and commas say nothing
+        E t m L   embedding, a layer, a prediction module, the loss: E is the first of all, L the last
+        x*n       x so often, x being one of these signs or |
+        (...)*n   what stands in the brackets so often, its own repeats and its | with it
+
+    Brackets inside of brackets, which Megatron itself does not read, are written out first. Source: megatron-core,
+    transformer/pipeline_parallel_layer_layout.py, parse_str_to_list and validate_layer_layout.
+
+    >>> told_stages("Et*2|(t*3|)*2,tmL")
+    ['Ett', 'ttt', 'ttt', 'tmL']
+    """
+    said = layout.replace(",", "")
+    while len(said) <= _LONGEST and (found := _REPEAT.search(said)):
+        times = min(int(found[3]), _LONGEST)
+        said = said[: found.start()] + (found[1] or found[2] or "") * times + said[found.end() :]
+    if len(said) > _LONGEST or not _WHOLE.fullmatch(said):
+        raise BadValue(field, layout, "write it as Megatron does, for example Et*2|(t*3|)*2tL")
+    return said.split("|")
+
+
+_LONGEST: Final = 2**14
+"""Signs of a layout, repeats written out; no model has nearly so many layers."""
+_REPEAT: Final = re.compile(r"(?:\(([EtmL|]*)\)|([EtmL|]))\*(\d{1,9})")
+"""A repeat with none inside of it."""
+_WHOLE: Final = re.compile(r"E[tm|]*L")
+"""A layout whose repeats are written out."""
 
 
 def _ranges(sizes: Iterable[int]) -> list[tuple[int, int]]:
@@ -256,19 +283,23 @@ def stages_in_order(model: Transformer, strategy: Strategy, rule: str) -> tuple[
     >>> stages_in_order(model("llama3-8b"), Strategy(pp=4), "slots")
     ()
     """
-    if _rule(model, rule) != "unlike":
+    if _rule(model, rule) != UNLIKE:
         return ()
     patterns, numbers = _described(model)
     order, head, costs = _order(patterns, [float(number) for number in numbers])
-    chunks = _chunks("unlike", order, costs, head, int(strategy.pp), int(strategy.vpp))
+    chunks = _chunks(UNLIKE, order, costs, head, int(strategy.pp), int(strategy.vpp))
     return tuple(tuple(model.kinds[kind] for kind in order[first:last]) for first, last in chunks)
 
 
 def _rule(model: Transformer, rule: str) -> str:
     """The rule, or `unlike` where a trainer that can be told a layout has layers that do not cost the same."""
-    if rule not in RULES and "|" not in rule:
-        raise BadValue("placement", rule, f"one of {', '.join(RULES)}")
-    return "unlike" if rule == "slots" and model.unlike else rule
+    if rule not in RULES:
+        try:
+            told_stages(rule)
+        except BadValue:
+            right = f"one of {', '.join(RULES)}, or a layout such as Et*3|(tt|)*6L"
+            raise BadValue("placement", rule, right) from None
+    return UNLIKE if rule == "slots" and model.unlike else rule
 
 
 def _dealt(rule: str, layers: int, stages: int, virtual: int) -> list[int]:

@@ -99,6 +99,8 @@ class Strategy:
     """Layers with experts of a stage that run in chunks; 0 = all."""
     optimizer: Placement = Placement.DEVICE
     """Home of the optimizer states."""
+    host_weights: bool = False
+    """Shares of weights wait in host memory until they are gathered, under full sharding."""
     offload: frozenset[str] = frozenset()
     """Activations that wait in host memory between forward and backward, of `OFFLOADED`."""
     tensor_overlap: bool = False
@@ -229,6 +231,7 @@ AXES: Final = (
         apart={
             "replicated states": lambda value: value.level is Sharding.NONE,
             "full sharding": lambda value: value.level in feature_rules.FULL,
+            "whole weights": lambda value: value.level is not Sharding.WEIGHTS,
             "grouped states": lambda value: value.group != 0,
         },
         bad=feature_rules.sharding_bad, idle=feature_rules.alone,
@@ -266,6 +269,10 @@ AXES: Final = (
         off=Placement.DEVICE, feature="optimizer_host",
         apart={"host optimizer": lambda value: value is Placement.HOST},
         bad=feature_rules.host_bad,
+    ),
+    switch(
+        "host_weights", "host-weights", Scope.STATE, tried.of_all(False, True), 22, example="host-weights=true",
+        only_named=bool, feature="host_weights", assumed=False, apart={"host weights": bool},
     ),
     Axis(
         name="graphs", fields=("graphs",), scope=Scope.WORK, tried=tried.of_all(*Graphs), complexity=19,

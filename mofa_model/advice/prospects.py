@@ -37,7 +37,7 @@ from mofa_model.search import (
     SearchQuestion,
     framework,
     frameworks,
-    parse_constraint,
+    parse_constraints,
     search,
 )
 from mofa_model.search.axes import node_counts
@@ -77,7 +77,7 @@ def question_of(request: Request, trainer: Framework, nodes: tuple[int, ...] = (
         problems=request.problems,
         nodes=nodes or (node_counts(request.nodes) if request.fewer_nodes else (request.nodes,)),
         framework=trainer,
-        constraints=tuple(parse_constraint(text) for text in request.constraints),
+        constraints=parse_constraints(request.constraints),
         lifted=frozenset(reason for reason in Rejection if reason.value in request.lifted),
         keep=KEEP,
         share=1.0 / request.memory.ratio,

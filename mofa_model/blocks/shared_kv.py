@@ -24,7 +24,7 @@ class SharedAttention(SoftmaxAttention):
         width = self.heads * self.head_dim
         return (
             Projection(n=self.asked * width, k=hidden, bias=self.bias),
-            Projection(n=hidden, k=width, cut=Cut.INPUT, bias=self.output_bias),
+            Projection(n=hidden, k=self.heads * self.values, cut=Cut.INPUT, bias=self.output_bias),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
@@ -39,5 +39,5 @@ class SharedAttention(SoftmaxAttention):
             Kept(elements=self.heads, freed=CORE, scored=True),
             Kept(elements=self.asked * width, freed=frozenset({ALL}), halved=True, moved={"core_attn": 1.0}),
             *((Kept(elements=width),) if self.gated else ()),
-            Kept(elements=width, **OUTPUT),
+            Kept(elements=self.heads * self.values, **OUTPUT),
         )

@@ -38,6 +38,10 @@ class SoftmaxAttention(Block):
     """Key and value heads: equal to `heads` for MHA, one for MQA."""
     head_dim: Numeric
     """Width of one head."""
+    value_dim: Numeric | None = None
+    """Width of a head's value; None = that of the head."""
+    keys_are_values: bool = False
+    """True where keys are the values as well, and are projected once."""
     window: Numeric | None = None
     """Tokens that a token attends to; None = all before it."""
     gated: bool = False
@@ -53,12 +57,19 @@ class SoftmaxAttention(Block):
 
     def __post_init__(self) -> None:
         whole(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
+        if self.value_dim is not None:
+            whole(value_dim=self.value_dim)
         if self.qk_norm not in QK_NORMS:
             raise BadValue("qk_norm", self.qk_norm, f"one of {', '.join(filter(None, QK_NORMS))}, or nothing")
         if self.window is not None:
             positive(window=self.window)
         if np.any(np.asarray(self.heads) % self.kv_heads):
             raise BadValue("kv_heads", self.kv_heads, f"it must divide heads ({self.heads})")
+
+    @property
+    def values(self) -> Numeric:
+        """Width of a head's value. [1]"""
+        return self.head_dim if self.value_dim is None else self.value_dim
 
     @property
     def name(self) -> str:
@@ -74,12 +85,13 @@ class SoftmaxAttention(Block):
         """Queries, keys and values in one, with the gate; and the output: h^2 (2 + 2 k_v/a), Table 2."""
         return (
             Projection(
-                n=(self.heads * self.asked + 2 * self.kv_heads) * self.head_dim,
+                n=self.heads * self.asked * self.head_dim
+                + self.kv_heads * (self.head_dim + (0 if self.keys_are_values else self.values)),
                 k=hidden,
                 parts=3,
                 bias=self.bias,
             ),
-            Projection(n=hidden, k=self.heads * self.head_dim, cut=Cut.INPUT, bias=self.output_bias),
+            Projection(n=hidden, k=self.heads * self.values, cut=Cut.INPUT, bias=self.output_bias),
         )
 
     @property
@@ -98,7 +110,7 @@ class SoftmaxAttention(Block):
         if self.qk_norm:
             found.append(Elementwise(width=(self.heads + self.kv_heads) * self.head_dim, passes=2.0))
         if self.gated:
-            found.append(Elementwise(width=self.heads * self.head_dim, passes=GATE_PASSES))
+            found.append(Elementwise(width=self.heads * self.values, passes=GATE_PASSES))
         return tuple(found)
 
     def dealt(self, hidden: Count) -> Numeric:
@@ -107,15 +119,16 @@ class SoftmaxAttention(Block):
 
     def cores(self) -> tuple[Core, ...]:
         """Scores and weighted values, Table 2 rows QK^T to AV."""
-        return (Core(heads=self.heads, width=2 * self.head_dim, window=self.window, scored=True),)
+        return (Core(heads=self.heads, width=self.head_dim + self.values, window=self.window, scored=True),)
 
     def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
         """Scores, queries with keys and values (2 sbh (1 + 2 k_v/a)), and the output (2 sbh), Table 2."""
-        width = self.heads * self.head_dim
+        width = self.heads * self.values
         return (
             Kept(elements=self.heads, freed=CORE, scored=True, moved={"core_attn": 1.0}),
             Kept(
-                elements=self.asked * width + 2 * self.kv_heads * self.head_dim,
+                elements=self.asked * self.heads * self.head_dim
+                + self.kv_heads * (self.head_dim + self.values),
                 freed=frozenset({ALL}),
                 halved=True,
                 moved={"core_attn": 1.0},
@@ -126,7 +139,8 @@ class SoftmaxAttention(Block):
 
     def sight(self) -> Sight:
         """Keys and values go around; queries and outputs turn with them."""
-        return Sight(ring=2 * self.kv_heads * self.head_dim, turned=2 * self.heads * self.head_dim)
+        both = self.head_dim + self.values
+        return Sight(ring=self.kv_heads * both, turned=self.heads * both)
 
     def split(self) -> tuple[Count, ...]:
         """Heads of both kinds."""

@@ -13,8 +13,6 @@ what they say nothing about stays where the presets have it.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +31,7 @@ from mofa_model.calibrate.system import RUNS, SystemFactor, system_factor
 from mofa_model.calibrate.written import Written, significant
 from mofa_model.calibrate.written import as_toml as constants_as_toml
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
-from mofa_model.files import read_text
+from mofa_model.files import from_headed_csv, from_json, read_text
 from mofa_model.presets import chosen
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy_text import parse_strategy
@@ -76,14 +74,11 @@ class Refinement:
 def read_runs(path: Path | str) -> list[Mapping[str, Any]]:
     """Rows of a JSON list or a CSV file with a heading."""
     text = read_text(path)
+    rows: Any
     if str(path).lower().endswith(".csv"):
-        reader = csv.DictReader(io.StringIO(text))
-        rows: Any = [{k: v for k, v in row.items() if v not in ("", None)} for row in reader]
+        rows = [{name: cell for name, cell in row.items() if cell} for _, row in from_headed_csv(text, path)]
     else:
-        try:
-            rows = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise BadFile(path, f"is not JSON: {error}") from None
+        rows = from_json(text, path)
     if not isinstance(rows, list) or not rows or not all(isinstance(row, Mapping) for row in rows):
         raise BadFile(path, "must hold a list of runs; the fields of a run are in docs/calibration.md")
     return rows

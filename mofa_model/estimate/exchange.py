@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mofa_model.equations import collectives, compute, optimizers, overlap
+from mofa_model.equations import collectives, compute, offload, optimizers, overlap
 from mofa_model.estimate.resident import held_parameters
 from mofa_model.estimate.saved import update_rule
 from mofa_model.placement import Stages
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Placement, Sharding, Strategy
-from mofa_model.units import Count, Seconds
+from mofa_model.units import BytesPerSecond, Count, Seconds
 
 TENSORS_PER_LAYER = 6.0
 """Parameter tensors of a layer that are reduced one by one: QKV, output, two or three of the FFN, norms."""
@@ -164,7 +164,10 @@ def _collective(
     across = np.where(shard < ranks, 2.0 * (ring - inner_ring) * reduce / path.bandwidth, 0.0)
     gathers = 2.0 * rounds if s.sharding is Sharding.WEIGHTS else 1.0
     back = gathers * inner_ring * gather / inner.bandwidth
-    return np.where(alone, 0.0, latency + scatter + across + back)
+    fetched: Seconds = 0.0
+    if s.host_weights and s.sharding is Sharding.WEIGHTS:
+        fetched = offload.weight_fetch_time(held, shard, p.gather, gathers, _host_link(cluster))
+    return fetched + np.where(alone, 0.0, latency + scatter + across + back)
 
 
 def _rounds(s: Strategy, micro_batches: Count) -> Count:
@@ -204,10 +207,10 @@ def _update(
     own = np.minimum(wanted, ranks) if sharded else 1.0
     own_experts = np.minimum(wanted, copies) if sharded else 1.0
     if s.optimizer is Placement.HOST:
-        link = cluster.host.link.bandwidth * cluster.calibration.links.host_link_efficiency
         rate = cluster.host.optimizer_rate / cluster.gpus_per_node
+        back = 0.0 if s.host_weights and s.sharding is Sharding.WEIGHTS else p.gather
         return compute.host_update_time(
-            held.trained / own + experts / own_experts, p.gradient, p.gather, link, rate
+            held.trained / own + experts / own_experts, p.gradient, back, _host_link(cluster), rate
         )
     bandwidth = cluster.device.memory_bandwidth * c.optimizer_efficiency
     rule = update_rule(workload, s)
@@ -218,6 +221,11 @@ def _update(
     if rule.iterations:
         time = time + _whole_matrices(workload, cluster, s, stages, own, own_experts)
     return time
+
+
+def _host_link(cluster: Cluster) -> BytesPerSecond:
+    """What a device reads from its host. [B/s]"""
+    return cluster.host.link.bandwidth * cluster.calibration.links.host_link_efficiency
 
 
 def _whole_matrices(

@@ -37,7 +37,7 @@ class Resident:
     update: Bytes
     """Workspace of the optimizer update."""
     parked: Bytes
-    """Optimizer states in the host, of one device."""
+    """Optimizer states and weights in the host, of one device."""
 
     @property
     def total(self) -> Bytes:
@@ -106,7 +106,7 @@ def resident(workload: Workload, cluster: Cluster, strategy: Strategy, stages: S
         buffers=buffers,
         reserve=constants.buffer,
         update=_added(groups, "update"),
-        parked=_added(groups, "parked") if strategy.optimizer is Placement.HOST else 0.0,
+        parked=_added(groups, "parked"),
     )
 
 
@@ -232,7 +232,14 @@ def _body(
     weight: Bytes = workload.training.precision.weight
     if s.sharding is Sharding.WEIGHTS:
         weight = memory.sharded_bytes(weight, memory.shard_ranks(ranks, s.shard))
-    return replace(found, weight=weight, gradient=0.0, optimizer=0.0, buffer=0.0, update=0.0, parked=0.0)
+    weight, parked = _weight_home(s, weight)
+    return replace(found, weight=weight, gradient=0.0, optimizer=0.0, buffer=0.0, update=0.0, parked=parked)
+
+
+def _weight_home(s: Strategy, share: Bytes) -> tuple[Bytes, Bytes]:
+    """Bytes of a share of the weights on the device, and in the host. [B]"""
+    away = s.host_weights and s.sharding is Sharding.WEIGHTS
+    return (0.0, share) if away else (share, 0.0)
 
 
 def _group(
@@ -264,7 +271,9 @@ def _group(
         gradient = memory.sharded_bytes(gradient, d)
     if s.sharding is Sharding.WEIGHTS:
         # Gathered layers are buffers of their own; between them only the master weights need to stay.
-        weight, buffer = memory.sharded_bytes(weight if on_host else constants.sharded_weight, d), 0.0
+        kept = weight if on_host or s.host_weights else constants.sharded_weight
+        weight, buffer = memory.sharded_bytes(kept, d), 0.0
+    weight, away = _weight_home(s, weight)
     return _Group(
         parameters=held,
         widest=widest,
@@ -273,5 +282,5 @@ def _group(
         optimizer=offload.device_optimizer_bytes(states, on_host=on_host),
         buffer=np.where(np.asarray(ranks) > 1, buffer, 0.0) if np.any(buffer) else 0.0,
         update=update,
-        parked=parked,
+        parked=(parked if on_host else 0.0) + away,
     )

@@ -25,7 +25,7 @@ def from_text(text: str, file: str) -> tuple[str, Surfaces]:
         document = json.loads(text)
         found = {(one["operator"], one["form"]): _surface(one) for one in document["surfaces"]}
         device = str(document["device"])
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise BadFile(
             file, f"is no file of surfaces as `mofa calibrate kernels` writes it: {error!r}"
         ) from None

@@ -13,6 +13,7 @@ May import: search and what stands below it. Imported by: manifest, verbs.
     megatron, torchtitan, nemo, deepspeed, accelerate   one trainer each: write and read
     settings   a trainer's file of settings; hugging_face: arguments of the trainer that DeepSpeed and Accelerate start
     trainers   which trainer a command is for
+    formats    whose a file of settings is; recipes: nanotron's and LLM Foundry's, which are read and never written
     shell      a shell line as the shell reads it: commands, words, places
     runners    programs that run others: whose words they are, and which of them is a line
     parser     the program that parses shell lines

@@ -10,12 +10,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from mofa_model.errors import BadFile, BadValue
+from mofa_model.errors import BadValue
 from mofa_model.launch import deepspeed, hugging_face
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
-from mofa_model.launch.settings import Settings, as_yaml, nested, setting
+from mofa_model.launch.formats import document_for
+from mofa_model.launch.settings import Settings, nested, refuse_degrees, setting
 from mofa_model.launch.table import Arguments, Words, table, unsupported
 from mofa_model.strategy import LAYER_INPUT, ContextMode, Placement, Recompute, Sharding, Strategy
+from mofa_model.yaml_text import as_yaml
 
 TRAINER: Final = "accelerate"
 FILE: Final = "accelerate.yaml"
@@ -75,7 +77,7 @@ def write(strategy: Strategy, run: LaunchSettings) -> Launch:
 def _engine(strategy: Strategy) -> str:
     """What shards a layout, in Accelerate's word."""
     split = strategy.context_mode is ContextMode.ALL_TO_ALL and strategy.cp > 1
-    if strategy.optimizer is Placement.HOST or split:
+    if strategy.optimizer is Placement.HOST or strategy.host_weights or split:
         return "DEEPSPEED"
     if strategy.gpus == 1:
         return "NO"
@@ -117,27 +119,14 @@ def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) ->
     ):
         right = "the layout is in Accelerate's configuration file: name one that can be read"
         raise BadValue("current", " ".join(words), right)
-    said = _parsed(open_file(path), path) if path and open_file else {}
+    said = document_for(TRAINER, open_file(path), path) if path and open_file else {}
     return _reading(known, options, _merged(known, said, options), open_file)
 
 
-def read_file(text: str, name: str) -> Reading:
+def read_document(document: Mapping[str, Any]) -> Reading:
     """What a configuration file alone says."""
     known = table(TRAINER)
-    return _reading(known, {}, _merged(known, _parsed(text, name), {}), None)
-
-
-def _parsed(text: str, name: str) -> Mapping[str, Any]:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    try:
-        document = YAML(typ="safe", pure=True).load(text)
-    except (YAMLError, ValueError, RecursionError) as error:
-        raise BadFile(name, f"is not YAML: {str(error).splitlines()[0]}") from error
-    if not isinstance(document, Mapping):
-        raise BadFile(name, "is not a mapping of settings")
-    return document
+    return _reading(known, {}, _merged(known, document, {}), None)
 
 
 def _merged(known: Arguments, said: Mapping[str, Any], options: Mapping[str, str | None]) -> Settings:
@@ -178,8 +167,11 @@ def _reading(
     said: Settings,
     open_file: Callable[[str], str] | None,
 ) -> Reading:
-    engine = said.value("distributed_type") or "NO"
-    engine = known.choice("distributed_type", str(engine))
+    refuse_degrees(known, said)
+    engine = said.value("distributed_type")
+    if engine is None and options and "--config_file" not in options:
+        engine = "NO"
+    engine = known.choice("distributed_type", engine if engine is None else str(engine))
     if engine == "MEGATRON_LM":
         raise BadValue("distributed_type", engine, "give the flags of Megatron-LM instead")
     sizes = {
@@ -235,8 +227,8 @@ def _fsdp(known: Arguments, said: Settings) -> dict[str, Any]:
             )
         sharding = _SHARDED[word]
     layout: dict[str, Any] = {"sharding": sharding}
-    if said.truth("fsdp_config.fsdp_offload_params"):
-        layout["optimizer"] = Placement.HOST
+    if said.truth("fsdp_config.fsdp_offload_params"):  # weights, gradients and states, all at once
+        layout |= {"optimizer": Placement.HOST, "host_weights": sharding is Sharding.WEIGHTS}
     if said.truth("fsdp_config.fsdp_activation_checkpointing"):
         layout["recompute"] = Recompute.FULL
         if said.truth("fsdp_config.fsdp_activation_checkpointing_offload"):
@@ -250,8 +242,13 @@ def _deepspeed(said: Settings, open_file: Callable[[str], str] | None) -> Readin
     if path is None:
         stage = said.number("deepspeed_config.zero_stage", 0)
         home = said.value("deepspeed_config.offload_optimizer_device")
-        zero = {"stage": 2 if stage is None else stage, "offload_optimizer": {"device": home}}
-        return deepspeed.read_file(json.dumps({"zero_optimization": zero}), FILE)
+        away = said.value("deepspeed_config.offload_param_device")
+        homes = {"offload_optimizer": {"device": home}, "offload_param": {"device": away}}
+        zero = {
+            "stage": 2 if stage is None else stage,
+            **{name: one for name, one in homes.items() if one["device"]},
+        }
+        return deepspeed.read_document({"zero_optimization": zero})
     if open_file is None:
         raise BadValue("deepspeed_config_file", path, "name a file that can be read")
-    return deepspeed.read_file(open_file(str(path)), str(path))
+    return deepspeed.read_document(document_for(deepspeed.TRAINER, open_file(str(path)), str(path)))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, Final
 
-from mofa_model.errors import BadFile, BadValue
+from mofa_model.errors import BadValue
 from mofa_model.launch import hugging_face
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
-from mofa_model.launch.settings import Settings, nested, setting
+from mofa_model.launch.formats import document_for
+from mofa_model.launch.settings import Settings, nested, refuse_degrees, setting
 from mofa_model.launch.table import Words, table, unsupported
 from mofa_model.strategy import (
     LAYER_INPUT,
@@ -71,6 +72,9 @@ def add_engine(keys: Words, strategy: Strategy, run: LaunchSettings) -> None:
     if strategy.optimizer is Placement.HOST:
         keys.add("zero_optimization.offload_optimizer.device", "cpu")
         keys.add("zero_optimization.offload_optimizer.pin_memory", True)
+    if strategy.host_weights:
+        keys.add("zero_optimization.offload_param.device", "cpu")
+        keys.add("zero_optimization.offload_param.pin_memory", True)
 
 
 def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) -> Reading:
@@ -82,7 +86,7 @@ def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) ->
         raise BadValue(
             "current", " ".join(words), "the layout is in DeepSpeed's JSON file: name one that can be read"
         )
-    reading = read_file(open_file(path), path)
+    reading = read_document(document_for(TRAINER, open_file(path), path))
     return Reading(
         trainer=TRAINER,
         layout={**reading.layout, **hugging_face.layout_of(known, given)},
@@ -101,15 +105,10 @@ def _batch(*factors: int | None) -> int | None:
     return prod(known) if len(known) == len(factors) else None
 
 
-def read_file(text: str, name: str) -> Reading:
-    """What a JSON configuration says; "auto" leaves a field to the trainer's arguments."""
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadFile(name, f"is not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise BadFile(name, "is not a JSON object")
+def read_document(document: Mapping[str, Any]) -> Reading:
+    """What a configuration says; "auto" leaves a field to the trainer's arguments."""
     settings = Settings(document)
+    refuse_degrees(table(TRAINER), settings)
     found, number = settings.value, settings.number
     stage = number("zero_optimization.stage", 0) or 0
     if stage > 3:
@@ -118,15 +117,21 @@ def read_file(text: str, name: str) -> Reading:
     layout: dict[str, Any] = {
         "tp": number("tensor_parallel.autotp_size", 0) or 1,
         "ep": (number("expert_parallel.autoep_size") or 1) if found("expert_parallel.enabled") else 1,
-        "mbs": number("train_micro_batch_size_per_gpu") or 1,
         "sharding": {level: sharding for sharding, level in _STAGES.items()}[stage],
         "data_overlap": stage > 0 and (stage == 3 if overlaps is None else overlaps is True),
         "offload": frozenset({LAYER_INPUT} if found("activation_checkpointing.cpu_checkpointing") else ()),
     }
+    if (size := number("train_micro_batch_size_per_gpu")) is not None:
+        layout["mbs"] = size
     if (ranks := number("sequence_parallel_size") or 1) > 1:
         layout |= {"cp": ranks, "context_mode": ContextMode.ALL_TO_ALL}
     if found("zero_optimization.offload_optimizer.device") == "cpu" or found("zero_optimization.cpu_offload"):
         layout["optimizer"] = Placement.HOST
+    # At every other stage DeepSpeed leaves the weights where they are.
+    away = found("zero_optimization.offload_param.device") == "cpu" or found(
+        "zero_optimization.cpu_offload_param"
+    )
+    layout["host_weights"] = stage == 3 and bool(away)
     shard = document.get("zero_optimization", {})
     size = shard.get("mics_shard_size") if isinstance(shard, dict) else None
     if isinstance(size, int) and not isinstance(size, bool) and size > 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -48,10 +47,6 @@ SYMBOLS: Final = {
     "experts": "E",
 }
 """Blocks in a pattern of layers. Source: Megatron Core, guide from GPTModel to HybridModel."""
-_LONGEST: Final = 4000
-"""Characters of a layout that are read."""
-_GROUP: Final = re.compile(r"\(([^()]{1,64})\)\*(\d{1,3})")
-_LAYOUT: Final = re.compile(r"[EtmL|,*\d]+")
 
 
 def environment(strategy: Strategy, run: LaunchSettings) -> dict[str, str]:
@@ -222,17 +217,3 @@ def hybrid_pattern(run: LaunchSettings) -> str:
     stages = ["".join(SYMBOLS[block] for layer in stage for block in layer) for stage in run.stages]
     last = "".join(SYMBOLS[block] for block in next(stage for stage in reversed(run.stages) if stage)[-1])
     return "|".join(stages) + f"/{last}" * run.prediction_modules
-
-
-def stages_of_layout(name: str, text: str) -> int:
-    """Virtual stages that a layout in Megatron's notation describes. [1]
-
-    >>> stages_of_layout("layout", "Et*2|(t*3|)*2t*1L")
-    4
-    """
-    spread = (
-        _GROUP.sub(lambda found: found.group(1) * int(found.group(2)), text) if len(text) <= _LONGEST else ""
-    )
-    if not _LAYOUT.fullmatch(spread):
-        raise BadValue(name, text, "write it as Megatron does, for example 'Et*2|(t*3|)*2t*1L'")
-    return spread.count("|") + 1

@@ -23,9 +23,9 @@ from mofa_model.launch.features import (
     read_features,
     read_offload,
     split_of,
-    stages_of_layout,
 )
 from mofa_model.launch.table import Arguments, Words, table, unsupported
+from mofa_model.placement import told_stages
 from mofa_model.strategy import Graphs, Placement, Recompute, Sharding, Strategy
 
 TRAINER: Final = "megatron"
@@ -198,9 +198,8 @@ def _reading(known: Arguments, given: Mapping[str, tuple[str, ...]]) -> Reading:
     }
     stages = given.get("pipeline-model-parallel-layout")
     if stages:
-        sizes["vpp"] = (
-            stages_of_layout("--pipeline-model-parallel-layout", stages[0]) // (sizes["pp"] or 1) or 1
-        )
+        told = told_stages(stages[0], "--pipeline-model-parallel-layout")
+        sizes["vpp"] = len(told) // (sizes["pp"] or 1) or 1
     pattern = given.get("hybrid-layer-pattern")
     if pattern and "|" in pattern[0]:
         sizes["vpp"] = (pattern[0].count("|") + 1) // (sizes["pp"] or 1) or 1

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from mofa_model.errors import BadValue
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.features import (
     CONTEXT_WORDS,
@@ -24,9 +25,10 @@ from mofa_model.launch.features import (
     read_features,
     read_offload,
     split_of,
-    stages_of_layout,
 )
+from mofa_model.launch.settings import Settings, refuse_degrees
 from mofa_model.launch.table import Words, table, unsupported
+from mofa_model.placement import told_stages
 from mofa_model.strategy import Graphs, Placement, Recompute, Sharding, Strategy
 
 TRAINER: Final = "nemo"
@@ -195,9 +197,8 @@ def read(words: Sequence[str]) -> Reading:
         "mbs": number("train.micro_batch_size"),
     }
     if stages := given.get("model.pipeline_model_parallel_layout"):
-        sizes["vpp"] = (
-            stages_of_layout("model.pipeline_model_parallel_layout", _bare(stages)) // (sizes["pp"] or 1) or 1
-        )
+        told = told_stages(_bare(stages), "model.pipeline_model_parallel_layout")
+        sizes["vpp"] = len(told) // (sizes["pp"] or 1) or 1
     layout: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
     distributed = given.get("ddp.use_distributed_optimizer", "true").lower() == "true"  # every recipe has it
     layout |= read_features(
@@ -240,6 +241,26 @@ def read(words: Sequence[str]) -> Reading:
         interval_steps=number("checkpoint.save_interval"),
         unpriced=known.not_priced(said),
     )
+
+
+def read_document(document: Mapping[str, Any]) -> Reading:
+    """What a whole configuration says; one that leaves sizes to a recipe is refused."""
+    said = Settings(document)
+    refuse_degrees(table(TRAINER), said)
+    for name in ("model.tensor_model_parallel_size", "model.pipeline_model_parallel_size"):
+        if said.value(name) is None:
+            raise BadValue(
+                name,
+                None,
+                "a file that says only a part of a recipe's layout is not read as one; say it in the file",
+            )
+    return read([f"{name}={_text(value)}" for name, value in said.leaves().items() if value is not None])
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{','.join(map(str, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _words(given: Mapping[str, str], name: str) -> tuple[str, ...]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mofa_model.errors import BadValue
+from mofa_model.launch.table import Arguments
 
 
 def setting(name: str, values: tuple[object, ...]) -> list[str]:
@@ -33,18 +35,29 @@ def nested(settings: Sequence[str]) -> dict[str, Any]:
     return tree
 
 
-def as_yaml(tree: Mapping[str, Any], indent: str = "") -> str:
-    r"""Settings as YAML; their texts are plain words.
+_DEGREE: Final = re.compile(
+    r"(?:^|[_-])(?:[tpcesd]p|etp|vpp|mp)(?:[_-](?:size|degree|shard|replicate))*$|parallel(?:ism)?(?:[_-](?:size|degree))?$"
+)
+"""Names of degrees of parallelism, whoever's they are."""
 
-    >>> as_yaml({"num_processes": 8, "fsdp_config": {"fsdp_version": 2}})
-    'num_processes: 8\nfsdp_config:\n  fsdp_version: 2\n'
+
+def refuse_degrees(known: Arguments, said: Settings) -> None:
+    """Refuse a degree of parallelism that a file states and that nobody reads: without it the layout is another one.
+
+    The model's own part of a file is left alone: `pretraining_tp` of a config.json says nothing about the training.
     """
-    return "".join(
-        f"{indent}{name}:\n{as_yaml(value, indent + '  ')}"
-        if isinstance(value, Mapping)
-        else f"{indent}{name}: {value if isinstance(value, str) else json.dumps(value)}\n"
-        for name, value in tree.items()
-    )
+    read = {name.rpartition(".")[2] for name in (*known.kinds, *known.older, *known.only)}
+    for path, value in said.leaves().items():
+        name = path.rpartition(".")[2]
+        own = (
+            path.startswith("model.model_config.")
+            or name in read
+            or known.is_unpriced(path)
+            or known.is_unpriced(name)
+        )
+        several = not isinstance(value, bool) and isinstance(value, int) and value > 1
+        if several and not own and _DEGREE.search(name):
+            raise BadValue(path, value, "this degree is not read; write the layout as tp=8,pp=4,…")
 
 
 @dataclass(frozen=True, slots=True)

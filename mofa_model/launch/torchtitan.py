@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mofa_model.errors import BadFile
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
+from mofa_model.launch.settings import Settings, refuse_degrees
 from mofa_model.launch.table import Words, table, unsupported
 from mofa_model.schedules import DUALPIPE_V, INTERLEAVED, ONE_F_ONE_B, ZBV
 from mofa_model.strategy import Placement, Recompute, Sharding, Strategy
@@ -133,12 +132,9 @@ def read(words: Sequence[str]) -> Reading:
     return _reading(given)
 
 
-def read_file(text: str, name: str) -> Reading:
+def read_document(document: Mapping[str, Any]) -> Reading:
     """What a TOML configuration of a release before 0.3 says."""
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadFile(name, f"is not TOML: {error}") from error
+    refuse_degrees(table(TRAINER), Settings(document))
     given: dict[str, str | None] = {}
     for section in _SECTIONS:
         for key, value in _section(document, section).items():
@@ -180,11 +176,11 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
     )
     layout["sequence_parallel"] = tp > 1 and "parallelism.no_enable_sequence_parallel" not in given
     layout["tensor_overlap"] = "compile.enable_async_tensor_parallel" in given
-    if "training.enable_cpu_offload" in given:
-        layout["optimizer"] = Placement.HOST
     if sharded is not None:
         layout["dp"] = replicas * sharded
     layout["sharding"] = _sharding(given, replicas, sharded, pp, cp)
+    if "training.enable_cpu_offload" in given:  # weights, gradients and states, all at once
+        layout |= {"optimizer": Placement.HOST, "host_weights": layout["sharding"] is Sharding.WEIGHTS}
     layout |= _recompute(given.get("activation-checkpoint"))
     schedule = given.get("parallelism.pipeline_parallel_schedule")
     if pp > 1 and schedule is not None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from mofa_model.axes.frameworks import framework
 from mofa_model.errors import BadValue, UnknownName
-from mofa_model.launch import accelerate, deepspeed, megatron, nemo, torchtitan
+from mofa_model.launch import accelerate, deepspeed, formats, megatron, nemo, recipes, torchtitan
 from mofa_model.launch.answer import Launch, LaunchSettings, Reading
 from mofa_model.launch.features import STATE_SPACE, counted_layers
 from mofa_model.launch.refusals import refuse
@@ -29,13 +29,15 @@ _WRITERS: Final[Mapping[str, Callable[[Strategy, LaunchSettings], Launch]]] = {
 }
 TRAINERS: Final = tuple(_WRITERS)
 """What `--launch` takes."""
-_FILES: Final[Mapping[str, Callable[[str, str], Reading]]] = {
-    ".toml": torchtitan.read_file,
-    ".json": deepspeed.read_file,
-    ".yaml": accelerate.read_file,
-    ".yml": accelerate.read_file,
+_FILES: Final[Mapping[str, Callable[[Mapping[str, Any]], Reading]]] = {
+    torchtitan.TRAINER: torchtitan.read_document,
+    deepspeed.TRAINER: deepspeed.read_document,
+    accelerate.TRAINER: accelerate.read_document,
+    nemo.TRAINER: nemo.read_document,
+    "nanotron": recipes.nanotron,
+    "llm-foundry": recipes.llm_foundry,
 }
-"""What reads a configuration file by its name's end."""
+"""What reads a configuration file that is a trainer's."""
 
 _USUAL: Final = "adamw"
 """The optimizer that every trainer has, and that launch arguments leave as it is."""
@@ -135,9 +137,10 @@ def read(words: Sequence[str], open_file: Callable[[str], str] | None = None) ->
         return deepspeed.read(words, open_file)
     if accelerate.matches(words):
         return accelerate.read(words, open_file)
-    path = next((word for word in words if word.endswith(tuple(_FILES))), None)
+    path = next((word for word in words if word.endswith(formats.ENDINGS)), None)
     if path is not None and open_file is not None:
-        return _FILES[path[path.rindex(".") :]](open_file(path), path)
+        document = formats.document_of(open_file(path), path)
+        return _FILES[formats.format_of(document, path).reader](document)
     raise BadValue("current", " ".join(words), f"write tp=8,pp=4,… or the arguments of {', '.join(TRAINERS)}")
 
 
@@ -174,7 +177,7 @@ def read_layout(
 
 
 def _is_launch(words: Sequence[str]) -> bool:
-    return any(nemo.matches(word) or word.endswith(tuple(_FILES)) for word in words)
+    return any(nemo.matches(word) or word.endswith(formats.ENDINGS) for word in words)
 
 
 def is_flag_of(trainer: str, word: str) -> bool:

@@ -10,7 +10,7 @@ from mofa_model.errors import InputError
 from mofa_model.kinds import Demand
 from mofa_model.launch import Reading, read
 from mofa_model.manifest.surroundings import Surroundings
-from mofa_model.manifest.values import StreamReader
+from mofa_model.yaml_text import StreamReader
 
 _MOST: Final = 1000
 """Settings of a file that are read. [1]"""

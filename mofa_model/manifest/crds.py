@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +15,7 @@ from mofa_model.manifest.fields import Part
 from mofa_model.manifest.schema import structural
 from mofa_model.manifest.status import TrainingJobStatus
 from mofa_model.manifest.training_job import TrainingJobSpec
+from mofa_model.yaml_text import as_yaml
 
 GROUP: Final = "mofa.dev"
 VERSION: Final = "v1alpha1"
@@ -187,26 +187,21 @@ def _definition(
     }
 
 
-def as_yaml(definition: dict[str, Any]) -> str:
+def file_text(definition: dict[str, Any]) -> str:
     """A definition as the text of its file."""
-    from ruamel.yaml import YAML
-
-    writer = YAML()
-    writer.width = 4096
-    writer.representer.ignore_aliases = lambda _: True
-    text = io.StringIO()
-    writer.dump(definition, text)
-    return _HEADER + text.getvalue()
+    return _HEADER + as_yaml(definition)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Write the files, or with --check say which differ."""
-    parser = argparse.ArgumentParser(prog="python -m mofa_model.manifest.crds", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m mofa_model.manifest.crds", description=__doc__, allow_abbrev=False
+    )
     parser.add_argument("folder", nargs="?", default=FOLDER, help="where the files are (default: crds)")
     parser.add_argument("--check", action="store_true", help="compare and exit 1 where a file differs")
     given = parser.parse_args(argv)
     folder = Path(given.folder)
-    wanted = {folder / name: as_yaml(crd) for name, crd in crds().items()}
+    wanted = {folder / name: file_text(crd) for name, crd in crds().items()}
     if given.check:
         stale = [p for p, text in wanted.items() if not p.is_file() or p.read_text("utf-8") != text]
         for path in stale:

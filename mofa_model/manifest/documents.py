@@ -18,7 +18,7 @@ from typing import Any, Final
 from mofa_model.errors import BadFile
 from mofa_model.kinds.shape import part, text_of
 from mofa_model.manifest import edits
-from mofa_model.manifest.values import StreamReader
+from mofa_model.yaml_text import StreamReader
 
 LARGEST: Final = 2 * 2**20
 """Characters of a stream: more than a thousand jobs, and a few seconds of parsing."""

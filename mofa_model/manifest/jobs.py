@@ -24,8 +24,8 @@ from mofa_model.manifest.said import PATH, Said
 from mofa_model.manifest.spoken import facts_of, model_of
 from mofa_model.manifest.surroundings import POLICY, Surroundings, profile_of
 from mofa_model.manifest.training_job import ClusterPart, TrainingJobSpec
-from mofa_model.manifest.values import StreamReader
 from mofa_model.spec.part import places
+from mofa_model.yaml_text import StreamReader
 
 MODES: Final = ("Disabled", "Annotate", "Apply")
 _MODE, _MODEL, _CONFIG, _PAUSED = (PREFIX + key for key in ("mode", "model", "config-ref", "paused"))

@@ -25,7 +25,17 @@ from mofa_model.presets.catalogue import (
 )
 from mofa_model.presets.clusters import cluster, link
 from mofa_model.presets.constants import Constant, calibration, constants_of
-from mofa_model.presets.entries import KINDS, entry, meanings, names, resolve, sources
+from mofa_model.presets.entries import (
+    KINDS,
+    called,
+    entry,
+    instance,
+    is_address,
+    meanings,
+    names,
+    resolve,
+    sources,
+)
 from mofa_model.presets.huggingface import from_config, read_config
 from mofa_model.presets.named import model_named
 
@@ -35,6 +45,7 @@ __all__ = [
     "Fabric",
     "Stack",
     "calibration",
+    "called",
     "cluster",
     "constants_of",
     "device",
@@ -43,6 +54,8 @@ __all__ = [
     "fabric",
     "family",
     "from_config",
+    "instance",
+    "is_address",
     "link",
     "meanings",
     "model",

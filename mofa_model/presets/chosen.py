@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import os
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mofa_model.errors import BadFile
+from mofa_model.files import from_toml
 from mofa_model.presets import entries
 
 VARIABLE: Final = "MOFA_CONSTANTS"
@@ -52,9 +52,10 @@ def read(name: str) -> Mapping[str, Any]:
     if len(data) > LARGEST:
         raise BadFile(name, f"larger than {LARGEST} bytes")
     try:
-        table = tomllib.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
         raise BadFile(name, f"is not a file of constants: {error}") from None
+    table = from_toml(text, name)
     _check(name, table, "")
     return MappingProxyType(table)
 

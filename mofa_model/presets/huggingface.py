@@ -6,11 +6,10 @@ known to be harmless; any other is refused by its name, because a field that nob
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from mofa_model import files
 from mofa_model.errors import BadFile, BadValue, UnknownName, shown
@@ -26,15 +25,7 @@ def read_config(path: Path | str) -> Transformer:
     file = path if str(path) == "-" else Path(path)
     if isinstance(file, Path) and file.is_dir():
         file = file / "config.json"
-    text = files.read_text(file, largest=LARGEST_FILE)
-    try:
-        config = json.loads(text, parse_constant=_not_a_number)
-    except json.JSONDecodeError as error:
-        raise BadFile(
-            file, f"is not JSON: {error.msg} in line {error.lineno}, column {error.colno}"
-        ) from None
-    except (RecursionError, ValueError) as error:
-        raise BadFile(file, f"is not JSON that can be read: {error}") from None
+    config = files.from_json(files.read_text(file, largest=LARGEST_FILE), file)
     if not isinstance(config, dict):
         raise BadFile(file, f"is not a model configuration: it holds {shown(config)}")
     return from_config(config)
@@ -48,18 +39,15 @@ def from_config(config: Mapping[str, Any], *, name: str = "") -> Transformer:
     """
     fields, about = Fields(config), ""
     kind = str(config.get("model_type"))
-    if kind in REFUSED:
-        raise BadValue("config.model_type", kind, f"{REFUSED[kind]} not modelled")
-    if kind not in FAMILIES and isinstance(config.get("text_config"), Mapping):
-        # What stands around the text is of some other family, whose own fields say nothing about the text.
-        fields = Fields(config["text_config"], "config.text_config")
+    if kind not in {*FAMILIES, *REFUSED} and isinstance(config.get("text_config"), Mapping):
+        # What stands around the text is of some other family, whose own fields say nothing about the text, but for the head.
+        around = {name: config[name] for name in ("tie_word_embeddings",) if config.get(name) is not None}
+        fields = Fields({**config["text_config"], **around}, "config.text_config")
         kind, about = str(fields.given.get("model_type")), f"{kind[:60]} (its text alone)"
+    if kind in REFUSED:
+        raise BadValue(f"{fields.path}.model_type", kind, f"{REFUSED[kind]} not modelled")
     if kind not in FAMILIES:
         raise UnknownName(f"{fields.path}.model_type", fields.given.get("model_type"), FAMILIES)
     model = FAMILIES[kind](fields)
     fields.finish()
     return replace(model, name=name or about or model.name)
-
-
-def _not_a_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not a number")

@@ -22,7 +22,7 @@ A strategy that is not chosen is counted once: raw = searched + pruned + rejecte
 
 from mofa_model.axes.frameworks import Framework, framework, frameworks
 from mofa_model.axes.verdict import LIFTABLE, MEANING, Rejection
-from mofa_model.search.constraints import Constraint, parse_constraint
+from mofa_model.search.constraints import Constraint, parse_constraint, parse_constraints
 from mofa_model.search.effort import ASIDE, Effort
 from mofa_model.search.explore import Candidate, NearMiss, Ranking, SearchCase, SearchQuestion, search
 from mofa_model.search.rank import Score
@@ -44,5 +44,6 @@ __all__ = [
     "framework",
     "frameworks",
     "parse_constraint",
+    "parse_constraints",
     "search",
 ]

@@ -27,13 +27,15 @@ from mofa_model.axes.choices import (
     Shard,
     Sharding,
 )
-from mofa_model.axes.words import CPU, Choice, Number, Word, number
+from mofa_model.axes.words import CPU, Choice, Number, Switch, Word, number
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.search.axes import EVERY, Axes
 from mofa_model.strategy import Strategy
-from mofa_model.strategy_text import pair_of
+from mofa_model.strategy_text import CALLED, pair_of
 
 _FORM: Final = re.compile(r"\s*([a-z_-]+)\s*(<=|>=|=)\s*(\S.*?)\s*", re.IGNORECASE)
+_NEXT: Final = re.compile(r",(?=\s*[a-z_-]+\s*(?:<=|>=|=))", re.IGNORECASE)
+"""A comma before another axis, and not before another value of the same one."""
 _FIELD: Final = "constraint"
 _FAR: Final = 1 << 40
 
@@ -56,6 +58,15 @@ class Constraint:
         return tuple(number(f"{_FIELD}.{self.key}", word, least) for word in self.words)
 
 
+def parse_constraints(texts: Iterable[str]) -> tuple[Constraint, ...]:
+    """Constraints from texts; one text may hold several, as the text of a strategy does.
+
+    >>> [c.key for c in parse_constraints(["tp=4,8,pp=2", "mbs<=4"])]
+    ['tp', 'pp', 'mbs']
+    """
+    return tuple(parse_constraint(one) for text in texts for one in _NEXT.split(text))
+
+
 def parse_constraint(text: str) -> Constraint:
     """A constraint from its text.
 
@@ -73,7 +84,7 @@ def parse_constraint(text: str) -> Constraint:
     else:
         key, sign, rest = match.group(1).lower().replace("_", "-"), match.group(2), match.group(3).lower()
     if key not in _KEYS and key not in DERIVED:
-        raise UnknownName(_FIELD, key, [*_KEYS, *DERIVED])
+        raise UnknownName(_FIELD, key, [*_KEYS, *DERIVED], aliases=CALLED)
     span = re.fullmatch(r"(\d+)\.\.(\d+)", rest)
     if sign == "=" and span is None:
         return Constraint(key, tuple(word.strip() for word in rest.split(",")))
@@ -93,7 +104,7 @@ def constrained(
     named = {
         axis.name
         for axis, said in (_KEYS[c.key] for c in constraints if c.key in _KEYS)
-        if isinstance(said, Choice)
+        if isinstance(said, Choice | Switch)
     }
     values = {
         axis.name: tuple(v for v in axes[axis.name] if axis.name in named or not axis.only_named(v))

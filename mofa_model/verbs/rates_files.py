@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from mofa_model.errors import BadFile, BadValue
-from mofa_model.files import read_text
+from mofa_model.files import from_csv, from_headed_csv, read_text
 from mofa_model.reliability.observed import ObservedFailures
 from mofa_model.spec.evidence import DatedEvidence, FailureEvidence
 from mofa_model.units import DAY
@@ -72,19 +70,17 @@ def _exposure(path: str, possible: float | None) -> tuple[dict[str, float], floa
 
 
 def _rows(path: str, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
-    reader = csv.DictReader(io.StringIO(read_text(path)), restkey="", restval="")
-    missing = [name for name in needed if name not in (reader.fieldnames or ())]
+    text = read_text(path)
+    _, names = next(from_csv(text, path), (1, list[str]()))
+    missing = [name for name in needed if name not in names]
     if missing:
         raise BadFile(path, f"has no column {', '.join(missing)}; its first line must name the columns")
-    try:
-        for row in reader:
-            told = {str(key): value.strip() for key, value in row.items() if isinstance(value, str)}
-            for name in needed:
-                if not told.get(name):
-                    raise BadFile(path, f"line {reader.line_num}: {name} is empty")
-            yield reader.line_num, told
-    except csv.Error as error:
-        raise BadFile(path, f"line {reader.line_num}: {error}") from error
+    for line, row in from_headed_csv(text, path):
+        told = {name: cell.strip() for name, cell in row.items()}
+        for name in needed:
+            if not told.get(name):
+                raise BadFile(path, f"line {line}: {name} is empty")
+        yield line, told
 
 
 def _window(times: list[float], by_node: dict[str, float]) -> tuple[float, float]:

@@ -95,6 +95,10 @@ QUESTIONS = {
         (*SHAPES, "cp-mode=ring,a2a,allgather,usp", "pp=1", "mbs=1", "ep=1", "etp=1", "chunks=1", "tp=1"),
     ),
     "features": ("any", (*SMALL, f"offload=none,{ACTIVATIONS}", "graphs=none,partial,full")),
+    "weights on the host": (
+        "any",
+        (*SMALL, *PLAIN[:1], "sharding=zero3", "optimizer=cpu", "host-weights=true"),
+    ),
     "no overlap of gradients": ("any", (*PLAIN[:-1], *SMALL, "dp-overlap=false")),
     "no overlap in Megatron": ("megatron", (*PLAIN[:-2], *SMALL)),
     "no overlap in llm-foundry": ("llm-foundry", ("optimizer=device", "recompute=none", "ep=2")),

@@ -78,3 +78,28 @@ def test_a_file_that_is_too_large_or_no_text_is_refused(tmp_path):
 def test_a_minus_is_standard_input(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a: 1\n")))
     assert files.read_text("-") == "a: 1\n"
+
+
+@pytest.mark.parametrize(
+    "read, text, why",
+    [
+        (files.from_json, "[" * 100_000, "t: is not JSON that can be read: maximum recursion"),
+        (files.from_json, '{"a": 1,}', "t: is not JSON: .* line 1, column"),
+        (files.from_toml, "a = " + "[" * 3000, "t: is not TOML: maximum recursion"),
+        (files.from_csv, "a,b\n1,2\n3," + "4" * 200_000, "t: line 3: field larger than field limit"),
+        (files.from_csv, 'a\n"' + "4" * 200_000, "t: line 2: field larger than field limit"),
+        (files.from_headed_csv, "a,b\n1,2\n\n3,4,5\n", "t: line 4 has 3 cells, the first line names 2"),
+    ],
+    ids=["deep", "json", "deep toml", "long cell", "open quote", "shifted row"],
+)
+def test_text_that_no_parser_can_take_is_refused_with_its_place(read, text, why):
+    with pytest.raises(BadFile, match=why):
+        tuple(read(text, "t"))
+
+
+def test_rows_end_as_every_system_ends_them_and_may_lack_their_last_cells():
+    for end in ("\n", "\r\n", "\r"):
+        rows = list(files.from_headed_csv(end.join(["a,b", "1,2", "", '3,"4', '5"', "6"]), "t"))
+        assert [row["a"] for _, row in rows] == ["1", "3", "6"]
+        assert rows[1] == (4, {"a": "3", "b": f"4{end}5"})
+        assert rows[2] == (6, {"a": "6"})

@@ -12,7 +12,7 @@ from shapes import changed, deeper, ends
 from mofa_model import presets
 from mofa_model.blocks import Experts, FeedForward
 from mofa_model.errors import BadValue
-from mofa_model.placement import RULES, axes_of, distinct, stages_in_order, stages_of
+from mofa_model.placement import RULES, axes_of, distinct, stages_in_order, stages_of, told_stages
 from mofa_model.schedules import INTERLEAVED
 from mofa_model.strategy import Strategy
 
@@ -152,6 +152,33 @@ def test_unlike_layers_are_dealt_by_cost_and_told_in_the_same_order(name, pp, vp
     weights = [np.dot(cost, stage) for stage in held[:-1]]  # the last stage has the head as well
     assert max(weights) < 1.5 * np.mean(weights)
     assert stages_in_order(model, layout, "even") == ()
+
+
+@pytest.mark.parametrize(
+    "layout, layers",
+    [
+        (
+            "Et*3|(tt|)*29,m|L",
+            [3, *[2] * 29, 0, 0],
+        ),  # DeepSeek-V3 on 16 stages of two, in Megatron's own guide
+        ("Ettt|(tt|)*29,m|L", [3, *[2] * 29, 0, 0]),  # parse_str_to_list
+        ("Et*4|(t*4|)*14tmL", [*[4] * 15, 1]),
+        ("E,t|(|tt)*2,m,L", [1, 0, 2, 2]),
+        ("E|t|*3L", [0, 1, 0, 0, 0]),
+        ("Et|((t|)*2tt|)*2L", [1, 1, 1, 2, 1, 1, 2, 0]),
+    ],
+)
+def test_repeats_inside_of_repeats_are_written_out_first(layout, layers):
+    """The words and their meaning are those of Megatron's guide and parser; 61 layers of DeepSeek-V3 lie on 32 stages."""
+    assert [stage.count("t") for stage in told_stages(layout)] == layers
+
+
+@pytest.mark.parametrize(
+    "layout", ["", "t*4L", "Et*4", "Et*x|L", "Et(t|L", "E t|L", "E" + "(" * 9 + "t" + ")*99" * 9 + "L"]
+)
+def test_what_is_no_layout_is_refused_with_an_example(layout):
+    with pytest.raises(BadValue, match=r"write it as Megatron does, for example Et\*2"):
+        told_stages(layout)
 
 
 def test_a_layout_in_the_words_of_megatron_is_taken_as_it_is():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +14,7 @@ from mofa_lab.fitting.sets import set_of
 from mofa_lab.validate.odds_report import RECORD
 from mofa_model import presets
 from mofa_model.calibrate.evidence import FitRow
-from mofa_model.files import read_text
+from mofa_model.files import from_json, read_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -196,7 +195,7 @@ def _odds(_: CampaignResult) -> Figure:
     """How often the layout that was said to be faster was, by the chance that was said; from the record of `mofa validate odds`."""
     figure, (ax,) = _panels(1)
     ax.plot((50, 100), (50, 100), color="#222222", lw=0.6)
-    pairs = json.loads(read_text(RECORD))["pairs"] if RECORD.exists() else {}
+    pairs = from_json(read_text(RECORD), RECORD)["pairs"] if RECORD.exists() else {}
     for number, (stack, found) in enumerate(sorted(pairs.items())):
         said, was = ([100 * row[name] for row in found["bins"]] for name in ("said", "was"))
         ax.plot(said, was, "o-", ms=3, lw=1, color=_COLORS[number], label=stack)

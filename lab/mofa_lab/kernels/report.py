@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from mofa_model.files import read_text
+from mofa_model.files import from_json, read_text
 from mofa_model.tables import Column, Table, as_markdown
 
 HEAD: Final = """\
@@ -37,7 +36,7 @@ OWN: Final = {("a100-80gb-sxm", "gemm bf16"): (6, 19), ("h100-80gb-sxm", "gemm f
 
 def section(file: Path) -> str:
     """The section as markdown, from the record that `mofa validate kernels --left-out ... --record` wrote."""
-    held = json.loads(read_text(file))
+    held = from_json(read_text(file), file)
     by = {(way, row["device"], row["op"]): row for way in ("family", "device") for row in held.get(way, ())}
     keys = sorted({(op, device) for _, device, op in by})
     rows = tuple(_row(device, op, by) for op, device in keys)

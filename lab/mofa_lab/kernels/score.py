@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mofa_lab.kernels import fit
 from mofa_lab.kernels.device import FEWEST, calls_of
 from mofa_lab.kernels.tables import Calls
-from mofa_model.files import read_text, write_text
+from mofa_model.files import from_json, read_text, write_text
 from mofa_model.kernels import OPERATORS, Timer
 from mofa_model.kernels.surface import Floats
 from mofa_model.presets.kernels import kernels, relative, sheet
@@ -137,7 +137,7 @@ def grouped(found: Sequence[KernelComparison]) -> Mapping[tuple[str, str], dict[
 
 def record(file: str, way: str, groups: Sequence[Mapping[str, Any]]) -> None:
     """Keep a summary, beside those of the other ways that the file holds."""
-    held = json.loads(read_text(file)) if Path(file).exists() else {}
+    held = from_json(read_text(file), file) if Path(file).exists() else {}
     held[way] = [
         {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in group.items()}
         for group in groups

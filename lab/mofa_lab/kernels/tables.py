@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import lzma
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.errors import BadFile
+from mofa_model.files import from_csv
 from mofa_model.kernels.surface import Floats
 
 Texts = NDArray[np.str_]
@@ -24,8 +23,14 @@ FORMATS: Final = {"bf16": "bf16", "fp16": "bf16", "fp8": "fp8", "nvfp4": "fp4"}
 """Format of the matrix units by the first word of a recipe."""
 WIDTHS: Final = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5}
 """Bytes of an element."""
-LARGEST: Final = 2**28
-"""A table beyond this is refused. [B]"""
+LARGEST: Final = 2**25
+"""Text of a table beyond this is refused: nearly twice the largest one that is known. [B]"""
+MOST: Final = 2**29
+"""Columns beyond this are refused: every cell of one takes the room of the longest. [B]"""
+PACKED: Final = b"\xfd7zXZ\0"
+"""How a file of xz begins."""
+MEMORY: Final = 2**27
+"""What unpacking may hold beside the text; xz by itself needs half of it. [B]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,17 +102,40 @@ def read(file: str) -> list[Calls]:
 
 def _columns(file: str) -> Columns:
     try:
-        data = Path(file).read_bytes()
-        text = lzma.decompress(data) if data[:6] == b"\xfd7zXZ\x00" else data
-        rows = list(csv.reader(io.StringIO(text[:LARGEST].decode("utf-8"))))
+        text = _unpacked(file).decode("utf-8")
     except (OSError, lzma.LZMAError, UnicodeDecodeError) as error:
         raise BadFile(file, f"cannot be read: {error}") from None
+    rows: list[list[str]] = []
+    for line, row in from_csv(text, file):
+        if rows and len(row) != len(rows[0]):
+            raise BadFile(file, f"line {line} has {len(row)} cells, not {len(rows[0])}")
+        rows.append(row)
     if len(rows) < 2:
         raise BadFile(file, "has no rows; give a header and a row a call")
-    wrong = next((n for n, row in enumerate(rows, start=1) if len(row) != len(rows[0])), None)
-    if wrong:
-        raise BadFile(file, f"line {wrong} has {len(rows[wrong - 1])} cells, not {len(rows[0])}")
-    return {name: np.array(column) for name, *column in zip(*rows, strict=True)}
+    columns = list(zip(*rows, strict=True))
+    room = 4 * len(rows) * sum(max(map(len, column)) for column in columns)
+    if room > MOST:
+        raise BadFile(
+            file, f"takes {room // 2**20} MiB as columns, as wide as their longest cells; shorten them"
+        )
+    return {name: np.array(column) for name, *column in columns}
+
+
+def _unpacked(file: str) -> bytes:
+    """The text of a table: no more of it is unpacked than may be there, whatever the packed file says."""
+    with Path(file).open("rb") as packed:
+        data = packed.read(LARGEST + 1)
+        if data.startswith(PACKED):
+            left, data = data, b""
+            while left and len(data) <= LARGEST:  # one stream behind the other, as xz joins files
+                stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY)
+                data += stream.decompress(left, LARGEST + 1 - len(data))
+                left = stream.unused_data.lstrip(b"\0")
+                if not stream.eof and len(data) <= LARGEST:
+                    raise BadFile(file, "is truncated: its packed text breaks off")
+    if len(data) > LARGEST:
+        raise BadFile(file, f"holds more than {LARGEST // 2**20} MiB of text; give a smaller table")
+    return data
 
 
 def _calls(file: str, table: KernelTable, columns: Columns) -> Iterator[Calls]:

@@ -25,6 +25,9 @@ BATCH: Final = 4 * 2**20
 LONGEST: Final = 64 * 2**20
 """Text without a cut, or a head or tail of the file, beyond this is refused. [B]"""
 
+MOST: Final = 200
+"""Text of a packed trace, beyond one `LONGEST`, over what it is packed in; traces reach 10 to 40. [1]"""
+
 _START: Final = re.compile(rb'"traceEvents"\s*:\s*\[')
 _CUT: Final = re.compile(rb"\}\s*,\s*\{")
 _SPACE: Final = b" \t\r\n"
@@ -80,6 +83,13 @@ class _Pieces:
     def _read(self) -> bytes:
         data: bytes = self._text.read(BATCH)
         self._document.bytes += len(data)
+        if self._text is not self._raw and self._document.bytes > MOST * max(
+            self._raw.tell(), LONGEST // MOST
+        ):
+            raise BadFile(
+                self._document.path,
+                f"unpacks to more than {MOST} times its size: no trace does; unpack it first",
+            )
         now = self._raw.tell()
         self._advance(now - self._at)
         self._at = now

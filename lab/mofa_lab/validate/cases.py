@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from mofa_lab.validate.conventions import measurements
-from mofa_lab.validate.facts import cluster_of, model_of, precision_of, stack_of, strategy_of
+from mofa_lab.validate.facts import cluster_of, model_of, placement_of, precision_of, stack_of, strategy_of
 from mofa_lab.validate.record import Record, read
 from mofa_lab.validate.wording import features_of, release_of
 from mofa_model import presets
@@ -83,7 +83,7 @@ def case_of(record: Record) -> Case:
             stack=stack,
             release=release_of(record),
             defects=features["defects"] & set(presets.stack(stack).defects),
-            placement=record.inner("strategy").text("pipeline_layout", ""),
+            placement=placement_of(record),
         ),
         measured=measurements(record, workload, cluster, strategy),
         out_of_memory=record.inner("measured").flag("oom"),

@@ -168,6 +168,16 @@ def strategy_of(record: Record, features: Mapping[str, Any]) -> Strategy:
     )
 
 
+def placement_of(record: Record) -> str:
+    """Which layers lie on which stage, as `placement` has it, where a case says so."""
+    said = record.inner("strategy").text("pipeline_layout", "")
+    return _PLACEMENT.get(said, said)
+
+
+_PLACEMENT: Final = {"embedding and loss count as layers": "slots"}
+"""What Megatron's account-for-embedding and account-for-loss options do."""
+
+
 def _offloaded(given: Record) -> frozenset[str]:
     """What goes to the host: the modules that a list names, or all activations where text says that they do."""
     stated = given.get("offload")

@@ -6,9 +6,6 @@ the exposure that they had. Origins are as far apart as the forecast looks, so n
 
 from __future__ import annotations
 
-import csv
-import io
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.errors import BadFile
-from mofa_model.files import read_text
+from mofa_model.files import from_headed_csv, from_toml, read_text
 from mofa_model.reliability.forecast import log_chance, mixture, outlook
 
 AHEAD: Final = (7, 14, 28)
@@ -71,9 +68,9 @@ def fleet_scores(folder: str) -> list[FleetScore]:
 
 
 def _fleets(folder: Path) -> dict[str, list[_System]]:
-    about: dict[str, Any] = tomllib.loads(read_text(str(folder / "fleets.toml")))
+    about: dict[str, Any] = from_toml(read_text(folder / "fleets.toml"), folder / "fleets.toml")
     counts: dict[tuple[str, str], dict[int, int]] = {}
-    for row in csv.DictReader(io.StringIO(read_text(str(folder / "failures.csv")))):
+    for _, row in _rows(folder / "failures.csv"):
         counts.setdefault((row["fleet"], row["system"]), {})[int(row["day"])] = int(row["failures"])
     return {
         fleet: [
@@ -84,10 +81,14 @@ def _fleets(folder: Path) -> dict[str, list[_System]]:
     }
 
 
+def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    return from_headed_csv(read_text(file), file)
+
+
 def _plain(file: Path) -> dict[tuple[str, int], list[tuple[float, float]]]:
     """Mean width and log score of plain laws from the same origins, by fleet and days."""
     found: dict[tuple[str, int], list[tuple[float, float]]] = {}
-    for row in csv.DictReader(io.StringIO(read_text(str(file)))) if file.exists() else ():
+    for _, row in _rows(file) if file.exists() else ():
         one = float(row["width"]), float(row["log_score"])
         found.setdefault((row["fleet"], int(row["days"])), []).append(one)
     return found

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from mofa_model.files import read_text, write_text
+from mofa_model.files import from_json, read_text, write_text
 from mofa_model.tables import Column, Table, as_markdown
 
 ADVISED: Final = ("steps", "plan")
@@ -57,7 +57,7 @@ NOTES: Final = """\
 
 def section(file: Path) -> str:
     """The section as markdown."""
-    document = json.loads(read_text(file))
+    document = from_json(read_text(file), file)
     picture = "![What was, by what was said](validation/odds.svg)\n"
     found = (f"**{table.title}**\n\n{as_markdown(_untitled(table))}" for table in tables(document))
     return "\n".join([HEAD, picture, _notes(document), *found])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from mofa_model.errors import BadFile, BadValue
+from mofa_model.files import from_json, read_text
 
-LARGEST = 256 * 2**20
-"""A case file beyond this is refused unread. [B]"""
+LARGEST = 32 * 2**20
+"""A case file beyond this is refused unread: ten times the largest one. [B]"""
 
 MOST = 1e15
 """A number beyond this is a mistake, whatever it counts; products of a few stay finite."""
@@ -100,15 +100,7 @@ def read(
     path: Path | str, *, within: tuple[str, ...] = ("cases", "rows")
 ) -> tuple[list[Any], Mapping[str, Any]]:
     """The list that a JSON file holds, bare or under one of the names `within`, and what stands around it."""
-    source = Path(path)
-    try:
-        if source.stat().st_size > LARGEST:
-            raise BadFile(path, f"larger than {LARGEST} bytes")
-        document = json.loads(source.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadFile(path, f"cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise BadFile(path, f"is not JSON: {error}") from None
+    document = from_json(read_text(path, largest=LARGEST), path)
     around: Mapping[str, Any] = document if isinstance(document, dict) else {}
     listed = next((around[name] for name in within if name in around), document)
     if not isinstance(listed, list):

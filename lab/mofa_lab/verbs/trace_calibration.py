@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from argparse import ArgumentParser, Namespace, _SubParsersAction
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import output, presets, units
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
-from mofa_model.files import read_text, write_text
+from mofa_model.files import from_toml, read_text, write_text
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy_text import parse_strategy
 from mofa_model.tables import Column, Table
@@ -91,10 +90,7 @@ def _runs(arguments: Namespace) -> list[tuple[list[Path], Mapping[str, Any]]]:
             if getattr(arguments, key) is not None
         }
         return [([Path(name) for name in names], given)]
-    try:
-        table = tomllib.loads(read_text(names[0]))
-    except tomllib.TOMLDecodeError as error:
-        raise BadFile(names[0], f"is not TOML: {error}") from None
+    table = from_toml(read_text(names[0]), names[0])
     runs = table.get("run")
     if not isinstance(runs, list) or not runs or not all(isinstance(run, dict) for run in runs):
         raise BadFile(names[0], "must hold tables [[run]]; docs/traces.md shows one")

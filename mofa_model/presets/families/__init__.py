@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from mofa_model.presets.families import dense, earlier, hybrids, mixtures, multimodal
+from mofa_model.presets.families import dense, earlier, hybrids, mixtures, multimodal, unlike
 from mofa_model.presets.families.fields import Fields
 from mofa_model.spec import Transformer
 
@@ -37,6 +37,7 @@ FAMILIES: Final[Mapping[str, Callable[[Fields], Transformer]]] = MappingProxyTyp
         "gemma2": dense.gemma2,
         "gemma3": multimodal.gemma3,
         "gemma3_text": dense.gemma3,
+        "gemma4_text": unlike.gemma4,
         "glm": dense.glm,
         "glm4": dense.glm,
         "glm4_moe": mixtures.glm4_moe,
@@ -60,6 +61,7 @@ FAMILIES: Final[Mapping[str, Callable[[Fields], Transformer]]] = MappingProxyTyp
         "llama4_text": mixtures.llama4,
         "mamba": hybrids.mamba,
         "mamba2": hybrids.mamba2,
+        "mimo_v2_flash": unlike.mimo_v2,
         "minicpm3": dense.minicpm3,
         "minimax": hybrids.minimax,
         "minimax_m2": mixtures.minimax_m2,
@@ -85,6 +87,8 @@ FAMILIES: Final[Mapping[str, Callable[[Fields], Transformer]]] = MappingProxyTyp
         "qwen3_5_text": hybrids.qwen3_next,
         "qwen3_moe": mixtures.qwen_moe,
         "qwen3_next": hybrids.qwen3_next,
+        "qwen3_vl_moe_text": mixtures.qwen_moe,
+        "qwen3_vl_text": dense.qwen3,
         "seed_oss": dense.seed_oss,
         "smollm3": dense.smollm3,
         "stablelm": dense.stablelm,
@@ -98,6 +102,7 @@ REFUSED: Final[Mapping[str, str]] = MappingProxyType(
         "gemma3n": "AltUp and embeddings of each layer are",
         "gemma3n_text": "AltUp and embeddings of each layer are",
         "jetmoe": "experts inside attention are",
+        "nemotron-nas": "layers that a search thinned out one by one (block_configs), which no release of transformers builds, are",
         "persimmon": "norms with a bias on queries and keys are",
         "zamba": "layers that share weights are",
         "zamba2": "layers that share weights are",

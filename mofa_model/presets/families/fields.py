@@ -1,7 +1,7 @@
 """The fields of a config.json, asked for by their names; those that nobody asked for are refused by name.
 
-Whatever a family asks for may decide the cost. What it does not ask for must be known to be harmless: a field that nobody
-knows may change the cost.
+Whatever a family asks for may decide the cost. What it does not ask for must be known to be harmless, or off: a field
+that nobody knows may change the cost where it switches something on.
 """
 
 from __future__ import annotations
@@ -54,16 +54,23 @@ HARMLESS: Final = frozenset(
     layernorm_full_attention_beta layernorm_linear_attention_alpha layernorm_linear_attention_beta layernorm_mlp_alpha
     layernorm_mlp_beta postnorm order_of_interleaved_layers use_embedding_sharing use_gated_activation use_parallel_block
     use_parallel_embedding validate_runner_input inference_runner max_seq_length embedding_fraction learned_pos_emb
-    tokenizer_name verbose moe_shared_expert_overlap indexer_rope_interleave
+    tokenizer_name verbose moe_shared_expert_overlap indexer_rope_interleave sequence_parallel_enabled
+    bad_words_ids begin_suppress_tokens diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size
+    exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id length_penalty max_length min_length
+    no_repeat_ngram_size num_beam_groups num_beams num_return_sequences remove_invalid_values repetition_penalty
+    return_dict_in_generate suppress_tokens temperature tf_legacy_loss top_k top_p typical_p use_bfloat16
     """.split()  # noqa: SIM905 - a list of words reads best as words
 )
 """Fields that change no count and no work, in any family."""
-OFF: Final = frozenset(
+
+
+def is_on(value: Any) -> bool:
+    """Whether a value says something: null, false, zero and what is empty say that something is not there, as no word at all does.
+
+    >>> [is_on(value) for value in (None, False, 0, "", [], {}, True, 4, [0])]
+    [False, False, False, False, False, False, True, True, True]
     """
-    is_encoder_decoder add_cross_attention cross_attention_hidden_size attention_bias mlp_bias qkv_bias use_bias
-    """.split()  # noqa: SIM905
-)
-"""Fields that must be off where a family does not ask for them."""
+    return bool(value)
 
 
 @dataclass(slots=True)
@@ -127,6 +134,19 @@ class Fields:
             raise self.bad(f"a list of layers from {first} to {most - 1 + first}", name)
         return frozenset(at - first for at in value)
 
+    def places_of(self, name: str, length: int) -> list[bool] | None:
+        """A list with 1 for each layer that has something and 0 for each other; None where the file has none."""
+        value = self.value(name)
+        if value is None:
+            return None
+        if not (
+            isinstance(value, list)
+            and len(value) == length
+            and all(type(one) is int and one in (0, 1) for one in value)
+        ):
+            raise self.bad(f"a list of {length} numbers, each 0 or 1", name)
+        return [one == 1 for one in value]
+
     def only(self, name: str, *values: Any) -> None:
         """A field that is modelled with some values alone."""
         value = self.value(name)
@@ -154,10 +174,12 @@ class Fields:
     def finish(self) -> None:
         """Refuse what nobody asked for."""
         for name, value in self.given.items():
-            if name in OFF and name not in self.asked:
-                if value:
-                    raise self.bad("what it switches on is not modelled in this family", name)
-            elif name not in self.asked and name not in HARMLESS and not str(name).startswith("_"):
+            if (
+                name not in self.asked
+                and name not in HARMLESS
+                and not str(name).startswith("_")
+                and is_on(value)
+            ):
                 right = (
                     "no such field is known for this family, so its cost is not; leave it out if it has none"
                 )

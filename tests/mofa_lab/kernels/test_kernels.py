@@ -11,6 +11,7 @@ import pytest
 from mofa_lab.kernels import fit, report, score, tables
 from mofa_lab.kernels.device import calls_of
 from mofa_model.cli import main
+from mofa_model.errors import BadFile
 from mofa_model.kernels import OPERATORS, Sheet, Timer
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -133,6 +134,8 @@ def test_a_record_of_both_ways_becomes_the_section_of_the_page(tmp_path, capsys)
         ("device,recipe,m,n,k,seconds_best\nh100-80gb-sxm,bf16,-1,2,3,1e-5\n", "column m has -1"),
         ("device,recipe,m,n,k,seconds_best\nh1000,bf16,1,2,3,1e-5\n", "h1000"),
         ("device,a\nx,1\n", "is no table of kernels"),
+        ("device,a\nx," + "1" * 200_000, "line 2: field larger than field limit"),
+        ("device,a\n" + "x" * 100_000 + ",1\n" + "y,1\n" * 2000, "takes 763 MiB as columns"),
     ],
 )
 def test_a_table_that_cannot_be_read_is_refused_in_one_line(tmp_path, capsys, text, told):
@@ -141,6 +144,17 @@ def test_a_table_that_cannot_be_read_is_refused_in_one_line(tmp_path, capsys, te
     error = capsys.readouterr().err
     assert told in error
     assert error.count("\n") == 1
+
+
+def test_a_small_packed_file_that_unpacks_to_gigabytes_is_refused_before_it_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "LARGEST", 2**20)
+    bomb = tmp_path / "bomb.csv.xz"
+    bomb.write_bytes(lzma.compress(b"device,recipe\n" + bytes(2 * 2**20), preset=0))
+    with pytest.raises(BadFile, match="holds more than 1 MiB"):
+        calls_of([str(bomb)])
+    bomb.write_bytes(lzma.compress(b"device,recipe\nx,y\n" * 9)[:-40])
+    with pytest.raises(BadFile, match="is truncated"):
+        calls_of([str(bomb)])
 
 
 def test_tables_are_told_by_their_columns_packed_or_plain(tmp_path):

@@ -86,6 +86,15 @@ def test_a_file_that_is_no_trace_ends_in_one_line(tmp_path, text, why):
         load(path)
 
 
+def test_a_small_packed_trace_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "LONGEST", 2**20)
+    monkeypatch.setattr(reader, "BATCH", 2**18)
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(b'{"traceEvents": [' + b'{"ph": "i"},' * 2**18 + b"{}]}"))
+    with pytest.raises(BadFile, match="unpacks to more than 200 times its size"):
+        load(path)
+
+
 def test_missing_folder_and_damaged_files_end_in_one_line(tmp_path):
     damaged = tmp_path / "damaged.json.gz"
     damaged.write_bytes(gzip.compress(json.dumps({"traceEvents": events(900)}).encode())[:-900])
@@ -96,7 +105,7 @@ def test_missing_folder_and_damaged_files_end_in_one_line(tmp_path):
 
 def test_a_file_cut_at_any_byte_is_refused_or_read_whole(tmp_path):
     whole = json.dumps(
-        {"deviceProperties": [{"name": "X"}], "traceEvents": events(6), "tail": {"a": [1]}}
+        {"deviceProperties": [{"name": "X"}], "traceEvents": events(2), "tail": {"a": [1]}}
     ).encode()
     path = tmp_path / "cut.json"
     for length in range(len(whole)):

@@ -44,6 +44,12 @@ def test_a_stack_without_a_preset_gets_the_default_constants(changed):
     assert case(changed({"normalized": {"software": "homemade"}})).key.stack == "default"
 
 
+def test_a_case_whose_embedding_and_loss_count_as_layers_is_dealt_in_slots(changed):
+    read = case(changed({"strategy": {"pipeline_layout": "embedding and loss count as layers"}}))
+    assert read.key.placement == "slots"
+    assert case(changed({"strategy": {"pipeline_layout": "Et*3|(tt|)*6L"}})).key.placement == "Et*3|(tt|)*6L"
+
+
 def test_a_head_is_hidden_over_heads_wide_where_nothing_else_is_said(plain):
     assert case(plain).workload.model.kinds[0].blocks[0].head_dim == 128
 

@@ -10,6 +10,12 @@ def test_nothing_to_calibrate_from_is_refused(capsys):
     assert "--from-runs" in capsys.readouterr().err
 
 
+def test_a_csv_file_that_no_reader_takes_is_refused_with_its_line(tmp_path, capsys):
+    (tmp_path / "runs.csv").write_text("model,gpu\nllama3-8b," + "h" * 200_000)
+    assert main(["calibrate", "--from-runs", str(tmp_path / "runs.csv")]) == 2
+    assert "runs.csv: line 2: field larger than field limit" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -31,6 +31,10 @@ parallelism_config:
   parallelism_config_tp_size: 2
   parallelism_config_cp_size: 2
 """
+OFFLOADED = """\
+distributed_type: FSDP
+fsdp_config: {fsdp_version: 2, fsdp_offload_params: true, fsdp_reshard_after_forward: true}
+"""
 INLINE = """\
 distributed_type: DEEPSPEED
 deepspeed_config: {zero_stage: 3, offload_optimizer_device: cpu}
@@ -51,6 +55,22 @@ def test_fsdp_of_the_first_version_shares_gradients_and_keeps_its_weights_on_the
         4,
     )
     assert read(COMMAND.split(), {"c.yaml": FSDP1}.get).precision == "bf16"
+
+
+def test_weights_on_the_host_are_read_where_they_are_shared():
+    """`offload_param` acts at stage 3 alone; FSDP moves weights, gradients and states at once."""
+    zero3, zero2 = (
+        INLINE.replace("cpu}", "cpu, offload_param_device: cpu}"),
+        INLINE.replace("zero_stage: 3", "zero_stage: 2"),
+    )
+    for text, away in (
+        (zero3, True),
+        (INLINE, False),
+        (zero2.replace("cpu}", "cpu, offload_param_device: cpu}"), False),
+        (OFFLOADED, True),
+    ):
+        found = layout(text)
+        assert (found.optimizer, found.host_weights) == (Placement.HOST, away)
 
 
 def test_sizes_of_a_mesh_are_its_degrees_and_its_groups():

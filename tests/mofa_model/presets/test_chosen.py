@@ -54,7 +54,7 @@ def test_a_whole_file_takes_the_place_of_the_shipped_one(tmp_path, choose):
 @pytest.mark.parametrize(
     "text, why",
     [
-        ("[any\n", "not a file of constants"),
+        ("[any\n", "is not TOML"),
         ('[any]\n"host.step" = 3.0\n', "must have a value or a factor"),
         ('[any]\n"host.step" = {value = 1.0, factor = 2.0, source = "x"}\n', "must have a value or a factor"),
         ('[any]\n"host.step" = {value = -1.0, source = "x"}\n', "zero or more"),

@@ -1,11 +1,14 @@
-"""YAML text to nodes, and nodes to plain values, with a limit on everything that a stranger can make large."""
+"""YAML text to nodes and nodes to plain values, with a limit on everything that a stranger can make large; and values as YAML."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final
 
 from mofa_model.errors import BadFile
+from mofa_model.terminal import is_seen
 
 MOST_VALUES: Final = 200_000
 """Values of a stream with every alias followed: what a small file can grow to ends here."""
@@ -13,6 +16,59 @@ DEEPEST: Final = 64
 """Levels of nesting; the deepest kinds of Kubernetes have about twenty."""
 _TEMPLATE: Final = "is a template with {{ … }}, and no manifest yet; give what `helm template` makes of it"
 _STRING: Final = "tag:yaml.org,2002:str"
+
+
+def as_yaml(data: Any) -> str:
+    """Plain values as YAML that every reader takes for the same values.
+
+    Readers of YAML 1.1, which most programs in Python and Kubernetes are, take a bare NO for false, 017 for 15 and 1:30 for 90; and
+    a number such as 1e-05 for text. Such text stands in quotes, such a number gets a point.
+
+    >>> print(as_yaml({"distributed_type": "NO", "lr": 1e-05, "on": "017", "name": "plain"}), end="")
+    distributed_type: 'NO'
+    lr: 1.0e-05
+    'on': '017'
+    name: plain
+    """
+    from ruamel.yaml import YAML
+
+    text, writer = io.StringIO(), YAML()
+    writer.Representer = _representer()
+    writer.representer.ignore_aliases = lambda _: True  # a value that stands twice is written twice
+    writer.default_flow_style = False
+    writer.width = 4096
+    writer.dump(data, text)
+    if not is_seen(text.getvalue()):  # what steers a terminal is written by its code
+        text, writer.allow_unicode = io.StringIO(), False
+        writer.dump(data, text)
+    return text.getvalue()
+
+
+@cache
+def _representer() -> Any:
+    """What writes text and numbers for readers of both versions of YAML."""
+    from ruamel.yaml.nodes import ScalarNode
+    from ruamel.yaml.representer import RoundTripRepresenter
+    from ruamel.yaml.resolver import VersionedResolver
+
+    before = VersionedResolver(version=(1, 1))
+
+    class Representer(RoundTripRepresenter):
+        """Quotes what either version reads as something else."""
+
+    def text(self: Any, data: str) -> Any:
+        plain = before.resolve(ScalarNode, data, (True, False)) == _STRING
+        return self.represent_scalar(_STRING, data, style=None if plain else "'")
+
+    def number(self: Any, data: float) -> Any:
+        node = self.represent_float(data)
+        if "e" in node.value and "." not in node.value:
+            node.value = node.value.replace("e", ".0e")
+        return node
+
+    Representer.add_representer(str, text)
+    Representer.add_representer(float, number)
+    return Representer
 
 
 class StreamReader:
