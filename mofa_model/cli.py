@@ -12,13 +12,15 @@ import argparse
 import gc
 import os
 import re
+import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
-from mofa_model import VERSION, completion, verbs
-from mofa_model.errors import InputError, MofaError, UnknownName
+from mofa_model import VERSION, completion, terminal, verbs
+from mofa_model.errors import InputError, Missing, MofaError, UnknownName, lacking
+from mofa_model.verbs import unknown_options
 
 OURS: Final = "mofa-advisor"
 """The distribution that holds this command."""
@@ -35,6 +37,9 @@ THREADS: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 SELDOM: Final = 20_000
 """New objects between two looks for garbage. Python's own 700 is for programs that make some while they are small: ours imports much,
 all of which stays, and to look through it took a sixth of every start. [1]"""
+
+_SAID: Final = {word: ["--version"] for word in ("version", "-v", "-V")}
+"""What the whole of a command line means."""
 
 _EPILOGUE: Final = """\
 exit codes: 0 answered, 1 our fault, 2 bad input, 3 no feasible strategy, 4 a source is unreachable,
@@ -55,9 +60,11 @@ def main(
     for variable in THREADS:
         os.environ.setdefault(variable, "1")
     gc.set_threshold(SELDOM)
+    terminal.never_fail(sys.stdout, sys.stderr)
     given = list(sys.argv[1:] if argv is None else argv)
-    if given[:1] == ["help"]:  # as people say it to other commands
-        given = [*given[1:2], "--help"]
+    given = _SAID.get(" ".join(given), given)  # as people say it to other commands
+    if given[:1] == ["help"] or given[1:] == ["help"]:
+        given = [*(word for word in given[:2] if word != "help"), "--help"]
     if completion.ASKED in os.environ:
         completion.answer(program, _loader(instead), _summaries())
     name = next((word for word in given[:1] if not word.startswith("-")), "")
@@ -68,6 +75,8 @@ def main(
         rest = given[len(name.split()) :]
         code = _run_verb(name, rest, program, instead.get(name)) if name else _run_bare(given, program)
         sys.stdout.flush()
+    except Missing as error:
+        return _fail(f"{program} {name}", error.beside(f"{program} {shlex.join(given)}"), error.exit_code)
     except MofaError as error:
         return _fail(f"{program} {name}", str(error), error.exit_code)
     except ModuleNotFoundError as error:
@@ -130,37 +139,10 @@ def _run_verb(name: str, rest: list[str], program: str, instead: str | None) -> 
     verb.configure(parser)
     arguments, unknown = parser.parse_known_args(rest)
     if unknown:
-        _refuse_unknown(parser, unknown)
+        unknown_options.refuse(parser, unknown)
     if name in {*verbs.ours(), *verbs.LAB}:
         _refuse_nothing(rest)
     return verb.run(arguments)
-
-
-def _refuse_unknown(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    """Name the option that people may have meant: one that is spelled like it, has its word, is short for it or explained by it."""
-    flag = words[0].partition("=")[0]
-    if not flag.startswith("--"):
-        parser.error(f"unrecognized arguments: {' '.join(words)}")
-    options = {action.option_strings[-1]: action.help or "" for action in _actions(parser)}
-    word = flag[2:]
-    meant = (
-        option
-        for option, told in options.items()
-        if word in {*option[2:].split("-"), told.partition(" ")[0].strip(",;:")}
-        or (word.isalpha() and word.startswith(option[2:]))
-    )
-    also = f"`{parser.prog} --help` lists them all"
-    raise UnknownName("option", flag, options, aliases=dict(zip([flag], meant, strict=False)), also=also)
-
-
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Every option that a verb takes, those of its own verbs included."""
-    for action in parser._actions:  # noqa: SLF001, argparse has no other list of them
-        if isinstance(action.choices, Mapping):
-            for below in action.choices.values():
-                yield from _actions(below)
-        elif action.option_strings and action.help is not argparse.SUPPRESS:
-            yield action
 
 
 def _refuse_nothing(words: Sequence[str]) -> None:
@@ -195,7 +177,10 @@ def _run_bare(given: list[str], program: str) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="store_true", help="show the version and exit")
-    if parser.parse_args(given).version:
+    known, strange = parser.parse_known_args(given)
+    if strange:
+        unknown_options.refuse(parser, strange)
+    if known.version:
         sys.stdout.write(f"mofa {VERSION}\n")
     else:
         parser.print_help()
@@ -221,10 +206,28 @@ def _lines(summaries: Mapping[str, str]) -> list[str]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser whose errors have the form of all our errors: one line, exit code 2."""
+    """An argument parser whose errors have the form of all our errors: one line, exit code 2. It takes no option for another."""
+
+    def __init__(self, **words: Any) -> None:
+        super().__init__(**words, allow_abbrev=False)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As ever; the words are kept for what is said of them."""
+        self._words = [*args]
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
+        """Say it, and where something is missing show a command that has all."""
+        _, _, names = message.partition("the following arguments are required: ")
+        if names:
+            if strange := unknown_options.among(self, self._words):
+                unknown_options.refuse(self, strange)
+            examples = (line.strip() for line in (self.epilog or "").splitlines() if not line.endswith("\\"))
+            example = next(
+                (line for line in examples if line.startswith(f"{self.prog} ")), f"{self.prog} --help"
+            )
+            message = f"{lacking(names.split(', '))}; for example {example}"
+        self.exit(_fail(self.prog, message, 2))
 
 
 def _unexpected(name: str, error: Exception) -> int:
@@ -236,8 +239,7 @@ def _unexpected(name: str, error: Exception) -> int:
 
 
 def _fail(name: str, message: str, code: int) -> int:
-    line = " ".join(message.split())
-    sys.stderr.write(f"{name.strip()}: {line}\n")
+    sys.stderr.write(" ".join(terminal.printable(f"{name.strip()}: {message}").split()) + "\n")
     return code
 
 

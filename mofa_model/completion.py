@@ -71,7 +71,7 @@ def _parser(
     program: str, words: Sequence[str], load: Callable[[str], Any], summaries: Mapping[str, str]
 ) -> argparse.ArgumentParser:
     """All verbs, and the options of the one that is typed."""
-    parser = argparse.ArgumentParser(prog=program)
+    parser = argparse.ArgumentParser(prog=program, allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="show the version and exit")
     below = parser.add_subparsers()
     typed = next((word for word in words if not word.startswith("-")), "")

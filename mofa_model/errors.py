@@ -2,6 +2,7 @@
 
     MofaError                   anything we raise on purpose
     ├── InputError (ValueError) what was given cannot be right: exit code 2
+    │   ├── Missing             what a question needs and nobody said, all of it at once
     │   ├── UnknownName         a preset, field or option that does not exist
     │   ├── BadValue            a known field with a value that cannot be
     │   │   └── DoesNotFit      a layout that could be, but not on this many devices, or layers
@@ -17,7 +18,7 @@ Every message names the field, the value, and what would be right, on one line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 _SHOWN = 80
@@ -31,6 +32,16 @@ def shown(value: object) -> str:
     """A value as it may stand in a one-line message: printable and short."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def lacking(names: Sequence[str]) -> str:
+    """What is missing, as the beginning of a message.
+
+    >>> lacking(["--gpu"]), lacking(["--gpu", "--gpus", "--seq"])
+    ('--gpu: is missing', '--gpu, --gpus and --seq: are missing')
+    """
+    *before, last = names
+    return f"{', '.join(before)} and {last}: are missing" if before else f"{last}: is missing"
 
 
 def why(error: OSError) -> str:
@@ -48,6 +59,23 @@ class InputError(MofaError, ValueError):
     """What was given cannot be right."""
 
     exit_code = 2
+
+
+class Missing(InputError):
+    """What a question needs and nobody said, all of it at once.
+
+    `examples` has an option and a value of it for each, so that a command line with them added is answered; `also` says what
+    would be right in their place.
+    """
+
+    def __init__(self, examples: Mapping[str, str], *, also: str = "") -> None:
+        self.examples, self._also = examples, also and f"; {also}"
+        super().__init__(self.beside(""))
+
+    def beside(self, command: str) -> str:
+        """The message, with the command that somebody typed as it would be answered."""
+        words = [command, *(f"{name} {value}" for name, value in self.examples.items())]
+        return f"{lacking([*self.examples])}; for example {' '.join(filter(None, words))}{self._also}"
 
 
 class UnknownName(InputError):

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from mofa_model.errors import BadFile, why
 
@@ -33,6 +33,14 @@ def read_text(path: Path | str, *, largest: int = LARGEST) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadFile(path, f"is not UTF-8 text: byte {error.start} cannot be decoded") from error
+
+
+def found(path: str) -> Literal["file", "folder", ""]:
+    """What stands under a name that may be no path at all: one that is too long, or that holds what no path can."""
+    try:
+        return "folder" if Path(path).is_dir() else "file" if Path(path).exists() else ""
+    except (OSError, ValueError):
+        return ""
 
 
 def from_json(text: str, path: object) -> Any:

@@ -11,6 +11,9 @@ Tables on a terminal are drawn by rich; piped, they are plain text of 80 columns
 says. JSON and YAML hold `document`, or the tables themselves where a verb has none; a number that is not finite is
 refused, because JSON has no word for it. CSV is one table, for programs that read nothing else: `records` where a verb
 has some, else the first of its tables.
+
+Whatever strangers named, no form steers a terminal: tables and CSV show a space for such a character, JSON and YAML its code.
+What a program reads is UTF-8 wherever it goes; people get plain characters where their terminal has no others.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
+from mofa_model import terminal
 from mofa_model.tables import (
     Cell,
     Column,
@@ -75,8 +79,12 @@ def emit(
     out = stream or sys.stdout
     if form in ("table", "wide") and out.isatty():
         _draw(tables, out, wide=form == "wide")
+        return
+    text = render(form, tables, document, records=records, width=_columns())
+    if form in ("json", "yaml", "html"):
+        terminal.put(text, out)
     else:
-        out.write(render(form, tables, document, records=records, width=_columns()))
+        out.write(text)
 
 
 def render(
@@ -109,7 +117,7 @@ def as_csv(table: Table) -> str:
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([column.key for column in table.columns])
+    writer.writerow([terminal.printable(column.key) for column in table.columns])
     writer.writerows(map(_plain_cell, row, table.columns) for row in table.rows)
     return text.getvalue()
 
@@ -118,6 +126,8 @@ def _plain_cell(cell: Cell, column: Column) -> Cell:
     """A cell for a program: nothing for no value, and no prefix of the column's."""
     if cell is None:
         return ""
+    if isinstance(cell, str):
+        return terminal.printable(cell)
     if column.unit == _BILLIONS and isinstance(cell, int | float):
         return round(cell * 1e9)
     return cell
@@ -162,8 +172,8 @@ def as_record(document: Any) -> Table:
 
 
 def as_json(document: Any) -> str:
-    """A document as JSON text, its keys in the order given."""
-    return json.dumps(as_data(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """A document as JSON text, its keys in the order given; what could steer a terminal is written by its code."""
+    return terminal.coded(json.dumps(as_data(document), indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def as_data(value: Any, at: str = "document") -> Any:

@@ -33,6 +33,22 @@ from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
 from mofa_model.strategy import AXES, Strategy
 from mofa_model.units import Numeric
 
+CALLED: Final = {
+    f"{word}-{parallel}": axis
+    for axis, word in (
+        ("tp", "tensor"),
+        ("pp", "pipeline"),
+        ("cp", "context"),
+        ("ep", "expert"),
+        ("dp", "data"),
+    )
+    for parallel in ("parallel", "parallelism", "parallel-size", "model-parallel-size")
+} | {
+    **dict.fromkeys(("micro-batch", "micro-batch-size"), "mbs"),
+    **dict.fromkeys(("zero", "fsdp", "zero-stage"), "optimizer=zero3"),
+    **dict.fromkeys(("checkpointing", "activation-checkpointing", "recomputation"), "recompute"),
+}
+"""What parts of a strategy are called elsewhere, with what to suggest."""
 _LONGEST: Final = 1000
 _PART: Final = re.compile(r"[^\s,()]+(?:\([^()]*\))?|[()]")
 _ALWAYS: Final = ("tp", "pp", "cp", "ep", "dp", "vpp", "mbs", "sp", "recompute", "offload", "optimizer")
@@ -122,7 +138,7 @@ def pairs_of(text: object, field: str = "strategy") -> dict[str, str]:
         pair = pair_of(part)
         key, word = pair or (part.lower(), "")
         if key not in _WORDS:
-            raise UnknownName(field, key, [*_WORDS, *_ALONE])
+            raise UnknownName(field, key, [*_WORDS, *_ALONE], aliases=CALLED)
         if not word:
             raise BadValue(field, part, "write each part like tp=8, or as a table does: tp8, sp, zero2")
         if key in found:

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
+from mofa_model.terminal import printable
+
 Cell: TypeAlias = str | int | float | bool | None
 
 _DIMENSIONS: Final = ("s", "B", "B/s", "FLOP", "FLOP/s", "1/s")
@@ -90,7 +92,7 @@ def shown(cell: Cell, unit: str = "") -> str:
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     if isinstance(cell, str):
-        return _one_line(cell)
+        return printable(cell)
     if unit == "%":
         return f"{100 * cell:.1f} %"
     if unit in _DIMENSIONS:
@@ -105,11 +107,11 @@ def shown(cell: Cell, unit: str = "") -> str:
 
 
 def for_people(table: Table, *, wide: bool = False) -> Table:
-    """The same table with every cell as text, and without the columns that only `wide` shows."""
+    """The same table with every text as it may be shown, and without the columns that only `wide` shows."""
     kept = [i for i, column in enumerate(table.columns) if wide or not column.wide]
     columns = tuple(
         Column(
-            table.columns[i].heading,
+            printable(table.columns[i].heading),
             align="right" if _is_right(table, i) else "left",
             copied=table.columns[i].copied,
         )
@@ -117,7 +119,9 @@ def for_people(table: Table, *, wide: bool = False) -> Table:
     )
     shapes = [_texts([row[i] for row in table.rows], table.columns[i].unit) for i in kept]
     rows = tuple(zip(*shapes, strict=True)) if table.rows and kept else tuple(() for _ in table.rows)
-    return Table(title=table.title, columns=columns, rows=rows, notes=table.notes)
+    return Table(
+        title=printable(table.title), columns=columns, rows=rows, notes=tuple(map(printable, table.notes))
+    )
 
 
 def _texts(cells: Sequence[Cell], unit: str) -> list[str]:
@@ -151,7 +155,7 @@ def plain(table: Table, *, wide: bool = False, width: int = 80) -> str:
         lines += _lines(row, widths, told.columns)
         if number == 0:
             lines.append("  ".join("-" * size for size in widths))
-    lines += [line for note in table.notes for line in (broken(note, width) or [""])]
+    lines += [line for note in told.notes for line in (broken(note, width) or [""])]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -201,12 +205,12 @@ def as_markdown(table: Table, *, wide: bool = True) -> str:
     rule = ["--:" if column.align == "right" else "---" for column in told.columns]
     grid = [[column.name for column in told.columns], rule, *told.rows]
     escaped = [[str(cell).replace("|", "\\|") for cell in row] for row in grid]
-    lines = [f"### {table.title}", ""] if table.title else []
+    lines = [f"### {told.title}", ""] if told.title else []
     if all(column.copied for column in told.columns):
         lines += ["```", *(str(cell) for row in told.rows for cell in row), "```"]
     else:
         lines += [f"| {' | '.join(row)} |" for row in escaped]
-    lines += ["", *table.notes] if table.notes else []
+    lines += ["", *told.notes] if told.notes else []
     return "\n".join(lines) + "\n"
 
 
@@ -214,7 +218,7 @@ def as_html(tables: Sequence[Table]) -> str:
     """One page that needs nothing else."""
     from html import escape
 
-    title = escape(tables[0].title if tables else "mofa")
+    title = escape(printable(tables[0].title) if tables else "mofa")
     body = "\n".join(_section(for_people(table, wide=True)) for table in tables)
     return (
         f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>\n'
@@ -284,8 +288,3 @@ def _lines(row: list[list[str]], widths: list[int], columns: tuple[Column, ...])
         )
         for i in range(height)
     ]
-
-
-def _one_line(text: str) -> str:
-    """Text of users without line breaks and without what would steer a terminal."""
-    return "".join(c if c.isprintable() else " " for c in text)

@@ -36,6 +36,8 @@ DAY: Final = 86400.0
 GIB: Final = float(2**30)
 
 _SI: Final = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BITS: Final = _SI | {"g": 1e9, "m": 1e6}
+"""Prefixes of bps, which is a bit's whatever the case: 400 gbps."""
 _IEC: Final = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
 _SMALL: Final = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3}
 
@@ -48,20 +50,20 @@ def _bytes(per: str) -> dict[str, float]:
     return {
         **_scaled(f"B{per}", _SI | _IEC),
         **_scaled(f"bit{per}", _SI, 1 / 8),
-        **({f"{p}bps": s / 8 for p, s in _SI.items()} if per else {}),
+        **(_scaled("bps", _BITS, 1 / 8) | _scaled("b/s", _SI, 1 / 8) | _scaled("Bps", _SI) if per else {}),
     }
 
 
 _UNITS: Final[dict[str, dict[str, float]]] = {
     "s": {
         **_scaled("s", {"": 1.0} | _SMALL),
-        "min": MINUTE,
-        "h": HOUR,
-        "d": DAY,
-        "day": DAY,
-        "days": DAY,
+        **dict.fromkeys(("sec", "secs", "second", "seconds"), 1.0),
+        **dict.fromkeys(("min", "m", "mins", "minute", "minutes"), MINUTE),
+        **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), HOUR),
+        **dict.fromkeys(("d", "day", "days"), DAY),
+        **dict.fromkeys(("w", "week", "weeks"), 7 * DAY),
     },
-    "B": _bytes(""),
+    "B": _bytes("") | {name: scale for name, scale in (_SI | _IEC).items() if name},
     "B/s": _bytes("/s"),
     "FLOP": _scaled("FLOP", _SI),
     "FLOP/s": {**_scaled("FLOP/s", _SI), **_scaled("FLOPS", _SI)},
@@ -83,6 +85,15 @@ _EXAMPLE: Final = {
     "FLOP/s": "989 TFLOP/s",
     "1/s": "0.005 /d",
 }
+_MEANT: Final = {
+    "s": "is it '{0} s', '{0} min' or '{0} h'?",
+    "B": "is it '{0} GB' or '{0} GiB'?",
+    "B/s": "is it '{0} Gbit/s' or '{0} GB/s'?",
+    "FLOP": "is it '{0} TFLOP'?",
+    "FLOP/s": "is it '{0} TFLOP/s'?",
+    "1/s": "is it '{0} /d' or '{0} /h'?",
+}
+"""What a number without a unit may mean."""
 _QUANTITY: Final = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*(\S*)\s*")
 _LONGEST: Final = 64
 _LEAST: Final = 1e-18
@@ -99,12 +110,14 @@ def parse(text: object, dimension: str, *, field: str = "quantity") -> float:
     50000000000.0
     """
     units = _UNITS[dimension]
-    right = f"write a number with a unit, for example {_EXAMPLE[dimension]!r}"
+    right = "write a number with a unit"
+    example = f"{right}, for example {_EXAMPLE[dimension]!r}"
     if not isinstance(text, str) or len(text) > _LONGEST:
-        raise BadUnit(field, text, right)
+        raise BadUnit(field, text, example)
     match = _QUANTITY.fullmatch(text)
     if match is None or match.group(2) not in units:
-        raise BadUnit(field, text, right)
+        bare = match is not None and not match.group(2)
+        raise BadUnit(field, text, f"{right}: {_MEANT[dimension].format(text.strip())}" if bare else example)
     value = _finite(float(match.group(1)) * units[match.group(2)], field, text)
     if value and not _LEAST <= abs(value) <= _MOST:
         raise BadUnit(field, text, f"nothing is that {'small' if abs(value) < 1 else 'large'}")
@@ -131,6 +144,19 @@ def count(text: object, *, field: str = "count") -> int:
     if value != round(value) or abs(value) > _COUNTED:
         raise BadValue(field, text, right)
     return round(value)
+
+
+def number(text: str) -> float:
+    """A number without a unit: with a decimal suffix, or in percent; `ValueError` for any other text.
+
+    >>> number("0.1"), number("10%"), number("500k")
+    (0.1, 0.1, 500000.0)
+    """
+    scales = _SI | {"%": 0.01}
+    match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None or match.group(2) not in scales:
+        return float(text)
+    return float(match.group(1)) * scales[match.group(2)]
 
 
 def format(value: float, dimension: str, digits: int = 4) -> str:

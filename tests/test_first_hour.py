@@ -1,13 +1,17 @@
 """Fifty things that people get wrong in their first hour, through the real command: one line that says what to do, and its exit code."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("aiohttp", reason="the verbs of a cluster are the operator's, which needs its extra")
 
+import mofa_model as mofa
+from mofa_model.answers.advise import AdviceQuestion, understood
 from mofa_model.cli import main
+from mofa_model.errors import InputError
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 JOB = (EXAMPLES / "llama3-405b.yaml").read_text("utf-8")
@@ -19,6 +23,12 @@ KUBECONFIG = json.dumps(
         "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:9"}}],
         "users": [{"name": "a", "user": {}}],
         "contexts": [{"name": "here", "context": {"cluster": "a", "user": "a"}}],
+    }
+)  # fmt: skip
+MODEL = json.dumps(
+    {
+        "model_type": "llama", "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 8,
+        "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 32000,
     }
 )  # fmt: skip
 EMPTY = "apiVersion: v1\nkind: Config\nclusters: []\nusers: []\ncontexts: []\n"
@@ -66,23 +76,63 @@ FILES = {  # a manifest that is a little wrong, what is named, and what would be
     "an object that trains nothing": ("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {}\n", "holds no job but Deployment a", "JobSet"),
 }  # fmt: skip
 WORDS = {  # a command that is a little wrong, its exit code, what is named, and what would be right
-    "advise": (2, "--gpus: is missing", "give it, or a TrainingJob manifest"),
+    "advise": (2, "--model, --gpu, --gpus, --seq and --global-batch: are missing", "for example mofa advise --model llama3-8b --gpu h100 --gpus 64 --seq 8192 --global-batch 512; or give a job's file"),
+    "advise --model llama3-70b --nodes 4": (2, "--gpu, --seq and --global-batch: are missing", "for example mofa advise --model llama3-70b --nodes 4 --gpu h100 --seq"),
+    "advise good.json": (2, "--gpu, --gpus, --seq and --global-batch: are missing", "for example mofa advise good.json --gpu h100"),
+    f"advise good.json --model llama3-8b {ASK}": (2, "--model: 'llama3-8b'", "good.json is a model too"),
+    f"advise good.yaml {ASK}": (2, "good.yaml: holds no job but Config", "a model hub's config.json"),
+    f"advise nowhere.yaml {ASK}": (2, "nowhere.yaml: cannot be read", "no such file"),
+    f"advise job.yaml {ASK}": (2, "--seq, --global-batch, --gpu, --gpus: 'job.yaml'", "write it there"),
+    "sweep": (2, "--vary, --model, --gpu, --seq and --global-batch: are missing", "mofa sweep --vary gpus=64,128 --model llama3-8b"),
+    "sweep --vary gpu=h100,h200 global_batch=64": (2, "--model, --gpus and --seq: are missing", "for example mofa sweep --vary gpu=h100,h200 global_batch=64 --model"),
+    "explain --gpu h100": (2, "--strategy, --model, --gpus, --seq and --global-batch: are missing", "mofa explain --gpu h100 --strategy tp=2"),
+    "ettr": (2, "--nodes and --step: are missing", "for example mofa ettr --nodes 32 --step 27.99s"),
+    "simulate --gpu h100": (2, "unknown name '--gpu'", "did you mean --nodes?"),
+    "simulate --gpu h100 --nodes 4 --step 2s": (2, "unknown name '--gpu'", "did you mean --nodes?"),
+    "advise --mod llama3-8b": (2, "unknown name '--mod'", "did you mean --model?"),
+    "advise --model llama3-8b --batch-size 64": (2, "unknown name '--batch-size'", "did you mean --global-batch?"),
+    "advise --model llama3-8b --tensor-model-parallel-size 8": (2, "unknown name", "did you mean --constraint tp=…?"),
+    "advise --context-length 8192": (2, "unknown name '--context-length'", "did you mean --seq?"),
+    "profile h100": (2, "h100: no option stands before it", "did you mean --gpu h100?"),
+    "sweep good.json --gpu h100": (2, "good.json: no option stands before it", "did you mean --model good.json?"),
+    "explain --model llama3-8b tp=8": (2, "tp=8: no option stands before it", "did you mean --strategy tp=8?"),
+    f"explain --model llama3-8b {ASK} --strategy fsdp": (2, "unknown name 'fsdp'", "did you mean optimizer=zero3?"),
+    "sweep --model llama3-8b --vary batch=8,16": (2, "unknown name 'batch'", "did you mean global_batch?"),
+    "sweep --model llama3-8b --vary gpus=8-64": (2, "--vary: 'gpus=8-64'", "write a range as gpus=8..64"),
+    "advise -m llama3-8b": (2, "unknown name '-m'", "did you mean --model?"),
+    f"advise --model ./nowhere {ASK}": (2, "nowhere: cannot be read", "no such file"),
+    f"advise --model model.safetensors {ASK}": (2, "model.safetensors: is a file of weights", "give the config.json"),
+    "calibrate": (2, "--from-runs: is missing", "mofa calibrate --from-runs runs.csv"),
+    "calibrate --from-runs train.log --gpu h100": (2, "--model, --gpus, --strategy, --global-batch and --seq: are missing", "for example mofa calibrate --from-runs train.log --gpu h100 --model llama3-8b --gpus 64 --strategy tp=2"),
+    "profile": (2, "--gpu: is missing", "mofa profile --gpu h100-sxm; or --from-cluster"),
+    "rates --failures 5": (2, "--node-days: is missing", "mofa rates --failures 5 --node-days 110592"),
+    "--verison": (2, "unknown name '--verison'", "did you mean --version?"),
+    "advise llama3-8b h100": (2, "h100: no option stands before it", "did you mean --gpu h100?"),
+    "advise --gpu H100:8": (2, "--gpu: unknown name 'H100:8'", "did you mean h100-80gb-sxm?"),
+    f"advise --model llama3-8b {ASK} --constraint tensor_parallel=8": (2, "unknown name 'tensor-parallel'", "did you mean tp?"),
+    f"advise --model llama3-8b {ASK} --constraint zero=3": (2, "unknown name 'zero'", "did you mean optimizer=zero3?"),
+    f"advise --model llama3-8b {ASK} --scale-out 400": (2, "--scale-out: '400'", "is it '400 Gbit/s' or '400 GB/s'?"),
+    "ettr --nodes 128 --step 10": (2, "--step: '10'", "is it '10 s', '10 min' or '10 h'?"),
+    "ettr --nodes 128 --step 10s --mtbf 3h": (2, "unknown name '--mtbf'", "did you mean --rate?"),
+    "ettr --nodes 128 --step 10s --checkpoint-interval 30": (2, "unknown name", "did you mean --interval?"),
+    "simulate --nodes 128 --step 10s --days 7": (2, "unknown name '--days'", "did you mean --duration?"),
+    "rates": (2, "--failures and --node-days: are missing", "mofa rates --failures 419 --node-days 110592"),
     f"advise --model config.json {ASK}": (2, "config.json: cannot be read", "no such file"),
     f"advise --model half.json {ASK}": (2, "half.json: is not JSON", "line 1"),
     f"advise --model bare.json {ASK}": (2, "config.hidden_size: is missing", "a whole number"),
     f"advise --model ear.json {ASK}": (2, "config.model_type: unknown name 'whisper'", "known: apertus"),
-    "advise --model llama3-8b --gpu h100 --gpus 8 --global-batch 64": (2, "--seq: is missing", "give it"),
+    "advise --model llama3-8b --gpu h100 --gpus 8 --global-batch 64": (2, "--seq: is missing", "--seq 8192"),
     f"advise --model llama3-8b {ASK.replace('h100', 'rtx9090')}": (2, "--gpu: unknown name 'rtx9090'", "mofa presets devices"),
     f"advise --model llama3-8b {ASK.replace('64', '63')} --constraint dp=8": (3, "no strategy is legal", "divide"),
     f"advise --model llama3-405b {ASK}": (3, "nothing fits on 1 node", "more nodes"),
-    f"explain --model llama3-8b {ASK}": (2, "--strategy", "required"),
+    f"explain --model llama3-8b {ASK}": (2, "--strategy: is missing", "--strategy tp=2"),
     f"explain --model llama3-8b {ASK} --strategy tp=16": (2, "--strategy: 'tp x pp x cp = 16'", "divide the 8 devices"),
-    "annotate": (2, "FILE", "required"),
+    "annotate": (2, "FILE: is missing", "mofa annotate examples/"),
     "advice": (2, "verb: unknown name 'advice'", "did you mean advise"),
     "completion powershell": (2, "'powershell'", "fish"),
     "top": (4, "there is no kubeconfig", "set KUBECONFIG"),
     "doctor": (4, "there is no kubeconfig", "set KUBECONFIG"),
-    "why": (2, "JOB", "required"),
+    "why": (2, "JOB: is missing", "mofa why"),
     "top --kubeconfig nowhere": (2, "nowhere", "no such kubeconfig"),
     "top --kubeconfig half.json": (2, "half.json: is no kubeconfig", "flow node"),
     "top --kubeconfig empty.yaml": (4, "Kubernetes", "set KUBECONFIG"),
@@ -103,7 +153,7 @@ def desk(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     for name, text in {
         "half.json": "{", "bare.json": '{"model_type": "llama"}', "ear.json": '{"model_type": "whisper"}',
-        "good.yaml": KUBECONFIG, "empty.yaml": EMPTY,
+        "good.json": MODEL, "job.yaml": JOB, "good.yaml": KUBECONFIG, "empty.yaml": EMPTY,
     }.items():  # fmt: skip
         Path(name).write_text(text)
 
@@ -140,10 +190,95 @@ def test_a_command_that_is_a_little_wrong(words, capsys):
     assert right in said
 
 
+@pytest.mark.parametrize("said", ["good.json", ".", "llama3-8b", "meta-llama/Llama-3.1-8B"])
+def test_a_model_in_the_place_of_a_jobs_file_is_the_model(said):
+    """`mofa advise config.json --gpu …` once said that the manifest says --gpu."""
+    Path("config.json").write_text(MODEL)
+    words = {"gpu": "h100", "gpus": 8, "global_batch_size": 64, "sequence_length": 4096}
+    found = understood(AdviceQuestion(said, **words)).request
+    named = understood(AdviceQuestion(model="config.json" if said == "." else said, **words)).request
+    assert found.problems == named.problems
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "advise --model llama3.1-8b --gpu h200",
+        "sweep",
+        "explain --seq 4k",
+        "ettr",
+        "simulate",
+        "rates",
+    ],
+)
+def test_the_command_that_is_shown_for_what_is_missing_is_answered(words, capsys, asked_once):
+    said = answered(words.split(), capsys)[2]
+    assert answered(shlex.split(said.partition("for example mofa ")[2].partition(";")[0]), capsys)[0] == 0
+
+
+def test_python_is_told_all_that_is_missing_in_its_own_words():
+    with pytest.raises(
+        InputError,
+        match=r"^model, gpus and global_batch_size: are missing; for example model='llama3-8b', gpus='64'",
+    ):
+        mofa.advise(gpu="h100", sequence_length=4096)
+    with pytest.raises(InputError, match=r"^nodes and step: are missing; give them to ettr\(\)"):
+        mofa.ettr()
+
+
+@pytest.mark.parametrize("words", ["version", "-v", "-V", "--version"])
+def test_the_version_is_told_however_it_is_asked_for(words, capsys):
+    assert answered([words], capsys)[:2] == (0, f"mofa {mofa.VERSION}\n")
+
+
+def test_times_counts_and_shares_are_read_as_people_write_them(capsys):
+    plain = answered(
+        [
+            "ettr",
+            "--nodes",
+            "1000",
+            "--step",
+            "10s",
+            "--mttr",
+            "600s",
+            "--level",
+            "0.8",
+            "--total-steps",
+            "500000",
+        ],
+        capsys,
+    )
+    human = answered(
+        [
+            "ettr",
+            "--nodes",
+            "1k",
+            "--step",
+            "10 seconds",
+            "--mttr",
+            "10m",
+            "--level",
+            "80%",
+            "--total-steps",
+            "500k",
+        ],
+        capsys,
+    )
+    assert plain == human
+    assert plain[0] == 0
+
+
+def test_a_profile_of_a_cloud_s_machine_has_its_network_and_memory(capsys):
+    code, out, _ = answered(["profile", "--gpu", "p4d.24xlarge", "--nodes", "4"], capsys)
+    assert code == 0
+    for line in ("gpu: a100-40gb-sxm", "scaleOut: efa-p4d", "memory: 1152 GiB"):
+        assert line in out
+
+
 def test_they_are_fifty():
     assert len(FILES) + len(WORDS) >= 50
 
 
-@pytest.mark.parametrize("words", [["help"], ["help", "advise"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["help"], ["help", "advise"], ["advise", "help"]], ids=" ".join)
 def test_help_is_helped(words, capsys):
     assert answered(words, capsys)[0] == 0

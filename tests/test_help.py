@@ -44,7 +44,9 @@ LONG = (
 def parser_of(verb):
     foreign = {point.name: point.value for point in entry_points(group=verbs.GROUP)}
     module = verbs.load(verb, foreign.get(verb))
-    parser = argparse.ArgumentParser(prog=f"mofa {verb}", epilog=module.EXAMPLES, exit_on_error=False)
+    parser = argparse.ArgumentParser(
+        prog=f"mofa {verb}", epilog=module.EXAMPLES, exit_on_error=False, allow_abbrev=False
+    )
     module.configure(parser)
     return parser
 

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 CORE = {
-    "errors", "units", "checks", "blocks", "spec", "axes", "strategy", "strategy_text", "placement", "equations", "schedules", "estimate",
+    "errors", "terminal", "units", "checks", "blocks", "spec", "axes", "strategy", "strategy_text", "placement", "equations", "schedules", "estimate",
     "kernels", "reliability", "simulator", "search",
 }  # fmt: skip
 """What needs numpy and the standard library only."""

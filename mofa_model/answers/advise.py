@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mofa_model import output
 from mofa_model.answers import short_runs, training
 from mofa_model.answers.advised_training import AdvisedTraining, lifted, request_in_words
 from mofa_model.answers.door import Reply, asked_by
-from mofa_model.answers.question import Names, Text, Whole, option_of
+from mofa_model.answers.question import Names, Text, Whole
 from mofa_model.errors import BadValue, InputError, NoFeasibleStrategy
 from mofa_model.tables import Table
 
@@ -40,13 +40,7 @@ class AdviceQuestion(AdvisedTraining):
     """What such runs measured: a `runs.csv`."""
 
 
-_BESIDE: Final = frozenset(
-    {
-        *("file", "profile", "objective", "risk", "allow", "by_estimate", "constraints", "lift", "current"),
-        *("top", "launch", "probe", "runs"),
-    }
-)
-"""What is asked beside a manifest; all else the manifest says."""
+_OR_A_FILE: Final = "or give a job's file in place of all: mofa advise job.yaml"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -153,9 +147,13 @@ class Understood:
 
 def understood(question: AdviceQuestion, launched_by: str = "") -> Understood:
     """What is searched; `launched_by` is an option that needs a launch, where nobody names its trainer."""
+    if question.file:
+        from mofa_model.answers import advise_file
+
+        question = advise_file.with_model(question)
     if question.launch and not question.file:
         question = _with_framework(question)
-    asked = _asked(question) if question.file else None
+    asked = advise_file.asked(question) if question.file else None
     request = _from_words(question) if asked is None else _from_manifest(question, asked)
     request = short_runs.asked(question, request)
     trainer = question.launch or ""
@@ -209,21 +207,8 @@ def _from_words(asked: AdviceQuestion) -> Request:
     if asked.profile:
         ought = "it goes with a manifest; give FILE, or say --gpu and --nodes"
         raise BadValue("--profile", asked.profile[0], ought)
+    training.require(asked, also=_OR_A_FILE)
     return replace(request_in_words(asked), top=_top(asked.top))
-
-
-def _asked(question: AdviceQuestion) -> Asked:
-    """What a manifest asks."""
-    from mofa_model.answers.advise_file import asked_in
-
-    usual = AdviceQuestion()
-    names = (one.name for one in fields(question) if one.name not in _BESIDE)
-    given = [name for name in names if getattr(question, name) != getattr(usual, name)]
-    if given:
-        raise InputError(
-            f"{option_of(given[0])}: the manifest {question.file} says it; give one or the other"
-        )
-    return asked_in(str(question.file), question.profile)
 
 
 def _from_manifest(question: AdviceQuestion, asked: Asked) -> Request:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from difflib import get_close_matches
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from mofa_model import files
-from mofa_model.errors import BadFile
+from mofa_model import files, presets
+from mofa_model.answers.door import said_of
+from mofa_model.answers.question import option_of
+from mofa_model.errors import BadFile, BadValue
 from mofa_model.kinds import KINDS, job_kind
 from mofa_model.manifest import jobs
 from mofa_model.manifest.asked import Asked
@@ -15,8 +19,58 @@ from mofa_model.manifest.bundled import named_profiles
 from mofa_model.manifest.documents import LARGEST, Documents, Item
 from mofa_model.manifest.surroundings import POLICY, PROFILE, Surroundings, surroundings
 
+if TYPE_CHECKING:
+    from mofa_model.answers.advise import AdviceQuestion
+
+_BESIDE: Final = frozenset(
+    {
+        *("file", "profile", "objective", "risk", "allow", "by_estimate", "constraints", "lift", "current"),
+        *("top", "launch", "probe", "runs"),
+    }
+)
+"""What is asked beside a manifest; all else the manifest says."""
+
+
 _MANY: Final = "`mofa advise` answers for one job, `mofa annotate` for many"
 _SHOWN: Final = 5
+
+
+def asked(question: AdviceQuestion) -> Asked:
+    """What a manifest asks."""
+    found = asked_in(str(question.file), question.profile)
+    if given := [option_of(name) for name in said_of(question) if name not in _BESIDE]:
+        right = "it is a job's file, which says such things itself: write it there, or give all by options and no file"
+        raise BadValue(", ".join(given), question.file, right)
+    return found
+
+
+def with_model(asked: AdviceQuestion) -> AdviceQuestion:
+    """A model that is given in the place of a job's file is the model."""
+    if not _is_model(str(asked.file)):
+        return asked
+    if asked.model is not None:
+        raise BadValue("--model", asked.model, f"{asked.file} is a model too; give one of them")
+    return replace(asked, file=None, model=asked.file)
+
+
+def _is_model(word: str) -> bool:
+    """Whether what stands in the place of a job's file is a model: a preset, a model hub's config.json or the folder with it."""
+    kind = files.found(word)
+    if kind == "folder":
+        return files.found(f"{word}/config.json") == "file"
+    if not kind:
+        return bool(presets.meanings("models", word)) or presets.is_address(word)
+    if not word.endswith(".json"):
+        return False
+    try:
+        found = json.loads(files.read_text(word))
+    except ValueError:  # said by whoever reads it as a job
+        return False
+    return (
+        isinstance(found, dict)
+        and "kind" not in found
+        and not {"model_type", "architectures"}.isdisjoint(found)
+    )
 
 
 def asked_in(path: str, profiles: Sequence[str]) -> Asked:
@@ -57,7 +111,7 @@ def _nothing(items: Sequence[Item]) -> str:
         )
     if POLICY in kinds:
         return f"holds no job but {_named(items)}: `mofa annotate` takes it beside the manifests of jobs"
-    return f"holds no job but {_named(items)}; give one of {', '.join(ours)}"
+    return f"holds no job but {_named(items)}; give one of {', '.join(ours)}, or a model hub's config.json"
 
 
 def _named(items: Sequence[Item]) -> str:

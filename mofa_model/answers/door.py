@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from mofa_model import output
 from mofa_model.answers.question import RENAMED, WordedQuestion, option_of, parameter_of
-from mofa_model.errors import InputError, MofaError, UnknownName
+from mofa_model.errors import InputError, Missing, MofaError, UnknownName, lacking
 from mofa_model.tables import Table
 
 Words = ParamSpec("Words")
@@ -54,9 +54,11 @@ class Door(Generic[Words, Q, A]):
             for name in words:
                 if name not in known:
                     raise UnknownName(f"{self.__name__}()", name, known, aliases=_ALIASES)
-            for one in fields(cast("Any", self._kind)):
-                if one.default is MISSING and one.name not in words:
-                    raise InputError(f"{one.name}: is missing; give it to {self.__name__}()")
+            needed = [one.name for one in fields(cast("Any", self._kind)) if one.default is MISSING]
+            if absent := [name for name in needed if name not in words]:
+                raise InputError(
+                    f"{lacking(absent)}; give {'them' if absent[1:] else 'it'} to {self.__name__}()"
+                )
             return self.of(self._kind(*args, **words))
 
 
@@ -108,6 +110,10 @@ def in_python(known: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except MofaError as error:
+        if isinstance(error, Missing):
+            words = {_OPTION.sub(parameter, option): value for option, value in error.examples.items()}
+            given = ", ".join(f"{name}={value!r}" for name, value in words.items())
+            error.args = (f"{lacking([*words])}; for example {given}",)
         error.args = tuple(_OPTION.sub(parameter, str(one)) for one in error.args)
         for name in ("field", "right"):
             if isinstance(said := getattr(error, name, None), str):

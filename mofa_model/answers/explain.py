@@ -10,7 +10,7 @@ from mofa_model import output
 from mofa_model.answers import evidence
 from mofa_model.answers.door import Reply, asked_by
 from mofa_model.answers.question import Text
-from mofa_model.answers.training import TrainingWords, layout_of, problems_of
+from mofa_model.answers.training import TrainingWords, layout_of, problems_of, require
 from mofa_model.tables import Table
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class ExplainQuestion(TrainingWords):
     """Where the time and the memory of one strategy go."""
 
-    strategy: Text
+    strategy: Text = ""
     """The layout, "tp=8,pp=4", or a trainer's flags; data parallelism follows from the devices."""
     evidence: bool = False
     """Tell the measured runs that the prediction rests on, feature by feature, in place of the terms."""
@@ -79,6 +79,7 @@ def explain(question: ExplainQuestion) -> ExplainAnswer:
     from mofa_model.explanation import explain as terms_of
     from mofa_model.explanation import records
 
+    require(question, first={} if question.strategy else {"--strategy": "tp=2"})
     problem = problems_of(question)[0]
     strategy = layout_of(question.strategy, problem, "--strategy")
     if question.evidence:

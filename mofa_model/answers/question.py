@@ -1,7 +1,7 @@
 """What people write, as a value: a question is frozen, its fields are text, numbers and names, and each is of its sort.
 
     Text    a name or a sentence            Number  a whole number or a quantity: 512, "15T", "2 GB/s"; kept as text
-    Real    a plain number: 0.005           Whole   a plain whole number
+    Real    a plain number: 0.005, "0.5%"   Whole   a plain whole number
     Names   one name, or several            bool    yes or no
     Fields  what varies: {"gpus": [64, 128]}, "gpus=64..128", or several such texts
 
@@ -87,7 +87,7 @@ def _number(value: Any, field: str) -> str:
 
 def _real(value: Any, field: str) -> float:
     try:
-        return float(value)
+        return units.number(value) if isinstance(value, str) else float(value)
     except (TypeError, ValueError):
         raise BadValue(field, value, "give a number") from None
 

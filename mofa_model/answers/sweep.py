@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from mofa_model import output
 from mofa_model.answers.advised_training import AdvisedTraining
 from mofa_model.answers.door import Reply, asked_by
-from mofa_model.answers.question import Fields, Text
+from mofa_model.answers.question import Fields, Text, parameter_of
 from mofa_model.answers.sweep_fields import parse_vary, points_of
 from mofa_model.answers.sweep_points import Row, answers, with_linearity
+from mofa_model.answers.training import require
 from mofa_model.errors import BadValue, InputError, NoFeasibleStrategy
 from mofa_model.page.figures import LineDrawing
 from mofa_model.tables import Column, Table
@@ -59,7 +60,7 @@ _DRAWN: Final = {
 class SweepQuestion(AdvisedTraining):
     """What if any field were different."""
 
-    vary: Fields
+    vary: Fields = ()
     """Fields and their values: {"gpus": [64, 128]}, or "gpus=64..512 mbs=1,2" as the command takes them."""
     strategy: Text | None = None
     """Price this layout everywhere; without it the best is searched at each point."""
@@ -120,6 +121,11 @@ def sweep(
 ) -> SweepAnswer:
     """The advice, or one strategy's figures, at every combination of the values of some fields."""
     varied = [parse_vary(text) for text in question.vary]
+    require(
+        question,
+        said=[parameter_of(name) for name, _ in varied] if varied else ["gpus"],
+        first={} if varied else {"--vary": "gpus=64,128"},
+    )
     rows: list[Row] = []
     for row in answers(question, points_of(varied), carry):
         rows.append(row)

@@ -50,6 +50,14 @@ PER_GPU: Final = "/gpu"
 """Ending of a global batch that grows with the devices."""
 MOST: Final = 100_000
 """Points of a sweep."""
+_CALLED: Final = {
+    **dict.fromkeys(("batch", "batch_size", "gbs"), "global_batch"),
+    **dict.fromkeys(("sequence", "seq_len", "seq_length", "context", "context_length"), "seq"),
+    **dict.fromkeys(("device", "accelerator"), "gpu"),
+    **dict.fromkeys(("micro_batch", "micro_batch_size"), "mbs"),
+    **dict.fromkeys(("trainer",), "framework"),
+}
+"""What fields are called elsewhere."""
 _WHOLE: Final = ("gpus_per_node", "domain")
 _RANGE: Final = re.compile(r"(\d+(?:\.\d+)?)\.\.(\d+(?:\.\d+)?)(?::([x+])(\d+(?:\.\d+)?))?")
 
@@ -68,7 +76,9 @@ def parse_vary(text: str, known: Sequence[str] = ()) -> tuple[str, tuple[str, ..
         raise BadValue("--vary", text, "write FIELD=VALUES, for example gpus=64..8192 or mbs=1,2,4")
     fields_known = known or (*FLAGS, *keys(), INTERVAL, *_constants())
     if field not in fields_known and flag_of(field) not in fields_known:
-        raise UnknownName("--vary", field, fields_known)
+        raise UnknownName("--vary", field, fields_known, aliases=_CALLED)
+    if span := re.fullmatch(r"(\d+)-(\d+)", rest.strip()):
+        raise BadValue("--vary", text, f"write a range as {field}={span[1]}..{span[2]}")
     match = _RANGE.fullmatch(rest.strip())
     if match is None:
         return field, tuple(part.strip() for part in rest.split(","))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from mofa_model import presets, units
+from mofa_model import presets, terminal, units
 from mofa_model.answers import job_text
-from mofa_model.answers.question import Names, Number, Real, Text, Whole, WordedQuestion
-from mofa_model.errors import BadValue, InputError, UnknownName
+from mofa_model.answers.question import Names, Number, Real, Text, Whole, WordedQuestion, option_of
+from mofa_model.errors import BadValue, Missing, UnknownName
 from mofa_model.spec import Cluster, Training, Workload
 from mofa_model.spec.batch import read_batch
 from mofa_model.spec.documents import parse_documents
@@ -88,15 +88,55 @@ class FailingTraining(TrainingWords):
     """What a node writes to storage; without it 2 GB/s."""
 
 
+_NEEDED: Final = {
+    "model": "llama3-8b",
+    "gpu": "h100",
+    "gpus": "64",
+    "sequence_length": "8192",
+    "global_batch_size": "512",
+}
+"""What nothing can be said without, and an example of each."""
+
+
+def require(
+    asked: TrainingWords,
+    *,
+    said: Collection[str] = (),
+    first: Mapping[str, str] | None = None,
+    also: str = "",
+) -> None:
+    """Refuse a question that lacks something, and name all that it lacks; `said` are fields that are said otherwise, `first`
+    examples of what lacks beside.
+    """
+    if asked.gpu is not None:  # what is shown for the rest shall be answered
+        _gpu(asked)
+    said = {
+        *said,
+        *(
+            ("gpus",)
+            if asked.nodes is not None or "nodes" in said or getattr(asked, "max_nodes", None)
+            else ()
+        ),
+    }
+    lacking = {
+        option_of(name): one
+        for name, one in _NEEDED.items()
+        if getattr(asked, name) is None and name not in said
+    }
+    if lacking := {**(first or {}), **lacking}:
+        raise Missing(lacking, also=also)
+
+
 def problems_of(asked: TrainingWords, nodes: int | None = None) -> tuple[SearchCase, ...]:
     """The model and its machines for each precision, on a number of nodes (default: the one that is given)."""
     from mofa_model.search import SearchCase
 
-    model = presets.model_named(_needed(asked.model, "--model"))
+    require(asked, said=() if nodes is None else ("nodes",))
+    model = presets.model_named(str(asked.model))
     if asked.imbalance is not None:
         model = read_imbalance(model, str(asked.imbalance), field="--imbalance")
-    sequence = units.count(_needed(asked.sequence_length, "--seq"), field="--seq")
-    batch = read_batch(_needed(asked.global_batch_size, "--global-batch"), sequence, "--global-batch")
+    sequence = units.count(asked.sequence_length, field="--seq")
+    batch = read_batch(str(asked.global_batch_size), sequence, "--global-batch")
     tokens = units.count(asked.tokens, field="--tokens") if asked.tokens else 0
     count = nodes_of(asked) if nodes is None else nodes
     found = []
@@ -120,9 +160,11 @@ def problems_of(asked: TrainingWords, nodes: int | None = None) -> tuple[SearchC
             release=asked.framework_version,
             gpus_per_node=asked.gpus_per_node,
             domain=asked.domain,
-            scale_up=asked.scale_up,
-            scale_out=asked.scale_out,
-            host_memory=asked.host_memory,
+            scale_up=presets.link(asked.scale_up, field="--scale-up") if asked.scale_up else None,
+            scale_out=presets.link(asked.scale_out, field="--scale-out") if asked.scale_out else None,
+            host_memory=units.parse(asked.host_memory, "B", field="--host-memory")
+            if asked.host_memory
+            else None,
             oversubscription=asked.oversubscription,
             reserve=_percent(str(asked.headroom)),
         )
@@ -221,7 +263,7 @@ def _per_node(asked: TrainingWords) -> int:
 
 
 def _gpus(asked: TrainingWords) -> int:
-    return _least_one(units.count(_needed(asked.gpus, "--gpus"), field="--gpus"), "--gpus")
+    return _least_one(units.count(asked.gpus, field="--gpus"), "--gpus")
 
 
 def _devices(asked: TrainingWords, per_node: int) -> int:
@@ -230,13 +272,9 @@ def _devices(asked: TrainingWords, per_node: int) -> int:
 
 
 def _gpu(asked: TrainingWords) -> str:
-    return presets.resolve("devices", _needed(asked.gpu, "--gpu"), field="--gpu")
-
-
-def _needed(value: Number | None, name: str) -> str:
-    if value is None:
-        raise InputError(f"{name}: is missing; give it, or a TrainingJob manifest")
-    return str(value)
+    """The device or a cloud's node, by the name that it was given."""
+    presets.resolve("devices", asked.gpu, field="--gpu")
+    return str(asked.gpu)
 
 
 def _least_one(value: int, name: str) -> int:
@@ -270,5 +308,5 @@ def layout_of(text: str, problem: SearchCase, field: str) -> Strategy:
         unpriced=left.append,
     )
     if left:
-        sys.stderr.write(f"{field}: not priced: {', '.join(left)}\n")
+        terminal.tell(f"{field}: not priced: {', '.join(left)}")
     return found

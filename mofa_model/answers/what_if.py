@@ -15,11 +15,12 @@ from typing import Any, Final
 from mofa_model import presets
 from mofa_model.answers.advise import AdviceAnswer, AdviceQuestion, advise
 from mofa_model.answers.door import command_of, in_python
+from mofa_model.answers.question import parameter_of
 from mofa_model.answers.sweep import FIGURES, SweepAnswer, SweepQuestion, sweep
 from mofa_model.answers.sweep_fields import Point, parse_vary, points_of
 from mofa_model.answers.sweep_points import Row
 from mofa_model.answers.training import framework_of
-from mofa_model.errors import BadValue, InputError, MofaError
+from mofa_model.errors import BadValue, InputError, Missing, MofaError
 from mofa_model.page.form import FormField
 from mofa_model.search import trainers
 from mofa_model.strategy_text import pairs_of
@@ -111,6 +112,13 @@ def what_if(given: Mapping[str, str], models: Sequence[str] = ()) -> WhatIf:
             if "vary" in values:
                 swept, unasked = _swept(question, values["vary"])
                 found = replace(found, sweep=swept, unasked=unasked)
+    except Missing as error:
+        return replace(
+            found,
+            errors={
+                parameter_of(name): f"is missing; for example {one}" for name, one in error.examples.items()
+            },
+        )
     except MofaError as error:
         field, _, why = str(error).partition(": ")
         return replace(found, errors={field: why} if field in known else {"": str(error)})

@@ -194,7 +194,9 @@ def file_text(definition: dict[str, Any]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Write the files, or with --check say which differ."""
-    parser = argparse.ArgumentParser(prog="python -m mofa_model.manifest.crds", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m mofa_model.manifest.crds", description=__doc__, allow_abbrev=False
+    )
     parser.add_argument("folder", nargs="?", default=FOLDER, help="where the files are (default: crds)")
     parser.add_argument("--check", action="store_true", help="compare and exit 1 where a file differs")
     given = parser.parse_args(argv)

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 from xml.etree import ElementTree as ET
 
+from mofa_model.terminal import seen
+
 Node: TypeAlias = "ET.Element | str | None"
 """What an element may hold: elements, text, or nothing."""
 
@@ -155,8 +157,8 @@ def page(title: str, *body: Node, links: Sequence[tuple[str, str]] = (), foot: s
 
 
 def text(element: ET.Element) -> str:
-    """An element as HTML; a whole page gets its document type."""
-    written = ET.tostring(element, encoding="unicode", method="html")
+    """An element as HTML; a whole page gets its document type. Names that strangers gave are shown, and turn no text around."""
+    written = seen(ET.tostring(element, encoding="unicode", method="html"))
     return f"<!doctype html>\n{written}\n" if element.tag == "html" else written
 
 

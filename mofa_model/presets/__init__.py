@@ -26,7 +26,17 @@ from mofa_model.presets.catalogue import (
 )
 from mofa_model.presets.clusters import cluster, link
 from mofa_model.presets.constants import Constant, calibration, constants_of
-from mofa_model.presets.entries import KINDS, entry, meanings, names, resolve, sources
+from mofa_model.presets.entries import (
+    KINDS,
+    called,
+    entry,
+    instance,
+    is_address,
+    meanings,
+    names,
+    resolve,
+    sources,
+)
 from mofa_model.presets.huggingface import from_config, read_config
 from mofa_model.presets.named import model_named
 
@@ -36,6 +46,7 @@ __all__ = [
     "Fabric",
     "Stack",
     "calibration",
+    "called",
     "cluster",
     "constants_of",
     "device",
@@ -44,6 +55,8 @@ __all__ = [
     "fabric",
     "family",
     "from_config",
+    "instance",
+    "is_address",
     "link",
     "meanings",
     "model",

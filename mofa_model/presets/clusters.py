@@ -15,12 +15,12 @@ from mofa_model.units import Numeric
 def link(given: str | Link, *, field: str = "link") -> Link:
     """A link by fabric id or by its bandwidth; a bandwidth alone has no latency.
 
-    >>> link("50 Gbit/s").bandwidth
-    6250000000.0
+    >>> link("50 Gbit/s").bandwidth, link("25Gb/s").bandwidth, link("400GbE").bandwidth
+    (6250000000.0, 3125000000.0, 50000000000.0)
     """
     if isinstance(given, Link):
         return given
-    if str(given)[:1] in set("0123456789+-."):
+    if str(given)[:1] in set("0123456789+-.") and not entries.meanings("fabrics", given):
         bandwidth = units.parse(given, "B/s", field=field)
         positive(**{field: bandwidth})
         return Link(bandwidth=bandwidth)
@@ -48,16 +48,19 @@ def cluster(
 ) -> Cluster:
     """`gpus` devices in the machine they usually stand in, with the constants of a stack and a precision.
 
-    None leaves what the device's preset says. Links are given by fabric id, by bandwidth with unit, or as a `Link`;
+    `device` may also be a node that a cloud rents out, by its name there: then it is that machine. None leaves what the device's preset says. Links are given by fabric id, by bandwidth with unit, or as a `Link`;
     host memory of a node as text with unit or in bytes [B].
 
     >>> cluster("gb200", 144).domain, cluster("h100", 64, scale_out="200 Gbit/s").scale_out.bandwidth
     (72, 25000000000.0)
+    >>> cluster("p4d.24xlarge", 64).device.name, cluster("p4d.24xlarge", 64).scale_out.bandwidth
+    ('a100-40gb-sxm', 6250000000.0)
     """
     name = entries.resolve("devices", device, field="gpu")
     given = entries.entry("devices", name)
     recipe = precision.name if isinstance(precision, Precision) else precision
-    node = given["gpus_per_node"] if gpus_per_node is None else gpus_per_node
+    machine = {**given, **entries.instance(device)}
+    node = machine["gpus_per_node"] if gpus_per_node is None else gpus_per_node
     if domain is None:
         # A domain that is the node stays the node; a rack-wide one (NVL72) does not shrink with it.
         domain = given["domain"] if given["domain"] != given["gpus_per_node"] else node
@@ -67,11 +70,11 @@ def cluster(
         gpus_per_node=node,
         domain=domain,
         scale_up=link(scale_up or given["scale_up"], field="scale_up"),
-        scale_out=link(scale_out or given["scale_out"], field="scale_out"),
+        scale_out=link(scale_out or machine["scale_out"], field="scale_out"),
         spine_nodes=spine_nodes,
         oversubscription=oversubscription,
         in_network_reduction=in_network_reduction,
-        host=_host(host_memory or given.get("host_memory"), host_link or given["host_link"]),
+        host=_host(host_memory or machine.get("host_memory"), host_link or given["host_link"]),
         reserve=reserve,
         calibration=constants.calibration(name, recipe, stack, release=release, defects=defects),
     )

@@ -1,7 +1,13 @@
-"""The preset files as tables: parsed once when asked for, entries found by id or alias whatever the case."""
+"""The preset files as tables: parsed once when asked for, and entries found by what people call them.
+
+A name is an id or an alias, in any case, with blanks or _ for -, and a device's with or without its maker before it: "NVIDIA H100
+80GB HBM3" is one of h100-80gb-sxm. A device is also found by the name of a node that a cloud rents out with it, and a model by its
+address on a hub. Nothing else is guessed: a name that is not here is refused with those that are like it.
+"""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -31,14 +37,63 @@ def table(kind: str) -> Mapping[str, Entry]:
         raise BadFile(f"{kind}.toml", str(error)) from None
 
 
+_MAKERS: Final = re.compile(r"^(?:nvidia|amd)-")
+_ADDRESS: Final = re.compile(
+    r"(?:https?://)?[\w-]+(?:\.[\w-]+)+(?::\d+)?/(?:models/)?([^/\s]+/[^/\s?#]+)(?:[/?#]\S*)?"
+)
+"""A model's page on a hub, or a file of it there: the id behind the host."""
+
+
+def model_id(name: str) -> str:
+    """What stands behind a hub's address; any other name is as it was.
+
+    >>> model_id("https://hub.example/meta-llama/Llama-3.1-8B/blob/main/config.json"), model_id("org/name")
+    ('meta-llama/Llama-3.1-8B', 'org/name')
+    """
+    found = _ADDRESS.fullmatch(name.strip())
+    return found[1] if found else name
+
+
+def is_address(name: str) -> bool:
+    """Whether a name is a model's address on a hub."""
+    return model_id(name) != name and "://" in name
+
+
+def _key(kind: str, name: str) -> str:
+    """What a name is looked up by."""
+    word = re.sub(r"[\s_-]+", "-", (model_id(name) if kind == "models" else name).strip().lower())
+    return _MAKERS.sub("", word) if kind == "devices" else word
+
+
+@cache
+def _instances() -> Mapping[str, tuple[str, Entry, str]]:
+    """Nodes that clouds rent out, by what each is looked up by: the id of its device, its facts, and its name."""
+    found: dict[str, tuple[str, Entry, str]] = {}
+    for device, given in table("devices").items():
+        for name, facts in given.get("instances", {}).items():
+            for word in (name, name.removeprefix("Standard_"), *facts.get("aliases", ())):
+                found[_key("devices", word)] = (device, facts, word)
+    return MappingProxyType(found)
+
+
+def instance(name: object) -> Entry:
+    """The node of a cloud by its name there: what differs from the device's usual machine; empty for any other name.
+
+    >>> instance("p4d.24xlarge")["scale_out"], dict(instance("h100"))
+    ('efa-p4d', {})
+    """
+    return _instances().get(_key("devices", str(name)), ("", {}, ""))[1]
+
+
 @cache
 def _ids(kind: str) -> Mapping[str, tuple[str, ...]]:
-    """Every name, in lower case, with the ids of the entries that it may mean: an alias can be that of several."""
-    found: dict[str, tuple[str, ...]] = {}
+    """Every name as it is looked up, with the ids of the entries that it may mean: an alias can be that of several."""
+    rented = _instances() if kind == "devices" else {}
+    found: dict[str, tuple[str, ...]] = {word: (device,) for word, (device, _, _) in rented.items()}
     for name, entry in table(kind).items():
-        for alias in entry.get("aliases", ()):
-            found[alias.lower()] = (*found.get(alias.lower(), ()), name)
-    return MappingProxyType(found | {name: (name,) for name in table(kind)})
+        for alias in {_key(kind, alias): None for alias in entry.get("aliases", ())}:
+            found[alias] = (*found.get(alias, ()), name)
+    return MappingProxyType(found | {_key(kind, name): (name,) for name in table(kind)})
 
 
 def names(kind: str) -> tuple[str, ...]:
@@ -59,7 +114,13 @@ def meanings(kind: str, name: object) -> tuple[str, ...]:
     (('fp8-delayed', 'fp8-current'), ())
     """
     names(kind)
-    return _ids(kind).get(name.strip().lower(), ()) if isinstance(name, str) else ()
+    return _ids(kind).get(_key(kind, name), ()) if isinstance(name, str) else ()
+
+
+def called(kind: str) -> dict[str, str]:
+    """Every name that is understood, with the one to suggest in its place."""
+    rented = {word: name for word, (_, _, name) in _instances().items()} if kind == "devices" else {}
+    return {alias: ids[0] for alias, ids in _ids(kind).items()} | rented
 
 
 def resolve(kind: str, name: object, *, field: str = "", also: str = "") -> str:
@@ -72,9 +133,8 @@ def resolve(kind: str, name: object, *, field: str = "", also: str = "") -> str:
     if len(found) > 1:
         raise BadValue(field, name, f"it may mean several: give {', '.join(found[:-1])} or {found[-1]}")
     if not found:
-        aliases = {alias: ids[0] for alias, ids in _ids(kind).items()}
         more = ("`mofa presets " + kind + "` lists them all", also)
-        raise UnknownName(field, name, names(kind), aliases=aliases, also=", ".join(filter(None, more)))
+        raise UnknownName(field, name, names(kind), aliases=called(kind), also=", ".join(filter(None, more)))
     return found[0]
 
 

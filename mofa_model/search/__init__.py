@@ -22,7 +22,7 @@ A strategy that is not chosen is counted once: raw = searched + pruned + rejecte
 
 from mofa_model.axes.frameworks import ANY, Framework, framework, frameworks, trainers
 from mofa_model.axes.verdict import LIFTABLE, MEANING, Rejection
-from mofa_model.search.constraints import Constraint, parse_constraint
+from mofa_model.search.constraints import Constraint, parse_constraint, parse_constraints
 from mofa_model.search.effort import ASIDE, Effort
 from mofa_model.search.explore import (
     Candidate,
@@ -53,6 +53,7 @@ __all__ = [
     "framework",
     "frameworks",
     "parse_constraint",
+    "parse_constraints",
     "require",
     "search",
     "trainers",

@@ -32,9 +32,11 @@ from mofa_model.axes.words import CPU, Choice, Number, Switch, Word, number
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.search.axes import EVERY, Axes
 from mofa_model.strategy import Strategy
-from mofa_model.strategy_text import pair_of
+from mofa_model.strategy_text import CALLED, pair_of
 
 _FORM: Final = re.compile(r"\s*([a-z_-]+)\s*(<=|>=|=)\s*(\S.*?)\s*", re.IGNORECASE)
+_NEXT: Final = re.compile(r",(?=\s*[a-z_-]+\s*(?:<=|>=|=))", re.IGNORECASE)
+"""A comma before another axis, and not before another value of the same one."""
 _FIELD: Final = "constraint"
 _FAR: Final = 1 << 40
 
@@ -57,6 +59,15 @@ class Constraint:
         return tuple(number(f"{_FIELD}.{self.key}", word, least) for word in self.words)
 
 
+def parse_constraints(texts: Iterable[str]) -> tuple[Constraint, ...]:
+    """Constraints from texts; one text may hold several, as the text of a strategy does.
+
+    >>> [c.key for c in parse_constraints(["tp=4,8,pp=2", "mbs<=4"])]
+    ['tp', 'pp', 'mbs']
+    """
+    return tuple(parse_constraint(one) for text in texts for one in _NEXT.split(text))
+
+
 def parse_constraint(text: str) -> Constraint:
     """A constraint from its text.
 
@@ -74,7 +85,7 @@ def parse_constraint(text: str) -> Constraint:
     else:
         key, sign, rest = match.group(1).lower().replace("_", "-"), match.group(2), match.group(3).lower()
     if key not in _KEYS and key not in DERIVED:
-        raise UnknownName(_FIELD, key, [*_KEYS, *DERIVED])
+        raise UnknownName(_FIELD, key, [*_KEYS, *DERIVED], aliases=CALLED)
     span = re.fullmatch(r"(\d+)\.\.(\d+)", rest)
     if sign == "=" and span is None:
         return Constraint(key, tuple(word.strip() for word in rest.split(",")))

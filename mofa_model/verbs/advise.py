@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Final
 
-from mofa_model import output
+from mofa_model import output, terminal
 from mofa_model.verbs import advise_runs, problem_options
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def configure(parser: ArgumentParser) -> None:
         "file",
         nargs="?",
         metavar="FILE",
-        help="a job's manifest, in place of the flags; - is standard input",
+        help="a job's manifest, in place of the flags, - is standard input; or a model's config.json",
     )
     parser.add_argument(
         "--profile",
@@ -44,7 +43,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="NAME|FILE",
         help="ClusterProfile for FILE: a bundled one or a manifest; may be repeated",
     )
-    problem_options.add_options(parser, required=False)
+    problem_options.add_options(parser)
     parser.add_argument("--max-nodes", metavar="N", help="advise at most so many nodes, perhaps fewer")
     ask = parser.add_argument_group("answer")
     problem_options.add_choice(ask)
@@ -94,7 +93,7 @@ def run(arguments: Namespace) -> int:
         advise_launch.save(arguments, found, found.launch)
     if arguments.plots:
         for path in advise_pictures.draw(found.request, found.advice, arguments.plots):
-            sys.stderr.write(f"drawn: {path}\n")
+            terminal.tell(f"drawn: {path}")
     found.raise_for_status()
     return 0
 
@@ -103,6 +102,6 @@ def _print(form: str, found: AdviceAnswer) -> None:
     if form == "html":
         from mofa_model.page import advice_page
 
-        sys.stdout.write(advice_page(found.view()))
+        terminal.put(advice_page(found.view()))
         return
     output.emit(form, found.told(wide=form != "table"), document=found.document, records=found.records)

@@ -15,6 +15,7 @@ from mofa_model.kinds import KINDS, JobKind
 from mofa_model.kinds.devices import GPU
 from mofa_model.kinds.new_job import MOUNTED, NewJob
 from mofa_model.launch import Launch, launch_script, program_of, unverified
+from mofa_model.terminal import printable
 
 SCRIPT: Final = "launch.sh"
 _IMAGE: Final = "registry.example/{trainer}:VERSION"
@@ -86,7 +87,7 @@ def _readme(advice: Advice, launch: Launch, manifest: str, kind: JobKind) -> str
     notes = "".join(f"\nNote: {note}." for note in launch.notes)
     config = "".join(f"- `{name}`: read by {launch.trainer}\n" for name in launch.files)
     return f"""\
-# {advice.model} on {advice.gpus} {advice.device}
+# {printable(advice.model)} on {advice.gpus} {advice.device}
 
 {advice.explanation}
 

@@ -6,7 +6,7 @@ import shlex
 import sys
 from argparse import Namespace
 
-from mofa_model import files
+from mofa_model import files, terminal
 from mofa_model.answers.advise import AdviceAnswer
 from mofa_model.errors import BadValue, InputError
 from mofa_model.launch import Launch
@@ -42,7 +42,7 @@ def save(a: Namespace, found: AdviceAnswer, launch: Launch) -> None:
     probes = advise_runs.launches(found.request, found.advice, launch.trainer)
     names = advise_folder.save(a.save_dir, found.advice, launch, found.document, kind)
     names += advise_runs.save(a.save_dir, found.request, found.advice, probes) if probes else []
-    sys.stderr.write(f"saved: {a.save_dir}: {', '.join(names)}\n")
+    terminal.tell(f"saved: {a.save_dir}: {', '.join(names)}")
 
 
 def print_flags(launch: Launch | None) -> None:
@@ -53,4 +53,4 @@ def print_flags(launch: Launch | None) -> None:
     needs = [f"{name}={value} in the environment" for name, value in launch.environment.items()]
     needs += [f"a file {name}, which --save-dir writes" for name in launch.files]
     if needs:
-        sys.stderr.write(f"mofa advise: the launch needs {', '.join(needs)}\n")
+        terminal.tell(f"mofa advise: the launch needs {', '.join(needs)}")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mofa_model import files
+from mofa_model import files, terminal
 from mofa_model.errors import BadFile, BadValue, InputError, NoFeasibleStrategy
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def run(arguments: Namespace) -> int:
             if text != stream.text:
                 files.write_text(Path(path), text)
     else:
-        sys.stdout.write(texts[0] if len(texts) == 1 else joined(texts))
+        terminal.put(texts[0] if len(texts) == 1 else joined(texts))
     return 0 if any(around) else _report(outcomes)
 
 
@@ -105,5 +104,5 @@ def _report(outcomes: list[Outcome]) -> int:
     """Say on standard error what somebody should look at; the code is that of the worst."""
     wrong = [outcome for outcome in outcomes if outcome.status in _CODES]
     for outcome in wrong:
-        sys.stderr.write(f"mofa annotate: {' '.join(outcome.line().split())}\n")
+        terminal.tell(f"mofa annotate: {' '.join(outcome.line().split())}")
     return min((_CODES[outcome.status] for outcome in wrong), default=0)

@@ -6,8 +6,8 @@ from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from mofa_model import output
-from mofa_model.errors import BadValue
+from mofa_model import output, units
+from mofa_model.errors import BadValue, Missing
 from mofa_model.tables import Column, Table
 
 if TYPE_CHECKING:
@@ -25,6 +25,17 @@ examples:
 
 _MOVED: Final = "`mofa fit` takes case files, `mofa trace calibrate` takes traces"
 """Where what this verb once did is now."""
+
+
+_OF_A_LOG: Final = {
+    "model": "llama3-8b",
+    "gpu": "h100",
+    "gpus": "64",
+    "strategy": "tp=2",
+    "global_batch": "512",
+    "seq": "8192",
+}
+"""What a log does not say itself, and an example of each."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -53,7 +64,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Fit factors to the runs, print what they change, write them."""
     if not arguments.from_runs:
-        raise BadValue("--from-runs", None, f"give your own runs; {_MOVED}")
+        raise Missing({"--from-runs": "runs.csv"}, also=_MOVED)
     _own_runs(arguments)
     return 0
 
@@ -92,15 +103,19 @@ def _logged(arguments: Namespace) -> dict[str, Any]:
     from mofa_model.calibrate.logs import step_seconds
     from mofa_model.files import read_text
 
+    absent = {
+        f"--{name.replace('_', '-')}": one
+        for name, one in _OF_A_LOG.items()
+        if getattr(arguments, name) is None
+    }
+    if absent:
+        raise Missing(absent, also="a log does not say it itself")
     numbers: dict[str, int] = {}
     for name in ("gpus", "global_batch", "seq"):
-        given = getattr(arguments, name)
-        if given is None or not given.isdigit() or int(given) < 1:
-            raise BadValue(f"--{name.replace('_', '-')}", given, "a log needs it: a whole number above zero")
-        numbers[name] = int(given)
-    for name in ("model", "gpu", "strategy"):
-        if getattr(arguments, name) is None:
-            raise BadValue(f"--{name}", None, "a log needs it beside what it says itself")
+        field = f"--{name.replace('_', '-')}"
+        numbers[name] = units.count(getattr(arguments, name), field=field)
+        if numbers[name] < 1:
+            raise BadValue(field, getattr(arguments, name), "give a whole number above zero")
     text = read_text(arguments.from_runs, largest=2**28)
     seconds = step_seconds(
         text.splitlines(),

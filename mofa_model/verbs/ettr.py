@@ -46,21 +46,17 @@ def configure(parser: ArgumentParser) -> None:
         default="exact",
         help="the model that answers (default: exact)",
     )
-    ask.add_argument("--level", type=float, default=0.9, metavar="P", help="level of the band (default: 0.9)")
+    ask.add_argument("--level", default=0.9, metavar="P", help="level of the band (default: 0.9)")
     ask.add_argument("--curve", type=int, default=0, metavar="N", help="list N intervals around the best")
     ask.add_argument(
         "--vary", metavar="FIELD=VALUES", help="best interval at each value: rate=0.0025..0.04, save=2s,20s"
     )
     ask.add_argument("--plot", metavar="FILE", help="draw the curve to FILE.svg or FILE.png")
-    ask.add_argument(
-        "--total-steps", type=float, metavar="S", help="steps of the run: adds the time to finish"
-    )
+    ask.add_argument("--total-steps", metavar="S", help="steps of the run: adds the time to finish")
     ask.add_argument(
         "--deadline", metavar="TIME", help="time to finish in, with --total-steps: adds nodes and spares"
     )
-    ask.add_argument(
-        "--scaling", type=float, default=1.0, metavar="X", help="step time goes as nodes^-X (default: 1)"
-    )
+    ask.add_argument("--scaling", default=1.0, metavar="X", help="step time goes as nodes^-X (default: 1)")
     ask.add_argument(
         "--window",
         default="7 d",

@@ -28,7 +28,6 @@ def configure(parser: ArgumentParser) -> None:
     """Add the strategy, the job and the machines."""
     parser.add_argument(
         "--strategy",
-        required=True,
         metavar="TEXT",
         help="tp=8,pp=4,… or a trainer's flags; dp follows from the devices",
     )

@@ -11,7 +11,7 @@ from mofa_model.spec.reliability import COPY_SLOWDOWN, PAPER_RATE, PRIOR_WEIGHT
 def add_options(parser: ArgumentParser) -> None:
     """Add the job's options; `answers.job` reads them."""
     job = parser.add_argument_group("job")
-    job.add_argument("--nodes", type=float, required=True, metavar="N", help="nodes of the job")
+    job.add_argument("--nodes", required=True, metavar="N", help="nodes of the job")
     job.add_argument(
         "--step", required=True, metavar="TIME", help="step time without failures, for example '28 s'"
     )
@@ -23,18 +23,17 @@ def add_options(parser: ArgumentParser) -> None:
     )
     fail.add_argument(
         "--rate",
-        type=float,
         metavar="R",
         help=f"assumed failures per node-day (default: {PAPER_RATE}, the paper's)",
     )
     fail.add_argument(
-        "--prior-weight", type=float, default=PRIOR_WEIGHT, metavar="W",
+        "--prior-weight", default=PRIOR_WEIGHT, metavar="W",
         help=f"failures that the assumption is worth; inf = certain (default: {PRIOR_WEIGHT:g})",
     )  # fmt: skip
     fail.add_argument(
         "--failures", type=int, metavar="K", help="failures seen; with --node-days, in place of --rate"
     )
-    fail.add_argument("--node-days", type=float, metavar="D", help="node-days in which they were seen")
+    fail.add_argument("--node-days", metavar="D", help="node-days in which they were seen")
     fail.add_argument(
         "--class", dest="classes", action="append", default=[], metavar="NAME:SHARE:MEAN[:LAW[:CV[:TIER]]]",
         help="a recovery class, its share of failures, its recovery time; may be repeated"
@@ -75,7 +74,6 @@ def add_options(parser: ArgumentParser) -> None:
     )
     save.add_argument(
         "--slowdown",
-        type=float,
         default=COPY_SLOWDOWN,
         metavar="X",
         help="slowdown of steps while copying, 0.02 = 2 %% (default: %(default)s, as measured)",

@@ -11,6 +11,15 @@ from mofa_model.equations import parameters
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.tables import Cell, Column, Table
 
+_CALLED: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("gpu", "accelerator", "hardware", "instance", "machine"), "devices"),
+    **dict.fromkeys(("network", "link", "interconnect", "nic"), "fabrics"),
+    **dict.fromkeys(("framework", "trainer", "software"), "stacks"),
+    **dict.fromkeys(("format", "dtype", "recipe"), "precisions"),
+    "kernel": "kernels",
+}
+"""What kinds are called elsewhere, each in the singular."""
+
 CONSTANTS: Final = "constants"
 """The kind that is asked for with a device: measured constants, after all their layers."""
 
@@ -51,19 +60,41 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """List the kinds, list one kind, or show one preset."""
-    kind, name = arguments.kind, arguments.name
+    kind, name = _meant(arguments.kind, arguments.name)
     if kind is None:
         table = _kinds()
     elif kind == CONSTANTS:
         table = _constants(arguments)
     elif kind == KERNELS:
         table = _kernels(name, arguments.call)
-    elif kind not in presets.KINDS:
-        raise UnknownName("presets", kind, (*presets.KINDS, CONSTANTS, KERNELS))
     else:
         table = _list(kind) if name is None else _one(kind, name)
     output.emit(arguments.output, [table])
     return 0
+
+
+def _meant(kind: str | None, name: str | None) -> tuple[str | None, str | None]:
+    """Kind and name: a kind may be called as elsewhere, and a name may stand alone."""
+    known = (*presets.KINDS, CONSTANTS, KERNELS)
+    if kind is None or kind in known:
+        return kind, name
+    if kind in {"all", "list", "ls"} and name is None:
+        return None, None
+    word = kind.lower().removesuffix("s")
+    called = [one for one in known if one.removesuffix("s") == word] or [_CALLED.get(word, "")]
+    if called[0]:
+        return called[0], name
+    homes = [one for one in presets.KINDS if name is None and presets.meanings(one, kind)]
+    if len(homes) > 1:
+        raise BadValue(
+            "presets",
+            kind,
+            f"it is a name of several kinds: give {' or '.join(f'{one} {kind}' for one in homes)}",
+        )
+    if homes:
+        return homes[0], kind
+    names = {word: one for kind in presets.KINDS for word, one in presets.called(kind).items()}
+    raise UnknownName("presets", kind, known, aliases={**names, **_CALLED})
 
 
 def _kinds() -> Table:
@@ -93,7 +124,16 @@ def _one(kind: str, name: str) -> Table:
     """Every field of one preset as it stands in its file."""
     found = presets.resolve(kind, name)
     rows = tuple(_flat(presets.entry(kind, found)))
-    return Table(title=found, columns=(Column("field"), Column("value", align="left")), rows=rows)
+    node = presets.instance(name) if kind == "devices" else {}
+    facts = ", ".join(f"{key} {value}" for key, value in node.items() if key not in {"aliases", "source"})
+    notes = (
+        (f"{name} is a node with it: {facts or 'the usual machine'}; the rest is the usual machine above.",)
+        if node
+        else ()
+    )
+    return Table(
+        title=found, columns=(Column("field"), Column("value", align="left")), rows=rows, notes=notes
+    )
 
 
 def _constants(arguments: Namespace) -> Table:

@@ -7,12 +7,11 @@ from argparse import ArgumentParser, _ArgumentGroup
 from mofa_model.spec.roofline import Roofline
 
 
-def add_options(parser: ArgumentParser, *, required: bool = True) -> None:
+def add_options(parser: ArgumentParser) -> None:
     """Add model, training and machines; `answers.training` reads them."""
     job = parser.add_argument_group("job")
     job.add_argument(
         "--model",
-        required=required,
         metavar="MODEL",
         help="preset, a model hub's config.json, or its id there: ORG/NAME",
     )
@@ -51,9 +50,7 @@ def add_options(parser: ArgumentParser, *, required: bool = True) -> None:
         help="load of the fullest rank of experts over the mean, and its standard deviation over layers and micro-batches",
     )
     machines = parser.add_argument_group("machines")
-    machines.add_argument(
-        "--gpu", required=required, metavar="GPU", help="device preset, for example h100-sxm"
-    )
+    machines.add_argument("--gpu", metavar="GPU", help="device, or a cloud's machine: h100-sxm, p5.48xlarge")
     machines.add_argument("--gpus", metavar="N", help="devices, whole nodes or a part of one; or --nodes")
     machines.add_argument("--nodes", metavar="N", help="nodes; or --gpus")
     machines.add_argument("--gpus-per-node", type=int, metavar="N", help="devices that share a host")
@@ -67,7 +64,6 @@ def add_options(parser: ArgumentParser, *, required: bool = True) -> None:
     machines.add_argument("--host-memory", metavar="SIZE", help="main memory of a node, for example '2 TiB'")
     machines.add_argument(
         "--oversubscription",
-        type=float,
         default=1.0,
         metavar="X",
         help="how much thinner the spine is (default: 1)",
@@ -108,10 +104,9 @@ def add_choice(parser: ArgumentParser | _ArgumentGroup) -> None:
     )
     parser.add_argument(
         "--risk",
-        type=float,
         default=0.1,
         metavar="P",
-        help="chance of being out of memory that is taken (default: 0.1)",
+        help="chance of being out of memory that is taken, 0.1 or 10%% (default: 0.1)",
     )
     parser.add_argument(
         "--allow", choices=("experimental",), help="choose also what no measured run of the stack has"
@@ -147,7 +142,7 @@ def add_failures(parser: ArgumentParser) -> None:
     """Add how nodes fail, and where checkpoints go."""
     fail = parser.add_argument_group("failures and checkpoints")
     fail.add_argument(
-        "--failure-rate", type=float, metavar="R", help="failures per node-day (default: 0.005, the paper's)"
+        "--failure-rate", metavar="R", help="failures per node-day (default: 0.005, the paper's)"
     )
     fail.add_argument(
         "--hang", metavar="TIMEOUT[:SHARE]",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any, Final
 
-from mofa_model import files
-from mofa_model.errors import BadValue, InputError
+from mofa_model import files, terminal
+from mofa_model.errors import BadValue, InputError, Missing
 from mofa_model.spec.recovery_classes import RecoveryClass, listed
 
 EXAMPLES: Final = """\
@@ -70,7 +69,7 @@ def run(arguments: Namespace) -> int:
     if arguments.out:
         files.write_text(arguments.out, text)
     else:
-        sys.stdout.write(text)
+        terminal.put(text)
     return 0
 
 
@@ -99,12 +98,14 @@ def _from_cluster(arguments: Namespace) -> str:
             continue
         names = {one["metadata"]["name"] for one in found}
         name = gpu if gpu not in names else f"{gpu}-{pool['gpus_per_node']}"
-        found.append(_manifest(arguments, name, gpu, pool["gpus_per_node"], {_LABEL: pool["product"]}))
+        found.append(
+            _manifest(arguments, name, pool["product"], pool["gpus_per_node"], {_LABEL: pool["product"]})
+        )
     if not found:
         why = "; ".join(unknown) or f"no node has the label {_LABEL} and GPUs"
         raise InputError(f"--from-cluster: {why}; give --gpu and --label")
     for text in unknown:
-        sys.stderr.write(f"left out: {text}\n")
+        terminal.tell(f"left out: {text}")
     return "---\n".join(_checked(one) for one in found)
 
 
@@ -121,10 +122,10 @@ def _made(arguments: Namespace) -> str:
     from mofa_model import presets
 
     if arguments.gpu is None:
-        raise InputError("--gpu: is missing; give a GPU preset, for example h100-sxm (mofa presets devices)")
+        raise Missing({"--gpu": "h100-sxm"}, also="or --from-cluster, or --show NAME for a bundled one")
     gpu = presets.resolve("devices", arguments.gpu, field="--gpu")
     labels = dict(_pair(label, "--label") for label in arguments.label)
-    manifest = _manifest(arguments, arguments.name or gpu, gpu, arguments.gpus_per_node, labels)
+    manifest = _manifest(arguments, arguments.name or gpu, arguments.gpu, arguments.gpus_per_node, labels)
     if arguments.nodes is not None:
         manifest["status"] = {"nodes": {"total": arguments.nodes, "ready": arguments.nodes}}
     return _checked(manifest)
@@ -133,6 +134,10 @@ def _made(arguments: Namespace) -> str:
 def _manifest(
     arguments: Namespace, name: str, gpu: str, per_node: int | None, labels: dict[str, str]
 ) -> dict[str, Any]:
+    """The profile; of a cloud's machine with the network and memory that it has."""
+    from mofa_model import presets
+
+    node = presets.instance(gpu)
     return {
         "apiVersion": "mofa.dev/v1alpha1",
         "kind": "ClusterProfile",
@@ -140,14 +145,14 @@ def _manifest(
         "spec": _without_nothing(
             {
                 "nodeSelector": labels,
-                "gpu": gpu,
-                "gpusPerNode": per_node,
+                "gpu": presets.resolve("devices", gpu),
+                "gpusPerNode": per_node or node.get("gpus_per_node"),
                 "network": {
                     "scaleUp": arguments.scale_up,
-                    "scaleOut": arguments.scale_out,
+                    "scaleOut": arguments.scale_out or node.get("scale_out"),
                     "scaleUpDomain": arguments.domain,
                 },
-                "host": {"memory": arguments.host_memory},
+                "host": {"memory": arguments.host_memory or node.get("host_memory")},
                 "checkpointStorage": {"tiers": [_tier(text) for text in arguments.storage]},
                 "failures": {"classes": [_class(text) for text in arguments.classes]},
             }

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from mofa_model import output
-from mofa_model.errors import BadValue
+from mofa_model import output, units
+from mofa_model.errors import BadValue, Missing
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.spec.reliability import PAPER_RATE, RecoveryTime
@@ -51,10 +51,13 @@ def configure(parser: ArgumentParser) -> None:
     seen.add_argument("--failures", type=int, metavar="K", help="failures in all")
     seen.add_argument("--count", metavar="CLASS=K[,…]", help="failures by class, in place of --failures")
     seen.add_argument(
-        "--node-days", type=float, metavar="D", help="node-days in which they would have been seen"
+        "--node-days", type=units.number, metavar="D", help="node-days in which they would have been seen"
     )
     seen.add_argument(
-        "--possible-node-days", type=float, metavar="D", help="node-days of the window, for the coverage"
+        "--possible-node-days",
+        type=units.number,
+        metavar="D",
+        help="node-days of the window, for the coverage",
     )
     seen.add_argument("--events", metavar="FILE", help="failure events, CSV; - is standard input")
     seen.add_argument("--exposure", metavar="FILE", help="node-days by node, CSV, with --events")
@@ -65,7 +68,7 @@ def configure(parser: ArgumentParser) -> None:
     held = parser.add_argument_group("assumed")
     held.add_argument(
         "--assumed",
-        type=float,
+        type=units.number,
         metavar="R",
         help=f"failures per node-day (default: as --profile assumes, else {PAPER_RATE:g})",
     )
@@ -76,17 +79,17 @@ def configure(parser: ArgumentParser) -> None:
     )
     held.add_argument(
         "--prior-weight",
-        type=float,
+        type=units.number,
         metavar="W",
         help="failures that it is worth (default: as --profile says, else 0)",
     )
     ask = parser.add_argument_group("answer")
     ask.add_argument(
-        "--level", type=float, default=0.9, metavar="P", help="level of intervals (default: 0.9)"
+        "--level", type=units.number, default=0.9, metavar="P", help="level of intervals (default: 0.9)"
     )
     ask.add_argument(
         "--alarm",
-        type=float,
+        type=units.number,
         default=0.05,
         metavar="P",
         help="chance of any false verdict in a year of looking all the time (default: 0.05)",
@@ -138,6 +141,9 @@ def _observed(arguments: Namespace) -> ObservedFailures:
     from mofa_model.verbs import rates_files
 
     ways = [arguments.prometheus, arguments.events, arguments.count, arguments.failures]
+    if all(way is None for way in ways):
+        also = "or --events and --exposure with files, or --prometheus with --profile"
+        raise Missing({"--failures": "419", "--node-days": "110592"}, also=also)
     if sum(way is not None for way in ways) != 1:
         raise BadValue("observed", None, "give one of --failures, --count, --events, --prometheus")
     if arguments.prometheus is not None:
@@ -147,7 +153,7 @@ def _observed(arguments: Namespace) -> ObservedFailures:
             arguments.events, arguments.exposure, arguments.node_days, arguments.possible_node_days
         )
     if arguments.node_days is None:
-        raise BadValue("--node-days", None, "give the node-days in which failures would have been seen")
+        raise Missing({"--node-days": "110592"}, also="the node-days in which failures would have been seen")
     counts = _pairs(arguments.count, "--count") if arguments.count else {"all": float(arguments.failures)}
     for name, value in counts.items():
         if value != round(value):

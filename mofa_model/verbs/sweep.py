@@ -37,12 +37,12 @@ examples:
 def configure(parser: ArgumentParser) -> None:
     """Add the job, what varies, and how the work is carried."""
     parser.add_argument(
-        "--vary", nargs="+", required=True, metavar="FIELD=VALUES", help="fields and their values"
+        "--vary", nargs="+", default=[], metavar="FIELD=VALUES", help="fields and their values"
     )
     parser.add_argument(
         "--strategy", metavar="TEXT", help="price this layout everywhere (default: search the best)"
     )
-    problem_options.add_options(parser, required=False)
+    problem_options.add_options(parser)
     parser.add_argument("--max-nodes", metavar="N", help="advise at most so many nodes, perhaps fewer")
     problem_options.add_choice(parser.add_argument_group("answer"))
     problem_options.add_failures(parser)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from mofa_model.answers.what_if import WhatIf, figure_of, form_fields, what_if
 from mofa_model.page.markup import HEADERS, el, page, text
@@ -16,6 +16,9 @@ from mofa_model.page.what_if import sweep_sections, what_if_page
 LOOPBACK: Final = "127.0.0.1"
 _NAMES: Final = ("127.0.0.1", "localhost")
 """What this machine is called by whoever sits at it; a page elsewhere that leads its own name here is refused."""
+_OWN: Final = ("", "none", "same-origin")
+"""What `Sec-Fetch-Site` says of a question that this page asks, or somebody at the keyboard; an old browser and curl say nothing."""
+_ELSEWHERE: Final = "a page of another site asked this, not you; look at it, and press the button below if it is your question"
 WAITING: Final = 8
 """Questions that may be asked at once. [1]"""
 SILENT: Final = 10.0
@@ -35,6 +38,10 @@ class DeskServer(ThreadingHTTPServer):
         self._places = threading.BoundedSemaphore(WAITING)
         self.hosts = {f"{name}:{self.server_port}" for name in _NAMES}
         """Names under which it answers."""
+
+    def unanswered(self, values: Mapping[str, str], why: str) -> str:
+        """The page with its form filled in, and why nothing was computed."""
+        return _page(WhatIf(values=values, errors={"": why}), self._models, alone=False)
 
     def told(self, values: Mapping[str, str], *, alone: bool) -> str | None:
         """The page; None where too many ask."""
@@ -72,14 +79,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer."""
-        asked = urlsplit(self.path)
+        path, _, query = self.path.partition("?")
+        values = dict(parse_qsl(query, errors="replace"))
         if self.headers.get("Host", "") not in self.server.hosts:
             self._say(403, _plain("Refused", "Open this page by the address that `mofa ui` printed."))
-        elif asked.path not in {"/", "/export"}:
+        elif path not in {"/", "/export"}:
             self._say(404, _plain("Not found", "There is no such page."))
+        elif values and self.headers.get("Sec-Fetch-Site", "") not in _OWN:
+            self._say(403, self.server.unanswered(values, _ELSEWHERE))
         else:
-            alone = asked.path == "/export"
-            values = dict(parse_qsl(asked.query, max_num_fields=64, errors="replace"))
+            alone = path == "/export"
             html = self.server.told(values, alone=alone)
             if html is None:
                 self._say(503, _plain("Busy", "Others are asking: load this page again in a moment."))

@@ -134,8 +134,9 @@ def test_the_trainers_own_file_lies_beside_the_script_and_in_the_pods(tmp_path):
 
 
 def test_what_is_no_preset_is_not_named_and_other_gpus_have_their_own_name(tmp_path):
-    """The model of a file opts nothing in: no advisor in a cluster knows its name."""
+    """The model of a file opts nothing in: no advisor in a cluster knows its name, and what it is called steers no terminal."""
     config = {
+        "_name_or_path": "evil\x1b[2J\u202ename\nsecond",
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "hidden_size": 1024,
@@ -154,6 +155,8 @@ def test_what_is_no_preset_is_not_named_and_other_gpus_have_their_own_name(tmp_p
     job = YAML(typ="safe").load((tmp_path / "out" / "jobset.yaml").read_text())
     assert "annotations" not in job["metadata"]
     assert re.fullmatch("[a-z0-9-]{1,40}", job["metadata"]["name"])
+    for file in (tmp_path / "out").iterdir():
+        assert not re.search("[\x1b\u202e]|^second", file.read_text("utf-8"), re.MULTILINE), file.name
     (pod,) = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
     assert pod["resources"] == {"limits": {"amd.com/gpu": "8"}}
 

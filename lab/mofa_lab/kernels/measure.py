@@ -37,7 +37,9 @@ LARGEST: Final = 6e13
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, and write a table a kind of operator."""
-    parser = argparse.ArgumentParser(prog="python -m mofa_lab.kernels.measure", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m mofa_lab.kernels.measure", description=__doc__, allow_abbrev=False
+    )
     parser.add_argument("--device", required=True, help="preset id or alias of the GPU")
     parser.add_argument(
         "--to", required=True, metavar="FOLDER", help="folder for gemm.csv, attention.csv, collectives.csv"

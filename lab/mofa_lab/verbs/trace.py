@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Final
 
 from mofa_lab.verbs import trace_calibration, trace_layout
-from mofa_model import files, output
+from mofa_model import files, output, terminal
 from mofa_model.errors import BadValue
 
 if TYPE_CHECKING:
@@ -64,10 +64,8 @@ def run(arguments: Namespace) -> int:
     if arguments.picture:
         files.write_text(arguments.picture, timeline(traces[0]))
     if arguments.output == "html":
-        import sys
-
         page = output.render("html", tables)
-        sys.stdout.write(page.replace("</html>", f"{timeline(traces[0])}</html>"))
+        terminal.put(page.replace("</html>", f"{timeline(traces[0])}</html>"))
     else:
         output.emit(arguments.output, tables, document)
     return 0

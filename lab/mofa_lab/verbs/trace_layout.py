@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def add_options(parser: ArgumentParser) -> None:
     """What was traced."""
-    problem_options.add_options(parser, required=False)
+    problem_options.add_options(parser)
     parser.add_argument(
         "--strategy", metavar="LAYOUT", help="the layout that was traced, for example tp=2,pp=2,dp=2"
     )

@@ -10,6 +10,8 @@ from typing import Final
 import orjson
 from aiohttp.http_exceptions import HttpProcessingError
 
+from mofa_model.terminal import coded, printable
+
 _KNOWN: Final = (
     "Unresolved resources cannot be served",
     "Request attempt ",
@@ -32,13 +34,21 @@ class Json(logging.Formatter):
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return orjson.dumps(line).decode()
+        return coded(orjson.dumps(line).decode())
+
+
+class Text(logging.Formatter):
+    """One line for people, whatever the name or the message of an object holds; a traceback below it."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The line."""
+        return printable(super().formatMessage(record))
 
 
 def set_up(form: str, *, verbose: bool) -> None:
     """Log to standard error, `form` being text or json; `verbose` logs every decision."""
     handler = logging.StreamHandler(sys.stderr)
-    text = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%Y-%m-%dT%H:%M:%S")
+    text = Text("%(asctime)s %(levelname)-7s %(message)s", "%Y-%m-%dT%H:%M:%S")
     handler.setFormatter(Json() if form == "json" else text)
     handler.addFilter(_matters)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from mofa_model.advice.verdict import keeps
 from mofa_model.errors import InputError
 from mofa_model.kinds import Beside, JobKind, demand_of
 from mofa_model.kinds.beside import NOTHING
@@ -27,7 +28,7 @@ from mofa_model.units import HOUR
 from mofa_operator.fleet.answers import Told
 from mofa_operator.keys import Key
 from mofa_operator.objects import LiveObject, LiveTrainingJob
-from mofa_operator.shapes import figure
+from mofa_operator.shapes import Figure, figure
 from mofa_operator.words import Health, Reason
 
 MOST: Final = 1e9
@@ -59,6 +60,7 @@ class ToldLayout(Shape):
     current: Text = under("", "current", "strategy")
     reason: Text = under("", "current", "reason")
     current_seconds: Number = under(0.0, "current", "step_seconds")
+    beats: Figure = under(None, "odds", "beats")
     predicted: object = None
 
     def target(self, name: str) -> float:
@@ -218,7 +220,9 @@ def _stopped(speaker: LiveTrainingJob | None, told: Told, seen: Observation, tra
 
 
 def _slower(speaker: LiveTrainingJob | None, said: ToldLayout) -> float | None:
-    """Share of its training time that the advised layout would save; None where nobody can say. [1]"""
+    """Share of its training time that the advised layout would save, none where what runs is most likely better; None where nobody can say. [1]"""
+    if keeps(said.beats):
+        return 0.0
     advised, step = said.target("tokens_per_second"), said.target("step_seconds")
     seen = None if speaker is None else speaker.status.observed.tokens_per_second
     if seen is not None and advised > 0:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from argparse import ArgumentParser, Namespace
 from collections import deque
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from statistics import median
 from typing import Any, Final
 
-from mofa_model import output, units
+from mofa_model import output, terminal, units
 from mofa_model.errors import BadFile, BadValue, InputError
 from mofa_model.tables import Column, Table
 from mofa_operator.trainer.follow import follow
@@ -174,8 +173,7 @@ def _time(seconds: float | None) -> str | None:
 
 
 def _tell(text: str) -> None:
-    sys.stderr.write(f"mofa observe: {text}\n")
-    sys.stderr.flush()
+    terminal.tell(f"mofa observe: {text}")
 
 
 @contextmanager

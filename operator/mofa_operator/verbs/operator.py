@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
-import sys
 from argparse import ArgumentParser, Namespace
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Final
 
+from mofa_model import output, terminal
 from mofa_model.errors import BadFile
 from mofa_operator.verbs import flags
 
@@ -46,7 +45,7 @@ def run(arguments: Namespace) -> int:
     if arguments.print_settings:
         headers = tuple(f"{header.partition('=')[0]}=…" for header in settings.prometheus.header)
         shown = replace(settings, prometheus=replace(settings.prometheus, header=headers))
-        sys.stdout.write(json.dumps(asdict(shown), indent=2, ensure_ascii=False) + "\n")
+        terminal.put(output.as_json(shown))
         return 0
     from mofa_operator.control.stop import Stop
 

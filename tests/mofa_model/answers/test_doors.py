@@ -170,6 +170,21 @@ def test_what_fits_by_the_estimate_alone_is_not_recommended_by_a_sweep():
     assert sure["fits"] > 0.9 > bold["fits"]
 
 
+def test_a_manifest_with_four_million_sequences_is_doubted_and_never_recommended(tmp_path):
+    asked = {
+        "model": "llama3-8b",
+        "gpu": "h100",
+        "nodes": 1,
+        "sequence_length": 8192,
+        "framework": "nanotron",
+    }
+    stands = annotated(asked | {"global_batch_size": 4_000_000}, tmp_path)
+    assert stands[PREFIX + "status"] == "LowConfidence"
+    assert stands[PREFIX + "explanation"].startswith(
+        "a global batch of 4,000,000 sequences is 32,768 M tokens a step"
+    )
+
+
 EVIDENCE = {
     "measured": ({"framework": "nemo", "gpu": "h100"}, "12 runs of nemo on h100"),
     "measured elsewhere": (

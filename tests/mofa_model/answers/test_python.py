@@ -5,6 +5,7 @@ import importlib.util
 import inspect
 import json
 import shlex
+from pathlib import Path
 
 import pytest
 from each import each
@@ -23,6 +24,7 @@ JOB = {
     "global_batch_size": 64,
     "framework": "megatron",
 }
+JOB_FILE = Path(__file__).parents[3] / "examples" / "llama3-405b.yaml"
 RUN = {"nodes": 32, "step": "27.99s", "save": "2s"}
 
 
@@ -122,7 +124,11 @@ def test_a_frame_without_its_library_says_what_to_install(advice, monkeypatch):
         ({"checkpoint_bandwidth": 2e9}, "checkpoint_bandwidth: .* give text"),
         ({"allow": "all"}, "allow: unknown name 'all'; .*experimental"),
         ({"top": 1000}, "top: 1000 cannot be right"),
-        ({"file": "job.yaml"}, "model: the manifest job.yaml says it"),
+        ({"file": "nowhere.yaml"}, "nowhere.yaml: cannot be read"),
+        (
+            {"file": JOB_FILE},
+            "model, sequence_length, .*llama3-405b.yaml' cannot be right; it is a job's file",
+        ),
     ]
 )
 def test_what_cannot_be_right_names_its_parameter(words, right):

@@ -25,9 +25,9 @@ def server():
         made.shutdown()
 
 
-def get(server, path, host=None, method="GET"):
+def get(server, path, host=None, method="GET", **more):
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
-    connection.request(method, path, headers={"Host": host or f"localhost:{server.server_port}"})
+    connection.request(method, path, headers={"Host": host or f"localhost:{server.server_port}", **more})
     answer = connection.getresponse()
     told = answer.status, dict(answer.headers), answer.read().decode()
     connection.close()
@@ -135,6 +135,31 @@ def test_the_server_answers_and_forbids_scripts(server):
 def test_a_page_elsewhere_cannot_use_the_server_by_a_name_of_its_own(server):
     assert get(server, "/", host=f"evil.example:{server.server_port}")[0] == 403
     assert get(server, "/", host=f"127.0.0.1:{server.server_port}")[0] == 200
+
+
+def test_a_page_elsewhere_cannot_make_it_compute(server, monkeypatch):
+    monkeypatch.setattr(page.advise, "of", lambda _: pytest.fail("nobody at the keyboard asked"))
+    question = urlencode({**ASKED, "gpus": "8"})
+    for site in ("cross-site", "same-site", "what-comes-next"):
+        for path in ("/", "/export"):
+            status, _, html = get(server, f"{path}?{question}", **{"Sec-Fetch-Site": site})
+            assert status == 403
+            assert "press the button" in html
+            assert 'value="8"' in html, "the question is there, for whoever followed a link"
+        assert get(server, "/", **{"Sec-Fetch-Site": site})[0] == 200, "an empty form computes nothing"
+
+
+def test_what_somebody_opens_or_the_form_asks_is_computed(server):
+    for site in ({}, {"Sec-Fetch-Site": "none"}, {"Sec-Fetch-Site": "same-origin"}):
+        assert get(server, f"/?{urlencode(ASKED)}", **site)[0] == 200
+
+
+def test_no_address_loses_its_answer(server, capsys):
+    """65 fields once ended the connection without a word, and a traceback on the terminal."""
+    assert get(server, f"/?{urlencode(ASKED)}&" + "&".join(f"x{i}=1" for i in range(5000)))[0] == 200
+    assert get(server, "/?" + "&" * 5000 + "gpu=%ff%00")[0] == 200
+    assert get(server, "http://[/")[0] == 404
+    assert capsys.readouterr().err == ""
 
 
 def test_the_file_holds_the_answer_and_asks_nobody(server):

@@ -1,6 +1,7 @@
 """Every name finds what it means, every preset can be built, and every number says where it was read."""
 
-from collections import Counter
+import re
+from collections import defaultdict
 
 import pytest
 from each import each
@@ -30,6 +31,21 @@ EVERY = [(kind, name) for kind in presets.KINDS for name in presets.names(kind)]
         ("devices", " b200 ", "b200-180gb-sxm"),
         ("devices", "GB200", "gb200"),
         ("devices", "mi300x", "mi300x"),
+        ("devices", "NVIDIA H100 80GB HBM3", "h100-80gb-sxm"),
+        ("devices", "nvidia-h100-mega-80gb", "h100-80gb-sxm"),
+        ("devices", "NVIDIA A100-SXM4-40GB", "a100-40gb-sxm"),
+        ("devices", "nvidia-tesla-a100", "a100-40gb-sxm"),
+        ("devices", "nvidia-a100-80gb", "a100-80gb-sxm"),
+        ("devices", "nvidia-h200-141gb", "h200-141gb-sxm"),
+        ("devices", "H100 PCIe", "h100-80gb-pcie"),
+        ("devices", "AMD Instinct MI300X", "mi300x"),
+        ("devices", "p5.48xlarge", "h100-80gb-sxm"),
+        ("devices", "p4d.24xlarge", "a100-40gb-sxm"),
+        ("devices", "Standard_ND96amsr_A100_v4", "a100-80gb-sxm"),
+        ("devices", "nd96isr_h200_v5", "h200-141gb-sxm"),
+        ("fabrics", "InfiniBand NDR", "ndr"),
+        ("fabrics", "10GbE", "ethernet-10"),
+        ("models", "https://hub.example/meta-llama/Llama-3.1-405B/tree/main", "llama3.1-405b"),
         ("stacks", "megatron", "megatron-core"),
         ("precisions", "BFloat16", "bf16"),
     ],
@@ -41,11 +57,44 @@ def test_names_and_aliases_find_their_preset_whatever_the_case(kind, said, meant
 @pytest.mark.parametrize("kind", presets.KINDS)
 def test_no_name_means_two_presets_and_every_id_is_in_small_letters(kind):
     table = entries.table(kind)
-    said = Counter(alias.lower() for entry in table.values() for alias in entry.get("aliases", ()))
-    said.update(list(table))
+    said = defaultdict(set)
+    for name, entry in table.items():
+        for word in (name, *entry.get("aliases", ()), *entry.get("instances", ())):
+            said[entries._key(kind, word)].add(name)
     several = {"fp8", "float8"} if kind == "precisions" else set()  # refused with all that they may mean
-    assert {name for name, times in said.items() if times > 1} == several
+    assert {word for word, meant in said.items() if len(meant) > 1} == several
     assert [name for name in table if name != name.lower()] == []
+
+
+def test_no_name_of_a_gpu_or_of_a_cloud_s_node_leads_to_another_gpu():
+    makes = ("gb300", "gb200", "gh200", "b300", "b200", "h200", "h800", "h100", "a100", "l40s", "mi300")
+    for word in entries._ids("devices"):
+        (name,) = presets.meanings("devices", word)
+        make = next((one for one in makes if one in word), "")
+        memory = next((part for part in word.split("-") if re.fullmatch(r"\d+gb", part)), "")
+        assert make in name, (word, name)
+        assert memory in name or make in {"b300", "gh200"}, (word, name)
+
+
+@pytest.mark.parametrize(
+    "name, facts",
+    [
+        (n, f)
+        for d in presets.names("devices")
+        for n, f in presets.entry("devices", d).get("instances", {}).items()
+    ],
+)
+def test_every_node_of_a_cloud_is_a_machine_and_says_where_it_was_read(name, facts):
+    assert facts["source"].strip()
+    assert set(facts) <= {"aliases", "gpus_per_node", "scale_out", "host_memory", "source"}
+    made = presets.cluster(name, 64)
+    assert int(made.gpus_per_node) == facts.get(
+        "gpus_per_node", int(presets.cluster(made.device.name, 64).gpus_per_node)
+    )
+    assert made.scale_out == presets.link(facts["scale_out"])
+    assert presets.cluster(name, 64, scale_out="ndr").scale_out == presets.link("ndr"), (
+        "what somebody says comes first"
+    )
 
 
 @each(EVERY)

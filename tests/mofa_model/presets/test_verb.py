@@ -29,6 +29,23 @@ def test_every_kind_is_listed_in_every_form(capsys, kind, form):
     assert all(name in text for name in presets.names(kind))
 
 
+@pytest.mark.parametrize(
+    "said, meant",
+    [
+        ("gpus", "devices"), ("GPU", "devices"), ("networks", "fabrics"), ("trainers", "stacks"), ("model", "models"),
+        ("h100", "devices h100"), ("NVIDIA H100 80GB HBM3", "devices h100"), ("llama3-8b", "models llama3-8b"), ("bf16", "precisions bf16"),
+    ],
+)  # fmt: skip
+def test_a_kind_by_another_word_and_a_name_alone_are_understood(said, meant, capsys):
+    assert answer(capsys, said) == answer(capsys, *meant.split())
+
+
+def test_a_cloud_s_node_is_shown_with_what_it_differs_in(capsys):
+    said = " ".join(answer(capsys, "p4d.24xlarge").split())
+    assert said.startswith("a100-40gb-sxm field value")
+    assert "p4d.24xlarge is a node with it: scale_out efa-p4d, host_memory 1152 GiB" in said
+
+
 def test_machines_get_numbers_with_sources(capsys):
     rows = list(csv.DictReader(io.StringIO(answer(capsys, "devices", "-o", "csv"))))
     h100 = next(row for row in rows if row["name"] == "h100-80gb-sxm")
@@ -53,7 +70,7 @@ def test_constants_are_shown_with_the_layers_that_made_them(capsys):
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["gpus"], "unknown name 'gpus'"),
+        (["gpuz"], "unknown name 'gpuz'"),
         (["models", "llama9"], "unknown name 'llama9'"),
         (["constants"], "name a device"),
         (["constants", "h100", "--release", "x"], "release"),

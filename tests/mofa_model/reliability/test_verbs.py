@@ -204,7 +204,7 @@ def test_nothing_watched_is_insufficient_not_an_error(capsys):
         (["simulate", "--nodes", "8", "--step", "1s", "--runs", "0"], "--runs"),
         (["simulate", "--nodes", "8", "--step", "1s", "--duration", "-1 d"], "duration"),
         (["simulate", "--nodes", "1e7", "--step", "1s", "--rate", "1e4"], "duration"),
-        (["rates"], "observed"),
+        (["rates"], "--failures and --node-days"),
         (["rates", "--failures", "3"], "--node-days"),
         (["rates", "--failures", "-3", "--node-days", "1"], "--failures"),
         (["rates", "--count", "pod=x", "--node-days", "1"], "--count"),

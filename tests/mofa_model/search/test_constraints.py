@@ -14,7 +14,15 @@ from mofa_model.axes.tried import AxisContext
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.presets import cluster, model, precision
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
-from mofa_model.search import SearchCase, SearchQuestion, framework, frameworks, parse_constraint, search
+from mofa_model.search import (
+    SearchCase,
+    SearchQuestion,
+    framework,
+    frameworks,
+    parse_constraint,
+    parse_constraints,
+    search,
+)
 from mofa_model.search.axes import known_axes, node_counts
 from mofa_model.search.constraints import constrained
 from mofa_model.spec import Training, Workload
@@ -25,7 +33,11 @@ AXES = known_axes(AxisContext(model=model("llama3-8b"), nodes=(8,), gpus_per_nod
 
 
 def left(*texts):
-    return constrained(AXES, [parse_constraint(text) for text in texts])
+    return constrained(AXES, parse_constraints(texts))
+
+
+def test_several_axes_may_stand_in_one_constraint_as_in_a_strategy_s_text():
+    assert left("tp=4,8,pp=2,mbs<=4") == left("tp=4,8", "pp=2", "mbs<=4")
 
 
 def test_a_list_fixes_an_axis_and_may_name_values_that_are_not_tried_otherwise():

@@ -66,6 +66,15 @@ def test_what_is_seen_counts_more_than_what_is_predicted():
     assert (found.stopped, found.slow) == (160, 80)
 
 
+def test_a_job_whose_layout_most_likely_beats_the_advice_loses_nothing_to_it_and_is_told_no_other():
+    said = told()
+    kept = json.loads(said["recommendation"]) | {"odds": {"fits": 0.91, "beats": 0.04}}
+    said = {**said, "recommendation": json.dumps(kept), "explanation": "keep what you run"}
+    found = spending(job(), None, said, NOW)
+    assert found.slow == 0.0
+    assert "take" not in change(found, said, Stance.ADVISE, job(), None)
+
+
 def test_a_stuck_job_loses_everything_since_its_step_was_overdue():
     body = speaker()
     body["status"] |= {

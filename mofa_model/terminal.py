@@ -1,0 +1,122 @@
+"""Text for any terminal: nothing in it steers the terminal, and every character of it can be written.
+
+Names and messages come from files, hubs and clusters that strangers write. What they say is shown, and never obeyed: an escape
+sequence, a line break or a mark that turns the direction of writing is a space. A terminal or a pipe that knows fewer
+characters than we print gets a plain one in place of each that it lacks.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import json
+import re
+import sys
+import unicodedata
+from typing import Final, TextIO
+
+_PLAIN: Final = {
+    "−": "-",
+    "–": "-",
+    "—": "-",
+    "×": "x",
+    "·": ".",
+    "…": "...",
+    "µ": "u",
+    "’": "'",
+    "≥": ">=",
+    "≤": "<=",
+    "≈": "~",
+    "±": "+/-",
+    "→": "->",
+    "°": " deg",
+    **dict.fromkeys("█▉▊▋▌", "#"),
+    **dict.fromkeys("▍▎▏", "-"),
+}
+"""What stands for a character of ours where it cannot be written; a letter goes without its accents, all else is a question mark."""
+
+_UNSEEN: Final = (
+    r"\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\U000e0000-\U000e007f"
+)
+_CODED: Final = re.compile(f"[{_UNSEEN}]")
+"""Characters that steer a terminal, or are not seen, and that JSON would write as they are."""
+_STEERING: Final = re.compile(rf"[\x00-\x08\x0b-\x1f{_UNSEEN}]")
+"""The same, and those that JSON would not."""
+
+_HANDLER: Final = "mofa.plain"
+"""The name under which Python's encoders find these."""
+
+_OTHERS: Final = ("strict", "surrogateescape", "backslashreplace")
+"""What streams do by themselves: they fail, or print codes; whoever asked for something else by PYTHONIOENCODING gets that."""
+
+
+def printable(text: str) -> str:
+    """Text on one line, without what would steer a terminal.
+
+    >>> printable("evil" + chr(27) + "[2J" + chr(0x202E) + "name")
+    'evil [2J name'
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+
+
+def coded(json_text: str) -> str:
+    r"""JSON whose texts have the codes of such characters in their place: it says the same.
+
+    >>> coded('"' + chr(0x202E) + 'é"')
+    '"\\u202eé"'
+    """
+    return _CODED.sub(lambda found: json.dumps(found[0])[1:-1], json_text)
+
+
+def is_seen(text: str) -> bool:
+    """Whether a text of several lines holds no such character."""
+    return _STEERING.search(text) is None
+
+
+def seen(text: str) -> str:
+    """A text of several lines with a space for each such character."""
+    return _STEERING.sub(" ", text)
+
+
+def plain(text: str) -> str:
+    """Text in ASCII, as near to it as that goes.
+
+    >>> plain("12 − 3 × é … 漢")
+    '12 - 3 x e ... ?'
+    """
+    return "".join(_PLAIN.get(c) or _letter(c) for c in text)
+
+
+def never_fail(*streams: TextIO) -> None:
+    """Make streams write what they can, in place of an error, where a text has a character that their encoding lacks."""
+    codecs.register_error(_HANDLER, _replaced)
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in _OTHERS:
+            stream.reconfigure(errors=_HANDLER)
+
+
+def put(text: str, stream: TextIO | None = None) -> None:
+    """Write what a program reads to `stream` (standard output): a document in UTF-8, whatever encoding a terminal has."""
+    out = stream or sys.stdout
+    if isinstance(out, io.TextIOWrapper):
+        out.flush()
+        out.buffer.write(text.encode("utf-8", "backslashreplace"))
+    else:
+        out.write(text)
+
+
+def tell(line: str) -> None:
+    """Say something beside the answer, in one line on standard error."""
+    sys.stderr.write(f"{printable(line)}\n")
+    sys.stderr.flush()
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return plain(error.object[error.start : error.end]), error.end
+
+
+def _letter(character: str) -> str:
+    found = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
+    return found if found.isprintable() and found else "?"

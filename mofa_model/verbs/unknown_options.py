@@ -1,0 +1,102 @@
+"""Options that a verb has not: refused with the one that people may have meant. Not a verb."""
+
+from __future__ import annotations
+
+import re
+from argparse import SUPPRESS, Action, ArgumentParser
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NoReturn
+
+from mofa_model.errors import UnknownName
+
+_AXES: Final = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert", "dp": "data"}
+_CALLED: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("gpu", "gpus"), ("nodes",)),
+    **dict.fromkeys(("accelerator", "hardware", "instance"), ("gpu",)),
+    **dict.fromkeys(("num-gpus", "n-gpus", "ngpus", "devices", "world-size"), ("gpus", "nodes")),
+    **dict.fromkeys(("batch-size", "gbs"), ("global-batch",)),
+    **dict.fromkeys(("context", "context-length", "seqlen", "max-seq-len", "max-length"), ("seq",)),
+    **dict.fromkeys(("dtype", "mixed-precision"), ("precision",)),
+    **dict.fromkeys(("mtbf", "failures-per-day"), ("rate", "failure-rate")),
+    **dict.fromkeys(("checkpoint-interval", "save-interval"), ("interval",)),
+    **dict.fromkeys(("days", "time"), ("duration", "window")),
+    **dict.fromkeys(("bandwidth", "storage-bandwidth"), ("checkpoint-bandwidth", "storage")),
+    **dict.fromkeys(("network", "interconnect", "fabric"), ("scale-out",)),
+    **dict.fromkeys(("format", "out"), ("output",)),
+    **dict.fromkeys(("zero", "fsdp", "zero-stage"), ("constraint optimizer=…", "strategy")),
+    **dict.fromkeys(("recompute", "activation-checkpointing"), ("constraint recompute=…", "strategy")),
+    **dict.fromkeys(("mbs", "micro-batch", "micro-batch-size"), ("constraint mbs=…", "strategy")),
+    **{
+        name: (f"constraint {axis}=…", "strategy")
+        for axis, word in _AXES.items()
+        for name in (axis, f"{word}-parallel", f"{word}-parallel-size", f"{word}-model-parallel-size")
+    },
+}
+"""What options are called elsewhere, and ours: the first of them that the verb has."""
+
+
+def refuse(parser: ArgumentParser, words: Sequence[str]) -> NoReturn:
+    """Name the option that people may have meant: one that is called so elsewhere, has its word, is short for it, explained by it
+    or spelled like it.
+    """
+    flag = words[0].partition("=")[0]
+    if not re.match(r"--?[a-zA-Z]", flag):
+        parser.error(
+            f"{' '.join(words)}: no option stands before {'them' if words[1:] else 'it'}{_hint(parser, words[0])}"
+        )
+    options = {action.option_strings[-1]: action.help or "" for action in _actions(parser)}
+    name = flag.lstrip("-").replace("_", "-")
+    called = [f"--{one}" for one in _CALLED.get(name, ()) if f"--{one.partition(' ')[0]}" in options]
+    alike = [one for word in (name, *name.split("-")) for one in options if _means(word, one, options[one])]
+    aliases = dict(zip([flag], [*called, *alike], strict=False))
+    raise UnknownName("option", flag, options, aliases=aliases, also=f"`{parser.prog} --help` lists them all")
+
+
+def _hint(parser: ArgumentParser, word: str) -> str:
+    """What a word that stands alone seems to be."""
+    from mofa_model import presets
+
+    known = {name for one in _actions(parser) for name in one.option_strings}
+    if re.match(r"[a-z_-]+=", word) and (
+        option := next((one for one in ("--strategy", "--constraint") if one in known), "")
+    ):
+        return f"; did you mean {option} {word}?"
+    if word.endswith(".json") and "--model" in known:
+        return f"; did you mean --model {word}?"
+    for option, kind in (
+        ("--gpu", "devices"),
+        ("--model", "models"),
+        ("--precision", "precisions"),
+        ("--framework", "stacks"),
+    ):
+        if presets.meanings(kind, word) and option in known:
+            return f"; did you mean {option} {word}?"
+    return f"; `{parser.prog} --help` shows how words stand together"
+
+
+def among(parser: ArgumentParser, words: Sequence[str]) -> list[str]:
+    """Words that are options, but none of this verb."""
+    known = {name for action in _actions(parser) for name in action.option_strings}
+    return [
+        word
+        for word in words
+        if word.startswith("--") and " " not in word and word.partition("=")[0] not in {*known, "--"}
+    ]
+
+
+def _means(word: str, option: str, told: str) -> bool:
+    return (
+        word in {*option[2:].split("-"), told.partition(" ")[0].strip(",;:")}
+        or (word.isalpha() and word.startswith(option[2:]))
+        or (len(word) == 1 and option[2:].startswith(word))
+    )
+
+
+def _actions(parser: ArgumentParser) -> Iterator[Action]:
+    """Every option that a verb takes, those of its own verbs included."""
+    for action in parser._actions:  # noqa: SLF001, argparse has no other list of them
+        if isinstance(action.choices, Mapping):
+            for below in action.choices.values():
+                yield from _actions(below)
+        elif action.option_strings and action.help is not SUPPRESS:
+            yield action
