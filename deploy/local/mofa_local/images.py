@@ -3,11 +3,12 @@
     python -m mofa_local.images        builds both, and prints the name of the operator's image
 
     podman(...)             one command of podman, with the runtime and the limits that this machine allows
+    command(...)            the same as words, for whoever starts it
     base_image()            `localhost/mofa-base:…`, made once by mmdebstrap and kept in podman's store
     advisor_image(tree)     `localhost/mofa-advisor:…`, built from the Dockerfile of a tree as a person would
 
 Needed are podman and mmdebstrap, and the rights to use them (root, or what rootless podman asks for); `NoImages` says what is
-missing. The base has Debian's Python, which is another one than that of releases (python:3.12-slim): `python_of` says which.
+missing. The base has Debian's Python, 3.11, and releases have 3.12: what differs between them is tested elsewhere.
 """
 
 from __future__ import annotations
@@ -52,13 +53,9 @@ class NoImages(LocalStackError):
 def podman(
     *words: str, check: bool = True, timeout: float = 600.0, folder: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """One command of podman; `run` and `build` get the limits that this machine allows. `timeout` in [s]."""
-    runtime = ("--runtime=runc",) if shutil.which("runc") else ()  # crun refuses a hybrid of cgroups 1 and 2
-    verb, *more = words
-    if verb in {"run", "build", "create"}:
-        more = [*_limits(), *more]
+    """One command of podman, whose output is kept; an error where it fails and `check` is said. `timeout` in [s]."""
     done = subprocess.run(
-        ["podman", *runtime, verb, *more],
+        command(*words),
         cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -68,8 +65,15 @@ def podman(
     )
     if check and done.returncode:
         said = "\n".join((done.stdout + done.stderr).splitlines()[-30:])
-        raise LocalStackError(f"podman {verb} ended with {done.returncode}; its last lines:\n{said}")
+        raise LocalStackError(f"podman {words[0]} ended with {done.returncode}; its last lines:\n{said}")
     return done
+
+
+def command(verb: str, *words: str) -> list[str]:
+    """A command of podman with this machine's runtime; what starts processes gets limits that this machine grants."""
+    runtime = ["--runtime=runc"] if shutil.which("runc") else []  # crun refuses a hybrid of cgroups 1 and 2
+    limits = _limits() if verb in {"run", "build", "create"} else []
+    return ["podman", *runtime, verb, *limits, *words]
 
 
 def require() -> None:
@@ -92,9 +96,9 @@ def base_image() -> str:
     with tempfile.TemporaryDirectory(prefix="mofa-base-") as folder:
         archive = Path(folder) / "base.tar"
         hooks = [f"--customize-hook={hook}" for hook in HOOKS]
-        command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", *hooks]
+        making = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", *hooks]
         done = subprocess.run(
-            [*command, SUITE, str(archive)],
+            [*making, SUITE, str(archive)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -111,32 +115,25 @@ def advisor_image(tree: Path = ROOT, *, base: str | None = None) -> str:
     """The name of the operator's image, built from `operator/Dockerfile` of a tree; layers that are the same are kept by podman."""
     on = base or base_image()
     name = f"localhost/mofa-advisor:{hashlib.sha256(str(tree.resolve()).encode()).hexdigest()[:12]}"
+    recipe = tree / "operator" / "Dockerfile"
+    options = ("--network=host", "--layers", f"--build-arg=BASE={on}", f"--file={recipe}")
     with _index() as mounts:
-        podman(
-            *("build", "--network=host", "--layers", *mounts),
-            *(
-                "--build-arg",
-                f"BASE={on}",
-                "-f",
-                str(tree / "operator" / "Dockerfile"),
-                "-t",
-                name,
-                str(tree),
-            ),
-            timeout=1800.0,
-        )
+        for tag, target in ((f"{name}-build", ("--target=build",)), (name, ())):
+            before = _id(tag)
+            podman("build", *options, *mounts, *target, f"--tag={tag}", str(tree), timeout=1800.0)
+            if before not in {"", _id(tag)}:
+                podman("rmi", before, check=False)  # or each build would leave another 190 MB behind
     return name
+
+
+def _id(image: str) -> str:
+    """The id of an image; empty where there is none."""
+    return podman("image", "inspect", "--format={{.Id}}", image, check=False).stdout.strip()
 
 
 def size(image: str) -> int:
     """Size of an image, its base included. [B]"""
     return int(podman("image", "inspect", "--format", "{{.Size}}", image).stdout)
-
-
-def python_of(image: str) -> str:
-    """The Python of an image, as `3.11`."""
-    told = "import sys; print('{}.{}'.format(*sys.version_info))"
-    return podman("run", "--rm", "--network=none", "--entrypoint=python3", image, "-c", told).stdout.strip()
 
 
 def _limits() -> list[str]:
