@@ -133,7 +133,7 @@ test-kind: $(STAMP) ## the cluster tests on kind instead of the local control pl
 	@if PYTHONPATH=deploy/local $(BIN)/python -m mofa_local.kind; then MOFA_CLUSTER=kind $(PYTEST) tests/cluster; \
 	else echo "test-kind: skipped; \`make test\` runs the same tests on the local control plane"; fi
 
-up: $(STAMP) ## control plane, 256 fake GPU nodes, Prometheus with history, fake trainers and the operator, on this machine; WITH=jobset,kueue,trainer runs these beside it
+up: $(STAMP) ## control plane, 256 fake GPU nodes, Prometheus with history, fake trainers and the operator, on this machine; WITH=kube-state-metrics,jobset,kueue,trainer runs these beside it
 	@PYTHONPATH=deploy/local $(BIN)/python -m mofa_local up --with="$(WITH)"
 
 down: $(STAMP) ## stop what `make up` started

@@ -111,7 +111,7 @@ def stack_up(tmp_path_factory):
     try:
         first = run("up", "--nodes=24", "--days=5")
         assert first.returncode == 0, first.stderr
-        yield folder, run
+        yield folder, run, first.stdout
     finally:
         last = run("down")
     assert last.stdout.startswith("down: stopped operator")
@@ -144,21 +144,21 @@ def reader(stack_up, where, binaries, tmp_path_factory):
 
 @pytest.mark.slow
 def test_up_is_ready_says_so(stack_up, where):
-    folder, run = stack_up
+    folder, run, _ = stack_up
     assert up.is_up(folder)
     assert "is up already" in run("up").stdout
     with urllib.request.urlopen(f"{where['ADVISOR_URL']}/metrics") as answer:
         assert b'mofa_pool_nodes{pool="h100-east"} 24.0' in answer.read()
     processes = set(up.running_recorded(folder / "run"))
-    assert {
-        "etcd",
-        "kube-apiserver",
-        "kube-scheduler",
-        "kwok",
-        "prometheus",
-        "kube-state-metrics",
-        "operator",
-    } < processes
+    assert {"etcd", "kube-apiserver", "kube-scheduler", "kwok", "prometheus", "operator"} < processes
+    assert "kube-state-metrics" not in processes, "626 packages are built only where somebody asks for them"
+
+
+@pytest.mark.slow
+def test_up_is_ready_when_the_history_is_read(stack_up):
+    lines = [line.partition(" s  ")[2] for line in stack_up[2].splitlines() if line.startswith("up: ")]
+    assert lines[-2:] == ["the operator has read the history", "ready"]
+    assert "the operator still reads the history" not in lines
 
 
 @pytest.mark.slow
