@@ -1,5 +1,6 @@
 """What documents have people type at a cluster: on the stack of `make up`, and from an empty cluster to a removed operator."""
 
+import json
 import os
 import re
 import shutil
@@ -159,6 +160,17 @@ def test_up_is_ready_when_the_history_is_read(stack_up):
     lines = [line.partition(" s  ")[2] for line in stack_up[2].splitlines() if line.startswith("up: ")]
     assert lines[-2:] == ["the operator has read the history", "ready"]
     assert "the operator still reads the history" not in lines
+
+
+@pytest.mark.slow
+def test_the_runbook_url_of_every_alert_opens(where):
+    with urllib.request.urlopen(f"{where['PROMETHEUS_URL']}/api/v1/rules?type=alert") as answer:
+        groups = json.load(answer)["data"]["groups"]
+    alerts = {rule["name"]: rule["annotations"]["runbook_url"] for each in groups for rule in each["rules"]}
+    assert len(alerts) >= 15
+    for name, address in alerts.items():
+        with urllib.request.urlopen(address) as answer:
+            assert f"<h1>{name}</h1>" in answer.read().decode()
 
 
 @pytest.mark.slow

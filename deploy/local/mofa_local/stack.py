@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -180,11 +181,20 @@ def _start_prometheus(
         if port is not None
     ]
     scrape.append(Scrape(job="node-agents", target=f"{HOST}:{agents}", honor=True))
-    server = Prometheus(
-        processes, folder, scrape=scrape, rules=sorted((ROOT / "deploy" / "rules").glob("mofa-*.yaml"))
-    )
+    server = Prometheus(processes, folder, scrape=scrape, rules=_rules(folder / "rules", metrics))
     server.start()
     return server
+
+
+def _rules(folder: Path, metrics: int) -> list[Path]:
+    """Our rules, whose alerts lead to this operator's runbooks."""
+    folder.mkdir(parents=True)
+    written = []
+    for path in sorted((ROOT / "deploy" / "rules").glob("mofa-*.yaml")):
+        text = re.sub(r'(runbook_url: "http://)[^/"]+/', rf"\g<1>{HOST}:{metrics}/", path.read_text("utf-8"))
+        written.append(folder / path.name)
+        written[-1].write_text(text, encoding="utf-8")
+    return written
 
 
 def _sample_objects(size: Size) -> list[dict[str, Any]]:
