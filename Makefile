@@ -49,7 +49,7 @@ demo: $(STAMP) ## Llama 3.1 405B on a cluster that fails: manifest, alternatives
 studies: $(STAMP) ## every command of docs/studies, its pictures and results.md
 	$(BIN)/python tools/studies.py
 
-test: $(STAMP) ## every test that needs no container engine
+test: $(STAMP) ## every test; the image is built and asked where podman is
 	$(PYTEST) -n $(JOBS)
 
 test-unit: $(STAMP) ## the quick tier: unit, property, golden

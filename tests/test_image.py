@@ -32,7 +32,7 @@ def steps():
 def image():
     """The name of the image of this tree."""
     try:
-        images.require()
+        images.base_image()
     except images.NoImages as missing:
         pytest.skip(f"no image can be built here: {missing}")
     return images.advisor_image(ROOT)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.soak
 def test_the_operator_in_its_container_advises_a_job(cluster, processes, namespace, tmp_path):
     try:
-        images.require()
+        images.base_image()
     except images.NoImages as missing:
         pytest.skip(f"no image can be built here: {missing}")
     labels = {"example.org/pool": "of-the-image"}

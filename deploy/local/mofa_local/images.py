@@ -8,7 +8,8 @@
     advisor_image(tree)     `localhost/mofa-advisor:…`, built from the Dockerfile of a tree as a person would
 
 Needed are podman and mmdebstrap, and the rights to use them (root, or what rootless podman asks for); `NoImages` says what is
-missing. The base has Debian's Python, 3.11, and releases have 3.12: what differs between them is tested elsewhere.
+missing, or why no base can be made. The base has Debian's Python, 3.11, and releases have 3.12: the tests of every supported Python
+say what differs.
 """
 
 from __future__ import annotations
