@@ -49,7 +49,7 @@ demo: $(STAMP) ## Llama 3.1 405B on a cluster that fails: manifest, alternatives
 studies: $(STAMP) ## every command of docs/studies, its pictures and results.md
 	$(BIN)/python tools/studies.py
 
-test: $(STAMP) ## every test that needs no container engine
+test: $(STAMP) ## every test; the image is built and asked where podman is
 	$(PYTEST) -n $(JOBS)
 
 test-unit: $(STAMP) ## the quick tier: unit, property, golden
@@ -133,7 +133,7 @@ test-kind: $(STAMP) ## the cluster tests on kind instead of the local control pl
 	@if PYTHONPATH=deploy/local $(BIN)/python -m mofa_local.kind; then MOFA_CLUSTER=kind $(PYTEST) tests/cluster; \
 	else echo "test-kind: skipped; \`make test\` runs the same tests on the local control plane"; fi
 
-up: $(STAMP) ## control plane, 256 fake GPU nodes, Prometheus with history, fake trainers and the operator, on this machine; WITH=jobset,kueue,trainer runs these beside it
+up: $(STAMP) ## control plane, 256 fake GPU nodes, Prometheus with history, fake trainers and the operator, on this machine; WITH=kube-state-metrics,jobset,kueue,trainer runs these beside it
 	@PYTHONPATH=deploy/local $(BIN)/python -m mofa_local up --with="$(WITH)"
 
 down: $(STAMP) ## stop what `make up` started

@@ -1,10 +1,12 @@
 """Habits that nobody has to remember: actions are pinned, every Python that we promise is tested, a change has its sentence."""
 
 import importlib.util
+import os
 import re
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -16,6 +18,10 @@ def tool():
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
     return made
+
+
+def test_a_clean_clone_draws_the_same_examples_as_every_other():
+    assert settings().derandomize is (os.environ.get("HYPOTHESIS_PROFILE", "same") == "same")
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)

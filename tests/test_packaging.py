@@ -40,6 +40,7 @@ def test_the_wheel_holds_both_packages_with_their_data_and_nothing_else(wheel):
         f"mofa_model/{path.relative_to(ROOT / 'mofa_model')}"
         for path in (ROOT / "mofa_model").rglob("*.toml")
     }
+    data |= {f"mofa_operator/runbooks/{path.name}" for path in (ROOT / "docs" / "runbooks").glob("*.md")}
     assert data <= set(held)
     assert not [name for name in held if "__pycache__" in name or "/tests/" in name]
 

@@ -592,7 +592,7 @@ tests:
             exp_annotations:
               summary: WatchedPool toy has no ready node
               description: No node of the pool is ready.
-              runbook: docs/runbooks/MofaPoolEmpty.md
+              runbook_url: http://mofa-advisor.mofa-system.svc:8080/runbooks/MofaPoolEmpty
 """
 
 

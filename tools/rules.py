@@ -22,10 +22,10 @@ FOLDER = ROOT / "deploy" / "rules"
 SOURCE = FOLDER / "source"
 GROUPS = ("nodes", "history", "pods", "jobs", "alerts")
 HEADER = "# Made by `make rules` from deploy/rules/source; do not edit.\n"
-RUNBOOKS = "docs/runbooks"
-"""Where the pages are in this project; the chart's value `prometheusRule.runbooks` makes addresses of them."""
 NAMESPACE = "mofa-system"
 """Where the operator runs; the chart puts its release's in this place, and its value `prometheusRule.exporterNamespaces` in that of these."""
+RUNBOOKS = f"http://mofa-advisor.{NAMESPACE}.svc:8080/runbooks"
+"""Where the operator serves docs/runbooks; the chart puts its release's Service in this place, or its value `prometheusRule.runbooks`."""
 PLACED = {
     r"mofa:[a-z0-9_]+:[a-z0-9_]+": 'namespace=""',
     r"mofa_(?:job|pool|advisor)_[a-z_]+|process_start_time_seconds": f'namespace=~"|{NAMESPACE}"',
@@ -152,7 +152,7 @@ def _rule(given: dict[str, str]) -> dict[str, Any]:
         "annotations": {
             "summary": given["summary"],
             "description": given["description"],
-            "runbook": f"{RUNBOOKS}/{given['alert']}.md",
+            "runbook_url": f"{RUNBOOKS}/{given['alert']}",
         },
     }
 

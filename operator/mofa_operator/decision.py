@@ -32,7 +32,9 @@ class Answer:
     reason: str = ""
     """Reason of the condition Ready."""
     figures: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
-    """PredictedEnds by name, each with lower, target and upper: tokens_per_second, step_seconds, ettr, mfu, memory_bytes."""
+    """Lower bound, target and upper bound by name, with the digits that a status keeps: tokens_per_second, step_seconds, ettr, mfu,
+    memory_bytes.
+    """
     device_bytes: float = 0.0
     """Memory of a device. [B]"""
     room_bytes: float = 0.0

@@ -132,6 +132,19 @@ class PredictedEnds(Shape):
     mfu: Ends = Ends()
     memory_bytes: Ends = Ends()
 
+    @property
+    def figures(self) -> dict[str, tuple[float, float, float]]:
+        """Bands by name, in units without a prefix; those that are whole."""
+        step = self.step_milliseconds.band
+        bands = {
+            "tokens_per_second": self.tokens_per_second.band,
+            "step_seconds": None if step is None else (step[0] * 1e-3, step[1] * 1e-3, step[2] * 1e-3),
+            "ettr": self.ettr.band,
+            "mfu": self.mfu.band,
+            "memory_bytes": self.memory_bytes.band,
+        }
+        return {name: band for name, band in bands.items() if band is not None}
+
 
 class StatedOdds(Shape):
     """Chances of a layout, as a status states them."""

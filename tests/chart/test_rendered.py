@@ -311,19 +311,21 @@ def test_definitions_are_those_of_the_crds_folder_and_stay():
     assert gone == []
 
 
-def test_alerts_lead_to_where_the_runbooks_are_read_once_that_is_said():
+def test_a_runbook_url_is_the_operator_s_own_until_somebody_says_where_runbooks_are_read():
     def alerts(**value):
         rule = one(
             template({"prometheusRule": {"enabled": True, **value}}, *helm.MONITORED), "PrometheusRule"
         )
         return [each for group in rule["spec"]["groups"] for each in group["rules"] if "alert" in each]
 
-    plain, linked = alerts(), alerts(runbooks="https://docs.example.org/mofa/")
-    assert not any("runbook_url" in each["annotations"] for each in plain)
-    for before, after in zip(plain, linked, strict=True):
-        address = after["annotations"].pop("runbook_url")
-        assert address == f"https://docs.example.org/mofa/{before['alert']}.md"
-        assert before == after
+    for given, wanted in (
+        ({}, f"http://mofa-advisor.{helm.HOME}.svc:8080/runbooks/NAME"),
+        ({"runbooks": "https://docs.example.org/mofa/"}, "https://docs.example.org/mofa/NAME"),
+        ({"runbooks": "https://git.example.org/docs/NAME.md"}, "https://git.example.org/docs/NAME.md"),
+    ):
+        found = {each["alert"]: each["annotations"]["runbook_url"] for each in alerts(**given)}
+        assert len(found) >= 15
+        assert found == {name: wanted.replace("NAME", name) for name in found}
 
 
 def test_rules_and_dashboards_are_those_of_the_deploy_folder(rendered):

@@ -136,7 +136,6 @@ def agree(door, kind, spec):
 SLOW = settings(
     max_examples=20,
     deadline=None,
-    derandomize=True,
     phases=[Phase.explicit, Phase.generate],  # to shrink would ask the API server a thousand times
     suppress_health_check=list(HealthCheck),
 )

@@ -1,5 +1,6 @@
 """What documents have people type at a cluster: on the stack of `make up`, and from an empty cluster to a removed operator."""
 
+import json
 import os
 import re
 import shutil
@@ -111,7 +112,7 @@ def stack_up(tmp_path_factory):
     try:
         first = run("up", "--nodes=24", "--days=5")
         assert first.returncode == 0, first.stderr
-        yield folder, run
+        yield folder, run, first.stdout
     finally:
         last = run("down")
     assert last.stdout.startswith("down: stopped operator")
@@ -144,21 +145,32 @@ def reader(stack_up, where, binaries, tmp_path_factory):
 
 @pytest.mark.slow
 def test_up_is_ready_says_so(stack_up, where):
-    folder, run = stack_up
+    folder, run, _ = stack_up
     assert up.is_up(folder)
     assert "is up already" in run("up").stdout
     with urllib.request.urlopen(f"{where['ADVISOR_URL']}/metrics") as answer:
         assert b'mofa_pool_nodes{pool="h100-east"} 24.0' in answer.read()
     processes = set(up.running_recorded(folder / "run"))
-    assert {
-        "etcd",
-        "kube-apiserver",
-        "kube-scheduler",
-        "kwok",
-        "prometheus",
-        "kube-state-metrics",
-        "operator",
-    } < processes
+    assert {"etcd", "kube-apiserver", "kube-scheduler", "kwok", "prometheus", "operator"} < processes
+    assert "kube-state-metrics" not in processes, "626 packages are built only where somebody asks for them"
+
+
+@pytest.mark.slow
+def test_up_is_ready_when_the_history_is_read(stack_up):
+    lines = [line.partition(" s  ")[2] for line in stack_up[2].splitlines() if line.startswith("up: ")]
+    assert lines[-2:] == ["the operator has read the history", "ready"]
+    assert "the operator still reads the history" not in lines
+
+
+@pytest.mark.slow
+def test_the_runbook_url_of_every_alert_opens(where):
+    with urllib.request.urlopen(f"{where['PROMETHEUS_URL']}/api/v1/rules?type=alert") as answer:
+        groups = json.load(answer)["data"]["groups"]
+    alerts = {rule["name"]: rule["annotations"]["runbook_url"] for each in groups for rule in each["rules"]}
+    assert len(alerts) >= 15
+    for name, address in alerts.items():
+        with urllib.request.urlopen(address) as answer:
+            assert f"<h1>{name}</h1>" in answer.read().decode()
 
 
 @pytest.mark.slow

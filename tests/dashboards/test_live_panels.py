@@ -31,7 +31,7 @@ PANELS = [
 ]
 TIMES = {"$__rate_interval": "5m", "$__interval": "5m", "$__range": "30d"}
 SHOWN = {"m": 60, "h": 3600, "d": 86400}
-SIZE = ("--nodes=48", "--days=30", "--speed=8")
+SIZE = ("--nodes=48", "--days=30", "--speed=8", "--with=kube-state-metrics")
 FLAGS = ("--prometheus-interval=5", "--quiet=10", "--settle=1", "--fence")
 """Of the operator: minutes of production fit into seconds."""
 QUICK = {

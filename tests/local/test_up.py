@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from mofa_local import stack, up
+from mofa_local import binaries, stack, up
 
 
 @pytest.fixture
@@ -43,3 +43,17 @@ def test_every_command_is_one_that_a_shell_can_read_and_find(folder, monkeypatch
         missing = program != "kubectl" and pasted(known).returncode
         assert not missing, command
     assert pasted(commands(folder)[0]).returncode == 0
+
+
+def test_the_first_up_says_before_it_builds_what_and_about_how_long(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    usual = sum(binaries.tool(name).seconds for name in stack.TOOLS)
+    told = stack.first_build(stack.TOOLS)
+    assert 300 < usual < 900  # five to fifteen minutes
+    assert told.startswith(
+        f"{len(stack.TOOLS)} programs are built once from pinned sources: about {usual / 60:.0f} min on two quiet cores"
+    )
+    assert "up to half an hour where others work beside it" in told
+    assert "kube-state-metrics" not in told

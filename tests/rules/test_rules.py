@@ -7,6 +7,7 @@ import re
 import subprocess
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from mofa_local import binaries
@@ -15,6 +16,7 @@ from promql_names import series
 from ruamel.yaml import YAML
 
 from mofa_operator.metrics.declared import TABLE
+from mofa_operator.page.runbooks import PATH, runbook_page
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HERE = Path(__file__).resolve().parent
@@ -109,9 +111,9 @@ def test_an_alert_is_tested_firing_and_silent(name):
 def test_an_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on(name):
     alert = ALERTS[name]
     assert alert["labels"]["severity"] in {"critical", "warning"}
-    assert (ROOT / alert["annotations"]["runbook"]).name == f"{name}.md"
-    assert (ROOT / alert["annotations"]["runbook"]).is_file()
-    assert "runbook_url" not in alert["annotations"], "whose host would that be?"
+    address = urlsplit(alert["annotations"]["runbook_url"])
+    assert address.netloc == "mofa-advisor.mofa-system.svc:8080", "the operator's own Service"
+    assert f"<h1>{name}</h1>" in runbook_page(address.path.removeprefix(PATH))
     assert not alert["annotations"]["summary"].endswith(".")
     assert alert["annotations"]["description"].endswith(".")
 

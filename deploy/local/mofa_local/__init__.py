@@ -12,6 +12,7 @@
     cluster         any cluster by its kubeconfig: kubectl, apply, identities
     control_plane   the cluster that is etcd and kube-apiserver, and the controllers where they are asked for
     kind            the cluster that is made by kind
+    images          container images without a registry: a base of Debian's packages, and the operator's on it
     audit           what the API server was asked to write, and by whom
     prometheus      a real Prometheus, its scrapes, its past
     synthetic       a made-up past of a pool as data, and the truth about it

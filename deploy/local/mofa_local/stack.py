@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,6 @@ TOOLS: Final = (
     "kube-scheduler",
     "kwok",
     "prometheus",
-    "promtool",
 )
 """What is built before anything is started."""
 NAMESPACE: Final = "research"
@@ -41,7 +41,7 @@ ADVISOR: Final = {"job": "mofa-advisor", "instance": "mofa-advisor:8080"}
 ACCOUNT: Final = "mofa-system/mofa-advisor"
 """The operator's ServiceAccount."""
 STATES: Final = "kube-state-metrics"
-"""What shows nodes and pods."""
+"""The neighbour that shows nodes and pods as they are now; the history has its series without it."""
 CHECKS: Final = (
     {"apiGroups": ["kueue.x-k8s.io"], "resources": ["admissionchecks"], "verbs": ["get", "list", "watch"]},
     {
@@ -51,8 +51,12 @@ CHECKS: Final = (
     },
 )
 """What the operator may do beside Kueue, as the chart's value operator.admissionChecks has it."""
-LEARNED: Final = 90.0
-"""Longest wait for the operator's first look at the history. [s]"""
+LEARNED: Final = 900.0
+"""Longest wait for the operator's first look at the history; a quiet machine needs half a minute. [s]"""
+_FEW: Final = 5
+"""Minutes of a build up to which a busy machine takes three times as long; all of it took half an hour. [1]"""
+_READ: Final = ("Complete", "NoFailuresSeen", "HistoryIncomplete")
+"""Reasons of HistoryComplete where Prometheus was read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +101,10 @@ def start(
     folder: Path, size: Size, processes: Processes, progress: Callable[[str], None]
 ) -> Mapping[str, str]:
     """Start everything and wait until it is ready; variables that tell a person where it is."""
-    for name in (*TOOLS, *(one.tool.name for one in chosen(_beside(size)))):
+    programs = (*TOOLS, *(one.tool.name for one in chosen(size.beside)))
+    if told := first_build(programs):
+        progress(told)
+    for name in programs:
         binaries.path(name)
     progress("the programs are there")
     with ThreadPoolExecutor(1) as aside:  # the history is written while the control plane starts
@@ -106,20 +113,22 @@ def start(
         )
         cluster = _start_cluster(folder / "plane", size, processes, progress)
         history.result()
-    beside = neighbourhood.start(cluster, processes, *_beside(size))
-    exporter = beside[STATES].port
-    progress(f"{', '.join(beside)} run beside it")
+    beside = neighbourhood.start(cluster, processes, *size.beside)
+    if beside:
+        progress(f"{', '.join(beside)} run beside it")
+    exporter = beside[STATES].port if STATES in beside else None
     trainer, agents, metrics, health = free_ports(4)
     _start_exporters(cluster, size, processes, trainer, agents)
     server = _start_prometheus(folder / "prometheus", processes, exporter, trainer, agents, metrics)
-    _wait("live series", lambda: server.ask("count(kube_node_info)")[:1] == [({}, float(size.nodes))])
+    if exporter is not None:
+        _wait("live series", lambda: server.ask("count(kube_node_info)")[:1] == [({}, float(size.nodes))])
     progress(f"Prometheus has {size.days} days of history, and scrapes the cluster")
     flags = (*_checks(cluster, size), *size.flags)
     _start_operator(cluster, processes, server.url, metrics, health, flags)
-    progress("the operator is at work")
+    progress("the operator is at work, and reads the history")
     _wait("pods of the sample jobs", lambda: _pods_running(cluster) == sum(job.pods for job in size.jobs))
-    learned = _learned(cluster)
-    progress("the operator has read the history" if learned else "the operator still reads the history")
+    _wait("the operator's first look at the history", lambda: _has_read(cluster), LEARNED)
+    progress("the operator has read the history")
     kubeconfig = write_private(folder / "kubeconfig", cluster.kubeconfig.read_text(encoding="utf-8"))
     return {
         "KUBECONFIG": str(kubeconfig),
@@ -127,6 +136,23 @@ def start(
         "ADVISOR_URL": f"http://{HOST}:{metrics}",
         "TRAINER_URL": f"http://{HOST}:{trainer}",
     }
+
+
+def first_build(programs: Sequence[str]) -> str:
+    """What is built before anything starts, and about how long that takes; empty where all is there.
+
+    >>> first_build(())
+    ''
+    """
+    missing = [binaries.tool(name) for name in programs if binaries.find(name) is None]
+    if not missing:
+        return ""
+    minutes = max(1, round(sum(one.seconds for one in missing) / 60))
+    busy = "half an hour" if minutes > _FEW else f"{3 * minutes} min"
+    return (
+        f"{len(missing)} programs are built once from pinned sources: about {minutes} min on two quiet cores, "
+        f"up to {busy} where others work beside it ({', '.join(one.name for one in missing)})"
+    )
 
 
 def _start_cluster(
@@ -146,19 +172,29 @@ def _start_cluster(
 
 
 def _start_prometheus(
-    folder: Path, processes: Processes, exporter: int, trainer: int, agents: int, metrics: int
+    folder: Path, processes: Processes, exporter: int | None, trainer: int, agents: int, metrics: int
 ) -> Prometheus:
     targets = ((EXPORTER, exporter), (TRAINER, trainer), (ADVISOR, metrics))
     scrape = [
         Scrape(job=labels["job"], instance=labels["instance"], target=f"{HOST}:{port}")
         for labels, port in targets
+        if port is not None
     ]
     scrape.append(Scrape(job="node-agents", target=f"{HOST}:{agents}", honor=True))
-    server = Prometheus(
-        processes, folder, scrape=scrape, rules=sorted((ROOT / "deploy" / "rules").glob("mofa-*.yaml"))
-    )
+    server = Prometheus(processes, folder, scrape=scrape, rules=_rules(folder / "rules", metrics))
     server.start()
     return server
+
+
+def _rules(folder: Path, metrics: int) -> list[Path]:
+    """Our rules, whose alerts lead to this operator's runbooks."""
+    folder.mkdir(parents=True)
+    written = []
+    for path in sorted((ROOT / "deploy" / "rules").glob("mofa-*.yaml")):
+        text = re.sub(r'(runbook_url: "http://)[^/"]+/', rf"\g<1>{HOST}:{metrics}/", path.read_text("utf-8"))
+        written.append(folder / path.name)
+        written[-1].write_text(text, encoding="utf-8")
+    return written
 
 
 def _sample_objects(size: Size) -> list[dict[str, Any]]:
@@ -217,10 +253,6 @@ def _start_exporters(cluster: Cluster, size: Size, processes: Processes, trainer
         )
 
 
-def _beside(size: Size) -> tuple[str, ...]:
-    return STATES, *size.beside
-
-
 def _checks(cluster: Cluster, size: Size) -> tuple[str, ...]:
     """Beside Kueue the operator answers its AdmissionChecks, and may."""
     if "kueue" not in size.beside:
@@ -266,14 +298,11 @@ def _pods_running(cluster: Cluster) -> int:
     return len(listed.split())
 
 
-def _learned(cluster: Cluster) -> bool:
-    """Wait until the profile holds failures of the history; False where the operator is not that far in time."""
-    end = time.monotonic() + LEARNED
-    while time.monotonic() < end:
-        try:
-            if cluster.kubectl("get", "cprof", "h100-east", "-o", "jsonpath={.status.failures[*].failures}"):
-                return True
-        except KubectlFailed:  # a busy moment; asked again
-            pass
-        time.sleep(1)
-    return False
+def _has_read(cluster: Cluster) -> bool:
+    """Whether the profile holds what Prometheus said of its past."""
+    asked = "{.status.conditions[?(@.type=='HistoryComplete')].reason} {.status.failures[*].exposureNodeDays}"
+    try:
+        reason, *exposure = cluster.kubectl("get", "cprof", "h100-east", "-o", f"jsonpath={asked}").split()
+    except (KubectlFailed, ValueError):  # a busy moment, or nothing is said yet; asked again
+        return False
+    return reason in _READ and bool(exposure)

@@ -51,7 +51,7 @@ from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
 from mofa_operator.observe.telemetry import TelemetryReader
-from mofa_operator.page.server import routes
+from mofa_operator.page.server import routes, runbooks
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.snapshot import History, NoHistory
 
@@ -202,7 +202,7 @@ class Operator:
             live=self._health.live,
             ready=self._health.ready,
             measure=self._measure,
-            routes=routes(pages.source) if settings.serve.page else (),
+            routes=[*runbooks(), *(routes(pages.source) if settings.serve.page else ())],
             admission=Admission(api) if settings.serve.authenticate else None,
         )
 

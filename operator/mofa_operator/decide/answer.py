@@ -15,6 +15,7 @@ from mofa_model.advice import Advice, Request, advise, failure_inputs
 from mofa_model.annotations import PREFIX, of_advice
 from mofa_model.errors import InputError, MofaError
 from mofa_model.estimate.footprint import room
+from mofa_model.kinds.shape import glance, part
 from mofa_model.launch import Launch
 from mofa_model.manifest.advised import failure_rows, status_of
 from mofa_model.manifest.asked import Asked, request_of
@@ -25,6 +26,7 @@ from mofa_operator.decide.asked import NoProfile, asked, example
 from mofa_operator.decide.settled import ready_reason
 from mofa_operator.decide.unanswered import invalid
 from mofa_operator.decision import Answer, Unsearched
+from mofa_operator.shapes import PredictedEnds, figure
 from mofa_operator.snapshot import Question
 from mofa_operator.words import Reason
 
@@ -32,7 +34,6 @@ MOSTLY: Final = 0.5
 """Share of assumption above which failure rates are said to be mostly that. Ours. [1]"""
 _KEPT: Final = 512
 """Answers that are kept by their hash: questions that differ in what is rounded away need no second search. [1]"""
-_FIGURES: Final = ("tokens_per_second", "step_seconds", "ettr", "mfu", "memory_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,10 @@ def warm() -> None:
 
 @lru_cache(maxsize=_KEPT)
 def _advised(hashed: _Hashed) -> Answer:
-    """The answer to a request, and everything that is said of it."""
+    """The answer to a request, and everything that is said of it.
+
+    Its figures have the digits of the status: what was written is what the next look compares with (`settled.stands`).
+    """
     request, digest = hashed.request, hashed.digest
     advice = advise(request)
     words = launch_words(request, advice)
@@ -86,28 +90,21 @@ def _advised(hashed: _Hashed) -> Answer:
     del told[PREFIX + "computed-at"]
     status = status_of(advice, digest, "", _launch(request, advice))
     del status["computedTime"]
-    predicted, cluster = advice.predicted, request.of(advice.trainer).problems[0].cluster
+    cluster = request.of(advice.trainer).problems[0].cluster
     text = "" if advice.strategy is None else format_strategy(advice.strategy)
-    interval = advice.checkpoint_interval_seconds
     return Answer(
         digest=digest,
         outcome=advice.status.value,
         explanation=told[PREFIX + "explanation"],
         annotations=told,
         status=status,
-        figures={}
-        if predicted is None
-        else {
-            name: (float(band.lower), float(band.target), float(band.upper))
-            for name in _FIGURES
-            for band in (getattr(predicted, name),)
-        },
+        figures=glance(PredictedEnds, part(status, "recommendation").get("predicted")).figures,
         device_bytes=float(cluster.device.memory),
         room_bytes=float(room(replace(cluster, reserve=0.0))),
         strategy=dict(pair.partition("=")[::2] for pair in text.split(",")) if text else {},
         trainer=trainer_of(request.framework),
         arguments=words,
-        checkpoint_interval=None if interval is None else float(interval),
+        checkpoint_interval=figure(told.get(PREFIX + "checkpoint-interval-seconds")),
         caveats=advice.caveats,
     )
 

@@ -31,6 +31,8 @@ class _Told:
     model: str
     strategy: str
     interval: float | None
+    is_of_status: bool = False
+    """Whether a status said it, whose interval has an end."""
 
 
 def news(
@@ -88,6 +90,7 @@ def _told(snapshot: JobSnapshot) -> _Told:
             model=status.model_version,
             strategy=status.strategy,
             interval=status.interval,
+            is_of_status=True,
         )
     stands = job.annotations
     return _Told(
@@ -101,7 +104,7 @@ def _told(snapshot: JobSnapshot) -> _Told:
 def _change(before: _Told, answer: Answer, material: float) -> str:
     """What differs, from what to what; empty where nothing does that matters."""
     after = answer.annotations.get(PREFIX + "strategy", "")
-    interval = figure(answer.annotations.get(PREFIX + "checkpoint-interval-seconds"))
+    interval = answer.says.interval if before.is_of_status else answer.checkpoint_interval
     words = []
     if before.strategy != after:
         words.append(f"strategy from {before.strategy} to {after}")

@@ -68,6 +68,7 @@ def stands(snapshot: JobSnapshot, known: Unsearched) -> Answer | None:
         device_bytes=known.device_bytes,
         room_bytes=known.room_bytes,
         strategy=dict(pair.partition("=")[::2] for pair in strategy.split(",")) if strategy else {},
+        checkpoint_interval=figure(said.get(PREFIX + "checkpoint-interval-seconds")) if strategy else None,
         trainer=known.trainer,
         framework_version=known.framework_version,
         prior_weight=known.prior_weight,
@@ -130,16 +131,8 @@ def _of_training_job(job: LiveTrainingJob, answer: Answer) -> Answer | None:
     said = {name: value for name, value in status.items() if name not in _OPERATORS}
     inputs = part(said, "inputs")
     rates = [_without_verdict(rate) for rate in inputs.get("failure", ())]
-    ends = job.predicted
-    bands = {
-        "tokens_per_second": ends.tokens_per_second.band,
-        "step_seconds": _scaled(ends.step_milliseconds.band, 1e-3),
-        "ettr": ends.ettr.band,
-        "mfu": ends.mfu.band,
-        "memory_bytes": ends.memory_bytes.band,
-    }
-    figures = {name: band for name, band in bands.items() if band is not None}
-    if answer.strategy and len(figures) < len(bands):
+    figures = job.predicted.figures
+    if answer.strategy and len(figures) < len(_FIGURES):
         return None
     doubts = answer.reason == Reason.PRIOR_DOMINATED  # of which it speaks instead of caveats
     return replace(
@@ -147,7 +140,6 @@ def _of_training_job(job: LiveTrainingJob, answer: Answer) -> Answer | None:
         status=said | {"inputs": {**inputs, "failure": rates}},
         figures=figures,
         arguments=_words(at(status, "recommendation", "launch", "args")),
-        checkpoint_interval=job.status.interval if answer.strategy else None,
         caveats=(sure.message,) if sure.message and not doubts and answer.strategy else (),
     )
 
@@ -161,13 +153,11 @@ def _of_existing(job: LiveObject, answer: Answer, told: Body, known: Unsearched)
         return None
     odds = {name: one for name in ("fits", "beats") if (one := figure(at(told, "odds", name))) is not None}
     said: Written = {"inputs": {"failure": list(known.rates)}, "recommendation": {"odds": odds}}
-    interval = figure(answer.annotations.get(PREFIX + "checkpoint-interval-seconds"))
     return replace(
         answer,
         status=said,
         figures=figures,
         arguments=_words(told.get("launch")),
-        checkpoint_interval=interval if answer.strategy else None,
     )
 
 
@@ -207,10 +197,6 @@ def _ends(written: object) -> Ends:
         [figure(one) for one in written] if isinstance(written, list) and len(written) == 3 else [None] * 3
     )
     return Ends(lower=found[0], target=found[1], upper=found[2])
-
-
-def _scaled(band: tuple[float, float, float] | None, by: float) -> tuple[float, float, float] | None:
-    return None if band is None else (band[0] * by, band[1] * by, band[2] * by)
 
 
 def _without_verdict(rate: object) -> Written:

@@ -15,6 +15,7 @@ from mofa_operator.page.history import JobHistory
 from mofa_operator.page.jobs import LINKS, ShownJob, job_page
 from mofa_operator.page.listed import jobs_page
 from mofa_operator.page.profiles import profile_page, profiles_page
+from mofa_operator.page.runbooks import PATH, runbook_page
 from mofa_operator.page.what_if import said
 from mofa_operator.snapshot import Refusal
 
@@ -72,6 +73,16 @@ def routes(source: Source) -> list[web.RouteDef]:
         web.get("/profiles", profiles),
         web.get("/profiles/{name}", profile),
     ]
+
+
+def runbooks() -> list[web.RouteDef]:
+    """Handlers of the runbooks, which are there without the page, too."""
+
+    async def runbook(request: web.Request) -> web.Response:
+        found = await asyncio.to_thread(runbook_page, request.match_info["name"])
+        return _missing("runbook") if found is None else _page(found)
+
+    return [web.get(PATH + "{name:[A-Za-z.]*}", runbook)]
 
 
 def _page(html: str, status: int = 200) -> web.Response:

@@ -14,6 +14,7 @@ from mofa_operator.control import visitors
 from mofa_operator.control.admission import ACCESS_REVIEW, TOKEN_REVIEW, Admission
 from mofa_operator.control.serve import Server
 from mofa_operator.metrics.exporter import Exporter
+from mofa_operator.page.server import runbooks
 from mofa_operator.refusals import Busy
 from mofa_operator.settings import ServeSettings
 
@@ -21,12 +22,18 @@ HALF_OPEN = 1500
 
 
 @contextlib.asynccontextmanager
-async def served(admission=None):
+async def served(admission=None, routes=()):
     port, health = free_ports(2)
     settings = ServeSettings(address="127.0.0.1", metrics_port=port, health_port=health)
     well = lambda: (True, [])  # noqa: E731 - an argument
     server = Server(
-        settings, exporter=Exporter(), live=well, ready=well, measure=lambda: None, admission=admission
+        settings,
+        exporter=Exporter(),
+        live=well,
+        ready=well,
+        measure=lambda: None,
+        routes=routes,
+        admission=admission,
     )
     async with server, aiohttp.ClientSession() as session:
 
@@ -167,8 +174,12 @@ class Api:
 def test_only_whom_the_api_server_knows_and_lets_sees_metrics():
     async def main():
         api = Api()
-        async with served(Admission(api)) as (_, get):
+        async with served(Admission(api), runbooks()) as (_, get):
             assert (await get())[0] == 401
+            assert "<h1>MofaJobStuck</h1>" in (await get("/runbooks/MofaJobStuck"))[1], (
+                "documents are for all"
+            )
+            assert (await get("/runbooks/MofaNobody"))[0] == 404
             assert (await get(Authorization="Basic good"))[0] == 401
             assert (await get(Authorization="Bearer " + "a" * 20_000))[0] in {400, 401}
             assert api.asked == [], "what is no token is not asked about"

@@ -199,6 +199,16 @@ class TestChange:
         assert after["strategy"] == before["strategy"]
         assert [note.reason for note in world.notes] == ["Recommended"]
 
+    def test_where_nothing_ever_fails_an_interval_without_end_is_no_change(self):
+        """The status holds ten years at most, the annotation all of it."""
+        world = World()
+        world.put(CLUSTER_PROFILE, profile(rates=("0", "0", "0")))
+        advised(world, training_job())
+        assert world.status(JOB)["recommendation"]["checkpointIntervalSeconds"] == 10 * 365 * 86400
+        world.edit(JOB, lambda body: body["spec"]["constraints"].update(memoryHeadroomPercent=1))
+        world.rest()
+        assert [note.reason for note in world.notes if note.reason != "HistoryUnavailable"] == ["Recommended"]
+
     def test_times_of_conditions_stay_while_their_status_does(self, world):
         advised(world, training_job())
         world.now += 3600
@@ -600,6 +610,15 @@ class TestObserved:
         assert running.decide(JOB).again == 1
         self.see(running, 1.01, after=1)
         assert running.writes == writes + 2
+
+    def test_a_job_seen_at_8_125_001_tokens_a_second_when_it_is_first_advised_is_written_once(self):
+        """Its MFU is told of the figures that the status keeps: a second look and a restart say the same percent."""
+        world = World()
+        world.put(CLUSTER_PROFILE, profile(ready=None))
+        world.put(TRAINING_JOB, training_job())
+        world.due |= world.store.set_running(JOB, Running(source="mofa", tokens_per_second=8_125_001.0))
+        world.rest()  # which asserts that the next look is silent
+        assert world.decide(JOB, world.restarted()).is_silent
 
     def test_steps_that_advance_write_nothing(self, running):
         self.see(running, 1.0, step=10)

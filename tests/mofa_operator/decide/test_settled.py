@@ -92,14 +92,13 @@ def test_what_is_read_back_decides_as_a_search_does():
             continue
         assert read.figures.strategy == fresh.figures.strategy
         assert read.figures.profile == fresh.figures.profile
-        assert dict(read.figures.predicted) == {
-            name: pytest.approx(band, rel=2e-3) for name, band in fresh.figures.predicted.items()
-        }
+        assert read.figures.checkpoint_interval == fresh.figures.checkpoint_interval
+        of_status = key.kind == TRAINING_JOB  # the annotation of an existing job has four digits
         for one, other in (
-            (read.figures.checkpoint_interval, fresh.figures.checkpoint_interval),
+            *((read.figures.predicted[name], band) for name, band in fresh.figures.predicted.items()),
             (read.figures.odds.fits, fresh.figures.odds.fits),
         ):
-            assert one == (None if other is None else pytest.approx(other, rel=1e-3))
+            assert one == (other if of_status or other is None else pytest.approx(other, rel=2e-3))
 
 
 def test_an_answer_that_is_read_back_has_what_a_launch_needs():

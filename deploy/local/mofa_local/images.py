@@ -1,0 +1,185 @@
+"""Container images where no registry can be reached: a base of Debian's packages, and the operator's image on it.
+
+    python -m mofa_local.images        builds both, and prints the name of the operator's image
+
+    podman(...)             one command of podman, with the runtime and the limits that this machine allows
+    command(...)            the same as words, for whoever starts it
+    base_image()            `localhost/mofa-base:…`, made once by mmdebstrap and kept in podman's store
+    advisor_image(tree)     `localhost/mofa-advisor:…`, built from the Dockerfile of a tree as a person would
+
+Needed are podman and mmdebstrap, and the rights to use them (root, or what rootless podman asks for); `NoImages` says what is
+missing, or why no base can be made. The base has Debian's Python, 3.11, and releases have 3.12: the tests of every supported Python
+say what differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from mofa_local import LocalStackError
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+"""The tree that this file stands in."""
+SUITE: Final = "bookworm"
+"""Debian's release of the base: 12, with Python 3.11."""
+PACKAGES: Final = ("python3", "python3-venv", "python3-pip", "ca-certificates")
+"""What the base has beside the least that runs."""
+HOOKS: Final = (
+    # As in images named python: `python`, and a pip that installs where it is told to.
+    'mkdir -p "$1"/usr/local/bin && ln -s /usr/bin/python3 "$1"/usr/local/bin/python',
+    'rm -f "$1"/usr/lib/python3*/EXTERNALLY-MANAGED',
+)
+"""What is done to the base, after its packages are there."""
+NEEDS: Final = "needed are podman with runc, and mmdebstrap: apt-get install podman runc mmdebstrap"
+"""What has to be here."""
+_ENOUGH: Final = (("nofile", resource.RLIMIT_NOFILE, 20_000), ("nproc", resource.RLIMIT_NPROC, 4_096))
+"""Open files and processes that a build or a container has enough of. [1]"""
+_PLACES: Final = ("cert", "client-cert", "find-links")
+"""Settings of pip that may name a place of this machine."""
+
+
+class NoImages(LocalStackError):
+    """There is no podman here that works, or nothing to make a base with; the message says which."""
+
+
+def podman(
+    *words: str, check: bool = True, timeout: float = 600.0, folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """One command of podman, whose output is kept; an error where it fails and `check` is said. `timeout` in [s]."""
+    done = subprocess.run(
+        command(*words),
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
+    if check and done.returncode:
+        said = "\n".join((done.stdout + done.stderr).splitlines()[-30:])
+        raise LocalStackError(f"podman {words[0]} ended with {done.returncode}; its last lines:\n{said}")
+    return done
+
+
+def command(verb: str, *words: str) -> list[str]:
+    """A command of podman with this machine's runtime; what starts processes gets limits that this machine grants."""
+    runtime = ["--runtime=runc"] if shutil.which("runc") else []  # crun refuses a hybrid of cgroups 1 and 2
+    limits = _limits() if verb in {"run", "build", "create"} else []
+    return ["podman", *runtime, verb, *limits, *words]
+
+
+def require() -> None:
+    """Raise `NoImages` where no image can be built."""
+    missing = [name for name in ("podman", "mmdebstrap") if shutil.which(name) is None]
+    if missing:
+        raise NoImages(f"{' and '.join(missing)} not on PATH; {NEEDS}")
+    if (done := podman("info", check=False, timeout=60.0)).returncode:
+        raise NoImages(f"`podman info` ended with {done.returncode}: {done.stderr.strip()[-300:]}; {NEEDS}")
+
+
+def base_image() -> str:
+    """The name of an image with Debian's Python; made in half a minute where there is none yet."""
+    require()
+    recipe = hashlib.sha256(repr((SUITE, PACKAGES, HOOKS)).encode()).hexdigest()[:12]
+    name = f"localhost/mofa-base:{SUITE}-{recipe}"
+    if podman("image", "exists", name, check=False).returncode == 0:
+        return name
+    _say(f"{name}: making a base of Debian's packages once (half a minute)")
+    with tempfile.TemporaryDirectory(prefix="mofa-base-") as folder:
+        archive = Path(folder) / "base.tar"
+        hooks = [f"--customize-hook={hook}" for hook in HOOKS]
+        making = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", *hooks]
+        done = subprocess.run(
+            [*making, SUITE, str(archive)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            said = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+            raise NoImages(f"mmdebstrap ended with {done.returncode}; its last lines:\n{said}")
+        podman("import", "--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin", str(archive), name)
+    return name
+
+
+def advisor_image(tree: Path = ROOT, *, base: str | None = None) -> str:
+    """The name of the operator's image, built from `operator/Dockerfile` of a tree; layers that are the same are kept by podman."""
+    on = base or base_image()
+    name = f"localhost/mofa-advisor:{hashlib.sha256(str(tree.resolve()).encode()).hexdigest()[:12]}"
+    recipe = tree / "operator" / "Dockerfile"
+    options = ("--network=host", "--layers", f"--build-arg=BASE={on}", f"--file={recipe}")
+    with _index() as mounts:
+        for tag, target in ((f"{name}-build", ("--target=build",)), (name, ())):
+            before = _id(tag)
+            podman("build", *options, *mounts, *target, f"--tag={tag}", str(tree), timeout=1800.0)
+            if before not in {"", _id(tag)}:
+                podman("rmi", before, check=False)  # or each build would leave another 190 MB behind
+    return name
+
+
+def _id(image: str) -> str:
+    """The id of an image; empty where there is none."""
+    return podman("image", "inspect", "--format={{.Id}}", image, check=False).stdout.strip()
+
+
+def size(image: str) -> int:
+    """Size of an image, its base included. [B]"""
+    return int(podman("image", "inspect", "--format", "{{.Size}}", image).stdout)
+
+
+def _limits() -> list[str]:
+    """Limits that a machine surely grants: what podman asks for by itself may be more than it may give."""
+    told = []
+    for name, which, enough in _ENOUGH:
+        most = resource.getrlimit(which)[1]
+        given = enough if most == resource.RLIM_INFINITY else min(most, enough)
+        told.append(f"--ulimit={name}={given}:{given}")
+    return told
+
+
+@contextmanager
+def _index() -> Iterator[list[str]]:
+    """Mounts that give a build this machine's way to its package index: pip's settings, and the files that they name."""
+    asked = [sys.executable, "-m", "pip", "config", "list"]
+    said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    settings: dict[str, str] = {}
+    for line in said.splitlines():  # of the environment come last, and hold
+        name, _, value = line.partition("=")
+        settings[name.rpartition(".")[2]] = value.strip().strip("'\"")
+    places = {settings[name] for name in _PLACES if name in settings and Path(settings[name]).exists()}
+    with tempfile.TemporaryDirectory(prefix="mofa-index-") as folder:
+        written = Path(folder) / "pip.conf"
+        lines = [f"{name} = {value}" for name, value in settings.items()]
+        written.write_text("\n".join(["[global]", *lines, ""]), encoding="utf-8")
+        yield [
+            f"--volume={written}:/etc/pip.conf:ro",
+            *(f"--volume={one}:{one}:ro" for one in sorted(places)),
+        ]
+
+
+def _say(text: str) -> None:
+    print(f"mofa_local: {text}", file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Build both."""
+    try:
+        print(advisor_image())
+    except LocalStackError as error:
+        print(f"mofa_local: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
