@@ -146,7 +146,14 @@ class _Current(Shape):
 
 
 class _Loss(Shape):
+    cause: Text = ""
     seconds: Figure = None
+
+
+class _Interrupted(Shape):
+    name: Text = ""
+    cause: Text = ""
+    count: Figure = None
 
 
 class ShownFigures(Shape):
@@ -162,6 +169,7 @@ class ShownFigures(Shape):
     memory_source: Text = ""
     interruptions: Figure = None
     losses: Many[_Loss] = under((), "lost")
+    interruptions_by: Many[_Interrupted] = ()
     since: Text = ""
     time: Stamp = None
     life: Text = ""

@@ -11,6 +11,7 @@ import pytest
 from foreign import KINDS, example, install
 from mofa_local import audit
 from pools import pool
+from printed import command_in, refused
 
 from mofa_model.annotations import PREFIX
 from mofa_model.cli import main
@@ -108,7 +109,8 @@ def mixed(namespace, now, number=200):
         kind = EVERY[index % len(EVERY)]
         how = ("answered", "plain", "waits", "ended", "no layout")[index // len(EVERY) % 5]
         told = {} if how == "plain" else answered(rng, GPUS.get(kind, 128), current=how != "no layout")
-        one, status = body(kind, namespace, f"job-{index}", told), None
+        named = "llama3-70b" if how == "plain" else "job"
+        one, status = body(kind, namespace, f"{named}-{index}", told), None
         if how == "waits" and kind.suspend:
             spec = one["spec"] if len(kind.suspend) == 1 else one["spec"].setdefault(kind.suspend[0], {})
             spec["suspend"] = True
@@ -125,7 +127,7 @@ def mixed(namespace, now, number=200):
     for index in range(20):
         target = body(JOB_SET, namespace, f"spoken-{index}")
         seen = {"tokensPerSecond": rng.randrange(40_000, 120_000), "ettr": f"{rng.uniform(0.7, 0.99):.3f}", "source": "megatron",
-                "since": stamp(now)}  # fmt: skip
+                "since": stamp(now), "interruptions": 2, "lost": [{"cause": "Failure", "seconds": rng.randrange(9000)}]}  # fmt: skip
         status = {"observed": seen}
         if index % 4 == 0:
             since = stamp(now + LATER - 7200)
@@ -177,10 +179,8 @@ def reckoned(made, now):
         stuck = 2.0 if (shown or {}).get("health") == "Stuck" else 0.0
         told = speaker["metadata"]["annotations"]
         said = json.loads(told.get(PREFIX + "recommendation", "{}"))
-        ettr = observed.get("ettr") or told.get(PREFIX + "predicted-ettr")
-        stopped = (
-            (hours - stuck) * (1 - float(ettr)) if ettr else ((status or {}).get("restarts", 0) * 307 / 3600)
-        )
+        restarts = 307 * ((status or {}).get("restarts") or 0)
+        stopped = (observed["lost"][0]["seconds"] if observed else restarts) / 3600
         share = 0.0
         if observed:
             share = max(0.0, 1 - observed["tokensPerSecond"] / 1e5)
@@ -192,7 +192,9 @@ def reckoned(made, now):
     return total
 
 
-def test_two_hundred_mixed_jobs_are_summed_as_their_objects_say(cluster, kinds, namespace, ask, monkeypatch):
+def test_two_hundred_mixed_jobs_are_summed_as_their_objects_say(
+    cluster, kinds, namespace, ask, monkeypatch, tmp_path, binaries
+):
     now = int(time.time())
     made = mixed(namespace, now)
     assert len(made) == 200
@@ -223,8 +225,10 @@ def test_two_hundred_mixed_jobs_are_summed_as_their_objects_say(cluster, kinds, 
     assert min(expected.values()) > 0
     everything = ask("top", "-n", namespace, "--told", "--all")
     assert len(everything["jobs"]) == 180  # the twenty that speak for others have no line of their own
-    plain = next(one for one in found["jobs"] if one["status"] == "" and one["kind"] == "JobSet")
-    assert f"{PREFIX}model=llama3-70b" in plain["change"] or f"{PREFIX}model=" in plain["change"]
+    told = {command_in(one["change"]).partition(" -n ")[0]: one["change"] for one in found["jobs"]}
+    assert {"kubectl annotate", "kubectl mofa why"} <= told.keys()
+    wrong = [refused(text, cluster.kubeconfig, tmp_path / "bin", binaries) for text in told.values()]
+    assert [why for why in wrong if why] == []
 
 
 FEW = {axis: {"values": [size]} for axis, size in {"tp": 8, "pp": 4, "cp": 1, "mbs": 1}.items()}
