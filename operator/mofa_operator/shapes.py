@@ -255,6 +255,9 @@ class LearnedStatus(Shape):
 
     total: Figure = under(None, "nodes", "total")
     ready: Figure = under(None, "nodes", "ready")
+    steady: Figure = under(None, "nodes", "steady")
+    since: Text = under("", "nodes", "since")
+    generation: Figure = under(None, "observedGeneration")
     assumed: Text = under("", "total", "assumed")
     observed: Text = under("", "total", "observed")
     coverage_percent: Figure = under(None, "total", "coveragePercent")

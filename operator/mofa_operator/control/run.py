@@ -47,6 +47,7 @@ from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import LiveObject
 from mofa_operator.observe.history import Known, history
 from mofa_operator.observe.names import Lately
+from mofa_operator.observe.nodes import Pools
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
@@ -110,7 +111,8 @@ class Operator:
         self._api = api
         self._credentials = credentials
         self._stop = stop
-        self._store = Store([kind for kind in watched(settings.kinds) if kind in KINDS])
+        known = [kind for kind in watched(settings.kinds) if kind in KINDS]
+        self._store = Store(known, Pools(settings.loop.steady))
         loop, most = settings.loop, partial(self._store.policies.most, settings.api.concurrency)
         self._queue = WorkQueue(backoff=loop.backoff, longest=loop.backoff_longest, most=most)
         self._intake = Intake(self._store, self._queue, loop)
