@@ -1,7 +1,10 @@
 """The operator at work: what is applied is advised, quietly, and whatever is killed when."""
 
 import json
+import re
 import time
+import urllib.error
+import urllib.request
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -452,15 +455,28 @@ def test_a_dry_run_decides_and_writes_nothing(cluster, running, namespace):
 
 def test_of_two_operators_one_leads_and_the_other_takes_over(cluster, running, processes, namespace):
     running.stop()
-    flags = (*QUICK, "--lease-enabled", "--lease-duration=9")
+    flags = (*QUICK, "--lease-enabled", "--lease-duration=9", "--page")
     first, second = Advisor(cluster, processes, "first"), Advisor(cluster, processes, "second")
     try:
         first.start(*flags)
         second.start(*flags)
-        assert second.probe("readyz")["reasons"] == ["standby: another operator holds the Lease"]
+        (why,) = second.probe("readyz")["reasons"]
+        assert re.fullmatch(r"standby: \S+-[0-9]+ holds the Lease mofa-system/mofa-advisor", why)
+        assert second.workers, "it is ready when it could take over, and that is when its worker is"
         with pool(cluster) as profile:
             cluster.apply(job(namespace, profile))
             advised(cluster, namespace)
+            for path in ("/", "/profiles", f"/jobs/trainingjobs.mofa.dev/{namespace}/small"):
+                with pytest.raises(urllib.error.HTTPError, match="503") as refused:
+                    urllib.request.urlopen(second.url + path)
+                text = refused.value.read().decode()
+                assert why.partition(": ")[2] in text, "it says who has what is asked for"
+                assert "No job is advised yet" not in text
+                assert urllib.request.urlopen(first.url + path).status == 200
+            assert "mofa_advisor_leader 0.0" in second.metrics()
+            assert not re.search(
+                "^mofa_(job|pool|advisor_queue|advisor_jobs)", second.metrics(), re.MULTILINE
+            )
             first.kill()
             until(lambda: not second.probe("readyz")["reasons"])
             cluster.apply(job(namespace, profile, "later", batch=128))

@@ -56,6 +56,8 @@ class WorkerProcess:
                 await asyncio.wait_for(warming, self._deadline)
                 self.is_warm = True
             except (BrokenExecutor, TimeoutError) as error:
+                if self._stopped:  # we ended it: the operator leaves, and that is no fault of this process
+                    return
                 self._discard()
                 raise NoAnswer(f"the process that computes advice does not start: {error}") from error
 
