@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 _PROGRAM = re.compile(r"(?:^|: )((?:kubectl|helm|mofa|curl) .+)$")
 _CHANGES = re.compile(
-    r"\b(kubectl (?:apply|create \w+|delete|label|annotate|patch|scale)|helm (?:install|upgrade))\b"
+    r"\b(kubectl (?:apply|create \w+|delete|label|annotate|patch|scale|set image)|helm (?:install|upgrade))\b"
 )
 
 

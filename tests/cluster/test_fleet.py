@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from foreign import KINDS, example, install
-from mofa_local import audit
+from mofa_local import audit, nodes
 from pools import pool
 from printed import command_in, refused
 
@@ -22,6 +22,7 @@ from mofa_operator.api import Api
 from mofa_operator.credentials import Credentials
 from mofa_operator.fleet import fleet as fleet_room
 from mofa_operator.keys import TRAINING_JOB
+from mofa_operator.observe.nodes import PRODUCT
 
 LATER = 36 * 3600.0
 """How much later the fleet is looked at than its jobs were made. [s]"""
@@ -285,9 +286,20 @@ def explained(words):
     return main(words, program="kubectl mofa", instead=kubectl.OWN)
 
 
-def test_pools_say_which_gpus_running_jobs_hold(cluster, asking, namespace, ask):
+def test_pools_say_which_gpus_running_jobs_hold_and_how_nodes_of_none_get_into_one(
+    cluster, asking, namespace, ask, tmp_path, binaries
+):
     profile, _, _ = asking
-    found = {one["pool"]: one for one in ask("pools", "-n", namespace)["pools"]}
+    lone = nodes.node("lone", labels={PRODUCT: "NVIDIA-H200"})
+    nodes.create(cluster, [lone], kwok=False)
+    try:
+        told = ask("pools", "-n", namespace)
+        (note,) = [one for one in told["notes"] if "NVIDIA-H200" in one]
+        assert "mofa profile" in command_in(note)
+        assert refused(note, cluster.kubeconfig, tmp_path / "bin", binaries) == ""
+    finally:
+        cluster.delete("nodes", "lone")
+    found = {one["pool"]: one for one in told["pools"]}
     assert (found[profile]["nodes"], found[profile]["gpus"]) == (2, 16)
     assert (found[profile]["jobs"], found[profile]["held"]) == (1, 256)
 
