@@ -32,6 +32,7 @@ from mofa_operator.keys import (
     ledger_of,
 )
 from mofa_operator.objects import LiveProfile, live
+from mofa_operator.observe.nodes import Pools
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
 from mofa_operator.page.jobs import ShownJob
@@ -285,7 +286,7 @@ class World:
     def __init__(self, now=NOW):
         self.now = now
         self.bodies = {}
-        self.store = Store()
+        self.store = Store(pools=Pools(clock=lambda: self.now))
         self.model = Model()
         self.due = set()
         self.writes = 0
@@ -385,7 +386,7 @@ class World:
 
     def restarted(self):
         """An operator that begins anew, with nothing but the objects."""
-        store = Store()
+        store = Store(pools=Pools(clock=lambda: self.now))
         for kind in (NODE, FAILURE_LEDGER, ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB, JOB_SET):
             for key, body in self.bodies.items():
                 if key.kind == kind:

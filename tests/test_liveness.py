@@ -29,13 +29,15 @@ from mofa_operator.control.run import Operator
 from mofa_operator.decide import health
 from mofa_operator.decide.gates import deadline
 from mofa_operator.decide.observation import _wait
+from mofa_operator.decide.pool_size import pool_size
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, Key
 from mofa_operator.objects import live
+from mofa_operator.observe.nodes import Pools, facts_of
 from mofa_operator.observe.prometheus import Prometheus, _trust
 from mofa_operator.observe.store import Store
 from mofa_operator.settings import OperatorSettings
 from mofa_operator.shapes import ShownFigures
-from mofa_operator.snapshot import Alive
+from mofa_operator.snapshot import Alive, ProfileSnapshot
 from mofa_operator.verbs import flags
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -150,6 +152,21 @@ def settled(settings):
         return asyncio.get_running_loop().time()
 
     return [round(run(wait(changes)), 3) for changes in (1, 100)]
+
+
+def steady(settings):
+    """For how long a pool of two nodes keeps its size where one of them goes. [s]"""
+    now = [1e9]
+    pools = Pools(settings.loop.steady, lambda: now[0])
+    pools.select("east", {})
+    for name in "ab":
+        pools.put(name, facts_of(node(name)))
+    pools.listed()
+    now[0] += 1e6
+    pools.put("a", None)
+    body = {"metadata": {"name": "east"}, "status": {"nodes": {"ready": 2, "total": 2, "steady": 2}}}
+    seen = ProfileSnapshot(profile=live(CLUSTER_PROFILE, body), nodes=pools.count("east"), now=now[0])
+    return pool_size(seen, settings.loop).again
 
 
 def failing(settings):
@@ -268,6 +285,7 @@ BEHAVIOUR = {
     "api-timeout": (1.0, session),
     "settle": (5.0, settled),
     "settle-longest": (9.0, settled),
+    "steady": (60.0, steady),
     "quiet": (60.0, shown),
     "material": (0.01, shown),
     "backoff": (20.0, failing),

@@ -70,6 +70,15 @@ def pointer(*steps: object) -> str:
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
 
 
+def place_of(path: str) -> str:
+    """A JSON pointer as people write a field.
+
+    >>> place_of("/spec/template/metadata/annotations/advisor.mofa.dev~1launch-args")
+    'spec.template.metadata.annotations.advisor.mofa.dev/launch-args'
+    """
+    return path.lstrip("/").replace("/", ".").replace("~1", "/").replace("~0", "~")
+
+
 def _texts(line: list[object] | None) -> list[str]:
     words = [word for word in line or () if isinstance(word, str)]
     if len(words) != len(line or ()):

@@ -220,6 +220,15 @@ class Nodes(Part):
     """Nodes that are ready and not cordoned."""
     cordoned: Zero | None = None
     """Nodes that are cordoned."""
+    steady: Zero | None = None
+    """Nodes that advice is for where a job does not say how many: ready ones, and those that have been away for a short time only."""
+    since: Moment | None = None
+    """Since when so many are ready, where that is another number."""
+
+    @property
+    def counted(self) -> int:
+        """Nodes that advice is for. [1]"""
+        return self.ready if self.steady is None else self.steady
 
 
 class AllClasses(Part):

@@ -49,7 +49,7 @@ def to_inputs(
     `ready` is the number of ready nodes [1] and `history` what was counted by recovery class: both are read from the
     profile's status where they are None. `config` is the text of the model's config.json, `path` what errors call the spec.
     """
-    ready = ready if ready is not None else profile.status.nodes.ready if profile.status.nodes else None
+    ready = ready if ready is not None else profile.status.nodes.counted if profile.status.nodes else None
     nodes, fewer = _nodes(spec, ready, path)
     trainer, stack = _trainer(spec, path)
     model = model_of(spec.model, config, f"{path}.model")

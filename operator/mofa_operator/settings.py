@@ -67,6 +67,8 @@ class LoopSettings:
     """Quiet time after a change of nodes before it counts. [s]"""
     settle_longest: float = 30.0
     """Longest wait for that quiet. [s]"""
+    steady: float = 300.0
+    """How long a node must be away, or there, until the size of its pool that advice is for follows. [s]"""
     quiet: float = 600.0
     """Least time between two writes of what is observed, per object. [s]"""
     material: float = 0.05

@@ -159,7 +159,14 @@ class _Current(Shape):
 
 
 class _Loss(Shape):
+    cause: Text = ""
     seconds: Figure = None
+
+
+class _Interrupted(Shape):
+    name: Text = ""
+    cause: Text = ""
+    count: Figure = None
 
 
 class ShownFigures(Shape):
@@ -175,6 +182,7 @@ class ShownFigures(Shape):
     memory_source: Text = ""
     interruptions: Figure = None
     losses: Many[_Loss] = under((), "lost")
+    interruptions_by: Many[_Interrupted] = ()
     since: Text = ""
     time: Stamp = None
     life: Text = ""
@@ -260,6 +268,9 @@ class LearnedStatus(Shape):
 
     total: Figure = under(None, "nodes", "total")
     ready: Figure = under(None, "nodes", "ready")
+    steady: Figure = under(None, "nodes", "steady")
+    since: Text = under("", "nodes", "since")
+    generation: Figure = under(None, "observedGeneration")
     assumed: Text = under("", "total", "assumed")
     observed: Text = under("", "total", "observed")
     coverage_percent: Figure = under(None, "total", "coveragePercent")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 from mofa_model.kinds.shape import Body
@@ -182,6 +183,16 @@ class NodeCount:
     """Values of the label nvidia.com/gpu.product."""
     names: tuple[str, ...] = ()
     """Names of the nodes, sorted."""
+    away: tuple[float, ...] = ()
+    """Since when nodes that belong to the pool are not ready, or gone, where that came lately; in seconds of the epoch. [s]"""
+    joined: tuple[float, ...] = ()
+    """Since when ready nodes are there that did not belong to it before. [s]"""
+    unsure_there: tuple[float, ...] = ()
+    """Since when ready nodes are ready of which nobody knows whether they belonged to it before: the operator was not there. [s]"""
+    unsure_away: tuple[float, ...] = ()
+    """The same of nodes that are not ready. [s]"""
+    known: float = inf
+    """Since when none can have come or gone unseen; infinite = not yet. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

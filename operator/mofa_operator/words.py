@@ -192,7 +192,7 @@ class Happened(StrEnum):
     PREDICTION_DRIFT = "PredictionDrift"
     """A running job left the predicted band."""
     APPLIED_BEFORE_LAUNCH = "AppliedBeforeLaunch"
-    """The launch of a job that waited in mode Apply was set."""
+    """The advised arguments were written into a job that waits in mode Apply; the message says to which field."""
     APPLY_SKIPPED = "ApplySkippedRunning"
     """The launch of a job in mode Apply was left alone, because it did not wait for it."""
     GATE_RELEASED = "GateReleased"

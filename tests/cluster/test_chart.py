@@ -8,6 +8,9 @@ from advisor import Advisor, condition, ours, until
 from helm import CHART, ROOT, SETS, monitoring, one, template
 from mofa_local import nodes
 from mofa_local.cluster import KubectlFailed
+from printed import refused
+
+from mofa_model.cli import main
 
 KUSTOMIZE = ROOT / "deploy" / "kustomize"
 OVERLAYS = sorted(path.name for path in (KUSTOMIZE / "overlays").iterdir())
@@ -101,7 +104,7 @@ def test_the_api_server_accepts_the_kind_demo(cluster, home):
 # ------------------------------------------------------------------------------------- a life with helm
 
 
-def test_install_upgrade_and_uninstall(cluster, home):
+def test_install_upgrade_and_uninstall(cluster, home, monkeypatch, capsys, tmp_path, binaries):
     """Definitions, and profiles with what they have learned, outlive the release; nothing else does."""
 
     def release(verb, *options, values=None):
@@ -126,6 +129,13 @@ def test_install_upgrade_and_uninstall(cluster, home):
         "patch", "clusterprofile", "life", "--subresource=status", "--type=merge", "-p",
         '{"status": {"residual": "0.1"}}',
     )  # fmt: skip
+
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    main(["doctor", "-o", "json"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    (mend,) = [one["mend"] for one in findings if one["about"] == "Prometheus"]
+    assert mend.startswith(f"helm upgrade life charts/mofa-advisor --namespace {home} ")
+    assert refused(mend, cluster.kubeconfig, tmp_path / "bin", binaries) == ""
 
     with pytest.raises(helm.Refused, match="invalid ownership metadata"):  # a second that watches everything
         helm.run(

@@ -7,11 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
-from advisor import until
+from advisor import Advisor, until
 from foreign import install
 from mofa_local import nodes
 from mofa_local.ports import HOST, free_port
 from mofa_local.prometheus import Prometheus, backfill
+from printed import refused
 from ruamel.yaml import YAML
 
 from mofa_model.annotations import PREFIX
@@ -211,28 +212,28 @@ GUARD, GUARDED = (
 )
 (ACCOUNT,) = load("deploy/manifests/service-account.yaml")
 FAULTS = {  # what is wrong: how it comes about, what doctor says of it, and what its command has in it
-    "an older definition": (lambda c: applied(c, *older()), "definitions", "lacks spec.selector", "apply --server-side"),
-    "no operator": (redeployed_gone, "operator", "no Deployment", "helm install"),
+    "an older definition": (lambda c: applied(c, *older()), "definitions", "lacks spec.selector", "-f crds"),
+    "no operator": (redeployed_gone, "operator", "no Deployment", "-f deploy/manifests -f deploy/manifests/operator"),
     "no replicas": (lambda c: redeployed(c, changed(deployed(add=URL), lambda d: d["spec"].update(replicas=0))), "operator", "no replicas", "--replicas=1"),
-    "an image that nobody has": (lambda c: unavailable(c, "ImagePullBackOff"), "operator", "ImagePullBackOff", "image.repository"),
+    "an image that nobody has": (lambda c: unavailable(c, "ImagePullBackOff"), "operator", "ImagePullBackOff", "kubectl set image"),
     "a crash at the start": (lambda c: unavailable(c, "CrashLoopBackOff"), "operator", "CrashLoopBackOff", "kubectl logs"),
     "two operators": (lambda c: applied(c, deployed("second", add=URL)), "operator", "both watch all namespaces", "kubectl delete"),
     "no service account": (lambda c: gone(c, "serviceaccounts", ACCOUNT), "rights", "is not there", "create serviceaccount"),
-    "no binding": (lambda c: gone(c, "clusterrolebindings.rbac.authorization.k8s.io", BOUND), "rights", "may not get nodes", "helm upgrade"),
+    "no binding": (lambda c: gone(c, "clusterrolebindings.rbac.authorization.k8s.io", BOUND), "rights", "may not get nodes", "rbac.yaml"),
     "a role without a right": (
         lambda c: applied(c, changed(ROLE, lambda r: [one["verbs"].remove("patch") for one in r["rules"] if one["resources"] == ["jobsets"]]), ROLE),
-        "rights", "may not patch jobsets", "helm upgrade",
+        "rights", "may not patch jobsets", "rbac.yaml",
     ),
-    "no fence": (lambda c: gone(c, "validatingadmissionpolicies", GUARD), "fence", "no ValidatingAdmissionPolicy", "admissionPolicy.enabled"),
-    "a fence that is not bound": (lambda c: gone(c, "validatingadmissionpolicybindings", GUARDED), "fence", "has no binding", "admissionPolicy"),
+    "no fence": (lambda c: gone(c, "validatingadmissionpolicies", GUARD), "fence", "no ValidatingAdmissionPolicy", "admission-policy.yaml"),
+    "a fence that is not bound": (lambda c: gone(c, "validatingadmissionpolicybindings", GUARDED), "fence", "has no binding", "admission-policy.yaml"),
     "a fence that only warns": (
         lambda c: applied(c, changed(GUARDED, lambda b: b["spec"].update(validationActions=["Warn"])), GUARDED),
-        "fence", "does not deny", "admissionPolicy",
+        "fence", "does not deny", "admission-policy.yaml",
     ),
-    "no Prometheus": (lambda c: redeployed(c, deployed()), "Prometheus", "was given none", "prometheus.url"),
+    "no Prometheus": (lambda c: redeployed(c, deployed()), "Prometheus", "was given none", "kubectl edit"),
     "a kind that is not watched": (
         lambda c: both(redeployed(c, deployed(drop=("--kinds",), add=(*URL, "--kinds=TrainJob"))), applied(c, GATED)),
-        "kinds", "JobSets", "rbac.kinds={TrainJob,JobSet}",
+        "kinds", "--kinds=TrainJob,JobSet", "kubectl edit",
     ),
     "a node without its label": (
         lambda c: noded(c, changed(node("bare"), lambda one: one["metadata"]["labels"].pop("nvidia.com/gpu.product"))),
@@ -244,7 +245,7 @@ FAULTS = {  # what is wrong: how it comes about, what doctor says of it, and wha
     ),
     "a node of no pool": (
         lambda c: noded(c, changed(node("lone"), lambda one: one["metadata"]["labels"].pop("example.org/pool"))),
-        "pools", "of no ClusterProfile: lone", "mofa profile --from-cluster",
+        "pools", "of no ClusterProfile: lone", "kubectl label --overwrite node lone example.org/pool=doctor",
     ),
     "a pool without nodes": (
         lambda c: applied(c, ours("ClusterProfile", "empty", {"gpu": "h100", "nodeSelector": {"no": "such"}})),
@@ -252,7 +253,7 @@ FAULTS = {  # what is wrong: how it comes about, what doctor says of it, and wha
     ),
     "a pool of other GPUs": (
         lambda c: applied(c, ours("ClusterProfile", "other", {"gpu": "a100", "nodeSelector": LABELS})),
-        "pools", "other says a100", "gpu: h100",
+        "pools", "other says a100", '"gpu":"h100',
     ),
     "two pools of one node": (
         lambda c: applied(c, ours("ClusterProfile", "twice", {"gpu": "h100", "nodeSelector": LABELS})),
@@ -285,18 +286,46 @@ def test_an_installation_as_it_should_be_has_nothing_to_mend(site, capsys):
     }
 
 
-def test_each_fault_is_named_with_what_mends_it(site, capsys):
-    unsaid = {}
+NEEDS_A_KUBELET = "kubectl logs"
+
+
+def test_each_fault_is_named_with_what_mends_it(site, capsys, tmp_path, binaries):
+    unsaid, tried, wrongly = {}, set(), []
     for name, (fault, about, said, mend) in FAULTS.items():
         with fault(site):
             _, found = doctor(capsys)
-        wrong = [one for one in found["findings"] if one["mend"]]
-        if not any(one["about"] == about and said in one["found"] and mend in one["mend"] for one in wrong):
-            unsaid[name] = wrong
+            wrong = [one for one in found["findings"] if one["mend"]]
+            if not any(
+                one["about"] == about and said in one["found"] and mend in one["mend"] for one in wrong
+            ):
+                unsaid[name] = wrong
+            for one in {one["mend"] for one in wrong} - tried:  # while the fault is there, as a person would
+                tried.add(one)
+                if not one.startswith(NEEDS_A_KUBELET):
+                    wrongly.append(refused(one, site.kubeconfig, tmp_path / "bin", binaries))
     assert unsaid == {}
+    assert [why for why in wrongly if why] == []
     code, found = doctor(capsys)
     assert [one for one in found["findings"] if one["mend"]] == [], "a fault was left behind"
     assert code == 0
+
+
+def test_an_operator_that_runs_outside_of_the_cluster_is_no_fault(site, capsys, processes):
+    """`make up` runs it as a process of this machine: there is no Deployment, and nothing is broken."""
+    with redeployed_gone(site):
+        assert doctor(capsys)[0] == 4, "nobody runs"
+        outside = Advisor(site, processes, "outside")
+        outside.start("--settle=0.5")
+        try:
+            until(
+                lambda: site.kubectl("get", "cprof", "doctor", "-o", "jsonpath={.status.nodes.ready}") == "2"
+            )
+            code, found = doctor(capsys)
+        finally:
+            outside.stop()
+    (said,) = [one for one in found["findings"] if one["about"] == "operator"]
+    assert (code, said["weight"], said["mend"]) == (0, "unknown", "")
+    assert "an operator runs outside of this cluster, as that of `make up` does" in said["found"]
 
 
 def test_a_definition_that_is_not_there_is_named(site, capsys):

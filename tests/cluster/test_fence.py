@@ -8,7 +8,7 @@ from door import ADVISOR, APPLY, JSON, MERGE, PATCH, administrator, path, until
 from foreign import KINDS, install, job
 from ruamel.yaml import YAML
 
-from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX
+from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX, RECORD
 from mofa_model.kinds import JOB_SET, LEADER_WORKER_SET, VOLCANO_JOB, Kind
 from mofa_operator.act.events import EVENT
 from mofa_operator.keys import CLUSTER_PROFILE, CONFIG_MAP, FAILURE_LEDGER, NODE, TRAINING_JOB
@@ -285,31 +285,41 @@ def test_questions_about_oneself_are_no_writes(door):
 # ------------------------------------------------------------------------------------------------- typos
 
 
-@pytest.mark.parametrize(
-    "annotation, warning",
-    [
-        (f"{PREFIX}modle=llama3-405b", "does not know advisor.mofa.dev/modle"),
-        (f"{PREFIX}mode=annotate", "is Disabled, Annotate or Apply"),
-        (f"{PREFIX}paused=yes", 'is "true" or "false"'),
-        (f"{PREFIX}model=llama3-405b", None),
-        (f"{PREFIX}paused=True", None),
-        ("example.org/mode=x", None),
-    ],
-)
-def test_a_typo_is_warned_of_and_nothing_is_refused(door, place, annotation, warning):
-    key, _, value = annotation.partition("=")
+TYPOS = {
+    f"{PREFIX}modle=llama3-405b": "does not know advisor.mofa.dev/modle",
+    f"{PREFIX}mode=annotate": "is Disabled, Annotate or Apply",
+    f"{PREFIX}paused=yes": 'is "true" or "false"',
+    f"{PREFIX}model=llama3-405b": None,
+    f"{PREFIX}paused=True": None,
+    "example.org/mode=x": None,
+}  # fmt: skip
+OF_TRAINING_JOBS = TYPOS | {
+    f"{PREFIX}model=llama3-405b": "on a TrainingJob advisor.mofa.dev/model says nothing: its spec has",
+    f"{PREFIX}run-record=x": None,
+}
 
-    def said():
+
+@pytest.mark.parametrize("kind", [JOB_SET, TRAINING_JOB], ids=lambda kind: kind.kind)
+def test_a_typo_is_warned_of_and_nothing_is_refused(door, place, kind):
+    def said(key, value):
+        nothing_else = {} if key == f"{PREFIX}mode" else {f"{PREFIX}mode": None}
         status, answer = door.ask(
-            "PATCH", path(JOB_SET, place, "train"), annotated(**{key: value}), user=None, dryRun="All"
+            "PATCH",
+            path(kind, place, "train"),
+            annotated(**nothing_else, **{key: value}),
+            user=None,
+            dryRun="All",
         )
         assert status == 200, answer
-        return "; ".join(door.warnings)
+        return "; ".join(door.warnings).replace('\\"', '"')
 
-    if warning is None:
-        assert said() == ""
-    else:
-        until(lambda: warning in said().replace('\\"', '"'))
+    expected = TYPOS if kind == JOB_SET else OF_TRAINING_JOBS
+    for annotation, warning in expected.items():
+        key, _, value = annotation.partition("=")
+        if warning is None:
+            assert said(key, value) == "", annotation
+        else:
+            until(lambda: warning in said(key, value))  # noqa: B023 - it is waited for here
 
 
 def test_the_policies_know_the_keys_that_the_code_knows():
@@ -320,7 +330,7 @@ def test_the_policies_know_the_keys_that_the_code_knows():
     }
     quoted = {name: re.findall(r'"([^"]+)"', expression) for name, expression in variables.items()}
     assert quoted["people"] == list(INPUTS)
-    assert [PREFIX + key for key in quoted["known"]] == [*INPUTS, *OUTPUTS]
+    assert [PREFIX + key for key in quoted["known"]] == [*INPUTS, *OUTPUTS, RECORD]
     wanted = {f"{kind.group}/{kind.plural}" for kind in (TRAINING_JOB, *KINDS)} | {"batch/jobs"}
     assert set(re.findall(r'"([a-z0-9.-]+/[a-z]+)"', variables["job"])) == wanted
 

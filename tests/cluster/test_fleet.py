@@ -9,8 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 from foreign import KINDS, example, install
-from mofa_local import audit
+from mofa_local import audit, nodes
 from pools import pool
+from printed import command_in, refused
 
 from mofa_model.annotations import PREFIX
 from mofa_model.cli import main
@@ -21,6 +22,7 @@ from mofa_operator.api import Api
 from mofa_operator.credentials import Credentials
 from mofa_operator.fleet import fleet as fleet_room
 from mofa_operator.keys import TRAINING_JOB
+from mofa_operator.observe.nodes import PRODUCT
 
 LATER = 36 * 3600.0
 """How much later the fleet is looked at than its jobs were made. [s]"""
@@ -108,7 +110,8 @@ def mixed(namespace, now, number=200):
         kind = EVERY[index % len(EVERY)]
         how = ("answered", "plain", "waits", "ended", "no layout")[index // len(EVERY) % 5]
         told = {} if how == "plain" else answered(rng, GPUS.get(kind, 128), current=how != "no layout")
-        one, status = body(kind, namespace, f"job-{index}", told), None
+        named = "llama3-70b" if how == "plain" else "job"
+        one, status = body(kind, namespace, f"{named}-{index}", told), None
         if how == "waits" and kind.suspend:
             spec = one["spec"] if len(kind.suspend) == 1 else one["spec"].setdefault(kind.suspend[0], {})
             spec["suspend"] = True
@@ -125,7 +128,7 @@ def mixed(namespace, now, number=200):
     for index in range(20):
         target = body(JOB_SET, namespace, f"spoken-{index}")
         seen = {"tokensPerSecond": rng.randrange(40_000, 120_000), "ettr": f"{rng.uniform(0.7, 0.99):.3f}", "source": "megatron",
-                "since": stamp(now)}  # fmt: skip
+                "since": stamp(now), "interruptions": 2, "lost": [{"cause": "Failure", "seconds": rng.randrange(9000)}]}  # fmt: skip
         status = {"observed": seen}
         if index % 4 == 0:
             since = stamp(now + LATER - 7200)
@@ -177,10 +180,8 @@ def reckoned(made, now):
         stuck = 2.0 if (shown or {}).get("health") == "Stuck" else 0.0
         told = speaker["metadata"]["annotations"]
         said = json.loads(told.get(PREFIX + "recommendation", "{}"))
-        ettr = observed.get("ettr") or told.get(PREFIX + "predicted-ettr")
-        stopped = (
-            (hours - stuck) * (1 - float(ettr)) if ettr else ((status or {}).get("restarts", 0) * 307 / 3600)
-        )
+        restarts = 307 * ((status or {}).get("restarts") or 0)
+        stopped = (observed["lost"][0]["seconds"] if observed else restarts) / 3600
         share = 0.0
         if observed:
             share = max(0.0, 1 - observed["tokensPerSecond"] / 1e5)
@@ -192,7 +193,9 @@ def reckoned(made, now):
     return total
 
 
-def test_two_hundred_mixed_jobs_are_summed_as_their_objects_say(cluster, kinds, namespace, ask, monkeypatch):
+def test_two_hundred_mixed_jobs_are_summed_as_their_objects_say(
+    cluster, kinds, namespace, ask, monkeypatch, tmp_path, binaries
+):
     now = int(time.time())
     made = mixed(namespace, now)
     assert len(made) == 200
@@ -223,8 +226,10 @@ def test_two_hundred_mixed_jobs_are_summed_as_their_objects_say(cluster, kinds, 
     assert min(expected.values()) > 0
     everything = ask("top", "-n", namespace, "--told", "--all")
     assert len(everything["jobs"]) == 180  # the twenty that speak for others have no line of their own
-    plain = next(one for one in found["jobs"] if one["status"] == "" and one["kind"] == "JobSet")
-    assert f"{PREFIX}model=llama3-70b" in plain["change"] or f"{PREFIX}model=" in plain["change"]
+    told = {command_in(one["change"]).partition(" -n ")[0]: one["change"] for one in found["jobs"]}
+    assert {"kubectl annotate", "kubectl mofa why"} <= told.keys()
+    wrong = [refused(text, cluster.kubeconfig, tmp_path / "bin", binaries) for text in told.values()]
+    assert [why for why in wrong if why] == []
 
 
 FEW = {axis: {"values": [size]} for axis, size in {"tp": 8, "pp": 4, "cp": 1, "mbs": 1}.items()}
@@ -281,9 +286,20 @@ def explained(words):
     return main(words, program="kubectl mofa", instead=kubectl.OWN)
 
 
-def test_pools_say_which_gpus_running_jobs_hold(cluster, asking, namespace, ask):
+def test_pools_say_which_gpus_running_jobs_hold_and_how_nodes_of_none_get_into_one(
+    cluster, asking, namespace, ask, tmp_path, binaries
+):
     profile, _, _ = asking
-    found = {one["pool"]: one for one in ask("pools", "-n", namespace)["pools"]}
+    lone = nodes.node("lone", labels={PRODUCT: "NVIDIA-H200"})
+    nodes.create(cluster, [lone], kwok=False)
+    try:
+        told = ask("pools", "-n", namespace)
+        (note,) = [one for one in told["notes"] if "NVIDIA-H200" in one]
+        assert "mofa profile" in command_in(note)
+        assert refused(note, cluster.kubeconfig, tmp_path / "bin", binaries) == ""
+    finally:
+        cluster.delete("nodes", "lone")
+    found = {one["pool"]: one for one in told["pools"]}
     assert (found[profile]["nodes"], found[profile]["gpus"]) == (2, 16)
     assert (found[profile]["jobs"], found[profile]["held"]) == (1, 256)
 

@@ -19,7 +19,14 @@ from faults.proxy import Fault, Proxy, behind
 from faults.scenario import State, persist
 from mofa_local import audit
 
-FLAGS = ("--settle=0.5", "--resync=2", "--backoff=0.2", "--backoff-longest=3", "--prometheus-interval=1")
+FLAGS = (
+    "--settle=0.5",
+    "--steady=1",
+    "--resync=2",
+    "--backoff=0.2",
+    "--backoff-longest=3",
+    "--prometheus-interval=1",
+)
 """Knobs that make an hour of production fit into seconds."""
 SELDOM = "--prometheus-interval=60"
 """How often running jobs are looked at where none runs, and five times which a node may be away without being lost."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from mofa_operator.control.decider import Decider
@@ -38,8 +38,8 @@ class Probes:
         self._fence = fence
         self._stall = settings.loop.stall
         self._late = max(settings.loop.stall, ROUNDS_LATE * settings.prometheus.interval)
-        self.standby: str | None = None
-        """Why this operator waits; None = it leads, or there is no election."""
+        self.standby: Callable[[], str] | None = None
+        """Says why this operator waits, and for whom; None = it leads, or there is no election."""
 
     def live(self) -> tuple[bool, list[str]]:
         """Whether work advances, and what does not."""
@@ -47,11 +47,17 @@ class Probes:
         return not found, found
 
     def ready(self) -> tuple[bool, list[str]]:
-        """Whether a job that is applied now would be advised now; who stands by is ready to take over."""
+        """Whether a job that is applied now would be advised now; who stands by is ready when it could take over."""
         if self.standby is not None:
-            return True, [self.standby]
+            return self._decider.is_warm, [self.standby(), *self._cold()]
         found = list(self._missing())
         return not found, found
+
+    def away(self) -> str:
+        """Why there is nothing to show; empty where there is."""
+        if self.standby is not None:
+            return self.standby()
+        return "" if self._resync.is_filled else "this operator has just begun, and reads the cluster"
 
     def _stuck(self) -> Iterator[str]:
         key, age = self._queue.longest_in_work
@@ -73,5 +79,8 @@ class Probes:
                 yield f"the CustomResourceDefinition {kind.plural}.{kind.group} is not installed"
             if kind in self._resync.refused:
                 yield f"{kind.plural}.{kind.group} may not be listed by this account"
+        yield from self._cold()
+
+    def _cold(self) -> Iterator[str]:
         if not self._decider.is_warm:
             yield "the process that computes advice is not ready"

@@ -8,11 +8,16 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from mofa_operator.control.intake import Intake
+from mofa_operator.control.rounds import Rounds
 from mofa_operator.keys import Key
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import LiveObject
+from mofa_operator.observe.history import Known, history
+from mofa_operator.observe.names import Lately
+from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.store import Store
+from mofa_operator.settings import PrometheusSettings
 from mofa_operator.snapshot import History, NoHistory
 from mofa_operator.words import Reason
 
@@ -58,3 +63,16 @@ class Histories:
         except Exception as error:  # noqa: BLE001 - what Prometheus says must not end the loop
             _log.exception("the history could not be read")
             return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=f"{type(error).__name__}: {error}")
+
+
+def rounds(
+    prometheus: Prometheus, store: Store, intake: Intake, exporter: Exporter, settings: PrometheusSettings
+) -> Rounds:
+    """Looks at the history of every profile, again and again."""
+    known, lately = Known(), Lately(store)
+
+    async def ask(profile: LiveObject, now: float) -> History | NoHistory:
+        return await history(prometheus, profile.body, now, known, lately.known(profile.key.name, now))
+
+    histories = Histories(store=store, intake=intake, exporter=exporter, ask=ask, flavour=settings.flavour)
+    return Rounds(histories.look, settings.interval)

@@ -26,6 +26,8 @@ _RENEWALS: Final = 3
 """Renewals in the duration of a Lease. [1]"""
 _RETRIES: Final = 15
 """Attempts in the duration of a Lease when one has failed. [1]"""
+_PULSE: Final = 0.2
+"""Time between two looks at whether this process gets a processor. [s]"""
 _MARGIN: Final = 2 / 3
 """Share of the duration after which a Lease that was not renewed counts as lost. [1]"""
 
@@ -51,8 +53,16 @@ class Lease:
         self._identity = identity
         self._seen: tuple[str | None, str, int] | None = None
         self._seen_at = -math.inf
+        self._still = 0.0
+        self._why = ""
         self.holder: str | None = None
         """Who holds it, as last seen."""
+
+    @property
+    def who(self) -> str:
+        """Who holds it, in words."""
+        lease = f"the Lease {self._settings.namespace}/{self._settings.name}"
+        return f"{self.holder} holds {lease}" if self.holder else f"nobody is seen to hold {lease} yet"
 
     @property
     def _pause(self) -> float:
@@ -68,26 +78,57 @@ class Lease:
             "this operator leads: it holds the Lease %s/%s", self._settings.namespace, self._settings.name
         )
 
-    async def hold(self) -> None:
-        """Renew it again and again; returns when it is lost."""
+    async def hold(self) -> str:
+        """Renew it again and again; ends when it is lost, with the reason."""
+        feeling = asyncio.create_task(self._feel())
+        try:
+            await self._renew()
+        finally:
+            feeling.cancel()
+        return f"it is lost, {self._lost()}"
+
+    async def _renew(self) -> None:
         loop = asyncio.get_running_loop()
         held, pause = loop.time(), self._pause
         while loop.time() - held < self._settings.duration * _MARGIN:
             await asyncio.sleep(pause)
             asked = loop.time()
-            left = max(0.0, held + self._settings.duration * _MARGIN - asked)
+            left = held + self._settings.duration * _MARGIN - asked
+            if left <= 0.0:
+                break
             try:
                 async with asyncio.timeout(left):
                     renewed = await self._try()
             except TimeoutError:
+                self._why = self._why or "the API server did not answer in time"
                 break
             if renewed:
-                held, pause = asked, self._pause
+                held, pause, self._still, self._why = asked, self._pause, 0.0, ""
             elif self.holder not in {None, self._identity}:
                 break
             else:
                 pause = self._settings.duration / _RETRIES
-        _log.error("the Lease is lost; %s holds it", self.holder or "nobody")
+
+    async def _feel(self) -> None:
+        """Note for how long this process stood still at most since the last renewal: who gets no processor notices nothing else."""
+        loop = asyncio.get_running_loop()
+        while True:
+            before = loop.time()
+            await asyncio.sleep(_PULSE)
+            self._still = max(self._still, loop.time() - before - _PULSE)
+
+    def _lost(self) -> str:
+        """Why it was not renewed."""
+        other = self.holder not in {None, self._identity}
+        said = [f"{self.holder} holds it now"] if other else []
+        if self._still > self._settings.duration / _RETRIES:
+            said.append(
+                f"this process stood still for {self._still:.1f} s of the {self._settings.duration:g} s for which a Lease holds: it got "
+                "no processor; give it more of one, or a longer --lease-duration"
+            )
+        elif not other:
+            said.append(self._why or "nobody holds it")
+        return "; ".join(said)
 
     async def release(self, within: float = math.inf) -> None:
         """Give it back, so that the next one need not wait; it runs out by itself where that fails, or takes longer. [s]"""
@@ -114,6 +155,7 @@ class Lease:
                 await self._write(lease, self._taken(record))
         except ApiError as error:
             _log.warning("the Lease could not be had: %s", error)
+            self._why = str(error)
             return False
         self.holder = self._identity
         return True

@@ -56,6 +56,8 @@ class WorkerProcess:
                 await asyncio.wait_for(warming, self._deadline)
                 self.is_warm = True
             except (BrokenExecutor, TimeoutError) as error:
+                if self._is_over():  # we ended it: the operator leaves, and that is no fault of this process
+                    return
                 self._discard()
                 raise NoAnswer(f"the process that computes advice does not start: {error}") from error
 
@@ -83,6 +85,10 @@ class WorkerProcess:
         if self._pool is None:
             raise NoAnswer("the operator is stopping")
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)
+
+    def _is_over(self) -> bool:
+        """Whether it was ended meanwhile."""
+        return self._stopped
 
     def stop(self) -> None:
         """End it, whatever it does."""

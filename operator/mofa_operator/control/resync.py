@@ -79,6 +79,7 @@ class Resync:
             if kind in self.refused and kind in NEEDED:
                 raise self.refused[kind]
             self._filled.add(kind)
+        self._store.listed()
         self._intake.settle()
         self.is_filled = True
 

@@ -25,7 +25,7 @@ from mofa_operator.control.fence import Fence
 from mofa_operator.control.gates import Gates
 from mofa_operator.control.handlers import KopfWatch
 from mofa_operator.control.health import Probes
-from mofa_operator.control.histories import Histories
+from mofa_operator.control.histories import rounds
 from mofa_operator.control.intake import Intake
 from mofa_operator.control.job_observer import JobObserver
 from mofa_operator.control.lease import Lease, identity
@@ -35,7 +35,6 @@ from mofa_operator.control.process import NoAnswer
 from mofa_operator.control.queue import WorkQueue
 from mofa_operator.control.reconcile import Reconciler
 from mofa_operator.control.resync import Resync
-from mofa_operator.control.rounds import Rounds
 from mofa_operator.control.serve import Server
 from mofa_operator.control.stop import Stop
 from mofa_operator.control.tasks import Task, end, first, reached
@@ -44,16 +43,13 @@ from mofa_operator.credentials import Credentials
 from mofa_operator.keys import watched
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
-from mofa_operator.objects import LiveObject
-from mofa_operator.observe.history import Known, history
-from mofa_operator.observe.names import Lately
+from mofa_operator.observe.nodes import Pools
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.questions import question_bytes
 from mofa_operator.observe.store import Store
 from mofa_operator.observe.telemetry import TelemetryReader
 from mofa_operator.page.server import routes, runbooks
 from mofa_operator.settings import OperatorSettings
-from mofa_operator.snapshot import History, NoHistory
 
 GRACE: Final = 1.0
 """How long what is in work may take after a signal; with what follows it stays below `stop.LIMIT`. [s]"""
@@ -110,7 +106,8 @@ class Operator:
         self._api = api
         self._credentials = credentials
         self._stop = stop
-        self._store = Store([kind for kind in watched(settings.kinds) if kind in KINDS])
+        known = [kind for kind in watched(settings.kinds) if kind in KINDS]
+        self._store = Store(known, Pools(settings.loop.steady))
         loop, most = settings.loop, partial(self._store.policies.most, settings.api.concurrency)
         self._queue = WorkQueue(backoff=loop.backoff, longest=loop.backoff_longest, most=most)
         self._intake = Intake(self._store, self._queue, loop)
@@ -135,7 +132,11 @@ class Operator:
         )
         self._intake.heed = self._gates.heed, self._checks.heed
         self._fence = Fence(api, self._exporter, settings.api)
-        self._rounds = None if prometheus is None else self._histories(prometheus)
+        self._rounds = (
+            None
+            if prometheus is None
+            else rounds(prometheus, self._store, self._intake, self._exporter, settings.prometheus)
+        )
         self._job_observer = JobObserver(
             store=self._store,
             intake=self._intake,
@@ -202,7 +203,10 @@ class Operator:
             live=self._health.live,
             ready=self._health.ready,
             measure=self._measure,
-            routes=[*runbooks(), *(routes(pages.source) if settings.serve.page else ())],
+            routes=[
+                *runbooks(),
+                *(routes(pages.source, self._health.away) if settings.serve.page else ()),
+            ],
             admission=Admission(api) if settings.serve.authenticate else None,
         )
 
@@ -220,12 +224,12 @@ class Operator:
             stopped.cancel()
 
     async def _elected(self, lease: Lease, stopped: asyncio.Task[Any]) -> int:
-        self._health.standby = "standby: another operator holds the Lease"
+        self._health.standby = lambda: f"standby: {lease.who}"
         self._exporter.lead(False)
         if await first(stopped, lease.acquire()) is stopped:
             return 0
         self._health.standby = None
-        holding = asyncio.create_task(lease.hold(), name="the Lease")
+        holding = asyncio.create_task(lease.hold(), name="holding the Lease")
         try:
             return await self._lead(stopped, holding)
         finally:
@@ -258,26 +262,14 @@ class Operator:
             )
             code = 0 if stopped in done else 1
             for task in done - {stopped}:
-                _log.error("%s has ended: %s", task.get_name(), task.exception() or "without a reason")
+                _log.error(
+                    "%s has ended: %s",
+                    task.get_name(),
+                    task.exception() or task.result() or "without a reason",
+                )
             await self._finish(hands, parts, grace=GRACE if code == 0 else 0.0)
         _log.info("stopped")
         return code
-
-    def _histories(self, prometheus: Prometheus) -> Rounds:
-        known, lately = Known(), Lately(self._store)
-
-        async def ask(profile: LiveObject, now: float) -> History | NoHistory:
-            names = lately.known(profile.key.name, now)
-            return await history(prometheus, profile.body, now, known, names)
-
-        histories = Histories(
-            store=self._store,
-            intake=self._intake,
-            exporter=self._exporter,
-            ask=ask,
-            flavour=self._settings.prometheus.flavour,
-        )
-        return Rounds(histories.look, self._settings.prometheus.interval)
 
     async def _finish(self, hands: list[Task], parts: list[Task], grace: float) -> None:
         """Take nothing more, give up what is still computed and seen, let writes end, then stop the rest."""

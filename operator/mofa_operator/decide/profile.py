@@ -9,12 +9,10 @@ what is remembered, so that a changed assumption shows at once and a reading tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from mofa_model import presets
 from mofa_model.errors import InputError
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
-from mofa_model.manifest.inputs import cluster_of
 from mofa_model.manifest.parsing import parse
 from mofa_model.reliability.observed import TOTAL
 from mofa_model.spec.evidence import DatedEvidence
@@ -23,6 +21,8 @@ from mofa_operator.decide.conditions import Found, conditions, of_generation, st
 from mofa_operator.decide.history import read
 from mofa_operator.decide.ledger import DAY
 from mofa_operator.decide.pool_evidence import PoolEvidence, remembered
+from mofa_operator.decide.pool_nodes import exclusive, ready
+from mofa_operator.decide.pool_size import PoolSize, pool_size
 from mofa_operator.decide.rates import (
     NOBODY,
     Reports,
@@ -40,15 +40,13 @@ from mofa_operator.incidents.overruling import UNMATCHED
 from mofa_operator.objects import Written, taught_factors
 from mofa_operator.settings import LoopSettings
 from mofa_operator.shapes import seconds
-from mofa_operator.snapshot import History, NodeCount, ProfileSnapshot
+from mofa_operator.snapshot import History, ProfileSnapshot
 from mofa_operator.words import Aspect, Happened, Reason
 
 _LEARNED: Final = ("calibration", "residual")
 """What running jobs teach."""
 _SOON: Final = 1.0
 """When what was moved to the ledger is taken out of the status. [s]"""
-_NAMED: Final = 3
-"""Shared nodes that are named of each other profile. [1]"""
 
 
 def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
@@ -56,10 +54,11 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     pool = snapshot.profile
     if pool.is_going:
         return Decision(key=pool.key, uid=pool.uid)
+    size = pool_size(snapshot, settings)
     try:
         spec = parse(ClusterProfileSpec, pool.body.get("spec"), "spec")
     except InputError as error:
-        return _decided(snapshot, _unread(snapshot, str(error)))
+        return _decided(snapshot, _unread(snapshot, size, str(error)), again=size.again)
     before = remembered(pool)
     reading = read(snapshot, before, float(spec.prometheus.window_seconds))
     weeks = past.weeks_with(pool.weeks, pool.days, reading.days)
@@ -76,7 +75,9 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     if stands is not None and wait != 0 and _is_no_news(stands, complete):
         complete = stands
     holds = verdict(kept, found)
-    status = _common(snapshot, [_ready(spec, snapshot.nodes), complete, holds, _exclusive(snapshot)]) | {
+    status = _common(
+        snapshot, size, [ready(spec, snapshot.nodes, size, settings), complete, holds, exclusive(snapshot)]
+    ) | {
         "failures": rows(kept, found),
         "total": total(kept, found),
         **pool.unmoved,
@@ -94,7 +95,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         ledger=counted if is_written else None,
         told=contradiction(pool, kept, found) or _episode(complete, stands, usable=reading.usable),
         figures=_figures(snapshot, spec, reading.memory or kept, live, learned),
-        again=min((one for one in (wait, pause, soon, learned.again) if one), default=None),
+        again=min((one for one in (wait, pause, soon, learned.again, size.again) if one), default=None),
     )
 
 
@@ -154,25 +155,26 @@ def _history_time(snapshot: ProfileSnapshot) -> str:
     return moment(snapshot.now) if seconds(stands) is None else stands
 
 
-def _common(snapshot: ProfileSnapshot, found: list[Found]) -> Written:
+def _common(snapshot: ProfileSnapshot, size: PoolSize, found: list[Found]) -> Written:
     """What every status of a profile has."""
     count, stands = snapshot.nodes, snapshot.profile
+    nodes = {"total": count.total, "ready": count.ready, "cordoned": count.cordoned, "steady": size.nodes}
     status: Written = {
-        "nodes": {"total": count.total, "ready": count.ready, "cordoned": count.cordoned},
+        "nodes": nodes if size.since is None else nodes | {"since": moment(size.since)},
         "conditions": conditions(stands, found, snapshot.now),
     }
     return of_generation(stands, status) | stands.kept(*_LEARNED)
 
 
-def _unread(snapshot: ProfileSnapshot, message: str) -> Written:
+def _unread(snapshot: ProfileSnapshot, size: PoolSize, message: str) -> Written:
     """The status where the spec cannot be read: what was learned stays."""
     learned = [
         standing(snapshot.profile, aspect)
         or Found(aspect, "Unknown", Reason.INVALID_INPUT, "the spec cannot be read")
         for aspect in (Aspect.HISTORY_COMPLETE, Aspect.ASSUMPTIONS_HOLD)
     ]
-    found = [Found(Aspect.READY, "False", Reason.INVALID_INPUT, message), *learned, _exclusive(snapshot)]
-    return _common(snapshot, found) | snapshot.profile.kept(
+    found = [Found(Aspect.READY, "False", Reason.INVALID_INPUT, message), *learned, exclusive(snapshot)]
+    return _common(snapshot, size, found) | snapshot.profile.kept(
         "failures", "total", "days", "weeks", "historyTime"
     )
 
@@ -215,55 +217,6 @@ def _episode(complete: Found, stands: Found | None, *, usable: bool) -> tuple[st
     else:
         note = Note(reason=Happened.HISTORY_UNAVAILABLE, message=sentence(complete.message), warning=True)
     return str(complete.reason), note
-
-
-def _ready(spec: ClusterProfileSpec, nodes: NodeCount) -> Found:
-    """Whether there are nodes, and whether they are what the profile says."""
-    try:
-        per_node = spec.gpus_per_node or int(cluster_of(spec, 1).gpus_per_node)
-        device = presets.resolve("devices", spec.gpu, field="spec.gpu")
-    except InputError as error:
-        return Found(Aspect.READY, "False", Reason.INVALID_INPUT, str(error))
-    if not nodes.total:
-        return Found(Aspect.READY, "False", Reason.NO_NODES, "no node matches spec.nodeSelector")
-    if not nodes.ready:
-        return Found(
-            Aspect.READY, "False", Reason.NO_READY_NODES, "nodes match spec.nodeSelector, but none is ready"
-        )
-    offered = sorted(number for number in nodes.gpus if number != per_node)
-    others = [product for product in nodes.products if _is_other(product, device)]
-    if per_node not in nodes.gpus:
-        message = f"nodes offer {_either(offered)} GPUs; spec.gpusPerNode is {per_node}"
-        return Found(Aspect.READY, "False", Reason.NODES_DIFFER, message)
-    if others:
-        message = f"nodes have {_either(others)}; spec.gpu is {spec.gpu}"
-        return Found(Aspect.READY, "False", Reason.NODES_DIFFER, message)
-    some = f"some nodes offer {_either(offered)} GPUs instead of {per_node}" if offered else ""
-    return Found(Aspect.READY, "True", Reason.NODES_AS_STATED, some)
-
-
-def _is_other(product: str, device: str) -> bool:
-    """Whether a node's product is another device than the profile's; one that nobody knows says nothing."""
-    try:
-        return presets.resolve("devices", product) != device
-    except InputError:
-        return False
-
-
-def _either(words: list[Any]) -> str:
-    return " or ".join(str(word) for word in words[:4])
-
-
-def _exclusive(snapshot: ProfileSnapshot) -> Found:
-    """Whether its nodes are of no other profile."""
-    if not snapshot.shared:
-        return Found(Aspect.NODES_EXCLUSIVE, "True", Reason.NOT_SHARED)
-    which = [
-        f"{', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''} with {other}"
-        for other, names in sorted(snapshot.shared.items())
-    ]
-    message = f"it shares nodes with other ClusterProfiles: {'; '.join(which)}"
-    return Found(Aspect.NODES_EXCLUSIVE, "False", Reason.NODES_SHARED, message)
 
 
 def _figures(

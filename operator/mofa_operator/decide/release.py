@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from mofa_model.advice.verdict import keeps
 from mofa_model.errors import InputError
-from mofa_model.kinds.patches import Operation
+from mofa_model.kinds.patches import Operation, place_of
 from mofa_model.manifest import jobs
 from mofa_model.manifest.documents import Item
 from mofa_model.manifest.parsing import advisor_policy
@@ -135,7 +135,7 @@ def _gated(
         if late
         else _launch(job, wants, answer)
     )
-    note = _applied(answer)
+    note = _applied(launch, answer)
     if why:
         message = sentence(f"let go without arguments: {why}")
         note = Note(reason=Happened.GATE_RELEASED, message=message, warning=True)
@@ -161,7 +161,7 @@ def _ungated(job: LiveObject, answer: Answer) -> tuple[Release | None, str]:
     launch, why = _launch(job, True, answer)
     if not launch:
         return None, why
-    return Release(key=job.key, uid=job.uid, launch=launch, note=_applied(answer)), ""
+    return Release(key=job.key, uid=job.uid, launch=launch, note=_applied(launch, answer)), ""
 
 
 def _launch(job: LiveObject, wants: bool, answer: Answer | None) -> tuple[tuple[Operation, ...], str]:
@@ -178,9 +178,12 @@ def _launch(job: LiveObject, wants: bool, answer: Answer | None) -> tuple[tuple[
     return ((), why) if why else (made, "")
 
 
-def _applied(answer: Answer | None) -> Note:
+def _applied(launch: tuple[Operation, ...], answer: Answer | None) -> Note:
+    """What was done, and no more: whether what starts takes the arguments nobody has looked at."""
     strategy = "" if answer is None else ",".join(f"{axis}={size}" for axis, size in answer.strategy.items())
+    places = list(dict.fromkeys(place_of(one["path"]) for one in launch if one["op"] != "test"))
+    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+    done = f"were written to {places[0]}{more}" if places else "stand in it already"
     return Note(
-        reason=Happened.APPLIED_BEFORE_LAUNCH,
-        message=sentence(f"it starts with the advised arguments: {strategy}"),
+        reason=Happened.APPLIED_BEFORE_LAUNCH, message=sentence(f"the advised arguments {done}: {strategy}")
     )

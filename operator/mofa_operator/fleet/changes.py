@@ -14,6 +14,7 @@ from mofa_operator.fleet.answers import Told
 from mofa_operator.fleet.spending import JobState, Spending
 from mofa_operator.keys import Key
 from mofa_operator.objects import LiveObject, LiveTrainingJob
+from mofa_operator.shapes import figure
 
 _FAR: Final = 1.5
 """How far the interval that is used may be from the advised one, either way. Ours. [1]"""
@@ -32,9 +33,15 @@ def named(key: Key) -> str:
 
 
 def change(
-    spent: Spending, told: Told, stance: Stance, job: LiveObject, speaker: LiveTrainingJob | None
+    spent: Spending,
+    told: Told,
+    stance: Stance,
+    job: LiveObject,
+    speaker: LiveTrainingJob | None,
+    *,
+    shown: bool = False,
 ) -> str:
-    """What to do about a job; empty where there is nothing to do."""
+    """What to do about a job; empty where there is nothing to do. `shown` says that its interruptions stand beside it."""
     if spent.state is JobState.ENDED:
         return ""
     if spent.wrong:
@@ -45,7 +52,11 @@ def change(
         return told.get("explanation", "")
     if spent.stuck:
         return "its steps have stopped: look at its pods' logs"
-    parts = [(spent.slow or 0.0, _layout(told)), (spent.stopped or 0.0, _saves(told, speaker))]
+    parts = [
+        (spent.slow or 0.0, _layout(told)),
+        (spent.stopped or 0.0, _fails(job.key, shown=shown)),
+        _saves(spent, told, speaker),
+    ]
     share, found = max(parts)
     return found if share > _SMALL * spent.held or spent.status == "NoRecommendation" else ""
 
@@ -54,14 +65,25 @@ def _layout(told: Told) -> str:
     return f"take {told['strategy']}" if "strategy" in told else told.get("explanation", "")
 
 
-def _saves(told: Told, speaker: LiveTrainingJob | None) -> str:
-    """What helps where failures and checkpoints take the time."""
-    advised = float(told.get("checkpoint-interval-seconds", "0") or 0)
+def _fails(key: Key, *, shown: bool) -> str:
+    """What helps where interruptions take the time."""
+    if shown:
+        return "end what interrupts it: the causes stand above"
+    return f"see what interrupts it: kubectl mofa why -n {key.namespace} {named(key)}"
+
+
+def _saves(spent: Spending, told: Told, speaker: LiveTrainingJob | None) -> tuple[float, str]:
+    """GPU-hours that another interval of checkpoints would save, and what to do for them. [h]
+
+    Saves and lost steps cost one as much as the other at the best interval; r times as far apart they cost (r + 1/r) / 2 of that.
+    """
+    advised, share = figure(told.get("checkpoint-interval-seconds")), figure(told.get("predicted-ettr"))
     used = None if speaker is None else speaker.status.observed.checkpoint_interval_seconds
-    if used and advised and not 1 / _FAR < used / advised < _FAR:
-        return f"save every {advised:.0f} s, not every {used:.0f} s"
-    every = f", and save every {advised:.0f} s" if advised and used is None else ""
-    return f"see what fails: mofa incidents{every}"
+    if not used or not advised or share is None or 1 / _FAR < used / advised < _FAR:
+        return 0.0, ""
+    ratio = used / advised
+    costs = (1.0 - share) * ((ratio + 1.0 / ratio) / 2.0 - 1.0)
+    return min(1.0, costs) * spent.held, f"save every {advised:.0f} s, not every {used:.0f} s"
 
 
 def _unasked(stance: Stance, job: LiveObject) -> str:
@@ -71,7 +93,8 @@ def _unasked(stance: Stance, job: LiveObject) -> str:
         return f"paused: take away the annotation {PREFIX}paused"
     if stance is not Stance.NOT_ASKED:
         return ""
-    model = likely_model(job) or "MODEL"
+    if not (model := likely_model(job)):
+        return f"say its model in the annotation {PREFIX}model: one of `mofa presets models`, or its name on a hub"
     return f"say its model: kubectl annotate -n {job.key.namespace} {named(job.key)} {PREFIX}model={model}"
 
 

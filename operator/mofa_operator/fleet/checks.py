@@ -13,6 +13,7 @@ from mofa_model.manifest.crds import VERSION as VERSION_OF_API
 from mofa_model.manifest.crds import crds
 from mofa_operator.fleet import pool_checks
 from mofa_operator.fleet.findings import Diagnosis, broken, ok, unknown, weaker
+from mofa_operator.fleet.kept import is_kept
 from mofa_operator.fleet.rights import lacking
 from mofa_operator.fleet.site import (
     ACCOUNT,
@@ -29,10 +30,37 @@ from mofa_operator.fleet.site import (
 )
 from mofa_operator.settings import OperatorSettings
 
-INSTALL: Final = "helm install mofa-advisor charts/mofa-advisor --namespace mofa-system --create-namespace"
-UPGRADE: Final = (
-    "helm upgrade mofa-advisor charts/mofa-advisor --namespace mofa-system --reset-then-reuse-values"
+INSTALL: Final = (
+    "helm install mofa-advisor charts/mofa-advisor --namespace mofa-system --create-namespace --set "
+    "image.repository=REGISTRY/mofa-advisor"
 )
+_APPLY: Final = "kubectl apply --server-side --force-conflicts -f"
+_CRDS: Final = f"{_APPLY} crds"
+_MANIFESTS: Final = "deploy/manifests"
+
+
+def _upgrade(release: str, namespace: str, sets: str = "") -> str:
+    """The command that brings a release of helm to what this chart says, and what is set beside it."""
+    command = f"helm upgrade {release} charts/mofa-advisor --namespace {namespace} --reset-then-reuse-values"
+    return f"{command} --set {sets}" if sets else command
+
+
+def _mend(one: Deployed, manifest: str, sets: str = "") -> str:
+    """The command that brings a part of an installation again, by the hand that brought it."""
+    return _upgrade(one.release, one.namespace, sets) if one.release else f"{_APPLY} {_MANIFESTS}/{manifest}"
+
+
+def _setting(one: Deployed, sets: str) -> str:
+    """The command that changes what an operator is told; where it was applied by hand, by hand."""
+    return _upgrade(one.release, one.namespace, sets) if one.release else f"kubectl edit {one.place}"
+
+
+def _image(one: Deployed, tag: str = "") -> str:
+    """The command that gives an operator its image."""
+    if one.release:
+        return _upgrade(one.release, one.namespace, "image.repository=REGISTRY/mofa-advisor")
+    name = one.containers[0].name if one.containers else "operator"
+    return f"kubectl set image {one.place} {name}=REGISTRY/mofa-advisor{tag}"
 
 
 def checks(site: Site) -> Iterator[Diagnosis]:
@@ -63,7 +91,7 @@ def _own_rights(site: Site) -> Iterator[Diagnosis]:
 
 def _definitions(site: Site) -> Iterator[Diagnosis]:
     about = "definitions"
-    apply = "kubectl apply --server-side -f crds"
+    apply = _CRDS
     missing = sorted(kind.resource for kind, body in site.definitions.items() if body is None)
     if missing:
         yield broken(about, f"the cluster does not know {', '.join(missing)}", apply)
@@ -115,8 +143,14 @@ def _operators(site: Site) -> Iterator[Diagnosis]:
     about = "operator"
     if not site.sees(DEPLOYMENT):
         return
-    if not site.operators:
-        yield broken(about, "no Deployment of a release runs `mofa operator`", INSTALL)
+    if not site.operators and is_kept(site):
+        yield unknown(
+            about,
+            "no Deployment runs `mofa operator`, and what stands on every ClusterProfile is of now: an operator runs outside of this "
+            "cluster, as that of `make up` does, and only its own /readyz says how it is",
+        )
+    elif not site.operators:
+        yield broken(about, "no Deployment of a release runs `mofa operator`", _install(site))
     everywhere = [one for one in site.operators if not one.told.get("namespace")]
     if len(everywhere) > 1:
         where = " and ".join(f"{one.namespace}/{one.name}" for one in everywhere)
@@ -125,6 +159,13 @@ def _operators(site: Site) -> Iterator[Diagnosis]:
             f"{where} both watch all namespaces, and write against each other",
             f"kubectl delete {everywhere[-1].place}",
         )
+
+
+def _install(site: Site) -> str:
+    """The command that brings an operator: as the rest of its installation came, where some of that is there."""
+    for name, namespace in sorted(site.releases):
+        return _upgrade(name, namespace) if name else f"{_APPLY} {_MANIFESTS} -f {_MANIFESTS}/operator"
+    return INSTALL
 
 
 def _running(site: Site, one: Deployed) -> Iterator[Diagnosis]:
@@ -140,7 +181,7 @@ def _running(site: Site, one: Deployed) -> Iterator[Diagnosis]:
         pods = [pod for pod in site.pods if at(pod, "metadata", "namespace") == one.namespace]
         reason, said = next((found for pod in pods if (found := waiting(pod))[0]), ("", ""))
         if "Image" in reason:
-            mend = f"{UPGRADE} --set image.repository=REGISTRY/mofa-advisor"
+            mend = _image(one)
         elif reason:
             mend = f"kubectl logs {one.place} --previous"
         else:
@@ -149,7 +190,9 @@ def _running(site: Site, one: Deployed) -> Iterator[Diagnosis]:
         yield broken(about, f"{one.namespace}/{one.name} is not available{why}", mend)
     tag = one.image.rpartition(":")[2]
     if "@" not in one.image and "/" not in tag and tag != VERSION and tag[:1].isdigit():
-        yield weaker(about, f"it runs release {tag}, and this command is of {VERSION}", UPGRADE)
+        yield weaker(
+            about, f"it runs release {tag}, and this command is of {VERSION}", _image(one, f":{VERSION}")
+        )
 
 
 def _account(site: Site, one: Deployed) -> Iterator[Diagnosis]:
@@ -168,7 +211,7 @@ def _account(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     watched = [kind for kind in KINDS if kind.setting in _kinds(one) and kind not in site.fleet.absent]
     if lost := lacking(site.of(*ROLES), site.of(*BINDINGS), one, watched):
         more = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
-        yield broken(about, f"{one.user} may not {lost[0]}{more}", UPGRADE)
+        yield broken(about, f"{one.user} may not {lost[0]}{more}", _mend(one, "rbac.yaml"))
     else:
         yield ok(about, f"{one.user} may do what the operator does")
 
@@ -177,7 +220,7 @@ def _fence(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     about = "fence"
     if not site.sees(FENCE, FENCE_BINDING):
         return
-    apply = f"{UPGRADE} --set admissionPolicy.enabled=true"
+    apply = _mend(one, "admission-policy.yaml", "admissionPolicy.enabled=true")
     around = [body for body in site.of(FENCE) if _names(body, one.user)]
     if not around:
         yield broken(about, f"no ValidatingAdmissionPolicy is around {one.user}", apply)
@@ -209,22 +252,26 @@ def _kinds(one: Deployed) -> frozenset[str]:
 def _settings(site: Site, one: Deployed) -> Iterator[Diagnosis]:
     """What it was told that makes it blind."""
     if "dry-run" in one.told:
-        yield weaker("operator", "it writes nothing (--dry-run)", f"{UPGRADE} --set operator.dryRun=false")
+        yield weaker("operator", "it writes nothing (--dry-run)", _setting(one, "operator.dryRun=false"))
     if not one.told.get("prometheus-url"):
         yield weaker(
             "Prometheus",
             "the operator was given none: advice rests on assumed failure rates and on what nodes and jobs show, and running "
-            "jobs are not observed",
-            f"{UPGRADE} --set prometheus.url=http://prometheus.monitoring:9090",
+            "jobs are not observed (--prometheus-url)",
+            _setting(one, "prometheus.url=http://prometheus.monitoring:9090"),
         )
     if "fence" not in one.told and site.sees(FENCE):
-        yield weaker("fence", "the operator does not prove it before it writes (--fence)", UPGRADE)
+        yield weaker(
+            "fence",
+            "the operator does not prove it before it writes (--fence)",
+            _setting(one, "admissionPolicy.enabled=true"),
+        )
     held = {key.kind for key in site.fleet.jobs}
     for kind in KINDS:
         if kind in held and kind.setting not in _kinds(one):
             chosen = ",".join([*sorted(_kinds(one) - {""}), kind.setting])
             yield weaker(
                 "kinds",
-                f"the cluster has {kind.title}s, and the operator does not look at them",
-                f"{UPGRADE} --set 'rbac.kinds={{{chosen}}}'",
+                f"the cluster has {kind.title}s, and the operator does not look at them (--kinds={chosen})",
+                _setting(one, f"'rbac.kinds={{{chosen}}}'"),
             )

@@ -13,6 +13,7 @@ from mofa_operator.fleet.answers import standing
 from mofa_operator.fleet.changes import named
 from mofa_operator.fleet.findings import Diagnosis, broken, ok, weaker
 from mofa_operator.fleet.fleet import ClusterSeen
+from mofa_operator.fleet.kept import is_kept
 from mofa_operator.fleet.site import Site
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE
 from mofa_operator.objects import LiveProfile
@@ -20,9 +21,7 @@ from mofa_operator.observe.nodes import PRODUCT, NodeFacts, count
 from mofa_operator.observe.relations import ListedPolicy
 
 _PROPOSE: Final = "mofa profile --from-cluster | kubectl apply -f -"
-_FEATURES: Final = (
-    "helm upgrade --install gpu-operator nvidia/gpu-operator -n gpu-operator --create-namespace"
-)
+_FEATURES: Final = "install NVIDIA's GPU operator, or a device plugin"
 _SHOWN: Final = 3
 
 
@@ -47,8 +46,8 @@ def _nodes(fleet: ClusterSeen) -> Iterator[Diagnosis]:
     if bare:
         yield weaker(
             about,
-            f"{len(bare)} nodes offer GPUs and no label {PRODUCT} says which: {_few(bare)}",
-            f"{_FEATURES}, or kubectl label node {bare[0]} {PRODUCT}=PRODUCT",
+            f"{len(bare)} nodes offer GPUs and no label {PRODUCT} says which, as NVIDIA's GPU operator would: {_few(bare)}",
+            f"kubectl label node {bare[0]} {PRODUCT}=PRODUCT",
         )
     if idle:
         yield broken(
@@ -67,7 +66,17 @@ def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
     if CLUSTER_PROFILE in fleet.absent or CLUSTER_PROFILE in fleet.refused:
         return
     if not every:
-        yield broken(about, "there is no ClusterProfile, so nothing can be advised", _PROPOSE)
+        known = any(
+            one.gpus and presets.meanings("devices", one.product)
+            for one in fleet.nodes.values()
+            if one.product
+        )
+        mend = (
+            _PROPOSE
+            if known
+            else "make one, as examples/h100-east.yaml is: no node says by a label which GPU it has"
+        )
+        yield broken(about, "there is no ClusterProfile, so nothing can be advised", mend)
         return
     members: dict[str, list[str]] = {}
     for profile in every:
@@ -79,7 +88,7 @@ def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
         if not found.total:
             said = ", ".join(f"{key}={value}" for key, value in sorted(selector.items())) or "any with GPUs"
             yield broken(about, f"{name} selects no node: {said}", edit)
-        yield from _as_stated(profile, [fleet.nodes[node] for node in found.names], edit)
+        yield from _as_stated(profile, [fleet.nodes[node] for node in found.names])
     shared = [node for node, names in members.items() if len(names) > 1]
     if shared:
         both = " and ".join(sorted(members[shared[0]]))
@@ -90,12 +99,30 @@ def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
         )
     lone = [name for name, facts in fleet.nodes.items() if facts.gpus and name not in members]
     if lone:
-        yield weaker(about, f"{len(lone)} nodes with GPUs are of no ClusterProfile: {_few(lone)}", _PROPOSE)
+        yield weaker(
+            about,
+            f"{len(lone)} nodes with GPUs are of no ClusterProfile: {_few(lone)}",
+            _takes_in(fleet, every, lone),
+        )
     if members and not shared and not lone:
         yield ok(about, f"{len(every)} ClusterProfiles have {len(members)} nodes")
 
 
-def _as_stated(profile: LiveProfile, nodes: list[NodeFacts], edit: str) -> Iterator[Diagnosis]:
+def _takes_in(fleet: ClusterSeen, profiles: list[LiveProfile], lone: list[str]) -> str:
+    """The command that brings a node into a pool: into that of others with its GPU, else into one of its own."""
+    name, product = lone[0], fleet.nodes[lone[0]].product
+    for profile in profiles:
+        selector = profile.asked.node_selector
+        members = count(selector, fleet.nodes.items())
+        if selector and product in members.products:
+            labels = " ".join(f"{key}={value}" for key, value in sorted(selector.items()))
+            return f"kubectl label --overwrite node {name} {labels}"
+    if not product:
+        return f"kubectl label node {name} {PRODUCT}=PRODUCT"
+    return f"mofa profile --gpu {product} --label {PRODUCT}={product} | kubectl apply -f -"
+
+
+def _as_stated(profile: LiveProfile, nodes: list[NodeFacts]) -> Iterator[Diagnosis]:
     """Whether nodes are what the profile says."""
     stated = text_of(at(profile.body, "spec", "gpu"))
     products = {facts.product for facts in nodes} - {""}
@@ -105,7 +132,7 @@ def _as_stated(profile: LiveProfile, nodes: list[NodeFacts], edit: str) -> Itera
             yield broken(
                 "pools",
                 f"{profile.key.name} says {stated}, and its nodes have {product}",
-                f"{edit}: gpu: {meant[0]}",
+                f'kubectl patch clusterprofile {profile.key.name} --type=merge -p \'{{"spec":{{"gpu":"{meant[0]}"}}}}\'',
             )
 
 
@@ -133,7 +160,7 @@ def _jobs(site: Site) -> Iterator[Diagnosis]:
                 f"kubectl edit -n {key.namespace} {named(key)}",
             )
     gated = [key for key, job in sorted(fleet.jobs.items()) if is_gated(job)]
-    if gated and not any(one.available for one in site.operators):
+    if gated and not (any(one.available for one in site.operators) or is_kept(site)):
         first = gated[0]
         yield broken(
             "jobs",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
+from mofa_model import presets
 from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, demand_of
 from mofa_model.kinds.beside import NOTHING
@@ -13,11 +13,9 @@ from mofa_operator.fleet.fleet import ClusterSeen
 from mofa_operator.fleet.spending import JobState, spending
 from mofa_operator.keys import Key
 from mofa_operator.objects import LiveObject, LiveProfile
-from mofa_operator.observe.nodes import count
+from mofa_operator.observe.nodes import PRODUCT, count
 from mofa_operator.observe.pools import pools_of
 from mofa_operator.words import Aspect
-
-_PROPOSE: Final = "make a ClusterProfile: mofa profile --from-cluster | kubectl apply -f -"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,11 +81,20 @@ def pools(fleet: ClusterSeen) -> list[PoolLine]:
             nodes=one["nodes"],
             ready=one["ready"],
             gpus=one["nodes"] * one["gpus_per_node"],
-            notes=(f"{one['nodes']} nodes with {one['product']} are of no pool: {_PROPOSE}",),
+            notes=(
+                f"{one['nodes']} nodes with {one['product']} are of no pool: {_proposal(one['product'])}",
+            ),
         )
         for one in lone
     )
     return found
+
+
+def _proposal(product: str) -> str:
+    """The command that makes a pool of nodes with a GPU; words where nobody knows it."""
+    if not presets.meanings("devices", product):
+        return "make a ClusterProfile of them whose spec.gpu is one of `mofa presets devices`"
+    return f"mofa profile --gpu {product} --label {PRODUCT}={product} | kubectl apply -f -"
 
 
 def _verdict(profile: LiveProfile) -> str:

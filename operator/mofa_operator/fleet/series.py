@@ -37,9 +37,7 @@ class Wanted:
     """Whether nothing can be counted without it."""
 
 
-_STACK: Final = (
-    "helm upgrade --install kube-prometheus-stack prometheus-community/kube-prometheus-stack -n monitoring"
-)
+_STACK: Final = "install it, for example with the chart kube-prometheus-stack"
 WANTED: Final = (
     Wanted(
         about="kube-state-metrics",
@@ -70,19 +68,19 @@ WANTED: Final = (
         about="DCGM exporter",
         series=(XID.metric,),
         without=f"nobody tells of {XID.alone}",
-        mend="helm upgrade gpu-operator nvidia/gpu-operator -n gpu-operator --reuse-values --set dcgmExporter.enabled=true",
+        mend="set dcgmExporter.enabled in the values of NVIDIA's GPU operator",
     ),
     Wanted(
         about="our metrics",
         series=(_OWN,),
         without="dashboards and alerts show nothing",
-        mend="helm upgrade mofa-advisor charts/mofa-advisor -n mofa-system --reset-then-reuse-values --set serviceMonitor.enabled=true",
+        mend="set serviceMonitor.enabled in the chart's values, or let Prometheus scrape the port metrics of the operator",
     ),
     Wanted(
         about="recording rules",
         series=(_RULES,),
         without="dashboards and alerts of pools show nothing",
-        mend="helm upgrade mofa-advisor charts/mofa-advisor -n mofa-system --reset-then-reuse-values --set prometheusRule.enabled=true",
+        mend="set prometheusRule.enabled in the chart's values, or give Prometheus deploy/rules/mofa-recording.yaml",
     ),
 )
 """What is looked for, in the order in which it is to be mended."""
@@ -107,7 +105,7 @@ def _counting(one: Wanted) -> str:
 def judged(found: Mapping[str, int] | SourceUnreachable, address: str) -> Iterator[Diagnosis]:
     """What that means."""
     if isinstance(found, SourceUnreachable):
-        yield broken("Prometheus", str(found), f"curl -sS '{address}/api/v1/query?query=up'")
+        yield broken("Prometheus", str(found), "start it, or give another --prometheus")
         return
     yield ok("Prometheus", f"{address} answers")
     for one in WANTED:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Final
 
 from mofa_model.kinds import Kind
-from mofa_model.kinds.shape import Body, Line, Many, Shape, Text, at, glance, items, text_of, under
+from mofa_model.kinds.shape import Body, Line, Many, Shape, Text, at, glance, items, part, text_of, under
 from mofa_operator.api import Api
 from mofa_operator.fleet.fleet import ClusterSeen, read_fleet
 from mofa_operator.keys import OURS
@@ -35,7 +35,9 @@ FENCE: Final = Kind(*_ADMISSION, "ValidatingAdmissionPolicy", "validatingadmissi
 FENCE_BINDING: Final = Kind(
     *_ADMISSION, "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False
 )
-_OF_US: Final = "app.kubernetes.io/part-of=mofa-advisor"
+_HELM: Final = "meta.helm.sh/"
+_PART, _PART_OF = ("app.kubernetes.io/part-of",), "mofa-advisor"
+_OF_US: Final = f"{_PART[0]}={_PART_OF}"
 """What every object of a release says of itself."""
 _INSTALLED: Final = (DEPLOYMENT, ACCOUNT, *ROLES, *BINDINGS, FENCE, FENCE_BINDING)
 
@@ -53,6 +55,7 @@ class Deployed(Shape):
     namespace: Text = under("", "metadata", "namespace")
     wanted: int = under(1, "spec", "replicas")
     available: int = under(0, "status", "availableReplicas")
+    release: Text = under("", "metadata", "annotations", "meta.helm.sh/release-name")
     account: Text = under("default", "spec", "template", "spec", "serviceAccountName")
     containers: Many[_Container] = under((), "spec", "template", "spec", "containers")
 
@@ -98,6 +101,16 @@ class Site:
         """Deployments that run `mofa operator`."""
         every = (glance(Deployed, body) for body in self.installed.get(DEPLOYMENT, ()))
         return tuple(one for one in every if "operator" in one.told)
+
+    @cached_property
+    def releases(self) -> frozenset[tuple[str, str]]:
+        """Releases of helm that brought what of ours is there, by name and namespace; empty texts = somebody applied it himself."""
+        ours = (body for body in self.of(*_INSTALLED) if at(body, "metadata", "labels", *_PART) == _PART_OF)
+        notes = (part(body, "metadata", "annotations") for body in ours)
+        return frozenset(
+            (text_of(one.get(f"{_HELM}release-name")), text_of(one.get(f"{_HELM}release-namespace")))
+            for one in notes
+        )
 
     def of(self, *kinds: Kind) -> list[Body]:
         """Objects of these kinds."""

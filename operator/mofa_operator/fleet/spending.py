@@ -3,12 +3,14 @@
 What is lost has three parts, which do not overlap:
 
     stuck     since its last step was overdue, where the operator says that it is stuck
-    stopped   of the time before, what went into failures, recovery and checkpoints: counted where the operator observes the job,
-              else the predicted share, else the restarts that the object counts, each at its class's usual recovery time
+    stopped   of the time before, what interruptions cost, recovery and the steps that were trained again: the seconds that the
+              operator saw lost since it looks at the job, else the restarts that the object counts, each at its class's usual
+              recovery time
     slow      of the rest, the share by which today's layout is slower than the advised one: by the throughput that is seen, else
               by what both are predicted to take
 
-What nobody can say is None, and not zero.
+What nobody can say is None, and not zero. A loss is a sum of seconds that were seen, never a share of some moments that is held
+against a whole life; and what is predicted to be lost is no loss.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from mofa_operator.objects import LiveObject, LiveTrainingJob
 from mofa_operator.shapes import Figure, figure
 from mofa_operator.words import Health, Reason
 
+_MADE_ROOM: Final = ("Eviction", "Preemption")
+"""Causes of interruptions after which a job may have been without GPUs."""
 MOST: Final = 1e9
 """GPU-hours beyond which a job's clock is wrong. [h]"""
 
@@ -84,7 +88,9 @@ class Spending:
     stuck: float = 0.0
     """GPU-hours since its step was overdue. [h]"""
     stopped: float | None = None
-    """GPU-hours lost to failures, recovery and checkpoints. [h]"""
+    """GPU-hours lost to interruptions and recovery. [h]"""
+    since: str = ""
+    """Since when they are counted; empty where no operator counts them."""
     slow: float | None = None
     """GPU-hours lost to its layout. [h]"""
     status: str = ""
@@ -125,10 +131,11 @@ def spending(
         status=told.get("status", ""),
         health=speaker.status.health if speaker is not None else "",
         wrong=wrong,
+        since=speaker.status.observed.since if speaker is not None else "",
     )
     stuck = min(_stuck(speaker, now), seconds) if state is JobState.RUNS else 0.0
     trained = seconds - stuck
-    stopped = _stopped(speaker, told, seen, trained)
+    stopped = _stopped(speaker, seen, trained, now - seconds)
     slower = _slower(speaker, said)
     return _lost(
         made,
@@ -209,12 +216,17 @@ def _stuck(speaker: LiveTrainingJob | None, now: float) -> float:
     return 0.0 if since is None else max(0.0, now - since)
 
 
-def _stopped(speaker: LiveTrainingJob | None, told: Told, seen: Observation, trained: float) -> float | None:
-    """Time that went into failures, recovery and checkpoints; None where nobody can say. [s]"""
-    if speaker is not None and (share := speaker.status.observed.ettr) is not None:
-        return trained * min(1.0, max(0.0, 1.0 - share))
-    if (share := figure(told.get("predicted-ettr"))) is not None:
-        return trained * min(1.0, max(0.0, 1.0 - share))
+def _stopped(
+    speaker: LiveTrainingJob | None, seen: Observation, trained: float, begun: float
+) -> float | None:
+    """Time that interruptions cost since the GPUs were taken, at the moment `begun`; None where nobody can say. [s]
+
+    Who made room for others, and came back, holds its GPUs since then only; what was lost is counted since long before.
+    """
+    if speaker is not None and (shown := speaker.status.observed).source:
+        room = any(one.cause in _MADE_ROOM for one in shown.interruptions_by)
+        since = moment_of(shown.since)
+        return None if room and since is not None and since < begun else min(shown.lost, trained)
     restarts = sum(one.value * one.level.seconds for one in seen.counters.values() if one.exact)
     return min(restarts, trained) if any(one.exact for one in seen.counters.values()) else None
 

@@ -194,7 +194,9 @@ class Exporter(Collector):
         ):
             for kind, number in Counter(key.kind.kind for key in keys).items():
                 yield name, (kind,), number
-        if self._queue is not None:
+        if self._queue is not None and self._gauges.get(
+            ("mofa_advisor_leader", ()), 1.0
+        ):  # who stands by has none
             depth, oldest = self._queue()
             yield "mofa_advisor_queue_depth", (), depth
             yield "mofa_advisor_queue_oldest_age_seconds", (), oldest

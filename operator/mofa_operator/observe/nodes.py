@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import inf
 from sys import intern
 from typing import Final, TypeAlias
 
 from mofa_model.kinds.devices import GPU
-from mofa_model.kinds.shape import Body, at, items, part, text_of
+from mofa_model.kinds.shape import Body, at, items, moment_of, part, text_of
+from mofa_operator.observe.attendance import Attendance
+from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import NodeCount
 
 CountedAs: TypeAlias = tuple[bool, bool, int, str]
@@ -32,6 +36,8 @@ class NodeFacts:
     """GPUs that it offers. [1]"""
     lost: str = ""
     """Since when it is not ready, as its condition writes it; empty where it is ready."""
+    turned: str = ""
+    """Since when it is ready, or is not, as its condition writes it."""
 
     @property
     def product(self) -> str:
@@ -49,6 +55,10 @@ class NodeFacts:
             return None
         return self.ready, self.cordoned, self.gpus, self.product
 
+    def serves(self, selector: Mapping[str, str]) -> bool:
+        """Whether a pool can count with it now."""
+        return self.ready and not self.cordoned and self.counts_as(selector) is not None
+
 
 def facts_of(body: Body) -> NodeFacts:
     """What is kept of a Node."""
@@ -60,6 +70,7 @@ def facts_of(body: Body) -> NodeFacts:
         },
         ready=ready.get("status") == "True",
         lost="" if ready.get("status") == "True" else text_of(ready.get("lastTransitionTime")),
+        turned=text_of(ready.get("lastTransitionTime")),
         cordoned=at(body, "spec", "unschedulable") is True,
         gpus=_gpus(part(body, "status", "allocatable")),
     )
@@ -99,11 +110,23 @@ def _gpus(allocatable: Mapping[str, object]) -> int:
 class Pools:
     """Nodes, and the profiles that select them."""
 
-    def __init__(self) -> None:
-        """Nothing was seen yet."""
+    def __init__(
+        self, patience: float = LoopSettings().steady, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Nothing was seen yet; `patience` is how long a node must be there, or away, until a pool counts so. [s]"""
+        self._patience = patience
+        self._clock = clock
         self._nodes: dict[str, NodeFacts] = {}
         self._selectors: dict[str, Mapping[str, str]] = {}
         self._counts: dict[str, NodeCount] = {}
+        self._attendance: dict[str, Attendance] = {}
+        self._known = inf
+
+    def listed(self) -> None:
+        """All nodes that there are were put in: what comes from now on is new, and what goes is seen to go."""
+        if self._known == inf:
+            self._known = self._clock()
+            self._counts.clear()
 
     def put(self, name: str, facts: NodeFacts | None) -> frozenset[str]:
         """Take in a node, or its end: the result is the profiles whose count has changed."""
@@ -113,6 +136,7 @@ class Pools:
         changed = frozenset[str]() if before == facts else frozenset(self._changed(before, facts))
         for profile in changed:
             self._counts.pop(profile, None)
+            self._attend(profile, name, before, facts, new=before is not None or self._known < inf)
         return changed
 
     def select(self, profile: str, selector: Mapping[str, str] | None) -> frozenset[str]:
@@ -122,8 +146,12 @@ class Pools:
         before = self.shared(profile)
         self._selectors.pop(profile, None)
         self._counts.pop(profile, None)
+        self._attendance.pop(profile, None)
         if selector is not None:
             self._selectors[profile] = selector
+            self._attendance[profile] = Attendance(self._patience, self._clock)
+            for name, facts in self._nodes.items():
+                self._attend(profile, name, None, facts, new=False)
         return frozenset(before) | frozenset(self.shared(profile))
 
     def profiles(self) -> list[str]:
@@ -143,7 +171,9 @@ class Pools:
         if profile not in self._selectors:
             return count({}, self._nodes.items())
         if profile not in self._counts:
-            self._counts[profile] = count(self._selectors[profile], self._nodes.items())
+            counted = count(self._selectors[profile], self._nodes.items())
+            times = self._attendance[profile].times()
+            self._counts[profile] = replace(counted, **times, known=self._known)
         return self._counts[profile]
 
     def shared(self, profile: str) -> dict[str, tuple[str, ...]]:
@@ -157,6 +187,19 @@ class Pools:
             if other != profile
         }
         return {other: names for other, names in found.items() if names}
+
+    def _attend(
+        self, profile: str, name: str, before: NodeFacts | None, after: NodeFacts | None, *, new: bool
+    ) -> None:
+        """Note of a pool's node that it came or went; one that is not `new` was there before we looked."""
+        selector, book = self._selectors[profile], self._attendance[profile]
+        was, there = (facts is not None and facts.serves(selector) for facts in (before, after))
+        if new and was != there:
+            book.turned(name, there=there, known=self._known)
+        elif not new and after is not None and after.counts_as(selector) is not None and there == after.ready:
+            since = moment_of(after.turned)
+            if since is not None:
+                book.listed(name, there=there, since=since)
 
     def _changed(self, before: NodeFacts | None, after: NodeFacts | None) -> set[str]:
         """Profiles that count a node otherwise than before; where it came to one or left one, all that have or had it."""

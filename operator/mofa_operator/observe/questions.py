@@ -1,6 +1,6 @@
 """Questions: what an answer depends on, and nothing else, so that jobs which ask the same are answered once.
 
-Left out are names, conditions, verdicts, what is displayed, and what is watched rather than asked. A count of ready nodes
+Left out are names, conditions, verdicts, what is displayed, and what is watched rather than asked. A count of nodes
 is reduced to what can matter: with `nodes: 256` an answer changes when fewer than 256 are ready, but not with each node.
 """
 
@@ -134,8 +134,9 @@ def _without(spec: object, left_out: Sequence[str]) -> object:
 
 
 def _count(nodes: object) -> object:
-    """Ready nodes; how many there are besides is shown, and no more."""
-    ready = at(nodes, "ready")
+    """Nodes that advice is for; how many there are besides, or are ready just now, is shown, and no more."""
+    ready = at(nodes, "steady")
+    ready = at(nodes, "ready") if ready is None else ready
     return {"total": ready, "ready": ready} if isinstance(ready, int) else nodes
 
 

@@ -58,11 +58,12 @@ _NONE: Final[frozenset[Key]] = frozenset()
 class Store:
     """The cluster as it was last seen."""
 
-    def __init__(self, kinds: Collection[Kind] = KINDS) -> None:
-        """Nothing was seen yet; `kinds` are those of jobs that are watched."""
+    def __init__(self, kinds: Collection[Kind] = KINDS, pools: Pools | None = None) -> None:
+        """Nothing was seen yet; `kinds` are those of jobs that are watched, `pools` how their nodes are counted."""
         self._kinds = kinds
         self._entries: dict[Key, StoredBody] = {}
-        self._pools, self._relations = Pools(), Relations()
+        self._pools, self._relations = pools or Pools(), Relations()
+        self.listed = self._pools.listed  # once all nodes that there are were put in
         self.policies = Policies()
         self._measured, self._unpacked = Measured(), Unpacked()
         self.unasked = Unasked()

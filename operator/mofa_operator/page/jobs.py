@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
+from mofa_model import units
 from mofa_model.annotations import PREFIX
 from mofa_model.page import AdviceView, advice_sections
 from mofa_model.page.figures import band
@@ -137,7 +138,8 @@ def _observed(shown: ShownJob) -> list[ET.Element]:
         )
     if seen.interruptions is not None:
         since = seen.since or "the start"
-        found.append(el("p", f"Interruptions since {since}: {seen.interruptions:.0f}."))
+        cost = f"; they cost {units.format(seen.lost, 's')}" if seen.lost else ""
+        found.append(el("p", f"Interruptions since {since}: {seen.interruptions:.0f}{cost}."))
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from aiohttp import web
 
@@ -18,6 +19,10 @@ from mofa_operator.page.profiles import profile_page, profiles_page
 from mofa_operator.page.runbooks import PATH, runbook_page
 from mofa_operator.page.what_if import said
 from mofa_operator.snapshot import Refusal
+
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.Response]]
+AGAIN: Final = 2
+"""When a browser asks again where another operator has the page. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,8 +44,8 @@ class Source:
     """One profile by its name."""
 
 
-def routes(source: Source) -> list[web.RouteDef]:
-    """Handlers of the page; what they show is written beside the event loop."""
+def routes(source: Source, away: Callable[[], str] = str) -> list[web.RouteDef]:
+    """Handlers of the page; what they show is written beside the event loop. `away` says why there is nothing to show."""
 
     async def jobs(request: web.Request) -> web.Response:
         namespace = request.query.get("namespace", "").strip() or None
@@ -67,11 +72,19 @@ def routes(source: Source) -> list[web.RouteDef]:
         found = source.profile(request.match_info["name"])
         return _missing("profile") if found is None else _page(await asyncio.to_thread(profile_page, found))
 
+    def there(shown: Handler) -> Handler:
+        """What is shown, where this operator has something to show: one that stands by knows of no job, and must not say so."""
+
+        async def handle(request: web.Request) -> web.Response:
+            return _elsewhere(why) if (why := away()) else await shown(request)
+
+        return handle
+
     return [
-        web.get("/", jobs),
-        web.get("/jobs/{resource}/{namespace}/{name}", job),
-        web.get("/profiles", profiles),
-        web.get("/profiles/{name}", profile),
+        web.get("/", there(jobs)),
+        web.get("/jobs/{resource}/{namespace}/{name}", there(job)),
+        web.get("/profiles", there(profiles)),
+        web.get("/profiles/{name}", there(profile)),
     ]
 
 
@@ -83,6 +96,21 @@ def runbooks() -> list[web.RouteDef]:
         return _missing("runbook") if found is None else _page(found)
 
     return [web.get(PATH + "{name:[A-Za-z.]*}", runbook)]
+
+
+def _elsewhere(why: str) -> web.Response:
+    """That another operator has what is asked for; the next try comes over a new connection, which a Service may give to that one."""
+    again = f"It is asked for again in {AGAIN} s, and a Service of several operators may then lead to the one that has it."
+    words = (
+        f"{why[:1].upper()}{why[1:]}.",
+        again,
+        "With kubectl port-forward, forward to the pod of that operator.",
+    )
+    body = page("Not here", el("h1", "Not here"), *(el("p", one) for one in words), links=LINKS)
+    answer = _page(text(body), 503)
+    answer.headers.update({"Retry-After": str(AGAIN), "Refresh": str(AGAIN)})
+    answer.force_close()
+    return answer
 
 
 def _page(html: str, status: int = 200) -> web.Response:

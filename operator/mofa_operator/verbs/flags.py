@@ -27,7 +27,7 @@ NAMED: Final = ("prometheus", "lease")
 FORMATS: Final = ("text", "json")
 """Forms of the log."""
 _TRUTH: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-_MAY_BE_ZERO: Final = ("settle", "quiet", "material", "metrics_port", "health_port")
+_MAY_BE_ZERO: Final = ("settle", "steady", "quiet", "material", "metrics_port", "health_port")
 """Numbers that may be zero; port 0 is any free one."""
 _MAY_HAVE_COMMAS: Final = ("header",)
 """Lists whose items may hold commas: in a variable they stand in lines of their own."""

@@ -88,6 +88,7 @@ def _written(line: JobLoss) -> dict[str, Any]:
         "lost_gpu_hours": spent.lost,
         "stuck_gpu_hours": spent.stuck,
         "stopped_gpu_hours": spent.stopped,
+        "stopped_since": spent.since,
         "slow_gpu_hours": spent.slow,
         "change": line.change,
     }
@@ -127,7 +128,7 @@ def _notes(fleet: ClusterSeen, every: list[Spending]) -> list[str]:
     total = _total(every)
     lost = {name: f"{total[f'{name}_gpu_hours']:.4g}" for name in ("lost", "slow", "stopped", "stuck")}
     held = f"{total['jobs']} jobs on {total['gpus']} GPUs held {total['gpu_hours']:.4g} GPU-hours"
-    parts = f"{lost['slow']} to slower layouts, {lost['stopped']} to failures and checkpoints, {lost['stuck']} to jobs that are stuck"
+    parts = f"{lost['slow']} to slower layouts, {lost['stopped']} to interruptions, {lost['stuck']} to jobs that are stuck"
     told = [f"{held}; {lost['lost']} of them are known to be lost: {parts}."]
     if total["unknown_gpu_hours"]:
         told.append(

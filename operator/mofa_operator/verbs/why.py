@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import output, units
 from mofa_model.tables import Cell, Column, Table
 from mofa_operator.verbs import job_options
+
+if TYPE_CHECKING:
+    from mofa_operator.objects import LiveTrainingJob
 
 EXAMPLES: Final = """\
 Reads, and writes nothing. What the operator wrote is told; where nobody has answered, it is answered here.
@@ -49,12 +52,13 @@ def run(arguments: Namespace) -> int:
         "answer": dict(told) | {"recommendation": json.loads(told.get("recommendation", "null"))},
         "lost_gpu_hours": spent.lost,
         "gpu_hours": spent.held,
+        "interruptions": _interruptions(speaker),
         "health": spent.health,
         "conditions": [
             {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message}
             for one in job.conditions
         ],
-        "change": change(spent, told, stance, job, speaker),
+        "change": change(spent, told, stance, job, speaker, shown=True),
     }
     output.emit(arguments.output, list(_tables(document)), document)
     return 0
@@ -110,8 +114,23 @@ def _rows(
             "GPU-hours lost",
             None if document["lost_gpu_hours"] is None else f"{document['lost_gpu_hours']:.4g}",
         ),
+        ("interruptions", document["interruptions"]),
         ("what to change", document["change"]),
     ]
+
+
+def _interruptions(speaker: LiveTrainingJob | None) -> str:
+    """How often a job was interrupted, by what, and what that cost; empty where no operator looks at it."""
+    if speaker is None or (shown := speaker.status.observed).interruptions is None:
+        return ""
+    by = ", ".join(f"{one.count:.0f} {one.cause} ({one.name})" for one in shown.interruptions_by if one.count)
+    cost = ", ".join(
+        f"{units.format(one.seconds, 's')} by {one.cause}" for one in shown.losses if one.seconds
+    )
+    since = f"since {shown.since}" if shown.since else "since it was first seen"
+    return (
+        f"{shown.interruptions:.0f} {since}" + (f": {by}" if by else "") + (f"; lost {cost}" if cost else "")
+    )
 
 
 def _time(text: str | None) -> str | None:

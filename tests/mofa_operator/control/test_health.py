@@ -127,8 +127,14 @@ def test_ready_means_that_a_job_would_be_advised_now():
                 "the process that computes advice is not ready",
             ],
         )
-        made.standby = "standby: another operator holds the Lease"
-        assert made.ready() == (True, ["standby: another operator holds the Lease"])
+        made.standby = lambda: "standby: pod-1 holds the Lease"
+        assert made.ready() == (
+            False,
+            ["standby: pod-1 holds the Lease", "the process that computes advice is not ready"],
+        ), "it could not take over"
+        part.is_warm = True
+        assert made.ready() == (True, ["standby: pod-1 holds the Lease"])
+        assert made.away() == "standby: pod-1 holds the Lease"
 
     run(main())
 

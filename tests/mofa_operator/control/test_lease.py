@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import re
+import time
 
 import pytest
 from virtual_time import run
@@ -119,13 +121,41 @@ def test_a_request_that_hangs_does_not_keep_a_lost_lease():
     run(main())
 
 
+def test_who_gets_no_processor_says_that_and_not_that_something_else_failed():
+    """On a starved machine with --lease-duration=6 both replicas left, and spoke of the process that computes advice."""
+
+    async def main():
+        lease = Lease(OneLease(), LeaseSettings(enabled=True, duration=1.0), "first")
+        await lease.acquire()
+        holding = asyncio.create_task(lease.hold())
+        await asyncio.sleep(0.1)
+        time.sleep(0.9)  # noqa: ASYNC251 - the loop stands still, as where another process has the processor
+        said = await holding
+        assert re.match(
+            r"it is lost, this process stood still for 0\.[6-9] s of the 1 s .* --lease-duration", said
+        ), said
+
+    asyncio.run(main())
+
+
+def test_who_is_not_answered_says_so():
+    async def main():
+        api = OneLease()
+        lease = Lease(api, SETTINGS, "first")
+        await lease.acquire()
+        api.is_cut = True
+        assert await lease.hold() == "it is lost, no route"
+
+    run(main())
+
+
 def test_who_finds_another_name_in_the_lease_has_lost_it_at_once():
     async def main():
         api = OneLease()
         lease = Lease(api, SETTINGS, "first")
         await lease.acquire()
         api.lease["spec"]["holderIdentity"] = "usurper"
-        await lease.hold()
+        assert await lease.hold() == "it is lost, usurper holds it now"
         assert now() == pytest.approx(SETTINGS.duration / 3)
         await lease.release()
         assert api.lease["spec"]["holderIdentity"] == "usurper"

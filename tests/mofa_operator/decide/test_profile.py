@@ -372,8 +372,9 @@ class TestNodes:
         pool = Pool()
         pool.look(None)
         pool.look(None, after=1, nodes=replace(NODES, ready=253))
-        assert pool.status["nodes"] == {"total": 256, "ready": 253, "cordoned": 1}
-        assert (pool.status["nodes"]["ready"], pool.status["nodes"]["total"]) == (253, 256)
+        shown = pool.status["nodes"]
+        assert (shown["ready"], shown["total"], shown["cordoned"]) == (253, 256, 1)
+        assert shown["steady"] == 254, "advice stays for as many as before"
 
     @pytest.mark.parametrize(
         "nodes, spec, ready, words",

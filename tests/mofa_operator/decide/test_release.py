@@ -108,6 +108,7 @@ def test_a_job_that_waits_gets_its_arguments_and_is_let_go(kind):
     assert not is_suspended(live(kind, after))
     assert not is_gated(standing(after))
     assert release.note.reason == "AppliedBeforeLaunch"
+    assert release.note.message.startswith("the advised arguments were written to spec."), "no more is known"
     assert (release.outcome, release.waited) == ("released", 10.0)
     assert decided(kind, after, fitting(kind)).release is None
     assert list(words(kind, after))[-len(fitting(kind).arguments) :] == list(fitting(kind).arguments)
