@@ -19,6 +19,8 @@ CLUSTER = (
     "helm ",
     "curl ",
     "PYTHONPATH=",
+    "for node in ",
+    "sed 's/name: llama3-405b",
     "mofa incidents",
     "mofa profile --from-cluster",
     "mofa operator",
@@ -41,13 +43,18 @@ ELSEWHERE = {
 
 
 def commands(page):
-    """What a page has people type, in its order: indented lines and blocks of a shell, without what is said beside them."""
+    """What a page has people type, in its order: indented lines and blocks of a shell, without what is said beside them.
+
+    What a transcript shows of our command is run and compared by tests/docs/test_transcripts.py.
+    """
     found, fence = [], None
     for line in re.sub(r"\\\n *", "", page.read_text(encoding="utf-8")).splitlines():
         if opened := _FENCE.match(line):
             fence = None if fence is not None else opened[1]
         elif fence == "shell":
             found.append(line)
+        elif fence == "console" and line.startswith("$ ") and not line.startswith("$ mofa "):
+            found.append(line[2:])
         elif fence is None and (typed := _TYPED.match(line)):
             found.append(re.split(r"  +| # ", typed[1])[0])
     told = (re.sub(r" +", " ", line.strip()) for line in found)

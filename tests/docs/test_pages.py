@@ -82,13 +82,6 @@ def test_the_tutorial_goes_from_the_desk_to_an_alert():
         assert said in page
 
 
-def test_the_readme_shows_a_transcript():
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
-    for line in ("$ kubectl apply -f examples/llama3-405b.yaml", "$ kubectl get tjob", "$ kubectl get cprof"):
-        assert line in page
-    assert "not built yet" not in page
-
-
 def test_the_index_leads_to_every_page():
     index = read("README.md")
     pages = {path.name for path in DOCS.glob("*.md")} - {"README.md"}
