@@ -57,10 +57,10 @@ class Printed:
 
 
 def printed(block: str) -> list[Printed]:
-    """The commands of a block, each with its output.
+    r"""The commands of a block, each with its output.
 
-    >>> printed("$ mofa a\\n1\\n2\\n$ mofa b\\n")
-    [Printed(command='mofa a', said='1\\n2\\n'), Printed(command='mofa b', said='')]
+    >>> printed("$ mofa a\n1\n2\n$ mofa b\n")
+    [Printed(command='mofa a', said='1\n2\n'), Printed(command='mofa b', said='')]
     """
     found = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)
     return [Printed(command, said) for command, said in zip(found[1::2], found[2::2], strict=True)]
