@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 
 import pytest
 from documents import PAGES, ROOT, commands
+from ruamel.yaml import YAML
 
 pytest.importorskip("aiohttp", reason="the pages are the operator's, which needs its extra")
 
@@ -61,6 +62,30 @@ def test_figures_of_the_questions_are_those_of_the_product():
         assert figure in values
     named = re.search(r"\*\*Which trainers\?\*\* (.*) have flags", page)[1].lower().replace("-lm", "")
     assert {one.strip(" ,") for one in re.split(r",|\band\b", named)} - {""} == set(TRAINERS)
+
+
+def test_what_the_pages_have_people_install_is_there():
+    """They printed `pip install mofa-advisor`, which is on no index, and a chart without an image, which no registry has."""
+    every = {
+        path: path.read_text("utf-8")
+        for folder in ("docs", "charts", "examples")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in {".md", ".txt", ".yaml"}
+    }
+    every[ROOT / "README.md"] = (ROOT / "README.md").read_text("utf-8")
+    version = YAML(typ="safe").load(ROOT / "charts" / "mofa-advisor" / "Chart.yaml")["appVersion"]
+    wrong = [
+        (path.name, line)
+        for path, text in every.items()
+        for line in re.sub(r"\\\n *", "", text).splitlines()
+        if re.search(r"pip install '?mofa-advisor", line)
+        or ("helm install mofa-advisor " in line and "image.repository=" not in line)
+        or ("docker build " in line and f":{version} ." not in line)
+    ]
+    assert wrong == []
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    named = {name for text in every.values() for name in re.findall(r"pip install '\.\[([a-z]+)\]'", text)}
+    assert {"operator", "hub"} <= named <= set(extras)
 
 
 def test_the_tutorial_goes_from_the_desk_to_an_alert():

@@ -29,7 +29,7 @@ from mofa_operator.fleet.site import (
 )
 from mofa_operator.settings import OperatorSettings
 
-INSTALL: Final = "helm install mofa-advisor charts/mofa-advisor --namespace mofa-system --create-namespace"
+INSTALL: Final = "helm install mofa-advisor charts/mofa-advisor --namespace mofa-system --create-namespace --set image.repository=IMAGE"
 UPGRADE: Final = (
     "helm upgrade mofa-advisor charts/mofa-advisor --namespace mofa-system --reset-then-reuse-values"
 )
