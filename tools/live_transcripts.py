@@ -1,6 +1,6 @@
-"""Types the pages that show the local stack, on a stack of 256 nodes, and writes down what is printed: `tools/transcripts.py --live`.
+"""Types the tutorial on the local stack, and writes down what is printed: `tools/transcripts.py --live`.
 
-Every other command of such a page is typed in its place, so that nodes fail and the job is slow where the page makes them so. A
+Every other command of the page is typed in its place, so that nodes fail and the job is slow where the page makes them so. A
 transcript is asked for again until it says what the page says: the same words, any ages, numbers within a hundredth. What does not
 come within `PATIENCE` is written as it was seen last, and named.
 """
@@ -16,7 +16,8 @@ from typing import Final
 
 from transcripts import ROOT, Printed, advised, printed, typed, written
 
-PAGES: Final = (ROOT / "README.md", ROOT / "docs" / "tutorial.md")
+README: Final = ROOT / "README.md"
+TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
 PATIENCE: Final = 900.0
 """Longest wait: ten quiet minutes lie between two writes of what is observed. [s]"""
 NEAR: Final = 0.01
@@ -91,29 +92,28 @@ class Walk:
 
 
 def walk() -> tuple[dict[Path, str], list[str]]:
-    """Pages as they should be, and what differed from what they say."""
-    told, here = {}, Walk()
+    """The tutorial and the README, which shows parts of it, as they should be; and what differed from what they say."""
+    here, found = Walk(), []
     try:
-        here.type("make up")
-        for page in PAGES:
-            if page.name == "tutorial.md":
-                here.type("kubectl delete tjob --all; make down")
-            text = page.read_text("utf-8")
-            found = []
-            for step in steps(text):
-                print(
-                    f"{page.name}: {step if isinstance(step, str) else [one.command for one in step]}",
-                    flush=True,
-                )
-                if isinstance(step, str):
-                    here.type(step)
-                else:
-                    found += [here.see(one) for one in step]
-            seen = iter(found)
-            told[page] = written(text, lambda one, seen=seen: one.said if one.at_the_desk else next(seen))
+        for step in steps(TUTORIAL.read_text("utf-8")):
+            print(
+                f"{time.strftime('%H:%M:%S')}  {step if isinstance(step, str) else [one.command for one in step]}",
+                flush=True,
+            )
+            if isinstance(step, str):
+                here.type(step)
+            else:
+                found += [(one.command, here.see(one)) for one in step]
     finally:
         here.type("make down")
-    return told, here.differs
+    seen = iter(found)
+    first = dict(reversed(found))
+    return {
+        TUTORIAL: written(
+            TUTORIAL.read_text("utf-8"), lambda one: one.said if one.at_the_desk else next(seen)[1]
+        ),
+        README: written(README.read_text("utf-8"), lambda one: first.get(one.command, one.said)),
+    }, here.differs
 
 
 def write() -> None:
