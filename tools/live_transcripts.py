@@ -26,8 +26,19 @@ _STEP: Final = re.compile(
     r"^```console\n(?P<seen>.*?)^```$|^```shell\n(?P<shell>.*?)^```$|^    (?P<line>(?:kubectl|curl|PYTHONPATH=\S+) .+)$",
     re.MULTILINE | re.DOTALL,
 )
+SETTLED: Final = 120.0
+"""How long the right words stand with other numbers until these are taken. [s]"""
 _NUMBER: Final = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _AGE: Final = re.compile(r"\b(?:\d+d)?(?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?\s?[smhd]\b")
+
+
+def words(said: str) -> str:
+    """What is said, without numbers, ages and the room between them."""
+    return _NUMBER.sub("#", _aged(said))
+
+
+def _aged(said: str) -> str:
+    return re.sub(r"AGE(?: AGE)+", "AGE", " ".join(_AGE.sub("AGE", said).split()))
 
 
 def like(said: str, seen: str) -> bool:
@@ -36,14 +47,10 @@ def like(said: str, seen: str) -> bool:
     >>> like("a   1,000  5s", "a 995 2m33s"), like("a 1000", "a 800"), like("Healthy 1", "Stuck 1")
     (True, False, False)
     """
-    said, seen = (
-        re.sub(r"AGE(?: AGE)+", "AGE", " ".join(_AGE.sub("AGE", one).split())) for one in (said, seen)
-    )
-    if _NUMBER.sub("#", said) != _NUMBER.sub("#", seen):
+    if words(said) != words(seen):
         return False
-    pairs = zip(
-        *([float(n.replace(",", "")) for n in _NUMBER.findall(one)] for one in (said, seen)), strict=True
-    )
+    told = (_NUMBER.findall(_aged(one)) for one in (said, seen))
+    pairs = zip(*([float(number.replace(",", "")) for number in one] for one in told), strict=True)
     return all(abs(a - b) <= NEAR * max(abs(a), abs(b)) for a, b in pairs)
 
 
@@ -51,7 +58,8 @@ def steps(text: str) -> Iterator[str | list[Printed]]:
     """What is typed at a cluster, in the order of a page; transcripts as such."""
     for found in _STEP.finditer(text):
         if found["seen"] is not None:
-            yield [one for one in printed(found["seen"]) if not one.at_the_desk]
+            if asked := [one for one in printed(found["seen"]) if not one.at_the_desk]:
+                yield asked
         elif found["line"]:
             yield re.split(r"  +", found["line"])[0]
         else:
@@ -80,11 +88,15 @@ class Walk:
 
     def see(self, one: Printed) -> str:
         """What a transcript shows, as soon as it is like the page's."""
-        end, seen = time.monotonic() + PATIENCE, self.type(one.command)
+        since = began = time.monotonic()
+        seen = self.type(one.command)
         once = one.command.startswith(("make ", "kubectl apply"))
-        while not like(one.said, seen) and not once and time.monotonic() < end:
+        while not like(one.said, seen) and not once and time.monotonic() < began + PATIENCE:
+            if words(one.said) == words(seen) and time.monotonic() > since + SETTLED:
+                break
             time.sleep(2)
-            seen = self.type(one.command)
+            before, seen = seen, self.type(one.command)
+            since = since if like(before, seen) else time.monotonic()
         if not like(one.said, seen):
             self.differs.append(f"$ {one.command}\npage:\n{one.said}seen:\n{seen}")
             print(self.differs[-1], flush=True)

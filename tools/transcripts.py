@@ -106,7 +106,7 @@ def advised(said: str) -> str:
     head, *rows = said.splitlines() or [""]
     at = [match.start() for match in re.finditer(r"\S+", head)]
     names = head.split()
-    if not {"STRATEGY", "CKPT-S", "TOK/S", "ETTR"} <= set(names) or not any(map(_is_the_job, rows)):
+    if not answer().keys() <= set(names) or not any(map(_is_the_job, rows)):
         return said
     table = [names]
     for row in rows:
@@ -123,14 +123,11 @@ def _is_the_job(row: str) -> bool:
 
 @functools.cache
 def answer() -> dict[str, str]:
-    """The advice for the job, by the columns of `kubectl get tjob`."""
+    """What of the advice for the job is the same on every pool, by the columns of `kubectl get tjob`."""
     told = json.loads(typed(f"mofa advise {JOB} -o json", {})[1])
-    predicted = told["predicted"]
     return {
         "STRATEGY": summary(parse_strategy(told["strategy"])),
-        "CKPT-S": f"{told['checkpoint_interval_seconds']:.0f}",
-        "TOK/S": f"{predicted['tokens_per_second']['target']:.0f}",
-        "ETTR": f"{predicted['ettr']['target']:.4f}",
+        "TOK/S": f"{told['predicted']['tokens_per_second']['target']:.0f}",
     }
 
 
