@@ -23,7 +23,7 @@ PATIENCE: Final = 900.0
 NEAR: Final = 0.01
 """How far a number may be from the page's. [1]"""
 _STEP: Final = re.compile(
-    r"^```console\n(?P<seen>.*?)^```$|^```shell\n(?P<shell>.*?)^```$|^    (?P<line>(?:kubectl|curl|PYTHONPATH=\S+) .+)$",
+    r"^```console\n(?P<seen>.*?)^```$|^```shell\n(?P<shell>.*?)^```$|^    (?P<line>(?:kubectl|curl|PYTHONPATH=\S+) [^\n]+)$",
     re.MULTILINE | re.DOTALL,
 )
 SETTLED: Final = 120.0
