@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from transcripts import ROOT, Printed, advised, printed, typed, written
+from transcripts import ROOT, Printed, advised, printed, shown, typed, written
 
 README: Final = ROOT / "README.md"
 TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
@@ -83,8 +83,8 @@ class Walk:
         """What a line prints."""
         env = self._folder / "env"
         source = f". {env}; " if env.exists() else ""
-        _, said, _ = typed(f'PATH="$PATH:{self._tools}"; {source}{line}', {})
-        return said
+        _, said, _ = typed(f'PATH="$PATH:{self._tools}"; {source}{line}')
+        return shown(said)
 
     def see(self, one: Printed) -> str:
         """What a transcript shows, as soon as it is like the page's."""

@@ -24,8 +24,7 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 from reference_crds import HEAD, crd_page, shown, table
 from reference_python import python_page, schemas
-from ruamel.yaml import YAML
-from transcripts import JOB, typed
+from transcripts import annotations
 
 from mofa_model import presets
 from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX, RECORD
@@ -128,14 +127,7 @@ def docstrings(owner: type[StrEnum]) -> dict[str, str]:
 
 def examples() -> dict[str, str]:
     """What `mofa annotate` writes on the example of the documents, without the ends of long texts."""
-    code, said, wrong = typed(f"mofa annotate {JOB}", {})
-    if code:
-        raise SystemExit(f"reference: {wrong}")
-    written = YAML(typ="safe").load(said)["metadata"]["annotations"]
-    return {
-        key.removeprefix(PREFIX): text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-        for key, text in written.items()
-    }
+    return {key: text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…" for key, text in annotations().items()}
 
 
 def annotation_page() -> str:

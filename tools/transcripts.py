@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import functools
-import json
 import os
 import re
 import subprocess
@@ -25,6 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ruamel.yaml import YAML
+
+from mofa_model.annotations import PREFIX
 from mofa_model.manifest.advised import summary
 from mofa_model.strategy_text import parse_strategy
 
@@ -80,25 +82,44 @@ def of_page(page: Path) -> list[Printed]:
     return [one for match in BLOCK.finditer(page.read_text("utf-8")) for one in printed(match[1])]
 
 
-def typed(command: str, environment: dict[str, str]) -> tuple[int, str, str]:
-    """Exit code, output without blanks at its ends, and complaints of a line in a shell."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.environ["PATH"])])
+def typed(command: str, given: str = "") -> tuple[int, str, str]:
+    """Exit code, output and complaints of a line in a shell, to which something is given."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
-        ["bash", "-c", command], cwd=ROOT, env=os.environ | environment | {"PATH": path, "COLUMNS": "100"},
+        ["bash", "-c", command], cwd=ROOT, env=os.environ | {"PATH": path, "COLUMNS": "100"}, input=given,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    lines = [line.rstrip() for line in done.stdout.strip("\n").splitlines()]
-    return done.returncode, "".join(f"{line}\n" for line in lines), done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+@functools.cache
+def ours(command: str) -> str:
+    """What a command of ours prints; it is run once."""
+    code, said, wrong = typed(command)
+    if code not in {0, 3, 5} or wrong:
+        raise SystemExit(f"transcripts: {command}\n{wrong}")
+    return said
+
+
+def shown(said: str) -> str:
+    """An output as a page has it: no blank lines around, none at the ends of lines."""
+    return "".join(f"{line.rstrip()}\n" for line in said.strip("\n").splitlines())
 
 
 def now(one: Printed) -> str:
     """What a command prints now; of one that asks a cluster what is known without it."""
     if not one.at_the_desk:
         return advised(one.said)
-    code, said, wrong = typed(one.command, {})
-    if code not in {0, 3, 5} or wrong:
-        raise SystemExit(f"transcripts: {one.command}\n{wrong}")
-    return said
+    command, _, pipe = one.command.partition(" | ")
+    said = ours(command)
+    return shown(typed(pipe, said)[1] if pipe else said)
+
+
+@functools.cache
+def annotations() -> dict[str, str]:
+    """What `mofa annotate` writes on the job, by the names without their prefix."""
+    found = YAML(typ="safe").load(ours(f"mofa annotate {JOB}"))["metadata"]["annotations"]
+    return {key.removeprefix(PREFIX): text for key, text in found.items()}
 
 
 def advised(said: str) -> str:
@@ -121,13 +142,12 @@ def _is_the_job(row: str) -> bool:
     return f"\n{row}".startswith(JOB_ROW) and "  tp" in row
 
 
-@functools.cache
 def answer() -> dict[str, str]:
     """What of the advice for the job is the same on every pool, by the columns of `kubectl get tjob`."""
-    told = json.loads(typed(f"mofa advise {JOB} -o json", {})[1])
+    told = annotations()
     return {
         "STRATEGY": summary(parse_strategy(told["strategy"])),
-        "TOK/S": f"{told['predicted']['tokens_per_second']['target']:.0f}",
+        "TOK/S": told["predicted-tokens-per-second"],
     }
 
 
