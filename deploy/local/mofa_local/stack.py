@@ -118,7 +118,10 @@ def start(
     trainer, agents, metrics, health = free_ports(4)
     _start_exporters(cluster, size, processes, trainer, agents)
     server = _start_prometheus(folder / "prometheus", processes, exporter, trainer, agents, metrics)
-    _wait("live series", lambda: server.ask("count(kube_node_info)")[:1] == [({}, float(size.nodes + size.others))])
+    _wait(
+        "live series",
+        lambda: server.ask("count(kube_node_info)")[:1] == [({}, float(size.nodes + size.others))],
+    )
     progress(f"Prometheus has {size.days} days of history, and scrapes the cluster")
     flags = (*_checks(cluster, size), *size.flags)
     _start_operator(cluster, processes, server.url, metrics, health, flags)
