@@ -15,7 +15,7 @@ TRAINERS_PYTHON ?= python3.12
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help oracle setup lock demo studies test test-unit nightly coverage check lint types format rules dashboards reference site verify oracle-counts bench validate soak up down test-kind clean
+.PHONY: help oracle setup lock demo studies test test-unit nightly coverage check lint types format rules dashboards reference transcripts site verify oracle-counts bench validate soak up down test-kind clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,12 +102,16 @@ $(TRAINERS_HOME)/bin/python: # Python 3.12 and 6 GB, outside the lock
 	@pip="$(TRAINERS_HOME)/bin/pip install -q"; $$pip -r tools/validators/requirements.txt \
 	&& $$pip --no-deps -r tools/validators/alone.txt || { rm $@; exit 1; } # half an environment is none
 
+transcripts: $(STAMP) ## what README and documents show that commands print, from a run of each; LIVE=yes: half an hour of the local stack, too
+	$(BIN)/python tools/transcripts.py $(if $(LIVE),--live)
+
 site: $(STAMP) ## the documents as a site in build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 verify: $(STAMP) ## generated files equal their source
 	$(BIN)/python tools/reference.py --check
 	$(BIN)/python tools/equations.py --check
+	$(BIN)/python tools/transcripts.py --check
 	$(BIN)/python -m mofa_model.manifest.crds --check
 	$(BIN)/python tools/metrics.py --check
 	$(BIN)/python tools/rules.py --check

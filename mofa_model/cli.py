@@ -124,7 +124,7 @@ def _run_verb(name: str, rest: list[str], program: str, instead: str | None) -> 
         if name not in foreign:
             if name in verbs.LAB:
                 raise InputError(
-                    f"is a verb of the lab, which is not installed: pip install {verbs.LAB_NAME}"
+                    "is a verb of the lab, which is not installed: pip install ./lab, in a clone"
                 )
             raise UnknownName("verb", name, [*verbs.ours(), *verbs.LAB, *foreign])
         verb = verbs.load(name, foreign[name])
@@ -197,7 +197,7 @@ def _listing() -> str:
     ]
     absent = {name: summary for name, summary in verbs.LAB.items() if name not in lab}
     if absent:
-        parts.append([f"verbs of the lab (pip install {verbs.LAB_NAME}):", *_lines(absent)])
+        parts.append(["verbs of the lab (pip install ./lab, in a clone):", *_lines(absent)])
     return "\n\n".join("\n".join(part) for part in parts)
 
 

@@ -21,6 +21,20 @@ FLAGS = (
     "--remote-debugging-port=0",
 )  # fmt: skip
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+SIZES = """[document.documentElement.scrollHeight,
+    Math.max(0, ...[...document.querySelectorAll('tr')].map(row => row.getBoundingClientRect().height))]"""
+"""Height of the page, and of its tallest row. [px]"""
+LOST = """(() => {
+    const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), range = document.createRange();
+    while (walk.nextNode()) {
+        range.selectNodeContents(walk.currentNode);
+        const seen = walk.currentNode.parentElement.checkVisibility() && !walk.currentNode.parentElement.matches('.skip, title, desc, option');
+        const far = [...range.getClientRects()].some(one => one.width > 1 && (one.left < -1 || one.right > innerWidth + 1));
+        if (seen && far && walk.currentNode.data.trim()) found.push(walk.currentNode.data.trim().slice(0, 60));
+    }
+    return found;
+})()"""
+"""Text that lies beside the window."""
 AXE = """axe.run(document, {resultTypes: ['violations']}).then(found => JSON.stringify(found.violations
     .filter(one => ['serious', 'critical'].includes(one.impact))
     .map(one => one.id + ': ' + one.nodes.map(node => node.target.join(' ')).slice(0, 3).join(', '))))"""

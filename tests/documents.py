@@ -19,6 +19,8 @@ CLUSTER = (
     "helm ",
     "curl ",
     "PYTHONPATH=",
+    "for node in ",
+    "sed 's/name: llama3-405b",
     "mofa incidents",
     "mofa profile --from-cluster",
     "mofa operator",
@@ -26,12 +28,13 @@ CLUSTER = (
 """What asks a cluster, a Prometheus or the operator."""
 ELSEWHERE = {
     "make ": "tests/test_readme.py runs the demo's commands, tests/cluster the stack's; this is `make test`",
-    "pip install": "tests/test_packaging.py and test_notebook.py install the wheel, with and without the extra",
+    "pip install": "tests/test_packaging.py and test_notebook.py install the wheel, with and without the extra; test_pages.py holds the words",
     "mofa ui": "tests/test_notebook.py serves the page from the wheel",
     "mofa fit": "nine minutes of a core: `make validate`",
     "MOFA_CONSTANTS=out": "it reads what the fit writes",
     "python -m mofa_lab.kernels.measure": "it measures a GPU",
     "mofa incidents --prometheus http://prometheus": "labels, dates and ids of one's own: tests/cluster/test_incidents.py",
+    "docker ": "it wants a container engine: tests/cluster/test_image.py builds the image",
     "helm test": "the pod that it starts needs an image",
     "kubectl -n mofa-system logs": "the local operator is a process, and has no pod",
     "curl localhost:8081": "a port that was forwarded from a pod; tests/mofa_operator/control/test_health.py asks it",
@@ -41,13 +44,18 @@ ELSEWHERE = {
 
 
 def commands(page):
-    """What a page has people type, in its order: indented lines and blocks of a shell, without what is said beside them."""
+    """What a page has people type, in its order: indented lines and blocks of a shell, without what is said beside them.
+
+    What a transcript shows of our command is run and compared by tests/docs/test_transcripts.py.
+    """
     found, fence = [], None
     for line in re.sub(r"\\\n *", "", page.read_text(encoding="utf-8")).splitlines():
         if opened := _FENCE.match(line):
             fence = None if fence is not None else opened[1]
         elif fence == "shell":
             found.append(line)
+        elif fence == "console" and line.startswith("$ ") and not line.startswith("$ mofa "):
+            found.append(line[2:])
         elif fence is None and (typed := _TYPED.match(line)):
             found.append(re.split(r"  +| # ", typed[1])[0])
     told = (re.sub(r" +", " ", line.strip()) for line in found)

@@ -73,14 +73,14 @@ def test_the_image_is_built_from_the_product_alone():
 
 def test_without_the_lab_its_verbs_say_what_to_install(without_extra, tmp_path):
     mofa = without_extra.parent / "mofa"
-    assert "verbs of the lab (pip install mofa-advisor-lab):" in run(mofa, "--help", cwd=tmp_path)
+    assert "verbs of the lab (pip install ./lab, in a clone):" in run(mofa, "--help", cwd=tmp_path)
     for verb in ("validate", "fit", "trace", "calibrate kernels"):
         done = subprocess.run(
             [mofa, *verb.split(), "x.json"], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == (
-            f"mofa {verb}: is a verb of the lab, which is not installed: pip install mofa-advisor-lab\n"
+            f"mofa {verb}: is a verb of the lab, which is not installed: pip install ./lab, in a clone\n"
         )
 
 

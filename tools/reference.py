@@ -24,6 +24,7 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 from reference_crds import HEAD, crd_page, shown, table
 from reference_python import python_page, schemas
+from transcripts import annotations
 
 from mofa_model import presets
 from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX, RECORD
@@ -84,6 +85,10 @@ them in `spec.constraints`, under the names of the fifth.
 """
 
 
+_SHOWN = 90
+"""Characters of an example. [1]"""
+
+
 class Missing(Exception):
     """The code has a name that docs/reference/source.toml does not explain, or the other way round."""
 
@@ -120,14 +125,20 @@ def docstrings(owner: type[StrEnum]) -> dict[str, str]:
     return found
 
 
+def examples() -> dict[str, str]:
+    """What `mofa annotate` writes on the example of the documents, without the ends of long texts."""
+    return {key: text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…" for key, text in annotations().items()}
+
+
 def annotation_page() -> str:
     """docs/reference/annotations.md."""
     names = [key.removeprefix(PREFIX) for key in (*INPUTS, *OUTPUTS, RECORD)]
     given = told(source()["annotations"], names, "annotations")
+    printed = examples()
 
     def rows(keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:
         for name in (key.removeprefix(PREFIX) for key in keys):
-            yield f"`{name}`", f"`{given[name]['example']}`", given[name]["says"]
+            yield f"`{name}`", f"`{given[name].get('example') or printed[name]}`", given[name]["says"]
 
     headings = ("key", "example", "meaning")
     return "\n".join([

@@ -36,19 +36,20 @@ def answer(words: list[str]) -> str:
     return printed.getvalue()
 
 
-def study(only: list[str]) -> None:
-    """Run the recipes whose pictures are named in `only`, or all of them."""
-    os.chdir(ROOT)
-    os.environ["COLUMNS"] = "160"
+def study(only: list[str]) -> str:
+    """Run the recipes whose pictures are named in `only`, or all of them; the page of their results."""
     sections = [HEAD]
     for words in commands((FOLDER / "README.md").read_text(encoding="utf-8")):
         name = Path(words[words.index("--plot") + 1]).stem if "--plot" in words else words[0]
         if not only or name in only:
             sections.append(f"## {name}\n\n    mofa {shlex.join(words)}\n\n```text\n{answer(words)}```\n")
             print(f"studied: {name}")
-    if not only:
-        (FOLDER / "results.md").write_text("\n".join(sections), encoding="utf-8")
+    return "\n".join(sections)
 
 
 if __name__ == "__main__":
-    study(sys.argv[1:])
+    os.chdir(ROOT)
+    os.environ["COLUMNS"] = "160"
+    told = study(sys.argv[1:])
+    if not sys.argv[1:]:
+        (FOLDER / "results.md").write_text(told, encoding="utf-8")

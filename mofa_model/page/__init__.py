@@ -8,7 +8,7 @@ May import: advice, explain, reliability, tables and what stands below. Imported
     advice    that view as a page
 """
 
-from mofa_model.page.advice import advice_page, advice_sections
+from mofa_model.page.advice import advice_page, advice_sections, in_short
 from mofa_model.page.view import AdviceView, view_of
 
-__all__ = ["AdviceView", "advice_page", "advice_sections", "view_of"]
+__all__ = ["AdviceView", "advice_page", "advice_sections", "in_short", "view_of"]

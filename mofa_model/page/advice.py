@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Final
 from xml.etree import ElementTree as ET
 
 from mofa_model import units
 from mofa_model.advice import PredictedFigure
 from mofa_model.bands import in_percent
+from mofa_model.errors import MofaError
 from mofa_model.launch import shell_lines
 from mofa_model.page import figures
 from mofa_model.page.markup import Node, el, page, table, text
 from mofa_model.page.view import AdviceView
+from mofa_model.strategy_text import parse_strategy, short_strategy
 from mofa_model.units import DAY, GIB
+
+_LAYOUT: Final = re.compile(r"\btp=\d+(?:,[a-z-]+=[\w:+/.-]*\w)+")
+"""A layout in the long form."""
 
 
 def advice_page(view: AdviceView) -> str:
@@ -22,9 +29,25 @@ def advice_page(view: AdviceView) -> str:
     return text(page(view.title, el("h1", view.title), *advice_sections(view), foot=foot))
 
 
+def in_short(said: str) -> str:
+    """A sentence with its layouts in the short form; the long one has its own place.
+
+    >>> in_short("tp=8,pp=1,cp=1,ep=1,dp=4,vpp=1,mbs=1,sp=true on 32 GPUs: 4.4 s a step")
+    'tp8 dp4 mbs1 sp distributed on 32 GPUs: 4.4 s a step'
+    """
+
+    def short(found: re.Match[str]) -> str:
+        try:
+            return short_strategy(parse_strategy(found[0]))
+        except MofaError:  # somebody else's words
+            return found[0]
+
+    return _LAYOUT.sub(short, said)
+
+
 def advice_sections(view: AdviceView, *, told: bool = False) -> list[ET.Element]:
     """What stands between the heading and the footer; `told` = status and explanation were said already."""
-    first = el("p", el("strong", view.status, class_=_mood(view.status)), f": {view.explanation}.")
+    first = el("p", el("strong", view.status, class_=_mood(view.status)), f": {in_short(view.explanation)}.")
     found = [] if told else [first]
     if view.caveats:
         found.append(el("ul", *(el("li", caveat) for caveat in view.caveats)))
@@ -42,7 +65,11 @@ def advice_sections(view: AdviceView, *, told: bool = False) -> list[ET.Element]
         rows = [(name, f"{count:,}", meaning) for name, count, meaning in view.rejected]
         found += [
             el("h2", "What was left out"),
-            table(("reason", "strategies", "meaning"), rows, numbers=(1,)),
+            el(
+                "details",
+                el("summary", "Layouts by the reason that left them out"),
+                table(("reason", "strategies", "meaning"), rows, numbers=(1,)),
+            ),
         ]
     return found
 
@@ -80,7 +107,11 @@ def _memory_of(view: AdviceView) -> tuple[str, str]:
 
 
 def _strategy(view: AdviceView) -> list[ET.Element]:
-    found = [el("h2", "Strategy"), el("p", el("code", view.strategy))]
+    found = [
+        el("h2", "Strategy"),
+        el("p", el("code", in_short(view.strategy))),
+        el("details", el("summary", "Every axis"), el("p", el("code", view.strategy))),
+    ]
     if view.current is not None:
         layout, gain, reason = view.current
         told = [f"the advice is {gain}"] if gain else [] if reason else ["cannot run"]
@@ -155,7 +186,7 @@ def _others(view: AdviceView) -> list[ET.Element]:
     if view.nearest:
         found += [
             el("h2", "What would change the answer"),
-            el("ul", *(el("li", change) for change in view.nearest)),
+            el("ul", *(el("li", in_short(change)) for change in view.nearest)),
         ]
     return found
 

@@ -14,6 +14,8 @@ from mofa_model.terminal import seen
 Node: TypeAlias = "ET.Element | str | None"
 """What an element may hold: elements, text, or nothing."""
 
+NARROW: Final = 2
+"""Columns that a phone has room for. [1]"""
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -64,7 +66,11 @@ svg .soft{fill:var(--soft)}
 .good{color:var(--good)}.warn{color:var(--warn)}.bad{color:var(--bad)}
 ul.swatches{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;padding:0;margin:.4rem 0;font-size:.9rem}
 ul.swatches span{display:inline-block;width:.8em;height:.8em;margin-right:.4em;border-radius:2px}
-@media (max-width:45rem){form.ask{grid-template-columns:repeat(auto-fill,minmax(min(100%,9.5rem),1fr))}.minor{display:none}th,td{padding-right:.6rem}td:last-child{min-width:0}h1{font-size:1.35rem;overflow-wrap:anywhere}}
+@media (max-width:45rem){form.ask{grid-template-columns:repeat(auto-fill,minmax(min(100%,9.5rem),1fr))}.minor{display:none}th,td{padding-right:.6rem;overflow-wrap:anywhere}td:last-child{min-width:0}h1{font-size:1.35rem;overflow-wrap:anywhere}
+.cards,.cards tbody,.cards tr,.cards th,.cards td,.cards caption{display:block}.cards thead,.cards .minor,.cards td:empty{display:none}
+.cards tr{border:1px solid var(--line);border-radius:.4rem;padding:.4rem .8rem;margin:.5rem 0}
+.cards th,.cards td{border:0;padding:.05rem 0;text-align:left;white-space:normal}.cards tbody th{font-weight:600}
+.cards td{position:relative;padding-left:7.5rem;min-height:1.5em}.cards td::before{content:attr(data-name);position:absolute;left:0;max-width:7rem;color:var(--soft)}}
 """
 """Contrast of text is at least 4.5 to 1 on both grounds; colours are told apart without red against green."""
 
@@ -102,10 +108,11 @@ def table(
 ) -> ET.Element:
     """A table whose first cells are the headings of their rows.
 
-    `numbers` are the columns that are aligned right, `minor` those that a phone has no room for. Where it is wider than its
-    place it scrolls, by the keyboard too.
+    `numbers` are the columns that are aligned right, `minor` those that a phone has no room for. On a phone each row of a table
+    with more than `NARROW` columns is a card, which names its cells. Where a table is wider than its place it scrolls, by the keyboard too.
     """
     right, less = set(numbers), set(minor)
+    is_wide = len(headings) > NARROW
 
     def cell(tag: str, at: int, content: Node, scope: str | None) -> ET.Element:
         made = el(tag, content)
@@ -113,17 +120,25 @@ def table(
             made.set("class", kinds)
         if scope:
             made.set("scope", scope)
+        if is_wide and scope != "col":
+            made.set("role", "cell" if at else "rowheader")
+        if is_wide and at and scope is None:
+            made.set("data-name", headings[at])
         return made
 
+    def line(*cells: ET.Element) -> ET.Element:
+        return el("tr", *cells, **({"role": "row"} if is_wide else {}))
+
     body = [
-        el("tr", *(cell("td" if at else "th", at, one, None if at else "row") for at, one in enumerate(row)))
+        line(*(cell("td" if at else "th", at, one, None if at else "row") for at, one in enumerate(row)))
         for row in rows
     ]
     made = el(
         "table",
         el("caption", caption) if caption else None,
         el("thead", el("tr", *(cell("th", at, name, "col") for at, name in enumerate(headings)))),
-        el("tbody", *body),
+        el("tbody", *body, **({"role": "rowgroup"} if is_wide else {})),
+        **({"class": "cards", "role": "table"} if is_wide else {}),
     )
     name = caption or ", ".join(filter(None, headings))
     return el("div", made, class_="scroll", tabindex="0", role="group", aria_label=name)

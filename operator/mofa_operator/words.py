@@ -113,7 +113,7 @@ class Reason(StrEnum):
     SERIES_REFUSED = "SeriesRefused"
     """Its series cannot be asked for, or the answer was refused; the message says why."""
     IMPLAUSIBLE = "Implausible"
-    """What is seen is more than its devices can do, or far more than what was predicted: it is shown, and teaches nothing."""
+    """What is seen is more than its devices can do or hold, or far more than what was predicted: it is shown, and teaches nothing."""
     # MemoryAccurate
     OUTSIDE_BAND = "OutsideBand"
     """The device memory that is seen lies outside the predicted band."""
@@ -157,7 +157,7 @@ class Health(StrEnum):
     HEALTHY = "Healthy"
     """Steps advance, and nothing that is seen speaks against the prediction."""
     DRIFTING = "Drifting"
-    """Steps advance, and throughput has left the predicted band."""
+    """Steps advance, and throughput has left the predicted band, or what is seen of throughput or device memory cannot be."""
     STUCK = "Stuck"
     """A step is overdue although the job is there and its trainer is seen."""
     NOT_SEEN = "NotSeen"

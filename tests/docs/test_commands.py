@@ -75,6 +75,6 @@ def test_a_stranger_is_three_commands_from_an_answer_on_their_own_model():
     page = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Your own model\n\n")[2]
     block = page.partition("\n\n")[0].splitlines()
     assert len(block) <= 3
-    assert block[0].strip().startswith("pip install mofa-advisor")
+    assert block[0].strip().startswith("pip install '.[plot,operator]'")
     assert block[-1].strip().startswith("mofa advise --model config.json")
     assert " ".join(block[-1].split()) in typed(ROOT / "README.md")

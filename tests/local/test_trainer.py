@@ -80,6 +80,21 @@ def test_training_jobs_are_trained_once_they_have_advice_and_until_they_are_gone
     assert {name for _, name in shown(workload)} == {"own"}
 
 
+def test_no_device_holds_more_than_it_has():
+    """Five percent more than 81.2 GiB were shown on a device of 79.6 GiB."""
+    job = advised("x")
+    job["status"]["recommendation"]["predicted"]["memoryBytes"] = {"target": 81.2 * 2**30}
+    workload = Workload()
+    workload.follow([job], lambda _: ["gpu-0"])
+    held = {
+        sample.value
+        for metric in workload.collect()
+        for sample in metric.samples
+        if sample.name == "DCGM_FI_DEV_FB_USED"
+    }
+    assert list(held) == [pytest.approx(0.98 * 81559)]
+
+
 def test_more_speed_makes_steps_shorter_and_leaves_tokens_alone():
     workload = Workload(speed=10.0)
     workload.follow([advised("x")])

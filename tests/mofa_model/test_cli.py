@@ -81,14 +81,14 @@ def test_a_verb_of_the_lab_says_what_to_install_where_the_lab_is_not(monkeypatch
     assert said.out == ""
     assert (
         said.err
-        == f"mofa {name}: is a verb of the lab, which is not installed: pip install mofa-advisor-lab\n"
+        == f"mofa {name}: is a verb of the lab, which is not installed: pip install ./lab, in a clone\n"
     )
 
 
 def test_the_help_tells_of_the_lab_where_it_is_not(monkeypatch, capsys):
     monkeypatch.setattr(verbs, "foreign", dict)
     assert cli.main([]) == 0
-    ours, lab = capsys.readouterr().out.split("verbs of the lab (pip install mofa-advisor-lab):")
+    ours, lab = capsys.readouterr().out.split("verbs of the lab (pip install ./lab, in a clone):")
     assert "  advise " in ours
     assert [name for name in verbs.LAB if f"  {name} " not in lab or f"  {name} " in ours] == []
 

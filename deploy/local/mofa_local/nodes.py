@@ -20,6 +20,12 @@ from mofa_local.processes import Processes, answers
 
 PRODUCT: Final = "NVIDIA-H100-80GB-HBM3"
 """Value of the label nvidia.com/gpu.product."""
+OTHER: Final = "NVIDIA-A100-SXM4-80GB"
+"""The same of nodes that are in no pool."""
+_MIB: Final = {PRODUCT: 81559, OTHER: 81920}
+"""Memory of a device. [MiB]"""
+DEVICE: Final = _MIB[PRODUCT] * 2**20
+"""Memory of a device of a pool's nodes; no fake telemetry shows more. [B]"""
 FAKE: Final = {"kwok.x-k8s.io/node": "fake"}
 """The annotation by which kwok knows its nodes."""
 BROKEN: Final = "local.mofa.dev/broken"
@@ -69,6 +75,8 @@ def node(
         "nvidia.com/gpu.product": product,
         "nvidia.com/gpu.count": str(gpus),
     }
+    if product in _MIB:
+        standard["nvidia.com/gpu.memory"] = str(_MIB[product])
     return {
         "apiVersion": "v1",
         "kind": "Node",

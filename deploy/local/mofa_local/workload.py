@@ -1,6 +1,6 @@
 """Fake trainers: they export the series that `mofa observe` would read from trainers' logs, and can be disturbed.
 
-    python -m mofa_local.workload serve --port 9400 --kubeconfig FILE --job research/pretrain-13b:1.2e6:4.0
+    python -m mofa_local.workload serve --port 9400 --kubeconfig FILE --job research/pretrain-13b:2.3e5:18.2
     python -m mofa_local.workload interrupt research/pretrain-13b --kind restart --seconds 120
     python -m mofa_local.workload pace default/llama3-405b --fraction 0.8
 
@@ -37,6 +37,7 @@ from mofa_local import LocalStackError
 from mofa_local.client import Client
 from mofa_local.exporter import Families, pod_series
 from mofa_local.gang import Gang
+from mofa_local.nodes import DEVICE
 from mofa_local.ports import HOST
 from mofa_local.trainer import KINDS, Trainer
 from mofa_model.errors import BadValue, MofaError, UnknownName
@@ -46,6 +47,8 @@ PROFILES: Final = "/apis/mofa.dev/v1alpha1/clusterprofiles"
 NODES: Final = "/api/v1/nodes"
 MEMORY: Final = 1.05
 """Device memory of a job over what the model predicts of it when it begins. [1]"""
+FULLEST: Final = 0.98 * DEVICE
+"""What an allocator can take of a device; a job that would need more holds so much. [B]"""
 FOLLOW: Final = 3.0
 """Time between two looks at TrainingJobs. [s]"""
 
@@ -128,7 +131,8 @@ class Workload(Collector):
                     nodes=partial(nodes, body),
                 )
                 if "memoryBytes" in predicted and job not in self.unexported:
-                    self._memory.setdefault(job, MEMORY * predicted["memoryBytes"]["target"] / held)
+                    would = MEMORY * predicted["memoryBytes"]["target"] / held
+                    self._memory.setdefault(job, min(would, FULLEST))
                 seen.add(job)
         with self._lock:
             for gone in self._followed - seen:

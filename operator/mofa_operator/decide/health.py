@@ -33,9 +33,13 @@ _HEALTH: Final[Mapping[str, Health]] = {
 }
 
 
-def health(accurate: Found) -> str:
-    """The word for what was found of PredictionAccurate; empty where that says nothing of a job that runs."""
-    return _HEALTH.get(accurate.reason, "")
+def health(accurate: Found, memory: Found) -> str:
+    """The word for what was found of PredictionAccurate; empty where that says nothing of a job that runs.
+
+    Device memory that cannot be takes the word Healthy away: what is seen is then not of this job, or not on these devices.
+    """
+    word = _HEALTH.get(accurate.reason, "")
+    return Health.DRIFTING if word == Health.HEALTHY and memory.reason == Reason.IMPLAUSIBLE else word
 
 
 def has_stepped(alive: Alive) -> bool:

@@ -65,7 +65,7 @@ class ObservedStatus:
     @property
     def health(self) -> str:
         """The column HEALTH."""
-        return health(self.found[1])
+        return health(self.found[1], self.memory)
 
 
 def observed_status(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> ObservedStatus:

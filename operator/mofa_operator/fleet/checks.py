@@ -32,7 +32,7 @@ from mofa_operator.settings import OperatorSettings
 
 INSTALL: Final = (
     "helm install mofa-advisor charts/mofa-advisor --namespace mofa-system --create-namespace --set "
-    "image.repository=REGISTRY/mofa-advisor"
+    "image.repository=IMAGE"
 )
 _APPLY: Final = "kubectl apply --server-side --force-conflicts -f"
 _CRDS: Final = f"{_APPLY} crds"
@@ -58,9 +58,9 @@ def _setting(one: Deployed, sets: str) -> str:
 def _image(one: Deployed, tag: str = "") -> str:
     """The command that gives an operator its image."""
     if one.release:
-        return _upgrade(one.release, one.namespace, "image.repository=REGISTRY/mofa-advisor")
+        return _upgrade(one.release, one.namespace, "image.repository=IMAGE")
     name = one.containers[0].name if one.containers else "operator"
-    return f"kubectl set image {one.place} {name}=REGISTRY/mofa-advisor{tag}"
+    return f"kubectl set image {one.place} {name}=IMAGE{tag}"
 
 
 def checks(site: Site) -> Iterator[Diagnosis]:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 from mofa_model import units
 from mofa_model.annotations import PREFIX
-from mofa_model.page import AdviceView, advice_sections
+from mofa_model.page import AdviceView, advice_sections, in_short
 from mofa_model.page.figures import band
 from mofa_model.page.markup import Node, el, page, table, text
 from mofa_model.units import GIB
@@ -19,12 +19,15 @@ from mofa_operator.page import history, what_if
 from mofa_operator.page.history import JobHistory
 from mofa_operator.shapes import AdvisedStatus, PredictedEnds
 from mofa_operator.snapshot import Refusal
+from mofa_operator.words import Aspect
 
 LINKS: Final = (("Jobs", "/"), ("Profiles", "/profiles"), ("Metrics", "/metrics"))
 """Navigation of every page."""
 _NOTHING: Final[Mapping[str, str]] = {}
 BAD: Final = ("NoRecommendation", "InvalidInput", "NoFeasibleLayout", "ProfileMissing", "InternalError")
 """States in which a job has no advice, though it wants some."""
+_ACCURATE: Final = (Aspect.PREDICTION_ACCURATE, Aspect.MEMORY_ACCURATE)
+"""Conditions of what is seen."""
 _HEALTH: Final = {"Healthy": "good", "Drifting": "warn", "Stuck": "bad", "NotSeen": "warn"}
 """How a running job does, and how that looks."""
 
@@ -84,20 +87,33 @@ def job_page(
     sections: list[Node] = [el("h1", shown.name)]
     does = (", ", el("strong", health(shown))) if shown.health else ()
     said = shown.said("explanation")
-    told = f"{said}." if said and not said.endswith(".") else said
+    told = in_short(f"{said}." if said and not said.endswith(".") else said)
     sections.append(el("p", f"{shown.job.key.kind.kind}, ", el("strong", mood(shown)), *does, f". {told}"))
-    sections += [*_observed(shown), *history.sections(lately)]
+    sections += [*_amiss(shown), *_observed(shown), *history.sections(lately)]
     refused = view.why if isinstance(view, Refusal) else {}
     if view is not None:
         sections += what_if.sections(changes, refused, address(shown))
     if isinstance(view, AdviceView):
         heading = "Advice, if it were so" if changes else "Advice"
         sections += [el("h2", heading), *advice_sections(view, told=not changes)]
-    elif isinstance(view, str):
-        sections.append(el("p", view))
+    else:
+        sections += [el("p", view)] if isinstance(view, str) else []
+        if strategy := shown.said("strategy"):
+            sections += [el("h2", "Strategy"), el("p", el("code", strategy))]
     if isinstance(shown.job, LiveTrainingJob):
         sections += conditions(shown.job)
     return text(page(shown.name, *sections, links=LINKS, foot=_foot(shown)))
+
+
+def _amiss(shown: ShownJob) -> list[ET.Element]:
+    """What speaks against a running job, in the words of its conditions; nothing where it is well."""
+    if not isinstance(shown.job, LiveTrainingJob) or shown.health in {"", "Healthy"}:
+        return []
+    return [
+        el("p", f"{in_short(one.message)}.")
+        for one in shown.job.conditions
+        if one.type in _ACCURATE and one.status == "False"
+    ]
 
 
 def address(shown: ShownJob) -> str:
@@ -130,7 +146,9 @@ def _observed(shown: ShownJob) -> list[ET.Element]:
         table(("", "predicted", "observed", "band"), rows, numbers=(1, 2)),
     ]
     if today is not None:
-        found.append(el("p", f"Predicted of the layout that the job is said to run: {today.strategy}."))
+        found.append(
+            el("p", f"Predicted of the layout that the job is said to run: {in_short(today.strategy)}.")
+        )
     if (odds := shown.status.odds).fits is not None:
         beats = "" if odds.beats is None else f", and beats today's layout with {odds.beats:.0%}"
         found.append(
@@ -150,7 +168,7 @@ def reason_of(stands: LiveObject, type_: str) -> str:
 
 def conditions(stands: LiveObject) -> list[ET.Element]:
     """The conditions of an object, each with its reason."""
-    rows = [(one.type, one.status, one.reason, one.message) for one in stands.conditions]
+    rows = [(one.type, one.status, one.reason, in_short(one.message)) for one in stands.conditions]
     headings = ("condition", "holds", "reason", "message")
     return [el("h2", "Conditions"), table(headings, rows)] if rows else []
 

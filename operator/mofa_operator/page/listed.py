@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
+from urllib.parse import urlencode
 
 from mofa_model.manifest.advised import duration, quantity
 from mofa_model.page.form import FormField, form
@@ -22,8 +24,8 @@ _HEADINGS: Final = (
     "nodes",
     "checkpoint",
 )
-MOST: Final = 500
-"""Jobs of one list. [1]"""
+MOST: Final = 25
+"""Jobs of one page. [1]"""
 TRY: Final = "kubectl apply -f examples/llama3-405b.yaml"
 """What an empty list proposes."""
 _FIELDS: Final = (
@@ -32,11 +34,18 @@ _FIELDS: Final = (
 )
 
 
-def jobs_page(jobs: Iterable[ShownJob], namespace: str | None = None, words: str = "") -> str:
-    """The list of jobs, those in most trouble first; `namespace` is the one whose jobs they are, `words` are what was searched."""
+def jobs_page(
+    jobs: Iterable[ShownJob], namespace: str | None = None, words: str = "", number: int = 1
+) -> str:
+    """A page of the list of jobs, those in most trouble first; `namespace` is the one whose jobs they are, `words` are what was searched.
+
+    A number beyond the last page means the last.
+    """
     every = list(jobs)
     found = sorted((one for one in every if has(one, words)), key=trouble)
-    rows = [_row(one) for one in found[:MOST]]
+    last = max(1, math.ceil(len(found) / MOST))
+    number = max(1, min(number, last))
+    rows = [_row(one) for one in found[MOST * (number - 1) : MOST * number]]
     where = "" if namespace is None else f" in {namespace}"
     title = f"Jobs{where}"
     asked = form(
@@ -49,7 +58,10 @@ def jobs_page(jobs: Iterable[ShownJob], namespace: str | None = None, words: str
     )
     content: list[Node] = [asked]
     if rows:
-        shown = f"{len(rows):,}" if len(rows) == len(found) else f"{len(rows):,} of {len(found):,}"
+        first = MOST * (number - 1) + 1
+        shown = (
+            f"{len(found):,}" if last == 1 else f"{first:,} to {first + len(rows) - 1:,} of {len(found):,}"
+        )
         said = (
             f"{shown} job{'s' if len(found) != 1 else ''}, most trouble first; throughput in tokens a second"
         )
@@ -58,10 +70,22 @@ def jobs_page(jobs: Iterable[ShownJob], namespace: str | None = None, words: str
         content.append(el("p", f"None of {len(every):,} jobs has all of these words."))
     else:
         content = [el("p", "No job is advised", where, " yet. Try ", el("code", TRY), ".")]
-    if len(found) > MOST:
-        content.append(el("p", "Search, or name a namespace, to see the others."))
+    if last > 1:
+        content.append(_pages(number, last, {"search": words, "namespace": namespace or ""}))
     at = time.strftime("%H:%M:%S UTC", time.gmtime())
     return text(page(title, el("h1", title), *content, links=LINKS, foot=f"As of {at}; load the page again for what is new."))  # fmt: skip
+
+
+def _pages(number: int, last: int, asked: Mapping[str, str]) -> Node:
+    """Links to the pages before and after, which ask the same."""
+
+    def to(other: int, name: str, rel: str) -> Node:
+        query = urlencode({**{key: value for key, value in asked.items() if value}, "page": other})
+        return el("li", el("a", name, href=f"/?{query}", rel=rel) if 1 <= other <= last else name)
+
+    here = el("li", f"page {number:,} of {last:,}", aria_current="page")
+    steps = to(number - 1, "Before", "prev"), here, to(number + 1, "Next", "next")
+    return el("nav", el("ul", *steps), aria_label="Pages")
 
 
 def trouble(one: ShownJob) -> tuple[int, float, str]:

@@ -51,7 +51,9 @@ def routes(source: Source, away: Callable[[], str] = str) -> list[web.RouteDef]:
         namespace = request.query.get("namespace", "").strip() or None
         words = request.query.get("search", "").strip()[:200]
         found = await source.jobs(namespace)
-        return _page(await asyncio.to_thread(jobs_page, found, namespace, words))
+        number = request.query.get("page", "")
+        at = int(number) if number.isascii() and number.isdigit() and len(number) < 9 else 1
+        return _page(await asyncio.to_thread(jobs_page, found, namespace, words, at))
 
     async def job(request: web.Request) -> web.Response:
         where = tuple(request.match_info[word] for word in ("resource", "namespace", "name"))

@@ -110,6 +110,18 @@ def test_a_running_job_shows_its_memory_to_three_digits_beside_the_prediction():
     assert made.condition(JOB, "MemoryAccurate") == ("Unknown", "NoObservation")
 
 
+def test_a_job_whose_devices_hold_more_than_they_have_is_not_called_healthy():
+    """The page said Healthy above "85.3 GiB are in use … that cannot be: a device has 79.6"."""
+    made = world()
+    target = made.status(JOB)["recommendation"]["predicted"]["memoryBytes"]["target"]
+    look(made, running(target))
+    assert made.status(JOB)["health"] == "Healthy"
+    made.now += SETTINGS.quiet
+    look(made, running(85.3 * GIB))
+    assert made.condition(JOB, "MemoryAccurate") == ("False", "Implausible")
+    assert made.status(JOB)["health"] == "Drifting"
+
+
 def test_a_layout_that_cannot_fit_and_runs_is_the_models_error():
     one = {"tp": 1, "pp": 1, "cp": 1, "ep": 1, "dp": 16, "mbs": 4}
     made = world(current={"strategy": ",".join(f"{name}={size}" for name, size in one.items())})

@@ -125,20 +125,26 @@ def test_a_job_that_runs_another_layout_is_shown_against_what_is_predicted_of_th
     today = {"strategy": "tp=8,pp=16", "predicted": {"tokensPerSecond": tokens}}
     html = job_page(shown(JOB | {"status": JOB["status"] | {"current": today}}), None)
     assert "predicted 362,000, between 320,000 and 411,000; seen 350,000" in html
-    assert "said to run: tp=8,pp=16." in html
+    assert "said to run: tp8 pp16" in html
 
 
 def test_where_the_advice_cannot_be_shown_in_full_the_page_says_why():
     assert "<p>Later.</p>" in job_page(shown(JOB), "Later.")
 
 
-def test_a_long_list_shows_first_what_needs_attention_and_says_how_to_see_the_others():
+def test_a_long_list_shows_first_what_needs_attention_and_leads_to_the_others():
     poor = {"kind": "JobSet", "metadata": {"namespace": "ml", "name": "zeta"}}
-    html = jobs_page([shown(JOB)] * MOST + [shown(poor)])
+    jobs = [shown(JOB)] * MOST + [shown(poor)]
+    html = jobs_page(jobs, "ml", "l", 0)
     assert "ml/zeta" in html
-    assert html.count("<tr>") == 1 + MOST
-    assert "500 of 501 jobs" in html
-    assert "Search, or name a namespace" in html
+    assert html.count("<tr") == 1 + MOST
+    assert "1 to 25 of 26 jobs" in html
+    assert 'href="/?search=l&amp;namespace=ml&amp;page=2" rel="next"' in html
+    rest = jobs_page(jobs, None, "", 99)
+    assert "26 to 26 of 26 jobs" in rest
+    assert "ml/zeta" not in rest
+    assert 'href="/?page=1" rel="prev"' in rest
+    assert "Pages" not in jobs_page([shown(JOB)])
 
 
 def test_words_find_jobs_by_what_the_list_says_of_them():

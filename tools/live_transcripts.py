@@ -1,0 +1,136 @@
+"""Types the tutorial on the local stack, and writes down what is printed: `tools/transcripts.py --live`.
+
+Every other command of the page is typed in its place, so that nodes fail and the job is slow where the page makes them so. A
+transcript is asked for again until it says what the page says: the same words, any ages, numbers within a hundredth. What does not
+come within `PATIENCE` is written as it was seen last, and named.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from transcripts import ROOT, Printed, advised, printed, shown, typed, written
+
+README: Final = ROOT / "README.md"
+TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
+PATIENCE: Final = 900.0
+"""Longest wait: ten quiet minutes lie between two writes of what is observed. [s]"""
+NEAR: Final = 0.01
+"""How far a number may be from the page's. [1]"""
+_STEP: Final = re.compile(
+    r"^```console\n(?P<seen>.*?)^```$|^```shell\n(?P<shell>.*?)^```$|^    (?P<line>(?:kubectl|curl|PYTHONPATH=\S+) [^\n]+)$",
+    re.MULTILINE | re.DOTALL,
+)
+SETTLED: Final = 120.0
+"""How long the right words stand with other numbers until these are taken. [s]"""
+_NUMBER: Final = re.compile(r"\d[\d,]*(?:\.\d+)?")
+_AGE: Final = re.compile(r"\b(?:\d+d)?(?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?\s?[smhd]\b")
+
+
+def words(said: str) -> str:
+    """What is said, without numbers, ages and the room between them."""
+    return _NUMBER.sub("#", _aged(said))
+
+
+def _aged(said: str) -> str:
+    return re.sub(r"AGE(?: AGE)+", "AGE", " ".join(_AGE.sub("AGE", said).split()))
+
+
+def like(said: str, seen: str) -> bool:
+    """Whether the same is said: the same words, numbers within a hundredth, any ages and any room between them.
+
+    >>> like("a   1,000  5s", "a 995 2m33s"), like("a 1000", "a 800"), like("Healthy 1", "Stuck 1")
+    (True, False, False)
+    """
+    if words(said) != words(seen):
+        return False
+    told = (_NUMBER.findall(_aged(one)) for one in (said, seen))
+    pairs = zip(*([float(number.replace(",", "")) for number in one] for one in told), strict=True)
+    return all(abs(a - b) <= NEAR * max(abs(a), abs(b)) for a, b in pairs)
+
+
+def steps(text: str) -> Iterator[str | list[Printed]]:
+    """What is typed at a cluster, in the order of a page; transcripts as such."""
+    for found in _STEP.finditer(text):
+        if found["seen"] is not None:
+            if asked := [one for one in printed(found["seen"]) if not one.at_the_desk]:
+                yield asked
+        elif found["line"]:
+            yield re.split(r"  +", found["line"])[0]
+        else:
+            lines = re.sub(r"\\\n *", "", found["shell"]).splitlines()
+            yield from (line for line in lines if not line.startswith("mofa "))
+
+
+class Walk:
+    """One stack, and what was seen on it."""
+
+    def __init__(self) -> None:
+        sys.path.insert(0, str(ROOT / "deploy" / "local"))
+        from mofa_local import binaries, up
+
+        self._folder = up.FOLDER
+        self._tools = str(Path(binaries.path("kubectl")).parent)
+        self.differs: list[str] = []
+        """Transcripts that did not come to say what the page says."""
+
+    def type(self, line: str) -> str:
+        """What a line prints."""
+        env = self._folder / "env"
+        source = f". {env}; " if env.exists() else ""
+        _, said, _ = typed(f'PATH="$PATH:{self._tools}"; {source}{line}')
+        return shown(said)
+
+    def see(self, one: Printed) -> str:
+        """What a transcript shows, as soon as it is like the page's."""
+        since = began = time.monotonic()
+        seen = self.type(one.command)
+        once = one.command.startswith(("make ", "kubectl apply"))
+        while not like(one.said, seen) and not once and time.monotonic() < began + PATIENCE:
+            if words(one.said) == words(seen) and time.monotonic() > since + SETTLED:
+                break
+            time.sleep(2)
+            before, seen = seen, self.type(one.command)
+            since = since if like(before, seen) else time.monotonic()
+        if not like(one.said, seen):
+            self.differs.append(f"$ {one.command}\npage:\n{one.said}seen:\n{seen}")
+            print(self.differs[-1], flush=True)
+        return advised(seen)
+
+
+def walk() -> tuple[dict[Path, str], list[str]]:
+    """The tutorial and the README, which shows parts of it, as they should be; and what differed from what they say."""
+    here, found = Walk(), []
+    try:
+        for step in steps(TUTORIAL.read_text("utf-8")):
+            print(
+                f"{time.strftime('%H:%M:%S')}  {step if isinstance(step, str) else [one.command for one in step]}",
+                flush=True,
+            )
+            if isinstance(step, str):
+                here.type(step)
+            else:
+                found += [(one.command, here.see(one)) for one in step]
+    finally:
+        here.type("make down")
+    seen = iter(found)
+    first = dict(reversed(found))
+    return {
+        TUTORIAL: written(
+            TUTORIAL.read_text("utf-8"), lambda one: one.said if one.at_the_desk else next(seen)[1]
+        ),
+        README: written(README.read_text("utf-8"), lambda one: first.get(one.command, one.said)),
+    }, here.differs
+
+
+def write() -> None:
+    """Type the pages, and write them."""
+    told, differs = walk()
+    for page, text in told.items():
+        page.write_text(text, encoding="utf-8")
+    print(f"written: {', '.join(page.name for page in told)}; {len(differs)} transcripts differ")

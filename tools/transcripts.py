@@ -1,0 +1,190 @@
+"""Write what commands print into README and documents, from a run of each; --check compares.
+
+    ```console
+    $ mofa advise examples/llama3-405b.yaml
+    llama3.1-405b on 2048 h100-80gb-sxm: Recommended; …
+    ```
+
+A line that begins with `$ ` is a command, and what follows it is what it prints. Commands of ours are run here, 100 columns wide.
+What the local stack prints is written by --live (tools/live_transcripts.py), which takes half an hour. In between, the cells of
+`kubectl get tjob` that tell the advice are those of the same answer at the desk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import functools
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ruamel.yaml import YAML
+
+from mofa_model.annotations import PREFIX
+from mofa_model.manifest.advised import summary
+from mofa_model.strategy_text import parse_strategy
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PAGES: Final = tuple(
+    path
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    if path.name != "evidence.md"  # `make validate` writes that one
+)
+JOB: Final = "examples/llama3-405b.yaml"
+"""The job whose rows the transcripts of a cluster show."""
+JOB_ROW: Final = f"\n{Path(JOB).stem}  "
+"""How a row of it begins."""
+BLOCK: Final = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A command with what a page says that it prints."""
+
+    command: str
+    """As it is typed."""
+    said: str
+    """Whole lines."""
+
+    @property
+    def at_the_desk(self) -> bool:
+        """Whether it asks no cluster."""
+        return self.command.startswith("mofa ")
+
+
+def printed(block: str) -> list[Printed]:
+    r"""The commands of a block, each with its output.
+
+    >>> printed("$ mofa a\n1\n2\n$ mofa b\n")
+    [Printed(command='mofa a', said='1\n2\n'), Printed(command='mofa b', said='')]
+    """
+    found = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)
+    return [Printed(command, said) for command, said in zip(found[1::2], found[2::2], strict=True)]
+
+
+def written(text: str, say: Callable[[Printed], str]) -> str:
+    """A page with what `say` has each of its commands print."""
+
+    def block(match: re.Match[str]) -> str:
+        return "```console\n" + "".join(f"$ {one.command}\n{say(one)}" for one in printed(match[1])) + "```"
+
+    return BLOCK.sub(block, text)
+
+
+def of_page(page: Path) -> list[Printed]:
+    """Every command of a page's transcripts."""
+    return [one for match in BLOCK.finditer(page.read_text("utf-8")) for one in printed(match[1])]
+
+
+def typed(command: str, given: str = "") -> tuple[int, str, str]:
+    """Exit code, output and complaints of a line in a shell, to which something is given."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, env=os.environ | {"PATH": path, "COLUMNS": "100"}, input=given,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+@functools.cache
+def ours(command: str) -> str:
+    """What a command of ours prints; it is run once."""
+    code, said, wrong = typed(command)
+    if code not in {0, 3, 5} or wrong:
+        raise SystemExit(f"transcripts: {command}\n{wrong}")
+    return said
+
+
+def shown(said: str) -> str:
+    """An output as a page has it: no blank lines around, none at the ends of lines."""
+    return "".join(f"{line.rstrip()}\n" for line in said.strip("\n").splitlines())
+
+
+def now(one: Printed) -> str:
+    """What a command prints now; of one that asks a cluster what is known without it."""
+    if not one.at_the_desk:
+        return advised(one.said)
+    command, _, pipe = one.command.partition(" | ")
+    said = ours(command)
+    return shown(typed(pipe, said)[1] if pipe else said)
+
+
+@functools.cache
+def annotations() -> dict[str, str]:
+    """What `mofa annotate` writes on the job, by the names without their prefix."""
+    found = YAML(typ="safe").load(ours(f"mofa annotate {JOB}"))["metadata"]["annotations"]
+    return {key.removeprefix(PREFIX): text for key, text in found.items()}
+
+
+def advised(said: str) -> str:
+    """A table of `kubectl get tjob`, where it is one, with the cells of the job's own answer."""
+    head, *rows = said.splitlines() or [""]
+    at = [match.start() for match in re.finditer(r"\S+", head)]
+    names = head.split()
+    if not answer().keys() <= set(names) or not any(map(_is_the_job, rows)):
+        return said
+    table = [names]
+    for row in rows:
+        cells = [row[i:j].strip() for i, j in zip(at, [*at[1:], None], strict=True)]
+        table.append([answer().get(name, cell) for name, cell in zip(names, cells, strict=True)])
+    width = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = ("   ".join(map(str.ljust, row, width)).rstrip() for row in table)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _is_the_job(row: str) -> bool:
+    return f"\n{row}".startswith(JOB_ROW) and "  tp" in row
+
+
+def answer() -> dict[str, str]:
+    """What of the advice for the job is the same on every pool, by the columns of `kubectl get tjob`."""
+    told = annotations()
+    return {
+        "STRATEGY": summary(parse_strategy(told["strategy"])),
+        "TOK/S": told["predicted-tokens-per-second"],
+    }
+
+
+def stale() -> Iterator[str]:
+    """What pages say that is not printed now, as differences."""
+    for path in PAGES:
+        text = path.read_text("utf-8")
+        if (fresh := written(text, now)) != text:
+            name = str(path.relative_to(ROOT))
+            yield "\n".join(
+                difflib.unified_diff(text.splitlines(), fresh.splitlines(), name, "now", lineterm="")
+            )
+
+
+def main() -> int:
+    """Write, or compare."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; say what is stale")
+    parser.add_argument("--live", action="store_true", help="what the local stack prints, too")
+    arguments = parser.parse_args()
+    if arguments.check:
+        found = list(stale())
+        sys.stderr.write("".join(f"{one}\n" for one in found))
+        return bool(found)
+    for path in PAGES:
+        text = path.read_text("utf-8")
+        if (fresh := written(text, now)) != text:
+            path.write_text(fresh, encoding="utf-8")
+            print(f"written: {path.relative_to(ROOT)}")
+    if arguments.live:
+        import live_transcripts
+
+        live_transcripts.write()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
