@@ -33,7 +33,7 @@ class TrainingWords(WordedQuestion):
     sequence_length: Number | None = None
     """Tokens in a sequence, for example 8192 or "8k"."""
     global_batch_size: Number | None = None
-    """Sequences in an optimizer step, or "4Mi tokens"."""
+    """Sequences in an optimizer step, or "4M tokens"."""
     tokens: Number | None = None
     """Tokens of the whole run, for example "15T"; without it the objective is the step alone."""
     precision: Names = ("bf16",)

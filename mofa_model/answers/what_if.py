@@ -84,7 +84,7 @@ def form_fields(models: Sequence[str] = ()) -> tuple[FormField, ...]:
         FormField(name="gpu", label="GPU", hint="a device preset", choices=known["devices"]),
         FormField(name="gpus", label="GPUs", hint="whole nodes, or a part of one"),
         FormField(name="sequence_length", label="Sequence length", hint="tokens: 8192, 8k"),
-        FormField(name="global_batch_size", label="Global batch", hint="sequences in a step, or 4Mi tokens"),
+        FormField(name="global_batch_size", label="Global batch", hint="sequences in a step, or 4M tokens"),
         FormField(name="tokens", label="Tokens of the run", hint="15T; may be empty"),
         FormField(name="framework", label="Trainer", choices=("", *trainers()), only=True),
         FormField(name="precision", label="Precision", hint="bf16; several by commas", choices=known["precisions"]),

@@ -22,7 +22,10 @@ _BINARY: Final = {"ki": 2**10, "mi": 2**20, "gi": 2**30}
 def read_batch(text: object, sequence: int, field: str) -> int:
     """Sequences in an optimizer step, from their number or from tokens; `sequence` is the tokens in one of them. [1]
 
-    >>> read_batch("512", 8192, "--global-batch"), read_batch("4Mi tokens", 8192, "--global-batch")
+    K, M and G of tokens are powers of 1,000 where that is a whole number of sequences, else powers of 1,024: most batches that
+    reports call "4M tokens" have 4,194,304.
+
+    >>> read_batch("512", 8192, "--global-batch"), read_batch("4M tokens", 8192, "--global-batch")
     (512, 512)
     """
     match = _TOKENS.fullmatch(text) if isinstance(text, str) and len(text) <= 64 else None
@@ -30,8 +33,11 @@ def read_batch(text: object, sequence: int, field: str) -> int:
         return units.count(text, field=field)
     said = match[1].strip()
     tokens = _tokens(said, field)
+    if tokens % sequence and (power := " KMG".find(said[-1:].upper())) > 0:
+        binary, left = divmod(tokens * 1024**power, 1000**power * sequence)
+        tokens = tokens if left else binary * sequence
     if tokens % sequence or tokens < sequence:
-        raise BadValue(field, text, f"a sequence has {sequence:,} tokens: {_whole(said, tokens, sequence)}")
+        raise BadValue(field, text, f"a sequence has {sequence:,} tokens: {_whole(tokens, sequence)}")
     return tokens // sequence
 
 
@@ -53,12 +59,8 @@ def _tokens(text: str, field: str) -> int:
     return units.count(text, field=field) if size is None else units.count(text[:-2], field=field) * size
 
 
-def _whole(said: str, tokens: int, sequence: int) -> str:
+def _whole(tokens: int, sequence: int) -> str:
     """What to write in place of tokens that make no whole number of sequences."""
     fewer = max(0, tokens // sequence)
     near = [f"{one:,} ({one * sequence:,} tokens)" for one in (fewer, fewer + 1) if one]
-    right = f"write {' or '.join(near)}"
-    if said[-1:].upper() in {"K", "M", "G"}:
-        binary = _tokens(f"{said}i", "")
-        right += f", or '{said}i tokens', which are {binary // sequence:,}" if binary % sequence == 0 else ""
-    return right
+    return f"write {' or '.join(near)}"

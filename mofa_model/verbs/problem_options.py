@@ -22,7 +22,7 @@ def add_options(parser: ArgumentParser) -> None:
         "--global-batch",
         dest="global_batch_size",
         metavar="B",
-        help="sequences in an optimizer step, or '4Mi tokens'",
+        help="sequences in an optimizer step, or '4M tokens'",
     )
     job.add_argument("--tokens", metavar="T", help="tokens of the whole run, for example 15T")
     job.add_argument(

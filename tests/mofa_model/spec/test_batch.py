@@ -11,7 +11,17 @@ ASKED = {"model": "llama3-8b", "gpu": "h100", "gpus": 8, "sequence_length": 8192
 
 
 @pytest.mark.parametrize(
-    "text", ["512", 512, "4Mi tokens", "4Mitokens", "4194304 tokens", "4_194_304 tok", "4194.304k tokens"]
+    "text",
+    [
+        "512",
+        512,
+        "4M tokens",
+        "4Mi tokens",
+        "4Mitokens",
+        "4194304 tokens",
+        "4_194_304 tok",
+        "4194.304k tokens",
+    ],
 )
 def test_tokens_are_as_many_sequences_as_they_fill(text):
     assert read_batch(text, 8192, "--global-batch") == 512
@@ -21,10 +31,7 @@ def test_tokens_are_as_many_sequences_as_they_fill(text):
 @pytest.mark.parametrize(
     "text, right",
     [
-        (
-            "4M tokens",
-            "write 488 (3,997,696 tokens) or 489 (4,005,888 tokens), or '4Mi tokens', which are 512",
-        ),
+        ("5.1M tokens", "write 622 (5,095,424 tokens) or 623 (5,103,616 tokens)"),
         ("4e6 tokens", "write 488 (3,997,696 tokens) or 489 (4,005,888 tokens)"),
         ("4 tokens", "write 1 (8,192 tokens)"),
         ("-8192 tokens", "write 1 (8,192 tokens)"),
@@ -46,12 +53,12 @@ def test_four_million_sequences_are_doubted_in_the_first_line_at_every_door():
     found = mofa.advise(**ASKED, global_batch_size="4M")
     assert found.status == "LowConfidence"
     assert found.advice.explanation.startswith(f"{said}: if it is a number of tokens, write 488 sequences; ")
-    one = mofa.sweep(**ASKED, vary={"global_batch_size": ["4M", "4Mi tokens"]}).rows
+    one = mofa.sweep(**ASKED, vary={"global_batch_size": ["4M", "4M tokens"]}).rows
     assert [row["status"] for row in one] == ["LowConfidence", "Recommended"]
     assert one[0]["doubts"].startswith(said)
     page = what_if(
         {**FIRST, **{name: str(value) for name, value in ASKED.items()}, "global_batch_size": "4M"}
     )
     assert page.answer.status == "LowConfidence"
-    refused = what_if({**FIRST, "global_batch_size": "4M tokens"}).errors
-    assert "'4Mi tokens', which are 512" in refused["global_batch_size"]
+    refused = what_if({**FIRST, "global_batch_size": "4e6 tokens"}).errors
+    assert "write 488 (3,997,696 tokens)" in refused["global_batch_size"]
