@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from mofa_model import VERSION, completion, terminal, verbs
-from mofa_model.errors import InputError, Missing, MofaError, UnknownName, lacking
+from mofa_model.errors import InputError, Missing, MofaError, UnknownName, install_of, lacking
 from mofa_model.verbs import unknown_options
 
 OURS: Final = "mofa-advisor"
@@ -85,7 +85,7 @@ def main(
             return _unexpected(f"{program} {name}", error)
         return _fail(
             f"{program} {name}",
-            f"needs {error.name}, which is not installed; pip install '{OURS}[{extra}]'",
+            f"needs {error.name}, which is not installed; {install_of(extra)}",
             2,
         )
     except KeyboardInterrupt:

@@ -34,6 +34,15 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
+def install_of(extra: str) -> str:
+    """The command that brings an extra. The package is on no index yet, so it is installed from a clone.
+
+    >>> install_of("plot")
+    "pip install '.[plot]', in a clone"
+    """
+    return f"pip install '.[{extra}]', in a clone"
+
+
 def lacking(names: Sequence[str]) -> str:
     """What is missing, as the beginning of a message.
 

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import files
-from mofa_model.errors import BadValue, InputError
+from mofa_model.errors import BadValue, InputError, install_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +48,7 @@ def check(field: str, path: str) -> None:
     if path.rpartition(".")[2].lower() not in FORMS:
         raise BadValue(field, path, "give a file name that ends in .svg or .png")
     if find_spec("matplotlib") is None:
-        raise InputError(f"{field}: matplotlib is not installed; pip install 'mofa-advisor[plot]'")
+        raise InputError(f"{field}: matplotlib is not installed; {install_of('plot')}")
 
 
 @contextmanager

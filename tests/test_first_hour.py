@@ -90,7 +90,6 @@ WORDS = {  # a command that is a little wrong, its exit code, what is named, and
     "simulate --gpu h100": (2, "unknown name '--gpu'", "did you mean --nodes?"),
     "simulate --gpu h100 --nodes 4 --step 2s": (2, "unknown name '--gpu'", "did you mean --nodes?"),
     "advise --mod llama3-8b": (2, "unknown name '--mod'", "did you mean --model?"),
-    "advise --model llama3-8b --batch-size 64": (2, "unknown name '--batch-size'", "did you mean --global-batch?"),
     "advise --model llama3-8b --tensor-model-parallel-size 8": (2, "unknown name", "did you mean --constraint tp=…?"),
     "advise --context-length 8192": (2, "unknown name '--context-length'", "did you mean --seq?"),
     "profile h100": (2, "h100: no option stands before it", "did you mean --gpu h100?"),
@@ -229,6 +228,15 @@ def test_python_is_told_all_that_is_missing_in_its_own_words():
 @pytest.mark.parametrize("words", ["version", "-v", "-V", "--version"])
 def test_the_version_is_told_however_it_is_asked_for(words, capsys):
     assert answered([words], capsys)[:2] == (0, f"mofa {mofa.VERSION}\n")
+
+
+def test_a_batch_size_is_the_global_batch(capsys):
+    said = "advise --model llama3-8b --gpu h100 --gpus 8 --seq 4096 --framework nanotron"
+    ours, theirs = (
+        answered([*said.split(), option, "64"], capsys) for option in ("--global-batch", "--batch-size")
+    )
+    assert ours == theirs
+    assert ours[0] == 0
 
 
 def test_times_counts_and_shares_are_read_as_people_write_them(capsys):

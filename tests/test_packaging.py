@@ -94,7 +94,7 @@ def test_without_the_extra_completion_works_and_the_verbs_of_a_cluster_say_what_
     )
     assert done.returncode == 2
     assert re.fullmatch(
-        r"kubectl mofa top: needs \w+, which is not installed; pip install 'mofa-advisor\[operator\]'\n",
+        r"kubectl mofa top: needs \w+, which is not installed; pip install '\.\[operator\]', in a clone\n",
         done.stderr,
     )
 
@@ -139,7 +139,7 @@ def test_without_the_extra_a_verb_that_needs_it_says_so_in_one_line(without_extr
     mofa = without_extra.parent / "mofa"
     done = subprocess.run([mofa, *words.split()], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
-    assert f"pip install 'mofa-advisor[{extra}]'" in done.stderr
+    assert f"pip install '.[{extra}]', in a clone" in done.stderr
 
 
 def passed(python, folder, files, *options):

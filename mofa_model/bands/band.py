@@ -38,6 +38,9 @@ DOUBT: Final = 0.5
 NEAREST: Final = 3
 """Runs that an answer names."""
 
+UNNAMED: Final = "default"
+"""The stack of a layout for which nobody named a trainer."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Band:
@@ -98,6 +101,8 @@ class Basis:
             known = f"{self.runs} {'run' if self.runs == 1 else 'runs'} of {self.stack} on {self.devices}"
         elif self.related:
             known = f"none of {self.stack} on {self.devices}, {self.related} runs of its relatives or on other devices"
+        elif self.stack == UNNAMED:
+            known = "none without a trainer"
         else:
             known = f"none of {self.stack} or its relatives"
         return f"{known}; a step within ±{100 * self.within:.0f} %"

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from mofa_model.errors import BadValue, InputError, SourceUnreachable
+from mofa_model.errors import BadValue, InputError, SourceUnreachable, install_of
 
 ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 """What an id looks like: who published the model, and its name."""
@@ -26,7 +26,7 @@ def config_file(name: str, *, field: str) -> Path | None:
         import huggingface_hub as hub
         from huggingface_hub import errors
     except ImportError:
-        right = "pip install 'mofa-advisor[hub]' to read it from the hub"
+        right = f"{install_of('hub')} to read it from the hub"
         raise InputError(
             f"{field}: {name!r} is no preset, and huggingface_hub is not installed; {right}, {_INSTEAD}"
         ) from None

@@ -46,6 +46,9 @@ def from_config(config: Mapping[str, Any], *, name: str = "") -> Transformer:
         kind, about = str(fields.given.get("model_type")), f"{kind[:60]} (its text alone)"
     if kind in REFUSED:
         raise BadValue(f"{fields.path}.model_type", kind, f"{REFUSED[kind]} not modelled")
+    if not fields.given.get("model_type"):
+        right = 'a model hub\'s config.json names one, for example "model_type": "llama"'
+        raise BadValue(f"{fields.path}.model_type", fields.given.get("model_type"), right)
     if kind not in FAMILIES:
         raise UnknownName(f"{fields.path}.model_type", fields.given.get("model_type"), FAMILIES)
     model = FAMILIES[kind](fields)

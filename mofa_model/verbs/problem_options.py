@@ -19,6 +19,7 @@ def add_options(parser: ArgumentParser) -> None:
         "--seq", dest="sequence_length", metavar="S", help="tokens in a sequence, for example 8192 or 8k"
     )
     job.add_argument(
+        "--batch-size",  # as people call it elsewhere
         "--global-batch",
         dest="global_batch_size",
         metavar="B",

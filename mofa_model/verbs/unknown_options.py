@@ -14,7 +14,7 @@ _CALLED: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("gpu", "gpus"), ("nodes",)),
     **dict.fromkeys(("accelerator", "hardware", "instance"), ("gpu",)),
     **dict.fromkeys(("num-gpus", "n-gpus", "ngpus", "devices", "world-size"), ("gpus", "nodes")),
-    **dict.fromkeys(("batch-size", "gbs"), ("global-batch",)),
+    **dict.fromkeys(("gbs", "global-batch-size"), ("global-batch",)),
     **dict.fromkeys(("context", "context-length", "seqlen", "max-seq-len", "max-length"), ("seq",)),
     **dict.fromkeys(("dtype", "mixed-precision"), ("precision",)),
     **dict.fromkeys(("mtbf", "failures-per-day"), ("rate", "failure-rate")),

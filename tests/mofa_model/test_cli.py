@@ -178,7 +178,7 @@ def test_a_verb_that_needs_an_extra_names_it_in_one_line(tmp_path):
     said = dict(zip(EXTRAS, map(ast.literal_eval, done.stdout.splitlines()), strict=True))
     for words, (code, out, err) in said.items():
         assert (code, out, err.count("\n")) == (2, "", 1), f"{words}: {err}"
-        assert f"pip install 'mofa-advisor[{EXTRAS[words]}]'" in err, words
+        assert f"pip install '.[{EXTRAS[words]}]', in a clone" in err, words
         assert "our fault" not in err, words
 
 

@@ -71,7 +71,7 @@ def test_another_form_is_refused(tmp_path, capsys, verb):
 def test_without_matplotlib_the_extra_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert main(["explain", *JOB, *STRATEGY, "--plot", str(tmp_path / "picture.svg")]) == 2
-    assert "pip install 'mofa-advisor[plot]'" in capsys.readouterr().err
+    assert "pip install '.[plot]', in a clone" in capsys.readouterr().err
 
 
 @drawing

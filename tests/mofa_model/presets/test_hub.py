@@ -141,7 +141,7 @@ def test_a_preset_by_its_id_on_the_hub_asks_nobody(hub):
 
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(InputError, match=r"pip install 'mofa-advisor\[hub\]'"):
+    with pytest.raises(InputError, match=r"pip install '\.\[hub\]', in a clone"):
         presets.model_named("org/model")
 
 
