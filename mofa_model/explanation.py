@@ -213,9 +213,7 @@ def _summary_table(d: Mapping[str, Any]) -> Table:
     if "load_mean" in s:
         load = f"{s['load_mean']:.3g} times the mean, {s['load_tail']:.3g} at the {RISK:.0%} tail of a run"
         rows += (("fullest rank of experts", load), ("out of memory in a run", f"{s['out_of_memory']:.2%}"))
-    title = (
-        f"{d['model']} on {d['gpus']} {d['gpu']} ({d['stack']}): {d['strategy']}; {d['evidence'].evidence}"
-    )
+    title = f"{d['model']} on {d['gpus']} {d['gpu']} ({d['evidence'].of}): {d['strategy']}; {d['evidence'].evidence}"
     return Table(title=title, columns=(Column("quantity"), Column("value", align="left")), rows=rows)
 
 

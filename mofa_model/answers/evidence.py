@@ -50,7 +50,7 @@ def evidence(problem: SearchCase, strategy: Strategy) -> tuple[list[Table], Mapp
 
 
 def _first(document: Mapping[str, Any], basis: Basis, bands: Mapping[str, Band]) -> Table:
-    place = f"{document['model']} on {document['gpus']} {document['gpu']} ({document['stack']})"
+    place = f"{document['model']} on {document['gpus']} {document['gpu']} ({basis.of})"
     rows = [("nearest run", basis.nearest_run)]
     rows += [
         (f"{name}, band", f"{band.low:.3g} to {band.high:.3g} of the estimate")

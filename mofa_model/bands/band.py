@@ -102,10 +102,15 @@ class Basis:
         elif self.related:
             known = f"none of {self.stack} on {self.devices}, {self.related} runs of its relatives or on other devices"
         elif self.stack == UNNAMED:
-            known = "none without a trainer"
+            known = "none, because no trainer is named"
         else:
             known = f"none of {self.stack} or its relatives"
         return f"{known}; a step within ±{100 * self.within:.0f} %"
+
+    @property
+    def of(self) -> str:
+        """Whose constants the estimate has, as people are told it."""
+        return "no trainer named" if self.stack == UNNAMED else self.stack
 
     @property
     def nearest_run(self) -> str:
