@@ -37,7 +37,7 @@ print(json.dumps(told))
 """
 
 
-PARTS = ("mofa_model", "operator", "tools", "crds", "charts", "deploy", "docs")
+PARTS = ("mofa_model", "operator", "tools", "crds", "charts", "deploy", "docs", "examples")
 """Folders of the tree that a copy has."""
 
 
@@ -297,10 +297,11 @@ def axis(copy: Copy) -> str:
     copy.change(rule, "  # noqa: ARG001, an axis may choose the rule", "")
     copy.change(rule, "annotations\n\nfrom", "annotations\n\nfrom dataclasses import replace\n\nfrom")
     allow = ("--allow", "experimental")  # no run has it yet
-    plain = (*JOB, *allow, *limited("pp=1", "cp=1", "mbs=1", "recompute=none", "tp=2"))
+    plain = (*JOB, *allow, *limited("cp=1", "mbs=1", "recompute=none", "tp=2"))
+    alone = (*plain, *limited("pp=2", "schedule=v-half"))  # which no trainer has, so both are priced alike
     with_it, without, trained = copy.json(
-        ("advise", *plain, *limited("muon=true")),
-        ("advise", *plain, *limited("muon=false")),
+        ("advise", *alone, *limited("muon=true")),
+        ("advise", *alone, *limited("muon=false")),
         ("advise", *plain, "--framework", "megatron"),
     )
     if "muon=true" not in with_it["strategy"] or "muon" in without["strategy"]:

@@ -15,7 +15,7 @@ from mofa_model.advice.prospects import Prospects, aside, beyond, prospects, que
 from mofa_model.advice.reasons import compared, differs, nearest_constraints, unoffered, why_not, why_nothing
 from mofa_model.advice.request import Request, Unplaced
 from mofa_model.advice.saves import job_of, of_watchdog
-from mofa_model.advice.verdict import SURELY, asked_amiss, verdict
+from mofa_model.advice.verdict import SURELY, asked_amiss, doubts_of, status_of
 from mofa_model.advice.weighed import Prospect, fits, known
 from mofa_model.bands import coordinates
 from mofa_model.estimate.footprint import overflow, room
@@ -105,7 +105,7 @@ def _answered(
     today = _today(request)
     against = base if today is None or today[1] is None else today[1]
     odds = Odds(fits=prospect.fits, beats=None if against is base else base.beats(against, request))
-    found_of = verdict(
+    doubts = doubts_of(
         request,
         odds=odds,
         unmeasured=prospect.unmeasured,
@@ -115,7 +115,7 @@ def _answered(
     )
     return replace(
         plain,
-        status=found_of.status,
+        status=status_of(doubts),
         strategy=best.priced.strategy,
         predicted=told,
         odds=odds,
@@ -126,16 +126,16 @@ def _answered(
         checkpoint_interval_seconds=interval.steps * told.step_seconds.target,
         nodes=best.nodes,
         gpus=int(best.priced.strategy.gpus),
-        explanation=_joined(*found_of.doubts, _explained(request, best, told, interval), rests.evidence),
+        explanation=_joined(*doubts, _explained(request, best, told, interval), rests.evidence),
         alternatives=_alternatives(request, picked, others, told, against),
         probes=_probes(request, found, best, told, against),
         frontier=_frontier(request, found.prospects),
         nearest=nearest_constraints(best.priced, found.ranking, float(found.limit)),
         current=today and replace(today[0], gain=_gain(today[0], told)),
         confidence=sure,
-        doubts=found_of.doubts,
+        doubts=doubts,
         basis=rests,
-        caveats=(*found_of.doubts, *caveats),
+        caveats=(*doubts, *caveats),
     )
 
 

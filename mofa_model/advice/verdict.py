@@ -8,7 +8,6 @@ Today's layout is kept unless the first choice is better with a chance of one ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from mofa_model.advice.answer import Odds, Status
@@ -25,17 +24,12 @@ DOUBTED: Final = 0.4
 """Confidence where something that was given is itself in doubt, as nodes that are not ready. Ours. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
-    """What an answer is worth."""
-
-    status: Status
-    """Recommended or LowConfidence."""
-    doubts: tuple[str, ...]
-    """What speaks against it, one sentence each; none where it is Recommended."""
+def status_of(doubts: tuple[str, ...]) -> Status:
+    """What an answer is worth, of which this is doubted."""
+    return Status.LOW_CONFIDENCE if doubts else Status.RECOMMENDED
 
 
-def verdict(
+def doubts_of(
     request: Request,
     *,
     odds: Odds,
@@ -43,9 +37,11 @@ def verdict(
     rests: Basis,
     own: bool,
     sure: Ratio,
-) -> Verdict:
-    """What a layout is worth as an answer: `unmeasured` are its features that no run has, `own` whether runs of its stack or a
-    relative count, `sure` the chance that its bands hold.
+) -> tuple[str, ...]:
+    """What speaks against a layout as an answer, one sentence each; none where nothing does.
+
+    `unmeasured` are its features that no run has, `own` says whether runs of its stack or a relative count, `sure` is the chance
+    that its bands hold.
     """
     found = [*asked_amiss(request)]
     if keeps(odds.beats):
@@ -62,7 +58,7 @@ def verdict(
     found += request.caveats
     if sure <= DOUBTED and not found:
         found.append(f"bands near it hold with a probability of {in_percent(sure)} only")
-    return Verdict(status=Status.LOW_CONFIDENCE if found else Status.RECOMMENDED, doubts=tuple(found))
+    return tuple(found)
 
 
 def keeps(beats: Ratio | None) -> bool:

@@ -145,7 +145,7 @@ def test_a_layout_that_today_s_most_likely_beats_is_never_recommended_and_every_
     assert json.loads(typed("advise", *options(KEPT), "-o", "json"))["explanation"].startswith(said)
     one = mofa.sweep(**{**KEPT, "nodes": None}, vary={"nodes": [2]}).rows[0]
     assert (one["status"], one["doubts"]) == ("LowConfidence", said)
-    assert f": {said}; tp=" in advice_page(found.view())
+    assert f": {said}; pp2 " in advice_page(found.view())
     stands = annotated(KEPT, tmp_path)
     assert stands[PREFIX + "status"] == "LowConfidence"
     assert stands[PREFIX + "explanation"].startswith(said)

@@ -178,7 +178,7 @@ def test_a_job_is_advised_in_two_writes_and_one_event_and_then_all_is_quiet():
         parts = await advised()
         await parts.work(30.0)
         assert [what for name, what in parts.api.writes if name == "a"] == ["annotations", "status"]
-        assert parts.events.posted == [("a", "Recommended")]
+        assert parts.events.posted == [("a", "LowConfidence")]
         parts.queue.add(JOB)
         parts.queue.add(PROFILE)
         before = list(parts.api.writes)
@@ -273,7 +273,7 @@ def test_what_a_write_whose_answer_was_lost_has_to_tell_is_told_once(lost):
         parts.api.losses = [False, *lost]  # the profile's status is the first write
         await parts.work(30.0)
         assert "recommendation" in parts.api.objects[JOB]["status"]
-        assert parts.events.posted == [("a", "Recommended")]
+        assert parts.events.posted == [("a", "LowConfidence")]
 
     run(main())
 
@@ -492,7 +492,7 @@ def test_a_server_that_starts_and_refuses_three_times_is_nothing_to_tell_of():
         parts.put(TRAINING_JOB, training_job())
         await parts.work(30.0)
         assert parts.api.objects[JOB]["metadata"]["annotations"]
-        assert parts.events.posted == [("a", "Recommended")]
+        assert parts.events.posted == [("a", "LowConfidence")]
 
     run(main())
 
@@ -514,6 +514,6 @@ def test_where_annotations_are_refused_the_status_says_so_and_the_answer_is_writ
         await parts.work(30.0)
         assert why_ready(parts.api.objects[JOB]["status"]) != "AnnotationsRefused"
         assert parts.api.objects[JOB]["metadata"]["annotations"]
-        assert parts.events.posted == [("a", "AnnotationsRefused"), ("a", "Recommended")]
+        assert parts.events.posted == [("a", "AnnotationsRefused"), ("a", "LowConfidence")]
 
     run(main())
