@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -69,6 +70,20 @@ def test_kinds_that_may_not_be_watched_end_no_other_watch_and_are_watched_once_t
         until(lambda: advisor.watched == EVERY, 10.0, "all are watched")
     finally:
         advisor.stop()
+
+
+def test_an_operator_whose_user_has_no_name_as_in_its_image_watches_every_kind(cluster, processes):
+    """The image runs as user 65532, whom no passwd file knows: kopf asked for the name, and none of its watches ever stood."""
+    install(cluster)
+    nameless = "import pwd; pwd.getpwuid = lambda uid: {}[uid]; from mofa_model.cli import main; raise SystemExit(main())"
+    without = ("env", *(f"--unset={name}" for name in ("LOGNAME", "USER", "LNAME", "USERNAME")))
+    advisor = Advisor(cluster, processes, "nameless", program=[*without, sys.executable, "-c", nameless])
+    advisor.start("--resync=600")
+    try:
+        until(lambda: advisor.watched == EVERY, 20.0, "all are watched")
+    finally:
+        advisor.stop()
+    assert "fault of this program" not in advisor.log
 
 
 def allow(cluster, account, without=()):

@@ -28,6 +28,8 @@ from mofa_operator.keys import key_of
 from mofa_operator.refusals import Busy
 from mofa_operator.words import MANAGER
 
+_WHO: Final[Any] = "mofa-advisor"
+"""Who we are to kopf's peers, of whom there are none; without it kopf asks for our user's name, and a container's user has none."""
 _LOOK: Final = 0.5
 """Time between two looks at whether kopf still watches. [s]"""
 _PATIENCE: Final = 15.0
@@ -83,6 +85,7 @@ class KopfWatch:
             await kopf.spawn_tasks(
                 registry=self._registry,
                 settings=self._settings(),
+                identity=_WHO,
                 standalone=True,
                 clusterwide=self.place is None,
                 namespaces=[] if self.place is None else [self.place],

@@ -52,6 +52,7 @@ class Watches:
         self._exporter = exporter
         self._states = dict.fromkeys(lives, State.BEGINS)
         self._ended: set[Life] = set()
+        self._faults: set[tuple[Life, str]] = set()
         for life in lives:
             exporter.watch(life.kind, up=False)
 
@@ -101,7 +102,7 @@ class Watches:
                 state, why = State.REFUSED, str(error)
             except Exception as error:  # noqa: BLE001 - whatever it was, the watch must go on
                 state = State.CUT
-                why = str(error) if isinstance(error, ApiError) else f"{type(error).__name__}: {error}"
+                why = str(error) if isinstance(error, ApiError) else self._blamed(life, error)
             if state is State.CUT:
                 attempt = 0 if loop.time() - since > _STEADY else attempt + 1
                 wait = REST[min(attempt, len(REST) - 1)]
@@ -110,6 +111,14 @@ class Watches:
             self._log(life, state, f"{why}; again in {wait:g} s")
             self._set(life, state)
             await asyncio.sleep(wait)
+
+    def _blamed(self, life: Life, error: Exception) -> str:
+        """What no API server says is a fault of ours; it is told once for each kind, however the watch was before."""
+        why = f"{type(error).__name__}: {error}"
+        if (life, why) not in self._faults:
+            self._faults.add((life, why))
+            _log.warning("%s: the watch fails by a fault of this program: %s", _named(life), why)
+        return why
 
     def _tell(self, life: Life) -> None:
         if life in self._ended:

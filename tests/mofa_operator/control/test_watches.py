@@ -258,3 +258,18 @@ def test_a_server_that_ends_every_watch_at_once_is_asked_every_few_seconds_and_n
         assert 100 < len(asked) / len(KINDS) < 150
 
     played(play)
+
+
+def test_a_fault_of_ours_that_ends_a_watch_is_warned_of_once_also_where_the_watch_never_stood(caplog):
+    """In the image every one of kopf's watches ended with a KeyError, forever, and the log said it to debuggers alone."""
+
+    async def play(parts, server):
+        server.no = {JOB_SET: KeyError("getpwuid(): uid not found: 65532")}
+        server.end(JOB_SET, KeyError("getpwuid(): uid not found: 65532"))
+        await asyncio.sleep(60)
+
+    with caplog.at_level(logging.WARNING, "mofa_operator.control.watches"):
+        played(play)
+    said = [one.getMessage() for one in caplog.records if "fault of this program" in one.getMessage()]
+    assert len(said) == 1, said
+    assert "KeyError" in said[0]
