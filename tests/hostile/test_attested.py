@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from mofa_model.kinds.observation import ATTEMPTS
 from mofa_operator.observe.answers import QueryResult
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.telemetry import TelemetryReader
@@ -108,6 +109,22 @@ def test_a_pod_with_the_uid_of_another_is_not_that_pod(site):
     forged = pod("evil", "llama-0", "u1", "elsewhere", ended=int(time.time()))
     site.say(victim=trainer(*JOB, 1000), state=own, evil=forged)
     assert look(site, victim())[JOB].gang == before
+
+
+def test_a_job_that_was_deleted_and_made_again_under_its_name_has_no_restarts_of_the_one_before(site):
+    """A JobSet that had restarted five times was deleted and applied again; the new one was told of five interruptions."""
+    now = int(time.time())
+    earlier = pod("research", "llama-a", "u8", "node-8").replace('attempt="0"', 'attempt="5"')
+    earlier += f'kube_pod_created{{namespace="research",pod="llama-a",uid="u8"}} {now - 600}\n'
+    later = pod("research", "llama-b", "u9", "node-9")
+    later += f'kube_pod_created{{namespace="research",pod="llama-b",uid="u9"}} {now - 60}\n'
+    site.say(victim=trainer(*JOB, 1000), state=earlier + later)
+    assert look(site, victim())[JOB].gang.observation.counters[ATTEMPTS].value == 5
+    found = look(site, victim(born=now - 90.0))[JOB].gang
+    assert found.observation.counters[ATTEMPTS].value == 0
+    assert not found.observation.signs
+    assert "node-8" not in found.nodes
+    assert "node-9" in found.nodes
 
 
 def test_device_memory_counts_from_its_own_namespace_or_from_exporters_that_the_profile_names(site):

@@ -147,7 +147,8 @@ class JobObserver:
                 one = None if stands is None else self._existing(stands)
             if stands is not None and one is not None and one.job not in seen:
                 seen.add(one.job)
-                yield stands, one
+                target = self._store.target(key) if key.kind == TRAINING_JOB else stands
+                yield stands, one if target is None else replace(one, born=target.made or 0.0)
 
     def _existing(self, job: LiveObject) -> Watched | None:
         """Where an existing job is to be seen; None where it is not advised, or a TrainingJob speaks for it."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
@@ -24,6 +24,7 @@ from mofa_operator.observe.asking import Asking, in_turns, together
 from mofa_operator.observe.device_memory import by_pod, device_memory
 from mofa_operator.observe.exporters import heard
 from mofa_operator.observe.gang_pods import Pod, last_of_slots, named, pods_of
+from mofa_operator.observe.interruptions import SECOND
 from mofa_operator.observe.prometheus import Prometheus
 from mofa_operator.observe.promql import any_of, matcher
 from mofa_operator.observe.queries import Pool
@@ -61,15 +62,19 @@ class Gang:
 async def gangs(
     prometheus: Prometheus,
     matchers: Mapping[str, str],
-    jobs: Iterable[Job],
+    jobs: Mapping[Job, float],
     now: float,
     *,
     span: float = SPAN,
     lately: float = RECENT,
     exporters: tuple[str, ...] = EXPORTERS,
 ) -> dict[Job, Gang]:
-    """The pods of these jobs; a job without any has no entry. Device memory is that of `lately`; `exporters` are namespaces of those who are believed."""
-    wanted = set(jobs)
+    """The pods of these jobs, given when each was made, 0 where that is not known; a job without any has no entry. [s]
+
+    Pods that are older than their job were those of another job of the same name, which was deleted. Device memory is that of
+    `lately`; `exporters` are namespaces of those who are believed.
+    """
+    wanted = jobs
     spaces = sorted({namespace for namespace, _ in wanted})
     labels = [matcher(name, value) for name, value in sorted(matchers.items())]
     if len(spaces) <= _NAMESPACES and "namespace" not in matchers:
@@ -83,7 +88,7 @@ async def gangs(
         return {}
     by_job: defaultdict[Job, dict[str, Pod]] = defaultdict(dict)
     async for uid, pod in in_turns((await pods_of(prometheus, pool, now, span)).items()):
-        if pod.job in wanted:
+        if pod.job in wanted and (pod.created is None or pod.created > wanted[pod.job] - SECOND):
             by_job[pod.job][uid] = pod
     if not by_job:
         return {}

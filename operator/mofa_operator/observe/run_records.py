@@ -15,7 +15,7 @@ from mofa_model.kinds.observation import Observation
 from mofa_model.kinds.shape import moment_of
 from mofa_operator.objects import LiveObject
 from mofa_operator.observe.gangs import Gang
-from mofa_operator.observe.interruptions import seen
+from mofa_operator.observe.interruptions import SECOND, seen
 from mofa_operator.observe.presence import Presences, Steps
 from mofa_operator.observe.remembered import from_text, to_text
 from mofa_operator.observe.run_record import RunRecord, running, waiting
@@ -63,7 +63,7 @@ class RunRecords:
         """What a job does, after one more look at it; None where it does not run."""
         key = _identity(job)
         reported = None if target is None else _reported(target, now)
-        record = self._known.get(key) or from_text(job.record) or _joined(look, now)
+        record = self._known.get(key) or from_text(job.record) or _joined(look, now, target)
         if record is None and target is None and look == Telemetry():
             return None  # it has not begun
         told = [
@@ -158,10 +158,15 @@ def carried(
     return record if record is not None else RunRecord(since=now)
 
 
-def _joined(look: Telemetry, now: float) -> RunRecord | None:
-    """The record of a job that ran before we looked: its time so far, and what of it its series say was effective."""
+def _joined(look: Telemetry, now: float, target: LiveObject | None) -> RunRecord | None:
+    """The record of a job that ran before we looked: its time so far, and what of it its series say was effective.
+
+    Series that are older than its object were those of another job of the same name, and say nothing of it.
+    """
     told = look.running
     if told is None or told.since is None or told.ettr is None or told.since > now - _JOINED:
+        return None
+    if target is not None and target.made is not None and told.since < target.made - SECOND:
         return None
     step, at = (look.path[-1][1], look.path[-1][0]) if look.path else (told.step, now)
     return RunRecord(

@@ -73,7 +73,7 @@ class TelemetryReader:
         asked = list(pools.values())
         while asked:
             many = asked.pop()
-            pool, wanted = many[0], {one.gang for one in many}
+            pool, wanted = many[0], {one.gang: one.born for one in many}
             try:
                 seen = await gangs(
                     self._prometheus, pool.pool, wanted, now, lately=span, exporters=pool.exporters

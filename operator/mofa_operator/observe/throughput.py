@@ -5,10 +5,8 @@ every query names one namespace, and what another one publishes, or how much, is
 
 A job runs while its last finished step changes; one whose series stand still, or are gone, has no entry. Numbers that an
 exporter does not publish stay None, never zero.
-
-    ETTR = steps gained x median time of a step / time since the job was first seen
-
-Steps that are redone after a recovery count once, so its cost shows. A lower bound where the window begins before the job.
+ETTR is steps gained x median time of a step / time since the job was first seen. Steps that are redone after a recovery
+count once, so its cost shows. A lower bound where the window begins before the job.
 """
 
 from __future__ import annotations
@@ -58,6 +56,8 @@ class Watched:
     """Those of its profile alone, which pick what is not the trainer's."""
     owner: str = ""
     """Name of the object whose pods are its own; empty = its own name."""
+    born: float = 0.0
+    """When the object was made whose pods are its own, in seconds of the epoch; 0 = not known. [s]"""
     exporters: tuple[str, ...] = EXPORTERS
     """Namespaces of those who are believed about pods and devices."""
     tokens_query: str | None = None

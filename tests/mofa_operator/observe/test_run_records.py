@@ -200,3 +200,13 @@ def test_the_ratio_is_of_the_time_in_which_a_job_neither_waited_nor_was_suspende
         lives.alive(LLAMA, target, seen, found, float(now))
     assert found.ettr == pytest.approx(1.0, abs=0.04)
     assert from_text(found.record).waited == pytest.approx(3600.0, abs=60.0)
+
+
+def test_what_ran_under_the_same_name_before_the_job_was_made_is_not_of_its_time():
+    """Series since 0 s tell of a job that was deleted; the object of this one was made at 7,000 s, and so its time begins with it."""
+    told = Telemetry(running=Running(source="mofa", since=0.0, ettr=0.5, step=100, step_seconds=2.0))
+    for made, since in (("1970-01-01T01:56:40Z", 7200.0), ("1970-01-01T00:00:00Z", 0.0)):
+        records = RunRecords(lambda _: "")
+        body = {"metadata": {"namespace": "ml", "name": "llama", "uid": "2", "creationTimestamp": made}}
+        found = records.after(LLAMA, live(JOB_SET, body), told, 7200.0)
+        assert from_text(found.record).since == since, made
