@@ -17,6 +17,7 @@ BESIDE = 4
 WAITING = (
     "tests/cluster",
     "tests/faults",
+    "tests/node",
     "tests/hostile/test_attested.py",
     "tests/hostile/test_one_site.py",
     "tests/dashboards/test_live_panels.py",

@@ -31,6 +31,12 @@ def main() -> int:
                 "--speed", type=float, default=1.0, help="steps of trained jobs are so much shorter"
             )
             one.add_argument(
+                "--node",
+                choices=("", "fake", "real"),
+                default="",
+                help="real: one node more, whose pods run; needs root",
+            )
+            one.add_argument(
                 "--with",
                 dest="beside",
                 default="",
@@ -55,6 +61,7 @@ def main() -> int:
                 speed=arguments.speed,
                 flags=tuple(arguments.flags),
                 beside=tuple(name for name in arguments.beside.split(",") if name),
+                real=arguments.node == "real",
             )
             up.up(arguments.folder, size, say=_say)
         elif arguments.verb == "down":

@@ -1,6 +1,6 @@
 """Find a tool of the local stack, or build it once from its Go module into the user's cache.
 
-    python -m mofa_local.binaries              the paths of all tools, built where they are missing
+    python -m mofa_local.binaries              the paths of all tools, built where they are missing, but those of a real node
     python -m mofa_local.binaries etcd kwok    of these, and of neighbours
 
 The order: `TEST_ASSET_<NAME>` and `KUBEBUILDER_ASSETS` for etcd, kube-apiserver and kubectl, as Kubernetes' own test
@@ -215,9 +215,9 @@ def _say(text: str) -> None:
 
 
 def main(names: list[str]) -> int:
-    """Print the path of each named tool, or of all."""
+    """Print the path of each named tool, or of all that are not built apart."""
     try:
-        for name in names or list(TOOLS):
+        for name in names or [name for name, one in TOOLS.items() if not one.apart]:
             print(path(name))
     except MofaError as error:
         print(f"mofa_local: {error}", file=sys.stderr)

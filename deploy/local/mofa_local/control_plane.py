@@ -21,6 +21,12 @@ from mofa_local.processes import GRACE, Processes, answers
 ISSUER: Final = "https://kubernetes.default.svc"
 """Who signs the tokens of ServiceAccounts."""
 
+SERVICE: Final = "10.0.0.1"
+"""Address of the Service `kubernetes`, by which pods that run reach the API server."""
+
+SILENT: Final = 20
+"""After this long without a word a real node is not ready. [s]"""
+
 ADMINS: Final = "system:masters"
 """The group that may do everything."""
 
@@ -31,9 +37,13 @@ class ControlPlane(Cluster):
     As a context manager it starts and stops. `make up` passes processes that outlive it, and never stops it itself.
     """
 
-    def __init__(self, folder: Path, processes: Processes, *, controllers: bool = False) -> None:
+    def __init__(
+        self, folder: Path, processes: Processes, *, controllers: bool = False, real_nodes: bool = False
+    ) -> None:
+        """`real_nodes`: kubelets may join, under the rights that they have in a cluster, and are reached by a socket."""
         self.processes = processes
-        self.controllers = controllers
+        self.controllers = controllers or real_nodes
+        self.real_nodes = real_nodes
         self.authority = Authority("mofa-local")
         self._api, self._etcd, *self._health = ports.free_ports(4)
         self._audited = audit.Log(folder / "audit.jsonl")
@@ -68,6 +78,11 @@ class ControlPlane(Cluster):
     def user(self, name: str, groups: Sequence[str] = ()) -> Path:
         """The kubeconfig of a user who shows a certificate."""
         return self._identify(self.folder, name, groups)
+
+    @property
+    def egress(self) -> Path:
+        """The socket by which the API server reaches kubelets, pods and webhooks, where nodes are real."""
+        return self.folder / "egress.sock"
 
     def start_etcd(self) -> None:
         """Start etcd on its port; what it held is there again."""
@@ -106,7 +121,7 @@ class ControlPlane(Cluster):
                 f"--client-ca-file={keys / 'ca.crt'}",
                 "--service-cluster-ip-range=10.0.0.0/24",
                 "--endpoint-reconciler-type=none",
-                "--authorization-mode=RBAC",
+                f"--authorization-mode={'Node,RBAC' if self.real_nodes else 'RBAC'}",
                 "--allow-privileged=true",
                 f"--service-account-issuer={ISSUER}",
                 f"--service-account-key-file={keys / 'tokens.key'}",
@@ -118,6 +133,7 @@ class ControlPlane(Cluster):
                 "--shutdown-watch-termination-grace-period=2s",
                 # Admission waits for a default ServiceAccount in each namespace, which a controller makes.
                 *([] if self.controllers else ["--disable-admission-plugins=ServiceAccount"]),
+                *(self._to_kubelets() if self.real_nodes else []),
             ],
             ready=answers(f"{self.server}/readyz"),
         )
@@ -148,6 +164,17 @@ class ControlPlane(Cluster):
             pair=self.authority.client(name, groups),
         )
 
+    def _to_kubelets(self) -> list[str]:
+        """How the API server reaches what is on real nodes, and as whom kubelets know it."""
+        keys = self.folder / "keys"
+        return [
+            "--enable-admission-plugins=NodeRestriction",
+            f"--egress-selector-config-file={self.folder / 'egress.json'}",
+            f"--kubelet-client-certificate={keys / 'kubelets.crt'}",
+            f"--kubelet-client-key={keys / 'kubelets.key'}",
+            "--kubelet-preferred-address-types=InternalIP",
+        ]
+
     def _start_controllers(self) -> None:
         keys = self.folder / "keys"
         special = {
@@ -155,6 +182,7 @@ class ControlPlane(Cluster):
                 "--use-service-account-credentials",  # each controller under its own role, as in a real cluster
                 f"--service-account-private-key-file={keys / 'tokens.key'}",
                 f"--root-ca-file={keys / 'ca.crt'}",
+                *([f"--node-monitor-grace-period={SILENT}s"] if self.real_nodes else []),
             ),
             "kube-scheduler": (),
         }
@@ -177,9 +205,20 @@ class ControlPlane(Cluster):
 
     def _write_files(self) -> None:
         keys = self.folder / "keys"
-        serving = self.authority.server(["localhost", "kubernetes.default.svc"], [ports.HOST])
+        serving = self.authority.server(["localhost", "kubernetes.default.svc"], [ports.HOST, SERVICE])
         write_private(keys / "ca.crt", self.authority.pem)
         write_private(keys / "server.crt", serving.certificate)
         write_private(keys / "server.key", serving.key)
         write_private(keys / "tokens.key", Key.new().pem)
         write_private(self.folder / "audit-policy.json", json.dumps(audit.POLICY, indent=2) + "\n")
+        if self.real_nodes:
+            pair = self.authority.client("kube-apiserver", [ADMINS])
+            write_private(keys / "kubelets.crt", pair.certificate)
+            write_private(keys / "kubelets.key", pair.key)
+            uds = {"proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": str(self.egress)}}}
+            selector = {
+                "apiVersion": "apiserver.k8s.io/v1beta1",
+                "kind": "EgressSelectorConfiguration",
+                "egressSelections": [{"name": "cluster", "connection": uds}],
+            }
+            write_private(self.folder / "egress.json", json.dumps(selector, indent=2) + "\n")

@@ -73,8 +73,8 @@ def podman(
 def command(verb: str, *words: str) -> list[str]:
     """A command of podman with this machine's runtime; what starts processes gets limits that this machine grants."""
     runtime = ["--runtime=runc"] if shutil.which("runc") else []  # crun refuses a hybrid of cgroups 1 and 2
-    limits = _limits() if verb in {"run", "build", "create"} else []
-    return ["podman", *runtime, verb, *limits, *words]
+    granted = limits() if verb in {"run", "build", "create"} else []
+    return ["podman", *runtime, verb, *granted, *words]
 
 
 def require() -> None:
@@ -137,7 +137,7 @@ def size(image: str) -> int:
     return int(podman("image", "inspect", "--format", "{{.Size}}", image).stdout)
 
 
-def _limits() -> list[str]:
+def limits() -> list[str]:
     """Limits that a machine surely grants: what podman asks for by itself may be more than it may give."""
     told = []
     for name, which, enough in _ENOUGH:

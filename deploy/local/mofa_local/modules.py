@@ -112,6 +112,23 @@ class Tool:
     """Go package with its `main`."""
     seconds: float
     """Usual time of a build on two cores with a full module cache, told to whoever waits. [s]"""
+    apart: bool = False
+    """Whether it is built for those only who ask for it by name."""
+
+
+def _kubernetes(folder: str) -> Module:
+    return Module(
+        folder=folder,
+        requires="k8s.io/kubernetes",
+        stamps=tuple(
+            (f"k8s.io/component-base/version.{variable}", text)
+            for variable, text in (
+                ("gitVersion", "v{version}"),
+                ("gitMajor", "{major}"),
+                ("gitMinor", "{minor}"),
+            )
+        ),
+    )
 
 
 MODULES: Final[Mapping[str, Module]] = MappingProxyType(
@@ -119,18 +136,8 @@ MODULES: Final[Mapping[str, Module]] = MappingProxyType(
         module.folder: module
         for module in (
             Module(folder="etcd", requires="go.etcd.io/etcd/server/v3"),
-            Module(
-                folder="kubernetes",
-                requires="k8s.io/kubernetes",
-                stamps=tuple(
-                    (f"k8s.io/component-base/version.{variable}", text)
-                    for variable, text in (
-                        ("gitVersion", "v{version}"),
-                        ("gitMajor", "{major}"),
-                        ("gitMinor", "{minor}"),
-                    )
-                ),
-            ),
+            _kubernetes("kubernetes"),
+            _kubernetes("kubelet"),
             Module(
                 folder="prometheus",
                 requires="github.com/prometheus/prometheus",
@@ -144,14 +151,16 @@ MODULES: Final[Mapping[str, Module]] = MappingProxyType(
                 stamps=(("helm.sh/helm/v3/internal/version.version", "v{version}"),),
             ),
             Module(folder="kube-score", requires="github.com/zegl/kube-score"),
+            Module(folder="kind", requires="sigs.k8s.io/kind"),
+            Module(folder="coredns", requires="github.com/coredns/coredns"),
             Module(folder="kustomize", requires="sigs.k8s.io/kustomize/kustomize/v5"),
         )
     }
 )
 
 
-def _tool(name: str, folder: str, package: str, seconds: float) -> Tool:
-    return Tool(name=name, module=MODULES[folder], package=package, seconds=seconds)
+def _tool(name: str, folder: str, package: str, seconds: float, *, apart: bool = False) -> Tool:
+    return Tool(name=name, module=MODULES[folder], package=package, seconds=seconds, apart=apart)
 
 
 TOOLS: Final[Mapping[str, Tool]] = MappingProxyType(
@@ -171,6 +180,11 @@ TOOLS: Final[Mapping[str, Tool]] = MappingProxyType(
             _tool("helm", "helm", "helm.sh/helm/v3/cmd/helm", 70),
             _tool("kube-score", "kube-score", "github.com/zegl/kube-score/cmd/kube-score", 30),
             _tool("kustomize", "kustomize", "sigs.k8s.io/kustomize/kustomize/v5", 20),
+            _tool("kubelet", "kubelet", "k8s.io/kubernetes/cmd/kubelet", 120, apart=True),
+            _tool("kubeadm", "kubelet", "k8s.io/kubernetes/cmd/kubeadm", 20, apart=True),
+            _tool("kind", "kind", "sigs.k8s.io/kind", 10, apart=True),
+            _tool("coredns", "coredns", "github.com/coredns/coredns", 100, apart=True),
+            _tool("kube-proxy", "kubelet", "k8s.io/kubernetes/cmd/kube-proxy", 20, apart=True),
         )
     }
 )

@@ -53,6 +53,8 @@ class Scrape:
     """Further labels."""
     honor: bool = False
     """Whether the target's own labels, such as `instance`, stand before these."""
+    proxy: str | None = None
+    """Address of the HTTP proxy by which the target is reached: pods of a real node."""
 
 
 def backfill(text: str | Path, data: Path) -> list[Path]:
@@ -183,4 +185,4 @@ def _scrape_config(one: Scrape) -> dict[str, Any]:
         "scrape_timeout": one.interval,
         "honor_labels": one.honor,
         "static_configs": [{"targets": [one.target], "labels": labels}],
-    }
+    } | ({} if one.proxy is None else {"proxy_url": one.proxy})

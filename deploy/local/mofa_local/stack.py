@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,10 @@ from mofa_local.neighbours import chosen
 from mofa_local.ports import HOST, free_ports
 from mofa_local.processes import Processes, answers
 from mofa_local.prometheus import Prometheus, Scrape
+from mofa_local.real import supply
+from mofa_local.real.machine import missing as lacking
+from mofa_local.real.node import TOOLS as OF_A_NODE
+from mofa_local.real.node import RealNode
 from mofa_local.series import EXPORTER, TRAINER
 from mofa_local.synthetic import node_names
 
@@ -40,6 +44,12 @@ ADVISOR: Final = {"job": "mofa-advisor", "instance": "mofa-advisor:8080"}
 """Scrape labels of the operator's own series."""
 ACCOUNT: Final = "mofa-system/mofa-advisor"
 """The operator's ServiceAccount."""
+GPUS: Final = 2
+"""Of a real node, for its scheduler. [1]"""
+TOY: Final = Scrape(
+    job="toy", target="toy-trainer.default.svc.cluster.local:9400", labels={"namespace": "default"}
+)
+"""Where the small trainer of deploy/local/toy is seen, by the name that it has in the cluster."""
 STATES: Final = "kube-state-metrics"
 """The neighbour that shows nodes and pods as they are now; the history has its series without it."""
 CHECKS: Final = (
@@ -96,6 +106,8 @@ class Size:
     """Further flags of the operator."""
     beside: tuple[str, ...] = ()
     """Neighbours: real controllers of other projects."""
+    real: bool = False
+    """Whether a real node stands beside the fake ones, whose pods run."""
 
     @property
     def others(self) -> int:
@@ -107,7 +119,10 @@ def start(
     folder: Path, size: Size, processes: Processes, progress: Callable[[str], None]
 ) -> Mapping[str, str]:
     """Start everything and wait until it is ready; variables that tell a person where it is."""
-    programs = (*TOOLS, *(one.tool.name for one in chosen(size.beside)))
+    if size.real and (why := lacking()):
+        raise LocalStackError(why)
+    tools = (*TOOLS, *(OF_A_NODE if size.real else ()))
+    programs = (*tools, *(one.tool.name for one in chosen(size.beside)))
     if told := first_build(programs):
         progress(told)
     for name in programs:
@@ -119,18 +134,18 @@ def start(
         )
         cluster = _start_cluster(folder / "plane", size, processes, progress)
         history.result()
+    node = _start_real_node(folder, cluster, processes, progress) if size.real else None
     beside = neighbourhood.start(cluster, processes, *size.beside)
     if beside:
         progress(f"{', '.join(beside)} run beside it")
     exporter = beside[STATES].port if STATES in beside else None
     trainer, agents, metrics, health = free_ports(4)
     _start_exporters(cluster, size, processes, trainer, agents)
-    server = _start_prometheus(folder / "prometheus", processes, exporter, trainer, agents, metrics)
+    toy = [] if node is None else [replace(TOY, proxy=node.proxy)]
+    server = _start_prometheus(folder / "prometheus", processes, exporter, trainer, agents, metrics, toy)
     if exporter is not None:
-        _wait(
-            "live series",
-            lambda: server.ask("count(kube_node_info)")[:1] == [({}, float(size.nodes + size.others))],
-        )
+        there = float(size.nodes + size.others + size.real)
+        _wait("live series", lambda: server.ask("count(kube_node_info)")[:1] == [({}, there)])
     progress(f"Prometheus has {size.days} days of history, and scrapes the cluster")
     flags = (*_checks(cluster, size), *size.flags)
     _start_operator(cluster, processes, server.url, metrics, health, flags)
@@ -144,7 +159,18 @@ def start(
         "PROMETHEUS_URL": server.url,
         "ADVISOR_URL": f"http://{HOST}:{metrics}",
         "TRAINER_URL": f"http://{HOST}:{trainer}",
-    }
+    } | ({} if node is None else {"NODE_PROXY": node.proxy})
+
+
+def _start_real_node(
+    folder: Path, plane: ControlPlane, processes: Processes, progress: Callable[[str], None]
+) -> RealNode:
+    node = RealNode(plane, folder / "node", processes, gpus=GPUS)
+    node.start()
+    progress(f"{node.name} is ready: a real node, whose {GPUS} GPUs are a number and no devices")
+    supply.load(node.containers)
+    progress("its images are there")
+    return node
 
 
 def first_build(programs: Sequence[str]) -> str:
@@ -166,13 +192,12 @@ def first_build(programs: Sequence[str]) -> str:
 
 def _start_cluster(
     folder: Path, size: Size, processes: Processes, progress: Callable[[str], None]
-) -> Cluster:
-    plane = ControlPlane(folder, processes, controllers=True)
-    plane.start()
-    cluster = Cluster(plane.kubeconfig, folder)
+) -> ControlPlane:
+    cluster = ControlPlane(folder, processes, controllers=True, real_nodes=size.real)
+    cluster.start()
     cluster.install(ROOT / "crds", ROOT / "deploy" / "manifests")
     progress("the control plane answers, and knows our kinds")
-    nodes.start_kwok(processes, plane.kubeconfig)
+    nodes.start_kwok(processes, cluster.kubeconfig)
     nodes.create(
         cluster,
         [
@@ -187,7 +212,13 @@ def _start_cluster(
 
 
 def _start_prometheus(
-    folder: Path, processes: Processes, exporter: int | None, trainer: int, agents: int, metrics: int
+    folder: Path,
+    processes: Processes,
+    exporter: int | None,
+    trainer: int,
+    agents: int,
+    metrics: int,
+    more: Sequence[Scrape],
 ) -> Prometheus:
     targets = ((EXPORTER, exporter), (TRAINER, trainer), (ADVISOR, metrics))
     scrape = [
@@ -196,7 +227,8 @@ def _start_prometheus(
         if port is not None
     ]
     scrape.append(Scrape(job="node-agents", target=f"{HOST}:{agents}", honor=True))
-    server = Prometheus(processes, folder, scrape=scrape, rules=_rules(folder / "rules", metrics))
+    rules = _rules(folder / "rules", metrics)
+    server = Prometheus(processes, folder, scrape=[*scrape, *more], rules=rules)
     server.start()
     return server
 

@@ -22,11 +22,23 @@ from mofa_local import LocalStackError, binaries, nodes, stack, workload
 from mofa_local.cluster import Cluster
 from mofa_local.identities import write_private
 from mofa_local.processes import Processes, running_recorded, stop_recorded
+from mofa_local.real.machine import sweep
 
 FOLDER: Final = stack.ROOT / ".cache" / "up"
 """Where it lives."""
-OURS: Final = ("state.json", "env", "kubeconfig", "prometheus", "plane", "inject", "run")
+OURS: Final = ("state.json", "env", "kubeconfig", "prometheus", "plane", "inject", "node", "run")
 """What `down` removes, in this order."""
+REAL: Final = (
+    (
+        "kubectl apply -k deploy/local/toy",
+        "a small real trainer on the real node, once WITH=jobset runs beside it",
+    ),
+    (
+        "curl -x $NODE_PROXY http://toy-trainer.default.svc.cluster.local:9400/metrics",
+        "what its sidecar serves",
+    ),
+)
+"""What to try where there is a real node."""
 
 
 def up(folder: Path, size: stack.Size, *, say: Callable[[str], None] = print) -> None:
@@ -106,6 +118,7 @@ def hints(folder: Path) -> str:
         ),
         ("curl -s $ADVISOR_URL/metrics", "predicted and observed, for Prometheus"),
         ("echo $ADVISOR_URL", "the same as a page: an address for a browser"),
+        *(REAL if (folder / "node").exists() else ()),
         ("make down", "stop all of it"),
     )
     kubectl = None if shutil.which("kubectl") else binaries.find("kubectl")
@@ -138,6 +151,8 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def _clear(folder: Path) -> list[str]:
     stopped = stop_recorded(folder / "run")
+    if (folder / "node").exists():
+        sweep()
     for name in OURS:
         path = folder / name
         if path.is_dir():

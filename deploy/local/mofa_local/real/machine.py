@@ -1,0 +1,150 @@
+"""A machine of its own on this one: namespaces for processes, mounts and the network, and cgroups of one name.
+
+Everything in it ends when its first process ends, with its mounts, its addresses and its rules of the firewall; only empty
+cgroups stay, and `sweep` removes them. The network of this machine is not changed: `wires` carry what has to go in or out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from mofa_local import LocalStackError
+from mofa_local.processes import Processes
+
+ADDRESS: Final = "10.66.0.1"
+"""The machine's own address, on its own loopback interface."""
+SERVICES: Final = "10.0.0.0/24"
+"""Addresses of Services, as the API server gives them."""
+INIT: Final = "machine"
+"""Name of the first process."""
+PROGRAMS: Final = {
+    "unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ip": "iproute2",
+    "containerd": "containerd", "ctr": "containerd", "runc": "runc", "iptables": "iptables", "conntrack": "conntrack",
+    "mmdebstrap": "mmdebstrap", "podman": "podman",
+}  # fmt: skip
+"""What a real node needs, and the package of Debian that has it."""
+PLUGINS: Final = Path("/usr/lib/cni")
+"""Where the package containernetworking-plugins puts them."""
+PREFIX: Final = "mofa-local-"
+"""What the names of our cgroups begin with."""
+_CGROUPS: Final = Path("/sys/fs/cgroup")
+_PLACES: Final = ("/var/lib/cni", "/var/lib/kubelet")
+
+
+def missing() -> str:
+    """Why there can be no real node here, and what to do about it, in one line; empty where there can."""
+    if sys.platform != "linux":
+        return f"a real node needs Linux; this is {sys.platform}"
+    if os.geteuid() != 0:
+        return "a real node needs root, for namespaces, mounts and cgroups; run it as root"
+    absent = sorted({package for name, package in PROGRAMS.items() if shutil.which(name) is None})
+    if not (PLUGINS / "bridge").exists():
+        absent.append("containernetworking-plugins")
+    if absent:
+        return f"a real node needs {', '.join(absent)}; `apt-get install --no-install-recommends {' '.join(absent)}` installs them"
+    return ""
+
+
+class Machine:
+    """One such machine; `processes` owns its first process, and what is started in it."""
+
+    def __init__(self, folder: Path, processes: Processes) -> None:
+        self.folder = folder
+        self.processes = processes
+        self.cgroup = f"{PREFIX}{os.urandom(4).hex()}"
+
+    def start(self) -> None:
+        """Make it."""
+        if why := missing():
+            raise LocalStackError(why)
+        sweep()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "ready").unlink(missing_ok=True)
+        for place in _PLACES:
+            Path(place).mkdir(parents=True, exist_ok=True)
+        held = [one / self.cgroup / "init" for one in _hierarchies()]
+        for one in held:
+            one.mkdir(parents=True)
+            _fill_cpuset(one)
+        self.processes.start(
+            INIT,
+            [
+                "unshare", "--fork", "--kill-child", "--pid", "--mount", "--net", "--mount-proc", "--",
+                sys.executable, "-I", "-S", Path(__file__).with_name("init.py"),
+                self.folder, ",".join(str(one) for one in held), ADDRESS, SERVICES,
+            ],
+            ready=(self.folder / "ready").exists,
+        )  # fmt: skip
+
+    def stop(self) -> None:
+        """End everything in it, and leave nothing."""
+        self.processes.stop(INIT)
+        sweep()
+
+    def inside(self, *command: str | Path) -> list[str | Path]:
+        """A command as it is started from outside, so that it runs in the machine."""
+        own = f"/proc/{self.processes[INIT].pid}/ns"
+        enter = ["nsenter", f"--mount={own}/mnt", f"--net={own}/net", f"--pid={own}/pid_for_children", "--"]
+        return [*enter, *command]
+
+    def run(self, *command: str | Path) -> str:
+        """What a command says that is run in the machine."""
+        words = [str(one) for one in self.inside(*command)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LocalStackError(f"{' '.join(str(one) for one in command)}: {done.stderr.strip()}")
+        return done.stdout
+
+
+def sweep() -> None:
+    """Remove the cgroups of machines that are gone, and the folders that stood for mounts where they are empty."""
+    for hierarchy in _hierarchies():
+        for one in hierarchy.glob(f"{PREFIX}*"):
+            if not _is_used(one):
+                for folder in sorted(one.rglob("*/"), key=lambda path: -len(path.parts)):
+                    with contextlib.suppress(OSError):
+                        folder.rmdir()
+                with contextlib.suppress(OSError):
+                    one.rmdir()
+    if not any(True for hierarchy in _hierarchies() for _ in hierarchy.glob(f"{PREFIX}*")):
+        for place in _PLACES:
+            with contextlib.suppress(OSError):
+                Path(place).rmdir()  # refused where it holds anything
+
+
+def _hierarchies() -> list[Path]:
+    """Where cgroups are made: one folder a controller in version 1, one folder in version 2."""
+    if (_CGROUPS / "cgroup.controllers").exists():
+        return [_CGROUPS]
+    links = [one for one in _CGROUPS.iterdir() if one.is_dir() and (one / "cgroup.procs").exists()]
+    return sorted({one.resolve() for one in links})
+
+
+def _is_used(cgroup: Path) -> bool:
+    for procs in cgroup.rglob("cgroup.procs"):
+        with contextlib.suppress(OSError):
+            if procs.read_text(encoding="ascii").strip():
+                return True
+    return False
+
+
+def _fill_cpuset(cgroup: Path) -> None:
+    """A cgroup of the controller cpuset takes nobody before it says which cores and memory it has."""
+    for one in (cgroup.parent, cgroup):
+        for name in ("cpuset.cpus", "cpuset.mems"):
+            above, here = one.parent / name, one / name
+            if above.exists() and here.exists() and not here.read_text(encoding="ascii").strip():
+                with contextlib.suppress(OSError):
+                    here.write_text(above.read_text(encoding="ascii"), encoding="ascii")
+
+
+def words(command: Sequence[str | Path]) -> str:
+    """A command as a line."""
+    return " ".join(str(one) for one in command)

@@ -1,0 +1,40 @@
+"""The images of a real node: nothing can be pulled here, so what pods may run is made on this machine and carried there.
+
+localhost/mofa-local/advisor:1    the operator and `mofa observe`, built from this tree by its Dockerfile
+localhost/mofa-local/torch:1.13   PyTorch for the CPU, with gloo
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from mofa_local import images
+from mofa_local.real import archives
+from mofa_local.real.containers import Containers
+
+ADVISOR: Final = "localhost/mofa-local/advisor:1"
+TORCH: Final = "localhost/mofa-local/torch:1.13"
+
+
+def load(containers: Containers) -> None:
+    """Both, built where they are missing."""
+    load_advisor(containers)
+    load_torch(containers)
+
+
+def load_advisor(containers: Containers, tree: Path = images.ROOT) -> str:
+    """The image of a tree, as a person builds it; the result is what podman calls it."""
+    built = images.advisor_image(tree)
+    with tempfile.TemporaryDirectory(prefix="mofa-image-") as folder:
+        archive = Path(folder) / "advisor.tar"
+        images.podman("save", "--format=docker-archive", "-o", str(archive), built)
+        containers.load(archive)
+    containers.name(built, ADVISOR)
+    return built
+
+
+def load_torch(containers: Containers) -> None:
+    """Two minutes where it was never made, then as long as it takes to unpack."""
+    containers.load(archives.torch_image(TORCH))
