@@ -15,10 +15,10 @@ TRAINERS_PYTHON ?= python3.12
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help oracle setup lock demo studies test test-unit nightly coverage check lint types format rules dashboards reference transcripts site verify oracle-counts bench validate soak up down test-kind clean
+.PHONY: help oracle setup lock demo studies test test-unit nightly coverage check lint types format rules dashboards reference transcripts site verify oracle-counts bench validate soak up down e2e test-kind clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv with everything, from the lock
 
@@ -133,12 +133,15 @@ validate: $(STAMP) ## write docs/validation.md: predicted against measured, for 
 soak: $(STAMP) ## the long tests: whole grids, the whole of the model against the wheel, fifty kills and every fault of the operator, ten minutes of silence
 	$(PYTEST) -n $(JOBS) -m soak
 
+e2e: $(STAMP) ## the whole story with real containers on a real node, as root on Debian; PAGE=docs writes what it saw to docs/real-node.md
+	MOFA_E2E_PAGE="$(PAGE)" $(PYTEST) -n 0 -s -m soak tests/node
+
 test-kind: $(STAMP) ## the cluster tests on kind instead of the local control plane
 	@if PYTHONPATH=deploy/local $(BIN)/python -m mofa_local.kind; then MOFA_CLUSTER=kind $(PYTEST) tests/cluster; \
 	else echo "test-kind: skipped; \`make test\` runs the same tests on the local control plane"; fi
 
-up: $(STAMP) ## control plane, 256 fake GPU nodes, Prometheus with history, fake trainers and the operator, on this machine; WITH=kube-state-metrics,jobset,kueue,trainer runs these beside it
-	@PYTHONPATH=deploy/local $(BIN)/python -m mofa_local up --with="$(WITH)"
+up: $(STAMP) ## control plane, 256 fake GPU nodes, Prometheus with history, fake trainers and the operator, on this machine; WITH=kube-state-metrics,jobset,kueue,trainer runs these beside it, NODE=real adds a node whose pods run
+	@PYTHONPATH=deploy/local $(BIN)/python -m mofa_local up --with="$(WITH)" --node="$(NODE)"
 
 down: $(STAMP) ## stop what `make up` started
 	@PYTHONPATH=deploy/local $(BIN)/python -m mofa_local down

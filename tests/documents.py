@@ -36,7 +36,6 @@ ELSEWHERE = {
     "mofa incidents --prometheus http://prometheus": "labels, dates and ids of one's own: tests/cluster/test_incidents.py",
     "docker ": "it wants a container engine: tests/cluster/test_image.py builds the image",
     "kubectl apply -k deploy/local/toy": "pods that run need a real node: tests/node/test_whole_story.py",
-    "kubectl logs -l batch": "the same",
     "helm test": "the pod that it starts needs an image",
     "kubectl -n mofa-system logs": "the local operator is a process, and has no pod",
     "curl localhost:8081": "a port that was forwarded from a pod; tests/mofa_operator/control/test_health.py asks it",

@@ -67,11 +67,11 @@ class RealNode:
         self._gpus = gpus
         self._labels = dict(labels)
         self._inward = dict(inward or {})
-        self._proxy = free_port()
+        self._proxy = 0
 
     @property
     def proxy(self) -> str:
-        """The HTTP proxy by which Prometheus and people here reach pods at their own addresses."""
+        """The HTTP proxy by which Prometheus and people here reach pods at their own addresses, once the node is started."""
         return f"http://{HOST}:{self._proxy}"
 
     def start(self) -> None:
@@ -129,6 +129,7 @@ class RealNode:
     def _start_wires(self) -> None:
         import sys
 
+        self._proxy = free_port()  # now, and not before others have taken theirs
         ready = self._folder / "wired"
         ready.unlink(missing_ok=True)
         port = self._cluster.server.rpartition(":")[2]
