@@ -133,7 +133,8 @@ validate: $(STAMP) ## write docs/validation.md: predicted against measured, for 
 soak: $(STAMP) ## the long tests: whole grids, the whole of the model against the wheel, fifty kills and every fault of the operator, ten minutes of silence
 	$(PYTEST) -n $(JOBS) -m soak
 
-e2e: $(STAMP) ## the whole story with real containers on a real node, as root on Debian; PAGE=docs writes what it saw to docs/real-node.md
+e2e: $(STAMP) ## the whole story with real containers on a real node, as root on Debian, whose packages it installs; PAGE=docs writes what it saw to docs/real-node.md
+	PYTHONPATH=deploy/local $(BIN)/python -m mofa_local.real
 	MOFA_E2E_PAGE="$(PAGE)" $(PYTEST) -n 0 -s -m soak tests/node
 
 test-kind: $(STAMP) ## the cluster tests on kind instead of the local control plane

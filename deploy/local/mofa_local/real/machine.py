@@ -44,12 +44,15 @@ def missing() -> str:
         return f"a real node needs Linux; this is {sys.platform}"
     if os.geteuid() != 0:
         return "a real node needs root, for namespaces, mounts and cgroups; run it as root"
-    absent = sorted({package for name, package in PROGRAMS.items() if shutil.which(name) is None})
-    if not (PLUGINS / "bridge").exists():
-        absent.append("containernetworking-plugins")
-    if absent:
+    if absent := absent_packages():
         return f"a real node needs {', '.join(absent)}; `apt-get install --no-install-recommends {' '.join(absent)}` installs them"
     return ""
+
+
+def absent_packages() -> list[str]:
+    """Debian's packages that a real node needs and that are not installed."""
+    absent = sorted({package for name, package in PROGRAMS.items() if shutil.which(name) is None})
+    return absent if (PLUGINS / "bridge").exists() else [*absent, "containernetworking-plugins"]
 
 
 class Machine:
