@@ -104,7 +104,7 @@ def test_without_matplotlib_the_extra_is_named(capsys, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, printed = run(capsys, "ettr", *POINT, "--plot", "curve.svg")
     assert code == 2
-    assert "mofa-advisor[plot]" in printed.err
+    assert "pip install '.[plot]', in a clone" in printed.err
     assert not Path("curve.svg").exists()
 
 
