@@ -41,7 +41,7 @@ def drop_tests(packages: Path) -> None:
 
 
 def drop_unreached(packages: Path) -> None:
-    """Of the packages of `USED`, remove each folder of which no module is imported with what is used."""
+    """Remove the parts of the packages in `USED` that no used module imports."""
     for name in USED:
         importlib.import_module(name)
     files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]

@@ -55,7 +55,7 @@ def like(said: str, seen: str) -> bool:
 
 
 def steps(text: str) -> Iterator[str | list[Printed]]:
-    """What is typed at a cluster, in the order of a page; transcripts as such."""
+    """Commands of a page that need a cluster, in their order, with the transcripts around them."""
     for found in _STEP.finditer(text):
         if found["seen"] is not None:
             if asked := [one for one in printed(found["seen"]) if not one.at_the_desk]:

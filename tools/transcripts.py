@@ -83,7 +83,7 @@ def of_page(page: Path) -> list[Printed]:
 
 
 def typed(command: str, given: str = "") -> tuple[int, str, str]:
-    """Exit code, output and complaints of a line in a shell, to which something is given."""
+    """Exit code, standard output and standard error of a shell command with the given standard input."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         ["bash", "-c", command], cwd=ROOT, env=os.environ | {"PATH": path, "COLUMNS": "100"}, input=given,
@@ -107,7 +107,7 @@ def shown(said: str) -> str:
 
 
 def now(one: Printed) -> str:
-    """What a command prints now; of one that asks a cluster what is known without it."""
+    """Output of a command. Of a command that needs a cluster, the part that can be computed without one."""
     if not one.at_the_desk:
         return advised(one.said)
     command, _, pipe = one.command.partition(" | ")

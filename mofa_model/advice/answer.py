@@ -68,7 +68,7 @@ class Alternative:
     name: str
     """What it is: `most likely best`, `worth a try`, `in` a trainer, or `with` or `without` what makes it another kind."""
     trainer: str = ""
-    """Trainer that it is for; empty where none runs it."""
+    """Trainer that can run it; empty where none can."""
     odds: Odds
     """Its chances."""
     strategy: Strategy

@@ -93,7 +93,7 @@ def replayed(some: Sequence[Prospect]) -> list[Finalist]:
 
 
 def _replayed(groups: Sequence[Sequence[Prospect]]) -> list[list[Finalist]]:
-    """Groups of prospects, each replayed and by what is expected; what walks the same order is walked together."""
+    """Candidates of each group with their exact step times, sorted by expected time. Equal schedules are replayed once."""
     full = iter(
         priced_together([(one.candidate.problem, one.candidate.strategy) for some in groups for one in some])
     )
@@ -127,7 +127,7 @@ def simplest(seen: LayoutOdds, expected: Array, complexity: Array) -> int:
 
 
 def _few(request: Request, prospects: Sequence[Prospect]) -> Iterable[Prospect]:
-    """The best layouts, whatever is simpler and almost as good, and the best of other kinds."""
+    """The candidates worth an exact price: the best, simpler ones that are nearly as good, and the best of each other kind."""
     chosen: dict[tuple[int, int], Prospect] = {}
     layouts, kinds, least = set[object](), set[object](), np.inf
     most = max(FINALISTS, int(request.top) + 1)

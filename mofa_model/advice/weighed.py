@@ -141,7 +141,7 @@ def seen_of(request: Request, places: Sequence[Coordinates]) -> LayoutOdds:
 
 
 def trainer_of(request: Request) -> str:
-    """The trainer that an answer is for; empty where somebody has to build it."""
+    """Name of the trainer that was asked for; empty where no trainer was named."""
     return "" if request.framework == ANY else request.framework
 
 

@@ -77,7 +77,7 @@ class Framework:
         raise BadValue("framework", self.name, f"{right}; {have(others)}")
 
     def missing(self, workload: Workload) -> tuple[str, str] | None:
-        """The first thing that it cannot train: its key, and what it is; None where it can train all."""
+        """The first part of a workload that the trainer does not support, as a key and a description; None where it supports all."""
         if self.name == ANY:
             return None
         model, training, has = workload.model, workload.training, self.given.get("blocks")

@@ -113,7 +113,7 @@ class Tool:
     seconds: float
     """Usual time of a build on two cores with a full module cache, told to whoever waits. [s]"""
     apart: bool = False
-    """Whether it is built for those only who ask for it by name."""
+    """Whether it is built only on request."""
 
 
 def _kubernetes(folder: str) -> Module:

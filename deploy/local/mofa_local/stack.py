@@ -45,7 +45,7 @@ ADVISOR: Final = {"job": "mofa-advisor", "instance": "mofa-advisor:8080"}
 ACCOUNT: Final = "mofa-system/mofa-advisor"
 """The operator's ServiceAccount."""
 GPUS: Final = 2
-"""Of a real node, for its scheduler. [1]"""
+"""GPUs that a real node advertises to the scheduler, with no device behind them. [1]"""
 TOY: Final = Scrape(
     job="toy", target="toy-trainer.default.svc.cluster.local:9400", labels={"namespace": "default"}
 )
@@ -234,7 +234,7 @@ def _start_prometheus(
 
 
 def _rules(folder: Path, metrics: int) -> list[Path]:
-    """Our rules, whose alerts lead to this operator's runbooks."""
+    """Our alerting rules; their runbook links open at this operator."""
     folder.mkdir(parents=True)
     written = []
     for path in sorted((ROOT / "deploy" / "rules").glob("mofa-*.yaml")):

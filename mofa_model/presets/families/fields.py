@@ -65,7 +65,7 @@ HARMLESS: Final = frozenset(
 
 
 def is_on(value: Any) -> bool:
-    """Whether a value says something: null, false, zero and what is empty say that something is not there, as no word at all does.
+    """Whether a field is set. Null, false, zero and empty values mean that it is off, as a missing field does.
 
     >>> [is_on(value) for value in (None, False, 0, "", [], {}, True, 4, [0])]
     [False, False, False, False, False, False, True, True, True]

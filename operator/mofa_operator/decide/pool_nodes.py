@@ -16,7 +16,7 @@ from mofa_operator.snapshot import NodeCount, ProfileSnapshot
 from mofa_operator.words import Aspect, Reason
 
 _NAMED: Final = 3
-"""Shared nodes that are named of each other profile. [1]"""
+"""Most node names that a message lists for each other profile that shares nodes. [1]"""
 
 
 def ready(spec: ClusterProfileSpec, nodes: NodeCount, size: PoolSize, settings: LoopSettings) -> Found:

@@ -1,13 +1,14 @@
-"""How many nodes advice is for where a job does not say it: a size that stands, whatever goes and comes back within minutes.
+"""The number of nodes that advice is for where a job does not state one: a steady size, which short losses do not change.
 
-    a node that belongs to the pool and is away      counts until it was away for `steady`
-    a node that is new                               counts once it was there for `steady`
-    one that was first seen when the operator began  counts as the size that stands says, until its time is over
+    a node of the pool that is away           still counts until it was away for `steady` seconds
+    a new node                                counts once it was there for `steady` seconds
+    a node first seen at the operator's start counts as the stored size says, until `steady` seconds are over
 
-Some that turn together count together: where more turns are due within `settle_longest` of the first, all wait for the last. A pool
-that is younger than `steady`, or has no node yet, takes in what comes at once. The size stands in the profile's status, with the
-moment since when so many others are ready, so that a restart goes on where the last operator was: of what went before it, and has
-left no object, that moment is all that is known.
+Changes that come close together are taken as one: if more of them are due within `settle_longest` seconds of the first, all wait
+for the last. A pool that is younger than `steady` seconds, or that has no node yet, takes changes at once.
+
+The size is stored in the profile's status, with the time since which the present number of nodes is ready. A restarted operator
+goes on from there. Of nodes that were deleted while no operator ran, this time is all that is known.
 """
 
 from __future__ import annotations

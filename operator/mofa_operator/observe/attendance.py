@@ -1,7 +1,7 @@
-"""Which nodes of a pool are there only lately, or away only lately: when each one turned, and whether it belonged before.
+"""Nodes of a pool that came or went only lately: when each did, and whether it belonged to the pool before.
 
-A node belongs to its pool once it was there for as long as the patience is, and no longer once it was away for as long; until then
-it is as it was. Of one that is first seen in a list nobody knows: its own condition says since when it is as it is.
+A node belongs to its pool once it was there for the whole patience. It belongs no longer once it was away for the whole patience.
+Between the two it keeps what it was. Of a node in the first list nobody knows what it was; its condition says since when it is so.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def test_a_key_that_the_trainer_does_not_have_is_refused_where_it_is_on():
 
 
 def test_a_degree_that_is_not_read_is_refused():
-    """Two tensor-parallel ranks more that nobody reads would be priced as two data-parallel ones."""
+    """A degree of tensor parallelism that is not read would be priced as data parallelism, so it is refused."""
     for text, name in (
         ({"zero_optimization": {"stage": 1}, "tensor_parallel": {"tp_size": 2}}, "ds.json"),
         ({"parallelism": {"tensor_parallel_degree": 2, "sequence_parallel_degree": 2}}, "c.yaml"),

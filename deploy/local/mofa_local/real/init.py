@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 PRIVATE = ("/run", "/var/log", "/var/lib/cni")
-"""What programs write to under names that nobody can change: memory of this machine's own lies there."""
+"""Folders whose paths are fixed in programs; each is a tmpfs of the node's own."""
 
 
 def main() -> None:

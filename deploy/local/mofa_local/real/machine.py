@@ -139,7 +139,7 @@ def _is_used(cgroup: Path) -> bool:
 
 
 def _fill_cpuset(cgroup: Path) -> None:
-    """A cgroup of the controller cpuset takes nobody before it says which cores and memory it has."""
+    """Give a new cpuset cgroup its parent's cores and memory nodes: the kernel admits no process before it has some."""
     for one in (cgroup.parent, cgroup):
         for name in ("cpuset.cpus", "cpuset.mems"):
             above, here = one.parent / name, one / name

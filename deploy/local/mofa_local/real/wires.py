@@ -29,7 +29,7 @@ PATIENCE: Final = 10.0
 """Longest wait for a connection. [s]"""
 LOOPBACK: Final = "127.0.0.1"
 LOCAL: Final = frozenset({"localhost", LOOPBACK})
-"""What means this machine where the API server asks: webhooks of controllers that run beside it."""
+"""Names by which the API server calls webhooks of controllers that run on this machine, outside of the node."""
 
 Carrier = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
