@@ -45,6 +45,8 @@ class Binaries:
 class Kind(kind.Kind):
     """A kind cluster, whose API server is not ours to stop, and whose audit log is not ours to read."""
 
+    controllers = True
+
     def __getattr__(self, name):
         if name.startswith("_"):
             raise AttributeError(name)

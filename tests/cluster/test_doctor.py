@@ -21,7 +21,8 @@ from mofa_model.kinds import JOB_SET
 from mofa_operator.api import Api
 from mofa_operator.credentials import Credentials
 from mofa_operator.fleet.series import WANTED
-from mofa_operator.fleet.site import DEPLOYMENT, POD
+from mofa_operator.fleet.site import DEPLOYMENT, POD, named
+from mofa_operator.refusals import Gone
 
 ROOT = Path(__file__).parents[2]
 HOME, NAME = "mofa-system", "mofa-advisor"
@@ -44,11 +45,26 @@ async def _status(kind, name, status):
         await api.merge(kind, HOME, name, {"status": status}, status=True)
 
 
-def available(number, name=NAME):
-    """As the controller of Deployments would say it."""
-    asyncio.run(
-        _status(DEPLOYMENT, name, {"replicas": 1, "availableReplicas": number, "readyReplicas": number})
-    )
+async def _counted(number):
+    """Pods of the Deployment say whether they are ready; the result is whether its controller has counted them."""
+    ready = {"status": {"conditions": [{"type": "Ready", "status": str(number > 0)}]}}
+    async with Api(Credentials.from_environment()) as api:
+        found = await api.get(DEPLOYMENT, HOME, NAME)
+        for pod in [named(one) async for one in api.list(POD, namespace=HOME)]:
+            if pod.startswith(f"{NAME}-"):
+                with contextlib.suppress(Gone):  # one of a Deployment before
+                    await api.merge(POD, HOME, pod, ready, status=True)
+    seen = (found["status"].get("observedGeneration"), found["status"].get("availableReplicas", 0))
+    return seen == (found["metadata"]["generation"], number)
+
+
+def available(cluster, number):
+    """As the controller of Deployments would say it; where one runs, it says so itself of pods that no kubelet has."""
+    if cluster.controllers:
+        until(lambda: asyncio.run(_counted(number)))
+    else:
+        status = {"replicas": 1, "availableReplicas": number, "readyReplicas": number}
+        asyncio.run(_status(DEPLOYMENT, NAME, status))
 
 
 def deployed(name=NAME, *, drop=(), add=(), image=None):
@@ -57,6 +73,7 @@ def deployed(name=NAME, *, drop=(), add=(), image=None):
     container = found["spec"]["template"]["spec"]["containers"][0]
     container["args"] = [one for one in container["args"] if not one.startswith(tuple(drop))] + list(add)
     container["image"] = image or container["image"]
+    found["spec"]["template"]["spec"]["schedulerName"] = "nobody"  # on a node, a kubelet would say how its pods are
     return found
 
 
@@ -74,7 +91,7 @@ def site(cluster):
         profile["spec"] |= {"nodeSelector": LABELS}
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "doctor"}}
         cluster.apply(space, profile, deployed(add=("--prometheus-url=http://prometheus:9090",)))
-        available(1)
+        available(cluster, 1)
         yield cluster
         cluster.empty("doctor")
         cluster.delete("deployments.apps", NAME, namespace=HOME)
@@ -154,11 +171,11 @@ def noded(cluster, made):
 @contextlib.contextmanager
 def unavailable(cluster, reason=""):
     """No replica is there; a pod says why."""
-    available(0)
+    available(cluster, 0)
     pod = {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "stands", "namespace": HOME, "labels": OPERATOR["metadata"]["labels"]},
-        "spec": OPERATOR["spec"]["template"]["spec"],
+        "spec": deployed()["spec"]["template"]["spec"],
     }  # fmt: skip
     if reason:
         cluster.apply(pod)
@@ -166,7 +183,7 @@ def unavailable(cluster, reason=""):
                  "state": {"waiting": {"reason": reason, "message": "no such thing"}}}  # fmt: skip
         asyncio.run(_status(POD, "stands", {"containerStatuses": [waits]}))
     yield
-    available(1)
+    available(cluster, 1)
     if reason:
         cluster.delete("pods", "stands", namespace=HOME)
 
@@ -177,7 +194,7 @@ def redeployed(cluster, bad):
     yield
     cluster.delete("deployments.apps", NAME, namespace=HOME)
     cluster.apply(deployed(add=("--prometheus-url=http://prometheus:9090",)))
-    available(1)
+    available(cluster, 1)
 
 
 @contextlib.contextmanager
@@ -191,7 +208,7 @@ def redeployed_gone(cluster):
     cluster.delete("deployments.apps", NAME, namespace=HOME)
     yield
     cluster.apply(deployed(add=("--prometheus-url=http://prometheus:9090",)))
-    available(1)
+    available(cluster, 1)
 
 
 GATED = {

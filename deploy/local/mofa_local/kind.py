@@ -117,7 +117,7 @@ class Kind(Cluster):
             "kind": "KubeletConfiguration",
             "failCgroupV1": False,
         }
-        config["kubeadmConfigPatches"] = [json.dumps(patch)]
+        config["kubeadmConfigPatches"].append(json.dumps(patch))
         return write_private(self.folder / "kind.yaml", json.dumps(config))
 
     def _leave(self) -> None:
