@@ -1,5 +1,6 @@
 """The control plane is a real one: our CRDs are served and refuse what they should, identities may do what they were given."""
 
+import contextlib
 import json
 import os
 import signal
@@ -329,10 +330,9 @@ def test_a_restart_keeps_every_object_although_a_watch_is_open(cluster, namespac
     cluster.kubectl("create", "-n", namespace, "-f", "-", input=json.dumps(job()))
     before = cluster.kubectl("get", "tjob", "llama3-405b", "-n", namespace, "-o", "json")
     jobs = cluster.admin.resources.get(api_version="mofa.dev/v1alpha1", kind="TrainingJob")
-    watched = jobs.watch(namespace=namespace, timeout=600)
-    assert next(watched)["object"].metadata.name == "llama3-405b"
-    cluster.restart_api_server()
-    watched.close()
+    with contextlib.closing(jobs.watch(namespace=namespace, timeout=600)) as watched:
+        assert next(watched)["object"].metadata.name == "llama3-405b"
+        cluster.restart_api_server()
     assert cluster.kubectl("get", "tjob", "llama3-405b", "-n", namespace, "-o", "json") == before
 
 

@@ -73,7 +73,8 @@ def deployed(name=NAME, *, drop=(), add=(), image=None):
     container = found["spec"]["template"]["spec"]["containers"][0]
     container["args"] = [one for one in container["args"] if not one.startswith(tuple(drop))] + list(add)
     container["image"] = image or container["image"]
-    found["spec"]["template"]["spec"]["schedulerName"] = "nobody"  # on a node, a kubelet would say how its pods are
+    # On a node, a kubelet would say how its pods are.
+    found["spec"]["template"]["spec"]["schedulerName"] = "nobody"
     return found
 
 

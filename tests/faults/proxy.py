@@ -78,7 +78,7 @@ class Proxy(Loopback):
     def __init__(self, cluster: Any) -> None:
         super().__init__(self._came)
         self._upstream = cluster.server
-        self._trust = ssl.create_default_context(cadata=cluster.authority.pem)
+        self._trust = ssl.create_default_context(cadata=cluster.signer)
         self._session: aiohttp.ClientSession | None = None
         self._answers: set[aiohttp.ClientResponse] = set()
         self.fault = Fault()

@@ -49,6 +49,11 @@ class Cluster:
         """Address of the API server."""
         return self._client.server
 
+    @property
+    def signer(self) -> str:
+        """Certificate of the authority that the API server's own is signed by, as PEM."""
+        return self._client.authority
+
     @cached_property
     def admin(self) -> Any:
         """The administrator's dynamic client of the Python package `kubernetes`."""
@@ -169,7 +174,7 @@ class Cluster:
         return write_kubeconfig(
             self.folder / f"{name}.{home}.kubeconfig",
             server=self.server,
-            authority=self._client.authority,
+            authority=self.signer,
             user=f"system:serviceaccount:{home}:{who}",
             token=token,
         )
