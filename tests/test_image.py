@@ -22,7 +22,7 @@ LAYOUT = "--strategy=tp=8,dp=2"
 
 
 def steps():
-    """Instructions of the Dockerfile and what stands behind each."""
+    """Each instruction of the Dockerfile with its arguments."""
     bare = re.sub(r"^#.*\n", "", (ROOT / "operator" / "Dockerfile").read_text("utf-8"), flags=re.MULTILINE)
     lines = [line for line in re.sub(r"\\\n\s*", "", bare).splitlines() if line.strip()]
     return [tuple(line.split(None, 1)) for line in lines]

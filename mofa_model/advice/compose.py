@@ -15,7 +15,7 @@ from mofa_model.advice.prospects import Prospects, aside, beyond, prospects, que
 from mofa_model.advice.reasons import compared, differs, nearest_constraints, unoffered, why_not, why_nothing
 from mofa_model.advice.request import Request, Unplaced
 from mofa_model.advice.saves import job_of, of_watchdog
-from mofa_model.advice.verdict import SURELY, asked_amiss, doubts_of, status_of
+from mofa_model.advice.verdict import asked_amiss, doubts_of, is_sure, status_of
 from mofa_model.advice.weighed import Prospect, fits, known
 from mofa_model.bands import coordinates
 from mofa_model.estimate.footprint import overflow, room
@@ -88,8 +88,7 @@ def _best(found: Sequence[Prospects]) -> tuple[Prospects, Chosen | None, list[tu
 def _doubted(request: Request, one: Finalist) -> bool:
     """Whether something is missing for a recommendation: that it fits surely, or that runs of its stack have what it has."""
     there = one.prospect
-    sure = float(there.fits) >= SURELY and not there.unmeasured and known(request).own
-    return request.odds and not sure
+    return request.odds and not is_sure(there.fits, there.unmeasured, own=known(request).own)
 
 
 def _answered(

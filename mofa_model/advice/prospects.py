@@ -74,7 +74,7 @@ class Prospects:
 
 
 def question_of(request: Request, nodes: tuple[int, ...] = ()) -> SearchQuestion:
-    """What the search is asked where the estimates alone decide; what the trainer cannot do is refused here."""
+    """The search for a request by estimates alone. It refuses what the trainer cannot do."""
     asked = SearchQuestion(
         problems=request.problems,
         nodes=nodes or (node_counts(request.nodes) if request.fewer_nodes else (request.nodes,)),

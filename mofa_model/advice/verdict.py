@@ -29,6 +29,11 @@ def status_of(doubts: tuple[str, ...]) -> Status:
     return Status.LOW_CONFIDENCE if doubts else Status.RECOMMENDED
 
 
+def is_sure(fits: Ratio, unmeasured: tuple[str, ...], *, own: bool) -> bool:
+    """Whether a layout surely fits, and measured runs of its stack have all of its features: else it has a doubt."""
+    return float(fits) >= SURELY and not unmeasured and own
+
+
 def doubts_of(
     request: Request,
     *,

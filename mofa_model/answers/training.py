@@ -110,14 +110,8 @@ def require(
     """
     if asked.gpu is not None:  # what is shown for the rest shall be answered
         _gpu(asked)
-    said = {
-        *said,
-        *(
-            ("gpus",)
-            if asked.nodes is not None or "nodes" in said or getattr(asked, "max_nodes", None)
-            else ()
-        ),
-    }
+    counted = asked.nodes is not None or "nodes" in said or getattr(asked, "max_nodes", None)
+    said = {*said, "gpus"} if counted else said
     lacking = {
         option_of(name): one
         for name, one in _NEEDED.items()

@@ -109,7 +109,7 @@ class Basis:
 
     @property
     def of(self) -> str:
-        """Whose constants the estimate has, as people are told it."""
+        """Name of the software stack whose constants price the layout, as messages print it."""
         return "no trainer named" if self.stack == UNNAMED else self.stack
 
     @property

@@ -1,4 +1,4 @@
-"""Recipes of trainers that are read and never written: nanotron's YAML and LLM Foundry's.
+"""Reads the YAML configurations of nanotron and LLM Foundry, which we never write.
 
 Fields and their defaults: nanotron, config/parallelism_config.py and config/config.py (ParallelismArgs, OptimizerArgs, TokensArgs);
 Composer 0.32, utils/parallelism.py (FSDPConfig), and the trainer's device_train_microbatch_size and precision.
